@@ -1,0 +1,1 @@
+//! Erasure codes over GF(2^8): generator matrices, encoding, folding, decoding, kernels.

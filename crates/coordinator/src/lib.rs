@@ -1,0 +1,1 @@
+//! The coordinator role as a synchronous state machine.

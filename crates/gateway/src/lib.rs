@@ -1,0 +1,12 @@
+//! The gateway role as synchronous state machines: client sessions on one side, the owner engine on the other.
+//!
+//! Sessions turn bytes into [`request::Request`]s and replies back into bytes in the client's order; the engine
+//! decides what each request does to the keys, and makes it durable on the nodes.
+//!
+//! Must not know: sockets, clocks, threads, operating-system randomness.
+
+pub mod command;
+pub mod mapstore;
+pub mod reply_queue;
+pub mod request;
+pub mod session;

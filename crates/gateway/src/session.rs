@@ -1,0 +1,161 @@
+//! What client sessions of both protocols share: settings, counters, and the shape of a session.
+//!
+//! A session is sans-IO: the server feeds it bytes and replies, and takes bytes from it.
+//! It never blocks and never reorders: see [`crate::reply_queue::ReplyQueue`].
+
+use shorttail_units::Now;
+
+use crate::request::{Reply, Request, RequestId};
+
+/// Takes what a session asks of the engine.
+pub trait RequestSink<C> {
+    fn request(&mut self, id: RequestId, request: Request<C>);
+}
+
+impl<C, F: FnMut(RequestId, Request<C>)> RequestSink<C> for F {
+    fn request(&mut self, id: RequestId, request: Request<C>) {
+        self(id, request);
+    }
+}
+
+/// Facts and limits that hold for all sessions of a gateway, and counters that they share.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    pub settings: Settings,
+    pub counters: Counters,
+}
+
+/// What the operator chose; constant while the gateway runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Largest value in bytes (memcached `-I`).
+    pub value_bytes_max: usize,
+    /// Largest key that a Redis client may use, in bytes; memcached's limit is its own 250.
+    pub key_bytes_max: usize,
+    /// `user:password` lines, from the file of `-Y`; empty: no authentication.
+    pub credentials: Vec<Credential>,
+    pub thread_count: usize,
+    pub connection_count_max: usize,
+    /// Seconds; 0: none.
+    pub idle_timeout_s: u64,
+    pub memory_limit_bytes: u64,
+    pub evict_when_full: bool,
+    /// `-F`: flush_all is disabled.
+    pub flush_disabled: bool,
+    /// Verbosity as `-v` sets it.
+    pub verbosity: u8,
+    pub process_id: u32,
+    pub memcached_port: u16,
+    pub redis_port: u16,
+    /// What `stats settings` reports for the listening addresses and the Unix socket.
+    pub listen: String,
+    pub unix_socket: Option<String>,
+    /// Monotonic time at which the gateway started.
+    pub started_us: u64,
+    /// `-D`: prefix delimiter for per-prefix statistics.
+    pub prefix_delimiter: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    pub user: Vec<u8>,
+    pub password: Vec<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            value_bytes_max: 1 << 20,
+            key_bytes_max: 8 << 10,
+            credentials: Vec::new(),
+            thread_count: 1,
+            connection_count_max: 1024,
+            idle_timeout_s: 0,
+            memory_limit_bytes: 64 << 20,
+            evict_when_full: true,
+            flush_disabled: false,
+            verbosity: 0,
+            process_id: 0,
+            memcached_port: 11211,
+            redis_port: 6379,
+            listen: String::new(),
+            unix_socket: None,
+            started_us: 0,
+            prefix_delimiter: b':',
+        }
+    }
+}
+
+/// Counted by sessions and the server; reported by `stats` and `INFO`, cleared by `stats reset`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub connections_current: u64,
+    pub connections_total: u64,
+    pub connections_rejected: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub get_commands: u64,
+    pub get_hits: u64,
+    pub get_misses: u64,
+    pub get_expired: u64,
+    pub get_flushed: u64,
+    pub set_commands: u64,
+    pub touch_commands: u64,
+    pub touch_hits: u64,
+    pub touch_misses: u64,
+    pub delete_hits: u64,
+    pub delete_misses: u64,
+    pub incr_hits: u64,
+    pub incr_misses: u64,
+    pub decr_hits: u64,
+    pub decr_misses: u64,
+    pub cas_hits: u64,
+    pub cas_misses: u64,
+    pub cas_badval: u64,
+    pub flush_commands: u64,
+    pub meta_commands: u64,
+    pub auth_commands: u64,
+    pub auth_errors: u64,
+    pub store_too_large: u64,
+    pub store_no_memory: u64,
+    pub idle_kicks: u64,
+    pub commands_total: u64,
+}
+
+/// One client connection of one protocol.
+pub trait Session {
+    type Command;
+
+    /// Consumes complete requests from the front of `input`, hands what they ask to `sink`, and returns how many
+    /// bytes it consumed (the caller drops them and calls again when more arrived). Stops early, without consuming
+    /// the rest, when too many requests are in flight; the caller calls again after replies left.
+    fn handle_input(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        sink: &mut impl RequestSink<Self::Command>,
+    ) -> usize;
+
+    /// Takes the reply to a part that `handle_input` asked for.
+    /// A session may ask for more in turn (a scan that goes on), hence the sink.
+    fn handle_reply(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        id: RequestId,
+        reply: Reply,
+        sink: &mut impl RequestSink<Self::Command>,
+    );
+
+    /// Bytes ready for the client, in order. The caller drains them.
+    fn output(&mut self) -> &mut Vec<u8>;
+
+    /// After the output is drained the connection is to be closed.
+    fn closing(&self) -> bool;
+
+    /// How many more input bytes would complete the request at hand, if known: lets the caller size its buffer.
+    fn input_hint_bytes(&self) -> usize {
+        0
+    }
+}

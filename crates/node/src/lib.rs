@@ -1,0 +1,1 @@
+//! The node role as a synchronous state machine.

@@ -1,0 +1,1 @@
+//! Which nodes hold the chunks of a stripe.

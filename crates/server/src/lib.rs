@@ -1,0 +1,1 @@
+//! The only crate with sockets, clocks and threads: runs the roles.

@@ -1,0 +1,1 @@
+//! A node's memory: arena, chunks, headers, records.

@@ -1,0 +1,21 @@
+//! The vocabulary every other crate shares: identifiers, epochs, versions, times and sizes.
+//!
+//! Must not know: anything else of ShortTail. It has no dependencies and no logic beyond the
+//! legal range of each value and its packing into an integer.
+
+mod identity;
+mod slot;
+mod time;
+mod version;
+
+pub use identity::{ClusterId, Incarnation, NodeId, PartitionId, StripeId};
+pub use slot::{SLOT_COUNT, Slot};
+pub use time::{Now, UnixMs};
+pub use version::{Epoch, OpNumber, Version};
+
+/// 1 KiB in bytes.
+pub const KIB: usize = 1024;
+/// 1 MiB in bytes.
+pub const MIB: usize = 1024 * KIB;
+/// 1 GiB in bytes.
+pub const GIB: usize = 1024 * MIB;

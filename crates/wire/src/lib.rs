@@ -1,0 +1,1 @@
+//! Client protocols and the node protocol as bytes: parsers and encoders without any IO.
