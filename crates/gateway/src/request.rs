@@ -36,9 +36,14 @@ pub struct GroupPut {
 pub enum KeyspaceRequest {
     Count,
     /// Makes every object stored before `at` (now, if `None`) invisible.
-    Flush { at: Option<UnixMs> },
+    Flush {
+        at: Option<UnixMs>,
+    },
     /// Keys from `cursor` on (0: from the start), about `count` of them.
-    Scan { cursor: u64, count: usize },
+    Scan {
+        cursor: u64,
+        count: usize,
+    },
     RandomKey,
     Stats,
 }
@@ -66,7 +71,10 @@ pub enum KeyspaceReply {
     Count(u64),
     Flushed,
     /// `next` is 0 when the scan is complete.
-    Scanned { next: u64, keys: Vec<ScannedKey> },
+    Scanned {
+        next: u64,
+        keys: Vec<ScannedKey>,
+    },
     RandomKey(Option<Vec<u8>>),
     Stats(Box<StoreStats>),
 }
