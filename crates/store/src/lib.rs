@@ -1,1 +1,3 @@
-//! A node's memory: arena, chunks, headers, records.
+//! A node's memory: arena, chunks, headers, records. Pure: no clock, no thread, no socket.
+
+pub mod record;

@@ -1,0 +1,64 @@
+//! Frames: `body_bytes u32 | kind u8 | status u8 | zero u16 | tag u64 | body`.
+
+use super::BODY_BYTES_MAX;
+
+/// Length of the header in bytes.
+pub const FRAME_HEADER_BYTES: usize = 16;
+
+/// One frame, cut out of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub kind: u8,
+    /// 0, or the code of a refusal.
+    pub status: u8,
+    pub tag: u64,
+    pub body: &'a [u8],
+}
+
+/// Why bytes are not a message. The session that sent them is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    #[error("a frame of {0} bytes is longer than any message")]
+    TooLong(u32),
+    #[error("the body ends inside a field")]
+    Short,
+    #[error("the body goes on after its last field")]
+    Long,
+    #[error("unknown message kind {0}")]
+    Kind(u8),
+    #[error("field {0} has an impossible value")]
+    Value(&'static str),
+}
+
+/// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
+///
+/// # Errors
+/// When the declared length is beyond [`BODY_BYTES_MAX`]: nothing is ever buffered for such a frame.
+pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Some((header, rest)) = input.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
+    let [l0, l1, l2, l3, kind, status, _, _, tag @ ..] = *header;
+    let declared = u32::from_le_bytes([l0, l1, l2, l3]);
+    let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
+    if body_bytes > BODY_BYTES_MAX {
+        return Err(FrameError::TooLong(declared));
+    }
+    let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
+    Ok(Some((Frame { kind, status, tag: u64::from_le_bytes(tag), body }, FRAME_HEADER_BYTES + body_bytes)))
+}
+
+/// Appends a frame whose body `write` appends.
+///
+/// # Panics
+/// If the body is beyond [`BODY_BYTES_MAX`]: the caller made a message that no peer takes.
+pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, status: u8, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    let mut header = [0u8; FRAME_HEADER_BYTES];
+    header[4] = kind;
+    header[5] = status;
+    header[8..].copy_from_slice(&tag.to_le_bytes());
+    out.extend_from_slice(&header);
+    write(out);
+    let body_bytes = out.len() - start - FRAME_HEADER_BYTES;
+    assert!(body_bytes <= BODY_BYTES_MAX, "a body of {body_bytes} bytes");
+    out[start..start + 4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+}

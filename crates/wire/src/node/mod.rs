@@ -1,0 +1,28 @@
+//! The node protocol: what an owner and a node say to each other, as bytes.
+//!
+//! Every message is a frame: a 16-byte header and a body. Requests carry a tag that their reply repeats; appends are
+//! acknowledged cumulatively instead, one [`NodeReply::Acked`] per stripe and turn. The byte tables are in
+//! `docs/formats/node-protocol.md`. Integers are little-endian.
+//!
+//! Must not know: sockets, or what a node does with a message.
+
+mod bytes;
+mod frame;
+mod reply;
+mod request;
+
+pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, next_frame};
+pub use reply::{ChunkReport, HelloReply, InspectReport, NodeReply, RawOp, Refusal};
+pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, NodeRequest};
+
+/// Version of this protocol. A node and an owner that differ refuse each other.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Largest body of a frame: a chunk of 1 MiB and its description fit with room to spare.
+pub const BODY_BYTES_MAX: usize = 2 << 20;
+
+/// "All partitions" in a fence or a scan.
+pub const ALL_PARTITIONS: u16 = u16::MAX;
+
+#[cfg(test)]
+mod tests;

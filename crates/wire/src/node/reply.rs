@@ -1,0 +1,275 @@
+//! What a node answers.
+
+use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, OpNumber, StripeId};
+
+use super::bytes::{Put, Reader};
+use super::frame::{Frame, FrameError, put_frame};
+use super::request::ChunkDescription;
+
+/// Why a node refused a request. Nothing changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("the node's memory budget is used up")]
+    OutOfMemory,
+    #[error("the node holds no such chunk")]
+    NoChunk,
+    #[error("a newer owner fenced this one")]
+    Fenced,
+    #[error("an operation is missing before this one")]
+    Gap,
+    #[error("the chunk is sealed or closed")]
+    Immutable,
+    #[error("the chunk is not at the operation asked for")]
+    NotAtOp,
+    #[error("the range or record lies outside the chunk")]
+    OutOfRange,
+    #[error("the chunk is damaged")]
+    Damaged,
+    #[error("the stripe id was used before")]
+    Exists,
+    #[error("another cluster's node or owner")]
+    WrongCluster,
+    #[error("another protocol version")]
+    WrongVersion,
+    #[error("not authenticated")]
+    NotAuthenticated,
+    #[error("the request makes no sense to the node")]
+    Invalid,
+}
+
+const REFUSALS: [Refusal; 13] = [
+    Refusal::OutOfMemory,
+    Refusal::NoChunk,
+    Refusal::Fenced,
+    Refusal::Gap,
+    Refusal::Immutable,
+    Refusal::NotAtOp,
+    Refusal::OutOfRange,
+    Refusal::Damaged,
+    Refusal::Exists,
+    Refusal::WrongCluster,
+    Refusal::WrongVersion,
+    Refusal::NotAuthenticated,
+    Refusal::Invalid,
+];
+
+impl Refusal {
+    /// 1 and up, in the order of the byte tables; 0 is success.
+    fn status(self) -> u8 {
+        let place = REFUSALS.iter().position(|&other| other == self).expect("every refusal is listed");
+        place as u8 + 1
+    }
+
+    fn from_status(status: u8) -> Result<Self, FrameError> {
+        let place = usize::from(status).checked_sub(1).ok_or(FrameError::Value("status"))?;
+        REFUSALS.get(place).copied().ok_or(FrameError::Value("status"))
+    }
+}
+
+/// The node's side of the greeting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HelloReply {
+    pub version: u32,
+    pub cluster: ClusterId,
+    pub node: NodeId,
+    pub incarnation: Incarnation,
+    pub core_count: u16,
+    /// Memory of this core, in bytes, and how much of it is in use.
+    pub memory_bytes: u64,
+    pub used_bytes: u64,
+}
+
+/// One chunk, as its header tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkReport {
+    pub description: ChunkDescription,
+    pub sealed: bool,
+    /// Found half folded after a crash (rule R6), or its checksums do not hold: counts as an erasure.
+    pub damaged: bool,
+    /// Payload bytes in use (data chunk), 0 for a parity chunk that is not sealed.
+    pub length: u32,
+    /// Last operation that this participant holds contiguously.
+    pub last: OpNumber,
+    /// Last operation folded (parity chunk) or known stable (data chunk).
+    pub folded: OpNumber,
+    /// The highest close: who, and at which operation; epoch 0 if none.
+    pub close_epoch: Epoch,
+    pub close_op: OpNumber,
+}
+
+/// An operation that is not folded yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RawOp<'a> {
+    pub op: OpNumber,
+    pub data_index: u8,
+    pub offset: u32,
+    /// Its bytes on a parity node; on a data node empty, with `length` telling how long it is.
+    pub length: u32,
+    pub bytes: &'a [u8],
+}
+
+/// Answer to an inspection: the report, and every operation above `folded`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InspectReport<'a> {
+    pub report: ChunkReport,
+    pub raw: Vec<RawOp<'a>>,
+}
+
+/// A reply, borrowed from the frame that brought it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NodeReply<'a> {
+    Hello(HelloReply),
+    /// Success without data; `used_bytes` is the core's memory in use now.
+    Done {
+        used_bytes: u64,
+    },
+    /// The participant holds every operation of the stripe that it was sent, up to `op`.
+    Acked {
+        stripe: StripeId,
+        op: OpNumber,
+    },
+    Bytes(&'a [u8]),
+    Chunks(Vec<ChunkReport>),
+    Inspected(InspectReport<'a>),
+    /// `detail`: the epoch that fenced, or 0.
+    Refused {
+        refusal: Refusal,
+        detail: u64,
+    },
+}
+
+impl NodeReply<'_> {
+    const HELLO: u8 = 0x81;
+    const DONE: u8 = 0x82;
+    const ACKED: u8 = 0x83;
+    const BYTES: u8 = 0x84;
+    const CHUNKS: u8 = 0x85;
+    const INSPECTED: u8 = 0x86;
+    const REFUSED: u8 = 0x87;
+
+    /// Appends the reply as a frame.
+    pub fn encode(&self, tag: u64, out: &mut Vec<u8>) {
+        match self {
+            NodeReply::Hello(hello) => put_frame(out, Self::HELLO, 0, tag, |out| hello.put(out)),
+            NodeReply::Done { used_bytes } => put_frame(out, Self::DONE, 0, tag, |out| out.put_u64(*used_bytes)),
+            NodeReply::Acked { stripe, op } => put_frame(out, Self::ACKED, 0, tag, |out| {
+                out.put_u64(stripe.raw());
+                out.put_u32(op.0);
+            }),
+            NodeReply::Bytes(bytes) => put_frame(out, Self::BYTES, 0, tag, |out| out.extend_from_slice(bytes)),
+            NodeReply::Chunks(reports) => put_frame(out, Self::CHUNKS, 0, tag, |out| {
+                reports.iter().for_each(|report| report.put(out));
+            }),
+            NodeReply::Inspected(inspected) => put_frame(out, Self::INSPECTED, 0, tag, |out| inspected.put(out)),
+            NodeReply::Refused { refusal, detail } => {
+                put_frame(out, Self::REFUSED, refusal.status(), tag, |out| out.put_u64(*detail));
+            }
+        }
+    }
+}
+
+impl<'a> NodeReply<'a> {
+    /// # Errors
+    /// When the frame is not exactly one reply.
+    pub fn parse(frame: &Frame<'a>) -> Result<Self, FrameError> {
+        let mut body = Reader::new(frame.body);
+        let reply = match frame.kind {
+            Self::HELLO => NodeReply::Hello(HelloReply::parse(&mut body)?),
+            Self::DONE => NodeReply::Done { used_bytes: body.u64()? },
+            Self::ACKED => NodeReply::Acked { stripe: StripeId::from_raw(body.u64()?), op: OpNumber(body.u32()?) },
+            Self::BYTES => NodeReply::Bytes(body.rest()),
+            Self::CHUNKS => {
+                let mut reports = Vec::new();
+                while !body.is_empty() {
+                    reports.push(ChunkReport::parse(&mut body)?);
+                }
+                NodeReply::Chunks(reports)
+            }
+            Self::INSPECTED => NodeReply::Inspected(InspectReport::parse(&mut body)?),
+            Self::REFUSED => NodeReply::Refused { refusal: Refusal::from_status(frame.status)?, detail: body.u64()? },
+            other => return Err(FrameError::Kind(other)),
+        };
+        body.finish()?;
+        Ok(reply)
+    }
+}
+
+impl HelloReply {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.version);
+        out.put_u64(self.cluster.0);
+        out.put_u16(self.node.0);
+        out.put_u64(self.incarnation.0);
+        out.put_u16(self.core_count);
+        out.put_u64(self.memory_bytes);
+        out.put_u64(self.used_bytes);
+    }
+
+    fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(HelloReply {
+            version: body.u32()?,
+            cluster: ClusterId(body.u64()?),
+            node: NodeId(body.u16()?),
+            incarnation: Incarnation(body.u64()?),
+            core_count: body.u16()?,
+            memory_bytes: body.u64()?,
+            used_bytes: body.u64()?,
+        })
+    }
+}
+
+impl ChunkReport {
+    const SEALED: u8 = 1;
+    const DAMAGED: u8 = 2;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.description.put(out);
+        out.put_u8(u8::from(self.sealed) * Self::SEALED | u8::from(self.damaged) * Self::DAMAGED);
+        out.put_u32(self.length);
+        out.put_u32(self.last.0);
+        out.put_u32(self.folded.0);
+        out.put_u32(self.close_epoch.0);
+        out.put_u32(self.close_op.0);
+    }
+
+    fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let description = ChunkDescription::parse(body)?;
+        let state = body.u8()?;
+        Ok(ChunkReport {
+            description,
+            sealed: state & Self::SEALED != 0,
+            damaged: state & Self::DAMAGED != 0,
+            length: body.u32()?,
+            last: OpNumber(body.u32()?),
+            folded: OpNumber(body.u32()?),
+            close_epoch: Epoch(body.u32()?),
+            close_op: OpNumber(body.u32()?),
+        })
+    }
+}
+
+impl<'a> InspectReport<'a> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.report.put(out);
+        for raw in &self.raw {
+            out.put_u32(raw.op.0);
+            out.put_u8(raw.data_index);
+            out.put_u32(raw.offset);
+            out.put_u32(raw.length);
+            out.put_u8(u8::from(!raw.bytes.is_empty()));
+            out.extend_from_slice(raw.bytes);
+        }
+    }
+
+    fn parse(body: &mut Reader<'a>) -> Result<Self, FrameError> {
+        let report = ChunkReport::parse(body)?;
+        let mut raw = Vec::new();
+        while !body.is_empty() {
+            let (op, data_index) = (OpNumber(body.u32()?), body.u8()?);
+            let (offset, length) = (body.u32()?, body.u32()?);
+            let bytes_length = if body.u8()? == 0 { 0 } else { usize::try_from(length).unwrap_or(usize::MAX) };
+            raw.push(RawOp { op, data_index, offset, length, bytes: body.bytes(bytes_length)? });
+        }
+        Ok(InspectReport { report, raw })
+    }
+}

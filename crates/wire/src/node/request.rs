@@ -1,0 +1,372 @@
+//! What an owner asks of a node.
+
+use shorttail_units::{ClusterId, Epoch, NodeId, OpNumber, PartitionId, StripeId};
+
+use super::bytes::{Put, Reader};
+use super::frame::{Frame, FrameError, put_frame};
+
+/// Most members a stripe may have: 64 data and 16 parity chunks.
+pub const MEMBERS_MAX: usize = 80;
+
+/// The nodes of a stripe, data chunks first, then parities: chunk `i` is on `members[i]`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Members(pub Vec<NodeId>);
+
+/// What a chunk's stripe is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChunkKind {
+    /// Packed objects: opened empty, appended to, sealed.
+    Packed,
+    /// A piece of a striped object: installed whole.
+    Striped,
+}
+
+/// Everything a chunk's header says about its stripe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkDescription {
+    pub stripe: StripeId,
+    /// Epoch of the owner that opens or installs it.
+    pub epoch: Epoch,
+    pub partition: PartitionId,
+    pub kind: ChunkKind,
+    /// This chunk's place among the members.
+    pub index: u8,
+    pub data_count: u8,
+    pub parity_count: u8,
+    /// Payload bytes of every chunk of the stripe.
+    pub chunk_bytes: u32,
+    pub members: Members,
+}
+
+/// Greeting: the first message of a session, and the only one before the node's answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    pub version: u32,
+    pub cluster: ClusterId,
+    /// Which of the node's cores this session is for.
+    pub core: u16,
+    /// Epoch of the owner, for the log only; fencing is its own message.
+    pub epoch: Epoch,
+    /// Proof of identity; empty while a cluster uses none.
+    pub auth: Vec<u8>,
+}
+
+/// A request, borrowed from the frame that brought it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NodeRequest<'a> {
+    Hello(Hello),
+    /// From now on refuse, for this partition (or all), owners of a lower epoch.
+    Fence {
+        partition: u16,
+        epoch: Epoch,
+    },
+    /// Make an empty chunk. Replies `Done`.
+    Open(ChunkDescription),
+    /// Add `bytes` at `offset` of data chunk `data_index`: to the chunk itself on its own node, to the raw buffer on
+    /// a parity node. `previous` is the participant's operation before this one (rule R7). `stable` lets parities
+    /// fold (rule R1). Acknowledged by `Acked`, or refused with the tag of the request.
+    Append {
+        stripe: StripeId,
+        op: OpNumber,
+        previous: OpNumber,
+        stable: OpNumber,
+        data_index: u8,
+        offset: u32,
+        bytes: &'a [u8],
+    },
+    /// Fold up to `stable`; no reply.
+    Stable {
+        stripe: StripeId,
+        stable: OpNumber,
+    },
+    /// Make the chunk immutable; `last` is the final operation of the stripe, `chunk_last` the last one that this
+    /// participant was sent (rule R5). Replies `Done`.
+    Seal {
+        stripe: StripeId,
+        last: OpNumber,
+        chunk_last: OpNumber,
+    },
+    /// Drop the chunks of `count` stripes from `first` on; unknown ones count as dropped. Replies `Done`.
+    Free {
+        first: StripeId,
+        count: u32,
+        epoch: Epoch,
+        partition: PartitionId,
+    },
+    /// The record that begins at `offset` of a sealed data chunk. Replies `Bytes`.
+    ReadRecord {
+        stripe: StripeId,
+        offset: u32,
+    },
+    /// A byte range of the chunk: of a sealed one if `op` is 0, else exactly as of `op` (rule R5). Replies `Bytes`.
+    ReadRange {
+        stripe: StripeId,
+        offset: u32,
+        length: u32,
+        op: OpNumber,
+    },
+    /// Make a sealed chunk with this payload (shorter than `chunk_bytes`: zeros follow). Replies `Done`.
+    Install {
+        description: ChunkDescription,
+        bytes: &'a [u8],
+    },
+    /// Reports of the chunks of a partition (or all) with stripe ids above `after`. Replies `Chunks`.
+    Scan {
+        partition: u16,
+        after: StripeId,
+        count: u16,
+    },
+    /// Everything about one chunk that is not its payload, raw operations included. Replies `Inspected`.
+    Inspect {
+        stripe: StripeId,
+    },
+    /// Record that the owner of `epoch` ended the stripe at `last`: later operations are void (rule R4). Replies `Done`.
+    Close {
+        stripe: StripeId,
+        epoch: Epoch,
+        last: OpNumber,
+    },
+    /// Replies `Done`.
+    Ping,
+}
+
+impl NodeRequest<'_> {
+    const HELLO: u8 = 1;
+    const FENCE: u8 = 2;
+    const OPEN: u8 = 3;
+    const APPEND: u8 = 4;
+    const STABLE: u8 = 5;
+    const SEAL: u8 = 6;
+    const FREE: u8 = 7;
+    const READ_RECORD: u8 = 8;
+    const READ_RANGE: u8 = 9;
+    const INSTALL: u8 = 10;
+    const SCAN: u8 = 11;
+    const INSPECT: u8 = 12;
+    const CLOSE: u8 = 13;
+    const PING: u8 = 14;
+
+    fn kind(&self) -> u8 {
+        match self {
+            NodeRequest::Hello(_) => Self::HELLO,
+            NodeRequest::Fence { .. } => Self::FENCE,
+            NodeRequest::Open(_) => Self::OPEN,
+            NodeRequest::Append { .. } => Self::APPEND,
+            NodeRequest::Stable { .. } => Self::STABLE,
+            NodeRequest::Seal { .. } => Self::SEAL,
+            NodeRequest::Free { .. } => Self::FREE,
+            NodeRequest::ReadRecord { .. } => Self::READ_RECORD,
+            NodeRequest::ReadRange { .. } => Self::READ_RANGE,
+            NodeRequest::Install { .. } => Self::INSTALL,
+            NodeRequest::Scan { .. } => Self::SCAN,
+            NodeRequest::Inspect { .. } => Self::INSPECT,
+            NodeRequest::Close { .. } => Self::CLOSE,
+            NodeRequest::Ping => Self::PING,
+        }
+    }
+
+    /// Appends the request as a frame.
+    pub fn encode(&self, tag: u64, out: &mut Vec<u8>) {
+        put_frame(out, self.kind(), 0, tag, |out| self.put_body(out));
+    }
+
+    fn put_body(&self, out: &mut Vec<u8>) {
+        match self {
+            NodeRequest::Hello(hello) => hello.put(out),
+            NodeRequest::Fence { partition, epoch } => {
+                out.put_u16(*partition);
+                out.put_u32(epoch.0);
+            }
+            NodeRequest::Open(description) => description.put(out),
+            NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(op.0);
+                out.put_u32(previous.0);
+                out.put_u32(stable.0);
+                out.put_u32(*offset);
+                out.put_u8(*data_index);
+                out.extend_from_slice(bytes);
+            }
+            NodeRequest::Stable { stripe, stable } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(stable.0);
+            }
+            NodeRequest::Seal { stripe, last, chunk_last } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(last.0);
+                out.put_u32(chunk_last.0);
+            }
+            NodeRequest::Free { first, count, epoch, partition } => {
+                out.put_u64(first.raw());
+                out.put_u32(*count);
+                out.put_u32(epoch.0);
+                out.put_u16(partition.0);
+            }
+            NodeRequest::ReadRecord { stripe, offset } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(*offset);
+            }
+            NodeRequest::ReadRange { stripe, offset, length, op } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(*offset);
+                out.put_u32(*length);
+                out.put_u32(op.0);
+            }
+            NodeRequest::Install { description, bytes } => {
+                description.put(out);
+                out.extend_from_slice(bytes);
+            }
+            NodeRequest::Scan { partition, after, count } => {
+                out.put_u64(after.raw());
+                out.put_u16(*partition);
+                out.put_u16(*count);
+            }
+            NodeRequest::Inspect { stripe } => out.put_u64(stripe.raw()),
+            NodeRequest::Close { stripe, epoch, last } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(epoch.0);
+                out.put_u32(last.0);
+            }
+            NodeRequest::Ping => {}
+        }
+    }
+}
+
+impl<'a> NodeRequest<'a> {
+    /// # Errors
+    /// When the frame is not exactly one request.
+    pub fn parse(frame: &Frame<'a>) -> Result<Self, FrameError> {
+        let mut body = Reader::new(frame.body);
+        let request = Self::parse_body(frame.kind, &mut body)?;
+        body.finish()?;
+        Ok(request)
+    }
+
+    fn parse_body(kind: u8, body: &mut Reader<'a>) -> Result<Self, FrameError> {
+        Ok(match kind {
+            Self::HELLO => NodeRequest::Hello(Hello::parse(body)?),
+            Self::FENCE => NodeRequest::Fence { partition: body.u16()?, epoch: parse_epoch(body)? },
+            Self::OPEN => NodeRequest::Open(ChunkDescription::parse(body)?),
+            Self::APPEND => NodeRequest::Append {
+                stripe: parse_stripe(body)?,
+                op: OpNumber(body.u32()?),
+                previous: OpNumber(body.u32()?),
+                stable: OpNumber(body.u32()?),
+                offset: body.u32()?,
+                data_index: body.u8()?,
+                bytes: body.rest(),
+            },
+            Self::STABLE => NodeRequest::Stable { stripe: parse_stripe(body)?, stable: OpNumber(body.u32()?) },
+            Self::SEAL => NodeRequest::Seal {
+                stripe: parse_stripe(body)?,
+                last: OpNumber(body.u32()?),
+                chunk_last: OpNumber(body.u32()?),
+            },
+            Self::FREE => NodeRequest::Free {
+                first: parse_stripe(body)?,
+                count: body.u32()?,
+                epoch: parse_epoch(body)?,
+                partition: PartitionId(body.u16()?),
+            },
+            Self::READ_RECORD => NodeRequest::ReadRecord { stripe: parse_stripe(body)?, offset: body.u32()? },
+            Self::READ_RANGE => NodeRequest::ReadRange {
+                stripe: parse_stripe(body)?,
+                offset: body.u32()?,
+                length: body.u32()?,
+                op: OpNumber(body.u32()?),
+            },
+            Self::INSTALL => NodeRequest::Install { description: ChunkDescription::parse(body)?, bytes: body.rest() },
+            Self::SCAN => NodeRequest::Scan { after: parse_stripe(body)?, partition: body.u16()?, count: body.u16()? },
+            Self::INSPECT => NodeRequest::Inspect { stripe: parse_stripe(body)? },
+            Self::CLOSE => NodeRequest::Close {
+                stripe: parse_stripe(body)?,
+                epoch: parse_epoch(body)?,
+                last: OpNumber(body.u32()?),
+            },
+            Self::PING => NodeRequest::Ping,
+            other => return Err(FrameError::Kind(other)),
+        })
+    }
+}
+
+fn parse_stripe(body: &mut Reader<'_>) -> Result<StripeId, FrameError> {
+    body.u64().map(StripeId::from_raw)
+}
+
+fn parse_epoch(body: &mut Reader<'_>) -> Result<Epoch, FrameError> {
+    let epoch = Epoch(body.u32()?);
+    if epoch > Epoch::MAX { Err(FrameError::Value("epoch")) } else { Ok(epoch) }
+}
+
+impl Hello {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.version);
+        out.put_u64(self.cluster.0);
+        out.put_u16(self.core);
+        out.put_u32(self.epoch.0);
+        out.extend_from_slice(&self.auth);
+    }
+
+    fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Hello {
+            version: body.u32()?,
+            cluster: ClusterId(body.u64()?),
+            core: body.u16()?,
+            epoch: parse_epoch(body)?,
+            auth: body.rest().to_vec(),
+        })
+    }
+}
+
+impl ChunkDescription {
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.stripe.raw());
+        out.put_u32(self.epoch.0);
+        out.put_u32(self.chunk_bytes);
+        out.put_u16(self.partition.0);
+        out.put_u8(match self.kind {
+            ChunkKind::Packed => 0,
+            ChunkKind::Striped => 1,
+        });
+        out.put_u8(self.index);
+        out.put_u8(self.data_count);
+        out.put_u8(self.parity_count);
+        for node in &self.members.0 {
+            out.put_u16(node.0);
+        }
+    }
+
+    pub(super) fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let stripe = parse_stripe(body)?;
+        let epoch = parse_epoch(body)?;
+        let chunk_bytes = body.u32()?;
+        let partition = PartitionId(body.u16()?);
+        let kind = match body.u8()? {
+            0 => ChunkKind::Packed,
+            1 => ChunkKind::Striped,
+            _ => return Err(FrameError::Value("chunk kind")),
+        };
+        let (index, data_count, parity_count) = (body.u8()?, body.u8()?, body.u8()?);
+        let member_count = usize::from(data_count) + usize::from(parity_count);
+        if data_count == 0 || member_count > MEMBERS_MAX || usize::from(index) >= member_count {
+            return Err(FrameError::Value("stripe shape"));
+        }
+        let members = (0..member_count).map(|_| body.u16().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
+        Ok(ChunkDescription {
+            stripe,
+            epoch,
+            partition,
+            kind,
+            index,
+            data_count,
+            parity_count,
+            chunk_bytes,
+            members: Members(members),
+        })
+    }
+
+    /// Is this a parity chunk?
+    pub fn is_parity(&self) -> bool {
+        self.index >= self.data_count
+    }
+}

@@ -1,0 +1,141 @@
+//! Every message survives the trip through bytes; no bytes from outside panic.
+
+use proptest::prelude::*;
+use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
+
+use super::*;
+
+fn description() -> ChunkDescription {
+    ChunkDescription {
+        stripe: StripeId::new(Epoch(3), 77),
+        epoch: Epoch(3),
+        partition: PartitionId(2),
+        kind: ChunkKind::Packed,
+        index: 4,
+        data_count: 4,
+        parity_count: 2,
+        chunk_bytes: 65_280,
+        members: Members([5, 3, 1, 7, 6, 2].map(NodeId).to_vec()),
+    }
+}
+
+fn report() -> ChunkReport {
+    ChunkReport {
+        description: description(),
+        sealed: true,
+        damaged: false,
+        length: 60_000,
+        last: OpNumber(9),
+        folded: OpNumber(8),
+        close_epoch: Epoch(4),
+        close_op: OpNumber(7),
+    }
+}
+
+fn requests() -> Vec<NodeRequest<'static>> {
+    let stripe = StripeId::new(Epoch(3), 77);
+    vec![
+        NodeRequest::Hello(Hello {
+            version: PROTOCOL_VERSION,
+            cluster: ClusterId(9),
+            core: 1,
+            epoch: Epoch(3),
+            auth: b"token".to_vec(),
+        }),
+        NodeRequest::Fence { partition: ALL_PARTITIONS, epoch: Epoch(3) },
+        NodeRequest::Open(description()),
+        NodeRequest::Append {
+            stripe,
+            op: OpNumber(5),
+            previous: OpNumber(3),
+            stable: OpNumber(2),
+            data_index: 1,
+            offset: 640,
+            bytes: b"payload",
+        },
+        NodeRequest::Stable { stripe, stable: OpNumber(4) },
+        NodeRequest::Seal { stripe, last: OpNumber(9), chunk_last: OpNumber(8) },
+        NodeRequest::Free { first: stripe, count: 3, epoch: Epoch(3), partition: PartitionId(2) },
+        NodeRequest::ReadRecord { stripe, offset: 12 },
+        NodeRequest::ReadRange { stripe, offset: 12, length: 100, op: OpNumber(4) },
+        NodeRequest::Install { description: description(), bytes: b"piece" },
+        NodeRequest::Scan { partition: 2, after: stripe, count: 10 },
+        NodeRequest::Inspect { stripe },
+        NodeRequest::Close { stripe, epoch: Epoch(4), last: OpNumber(7) },
+        NodeRequest::Ping,
+    ]
+}
+
+fn replies() -> Vec<NodeReply<'static>> {
+    let stripe = StripeId::new(Epoch(3), 77);
+    let raw = vec![
+        RawOp { op: OpNumber(9), data_index: 1, offset: 4, length: 3, bytes: b"abc" },
+        RawOp { op: OpNumber(10), data_index: 1, offset: 7, length: 3, bytes: b"" },
+    ];
+    vec![
+        NodeReply::Hello(HelloReply {
+            version: PROTOCOL_VERSION,
+            cluster: ClusterId(9),
+            node: NodeId(4),
+            incarnation: Incarnation(11),
+            core_count: 2,
+            memory_bytes: 1 << 30,
+            used_bytes: 4096,
+        }),
+        NodeReply::Done { used_bytes: 77 },
+        NodeReply::Acked { stripe, op: OpNumber(5) },
+        NodeReply::Bytes(b"bytes"),
+        NodeReply::Chunks(vec![report(), report()]),
+        NodeReply::Inspected(InspectReport { report: report(), raw }),
+        NodeReply::Refused { refusal: Refusal::Fenced, detail: 4 },
+    ]
+}
+
+#[test]
+fn messages_survive_the_trip() {
+    for (place, request) in requests().iter().enumerate() {
+        let mut bytes = Vec::new();
+        request.encode(place as u64, &mut bytes);
+        let (frame, length) = next_frame(&bytes).expect("a frame").expect("complete");
+        assert_eq!((length, frame.tag), (bytes.len(), place as u64));
+        assert_eq!(NodeRequest::parse(&frame).as_ref(), Ok(request));
+    }
+    for reply in &replies() {
+        let mut bytes = Vec::new();
+        reply.encode(7, &mut bytes);
+        let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
+        assert_eq!(NodeReply::parse(&frame).as_ref(), Ok(reply));
+    }
+}
+
+#[test]
+fn a_frame_that_has_not_arrived_is_awaited_and_one_too_long_refused() {
+    let mut bytes = Vec::new();
+    NodeRequest::Ping.encode(1, &mut bytes);
+    assert_eq!(next_frame(&bytes[..FRAME_HEADER_BYTES - 1]), Ok(None));
+    bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(next_frame(&bytes), Err(FrameError::TooLong(u32::MAX)));
+}
+
+proptest! {
+    #[test]
+    fn bytes_from_outside_never_panic(kind: u8, status: u8, body: Vec<u8>) {
+        let frame = Frame { kind, status, tag: 0, body: &body };
+        let _ = NodeRequest::parse(&frame);
+        let _ = NodeReply::parse(&frame);
+        let _ = next_frame(&body);
+    }
+
+    #[test]
+    fn a_truncated_request_is_an_error(place in 0usize..14, cut in 1usize..20) {
+        let mut bytes = Vec::new();
+        let request = requests().remove(place);
+        request.encode(0, &mut bytes);
+        let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
+        let keep = frame.body.len().saturating_sub(cut);
+        let short = Frame { body: &frame.body[..keep], ..frame };
+        if keep < frame.body.len() {
+            prop_assert_ne!(NodeRequest::parse(&short), Ok(request));
+        }
+    }
+}
