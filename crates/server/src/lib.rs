@@ -1,1 +1,3 @@
 //! The only crate with sockets, clocks and threads: runs the roles.
+
+pub mod config;

@@ -1,0 +1,122 @@
+//! Where a role listens or is reached: TCP or a Unix socket.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+
+/// Longest path of a Unix socket in bytes: `sun_path` of Linux without its final zero.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// `127.0.0.1:7001`, `host:7001`, `unix:/run/n0.sock` or `/run/n0.sock`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// Why a text is not an address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AddressError {
+    #[error("{0:?} is not an address: write host:port or unix:/path")]
+    Malformed(String),
+    #[error("{0:?} cannot be resolved: {1}")]
+    Unresolved(String, String),
+    #[error("the socket path {0:?} is longer than {SOCKET_PATH_BYTES_MAX} bytes, which the system does not take")]
+    PathTooLong(String),
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
+        match path {
+            Some("") => Err(AddressError::Malformed(text.to_owned())),
+            Some(path) if path.len() > SOCKET_PATH_BYTES_MAX => Err(AddressError::PathTooLong(path.to_owned())),
+            Some(path) => Ok(Address::Unix(PathBuf::from(path))),
+            None => parse_tcp_address(text).map(Address::Tcp),
+        }
+    }
+}
+
+/// A TCP address; host names are resolved, IPv4 answers first.
+///
+/// # Errors
+/// When the text has no port or the host is unknown.
+pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok() => {}
+        _ => return Err(AddressError::Malformed(text.to_owned())),
+    }
+    let unresolved = |why: String| AddressError::Unresolved(text.to_owned(), why);
+    let answers: Vec<SocketAddr> = text.to_socket_addrs().map_err(|error| unresolved(error.to_string()))?.collect();
+    let preferred = answers.iter().find(|address| address.is_ipv4()).or(answers.first());
+    preferred.copied().ok_or_else(|| unresolved("the host has no address".to_owned()))
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A TCP address in a file: like [`parse_tcp_address`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpAddress(pub SocketAddr);
+
+impl FromStr for TcpAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        parse_tcp_address(text).map(TcpAddress)
+    }
+}
+
+impl<'de> Deserialize<'de> for TcpAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_parses_and_prints_back() {
+        for text in ["127.0.0.1:7001", "[::1]:7001", "unix:/run/n0.sock"] {
+            assert_eq!(text.parse::<Address>().expect(text).to_string(), text);
+        }
+        assert_eq!("/run/n0.sock".parse(), Ok(Address::Unix(PathBuf::from("/run/n0.sock"))));
+        assert_eq!("localhost:7001".parse(), Ok(Address::Tcp("127.0.0.1:7001".parse().expect("literal"))));
+    }
+
+    #[test]
+    fn what_is_not_an_address_says_so() {
+        for text in ["", "7001", "host", ":7001", "host:", "host:70000", "::1:x", "unix:"] {
+            assert_eq!(text.parse::<Address>(), Err(AddressError::Malformed(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_socket_path_has_the_systems_limit() {
+        let longest = format!("/{}", "a".repeat(SOCKET_PATH_BYTES_MAX - 1));
+        assert!(longest.parse::<Address>().is_ok());
+        assert!(matches!(format!("{longest}a").parse::<Address>(), Err(AddressError::PathTooLong(_))));
+    }
+}

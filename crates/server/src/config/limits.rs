@@ -1,0 +1,32 @@
+//! The largest and smallest values that configuration may ask for, each with its reason.
+
+use super::size::Size;
+
+/// Data chunks of a stripe: beyond 64 a degraded read asks more nodes than it helps.
+pub const DATA_COUNT_MAX: u8 = 64;
+/// Parity chunks of a stripe: what the codes are tested for.
+pub const PARITY_COUNT_MAX: u8 = 16;
+/// Nodes of a cluster: node numbers have 16 bits, and a view of all nodes must fit in one control frame.
+pub const NODE_COUNT_MAX: usize = 4096;
+/// Nodes that `up` starts as processes of one machine.
+pub const UP_NODE_COUNT_MAX: usize = 256;
+/// Memory of a node: below this, a few open stripes of each partition would already be all of it.
+pub const NODE_MEMORY_MIN: Size = Size::mib(16);
+/// Partitions of a cluster: each keeps open stripes, so that many more only cost memory.
+pub const PARTITION_COUNT_MAX: u16 = 1024;
+/// Threads of a role.
+pub const THREAD_COUNT_MAX: usize = 256;
+/// Largest value, as memcached's `-I` allows.
+pub const VALUE_BYTES_MAX: Size = Size::mib(1024);
+/// Smallest value limit, as memcached's `-I` allows.
+pub const VALUE_BYTES_MIN: Size = Size(1024);
+/// Largest key a Redis client may use.
+pub const KEY_BYTES_MAX: Size = Size(64 << 10);
+/// Client connections of one gateway: a million, more than file descriptors allow in practice.
+pub const CONNECTION_COUNT_MAX: usize = 1 << 20;
+/// Milliseconds that a request to a node may take before the node is given up for that request.
+pub const REQUEST_DEADLINE_MS_MAX: u64 = 60_000;
+/// Lines of a credentials file.
+pub const CREDENTIAL_COUNT_MAX: usize = 1024;
+/// Bytes of a configuration or credentials file.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
