@@ -45,6 +45,9 @@ pub struct Hello {
     pub cluster: ClusterId,
     /// Which of the node's cores this session is for.
     pub core: u16,
+    /// Which owner speaks (gateway and its core): a new session of an owner ends its older one (rule R7), sessions of
+    /// different owners live side by side.
+    pub owner: u32,
     /// Epoch of the owner, for the log only; fencing is its own message.
     pub epoch: Epoch,
     /// Proof of identity; empty while a cluster uses none.
@@ -303,6 +306,7 @@ impl Hello {
         out.put_u32(self.version);
         out.put_u64(self.cluster.0);
         out.put_u16(self.core);
+        out.put_u32(self.owner);
         out.put_u32(self.epoch.0);
         out.extend_from_slice(&self.auth);
     }
@@ -312,6 +316,7 @@ impl Hello {
             version: body.u32()?,
             cluster: ClusterId(body.u64()?),
             core: body.u16()?,
+            owner: body.u32()?,
             epoch: parse_epoch(body)?,
             auth: body.rest().to_vec(),
         })

@@ -39,6 +39,7 @@ fn requests() -> Vec<NodeRequest<'static>> {
             version: PROTOCOL_VERSION,
             cluster: ClusterId(9),
             core: 1,
+            owner: 6,
             epoch: Epoch(3),
             auth: b"token".to_vec(),
         }),
