@@ -1,2 +1,4 @@
 //! Client protocols and the node protocol as bytes: parsers and encoders without any IO.
+pub mod memcached;
+pub mod control;
 pub mod node;

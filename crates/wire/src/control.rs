@@ -1,0 +1,111 @@
+//! The control protocol: what members (nodes and gateways) and the coordinator say to each other.
+//!
+//! Every message is a frame, a little-endian `body_bytes u32` and a postcard body. A member opens the connection and
+//! registers with its first message; it then sends its status twice a second, which is also its heartbeat. The
+//! coordinator answers the registration and sends a [`View`] whenever the membership changes.
+//!
+//! ```text
+//! member                          coordinator
+//!   |-- RegisterNode / RegisterGateway -->|
+//!   |<-- Node / Gateway welcome, View ----|   or Refused
+//!   |-- NodeStatus / GatewayStatus ------>|   every 500 ms
+//!   |<-- View ----------------------------|   when something changed
+//! ```
+//!
+//! Nothing here is on the data path: a lost connection changes nothing about what a member serves.
+//!
+//! Must not know: sockets, or what the coordinator decides.
+
+mod frame;
+mod ids;
+mod member;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use frame::{CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, put_message};
+pub use member::{
+    CodeShape, GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
+};
+pub use status::{
+    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, StoreTotals,
+};
+
+use shorttail_units::{Incarnation, NodeId};
+
+/// Version of this protocol. Members and a coordinator that differ refuse each other.
+pub const CONTROL_PROTOCOL_VERSION: u16 = 1;
+
+/// Milliseconds between two status messages of a member.
+pub const HEARTBEAT_MS: u64 = 500;
+
+/// What a member, or a command that asks, sends.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum ToCoordinator {
+    RegisterNode(NodeRegistration),
+    RegisterGateway(GatewayRegistration),
+    NodeStatus(NodeStatus),
+    GatewayStatus(GatewayStatus),
+    /// Asks for a [`FromCoordinator::Status`]; needs no registration.
+    ReadStatus,
+}
+
+/// What the coordinator sends.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum FromCoordinator {
+    NodeRegistered(NodeWelcome),
+    GatewayRegistered(GatewayWelcome),
+    Refused(Refusal),
+    View(View),
+    Status(Box<ClusterStatus>),
+}
+
+/// All nodes that the coordinator knows, as it sees them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct View {
+    /// Grows with each change while one coordinator runs.
+    pub number: u64,
+    /// Nodes that the cluster is meant to have.
+    pub node_count_expected: u16,
+    /// In order of id.
+    pub nodes: Vec<NodeEntry>,
+}
+
+/// One node of a view.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeEntry {
+    #[serde(with = "ids::node_id")]
+    pub id: NodeId,
+    #[serde(with = "ids::incarnation")]
+    pub incarnation: Incarnation,
+    /// `host:port` or `unix:/path`.
+    pub address: String,
+    pub state: NodeState,
+}
+
+/// What the coordinator makes of a node, from its heartbeats alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// Heartbeats arrive.
+    Normal,
+    /// Heartbeats are late; the node may be slow, hung or cut off.
+    Suspect,
+    /// The connection closed, or heartbeats stayed away for long. The memory may still be there.
+    Dead,
+    /// This incarnation will never be let in again; its chunks are lost for good.
+    Retired,
+}
+
+impl NodeState {
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeState::Normal => "normal",
+            NodeState::Suspect => "suspect",
+            NodeState::Dead => "dead",
+            NodeState::Retired => "retired",
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Frames of the control protocol: `body_bytes u32 | postcard body`.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Length of the header in bytes.
+pub const CONTROL_HEADER_BYTES: usize = 4;
+
+/// Largest body: a view of 4096 nodes on Unix sockets with the longest paths is half of it.
+pub const CONTROL_BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Why bytes are not a control message. The connection that sent them is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlFrameError {
+    #[error("a control message of {0} bytes is longer than any")]
+    TooLong(u32),
+    #[error("a control message does not parse")]
+    Malformed,
+}
+
+/// The first message of `input` and the bytes it took; `None` when it has not arrived completely.
+///
+/// # Errors
+/// When the declared length is beyond [`CONTROL_BODY_BYTES_MAX`], before anything is buffered for it, and when the
+/// body is not exactly one message.
+pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usize)>, ControlFrameError> {
+    let Some((header, rest)) = input.split_first_chunk::<CONTROL_HEADER_BYTES>() else { return Ok(None) };
+    let declared = u32::from_le_bytes(*header);
+    let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
+    if body_bytes > CONTROL_BODY_BYTES_MAX {
+        return Err(ControlFrameError::TooLong(declared));
+    }
+    let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(Some((message, CONTROL_HEADER_BYTES + body_bytes))),
+        Ok(_) | Err(_) => Err(ControlFrameError::Malformed),
+    }
+}
+
+/// Appends a message as a frame.
+///
+/// # Panics
+/// If the message is beyond [`CONTROL_BODY_BYTES_MAX`]: the caller did not bound what it put in.
+pub fn put_message<M: Serialize>(out: &mut Vec<u8>, message: &M) {
+    let start = out.len();
+    out.extend_from_slice(&[0; CONTROL_HEADER_BYTES]);
+    let body = postcard::to_stdvec(message).expect("control messages serialise into memory");
+    assert!(body.len() <= CONTROL_BODY_BYTES_MAX, "a control message of {} bytes", body.len());
+    out.extend_from_slice(&body);
+    out[start..start + CONTROL_HEADER_BYTES].copy_from_slice(&(body.len() as u32).to_le_bytes());
+}

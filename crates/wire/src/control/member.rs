@@ -1,0 +1,115 @@
+//! Registration of members, and the answers.
+
+use serde::{Deserialize, Serialize};
+use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
+
+use super::ids;
+
+/// What a node says of itself when it connects.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeRegistration {
+    pub protocol_version: u16,
+    /// Where owners connect: `host:port` or `unix:/path`.
+    pub address: String,
+    #[serde(with = "ids::incarnation")]
+    pub incarnation: Incarnation,
+    pub pid: u32,
+    pub memory_limit_bytes: u64,
+    pub core_count: u16,
+    /// The number the operator wants for it; none: any free one.
+    pub wanted_id: Option<u16>,
+    /// What it was told before, when it comes back on a new connection.
+    pub session: Option<NodeSession>,
+}
+
+/// A node's place in its cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeSession {
+    #[serde(with = "ids::cluster_id")]
+    pub cluster_id: ClusterId,
+    #[serde(with = "ids::node_id")]
+    pub node_id: NodeId,
+}
+
+/// The answer to a node's registration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeWelcome {
+    pub session: NodeSession,
+}
+
+/// What a gateway says of itself when it connects.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GatewayRegistration {
+    pub protocol_version: u16,
+    pub pid: u32,
+    /// Where memcached clients connect, as it really listens.
+    pub memcached: Option<String>,
+    /// Where Redis clients connect, as it really listens.
+    pub redis: Option<String>,
+    pub unix_socket: Option<String>,
+    /// Its own admin address, if it has one.
+    pub admin: Option<String>,
+    /// What it was told before, when it comes back on a new connection: it keeps its epoch.
+    pub session: Option<GatewaySession>,
+}
+
+/// A gateway's place in its cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GatewaySession {
+    #[serde(with = "ids::cluster_id")]
+    pub cluster_id: ClusterId,
+    pub gateway_id: u16,
+    /// Of all its partitions.
+    #[serde(with = "ids::epoch")]
+    pub epoch: Epoch,
+}
+
+/// The answer to a gateway's registration.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GatewayWelcome {
+    pub session: GatewaySession,
+    pub partition_count: u16,
+    /// Partitions that it owns, in order.
+    pub partitions_owned: Vec<u16>,
+    pub code: CodeShape,
+    /// Nodes that the cluster is meant to have.
+    pub node_count_expected: u16,
+}
+
+/// Reed-Solomon with this many data and parity chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CodeShape {
+    pub data_count: u8,
+    pub parity_count: u8,
+}
+
+/// Why the coordinator does not take a member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    #[error("the coordinator speaks version {0} of the control protocol")]
+    ProtocolVersion(u16),
+    #[error("the coordinator is of cluster {0:016x}, another one")]
+    OtherCluster(u64),
+    /// It may become free: try again.
+    #[error("node {0} is alive elsewhere")]
+    NodeIdTaken(u16),
+    /// The node must wipe its memory and come back with an incarnation above this one.
+    #[error("this incarnation was given up for good; wipe, and come back with one above {retired_through}")]
+    Retired { retired_through: u64 },
+    /// A gateway with a later epoch owns the partitions now.
+    #[error("a later owner has epoch {0}")]
+    Superseded(u32),
+    #[error("the cluster has no room for another {0}")]
+    Full(String),
+    #[error("{0}")]
+    Malformed(String),
+    #[error("epochs are used up")]
+    EpochsExhausted,
+}
+
+impl Refusal {
+    /// Whether the same registration may succeed later.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Refusal::NodeIdTaken(_) | Refusal::Full(_))
+    }
+}

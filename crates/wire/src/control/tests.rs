@@ -1,0 +1,95 @@
+//! Messages survive the wire, and bytes that are none are refused.
+
+use proptest::prelude::*;
+use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
+
+use super::*;
+
+fn node_registration() -> ToCoordinator {
+    ToCoordinator::RegisterNode(NodeRegistration {
+        protocol_version: CONTROL_PROTOCOL_VERSION,
+        address: "unix:/run/n0.sock".into(),
+        incarnation: Incarnation(7),
+        pid: 42,
+        memory_limit_bytes: 1 << 28,
+        core_count: 1,
+        wanted_id: Some(3),
+        session: Some(NodeSession { cluster_id: ClusterId(9), node_id: NodeId(3) }),
+    })
+}
+
+#[test]
+fn messages_come_back_as_they_went() {
+    let messages = [node_registration(), ToCoordinator::NodeStatus(NodeStatus::default()), ToCoordinator::ReadStatus];
+    let mut stream = Vec::new();
+    messages.iter().for_each(|message| put_message(&mut stream, message));
+    let mut rest = &stream[..];
+    for expected in messages {
+        let (message, taken) = next_message::<ToCoordinator>(rest).expect("well-formed").expect("complete");
+        assert_eq!(message, expected);
+        rest = &rest[taken..];
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn a_part_of_a_message_is_waited_for() {
+    let mut stream = Vec::new();
+    put_message(&mut stream, &node_registration());
+    for length in 0..stream.len() {
+        assert_eq!(next_message::<ToCoordinator>(&stream[..length]), Ok(None), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_declared_length_beyond_the_limit_is_refused_at_once() {
+    let largest = CONTROL_BODY_BYTES_MAX as u32;
+    assert_eq!(next_message::<ToCoordinator>(&largest.to_le_bytes()), Ok(None));
+    let beyond = largest + 1;
+    assert_eq!(next_message::<ToCoordinator>(&beyond.to_le_bytes()), Err(ControlFrameError::TooLong(beyond)));
+}
+
+#[test]
+fn a_body_with_bytes_after_its_message_is_refused() {
+    let mut stream = Vec::new();
+    put_message(&mut stream, &ToCoordinator::ReadStatus);
+    stream.push(0);
+    stream[0] += 1;
+    assert_eq!(next_message::<ToCoordinator>(&stream), Err(ControlFrameError::Malformed));
+}
+
+#[test]
+fn a_welcome_and_a_view_come_back_as_they_went() {
+    let welcome = FromCoordinator::GatewayRegistered(GatewayWelcome {
+        session: GatewaySession { cluster_id: ClusterId(1), gateway_id: 0, epoch: Epoch(5) },
+        partition_count: 4,
+        partitions_owned: vec![0, 1, 2, 3],
+        code: CodeShape { data_count: 4, parity_count: 2 },
+        node_count_expected: 8,
+    });
+    let entry = NodeEntry {
+        id: NodeId(2),
+        incarnation: Incarnation(8),
+        address: "127.0.0.1:1".into(),
+        state: NodeState::Suspect,
+    };
+    let view = FromCoordinator::View(View { number: 3, node_count_expected: 8, nodes: vec![entry] });
+    for expected in [welcome, view] {
+        let mut stream = Vec::new();
+        put_message(&mut stream, &expected);
+        assert_eq!(next_message(&stream), Ok(Some((expected, stream.len()))));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_parser_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = next_message::<ToCoordinator>(&bytes);
+        let body_bytes = bytes.len().saturating_sub(CONTROL_HEADER_BYTES) as u32;
+        if let Some(header) = bytes.first_chunk_mut::<CONTROL_HEADER_BYTES>() {
+            *header = body_bytes.to_le_bytes();
+        }
+        let _ = next_message::<ToCoordinator>(&bytes);
+        let _ = next_message::<FromCoordinator>(&bytes);
+    }
+}
