@@ -2,3 +2,4 @@
 pub mod memcached;
 pub mod control;
 pub mod node;
+pub mod resp;
