@@ -76,6 +76,7 @@ pub struct NodeStatusEntry {
     pub state: NodeState,
     pub memory_used_bytes: u64,
     pub memory_limit_bytes: u64,
+    pub cores: u16,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
 }

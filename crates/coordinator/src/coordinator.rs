@@ -1,0 +1,300 @@
+//! The machine: inputs in, outputs in the order in which they must happen.
+//!
+//! Outputs are a queue because order carries the promise: a `Persist` stands before every `Send` that rests on it, and
+//! the driver completes one before it begins the next.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use shorttail_units::{NodeId, Now};
+use shorttail_wire::control::{
+    CodeShape, FromCoordinator, GatewayStatus, NodeEntry, NodeState, NodeStatus, ToCoordinator, View,
+};
+
+use crate::durable::Durable;
+use crate::lifecycle::Event;
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX};
+use crate::members::{GatewayMember, NodeMember, Presence};
+
+/// Names a connection; never used twice by a driver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct ConnectionId(pub u64);
+
+/// What the operator chose; the same for the whole life of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    pub code: CodeShape,
+    pub partition_count: u16,
+    pub node_count_expected: u16,
+    /// Milliseconds after its death until a node's incarnation is given up.
+    pub retire_after_ms: u64,
+}
+
+/// What happens to the coordinator.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Input {
+    Message {
+        connection: ConnectionId,
+        message: ToCoordinator,
+    },
+    Closed {
+        connection: ConnectionId,
+    },
+    /// The deadline has come.
+    Deadline,
+}
+
+/// What the driver is to do, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Output {
+    /// Complete this on disk before the next output.
+    Persist(Durable),
+    Send {
+        connection: ConnectionId,
+        message: FromCoordinator,
+    },
+    /// Close once what was sent before has left.
+    Close {
+        connection: ConnectionId,
+    },
+}
+
+/// The control plane of one cluster.
+pub struct Coordinator {
+    pub(crate) settings: Settings,
+    pub(crate) durable: Durable,
+    pub(crate) nodes: BTreeMap<u16, NodeMember>,
+    pub(crate) gateways: BTreeMap<u16, GatewayMember>,
+    pub(crate) connections: BTreeMap<ConnectionId, Member>,
+    outputs: VecDeque<Output>,
+    view_number: u64,
+    view_changed: bool,
+    /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
+    epoch_persisted: u32,
+}
+
+/// Whom a connection belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Member {
+    Node(u16),
+    Gateway(u16),
+}
+
+impl Coordinator {
+    /// A coordinator of a new cluster, or of one that was persisted. Known nodes are dead until they register.
+    pub fn new(now: Now, settings: Settings, durable: Durable) -> Self {
+        let nodes = durable.nodes.iter().map(|(&id, node)| {
+            let mut presence = Presence::remembered(now.mono_us);
+            if node.incarnation <= node.retired_through {
+                presence.apply(now.mono_us, Event::GivenUp);
+            }
+            let member = NodeMember {
+                presence,
+                incarnation: shorttail_units::Incarnation(node.incarnation),
+                address: node.address.clone(),
+                pid: 0,
+                memory_limit_bytes: 0,
+                core_count: 0,
+                status: NodeStatus::default(),
+            };
+            (id, member)
+        });
+        Coordinator {
+            nodes: nodes.collect(),
+            settings,
+            epoch_persisted: durable.epoch,
+            durable,
+            gateways: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            outputs: VecDeque::new(),
+            view_number: 0,
+            view_changed: false,
+        }
+    }
+
+    pub fn handle(&mut self, now: Now, input: Input) {
+        match input {
+            Input::Message { connection, message } => self.handle_message(now, connection, message),
+            Input::Closed { connection } => self.handle_closed(now, connection),
+            Input::Deadline => {}
+        }
+        self.handle_silence(now);
+        self.send_view();
+    }
+
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Monotonic microseconds at which `Input::Deadline` is due.
+    pub fn poll_deadline(&self) -> Option<u64> {
+        let nodes = self.nodes.values().map(|node| node.presence.deadline_us(self.settings.retire_after_ms));
+        let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
+        nodes.chain(gateways).flatten().min()
+    }
+
+    fn handle_message(&mut self, now: Now, connection: ConnectionId, message: ToCoordinator) {
+        match message {
+            ToCoordinator::RegisterNode(registration) => self.register_node(now, connection, registration),
+            ToCoordinator::RegisterGateway(registration) => self.register_gateway(now, connection, registration),
+            ToCoordinator::NodeStatus(status) => self.handle_node_status(now, connection, status),
+            ToCoordinator::GatewayStatus(status) => self.handle_gateway_status(now, connection, status),
+            ToCoordinator::ReadStatus => {
+                let status = Box::new(self.status());
+                self.send(connection, FromCoordinator::Status(status));
+            }
+        }
+    }
+
+    fn handle_node_status(&mut self, now: Now, connection: ConnectionId, status: NodeStatus) {
+        let Some(&Member::Node(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
+        let node = self.nodes.get_mut(&id).expect("a connection names a known node");
+        node.status = status;
+        self.view_changed |= node.presence.apply(now.mono_us, Event::Heartbeat);
+    }
+
+    fn handle_gateway_status(&mut self, now: Now, connection: ConnectionId, status: GatewayStatus) {
+        let Some(&Member::Gateway(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
+        if status.nodes.len() > NODES_SEEN_MAX {
+            return self.close(now, connection);
+        }
+        let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
+        gateway.status = status;
+        gateway.presence.apply(now.mono_us, Event::Heartbeat);
+    }
+
+    fn handle_closed(&mut self, now: Now, connection: ConnectionId) {
+        let Some(member) = self.connections.remove(&connection) else { return };
+        if self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed) {
+            self.view_changed |= matches!(member, Member::Node(_));
+        }
+    }
+
+    /// Moves members whose heartbeats are late, gives up nodes that stay dead and forgets gateways that do.
+    fn handle_silence(&mut self, now: Now) {
+        let members = self.nodes.keys().map(|&id| Member::Node(id));
+        let members: Vec<Member> = members.chain(self.gateways.keys().map(|&id| Member::Gateway(id))).collect();
+        for member in members {
+            let presence = self.presence_mut(member);
+            let connection = presence.connection;
+            if !presence.apply_silence(now.mono_us) {
+                continue;
+            }
+            let died = !presence.is_alive();
+            self.view_changed |= matches!(member, Member::Node(_));
+            if let Some(connection) = connection.filter(|_| died) {
+                self.close(now, connection);
+            }
+        }
+        self.retire_nodes(now);
+        self.gateways.retain(|_, gateway| {
+            let deadline = gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS);
+            gateway.presence.is_alive() || deadline.is_none_or(|deadline| deadline > now.mono_us)
+        });
+    }
+
+    fn retire_nodes(&mut self, now: Now) {
+        let due = |node: &NodeMember| {
+            let deadline = node.presence.deadline_us(self.settings.retire_after_ms);
+            node.presence.state == NodeState::Dead && deadline.is_some_and(|deadline| deadline <= now.mono_us)
+        };
+        let retired: Vec<u16> = self.nodes.iter().filter(|(_, node)| due(node)).map(|(&id, _)| id).collect();
+        for &id in &retired {
+            let node = self.nodes.get_mut(&id).expect("listed above");
+            node.presence.apply(now.mono_us, Event::GivenUp);
+            let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
+            durable.retired_through = durable.retired_through.max(node.incarnation.0);
+        }
+        if !retired.is_empty() {
+            self.view_changed = true;
+            self.persist();
+        }
+    }
+
+    fn presence_mut(&mut self, member: Member) -> &mut Presence {
+        match member {
+            Member::Node(id) => &mut self.nodes.get_mut(&id).expect("known node").presence,
+            Member::Gateway(id) => &mut self.gateways.get_mut(&id).expect("known gateway").presence,
+        }
+    }
+
+    pub(crate) fn persist(&mut self) {
+        self.epoch_persisted = self.durable.epoch;
+        self.outputs.push_back(Output::Persist(self.durable.clone()));
+    }
+
+    pub(crate) fn send(&mut self, connection: ConnectionId, message: FromCoordinator) {
+        self.outputs.push_back(Output::Send { connection, message });
+    }
+
+    /// Closes a connection from this side; what its member was told before still leaves.
+    pub(crate) fn close(&mut self, now: Now, connection: ConnectionId) {
+        self.handle_closed(now, connection);
+        self.outputs.push_back(Output::Close { connection });
+    }
+
+    pub(crate) fn mark_view_changed(&mut self) {
+        self.view_changed = true;
+    }
+
+    /// The membership as it is now.
+    pub fn view(&self) -> View {
+        let nodes = self.nodes.iter().map(|(&id, node)| NodeEntry {
+            id: NodeId(id),
+            incarnation: node.incarnation,
+            address: node.address.clone(),
+            state: node.presence.state,
+        });
+        View {
+            number: self.view_number,
+            node_count_expected: self.settings.node_count_expected,
+            nodes: nodes.collect(),
+        }
+    }
+
+    fn send_view(&mut self) {
+        if !std::mem::take(&mut self.view_changed) {
+            return;
+        }
+        self.view_number += 1;
+        let view = self.view();
+        let members: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection in members {
+            self.send(connection, FromCoordinator::View(view.clone()));
+        }
+    }
+
+    /// Checks what must hold after every input.
+    ///
+    /// # Panics
+    /// When an invariant is broken.
+    pub fn check_invariants(&self) {
+        self.invariant_epoch_persisted();
+        self.invariant_connections_name_live_members();
+        self.invariant_retired_incarnations_stay_out();
+    }
+
+    fn invariant_epoch_persisted(&self) {
+        assert_eq!(self.durable.epoch, self.epoch_persisted, "an epoch was handed out that is not persisted");
+        for gateway in self.gateways.values() {
+            assert!(gateway.epoch.0 <= self.epoch_persisted, "a gateway has an epoch from the future");
+        }
+    }
+
+    fn invariant_connections_name_live_members(&self) {
+        for (&connection, &member) in &self.connections {
+            let presence = match member {
+                Member::Node(id) => &self.nodes[&id].presence,
+                Member::Gateway(id) => &self.gateways[&id].presence,
+            };
+            assert_eq!(presence.connection, Some(connection), "{member:?} is on another connection");
+            assert!(presence.is_alive(), "{member:?} has a connection and is {:?}", presence.state);
+        }
+    }
+
+    fn invariant_retired_incarnations_stay_out(&self) {
+        for (id, node) in &self.nodes {
+            let retired = node.incarnation.0 <= self.durable.nodes[id].retired_through;
+            assert_eq!(retired, node.presence.state == NodeState::Retired, "node {id}");
+        }
+    }
+}

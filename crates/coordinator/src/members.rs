@@ -1,0 +1,93 @@
+//! Members: what the coordinator remembers of each node and gateway.
+
+use shorttail_units::{Epoch, Incarnation};
+use shorttail_wire::control::{GatewayRegistration, GatewayStatus, NodeState, NodeStatus};
+
+use crate::ConnectionId;
+use crate::lifecycle::{Event, transition};
+use crate::limits::{DEAD_AFTER_MS, SUSPECT_AFTER_MS};
+
+/// When and how a member was last heard of.
+#[derive(Clone, Debug)]
+pub struct Presence {
+    pub state: NodeState,
+    pub connection: Option<ConnectionId>,
+    /// Monotonic microseconds of the last message, or of the death when dead.
+    pub since_us: u64,
+}
+
+impl Presence {
+    pub fn registered(now_us: u64, connection: ConnectionId) -> Self {
+        Presence { state: NodeState::Normal, connection: Some(connection), since_us: now_us }
+    }
+
+    /// A member known from before a restart: dead until it registers.
+    pub fn remembered(now_us: u64) -> Self {
+        Presence { state: NodeState::Dead, connection: None, since_us: now_us }
+    }
+
+    pub fn is_alive(&self) -> bool {
+        matches!(self.state, NodeState::Normal | NodeState::Suspect)
+    }
+
+    /// Applies an event; whether the state changed.
+    ///
+    /// # Panics
+    /// On a transition that does not exist: the caller asks only for those its own checks allow.
+    pub fn apply(&mut self, now_us: u64, event: Event) -> bool {
+        let before = self.state;
+        let after = transition(before, event).unwrap_or_else(|| panic!("no transition from {before:?} on {event:?}"));
+        self.state = after;
+        let heard = matches!(event, Event::Heartbeat | Event::Registered);
+        let died = before != after && matches!(after, NodeState::Dead | NodeState::Retired);
+        if heard || died {
+            self.since_us = now_us;
+        }
+        if !self.is_alive() {
+            self.connection = None;
+        }
+        before != after
+    }
+
+    /// Applies what the passing of time does; whether the state changed.
+    pub fn apply_silence(&mut self, now_us: u64) -> bool {
+        let silent_ms = now_us.saturating_sub(self.since_us) / 1000;
+        match self.state {
+            NodeState::Normal | NodeState::Suspect if silent_ms >= DEAD_AFTER_MS => self.apply(now_us, Event::VeryLate),
+            NodeState::Normal if silent_ms >= SUSPECT_AFTER_MS => self.apply(now_us, Event::Late),
+            _ => false,
+        }
+    }
+
+    /// When silence would next change the state; `dead_for_ms` is how long the dead are kept.
+    pub fn deadline_us(&self, dead_for_ms: u64) -> Option<u64> {
+        let after_ms = match self.state {
+            NodeState::Normal => SUSPECT_AFTER_MS,
+            NodeState::Suspect => DEAD_AFTER_MS,
+            NodeState::Dead => dead_for_ms,
+            NodeState::Retired => return None,
+        };
+        Some(self.since_us.saturating_add(after_ms.saturating_mul(1000)))
+    }
+}
+
+/// One node, in its latest incarnation.
+#[derive(Clone, Debug)]
+pub struct NodeMember {
+    pub presence: Presence,
+    pub incarnation: Incarnation,
+    pub address: String,
+    pub pid: u32,
+    pub memory_limit_bytes: u64,
+    pub core_count: u16,
+    pub status: NodeStatus,
+}
+
+/// One gateway.
+#[derive(Clone, Debug)]
+pub struct GatewayMember {
+    pub presence: Presence,
+    pub epoch: Epoch,
+    pub registration: GatewayRegistration,
+    pub status: GatewayStatus,
+}

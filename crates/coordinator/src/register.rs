@@ -1,0 +1,214 @@
+//! Registration: who is let in, as whom, and with which epoch.
+
+use shorttail_units::{ClusterId, Epoch, NodeId, Now};
+use shorttail_wire::control::{
+    CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayStatus, GatewayWelcome,
+    NodeRegistration, NodeSession, NodeStatus, NodeWelcome, Refusal,
+};
+
+use crate::coordinator::{ConnectionId, Coordinator, Member};
+use crate::durable::DurableNode;
+use crate::lifecycle::Event;
+use crate::limits::{ADDRESS_BYTES_MAX, GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
+use crate::members::{GatewayMember, NodeMember, Presence};
+
+impl Coordinator {
+    pub(crate) fn register_node(&mut self, now: Now, connection: ConnectionId, registration: NodeRegistration) {
+        match self.admit_node(connection, &registration) {
+            Ok(id) => self.enter_node(now, connection, id, registration),
+            Err(refusal) => self.refuse(now, connection, refusal),
+        }
+    }
+
+    /// Which number the node gets.
+    fn admit_node(&self, connection: ConnectionId, registration: &NodeRegistration) -> Result<u16, Refusal> {
+        self.admit_version(registration.protocol_version)?;
+        self.admit_connection(connection)?;
+        admit_address(&registration.address)?;
+        if registration.incarnation.0 == 0 {
+            return Err(Refusal::Malformed("an incarnation is never 0".into()));
+        }
+        if let Some(session) = registration.session {
+            self.admit_cluster(session.cluster_id)?;
+        }
+        let wanted = registration.session.map(|session| session.node_id.0).or(registration.wanted_id);
+        let same_life = self.nodes.iter().find(|(_, node)| {
+            wanted.is_none() && node.incarnation == registration.incarnation && node.address == registration.address
+        });
+        let id = match (wanted, same_life) {
+            (Some(id), _) => id,
+            (None, Some((&id, _))) => id,
+            (None, None) => self.free_node_id()?,
+        };
+        if !self.nodes.contains_key(&id) && (self.nodes.len() >= NODE_COUNT_MAX) {
+            return Err(Refusal::Full("node".into()));
+        }
+        if let Some(node) = self.nodes.get(&id) {
+            let other_life = node.incarnation != registration.incarnation;
+            if node.presence.is_alive() && other_life {
+                return Err(Refusal::NodeIdTaken(id));
+            }
+        }
+        let retired_through = self.retired_through_when_admitting(id, registration);
+        match registration.incarnation.0 <= retired_through {
+            true => Err(Refusal::Retired { retired_through }),
+            false => Ok(id),
+        }
+    }
+
+    /// Incarnations of this node that are given up once the registration is accepted: also the one it replaces.
+    fn retired_through_when_admitting(&self, id: u16, registration: &NodeRegistration) -> u64 {
+        let Some(known) = self.durable.nodes.get(&id) else { return 0 };
+        let replaced = if known.incarnation == registration.incarnation.0 { 0 } else { known.incarnation };
+        known.retired_through.max(replaced)
+    }
+
+    fn free_node_id(&self) -> Result<u16, Refusal> {
+        let id = (0..=u16::MAX).find(|id| !self.durable.nodes.contains_key(id));
+        id.filter(|_| self.nodes.len() < NODE_COUNT_MAX).ok_or_else(|| Refusal::Full("node".into()))
+    }
+
+    fn enter_node(&mut self, now: Now, connection: ConnectionId, id: u16, registration: NodeRegistration) {
+        let old_connection = self.nodes.get(&id).and_then(|node| node.presence.connection);
+        if let Some(old) = old_connection {
+            self.close(now, old);
+        }
+        let retired_through = self.retired_through_when_admitting(id, &registration);
+        let durable =
+            DurableNode { incarnation: registration.incarnation.0, retired_through, address: registration.address };
+        let address = durable.address.clone();
+        if self.durable.nodes.get(&id) != Some(&durable) {
+            self.durable.nodes.insert(id, durable);
+            self.persist();
+        }
+        let member = NodeMember {
+            presence: Presence::registered(now.mono_us, connection),
+            incarnation: registration.incarnation,
+            address,
+            pid: registration.pid,
+            memory_limit_bytes: registration.memory_limit_bytes,
+            core_count: registration.core_count,
+            status: NodeStatus::default(),
+        };
+        match self.nodes.get_mut(&id) {
+            Some(known) if known.incarnation == member.incarnation => {
+                known.presence.apply(now.mono_us, Event::Registered);
+                known.presence.connection = Some(connection);
+                *known = NodeMember { presence: known.presence.clone(), status: known.status.clone(), ..member };
+            }
+            _ => {
+                self.nodes.insert(id, member);
+            }
+        }
+        self.connections.insert(connection, Member::Node(id));
+        let session = NodeSession { cluster_id: ClusterId(self.durable.cluster_id), node_id: NodeId(id) };
+        self.send(connection, FromCoordinator::NodeRegistered(NodeWelcome { session }));
+        self.mark_view_changed();
+    }
+
+    pub(crate) fn register_gateway(&mut self, now: Now, connection: ConnectionId, registration: GatewayRegistration) {
+        match self.admit_gateway(connection, &registration) {
+            Ok(session) => self.enter_gateway(now, connection, session, registration),
+            Err(refusal) => self.refuse(now, connection, refusal),
+        }
+    }
+
+    /// The session that a gateway gets: its own again, or a new one with the next epoch.
+    fn admit_gateway(
+        &self,
+        connection: ConnectionId,
+        registration: &GatewayRegistration,
+    ) -> Result<GatewaySession, Refusal> {
+        self.admit_version(registration.protocol_version)?;
+        self.admit_connection(connection)?;
+        let addresses = [&registration.memcached, &registration.redis, &registration.unix_socket, &registration.admin];
+        addresses.into_iter().flatten().try_for_each(|address| admit_address(address))?;
+        if let Some(session) = registration.session {
+            self.admit_cluster(session.cluster_id)?;
+            let superseded = session.epoch.0 != self.durable.epoch;
+            return if superseded { Err(Refusal::Superseded(self.durable.epoch)) } else { Ok(session) };
+        }
+        if self.gateways.len() >= GATEWAY_COUNT_MAX {
+            return Err(Refusal::Full("gateway".into()));
+        }
+        if self.durable.epoch >= Epoch::MAX.0 {
+            return Err(Refusal::EpochsExhausted);
+        }
+        let next = self.durable.gateway_id_next;
+        let gateway_id = (0..=u16::MAX).map(|step| next.wrapping_add(step)).find(|id| !self.gateways.contains_key(id));
+        Ok(GatewaySession {
+            cluster_id: ClusterId(self.durable.cluster_id),
+            gateway_id: gateway_id.expect("there are fewer gateways than numbers"),
+            epoch: Epoch(self.durable.epoch + 1),
+        })
+    }
+
+    fn enter_gateway(
+        &mut self,
+        now: Now,
+        connection: ConnectionId,
+        session: GatewaySession,
+        registration: GatewayRegistration,
+    ) {
+        if session.epoch.0 > self.durable.epoch {
+            self.durable.epoch = session.epoch.0;
+            self.durable.gateway_id_next = session.gateway_id.wrapping_add(1);
+            self.persist();
+        }
+        let old_connection = self.gateways.get(&session.gateway_id).and_then(|gateway| gateway.presence.connection);
+        if let Some(old) = old_connection {
+            self.close(now, old);
+        }
+        let status = match self.gateways.get(&session.gateway_id) {
+            Some(known) if known.epoch == session.epoch => known.status.clone(),
+            _ => GatewayStatus::default(),
+        };
+        let presence = Presence::registered(now.mono_us, connection);
+        let member = GatewayMember { presence, epoch: session.epoch, registration, status };
+        self.gateways.insert(session.gateway_id, member);
+        self.connections.insert(connection, Member::Gateway(session.gateway_id));
+        let welcome = GatewayWelcome {
+            session,
+            partition_count: self.settings.partition_count,
+            partitions_owned: (0..self.settings.partition_count).collect(),
+            code: self.settings.code,
+            node_count_expected: self.settings.node_count_expected,
+        };
+        self.send(connection, FromCoordinator::GatewayRegistered(welcome));
+        self.mark_view_changed();
+    }
+
+    fn admit_version(&self, version: u16) -> Result<(), Refusal> {
+        if version == CONTROL_PROTOCOL_VERSION {
+            return Ok(());
+        }
+        Err(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION))
+    }
+
+    /// A connection is one member for its whole life.
+    fn admit_connection(&self, connection: ConnectionId) -> Result<(), Refusal> {
+        if !self.connections.contains_key(&connection) {
+            return Ok(());
+        }
+        Err(Refusal::Malformed("this connection has registered already".into()))
+    }
+
+    fn admit_cluster(&self, cluster_id: ClusterId) -> Result<(), Refusal> {
+        if cluster_id.0 == self.durable.cluster_id {
+            return Ok(());
+        }
+        Err(Refusal::OtherCluster(self.durable.cluster_id))
+    }
+
+    fn refuse(&mut self, now: Now, connection: ConnectionId, refusal: Refusal) {
+        self.send(connection, FromCoordinator::Refused(refusal));
+        self.close(now, connection);
+    }
+}
+
+fn admit_address(address: &str) -> Result<(), Refusal> {
+    if address.is_empty() || address.len() > ADDRESS_BYTES_MAX {
+        return Err(Refusal::Malformed(format!("an address has 1 to {ADDRESS_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}

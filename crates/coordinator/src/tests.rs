@@ -1,0 +1,342 @@
+//! Scenarios: members register, fall silent, come back, and are given up.
+
+use shorttail_units::{Incarnation, NodeId, Now};
+use shorttail_wire::control::*;
+
+use crate::limits::*;
+use crate::*;
+
+const RETIRE_AFTER_MS_HERE: u64 = 30_000;
+
+fn settings() -> Settings {
+    Settings {
+        code: CodeShape { data_count: 4, parity_count: 2 },
+        partition_count: 4,
+        node_count_expected: 8,
+        retire_after_ms: RETIRE_AFTER_MS_HERE,
+    }
+}
+
+/// A coordinator with a clock and the member's verbs.
+struct Scene {
+    coordinator: Coordinator,
+    now: Now,
+    persisted: Durable,
+    connection_next: u64,
+    /// Outputs since they were last taken.
+    outputs: Vec<Output>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Scene::from_disk(Durable::new(77))
+    }
+
+    fn from_disk(persisted: Durable) -> Self {
+        let now = Now::default();
+        let coordinator = Coordinator::new(now, settings(), persisted.clone());
+        Scene { coordinator, now, persisted, connection_next: 0, outputs: Vec::new() }
+    }
+
+    fn restart(self) -> Self {
+        Scene::from_disk(self.persisted)
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.coordinator.handle(self.now, input);
+        self.coordinator.check_invariants();
+        while let Some(output) = self.coordinator.poll_output() {
+            if let Output::Persist(durable) = &output {
+                self.persisted = durable.clone();
+            }
+            self.outputs.push(output);
+        }
+    }
+
+    fn tell(&mut self, connection: ConnectionId, message: ToCoordinator) {
+        self.handle(Input::Message { connection, message });
+    }
+
+    fn connect(&mut self) -> ConnectionId {
+        self.connection_next += 1;
+        ConnectionId(self.connection_next)
+    }
+
+    /// Lets time pass, waking at every deadline on the way; `beating` members send a heartbeat every 500 ms.
+    fn pass_ms(&mut self, ms: u64, beating: &[ConnectionId]) {
+        let end = self.now.mono_us + ms * 1000;
+        let mut beat = self.now.mono_us + HEARTBEAT_MS * 1000;
+        while self.now.mono_us < end {
+            let deadline = self.coordinator.poll_deadline().unwrap_or(u64::MAX);
+            self.now.mono_us = deadline.min(beat).min(end).max(self.now.mono_us);
+            if self.now.mono_us == beat {
+                beat += HEARTBEAT_MS * 1000;
+                for &connection in beating {
+                    self.tell(connection, ToCoordinator::NodeStatus(NodeStatus::default()));
+                }
+            }
+            self.handle(Input::Deadline);
+        }
+    }
+
+    fn node(&mut self, registration: NodeRegistration) -> (ConnectionId, Result<NodeSession, Refusal>) {
+        let connection = self.connect();
+        self.outputs.clear();
+        self.tell(connection, ToCoordinator::RegisterNode(registration));
+        let answer = self.sent_to(connection).into_iter().find_map(|message| match message {
+            FromCoordinator::NodeRegistered(welcome) => Some(Ok(welcome.session)),
+            FromCoordinator::Refused(refusal) => Some(Err(refusal)),
+            _ => None,
+        });
+        (connection, answer.expect("every registration is answered"))
+    }
+
+    fn gateway(&mut self, session: Option<GatewaySession>) -> (ConnectionId, Result<GatewayWelcome, Refusal>) {
+        let connection = self.connect();
+        self.outputs.clear();
+        self.tell(connection, ToCoordinator::RegisterGateway(gateway_registration(session)));
+        let answer = self.sent_to(connection).into_iter().find_map(|message| match message {
+            FromCoordinator::GatewayRegistered(welcome) => Some(Ok(welcome)),
+            FromCoordinator::Refused(refusal) => Some(Err(refusal)),
+            _ => None,
+        });
+        (connection, answer.expect("every registration is answered"))
+    }
+
+    fn sent_to(&self, to: ConnectionId) -> Vec<FromCoordinator> {
+        let sent = self.outputs.iter().filter_map(|output| match output {
+            Output::Send { connection, message } if *connection == to => Some(message.clone()),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    fn state(&self, id: u16) -> NodeState {
+        let view = self.coordinator.view();
+        view.nodes.iter().find(|node| node.id == NodeId(id)).expect("a known node").state
+    }
+}
+
+fn node(incarnation: u64, wanted_id: Option<u16>) -> NodeRegistration {
+    NodeRegistration {
+        protocol_version: CONTROL_PROTOCOL_VERSION,
+        address: format!("127.0.0.1:{}", 7000 + wanted_id.unwrap_or(999)),
+        incarnation: Incarnation(incarnation),
+        pid: 100,
+        memory_limit_bytes: 1 << 28,
+        core_count: 1,
+        wanted_id,
+        session: None,
+    }
+}
+
+fn gateway_registration(session: Option<GatewaySession>) -> GatewayRegistration {
+    GatewayRegistration {
+        protocol_version: CONTROL_PROTOCOL_VERSION,
+        pid: 200,
+        memcached: Some("127.0.0.1:11211".into()),
+        redis: None,
+        unix_socket: None,
+        admin: None,
+        session,
+    }
+}
+
+#[test]
+fn members_register_and_everyone_hears_of_it() {
+    let mut scene = Scene::new();
+    let (gateway, welcome) = scene.gateway(None);
+    let welcome = welcome.expect("let in");
+    assert_eq!(welcome.partitions_owned, [0, 1, 2, 3]);
+    assert_eq!(welcome.node_count_expected, 8);
+    assert_eq!(scene.node(node(1, Some(5))).1.expect("let in").node_id, NodeId(5));
+    let views: Vec<_> = scene.sent_to(gateway);
+    assert!(matches!(&views[..], [FromCoordinator::View(view)] if view.nodes[0].id == NodeId(5)), "{views:?}");
+}
+
+#[test]
+fn nodes_without_a_wish_get_different_numbers() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.node(node(1, Some(0))).1.expect("let in").node_id, NodeId(0));
+    assert_eq!(scene.node(node(2, None)).1.expect("let in").node_id, NodeId(1));
+    assert_eq!(scene.node(node(3, None)).1.expect("let in").node_id, NodeId(2));
+}
+
+#[test]
+fn a_silent_node_is_suspect_then_dead_then_retired() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    scene.pass_ms(SUSPECT_AFTER_MS - 1, &[]);
+    assert_eq!(scene.state(0), NodeState::Normal);
+    scene.pass_ms(1, &[]);
+    assert_eq!(scene.state(0), NodeState::Suspect);
+    scene.pass_ms(DEAD_AFTER_MS - SUSPECT_AFTER_MS, &[]);
+    assert_eq!(scene.state(0), NodeState::Dead);
+    scene.pass_ms(RETIRE_AFTER_MS_HERE - 1, &[]);
+    assert_eq!(scene.state(0), NodeState::Dead);
+    scene.pass_ms(1, &[]);
+    assert_eq!(scene.state(0), NodeState::Retired);
+    assert_eq!(scene.persisted.nodes[&0].retired_through, 1);
+}
+
+#[test]
+fn heartbeats_keep_a_node_normal_and_bring_a_suspect_back() {
+    let mut scene = Scene::new();
+    let (beating, _) = scene.node(node(1, Some(0)));
+    scene.pass_ms(60_000, &[beating]);
+    assert_eq!(scene.state(0), NodeState::Normal);
+    scene.pass_ms(SUSPECT_AFTER_MS, &[]);
+    assert_eq!(scene.state(0), NodeState::Suspect);
+    scene.tell(beating, ToCoordinator::NodeStatus(NodeStatus::default()));
+    assert_eq!(scene.state(0), NodeState::Normal);
+}
+
+#[test]
+fn a_closed_connection_is_a_death_and_the_same_memory_may_return() {
+    let mut scene = Scene::new();
+    let (connection, session) = scene.node(node(1, Some(0)));
+    scene.handle(Input::Closed { connection });
+    assert_eq!(scene.state(0), NodeState::Dead);
+    let again = NodeRegistration { session: session.ok(), ..node(1, None) };
+    assert_eq!(scene.node(again).1.expect("let in").node_id, NodeId(0));
+    assert_eq!(scene.state(0), NodeState::Normal);
+    scene.pass_ms(RETIRE_AFTER_MS_HERE, &[]);
+    assert_ne!(scene.state(0), NodeState::Retired, "the death before counts no longer");
+}
+
+#[test]
+fn a_retired_incarnation_must_wipe() {
+    let mut scene = Scene::new();
+    let (connection, session) = scene.node(node(4, Some(0)));
+    scene.handle(Input::Closed { connection });
+    scene.pass_ms(RETIRE_AFTER_MS_HERE, &[]);
+    let returning = NodeRegistration { session: session.ok(), ..node(4, Some(0)) };
+    assert_eq!(scene.node(returning.clone()).1, Err(Refusal::Retired { retired_through: 4 }));
+    let mut scene = scene.restart();
+    assert_eq!(scene.node(returning).1, Err(Refusal::Retired { retired_through: 4 }), "also after a restart");
+    assert_eq!(scene.node(node(5, Some(0))).1.expect("wiped").node_id, NodeId(0));
+}
+
+#[test]
+fn a_new_life_of_a_node_retires_the_old_one() {
+    let mut scene = Scene::new();
+    let (connection, _) = scene.node(node(4, Some(0)));
+    assert_eq!(scene.node(node(5, Some(0))).1, Err(Refusal::NodeIdTaken(0)), "the old one may be alive");
+    scene.handle(Input::Closed { connection });
+    scene.node(node(5, Some(0))).1.expect("the old one is dead");
+    let view = scene.coordinator.view();
+    assert_eq!((view.nodes.len(), view.nodes[0].incarnation), (1, Incarnation(5)));
+    assert_eq!(scene.persisted.nodes[&0].retired_through, 4);
+}
+
+#[test]
+fn epochs_strictly_grow_across_restarts_and_are_persisted_first() {
+    let mut scene = Scene::new();
+    let mut last = 0;
+    for round in 0..6 {
+        let (connection, welcome) = scene.gateway(None);
+        let epoch = welcome.expect("let in").session.epoch.0;
+        assert!(epoch > last, "round {round}: {epoch} after {last}");
+        let position = |wanted: fn(&Output, ConnectionId) -> bool| {
+            scene.outputs.iter().position(|output| wanted(output, connection)).expect("put out")
+        };
+        let persist = position(|output, _| matches!(output, Output::Persist(_)));
+        let welcome = position(
+            |output, to| matches!(output, Output::Send { connection, message: FromCoordinator::GatewayRegistered(_) } if *connection == to),
+        );
+        assert!(persist < welcome, "the epoch left before it was on disk");
+        last = epoch;
+        if round % 2 == 1 {
+            scene = scene.restart();
+        }
+    }
+}
+
+#[test]
+fn a_gateway_that_reconnects_keeps_its_epoch_until_another_took_over() {
+    let mut scene = Scene::new();
+    let (_, first) = scene.gateway(None);
+    let first = first.expect("let in").session;
+    let mut scene = scene.restart();
+    assert_eq!(scene.gateway(Some(first)).1.expect("let in").session, first);
+    let (_, second) = scene.gateway(None);
+    let second = second.expect("let in").session;
+    assert!(second.epoch > first.epoch);
+    assert_eq!(scene.gateway(Some(first)).1, Err(Refusal::Superseded(second.epoch.0)));
+}
+
+#[test]
+fn members_survive_a_restart_of_the_coordinator() {
+    let mut scene = Scene::new();
+    let (_, session) = scene.node(node(9, Some(3)));
+    let mut scene = scene.restart();
+    assert_eq!(scene.state(3), NodeState::Dead, "known, but not heard of yet");
+    let returning = NodeRegistration { session: session.ok(), ..node(9, None) };
+    assert_eq!(scene.node(returning).1.expect("let in").node_id, NodeId(3));
+    assert_eq!(scene.state(3), NodeState::Normal);
+}
+
+#[test]
+fn strangers_are_refused_with_the_reason() {
+    let mut scene = Scene::new();
+    let old = NodeRegistration { protocol_version: 0, ..node(1, None) };
+    assert_eq!(scene.node(old).1, Err(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION)));
+    let foreign = NodeSession { cluster_id: shorttail_units::ClusterId(1), node_id: NodeId(0) };
+    let foreign = NodeRegistration { session: Some(foreign), ..node(1, None) };
+    assert_eq!(scene.node(foreign).1, Err(Refusal::OtherCluster(77)));
+    let long = NodeRegistration { address: "x".repeat(ADDRESS_BYTES_MAX + 1), ..node(1, None) };
+    assert!(matches!(scene.node(long).1, Err(Refusal::Malformed(_))));
+    assert!(matches!(scene.node(node(0, None)).1, Err(Refusal::Malformed(_))));
+    assert!(scene.coordinator.view().nodes.is_empty());
+}
+
+#[test]
+fn a_status_from_someone_unregistered_closes_the_connection() {
+    let mut scene = Scene::new();
+    let connection = scene.connect();
+    scene.tell(connection, ToCoordinator::NodeStatus(NodeStatus::default()));
+    assert_eq!(scene.outputs, [Output::Close { connection }]);
+}
+
+#[test]
+fn a_second_registration_on_one_connection_ends_both() {
+    let mut scene = Scene::new();
+    let (connection, _) = scene.node(node(1, Some(0)));
+    scene.tell(connection, ToCoordinator::RegisterNode(node(2, Some(1))));
+    assert_eq!(scene.state(0), NodeState::Dead);
+    assert!(scene.outputs.contains(&Output::Close { connection }));
+}
+
+#[test]
+fn the_cluster_has_room_for_so_many_nodes_only() {
+    let mut durable = Durable::new(1);
+    for id in 0..NODE_COUNT_MAX as u16 {
+        durable.nodes.insert(id, DurableNode { incarnation: 1, retired_through: 0, address: "a:1".into() });
+    }
+    let mut scene = Scene::from_disk(durable);
+    assert_eq!(scene.node(node(2, None)).1, Err(Refusal::Full("node".into())));
+    assert!(scene.node(node(2, Some(7))).1.is_ok(), "a known number has its place");
+}
+
+#[test]
+fn the_status_sums_what_live_gateways_report() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    let (gateway, _) = scene.gateway(None);
+    let totals = StoreTotals { objects: 5, bytes_stored: 50, bytes_used: 75, ..StoreTotals::default() };
+    let status = GatewayStatus { serving: true, totals, nodes: Vec::new() };
+    scene.tell(gateway, ToCoordinator::GatewayStatus(status));
+    let asker = scene.connect();
+    scene.outputs.clear();
+    scene.tell(asker, ToCoordinator::ReadStatus);
+    let answers = scene.sent_to(asker);
+    let [FromCoordinator::Status(status)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((status.objects, status.bytes_stored, status.bytes_used), (5, 50, 75));
+    assert_eq!(status.code, "rs:4+2");
+    assert!(status.gateways[0].serving);
+    scene.handle(Input::Closed { connection: gateway });
+    let status = scene.coordinator.status();
+    assert_eq!((status.objects, status.gateways[0].serving), (0, false));
+    scene.pass_ms(FORGET_GATEWAY_AFTER_MS, &[]);
+    assert!(scene.coordinator.status().gateways.is_empty());
+}
