@@ -1,0 +1,265 @@
+"""Starts a cluster (or the real memcached and Redis), runs one command against it, stops it.
+
+    cluster.py run [--server ours|real] [--kill 2] [--node-memory 96MiB] -- COMMAND [ARG...]
+
+The command finds the addresses in SHORTTAIL_MEMCACHED, SHORTTAIL_REDIS and SHORTTAIL_ADMIN (HOST:PORT). With --kill,
+data is stored first, that many node processes get SIGKILL, and the data is read back before the command starts. Afterwards
+the cluster is told to end, and a process that it leaves behind is a failure.
+
+Must not know: which suite runs. As a module it serves the tests that kill nodes in the middle of their work.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+START_SECONDS_MAX = 120
+STOP_SECONDS_MAX = 30
+PRELOAD_COUNT = 2000
+
+
+def free_ports(count):
+    """Ports that nobody listens on now; held together so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def wait_until(condition, seconds_max, what):
+    """Returns the first true value of `condition`; the bound is there to end a hung run, never to measure."""
+    deadline = time.monotonic() + seconds_max
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"waited {seconds_max} s in vain: {what}")
+        time.sleep(0.02)
+
+
+def is_alive(pid):
+    """True while the process runs; a zombie that nobody has reaped yet no longer runs."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def binary_path():
+    """The release binary; SHORTTAIL_BINARY names another one."""
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    return os.environ.get("SHORTTAIL_BINARY", os.path.join(target, "release", "shorttail"))
+
+
+def memcached_path():
+    """The reference memcached: the newest one that was built for the tests, else the system's."""
+    built = os.path.join(ROOT, ".cache", "memcached", "tree", "memcached")
+    return os.environ.get("REFERENCE_MEMCACHED", built if os.path.exists(built) else "memcached")
+
+
+class Real:
+    """The reference servers under the same interface as a cluster."""
+
+    def __init__(self):
+        memcached_port, redis_port = free_ports(2)
+        self.memcached, self.redis, self.admin = f"127.0.0.1:{memcached_port}", f"127.0.0.1:{redis_port}", ""
+        self.directory = tempfile.TemporaryDirectory(prefix="reference-")
+        user = ["-u", "root"] if os.getuid() == 0 else []
+        memcached = [memcached_path(), "-l", "127.0.0.1", "-p", str(memcached_port), "-U", "0", "-m", "256", *user]
+        redis = ["redis-server", "--bind", "127.0.0.1", "--port", str(redis_port), "--save", "", "--appendonly", "no"]
+        redis += ["--dir", self.directory.name]
+        quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        self.processes = [subprocess.Popen(memcached, **quiet), subprocess.Popen(redis, **quiet)]
+        try:
+            for address in (self.memcached, self.redis):
+                wait_until(lambda: self._answers(address), START_SECONDS_MAX, f"a reference server on {address}")
+        except BaseException:
+            self.stop()
+            raise
+
+    def _answers(self, address):
+        if any(process.poll() is not None for process in self.processes):
+            raise RuntimeError("a reference server ended at once")
+        try:
+            connect(address).close()
+            return True
+        except ConnectionRefusedError:
+            return False
+
+    def kill_nodes(self, count):
+        raise RuntimeError(f"the reference servers have no {count} nodes to kill")
+
+    def stop(self):
+        for process in self.processes:
+            process.terminate()
+        for process in self.processes:
+            process.wait()
+        self.directory.cleanup()
+
+
+class Cluster:
+    """One `shorttail up` on free ports of the loopback interface."""
+
+    def __init__(self, extra=()):
+        ports = free_ports(3)
+        self.memcached, self.redis, self.admin = (f"127.0.0.1:{port}" for port in ports)
+        self.directory = tempfile.TemporaryDirectory(prefix="shorttail-test-")
+        command = [binary_path(), "up", "--memcached", self.memcached, "--redis", self.redis, "--admin", self.admin]
+        command += ["--dir", os.path.join(self.directory.name, "data"), *extra]
+        self.log_path = os.path.join(self.directory.name, "up.log")
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        self.pids = []
+        try:
+            wait_until(self._is_ready, START_SECONDS_MAX, "a line that begins with `ready`")
+            self.pids = [part["pid"] for part in self.status()["nodes"] + self.status()["gateways"]]
+        except BaseException:
+            self._print_log()
+            self.stop()
+            raise
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+
+    def _print_log(self):
+        sys.stdout.write("--- output of `shorttail up`:\n" + self.log()[-8000:] + "---\n")
+        sys.stdout.flush()
+
+    def _is_ready(self):
+        if self.process.poll() is not None:
+            raise RuntimeError(f"`shorttail up` ended with {self.process.returncode} before it was ready")
+        return any(line.startswith("ready") for line in self.log().splitlines())
+
+    def status(self):
+        command = [binary_path(), "status", "--admin", self.admin, "--json"]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+
+    def kill_nodes(self, count):
+        """SIGKILL to `count` nodes; returns their ids once the processes are gone."""
+        victims = [node for node in self.status()["nodes"] if is_alive(node["pid"])][:count]
+        if len(victims) < count:
+            raise RuntimeError(f"only {len(victims)} nodes are alive, {count} should be killed")
+        for node in victims:
+            os.kill(node["pid"], signal.SIGKILL)
+        for node in victims:
+            wait_until(lambda: not is_alive(node["pid"]), STOP_SECONDS_MAX, f"node {node['id']} is gone")
+        return [node["id"] for node in victims]
+
+    def stop(self):
+        """Ends the cluster; raises if it had ended by itself, will not end, or leaves a process behind."""
+        complaint = None
+        if self.process.poll() is not None:
+            complaint = f"`shorttail up` had already ended with {self.process.returncode}"
+        else:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                complaint = f"`shorttail up` did not end within {STOP_SECONDS_MAX} s of SIGTERM"
+                self.process.kill()
+                self.process.wait()
+        try:
+            wait_until(lambda: not any(map(is_alive, self.pids)), STOP_SECONDS_MAX, "the children of `up` end")
+        except RuntimeError:
+            complaint = complaint or "left behind: " + ", ".join(str(pid) for pid in self.pids if is_alive(pid))
+            for pid in filter(is_alive, self.pids):
+                os.kill(pid, signal.SIGKILL)
+        if complaint:
+            self._print_log()
+        self.directory.cleanup()
+        if complaint:
+            raise RuntimeError(complaint)
+
+
+def connect(address):
+    host, port = address.rsplit(":", 1)
+    connection = socket.create_connection((host, int(port)), timeout=60)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def preload_value(number):
+    """A value that names its key; one in a hundred is large enough to be striped."""
+    unit = f"preload {number} ".encode()
+    return unit * (20_000 if number % 100 == 0 else 1 + number % 50)
+
+
+def preload(address):
+    with connect(address) as connection, connection.makefile("rwb") as stream:
+        for number in range(PRELOAD_COUNT):
+            value = preload_value(number)
+            stream.write(b"set preload:%d 7 0 %d\r\n%s\r\n" % (number, len(value), value))
+            stream.flush()
+            answer = stream.readline()
+            if answer != b"STORED\r\n":
+                raise RuntimeError(f"preload:{number}: {answer!r}")
+
+
+def check_preload(address):
+    with connect(address) as connection, connection.makefile("rwb") as stream:
+        for number in range(PRELOAD_COUNT):
+            value = preload_value(number)
+            stream.write(b"get preload:%d\r\n" % number)
+            stream.flush()
+            wanted = b"VALUE preload:%d 7 %d\r\n%s\r\nEND\r\n" % (number, len(value), value)
+            header = stream.readline()
+            got = header + (stream.read(len(wanted) - len(header)) if header.startswith(b"VALUE") else b"")
+            if got != wanted:
+                raise RuntimeError(f"preload:{number}: wanted {wanted[:60]!r}, got {got[:60]!r}")
+
+
+def start(server, extra=()):
+    return Real() if server == "real" else Cluster(extra)
+
+
+def run(arguments):
+    servers = start(arguments.server, arguments.up)
+    try:
+        if arguments.kill:
+            preload(servers.memcached)
+            ids = servers.kill_nodes(arguments.kill)
+            check_preload(servers.memcached)
+            print(f"killed nodes {ids}: {PRELOAD_COUNT} keys read back", flush=True)
+        environment = dict(
+            os.environ,
+            SHORTTAIL_SERVER=arguments.server,
+            SHORTTAIL_MEMCACHED=servers.memcached,
+            SHORTTAIL_REDIS=servers.redis,
+            SHORTTAIL_ADMIN=servers.admin,
+        )
+        return subprocess.run(arguments.command, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    finally:
+        servers.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["run"])
+    parser.add_argument("--server", choices=["ours", "real"], default=os.environ.get("SHORTTAIL_SERVER", "ours"))
+    parser.add_argument("--kill", type=int, default=0, help="kill this many nodes before the command starts")
+    parser.add_argument("--up", action="append", default=[], help="one more argument for `shorttail up`")
+    parser.add_argument("command", nargs="+")
+    # SIGTERM must reach the `finally` that stops the servers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return run(parser.parse_args())
+    except (RuntimeError, subprocess.SubprocessError, OSError, ValueError) as error:
+        print(f"not ok cluster: {error}", flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
