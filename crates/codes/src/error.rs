@@ -1,0 +1,28 @@
+//! What can be wrong with a code or with a wish to decode.
+
+use crate::Kernel;
+use crate::limits::{DATA_COUNT_MAX, PARITY_COUNT_MAX};
+
+/// Why a code could not be made, or a chunk not be decoded.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CodeError {
+    #[error("{0:?} is not a code: write rs:DATA+PARITY, for example rs:4+2")]
+    Malformed(String),
+    #[error("a code needs 1 to {DATA_COUNT_MAX} data chunks, not {0}")]
+    DataCount(usize),
+    #[error("a code has 0 to {PARITY_COUNT_MAX} parity chunks, not {0}")]
+    ParityCount(usize),
+    #[error(
+        "generator row of parity {parity_index} has {actual} coefficients, not one for each of {expected} data chunks"
+    )]
+    RowLength { parity_index: usize, expected: usize, actual: usize },
+    #[error("this processor cannot run the {0} kernel")]
+    KernelUnsupported(Kernel),
+    #[error("{0:?} is not a kernel: choose one of avx512-gfni, avx2-gfni, avx2, neon, plain")]
+    KernelUnknown(String),
+    #[error("chunk {index} is not one of the {chunk_count} chunks of a stripe")]
+    NoSuchChunk { index: usize, chunk_count: usize },
+    /// Too many chunks are unreadable, or (codes that are not MDS) just the wrong ones.
+    #[error("chunk {wanted} cannot be decoded from the {available_count} chunks that may be read")]
+    NotDecodable { wanted: usize, available_count: usize },
+}

@@ -1,0 +1,116 @@
+//! Finds which chunks, combined how, give a lost one. Works for every generator matrix, not only for MDS codes.
+//!
+//! Let `t` be the row of the wanted chunk in the whole generator (identity on top of the parity rows). Available data
+//! chunks can cancel anything in their own columns, so only the columns of *missing* data chunks matter: a combination
+//! of available parity rows must equal `t` there. That system has at most as many unknowns as there are parities,
+//! however many data chunks the stripe has; no large matrix is inverted.
+//!
+//! Fewest chunks first: `t` itself (a lost parity is encoded again), then a single parity, which is how a local group
+//! repairs itself, then any parities, the sparsest rows preferred.
+
+use crate::chunk_set::ChunkSet;
+use crate::field::multiply;
+use crate::matrix::{self, Generator};
+
+/// A sum of scaled chunks: `(chunk index, coefficient)`, indexes ascending, coefficients not zero.
+pub type Combination = Vec<(usize, u8)>;
+
+/// A combination of `available` chunks that equals chunk `wanted`; `None` if there is none.
+pub fn combination(generator: &Generator, wanted: usize, available: ChunkSet) -> Option<Combination> {
+    if available.contains(wanted) {
+        return Some(vec![(wanted, 1)]);
+    }
+    let system = System::new(generator, wanted, available);
+    let all = system.parities.as_slice();
+    system.solve(&[]).or_else(|| system.solve_with_one()).or_else(|| system.solve(all))
+}
+
+struct System<'a> {
+    generator: &'a Generator,
+    available: ChunkSet,
+    /// Row of the wanted chunk.
+    target: Vec<u8>,
+    /// Data chunks that may not be read.
+    missing: Vec<usize>,
+    /// Parities that may be read, those of the fewest data chunks first.
+    parities: Vec<usize>,
+}
+
+impl<'a> System<'a> {
+    fn new(generator: &'a Generator, wanted: usize, available: ChunkSet) -> Self {
+        let data_count = generator.data_count();
+        let target = match wanted.checked_sub(data_count) {
+            Some(parity) => generator.row(parity).to_vec(),
+            None => (0..data_count).map(|data| u8::from(data == wanted)).collect(),
+        };
+        let missing = (0..data_count).filter(|&data| !available.contains(data)).collect();
+        let may_read = |&parity: &usize| available.contains(data_count + parity);
+        let mut parities: Vec<usize> = (0..generator.parity_count()).filter(may_read).collect();
+        parities.sort_by_key(|&parity| generator.row(parity).iter().filter(|&&c| c != 0).count());
+        System { generator, available, target, missing, parities }
+    }
+
+    /// The shortest combination with exactly one parity.
+    fn solve_with_one(&self) -> Option<Combination> {
+        self.parities.iter().filter_map(|&parity| self.solve(&[parity])).min_by_key(Vec::len)
+    }
+
+    /// A combination of available data chunks and these parities.
+    fn solve(&self, parities: &[usize]) -> Option<Combination> {
+        let at_missing = |row: &[u8]| self.missing.iter().map(|&data| row[data]).collect::<Vec<u8>>();
+        let rows: Vec<Vec<u8>> = parities.iter().map(|&parity| at_missing(self.generator.row(parity))).collect();
+        let weights = matrix::solve(&rows, &at_missing(&self.target))?;
+        Some(self.combine(parities, &weights))
+    }
+
+    /// Completes weighted parities with what the available data chunks must add.
+    fn combine(&self, parities: &[usize], weights: &[u8]) -> Combination {
+        let data_count = self.generator.data_count();
+        let mut rest = self.target.clone();
+        for (&parity, &weight) in parities.iter().zip(weights) {
+            let row = self.generator.row(parity);
+            rest.iter_mut().zip(row).for_each(|(value, &coefficient)| *value ^= multiply(weight, coefficient));
+        }
+        let data = rest.into_iter().enumerate().filter(|&(data, _)| self.available.contains(data));
+        let parity = parities.iter().map(|&parity| data_count + parity).zip(weights.iter().copied());
+        let mut combination: Combination = data.chain(parity).filter(|&(_, coefficient)| coefficient != 0).collect();
+        combination.sort_unstable_by_key(|&(index, _)| index);
+        combination
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two groups of three data chunks, each with an XOR parity (6, 7), and two global parities (8, 9).
+    fn local_groups() -> Generator {
+        let cauchy = Generator::cauchy(6, 3);
+        let mut rows = vec![1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 1];
+        rows.extend((1..3).flat_map(|parity| cauchy.row(parity)));
+        Generator::new(6, rows)
+    }
+
+    fn sources(wanted: usize, lost: &[usize]) -> Option<Vec<usize>> {
+        let mut available = ChunkSet::first(10);
+        lost.iter().for_each(|&index| available.remove(index));
+        let combination = combination(&local_groups(), wanted, available)?;
+        Some(combination.into_iter().map(|(index, _)| index).collect())
+    }
+
+    #[test]
+    fn a_local_group_repairs_itself() {
+        assert_eq!(sources(1, &[1]).as_deref(), Some(&[0, 2, 6][..]));
+        assert_eq!(sources(1, &[1, 4]).as_deref(), Some(&[0, 2, 6][..]));
+        assert_eq!(sources(7, &[7, 1]).as_deref(), Some(&[3, 4, 5][..]));
+        assert_eq!(sources(4, &[]).as_deref(), Some(&[4][..]));
+    }
+
+    #[test]
+    fn global_parities_help_when_a_group_cannot() {
+        assert_eq!(sources(1, &[1, 2]).expect("one global parity").len(), 6);
+        assert!(sources(1, &[0, 1, 2]).expect("three parities").contains(&6));
+        assert_eq!(sources(1, &[0, 1, 2, 6]), None, "three unknowns, two equations");
+        assert!(sources(1, &[0, 1, 3, 4]).is_some(), "four losses, spread over the groups");
+    }
+}
