@@ -27,6 +27,8 @@ pub struct Settings {
     pub node_count_expected: u16,
     /// Milliseconds after its death until a node's incarnation is given up.
     pub retire_after_ms: u64,
+    /// Where the coordinator serves HTTP: the admin address of gateways that have none of their own.
+    pub admin: Option<String>,
 }
 
 /// What happens to the coordinator.

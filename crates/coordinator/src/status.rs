@@ -28,7 +28,23 @@ impl Coordinator {
             degraded_reads_total: totals.degraded_reads_total,
             nodes_expected: self.settings.node_count_expected,
             nodes: self.nodes.iter().map(|(&id, node)| node_entry(id, node)).collect(),
-            gateways: self.gateways.iter().map(|(&id, gateway)| gateway_entry(id, gateway)).collect(),
+            gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
+        }
+    }
+
+    fn gateway_entry(&self, id: u16, gateway: &GatewayMember) -> GatewayStatusEntry {
+        let registration = &gateway.registration;
+        GatewayStatusEntry {
+            id,
+            pid: registration.pid,
+            epoch: gateway.epoch.0,
+            state: gateway.presence.state,
+            serving: gateway.status.serving && gateway.presence.state == NodeState::Normal,
+            memcached: registration.memcached.clone(),
+            redis: registration.redis.clone(),
+            unix_socket: registration.unix_socket.clone(),
+            admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
+            nodes: gateway.status.nodes.clone(),
         }
     }
 }
@@ -57,21 +73,5 @@ fn node_entry(id: u16, node: &NodeMember) -> NodeStatusEntry {
         cores: node.core_count,
         chunks_open: node.status.chunks_open,
         chunks_sealed: node.status.chunks_sealed,
-    }
-}
-
-fn gateway_entry(id: u16, gateway: &GatewayMember) -> GatewayStatusEntry {
-    let registration = &gateway.registration;
-    GatewayStatusEntry {
-        id,
-        pid: registration.pid,
-        epoch: gateway.epoch.0,
-        state: gateway.presence.state,
-        serving: gateway.status.serving && gateway.presence.state == NodeState::Normal,
-        memcached: registration.memcached.clone(),
-        redis: registration.redis.clone(),
-        unix_socket: registration.unix_socket.clone(),
-        admin: registration.admin.clone(),
-        nodes: gateway.status.nodes.clone(),
     }
 }

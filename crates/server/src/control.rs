@@ -1,0 +1,124 @@
+//! The member's end of the control connection: one plain thread with a small stack that registers, sends heartbeats
+//! and takes views, and reconnects for ever.
+//!
+//! Nodes and gateways run it beside their loops. It never blocks them: they publish a status when they like and poll
+//! for events when woken. While the coordinator is away nothing changes for the member.
+//!
+//! Must not know: what a member does with a view.
+
+mod backoff;
+mod client;
+mod role;
+mod stream;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use shorttail_units::{Incarnation, NodeId};
+use shorttail_wire::control::{
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, CodeShape, FromCoordinator, GatewayRegistration, GatewaySession,
+    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
+};
+
+pub use client::{ControlClient, ControlError, ControlEvent, Wake};
+pub use role::{GatewayRole, NodeRole, Role};
+
+use crate::config::{Address, GatewayConfig, GatewayMembership, NodeConfig, NodeMembership, StaticCluster};
+use stream::ControlStream;
+
+/// The control client of a node.
+pub type NodeControl = ControlClient<NodeRole>;
+/// The control client of a gateway.
+pub type GatewayControl = ControlClient<GatewayRole>;
+
+/// An incarnation that no earlier life of this node had: microseconds of the wall clock.
+///
+/// Should the clock have gone backwards, the coordinator refuses with `Retired` and names a number to exceed.
+pub fn fresh_incarnation() -> Incarnation {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Incarnation(u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1))
+}
+
+/// Begins a node's membership. `listening` is the address it really listens on.
+pub fn start_node(config: &NodeConfig, listening: &Address, incarnation: Incarnation, wake: Wake) -> NodeControl {
+    let (address, wanted_id) = match &config.membership {
+        NodeMembership::Static { cluster_id, node_id } => {
+            let session = NodeSession { cluster_id: *cluster_id, node_id: *node_id };
+            return ControlClient::fixed(NodeWelcome { session }, None);
+        }
+        NodeMembership::Coordinator { address, wanted_id } => (address.clone(), wanted_id.map(|NodeId(id)| id)),
+    };
+    let registration = NodeRegistration {
+        protocol_version: CONTROL_PROTOCOL_VERSION,
+        address: config.advertise.as_ref().unwrap_or(listening).to_string(),
+        incarnation,
+        pid: std::process::id(),
+        memory_limit_bytes: config.memory_bytes,
+        core_count: u16::try_from(config.threads).unwrap_or(u16::MAX),
+        wanted_id,
+        session: None,
+    };
+    ControlClient::start(address, registration, wake)
+}
+
+/// Where a gateway really listens, once it does.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayAddresses {
+    pub memcached: Option<String>,
+    pub redis: Option<String>,
+    pub unix_socket: Option<String>,
+}
+
+/// Begins a gateway's membership.
+pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: Wake) -> GatewayControl {
+    let address = match &config.membership {
+        GatewayMembership::Static(cluster) => {
+            return ControlClient::fixed(static_welcome(cluster), Some(static_view(cluster)));
+        }
+        GatewayMembership::Coordinator(address) => address.clone(),
+    };
+    let registration = GatewayRegistration {
+        protocol_version: CONTROL_PROTOCOL_VERSION,
+        pid: std::process::id(),
+        memcached: listening.memcached,
+        redis: listening.redis,
+        unix_socket: listening.unix_socket,
+        admin: None,
+        session: None,
+    };
+    ControlClient::start(address, registration, wake)
+}
+
+fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {
+    GatewayWelcome {
+        session: GatewaySession { cluster_id: cluster.cluster_id, gateway_id: 0, epoch: cluster.epoch },
+        partition_count: cluster.partition_count,
+        partitions_owned: (0..cluster.partition_count).collect(),
+        code: CodeShape { data_count: cluster.code.data_count.get(), parity_count: cluster.code.parity_count },
+        node_count_expected: u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX),
+    }
+}
+
+/// All nodes as normal; the incarnation is whatever the node's greeting says, hence 0 here.
+fn static_view(cluster: &StaticCluster) -> View {
+    let nodes = cluster.nodes.iter().map(|node| NodeEntry {
+        id: node.id,
+        incarnation: Incarnation(0),
+        address: node.address.to_string(),
+        state: NodeState::Normal,
+    });
+    let node_count_expected = u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX);
+    View { number: 1, node_count_expected, nodes: nodes.collect() }
+}
+
+/// Asks a coordinator for the status of its cluster over the control protocol.
+///
+/// # Errors
+/// When it cannot be reached or answers something else.
+pub fn read_status(coordinator: &Address) -> std::io::Result<ClusterStatus> {
+    let mut stream = ControlStream::connect(coordinator)?;
+    stream.send(&ToCoordinator::ReadStatus)?;
+    match stream.receive()? {
+        FromCoordinator::Status(status) => Ok(*status),
+        _ => Err(std::io::Error::other("the coordinator answered something else")),
+    }
+}

@@ -1,0 +1,259 @@
+//! The thread and the handle to it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use shorttail_wire::control::{FromCoordinator, HEARTBEAT_MS, Refusal, View};
+
+use super::backoff::Backoff;
+use super::role::Role;
+use super::stream::{Closer, ControlStream};
+use crate::config::Address;
+
+/// The thread parses small messages only; the default of 2 MiB would be most of a small node's memory map.
+const STACK_BYTES: usize = 128 << 10;
+/// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts.
+const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
+
+/// Wait after the first heartbeat; doubles up to the usual one, so that a starting cluster is seen to start.
+const HEARTBEAT_FIRST: Duration = Duration::from_millis(25);
+
+/// Called after an event was queued; must only wake the member's loop.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// What a member may want to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ControlEvent {
+    /// The membership; only the latest is kept if the member does not poll.
+    View(View),
+    /// The coordinator does not let this member in again: a retired node must wipe, a superseded gateway must stop.
+    Refused(Refusal),
+    /// The connection is gone; the member goes on.
+    Disconnected,
+    Connected,
+}
+
+/// Why a registration failed for good.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ControlError {
+    #[error("the coordinator refuses: {0}")]
+    Refused(Refusal),
+    #[error("stopped before the coordinator answered")]
+    Stopped,
+}
+
+struct State<R: Role> {
+    registered: Option<Result<R::Welcome, ControlError>>,
+    events: VecDeque<ControlEvent>,
+    status: R::Status,
+    closer: Option<Closer>,
+    stopping: bool,
+}
+
+struct Shared<R: Role> {
+    state: Mutex<State<R>>,
+    changed: Condvar,
+    wake: Wake,
+}
+
+/// Handle of a membership. Dropping it ends the thread and the connection.
+pub struct ControlClient<R: Role> {
+    shared: Arc<Shared<R>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<R: Role> ControlClient<R> {
+    /// Starts to register, and keeps at it.
+    pub fn start(coordinator: Address, registration: R::Registration, wake: Wake) -> Self {
+        let shared = Arc::new(Shared::new(wake));
+        let worker = Worker { shared: Arc::clone(&shared), coordinator, registration, backoff: Backoff::new() };
+        let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
+        ControlClient { shared, thread: Some(thread) }
+    }
+
+    /// A membership that was decided by configuration: no thread, no connection.
+    pub fn fixed(welcome: R::Welcome, view: Option<View>) -> Self {
+        let shared = Shared::new(Box::new(|| {}));
+        let mut state = shared.lock();
+        state.registered = Some(Ok(welcome));
+        state.events.extend(view.map(ControlEvent::View));
+        drop(state);
+        ControlClient { shared: Arc::new(shared), thread: None }
+    }
+
+    /// Waits for the answer to the registration, for as long as it takes to reach the coordinator.
+    ///
+    /// # Errors
+    /// When the coordinator refuses for good.
+    pub fn registered(&self) -> Result<R::Welcome, ControlError> {
+        let state = self.shared.lock();
+        let answered = self.shared.changed.wait_while(state, |state| state.registered.is_none());
+        let state = answered.unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.registered.clone().expect("waited for")
+    }
+
+    /// The next event, without waiting.
+    pub fn poll_event(&self) -> Option<ControlEvent> {
+        self.shared.lock().events.pop_front()
+    }
+
+    /// Ends the connection and the attempts at one; whoever waits in [`ControlClient::registered`] is told.
+    pub fn stop(&self) {
+        let mut state = self.shared.lock();
+        state.stopping = true;
+        if let Some(closer) = &state.closer {
+            closer.close();
+        }
+        drop(state);
+        self.shared.changed.notify_all();
+    }
+
+    /// What the next heartbeats say.
+    pub fn publish(&self, status: R::Status) {
+        self.shared.lock().status = status;
+    }
+}
+
+impl<R: Role> Drop for ControlClient<R> {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<R: Role> Shared<R> {
+    fn new(wake: Wake) -> Self {
+        let state = State {
+            registered: None,
+            events: VecDeque::new(),
+            status: R::Status::default(),
+            closer: None,
+            stopping: false,
+        };
+        Shared { state: Mutex::new(state), changed: Condvar::new(), wake }
+    }
+
+    /// A poisoned lock is used on: the state is plain data, valid after every statement.
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Queues an event; one that replaces an earlier one of its kind removes it, so that the queue stays short.
+    fn push(&self, event: ControlEvent) {
+        let mut state = self.lock();
+        let kind = std::mem::discriminant(&event);
+        state.events.retain(|queued| std::mem::discriminant(queued) != kind);
+        state.events.push_back(event);
+        drop(state);
+        (self.wake)();
+    }
+
+    fn settle(&self, answer: Result<R::Welcome, ControlError>) {
+        let mut state = self.lock();
+        state.registered.get_or_insert(answer);
+        drop(state);
+        self.changed.notify_all();
+        (self.wake)();
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.lock().stopping
+    }
+
+    /// Sleeps, unless and until the member stops.
+    fn wait(&self, duration: Duration) {
+        let state = self.lock();
+        // Timed out or stopping: the caller looks.
+        let _ = self.changed.wait_timeout_while(state, duration, |state| !state.stopping);
+    }
+}
+
+struct Worker<R: Role> {
+    shared: Arc<Shared<R>>,
+    coordinator: Address,
+    registration: R::Registration,
+    backoff: Backoff,
+}
+
+/// How a connection ended.
+enum End {
+    Lost,
+    Refused(Refusal),
+}
+
+impl<R: Role> Worker<R> {
+    fn run(mut self) {
+        let mut refused_since: Option<Instant> = None;
+        while !self.shared.is_stopping() {
+            match self.connect_and_serve() {
+                Ok(End::Refused(refusal)) => {
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if !refusal.is_transient() || since.elapsed() > REFUSED_FOR_MAX {
+                        return self.give_up(refusal);
+                    }
+                }
+                Ok(End::Lost) => {
+                    refused_since = None;
+                    self.shared.push(ControlEvent::Disconnected);
+                }
+                // Not there: it will be.
+                Err(_) => {}
+            }
+            self.shared.lock().closer = None;
+            let wait = self.backoff.next_wait();
+            self.shared.wait(wait);
+        }
+        self.shared.settle(Err(ControlError::Stopped));
+    }
+
+    fn give_up(&self, refusal: Refusal) {
+        self.shared.settle(Err(ControlError::Refused(refusal.clone())));
+        self.shared.push(ControlEvent::Refused(refusal));
+    }
+
+    fn connect_and_serve(&mut self) -> io::Result<End> {
+        let mut stream = ControlStream::connect(&self.coordinator)?;
+        self.shared.lock().closer = Some(stream.closer()?);
+        stream.send(&R::register(self.registration.clone()))?;
+        let welcome = match R::welcome(stream.receive()?) {
+            Ok(welcome) => welcome,
+            Err(FromCoordinator::Refused(refusal)) => return Ok(End::Refused(refusal)),
+            Err(_) => return Err(io::Error::other("the coordinator answered something else")),
+        };
+        R::remember(&mut self.registration, &welcome);
+        self.backoff.reset();
+        self.shared.settle(Ok(welcome));
+        self.shared.push(ControlEvent::Connected);
+        // Whatever ends the connection, the answer is to connect again.
+        let _ = self.serve(&mut stream);
+        Ok(End::Lost)
+    }
+
+    /// Heartbeats out, views in, until the connection breaks.
+    fn serve(&self, stream: &mut ControlStream) -> io::Result<()> {
+        let mut heartbeat_due = Instant::now();
+        let mut interval = HEARTBEAT_FIRST;
+        while !self.shared.is_stopping() {
+            let now = Instant::now();
+            if now >= heartbeat_due {
+                let status = self.shared.lock().status.clone();
+                stream.send(&R::status(status))?;
+                heartbeat_due = now + interval;
+                interval = (interval * 2).min(Duration::from_millis(HEARTBEAT_MS));
+            }
+            match stream.receive_until(heartbeat_due)? {
+                Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
+                Some(_) => return Err(io::Error::other("only views were expected")),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

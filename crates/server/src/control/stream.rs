@@ -1,0 +1,122 @@
+//! A blocking control connection over TCP or a Unix socket, with timeouts on every operation.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use shorttail_wire::control::{next_message, put_message};
+
+use crate::config::Address;
+
+/// Until a connection stands, and until a message that is being written has left.
+const IO_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes asked of the socket at once.
+const READ_BYTES: usize = 16 << 10;
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection to the coordinator and what has arrived on it so far.
+pub struct ControlStream {
+    socket: Socket,
+    received: Vec<u8>,
+}
+
+/// Ends a connection from another thread.
+pub struct Closer(Socket);
+
+impl Closer {
+    pub fn close(&self) {
+        // An error means that it is closed already.
+        let _ = match &self.0 {
+            Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
+            Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl ControlStream {
+    pub fn connect(address: &Address) -> io::Result<Self> {
+        let socket = match address {
+            Address::Tcp(address) => {
+                let socket = TcpStream::connect_timeout(address, IO_TIMEOUT)?;
+                socket.set_nodelay(true)?;
+                socket.set_write_timeout(Some(IO_TIMEOUT))?;
+                Socket::Tcp(socket)
+            }
+            Address::Unix(path) => {
+                let socket = UnixStream::connect(path)?;
+                socket.set_write_timeout(Some(IO_TIMEOUT))?;
+                Socket::Unix(socket)
+            }
+        };
+        Ok(ControlStream { socket, received: Vec::new() })
+    }
+
+    pub fn closer(&self) -> io::Result<Closer> {
+        Ok(Closer(match &self.socket {
+            Socket::Tcp(socket) => Socket::Tcp(socket.try_clone()?),
+            Socket::Unix(socket) => Socket::Unix(socket.try_clone()?),
+        }))
+    }
+
+    pub fn send<M: Serialize>(&mut self, message: &M) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        put_message(&mut bytes, message);
+        match &mut self.socket {
+            Socket::Tcp(socket) => socket.write_all(&bytes),
+            Socket::Unix(socket) => socket.write_all(&bytes),
+        }
+    }
+
+    /// The next message, waited for as long as one operation may take.
+    pub fn receive<M: DeserializeOwned>(&mut self) -> io::Result<M> {
+        let message = self.receive_until(Instant::now() + IO_TIMEOUT)?;
+        message.ok_or_else(|| io::Error::new(ErrorKind::TimedOut, "no answer"))
+    }
+
+    /// The next message, or `None` at `deadline`.
+    pub fn receive_until<M: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<Option<M>> {
+        loop {
+            let next = next_message(&self.received);
+            if let Some((message, taken)) = next.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))? {
+                self.received.drain(..taken);
+                return Ok(Some(message));
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.read_some(left) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if is_pause(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn read_some(&mut self, timeout: Duration) -> io::Result<usize> {
+        let length = self.received.len();
+        self.received.resize(length + READ_BYTES, 0);
+        let result = match &mut self.socket {
+            Socket::Tcp(socket) => {
+                socket.set_read_timeout(Some(timeout)).and_then(|()| socket.read(&mut self.received[length..]))
+            }
+            Socket::Unix(socket) => {
+                socket.set_read_timeout(Some(timeout)).and_then(|()| socket.read(&mut self.received[length..]))
+            }
+        };
+        self.received.truncate(length + *result.as_ref().unwrap_or(&0));
+        result
+    }
+}
+
+fn is_pause(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

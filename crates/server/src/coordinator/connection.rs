@@ -1,0 +1,93 @@
+//! One control connection of the coordinator, non-blocking.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use serde::Serialize;
+use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ToCoordinator, next_message, put_message};
+
+use super::listener::Socket;
+
+/// Bytes asked of the socket at once.
+const READ_BYTES: usize = 16 << 10;
+/// Bytes that may wait for a member that does not read; beyond, its connection is closed and it will come again.
+const UNSENT_BYTES_MAX: usize = 4 * CONTROL_BODY_BYTES_MAX;
+/// Bytes that a peer may have sent without a complete message.
+const RECEIVED_BYTES_MAX: usize = CONTROL_BODY_BYTES_MAX + READ_BYTES;
+
+/// A connection with what has arrived and what has not left yet.
+pub struct Connection {
+    socket: Socket,
+    received: Vec<u8>,
+    unsent: Vec<u8>,
+}
+
+impl Connection {
+    pub fn new(socket: Socket) -> Self {
+        Connection { socket, received: Vec::new(), unsent: Vec::new() }
+    }
+
+    /// Takes all that is ready.
+    ///
+    /// # Errors
+    /// When the connection is at its end or its bytes are no messages; complete ones before that are in `messages`.
+    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> io::Result<()> {
+        loop {
+            let length = self.received.len();
+            self.received.resize(length + READ_BYTES, 0);
+            let result = self.socket.read(&mut self.received[length..]);
+            self.received.truncate(length + *result.as_ref().unwrap_or(&0));
+            match result {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => self.take_messages(messages)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take_messages(&mut self, messages: &mut Vec<ToCoordinator>) -> io::Result<()> {
+        let mut start = 0;
+        loop {
+            match next_message(&self.received[start..]) {
+                Ok(Some((message, taken))) => {
+                    messages.push(message);
+                    start += taken;
+                }
+                Ok(None) => break,
+                Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
+            }
+        }
+        self.received.drain(..start);
+        if self.received.len() > RECEIVED_BYTES_MAX {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        Ok(())
+    }
+
+    /// Sends a message, or keeps what does not fit into the socket now.
+    ///
+    /// # Errors
+    /// When the connection is broken or its peer reads too little.
+    pub fn send<M: Serialize>(&mut self, message: &M) -> io::Result<()> {
+        put_message(&mut self.unsent, message);
+        self.flush()?;
+        if self.unsent.len() > UNSENT_BYTES_MAX {
+            return Err(io::Error::other("the peer does not read"));
+        }
+        Ok(())
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        while !self.unsent.is_empty() {
+            match self.socket.write(&self.unsent) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(sent) => drop(self.unsent.drain(..sent)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

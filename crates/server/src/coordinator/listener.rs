@@ -1,0 +1,135 @@
+//! Listening and accepted sockets of the control port: TCP or Unix behind one type.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use mio::event::Source;
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+
+use crate::config::Address;
+
+/// The control port.
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens. A socket file that nobody listens on any more is replaced.
+    pub fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
+            Address::Unix(path) => {
+                remove_stale(path)?;
+                UnixListener::bind(path).map(|listener| Listener::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// The next waiting connection.
+    pub fn accept(&self) -> io::Result<Option<Socket>> {
+        let accepted = match self {
+            Listener::Tcp(listener) => listener.accept().and_then(|(socket, _)| {
+                socket.set_nodelay(true)?;
+                Ok(Socket::Tcp(socket))
+            }),
+            Listener::Unix(listener, _) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
+        };
+        match accepted {
+            Ok(socket) => Ok(Some(socket)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the socket file, if there is one.
+    pub fn remove(&self) {
+        if let Listener::Unix(_, path) = self {
+            // It may be gone with its directory.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there")),
+        Err(_) => Ok(()),
+    }
+}
+
+impl Source for Listener {
+    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.register(registry, token, interest),
+            Listener::Unix(listener, _) => listener.register(registry, token, interest),
+        }
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.reregister(registry, token, interest),
+            Listener::Unix(listener, _) => listener.reregister(registry, token, interest),
+        }
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => listener.deregister(registry),
+            Listener::Unix(listener, _) => listener.deregister(registry),
+        }
+    }
+}
+
+/// An accepted connection.
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.read(buffer),
+            Socket::Unix(socket) => socket.read(buffer),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Unix(socket) => socket.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Source for Socket {
+    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.register(registry, token, interest),
+            Socket::Unix(socket) => socket.register(registry, token, interest),
+        }
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.reregister(registry, token, interest),
+            Socket::Unix(socket) => socket.reregister(registry, token, interest),
+        }
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self {
+            Socket::Tcp(socket) => socket.deregister(registry),
+            Socket::Unix(socket) => socket.deregister(registry),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A real coordinator on free ports, with real control clients.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::JoinHandle;
+
+use shorttail_units::{Incarnation, NodeId};
+use shorttail_wire::control::{GatewayStatus, NodeState, Refusal, StoreTotals, View};
+
+use super::*;
+use crate::config::{Address, CodeSpec, NodeConfig, NodeMembership};
+use crate::control::{self, ControlError, ControlEvent, GatewayAddresses, GatewayControl, NodeControl};
+
+/// A coordinator on a thread, stopped when dropped.
+pub struct RunningCoordinator {
+    pub admin: SocketAddr,
+    pub control: Address,
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+    _socket_dir: Option<tempfile::TempDir>,
+}
+
+impl RunningCoordinator {
+    pub fn start(dir: Option<PathBuf>) -> Self {
+        let socket_dir = tempfile::tempdir().expect("a directory");
+        let control = Address::Unix(socket_dir.path().join("control.sock"));
+        let mut running = RunningCoordinator::start_at(control, dir);
+        running._socket_dir = Some(socket_dir);
+        running
+    }
+
+    pub fn start_at(control: Address, dir: Option<PathBuf>) -> Self {
+        let config = CoordinatorConfig {
+            listen: control.clone(),
+            admin: Some("127.0.0.1:0".parse().expect("literal")),
+            dir,
+            code: CodeSpec::DEFAULT,
+            partition_count: 4,
+            node_count: 8,
+            retire_after_ms: 30_000,
+        };
+        let mut server = Server::bind(&config).expect("free addresses");
+        RunningCoordinator {
+            admin: server.admin_address().expect("was asked for"),
+            control,
+            stopper: server.stopper(),
+            thread: Some(std::thread::spawn(move || server.run().expect("runs to its end"))),
+            _socket_dir: None,
+        }
+    }
+}
+
+impl Drop for RunningCoordinator {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the coordinator ends without a panic");
+        }
+    }
+}
+
+/// A member's view of the control plane: waits for wake-ups, never for time.
+struct Events {
+    woken: Receiver<()>,
+}
+
+fn wake() -> (control::Wake, Events) {
+    let (waking, woken) = sync_channel(1000);
+    let wake = move || {
+        let _ = waking.try_send(());
+    };
+    (Box::new(wake), Events { woken })
+}
+
+impl Events {
+    fn until<R: control::Role>(&self, client: &control::ControlClient<R>, wanted: impl Fn(&ControlEvent) -> bool) {
+        loop {
+            while let Some(event) = client.poll_event() {
+                if wanted(&event) {
+                    return;
+                }
+            }
+            self.woken.recv().expect("the client lives");
+        }
+    }
+
+    fn until_view<R: control::Role>(&self, client: &control::ControlClient<R>, wanted: impl Fn(&View) -> bool) {
+        self.until(client, |event| matches!(event, ControlEvent::View(view) if wanted(view)));
+    }
+}
+
+fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Events) {
+    let listen: Address = format!("127.0.0.1:{}", 7000 + id).parse().expect("literal");
+    let config = NodeConfig {
+        listen: listen.clone(),
+        advertise: None,
+        membership: NodeMembership::Coordinator { address: control.clone(), wanted_id: Some(NodeId(id)) },
+        memory_bytes: 16 << 20,
+        threads: 1,
+    };
+    let (wake, events) = wake();
+    (control::start_node(&config, &listen, Incarnation(incarnation), wake), events)
+}
+
+fn gateway(control: &Address) -> (GatewayControl, Events) {
+    use crate::config::{GatewayConfig, GatewayMembership, WhenFull};
+    let config = GatewayConfig {
+        memcached: None,
+        redis: None,
+        unix_socket: None,
+        membership: GatewayMembership::Coordinator(control.clone()),
+        when_full: WhenFull::Evict,
+        value_bytes_max: 1 << 20,
+        key_bytes_max: 8 << 10,
+        connection_count_max: 1024,
+        idle_timeout_s: 0,
+        threads: 1,
+        request_deadline_ms: 1000,
+        credentials: Vec::new(),
+    };
+    let addresses = GatewayAddresses { memcached: Some("127.0.0.1:11211".into()), ..GatewayAddresses::default() };
+    let (wake, events) = wake();
+    (control::start_gateway(&config, addresses, wake), events)
+}
+
+fn state_of(view: &View, id: u16) -> Option<NodeState> {
+    view.nodes.iter().find(|node| node.id == NodeId(id)).map(|node| node.state)
+}
+
+#[test]
+fn a_gateway_sees_nodes_come_and_die() {
+    let running = RunningCoordinator::start(None);
+    let (gateway, events) = gateway(&running.control);
+    let welcome = gateway.registered().expect("let in");
+    assert_eq!((welcome.session.epoch.0, welcome.partitions_owned.len()), (1, 4));
+    let (node, _) = node(&running.control, 3, 1);
+    assert_eq!(node.registered().expect("let in").session.node_id, NodeId(3));
+    events.until_view(&gateway, |view| state_of(view, 3) == Some(NodeState::Normal));
+    drop(node);
+    events.until_view(&gateway, |view| state_of(view, 3) == Some(NodeState::Dead));
+}
+
+#[test]
+fn a_published_status_is_in_the_picture_of_the_cluster() {
+    let running = RunningCoordinator::start(None);
+    let (gateway, _) = gateway(&running.control);
+    let totals = StoreTotals { objects: 12, ..StoreTotals::default() };
+    gateway.publish(GatewayStatus { serving: true, totals, nodes: Vec::new() });
+    gateway.registered().expect("let in");
+    loop {
+        let status = control::read_status(&running.control).expect("the coordinator answers");
+        if status.objects == 12 {
+            assert_eq!(status.gateways[0].admin, Some(running.admin.to_string()));
+            return assert!(status.gateways[0].serving);
+        }
+    }
+}
+
+#[test]
+fn members_outlive_the_coordinator_and_keep_their_place() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = Address::Unix(dir.path().join("control.sock"));
+    let running = RunningCoordinator::start_at(control.clone(), Some(dir.path().join("state")));
+    let (first, events) = gateway(&control);
+    let before = first.registered().expect("let in");
+    drop(running);
+    events.until(&first, |event| *event == ControlEvent::Disconnected);
+    let _again = RunningCoordinator::start_at(control.clone(), Some(dir.path().join("state")));
+    events.until(&first, |event| *event == ControlEvent::Connected);
+    let (second, _) = gateway(&control);
+    let after = second.registered().expect("let in");
+    assert_eq!(after.session.cluster_id, before.session.cluster_id);
+    assert!(after.session.epoch > before.session.epoch, "epochs grow across a restart");
+}
+
+#[test]
+fn a_node_of_another_cluster_is_told_for_good() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = Address::Unix(dir.path().join("control.sock"));
+    let running = RunningCoordinator::start_at(control.clone(), None);
+    let (node, events) = node(&control, 0, 1);
+    node.registered().expect("let in");
+    drop(running);
+    let _other = RunningCoordinator::start_at(control, None);
+    events.until(&node, |event| matches!(event, ControlEvent::Refused(Refusal::OtherCluster(_))));
+}
+
+#[test]
+fn a_number_that_is_alive_elsewhere_is_not_given_twice() {
+    let running = RunningCoordinator::start(None);
+    let (first, _) = node(&running.control, 0, 1);
+    first.registered().expect("let in");
+    let (second, _) = node(&running.control, 0, 2);
+    drop(first);
+    second.registered().expect("let in once the first is gone");
+}
+
+#[test]
+fn stopping_ends_a_client_that_never_reached_a_coordinator() {
+    let (node, _) = node(&"/nonexistent/control.sock".parse().expect("literal"), 0, 1);
+    let shared = std::sync::Arc::new(node);
+    let waiting = std::sync::Arc::clone(&shared);
+    let thread = std::thread::spawn(move || waiting.registered());
+    shared.stop();
+    assert_eq!(thread.join().expect("no panic"), Err(ControlError::Stopped));
+}
+
+#[test]
+fn two_coordinators_do_not_share_a_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let _first = Disk::open(Some(dir.path())).expect("free");
+    let error = Disk::open(Some(dir.path())).err().expect("held");
+    assert!(error.to_string().starts_with("another coordinator uses"), "{error}");
+}
+
+#[test]
+fn damaged_state_stops_the_coordinator() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path: &Path = dir.path();
+    std::fs::write(path.join("coordinator.json"), "{").expect("written");
+    let error = Disk::open(Some(path)).expect("free").load_or_create().expect_err("damaged");
+    assert!(error.to_string().ends_with("is damaged"), "{error}");
+}
+
+#[test]
+fn saved_state_is_what_is_loaded() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let disk = Disk::open(Some(dir.path())).expect("free");
+    let mut durable = disk.load_or_create().expect("created");
+    durable.epoch = 9;
+    disk.save(&durable).expect("saved");
+    assert_eq!(disk.load_or_create().expect("loaded"), durable);
+}
