@@ -1,0 +1,254 @@
+//! `bench load`: runs the phases of one load run and reports.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+
+use crate::driver::{Driver, Progress, Setup};
+use crate::engine::{Engine, Part, Phase};
+use crate::plan::Plan;
+use crate::process::{self, CpuSeconds};
+use crate::progress;
+use crate::recorder::Recorder;
+use crate::report::{
+    CpuReport, ErrorReport, LoadReport, PhaseReport, ServerCpu, Settings, TimelineReport, VerificationReport,
+    WorstReport, latencies,
+};
+
+pub use crate::options::{KeyChoiceName, LoadOptions};
+use crate::workload::OperationClass;
+
+/// Is told when a phase starts; runs on the thread that called [`execute`].
+pub trait Observer {
+    fn phase_starts(&mut self, phase: Phase);
+}
+
+impl Observer for () {
+    fn phase_starts(&mut self, _phase: Phase) {}
+}
+
+/// Runs the load, prints and writes the results.
+///
+/// # Errors
+/// Flags that make no sense, an unreachable server, or answers that break a promise (lost, stale, wrong).
+pub fn run(options: LoadOptions) -> anyhow::Result<()> {
+    let report = execute(&options, &mut ())?;
+    publish(&options, &report)?;
+    check(&report)
+}
+
+/// Fails if the answers of a run broke a promise.
+///
+/// # Errors
+/// Says how many answers were lost, stale, resurrected or wrong.
+pub fn check(report: &LoadReport) -> anyhow::Result<()> {
+    let seen = &report.verification;
+    if seen.faults() > 0 {
+        bail!(
+            "{} answers lost, {} stale, {} resurrected, {} wrong",
+            seen.lost,
+            seen.stale,
+            seen.resurrected,
+            seen.wrong
+        );
+    }
+    Ok(())
+}
+
+/// Prints the table, unless JSON goes to the standard output; writes JSON and SVG where asked.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn publish(options: &LoadOptions, report: &LoadReport) -> anyhow::Result<()> {
+    write_results(options.json.as_deref(), report, || report.table())?;
+    if let Some(path) = &options.svg {
+        std::fs::write(path, crate::svg::load_plot(report))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Writes `results` as JSON if asked, and prints the table unless the JSON took its place.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_results<T: serde::Serialize>(
+    json: Option<&Path>,
+    results: &T,
+    table: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let text = || serde_json::to_string_pretty(results).context("the results do not fit JSON");
+    match json {
+        Some(path) if path == Path::new("-") => println!("{}", text()?),
+        Some(path) => {
+            std::fs::write(path, text()?).with_context(|| format!("cannot write {}", path.display()))?;
+            print!("{}", table());
+        }
+        None => print!("{}", table()),
+    }
+    Ok(())
+}
+
+/// One run without printing results.
+///
+/// # Errors
+/// Flags that make no sense, or an unreachable server.
+pub fn execute(options: &LoadOptions, observer: &mut dyn Observer) -> anyhow::Result<LoadReport> {
+    let plan = Arc::new(options.plan()?);
+    let mut run = Run::connect(options, plan)?;
+    let preload = if options.preload { Some(run.phase(Phase::Preload, observer)?) } else { None };
+    if options.warm_up > 0.0 {
+        run.phase(Phase::WarmUp, observer)?;
+    }
+    let before = cpu_now(&options.server_pids)?;
+    let measured = run.phase(Phase::Measure, observer)?;
+    let after = cpu_now(&options.server_pids)?;
+    let verify = if options.verify_all { Some(run.phase(Phase::Verify, observer)?) } else { None };
+    let cpu = cpu_report(&options.server_pids, &before, &after, measured.recorder.operations);
+    Ok(run.report(options, measured, preload, verify, cpu))
+}
+
+struct Run<'a> {
+    options: &'a LoadOptions,
+    plan: Arc<Plan>,
+    drivers: Vec<Driver>,
+    /// Verdicts and errors of all phases.
+    totals: Recorder,
+}
+
+struct PhaseResult {
+    recorder: Recorder,
+    seconds: f64,
+}
+
+impl<'a> Run<'a> {
+    fn connect(options: &'a LoadOptions, plan: Arc<Plan>) -> anyhow::Result<Self> {
+        let (target, clock) = (options.resolve()?, Instant::now());
+        let mut drivers = Vec::new();
+        for index in 0..plan.threads {
+            let threads = plan.threads as usize;
+            let connections = plan.connections / threads + usize::from((index as usize) < plan.connections % threads);
+            let setup = Setup {
+                codec: plan.codec,
+                target: target.clone(),
+                connections,
+                pipeline: plan.pipeline,
+                timeout_ns: plan.timeout_ns,
+            };
+            let engine = Engine::new(plan.clone(), Part { index, count: plan.threads });
+            drivers.push(Driver::connect(engine, &setup, clock)?);
+        }
+        Ok(Run { options, plan, drivers, totals: Recorder::default() })
+    }
+
+    fn phase(&mut self, phase: Phase, observer: &mut dyn Observer) -> anyhow::Result<PhaseResult> {
+        observer.phase_starts(phase);
+        let (progress, started) = (Progress::default(), Instant::now());
+        let (working, done) = std::sync::mpsc::channel();
+        let recorders: Vec<anyhow::Result<Recorder>> = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for driver in &mut self.drivers {
+                let (progress, working) = (&progress, working.clone());
+                threads.push(scope.spawn(move || {
+                    // Dropped at the end, also by a panic: that is what the watcher waits for.
+                    let _working: Sender<()> = working;
+                    driver.run(phase, progress)
+                }));
+            }
+            drop(working);
+            progress::watch(phase, &progress, &done, self.options.quiet);
+            threads.into_iter().map(|thread| thread.join().expect("a client thread panicked")).collect()
+        });
+        let seconds = started.elapsed().as_secs_f64();
+        let mut recorder = Recorder::default();
+        for one in recorders {
+            recorder.merge(&one?);
+        }
+        self.totals.merge(&recorder);
+        Ok(PhaseResult { recorder, seconds })
+    }
+
+    fn report(
+        self,
+        options: &LoadOptions,
+        measured: PhaseResult,
+        preload: Option<PhaseResult>,
+        verify: Option<PhaseResult>,
+        cpu: CpuReport,
+    ) -> LoadReport {
+        let PhaseResult { recorder, seconds } = measured;
+        let (latency, classes) = latencies(&recorder);
+        let errors = self.totals.errors.iter().map(|(text, error)| ErrorReport {
+            text: text.clone(),
+            count: error.count,
+            first_at_s: error.first_at_ns as f64 / 1e9,
+            example: error.example.clone(),
+        });
+        LoadReport {
+            settings: settings(options, &self.plan),
+            seconds,
+            operations: recorder.operations,
+            throughput_per_s: recorder.operations as f64 / seconds,
+            latency,
+            classes,
+            error_count: self.totals.error_count,
+            errors: errors.collect(),
+            verification: VerificationReport::new(&self.totals.tally),
+            worst: recorder.worst.as_ref().map(|worst| WorstReport {
+                class: worst.class.name().to_owned(),
+                latency_us: worst.latency_ns as f64 / 1e3,
+                at_s: worst.at_ns as f64 / 1e9,
+                key: worst.key.clone(),
+            }),
+            preload: preload.as_ref().map(phase_report),
+            verify: verify.as_ref().map(phase_report),
+            cpu,
+            timeline: TimelineReport::new(&recorder.timeline),
+        }
+    }
+}
+
+fn phase_report(result: &PhaseResult) -> PhaseReport {
+    let PhaseResult { recorder, seconds } = result;
+    PhaseReport { operations: recorder.operations, errors: recorder.error_count, seconds: *seconds }
+}
+
+fn settings(options: &LoadOptions, plan: &Plan) -> Settings {
+    let shares = OperationClass::ALL.map(|class| (class.name().to_owned(), plan.mix.share(class)));
+    Settings {
+        target: options.target.clone(),
+        protocol: options.protocol,
+        wait_replicas: options.wait,
+        mix: shares.into_iter().filter(|(_, share)| *share > 0.0).collect(),
+        key_choice: format!("{:?}", plan.choice),
+        keys: plan.keys,
+        key_bytes: plan.names.key_sizes.to_string(),
+        value_bytes: plan.names.value_sizes.to_string(),
+        connections: plan.connections,
+        pipeline: plan.pipeline,
+        threads: options.threads,
+        rate_per_s: plan.rate,
+        expect_all: plan.expect_all,
+        seed: plan.seed,
+    }
+}
+
+/// CPU so far: of this process first, then of each server; none for a server that is gone.
+fn cpu_now(pids: &[u32]) -> anyhow::Result<Vec<Option<CpuSeconds>>> {
+    let own = process::cpu(std::process::id())?;
+    Ok(std::iter::once(Some(own)).chain(pids.iter().map(|&pid| process::cpu(pid).ok())).collect())
+}
+
+fn cpu_report(pids: &[u32], before: &[Option<CpuSeconds>], after: &[Option<CpuSeconds>], operations: u64) -> CpuReport {
+    let used = |index: usize| Some(after[index]?.since(before[index]?));
+    let servers: Vec<ServerCpu> =
+        pids.iter().enumerate().filter_map(|(index, &pid)| Some(ServerCpu { pid, cpu: used(index + 1)? })).collect();
+    let servers_total = servers.iter().fold(CpuSeconds::default(), |sum, server| sum.plus(server.cpu));
+    // A server that died took its count with it: no figure rather than one too low.
+    let complete = !servers.is_empty() && servers.len() == pids.len() && operations > 0;
+    let server_us_per_operation = complete.then(|| servers_total.total() * 1e6 / operations as f64);
+    CpuReport { client: used(0).unwrap_or_default(), servers, servers_total, server_us_per_operation }
+}

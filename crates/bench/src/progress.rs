@@ -1,0 +1,61 @@
+//! A line that says how far a run has come: redrawn on a terminal, one every few seconds elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+
+use crate::driver::Progress;
+use crate::engine::Phase;
+
+/// How often the line changes on a terminal, and how often one is printed elsewhere.
+const REDRAW: Duration = Duration::from_millis(200);
+const PRINT: Duration = Duration::from_secs(5);
+
+impl Phase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Preload => "preload",
+            Phase::WarmUp => "warm-up",
+            Phase::Measure => "measure",
+            Phase::Verify => "verify",
+        }
+    }
+}
+
+/// Shows progress until every sender of `done` is gone.
+pub fn watch(phase: Phase, progress: &Progress, done: &Receiver<()>, quiet: bool) {
+    let bar = if quiet || !std::io::stderr().is_terminal() { None } else { Some(ProgressBar::new_spinner()) };
+    let started = Instant::now();
+    let (mut printed, mut operations_then) = (started, 0);
+    let pause = if bar.is_some() { REDRAW } else { PRINT };
+    while done.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+        if quiet {
+            continue;
+        }
+        let since = printed.elapsed();
+        let operations = progress.operations.load(Ordering::Relaxed);
+        let errors = progress.errors.load(Ordering::Relaxed);
+        let line = format!(
+            "{:>8} {:>6.1} s  {:>12} operations  {:>9.0} /s  {} errors",
+            phase.name(),
+            started.elapsed().as_secs_f64(),
+            operations,
+            (operations - operations_then) as f64 / since.as_secs_f64(),
+            errors
+        );
+        match &bar {
+            Some(bar) => bar.set_message(line),
+            None => eprintln!("{line}"),
+        }
+        if let Some(bar) = &bar {
+            bar.tick();
+        }
+        (printed, operations_then) = (Instant::now(), operations);
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
