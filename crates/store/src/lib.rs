@@ -1,3 +1,27 @@
 //! A node's memory: arena, chunks, headers, records. Pure: no clock, no thread, no socket.
+//!
+//! [`ChunkStore`] is the whole of it: one memory budget, chunks by stripe. Refusals and descriptions are the node
+//! protocol's own words, so nothing is translated between a request and what it does.
 
+mod arena;
+mod budget;
+mod chunk;
+mod chunk_store;
+mod chunk_view;
+mod code_cache;
+mod counters;
+mod freed;
+mod header;
+pub mod limits;
+mod mapping;
+mod open_state;
 pub mod record;
+mod stripe_map;
+
+pub use chunk::{Append, ChunkMut};
+pub use chunk_store::{ChunkStore, StoreError};
+pub use chunk_view::{ChunkView, RangeBytes};
+pub use counters::Counters;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! One chunk in memory: what an owner may do to it.
+//!
+//! ```text
+//!          open                       seal (last held = chunk_last)
+//! (none) -------> open: append ... ------------------------------> sealed
+//!    \              \  close (epoch, op): appends above op refused    ^
+//!     \              `--> open and closed                             |
+//!      `-------------------- install (whole) -------------------------'
+//! ```
+//!
+//! No edge leads back from sealed; every state ends in a free. A chunk whose fold was interrupted (rule R6) or whose
+//! checksums do not hold is damaged: everything but a free is refused.
+//!
+//! Invariants: `last` is the end of a prefix without gaps (rule R7); a parity chunk is folded up to `folded`, which is
+//! never above an operation known to be stable (rule R1), and holds raw everything from there to `last`.
+//!
+//! Must not know: sessions, fences, how memory is allocated.
+
+use shorttail_units::{Epoch, OpNumber, PartitionId};
+use shorttail_wire::node::Refusal;
+
+use crate::budget::Budget;
+use crate::counters::Counters;
+use crate::header::{self, ChunkFacts, ChunkState, HeaderBytes};
+use crate::limits::{DATA_OP_BYTES, HEADER_BYTES, RAW_OP_BYTES};
+use crate::open_state::{DataLog, OpenState, RawBuffer};
+
+/// An append, as its request says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Append<'a> {
+    pub op: OpNumber,
+    /// The participant's operation before this one (rule R7).
+    pub previous: OpNumber,
+    pub stable: OpNumber,
+    pub data_index: u8,
+    pub offset: u32,
+    pub bytes: &'a [u8],
+}
+
+/// Where a test lets a fold be interrupted (rule R6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FoldStep {
+    Marked,
+    Folded,
+}
+
+/// A chunk that may be changed.
+#[derive(Debug)]
+pub struct ChunkMut<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) open: &'a mut Option<Box<OpenState>>,
+    pub(crate) budget: &'a mut Budget,
+    pub(crate) counters: &'a mut Counters,
+}
+
+/// Header and payload of an allocation.
+pub(crate) fn split(bytes: &[u8]) -> (&HeaderBytes, &[u8]) {
+    bytes.split_first_chunk::<HEADER_BYTES>().expect("a chunk begins with its header")
+}
+
+fn split_mut(bytes: &mut [u8]) -> (&mut HeaderBytes, &mut [u8]) {
+    bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a chunk begins with its header")
+}
+
+/// The state of a chunk that is not damaged, as far as a look at the state can tell.
+pub(crate) fn intact_state(header: &HeaderBytes) -> Result<ChunkState, Refusal> {
+    header::read_state(header).filter(|state| !state.fold_mark).ok_or(Refusal::Damaged)
+}
+
+impl ChunkMut<'_> {
+    /// Partition and epoch that the chunk was opened with: what fencing asks for.
+    pub fn ownership(&self) -> (PartitionId, Epoch) {
+        let facts = self.facts();
+        (facts.partition, facts.epoch)
+    }
+
+    /// Adds an operation; answers the last one held without a gap.
+    ///
+    /// The stable operation that it carries is taken note of even when there is no memory for its bytes.
+    ///
+    /// # Errors
+    /// `Gap`: an earlier operation is missing. `Immutable`: sealed, or closed below this operation. `OutOfMemory`.
+    /// `OutOfRange`: beyond the chunk. `Invalid`: contradicts what is held.
+    pub fn append(&mut self, append: &Append<'_>) -> Result<OpNumber, Refusal> {
+        let mut state = self.state()?;
+        let end = self.check_shape(append)?;
+        if append.op <= state.last {
+            self.counters.duplicate_appends += 1;
+            self.take_stable(&mut state, append.stable)?;
+            return Ok(state.last);
+        }
+        if state.sealed || (state.close_epoch > Epoch(0) && append.op > state.close_op) {
+            return Err(Refusal::Immutable);
+        }
+        self.check_order(append, &state)?;
+        self.take_stable(&mut state, append.stable)?;
+        match self.open.as_deref_mut() {
+            Some(OpenState::Data(log)) => {
+                self.budget.charge(DATA_OP_BYTES)?;
+                log.push(append.op, append.offset);
+                let (_, payload) = split_mut(self.bytes);
+                payload[append.offset as usize..end as usize].copy_from_slice(append.bytes);
+                state.length = end;
+            }
+            Some(OpenState::Parity(raw)) => {
+                if !raw.fits(append.bytes.len()) {
+                    return Err(Refusal::OutOfMemory);
+                }
+                self.budget.charge(append.bytes.len() + RAW_OP_BYTES)?;
+                raw.push(append.op, append.data_index, append.offset, append.bytes);
+                self.counters.raw_bytes += append.bytes.len();
+            }
+            None => return Err(Refusal::Immutable),
+        }
+        state.last = append.op;
+        self.put_state(&state);
+        self.counters.appends += 1;
+        Ok(state.last)
+    }
+
+    /// Notes that every participant holds the operations up to `stable`: a parity chunk folds them.
+    ///
+    /// # Errors
+    /// `Gap`: a parity chunk does not hold them itself.
+    pub fn stable(&mut self, stable: OpNumber) -> Result<(), Refusal> {
+        let mut state = self.state()?;
+        self.take_stable(&mut state, stable)
+    }
+
+    /// Makes the chunk immutable. `last` is the final operation of the stripe, `chunk_last` the last that this
+    /// participant was sent; asked twice it is the same.
+    ///
+    /// # Errors
+    /// `Gap`: an operation is missing. `Immutable`: sealed or closed at another operation. `Invalid`: contradictory.
+    pub fn seal(&mut self, last: OpNumber, chunk_last: OpNumber) -> Result<(), Refusal> {
+        let mut state = self.state()?;
+        if state.sealed {
+            return if state.last == last { Ok(()) } else { Err(Refusal::Immutable) };
+        }
+        if state.close_epoch > Epoch(0) && state.close_op != last {
+            return Err(Refusal::Immutable);
+        }
+        if state.last < chunk_last {
+            return Err(Refusal::Gap);
+        }
+        let parity_lacks = self.facts().is_parity() && chunk_last != last;
+        if state.last > chunk_last || chunk_last > last || parity_lacks {
+            return Err(Refusal::Invalid);
+        }
+        if let Some(OpenState::Parity(raw)) = self.open.as_deref() {
+            let length = raw.end_max();
+            self.fold(&mut state, last, None);
+            state.length = length;
+        }
+        let (_, payload) = split_mut(self.bytes);
+        state.payload_crc = crc32c::crc32c(&payload[..state.length as usize]);
+        (state.sealed, state.last, state.folded) = (true, last, last);
+        self.put_state(&state);
+        let charged = self.open.take().map_or(0, |open| open.charged_bytes());
+        self.budget.release(charged);
+        self.counters.seals += 1;
+        self.counters.sealed_chunks += 1;
+        Ok(())
+    }
+
+    /// Notes that the owner of `epoch` ended the stripe at `last` (rule R4); the highest epoch counts.
+    ///
+    /// # Errors
+    /// `Fenced`: closed by a higher epoch. `Immutable`: sealed at another operation. `Invalid`: the same epoch closed
+    /// it elsewhere.
+    pub fn close(&mut self, epoch: Epoch, last: OpNumber) -> Result<(), Refusal> {
+        let mut state = self.state()?;
+        if epoch < state.close_epoch {
+            return Err(Refusal::Fenced);
+        }
+        if epoch == state.close_epoch && last != state.close_op {
+            return Err(Refusal::Invalid);
+        }
+        // An installed chunk does not know its last operation: its content is the final one.
+        if state.sealed && state.last > OpNumber(0) && state.last != last {
+            return Err(Refusal::Immutable);
+        }
+        (state.close_epoch, state.close_op) = (epoch, last);
+        self.put_state(&state);
+        Ok(())
+    }
+
+    /// What holds for an append whatever came before; answers where it ends.
+    fn check_shape(&self, append: &Append<'_>) -> Result<u32, Refusal> {
+        let facts = self.facts();
+        let here =
+            if facts.is_parity() { append.data_index < facts.data_count } else { append.data_index == facts.index };
+        if !here || append.bytes.is_empty() || append.previous >= append.op {
+            return Err(Refusal::Invalid);
+        }
+        let length = u32::try_from(append.bytes.len()).map_err(|_| Refusal::OutOfRange)?;
+        let end = append.offset.checked_add(length).ok_or(Refusal::OutOfRange)?;
+        if end > facts.chunk_bytes { Err(Refusal::OutOfRange) } else { Ok(end) }
+    }
+
+    /// What must hold for a new operation, given what is held.
+    fn check_order(&self, append: &Append<'_>, state: &ChunkState) -> Result<(), Refusal> {
+        if append.previous > state.last {
+            return Err(Refusal::Gap);
+        }
+        let next_offset = match self.open.as_deref() {
+            Some(OpenState::Data(_)) => Some(state.length),
+            Some(OpenState::Parity(raw)) => raw.end_of(append.data_index),
+            None => None,
+        };
+        // An operation cannot be stable before this participant holds it.
+        let stable_before_held = append.stable >= append.op || state.folded >= append.op;
+        if append.previous < state.last || stable_before_held || next_offset != Some(append.offset) {
+            return Err(Refusal::Invalid);
+        }
+        Ok(())
+    }
+
+    fn take_stable(&mut self, state: &mut ChunkState, stable: OpNumber) -> Result<(), Refusal> {
+        if stable <= state.folded {
+            return Ok(());
+        }
+        match self.open.as_deref_mut() {
+            Some(OpenState::Data(log)) => {
+                let forgotten = log.forget(stable);
+                self.budget.release(forgotten * DATA_OP_BYTES);
+                state.folded = stable;
+                self.put_state(state);
+                Ok(())
+            }
+            // Every operation of the stripe passes through each parity node, so it holds all stable ones.
+            Some(OpenState::Parity(_)) if stable > state.last => Err(Refusal::Gap),
+            Some(OpenState::Parity(_)) => {
+                self.fold(state, stable, None);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Folds the raw operations up to `target`: mark, fold, folded number and no mark, then drop the bytes (rule R6).
+    /// Does nothing in a data chunk. `stop` interrupts it as a crash would.
+    pub(crate) fn fold(&mut self, state: &mut ChunkState, target: OpNumber, stop: Option<FoldStep>) {
+        let facts = self.facts();
+        let Some(OpenState::Parity(raw)) = self.open.as_deref_mut() else { return };
+        let (header, payload) = split_mut(self.bytes);
+        state.fold_mark = true;
+        header::write_state(state, header);
+        if stop == Some(FoldStep::Marked) {
+            return;
+        }
+        fold_pieces(raw, &facts, target, payload);
+        if stop == Some(FoldStep::Folded) {
+            return;
+        }
+        (state.fold_mark, state.folded) = (false, target);
+        header::write_state(state, header);
+        let raw_bytes = raw.raw_bytes();
+        self.budget.release(raw.drop_up_to(target));
+        self.counters.raw_bytes -= raw_bytes - raw.raw_bytes();
+        self.counters.folds += 1;
+    }
+
+    pub(crate) fn facts(&self) -> ChunkFacts {
+        header::read_facts(split(self.bytes).0)
+    }
+
+    pub(crate) fn state(&self) -> Result<ChunkState, Refusal> {
+        intact_state(split(self.bytes).0)
+    }
+
+    fn put_state(&mut self, state: &ChunkState) {
+        header::write_state(state, split_mut(self.bytes).0);
+    }
+}
+
+fn fold_pieces(raw: &RawBuffer, facts: &ChunkFacts, target: OpNumber, payload: &mut [u8]) {
+    let parity_index = usize::from(facts.index - facts.data_count);
+    for (piece, bytes) in raw.pieces_up_to(target) {
+        let range = piece.offset as usize..piece.offset as usize + bytes.len();
+        raw.code().fold(parity_index, usize::from(piece.data_index), bytes, &mut payload[range]);
+    }
+}
+
+/// The open state of a new chunk.
+pub(crate) fn data_state() -> OpenState {
+    OpenState::Data(DataLog::default())
+}

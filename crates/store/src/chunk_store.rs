@@ -1,0 +1,279 @@
+//! All chunks of one core, by stripe.
+//!
+//! A node holds at most one chunk of a stripe. Chunks and raw operations draw on one memory budget; a part of it is
+//! kept from chunks, so that a full node can still take what open stripes append.
+//!
+//! Invariants: an id is used once (rule R7); the allocator's masks, the budget and the chunks agree.
+//!
+//! Must not know: sessions, fences.
+
+use shorttail_units::{OpNumber, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal};
+
+use crate::arena::{Allocation, Arena};
+use crate::budget::Budget;
+use crate::chunk::{ChunkMut, data_state};
+use crate::chunk_view::ChunkView;
+use crate::code_cache::CodeCache;
+use crate::counters::Counters;
+use crate::freed::FreedMarks;
+use crate::header::{self, ChunkState};
+use crate::limits::{
+    BLOCK_BYTES, CHUNK_BYTES_MAX, DATA_COUNT_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
+    PARITY_COUNT_MAX, RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX,
+};
+use crate::open_state::{OpenState, RawBuffer};
+use crate::stripe_map::StripeMap;
+
+/// Why a store cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("a core's memory must lie between {min} and {max} bytes, not {asked}", min = MEMORY_BYTES_MIN, max = MEMORY_BYTES_MAX)]
+    MemoryBytes { asked: usize },
+    #[error("the kernel refuses {asked} bytes of memory: {reason}")]
+    Kernel { asked: usize, reason: std::io::Error },
+}
+
+#[derive(Debug)]
+struct Chunk {
+    allocation: Allocation,
+    open: Option<Box<OpenState>>,
+}
+
+/// The chunks of one core and the memory they share.
+#[derive(Debug)]
+pub struct ChunkStore {
+    arena: Arena,
+    budget: Budget,
+    chunks: StripeMap<Chunk>,
+    freed: FreedMarks,
+    codes: CodeCache,
+    counters: Counters,
+}
+
+impl ChunkStore {
+    /// # Errors
+    /// When the budget is outside its limits or the kernel has no room for it.
+    pub fn new(memory_bytes: usize) -> Result<Self, StoreError> {
+        if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory_bytes) {
+            return Err(StoreError::MemoryBytes { asked: memory_bytes });
+        }
+        let reserve_bytes = (memory_bytes / RAW_RESERVE_PART).min(RAW_RESERVE_BYTES_MAX);
+        let arena = Arena::new((memory_bytes - reserve_bytes) / BLOCK_BYTES * BLOCK_BYTES)
+            .map_err(|reason| StoreError::Kernel { asked: memory_bytes, reason })?;
+        Ok(ChunkStore {
+            arena,
+            budget: Budget::new(memory_bytes),
+            chunks: StripeMap::default(),
+            freed: FreedMarks::default(),
+            codes: CodeCache::default(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Makes an empty chunk.
+    ///
+    /// # Errors
+    /// `Exists`: the stripe's id was used before. `OutOfMemory`. `Invalid`: no such shape, or a striped chunk.
+    pub fn open(&mut self, description: &ChunkDescription) -> Result<(), Refusal> {
+        check_description(description)?;
+        if description.kind == ChunkKind::Striped {
+            return Err(Refusal::Invalid);
+        }
+        let open = if description.is_parity() {
+            let code = self.codes.get(description.data_count, description.parity_count)?;
+            OpenState::Parity(RawBuffer::new(code, description.data_count))
+        } else {
+            data_state()
+        };
+        self.insert(description, &ChunkState::default(), description.chunk_bytes as usize, Some(Box::new(open)))?;
+        self.counters.opens += 1;
+        Ok(())
+    }
+
+    /// Makes a sealed chunk with this payload; zeros follow it up to `chunk_bytes`, and take no memory.
+    ///
+    /// # Errors
+    /// `Exists`: the stripe's id was used before. `OutOfMemory`. `OutOfRange`: more bytes than a chunk has.
+    pub fn install(&mut self, description: &ChunkDescription, bytes: &[u8]) -> Result<(), Refusal> {
+        check_description(description)?;
+        let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= description.chunk_bytes);
+        let length = length.ok_or(Refusal::OutOfRange)?;
+        let state = ChunkState { sealed: true, length, payload_crc: crc32c::crc32c(bytes), ..ChunkState::default() };
+        let allocation = self.insert(description, &state, bytes.len(), None)?;
+        self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
+        self.counters.installs += 1;
+        self.counters.sealed_chunks += 1;
+        Ok(())
+    }
+
+    /// Drops the chunks of `count` stripes from `first` on, all of `partition`; unknown ones count as dropped. No
+    /// late open or install brings them back.
+    ///
+    /// # Errors
+    /// `Invalid`: too many at once, or a chunk is of another partition; then nothing is dropped.
+    pub fn free(&mut self, first: StripeId, count: u32, partition: PartitionId) -> Result<(), Refusal> {
+        let within = (count as usize) <= FREE_COUNT_MAX;
+        let end = first.raw().checked_add(u64::from(count)).filter(|_| within).ok_or(Refusal::Invalid)?;
+        let stripes = || (first.raw()..end).map(StripeId::from_raw);
+        for stripe in stripes() {
+            if let Ok(chunk) = self.chunk(stripe)
+                && chunk.description_holds()
+                && chunk.facts().partition != partition
+            {
+                return Err(Refusal::Invalid);
+            }
+        }
+        stripes().for_each(|stripe| self.free_one(stripe));
+        Ok(())
+    }
+
+    fn free_one(&mut self, stripe: StripeId) {
+        self.freed.mark(stripe);
+        let Some(chunk) = self.chunks.remove(&stripe.raw()) else { return };
+        let charged = chunk.open.as_ref().map_or(0, |open| open.charged_bytes());
+        match chunk.open.as_deref() {
+            None => self.counters.sealed_chunks -= 1,
+            Some(OpenState::Data(_)) => {}
+            Some(OpenState::Parity(raw)) => self.counters.raw_bytes -= raw.raw_bytes(),
+        }
+        self.budget.release(charged + chunk.allocation.bytes());
+        self.arena.free(chunk.allocation);
+        self.counters.frees += 1;
+    }
+
+    /// # Errors
+    /// `NoChunk`.
+    pub fn chunk(&self, stripe: StripeId) -> Result<ChunkView<'_>, Refusal> {
+        let chunk = self.chunks.get(&stripe.raw()).ok_or(Refusal::NoChunk)?;
+        Ok(ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() })
+    }
+
+    /// # Errors
+    /// `NoChunk`.
+    pub fn chunk_mut(&mut self, stripe: StripeId) -> Result<ChunkMut<'_>, Refusal> {
+        let chunk = self.chunks.get_mut(&stripe.raw()).ok_or(Refusal::NoChunk)?;
+        Ok(ChunkMut {
+            bytes: self.arena.bytes_mut(&chunk.allocation),
+            open: &mut chunk.open,
+            budget: &mut self.budget,
+            counters: &mut self.counters,
+        })
+    }
+
+    /// Reports of the chunks of a partition (or all) with ids above `after`, lowest first, at most `count` of them
+    /// and at most [`SCAN_COUNT_MAX`]. A chunk whose description is damaged is left out.
+    pub fn scan(&self, partition: Option<PartitionId>, after: StripeId, count: usize) -> Vec<ChunkReport> {
+        let wanted = |chunk: &Chunk| {
+            let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: None };
+            partition.is_none_or(|partition| view.facts().partition == partition) && view.description_holds()
+        };
+        let later = self.chunks.iter().filter(|(id, chunk)| **id > after.raw() && wanted(chunk));
+        let mut ids: Vec<u64> = later.map(|(id, _)| *id).collect();
+        let count = count.min(SCAN_COUNT_MAX);
+        if ids.len() > count {
+            ids.select_nth_unstable(count);
+            ids.truncate(count);
+        }
+        ids.sort_unstable();
+        ids.iter().filter_map(|&id| self.chunk(StripeId::from_raw(id)).ok()?.report()).collect()
+    }
+
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Chunks and raw operations, in bytes.
+    pub fn used_bytes(&self) -> usize {
+        self.budget.used_bytes()
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.budget.limit_bytes()
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Adds a chunk with room for `payload_bytes`; nothing changes if it is refused.
+    fn insert(
+        &mut self,
+        description: &ChunkDescription,
+        state: &ChunkState,
+        payload_bytes: usize,
+        open: Option<Box<OpenState>>,
+    ) -> Result<Allocation, Refusal> {
+        let id = description.stripe.raw();
+        if self.chunks.contains_key(&id) || self.freed.contains(description.stripe) {
+            return Err(Refusal::Exists);
+        }
+        let units = Arena::units_for(HEADER_BYTES + payload_bytes);
+        let allocation = self.arena.allocate(units).ok_or(Refusal::OutOfMemory)?;
+        if let Err(refusal) = self.budget.charge(allocation.bytes()) {
+            self.arena.free(allocation);
+            return Err(refusal);
+        }
+        let bytes = self.arena.bytes_mut(&allocation);
+        let (header, _) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a chunk begins with its header");
+        header::write_new(description, state, header);
+        self.chunks.insert(id, Chunk { allocation, open });
+        Ok(allocation)
+    }
+
+    /// Asserts everything that must hold between operations.
+    pub fn check_invariants(&self) {
+        let allocations: Vec<Allocation> = self.chunks.values().map(|chunk| chunk.allocation).collect();
+        self.arena.check_invariants(&allocations);
+        let charged: usize =
+            self.chunks.values().filter_map(|chunk| chunk.open.as_ref()).map(|o| o.charged_bytes()).sum();
+        assert_eq!(self.budget.used_bytes(), self.arena.used_bytes() + charged, "the budget counts what is there");
+        assert!(self.budget.used_bytes() <= self.budget.limit_bytes(), "over budget");
+        assert!(self.freed.len() <= crate::limits::FREED_MARKS_MAX, "marks are bounded");
+        let mut raw_bytes = 0;
+        for (&id, chunk) in &self.chunks {
+            let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() };
+            assert!(!self.freed.contains(StripeId::from_raw(id)), "a freed stripe is here");
+            raw_bytes += invariant_chunk(id, &view);
+        }
+        assert_eq!(self.counters.raw_bytes, raw_bytes, "raw bytes are counted");
+        let sealed_chunks = self.chunks.values().filter(|chunk| chunk.open.is_none()).count();
+        assert_eq!(self.counters.sealed_chunks, sealed_chunks, "sealed chunks are counted");
+    }
+}
+
+/// Asserts what must hold of one chunk; answers its raw bytes.
+fn invariant_chunk(id: u64, view: &ChunkView<'_>) -> usize {
+    let Some(report) = view.report() else { return 0 };
+    assert_eq!(report.description.stripe.raw(), id, "a chunk lies under its own id");
+    if report.damaged {
+        return if let Some(OpenState::Parity(raw)) = view.open { raw.raw_bytes() } else { 0 };
+    }
+    assert!(report.length <= report.description.chunk_bytes, "{id:x}: longer than its chunk");
+    assert_eq!(report.sealed, view.open.is_none(), "{id:x}: only an open chunk keeps operations");
+    match view.open {
+        Some(OpenState::Parity(raw)) => {
+            assert!(report.folded <= report.last, "{id:x}: folded more than it holds");
+            raw.check_invariants(report.folded, report.last);
+            raw.raw_bytes()
+        }
+        Some(OpenState::Data(log)) => {
+            let first = log.iter(report.length).map(|(op, _)| op).next();
+            assert!(first.is_none_or(|op| op > report.folded), "{id:x}: remembers a stable operation");
+            assert!(log.length_at(OpNumber(u32::MAX), report.length) == report.length, "{id:x}: an operation too far");
+            0
+        }
+        None => 0,
+    }
+}
+
+fn check_description(description: &ChunkDescription) -> Result<(), Refusal> {
+    let (data_count, parity_count) = (description.data_count, description.parity_count);
+    let members = usize::from(data_count) + usize::from(parity_count);
+    let shape = (1..=DATA_COUNT_MAX).contains(&data_count)
+        && parity_count <= PARITY_COUNT_MAX
+        && description.members.0.len() == members
+        && usize::from(description.index) < members;
+    let size = (1..=CHUNK_BYTES_MAX).contains(&(description.chunk_bytes as usize));
+    if shape && size { Ok(()) } else { Err(Refusal::Invalid) }
+}

@@ -1,0 +1,17 @@
+//! What the store counts about itself.
+
+/// Counts since the start, except the last two, which are now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    pub appends: u64,
+    pub duplicate_appends: u64,
+    /// Batches of operations folded into a parity chunk.
+    pub folds: u64,
+    pub seals: u64,
+    pub opens: u64,
+    pub installs: u64,
+    pub frees: u64,
+    pub sealed_chunks: usize,
+    /// Bytes of operations that parity chunks hold raw.
+    pub raw_bytes: usize,
+}

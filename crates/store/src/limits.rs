@@ -1,0 +1,67 @@
+//! Every maximum of the store, with its unit and how it was chosen.
+
+use shorttail_units::{GIB, KIB, MIB};
+
+/// Unit of allocation: small enough that a striped piece of 1 KiB wastes at most its own size.
+pub const UNIT_BYTES: usize = KIB;
+
+/// Units of a block: one bit each in a `u64`.
+pub const BLOCK_UNITS: usize = 64;
+
+/// A block: the unit in which memory goes back to the kernel, and exactly one full chunk.
+pub const BLOCK_BYTES: usize = BLOCK_UNITS * UNIT_BYTES;
+
+/// Length of a chunk's header inside its allocation: 80 members of two bytes and 96 bytes of facts.
+pub const HEADER_BYTES: usize = 256;
+
+/// Largest payload of a chunk: with its header exactly one block.
+pub const CHUNK_BYTES_MAX: usize = BLOCK_BYTES - HEADER_BYTES;
+
+/// Smallest budget: a few chunks, so that a tiny test cluster works.
+pub const MEMORY_BYTES_MIN: usize = 4 * BLOCK_BYTES;
+
+/// Largest budget of one core; beyond it a typing error is likelier than the machine.
+pub const MEMORY_BYTES_MAX: usize = 1024 * GIB;
+
+/// Part of the budget that chunks may not take, so that a full node can still take the raw bytes of stripes that are
+/// already open: one part in this many, and no more than [`RAW_RESERVE_BYTES_MAX`].
+pub const RAW_RESERVE_PART: usize = 32;
+
+/// Most bytes kept free for raw operations: 64 stripes with a full chunk of unstable bytes each.
+pub const RAW_RESERVE_BYTES_MAX: usize = 4 * MIB;
+
+/// Raw bytes of one parity chunk, book-keeping included; below the largest frame, so that an inspection fits in one.
+pub const RAW_CHUNK_BYTES_MAX: usize = MIB;
+
+/// Book-keeping of a raw operation of a parity chunk, in bytes, as the budget counts it.
+pub const RAW_OP_BYTES: usize = 16;
+
+/// Book-keeping of an unstable operation of a data chunk, in bytes, as the budget counts it.
+pub const DATA_OP_BYTES: usize = 8;
+
+/// A buffer for raw bytes larger than this is given back when it runs empty.
+pub const RAW_BUFFER_KEPT_BYTES: usize = 64 * KIB;
+
+/// Wholly free blocks that stay resident for the next chunk; more go back to the kernel at once. 4 MiB.
+pub const RESIDENT_FREE_BLOCKS_MAX: usize = 64;
+
+/// Stripes that one request may free: a value of 1 GiB in pieces of 16 KiB over four nodes.
+pub const FREE_COUNT_MAX: usize = 16_384;
+
+/// Freed ids that are remembered to refuse late installs. A late install overtaken by this many frees is one from
+/// another session, which fencing refuses.
+pub const FREED_MARKS_MAX: usize = 16_384;
+
+/// Chunk reports in one answer to a scan: below the largest frame with 80 members each.
+pub const SCAN_COUNT_MAX: usize = 4096;
+
+/// Different codes (data and parity counts) kept ready: a cluster uses one or two at a time.
+pub const CODES_MAX: usize = 16;
+
+/// Most data chunks of a stripe.
+pub const DATA_COUNT_MAX: u8 = 64;
+
+/// Most parity chunks of a stripe.
+pub const PARITY_COUNT_MAX: u8 = 16;
+
+const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push out its own marks");
