@@ -1,0 +1,44 @@
+//! What a node's core is told at its start.
+
+use shorttail_store::StoreError;
+use shorttail_units::{ClusterId, Incarnation, NodeId};
+
+use crate::limits::AUTH_BYTES_MAX;
+
+/// Identity and memory of one core of a node.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    pub node: NodeId,
+    pub cluster: ClusterId,
+    pub incarnation: Incarnation,
+    /// This core, below `core_count`.
+    pub core: u16,
+    pub core_count: u16,
+    /// Budget of this core for chunks and raw operations, in bytes.
+    pub memory_bytes: usize,
+    /// What a greeting must prove itself with; empty: nothing.
+    pub auth: Vec<u8>,
+}
+
+/// Why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("core {core} of {core_count}: there is no such core")]
+    Core { core: u16, core_count: u16 },
+    #[error("a proof of identity of {0} bytes is longer than {max}", max = AUTH_BYTES_MAX)]
+    Auth(usize),
+}
+
+impl NodeConfig {
+    pub(crate) fn check(&self) -> Result<(), NodeError> {
+        if self.core >= self.core_count {
+            return Err(NodeError::Core { core: self.core, core_count: self.core_count });
+        }
+        if self.auth.len() > AUTH_BYTES_MAX {
+            return Err(NodeError::Auth(self.auth.len()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! One core of a node: sessions in, replies out.
+//!
+//! The caller feeds each session's bytes to [`Node::handle_input`], ends the turn with [`Node::end_turn`], and sends
+//! what [`Node::poll_output`] holds. Acknowledgements of appends are gathered over a turn: one per stripe and session.
+//!
+//! Invariants: an owner has one session at a time (rule R7); a session that ended changes nothing any more.
+//!
+//! Must not know: sockets, threads, clocks, what lies in a chunk.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use shorttail_store::ChunkStore;
+use shorttail_units::Now;
+use shorttail_wire::node::{Frame, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
+
+use crate::config::{NodeConfig, NodeError};
+use crate::fences::Fences;
+use crate::limits::SESSIONS_MAX;
+use crate::requests::Holdings;
+use crate::session::{Phase, Session, SessionError};
+use crate::stats::NodeStats;
+
+/// One core of a node.
+#[derive(Debug)]
+pub struct Node {
+    config: NodeConfig,
+    holdings: Holdings,
+    sessions: BTreeMap<u64, Session>,
+    /// The session of each owner.
+    owners: BTreeMap<u32, u64>,
+    /// Sessions with appends to acknowledge at the end of the turn.
+    unacknowledged: Vec<u64>,
+    /// Sessions that ended for a reason other than their own input.
+    superseded: VecDeque<u64>,
+}
+
+impl Node {
+    /// # Errors
+    /// When the configuration makes no sense, or its memory is not to be had.
+    pub fn new(config: NodeConfig) -> Result<Self, NodeError> {
+        config.check()?;
+        let holdings = Holdings {
+            node: config.node,
+            store: ChunkStore::new(config.memory_bytes)?,
+            fences: Fences::default(),
+            stats: NodeStats::default(),
+            scratch: Vec::new(),
+        };
+        Ok(Node {
+            config,
+            holdings,
+            sessions: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            unacknowledged: Vec::new(),
+            superseded: VecDeque::new(),
+        })
+    }
+
+    /// Makes room for a session, which begins with a greeting. `session` is a number of the caller's that no living
+    /// session has. Beyond [`SESSIONS_MAX`] the session is not taken: its first input is an error.
+    pub fn handle_session_opened(&mut self, session: u64) {
+        if self.sessions.len() < SESSIONS_MAX {
+            self.sessions.insert(session, Session::new());
+        }
+    }
+
+    /// Forgets a session, whatever its state.
+    pub fn handle_session_closed(&mut self, session: u64) {
+        self.sessions.remove(&session);
+        self.owners.retain(|_, other| *other != session);
+        self.unacknowledged.retain(|&other| other != session);
+        self.superseded.retain(|&other| other != session);
+    }
+
+    /// Takes whole frames from the front of `input`; answers how many bytes they were. Input of a session that a
+    /// newer one ended is swallowed.
+    ///
+    /// # Errors
+    /// The session ended: the caller sends the output that there is, closes the connection and says so.
+    pub fn handle_input(&mut self, _now: Now, session: u64, input: &[u8]) -> Result<usize, SessionError> {
+        if self.superseded.contains(&session) {
+            return Ok(input.len());
+        }
+        let outcome = self.handle_frames(session, input);
+        if outcome.is_err()
+            && let Some(ended) = self.sessions.get_mut(&session)
+        {
+            ended.end();
+            self.owners.retain(|_, other| *other != session);
+        }
+        outcome
+    }
+
+    /// Ends a turn: acknowledges what was appended in it.
+    pub fn end_turn(&mut self, _now: Now) {
+        for id in self.unacknowledged.drain(..) {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.write_acks();
+            }
+        }
+    }
+
+    /// Bytes to send to a session, if there are any; the caller takes them from the front.
+    pub fn poll_output(&mut self, session: u64) -> Option<&mut Vec<u8>> {
+        let session = self.sessions.get_mut(&session)?;
+        session.trim();
+        (!session.output.is_empty()).then_some(&mut session.output)
+    }
+
+    /// A session that a newer one of its owner ended: the caller closes its connection and says so.
+    pub fn poll_closed_session(&mut self) -> Option<u64> {
+        let session = self.superseded.pop_front()?;
+        self.sessions.remove(&session);
+        Some(session)
+    }
+
+    /// Chunks and raw operations, in bytes.
+    pub fn used_bytes(&self) -> u64 {
+        self.holdings.store.used_bytes() as u64
+    }
+
+    /// The budget, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.holdings.store.memory_bytes() as u64
+    }
+
+    pub fn stats(&self) -> NodeStats {
+        self.holdings.stats.with_store(self.holdings.store.chunk_count(), self.holdings.store.counters())
+    }
+
+    /// Asserts everything that must hold between inputs.
+    pub fn check_invariants(&self) {
+        self.holdings.store.check_invariants();
+        for (&owner, id) in &self.owners {
+            let phase = self.sessions.get(id).map(|session| session.phase);
+            assert!(
+                matches!(phase, Some(Phase::Serving { owner: speaker, .. }) if speaker == owner),
+                "owner {owner} speaks in session {id}, which is {phase:?}"
+            );
+        }
+        let serving = self.sessions.values().filter(|one| matches!(one.phase, Phase::Serving { .. })).count();
+        assert_eq!(serving, self.owners.len(), "an owner has one session");
+        for (id, session) in &self.sessions {
+            assert!(!session.has_acks() || self.unacknowledged.contains(id), "session {id} is not acknowledged");
+        }
+    }
+
+    fn handle_frames(&mut self, id: u64, input: &[u8]) -> Result<usize, SessionError> {
+        let mut consumed = 0;
+        while let Some((frame, frame_bytes)) = next_frame(&input[consumed..])? {
+            let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
+            match session.phase {
+                Phase::Greeting => self.handle_greeting(id, &frame)?,
+                Phase::Serving { .. } => Self::handle_frame(&mut self.holdings, &frame, session)?,
+                Phase::Ended => return Err(SessionError::Ended),
+            }
+            consumed += frame_bytes;
+        }
+        let session = self.sessions.get(&id).ok_or(SessionError::Ended)?;
+        if session.has_acks() && !self.unacknowledged.contains(&id) {
+            self.unacknowledged.push(id);
+        }
+        Ok(consumed)
+    }
+
+    fn handle_frame(holdings: &mut Holdings, frame: &Frame<'_>, session: &mut Session) -> Result<(), SessionError> {
+        let request = NodeRequest::parse(frame)?;
+        if matches!(request, NodeRequest::Hello(_)) {
+            return Err(SessionError::Greeting);
+        }
+        holdings.handle_request(frame.tag, &request, session);
+        session.check_output()
+    }
+
+    fn handle_greeting(&mut self, id: u64, frame: &Frame<'_>) -> Result<(), SessionError> {
+        let NodeRequest::Hello(hello) = NodeRequest::parse(frame)? else { return Err(SessionError::Greeting) };
+        let accepted = self.check_greeting(&hello);
+        let reply = match accepted {
+            Ok(()) => NodeReply::Hello(HelloReply {
+                version: PROTOCOL_VERSION,
+                cluster: self.config.cluster,
+                node: self.config.node,
+                incarnation: self.config.incarnation,
+                core_count: self.config.core_count,
+                memory_bytes: self.memory_bytes(),
+                used_bytes: self.used_bytes(),
+            }),
+            Err((refusal, detail)) => NodeReply::Refused { refusal, detail },
+        };
+        let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
+        session.reply(frame.tag, &reply);
+        accepted.map_err(|(refusal, _)| SessionError::Refused(refusal))?;
+        session.phase = Phase::Serving { owner: hello.owner, epoch: hello.epoch };
+        if let Some(older) = self.owners.insert(hello.owner, id) {
+            self.supersede(older);
+        }
+        Ok(())
+    }
+
+    fn check_greeting(&self, hello: &Hello) -> Result<(), (Refusal, u64)> {
+        if hello.version != PROTOCOL_VERSION {
+            return Err((Refusal::WrongVersion, 0));
+        }
+        if hello.cluster != self.config.cluster {
+            return Err((Refusal::WrongCluster, 0));
+        }
+        if !equal_in_constant_time(&hello.auth, &self.config.auth) {
+            return Err((Refusal::NotAuthenticated, 0));
+        }
+        if hello.core != self.config.core {
+            return Err((Refusal::Invalid, 0));
+        }
+        // A greeting that was under way while its owner took a higher epoch.
+        let current = self.owners.get(&hello.owner).and_then(|id| self.sessions.get(id));
+        match current.map(|session| session.phase) {
+            Some(Phase::Serving { epoch, .. }) if hello.epoch < epoch => Err((Refusal::Fenced, u64::from(epoch.0))),
+            _ => Ok(()),
+        }
+    }
+
+    fn supersede(&mut self, older: u64) {
+        if let Some(session) = self.sessions.get_mut(&older) {
+            session.supersede();
+            self.unacknowledged.retain(|&other| other != older);
+            self.superseded.push_back(older);
+            self.holdings.stats.superseded_sessions += 1;
+        }
+    }
+}
+
+/// Compares without telling by its duration where the difference is.
+fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+}

@@ -1,0 +1,177 @@
+//! What each request does to the chunks and fences of one core.
+//!
+//! Every request that changes something passes the fence first, and is refused before anything changes. Replies are
+//! written into the session's output straight from the chunks' memory.
+
+use shorttail_store::{Append, ChunkStore};
+use shorttail_units::{Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, NodeReply, NodeRequest, Refusal};
+
+use crate::fences::{Fenced, Fences};
+use crate::session::Session;
+use crate::stats::NodeStats;
+
+/// Chunks, fences and counts of one core.
+#[derive(Debug)]
+pub(crate) struct Holdings {
+    pub node: NodeId,
+    pub store: ChunkStore,
+    pub fences: Fences,
+    pub stats: NodeStats,
+    /// Room for a reply whose bytes do not lie in one piece.
+    pub scratch: Vec<u8>,
+}
+
+/// A refusal and its detail: the epoch that fenced, or 0.
+struct No {
+    refusal: Refusal,
+    detail: u64,
+}
+
+impl From<Refusal> for No {
+    fn from(refusal: Refusal) -> Self {
+        No { refusal, detail: 0 }
+    }
+}
+
+impl From<Fenced> for No {
+    fn from(fenced: Fenced) -> Self {
+        No { refusal: Refusal::Fenced, detail: u64::from(fenced.by.0) }
+    }
+}
+
+impl Holdings {
+    /// Does what a request of a greeted session asks, and answers it there.
+    pub fn handle_request(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
+        if let Err(No { refusal, detail }) = self.answer(tag, request, session) {
+            self.stats.refusals += 1;
+            // `Stable` is never answered: an owner that needs to know asks with a seal or an inspection.
+            if !matches!(request, NodeRequest::Stable { .. }) {
+                session.reply(tag, &NodeReply::Refused { refusal, detail });
+            }
+        }
+    }
+
+    fn answer(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) -> Result<(), No> {
+        match *request {
+            NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } => {
+                let append = Append { op, previous, stable, data_index, offset, bytes };
+                let held = self.append(stripe, &append)?;
+                session.acknowledge(stripe, held);
+                return Ok(());
+            }
+            NodeRequest::Stable { stripe, stable } => return self.stable(stripe, stable),
+            NodeRequest::ReadRecord { stripe, offset } => {
+                self.stats.record_reads += 1;
+                let record = self.store.chunk(stripe)?.read_record(offset)?;
+                session.reply(tag, &NodeReply::Bytes(record));
+                return Ok(());
+            }
+            NodeRequest::ReadRange { stripe, offset, length, op } => {
+                return self.read_range(tag, stripe, (offset, length), op, session);
+            }
+            NodeRequest::Scan { partition, after, count } => {
+                let partition = (partition != ALL_PARTITIONS).then_some(PartitionId(partition));
+                if count == 0 {
+                    return Err(Refusal::Invalid.into());
+                }
+                let reports = self.store.scan(partition, after, usize::from(count));
+                session.reply(tag, &NodeReply::Chunks(reports));
+                return Ok(());
+            }
+            NodeRequest::Inspect { stripe } => {
+                let inspected = self.store.chunk(stripe)?.inspect()?;
+                session.reply(tag, &NodeReply::Inspected(inspected));
+                return Ok(());
+            }
+            NodeRequest::Fence { partition, epoch } => self.fence(partition, epoch)?,
+            NodeRequest::Open(ref description) => self.open(description)?,
+            NodeRequest::Install { ref description, bytes } => self.install(description, bytes)?,
+            NodeRequest::Seal { stripe, last, chunk_last } => self.seal(stripe, last, chunk_last)?,
+            NodeRequest::Free { first, count, epoch, partition } => {
+                self.fences.check(partition, epoch)?;
+                self.store.free(first, count, partition)?;
+            }
+            NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
+            NodeRequest::Ping => {}
+            // The node handles greetings before it asks here.
+            NodeRequest::Hello(_) => return Err(Refusal::Invalid.into()),
+        }
+        session.reply(tag, &NodeReply::Done { used_bytes: self.store.used_bytes() as u64 });
+        Ok(())
+    }
+
+    fn append(&mut self, stripe: StripeId, append: &Append<'_>) -> Result<OpNumber, No> {
+        let mut chunk = self.store.chunk_mut(stripe)?;
+        let (partition, epoch) = chunk.ownership();
+        self.fences.check(partition, epoch)?;
+        Ok(chunk.append(append)?)
+    }
+
+    fn stable(&mut self, stripe: StripeId, stable: OpNumber) -> Result<(), No> {
+        let mut chunk = self.store.chunk_mut(stripe)?;
+        let (partition, epoch) = chunk.ownership();
+        self.fences.check(partition, epoch)?;
+        Ok(chunk.stable(stable)?)
+    }
+
+    fn seal(&mut self, stripe: StripeId, last: OpNumber, chunk_last: OpNumber) -> Result<(), No> {
+        let mut chunk = self.store.chunk_mut(stripe)?;
+        let (partition, epoch) = chunk.ownership();
+        self.fences.check(partition, epoch)?;
+        Ok(chunk.seal(last, chunk_last)?)
+    }
+
+    fn close(&mut self, stripe: StripeId, epoch: Epoch, last: OpNumber) -> Result<(), No> {
+        let mut chunk = self.store.chunk_mut(stripe)?;
+        let (partition, _) = chunk.ownership();
+        self.fences.check(partition, epoch)?;
+        Ok(chunk.close(epoch, last)?)
+    }
+
+    fn fence(&mut self, partition: u16, epoch: Epoch) -> Result<(), No> {
+        // Epoch 0 says "never fenced" in a refusal.
+        if epoch == Epoch(0) {
+            return Err(Refusal::Invalid.into());
+        }
+        Ok(self.fences.raise(partition, epoch)?)
+    }
+
+    fn open(&mut self, description: &ChunkDescription) -> Result<(), No> {
+        self.check_mine(description)?;
+        Ok(self.store.open(description)?)
+    }
+
+    fn install(&mut self, description: &ChunkDescription, bytes: &[u8]) -> Result<(), No> {
+        self.check_mine(description)?;
+        Ok(self.store.install(description, bytes)?)
+    }
+
+    /// Is the chunk for this node, from an owner that may make it?
+    fn check_mine(&self, description: &ChunkDescription) -> Result<(), No> {
+        self.fences.check(description.partition, description.epoch)?;
+        let member = description.members.0.get(usize::from(description.index));
+        if member == Some(&self.node) { Ok(()) } else { Err(Refusal::Invalid.into()) }
+    }
+
+    fn read_range(
+        &mut self,
+        tag: u64,
+        stripe: StripeId,
+        (offset, length): (u32, u32),
+        op: OpNumber,
+        session: &mut Session,
+    ) -> Result<(), No> {
+        self.stats.range_reads += 1;
+        let range = self.store.chunk(stripe)?.read_range(offset, length, op)?;
+        if range.zero_count == 0 {
+            session.reply(tag, &NodeReply::Bytes(range.held));
+        } else {
+            self.scratch.clear();
+            self.scratch.extend_from_slice(range.held);
+            self.scratch.resize(range.held.len() + range.zero_count, 0);
+            session.reply(tag, &NodeReply::Bytes(&self.scratch));
+        }
+        Ok(())
+    }
+}

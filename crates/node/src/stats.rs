@@ -1,0 +1,43 @@
+//! What a node tells about itself.
+
+use shorttail_store::Counters;
+
+/// Counts since the start, except the first three, which are now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodeStats {
+    pub chunks: u64,
+    pub sealed_chunks: u64,
+    /// Bytes that parity chunks hold raw.
+    pub raw_bytes: u64,
+    pub appends: u64,
+    pub duplicate_appends: u64,
+    pub folds: u64,
+    pub seals: u64,
+    pub opens: u64,
+    pub installs: u64,
+    pub frees: u64,
+    pub record_reads: u64,
+    pub range_reads: u64,
+    pub refusals: u64,
+    /// Sessions that a newer one of the same owner ended.
+    pub superseded_sessions: u64,
+}
+
+impl NodeStats {
+    /// These counts, with those that the store keeps filled in.
+    pub(crate) fn with_store(self, chunk_count: usize, store: Counters) -> Self {
+        NodeStats {
+            chunks: chunk_count as u64,
+            sealed_chunks: store.sealed_chunks as u64,
+            raw_bytes: store.raw_bytes as u64,
+            appends: store.appends,
+            duplicate_appends: store.duplicate_appends,
+            folds: store.folds,
+            seals: store.seals,
+            opens: store.opens,
+            installs: store.installs,
+            frees: store.frees,
+            ..self
+        }
+    }
+}
