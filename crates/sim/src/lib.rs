@@ -1,1 +1,14 @@
 //! Simulator: the roles' own state machines under one seed, and the checker of histories.
+//!
+//! One seed is one run: [`rng`] draws, [`schedule`] orders, [`network`] carries, [`trace`] proves that two runs were
+//! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`].
+//!
+//! Must not know: sockets, clocks, threads, the operating system's randomness.
+
+pub mod checker;
+pub mod history;
+pub mod limits;
+pub mod model;
+pub mod rng;
+pub mod schedule;
+pub mod trace;

@@ -1,0 +1,156 @@
+//! What a search remembers: the list of entries not placed yet, the states met, fingerprints of configurations.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+
+use super::problem::Problem;
+use crate::model::{Answer, Model};
+use crate::rng::split_mix;
+
+/// The entries of the operations not placed yet, by order: a doubly linked list that undoes removals exactly
+/// (Knuth's dancing links). The number after the last entry is the list's head.
+pub(super) struct EntryList {
+    next: Vec<usize>,
+    previous: Vec<usize>,
+    /// Invocation and return of each answered operation.
+    ends: Vec<[usize; 2]>,
+}
+
+impl EntryList {
+    pub fn new(problem: &Problem<'_>) -> Self {
+        let head = problem.entries.len();
+        let mut ends = vec![[head; 2]; problem.known.len()];
+        for (index, entry) in problem.entries.iter().enumerate() {
+            ends[entry.known][usize::from(entry.is_return)] = index;
+        }
+        let next = (1..=head).chain([0]).collect();
+        let previous = [head].into_iter().chain(0..head).collect();
+        EntryList { next, previous, ends }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.first() == self.next.len() - 1
+    }
+
+    pub fn first(&self) -> usize {
+        self.next[self.next.len() - 1]
+    }
+
+    pub fn after(&self, entry: usize) -> usize {
+        self.next[entry]
+    }
+
+    pub fn remove(&mut self, known: usize) {
+        for entry in self.ends[known] {
+            let (before, after) = (self.previous[entry], self.next[entry]);
+            self.next[before] = after;
+            self.previous[after] = before;
+        }
+    }
+
+    /// Undoes the last removal that is not undone yet.
+    pub fn restore(&mut self, known: usize) {
+        for &entry in self.ends[known].iter().rev() {
+            let (before, after) = (self.previous[entry], self.next[entry]);
+            self.next[before] = entry;
+            self.previous[after] = entry;
+        }
+    }
+}
+
+/// The states met so far, numbered; 0 is the absent key. Each transition is computed once.
+pub(super) struct States<'a> {
+    problem: &'a Problem<'a>,
+    models: Vec<Model>,
+    numbers: HashMap<Model, usize>,
+    transitions: HashMap<(usize, usize), (usize, Answer)>,
+}
+
+impl<'a> States<'a> {
+    pub fn new(problem: &'a Problem<'a>) -> Self {
+        let absent = Model::default();
+        let numbers = HashMap::from([(absent.clone(), 0)]);
+        States { problem, models: vec![absent], numbers, transitions: HashMap::new() }
+    }
+
+    pub fn model(&self, state: usize) -> &Model {
+        &self.models[state]
+    }
+
+    /// The state after an action, by index into [`Problem::actions`].
+    pub fn step(&mut self, state: usize, action: usize) -> usize {
+        self.transition(state, action).0
+    }
+
+    /// The state after an answered operation, and whether its answer fits.
+    pub fn step_known(&mut self, state: usize, known: usize) -> (usize, bool) {
+        let known = &self.problem.known[known];
+        let (next, answer) = self.transition(state, known.action);
+        (*next, answer == known.answer)
+    }
+
+    fn transition(&mut self, state: usize, action: usize) -> &(usize, Answer) {
+        let States { problem, models, numbers, transitions } = self;
+        transitions.entry((state, action)).or_insert_with(|| {
+            let (next, answer) = models[state].step(problem.actions[action]);
+            let number = *numbers.entry(next).or_insert_with_key(|next| {
+                models.push(next.clone());
+                models.len() - 1
+            });
+            (number, answer)
+        })
+    }
+}
+
+/// What makes a configuration what it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item {
+    /// An answered operation that is placed.
+    Known(usize),
+    /// The n-th member of a class that is placed.
+    Unknown(usize, usize),
+    State(usize),
+}
+
+/// The exclusive or of one random 128-bit number per item (Zobrist 1970).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Fingerprint([u64; 2]);
+
+impl Fingerprint {
+    /// Puts the item in, or takes it out again.
+    pub fn toggle(&mut self, item: Item) {
+        // Indices are far below 2^20 and states below 2^32, so that every item has a seed of its own.
+        let mut seed = match item {
+            Item::Known(known) => known as u64,
+            Item::Unknown(class, nth) => 1 << 62 | (class as u64) << 31 | nth as u64,
+            Item::State(state) => 2 << 62 | state as u64,
+        };
+        for word in &mut self.0 {
+            *word ^= split_mix(&mut seed);
+        }
+    }
+}
+
+impl Hash for Fingerprint {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        hasher.write_u64(self.0[0]);
+    }
+}
+
+/// Fingerprints are random already: their first word is their hash.
+#[derive(Default)]
+pub(super) struct FirstWordHasher(u64);
+
+impl Hasher for FirstWordHasher {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only fingerprints are hashed, as one word");
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
