@@ -75,19 +75,37 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-/// A TCP address in a file: like [`parse_tcp_address`].
+/// A TCP address to serve, or `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TcpAddress(pub SocketAddr);
+pub struct OptionalAddress(pub Option<SocketAddr>);
 
-impl FromStr for TcpAddress {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
-        parse_tcp_address(text).map(TcpAddress)
+impl OptionalAddress {
+    pub fn loopback(port: u16) -> Self {
+        OptionalAddress(Some(([127, 0, 0, 1], port).into()))
     }
 }
 
-impl<'de> Deserialize<'de> for TcpAddress {
+impl FromStr for OptionalAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if text == "off" {
+            return Ok(OptionalAddress(None));
+        }
+        parse_tcp_address(text).map(|address| OptionalAddress(Some(address)))
+    }
+}
+
+impl fmt::Display for OptionalAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(address) => address.fmt(f),
+            None => f.write_str("off"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for OptionalAddress {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
@@ -111,6 +129,13 @@ mod tests {
         for text in ["", "7001", "host", ":7001", "host:", "host:70000", "::1:x", "unix:"] {
             assert_eq!(text.parse::<Address>(), Err(AddressError::Malformed(text.into())), "{text}");
         }
+    }
+
+    #[test]
+    fn a_service_can_be_off() {
+        assert_eq!("off".parse(), Ok(OptionalAddress(None)));
+        assert_eq!("127.0.0.1:0".parse(), Ok(OptionalAddress::loopback(0)));
+        assert!("on".parse::<OptionalAddress>().is_err());
     }
 
     #[test]

@@ -3,8 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::address::Address;
+use serde::Deserialize;
+
+use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
+use super::error::{ConfigError, within};
+use super::limits::{NODE_COUNT_MAX, PARTITION_COUNT_MAX};
+use super::merge;
 
 /// Configuration of the coordinator, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,4 +26,84 @@ pub struct CoordinatorConfig {
     pub node_count: usize,
     /// Milliseconds after its death until an incarnation of a node is retired for good.
     pub retire_after_ms: u64,
+}
+
+/// Partitions when nothing is said.
+pub const PARTITION_COUNT_DEFAULT: u16 = 4;
+/// Nodes when nothing is said.
+pub const NODE_COUNT_DEFAULT: usize = 8;
+/// Where members register when nothing is said.
+pub const COORDINATOR_PORT: u16 = 7000;
+/// Where HTTP is served when nothing is said.
+pub const ADMIN_PORT: u16 = 8080;
+const RETIRE_AFTER_S_DEFAULT: u64 = 30;
+/// A day: a node that is away longer should say so by being removed.
+const RETIRE_AFTER_S_MAX: u64 = 86_400;
+
+/// Settings of the coordinator as flags, environment and file give them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
+pub struct CoordinatorOptions {
+    /// Where nodes and gateways register: host:port or unix:/path [default: 127.0.0.1:7000]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_LISTEN", value_name = "ADDR")]
+    pub listen: Option<Address>,
+    /// Where status, metrics and the page are served over HTTP, or off [default: 127.0.0.1:8080]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_ADMIN", value_name = "ADDR")]
+    pub admin: Option<OptionalAddress>,
+    /// Directory for the identity and the epochs of the cluster; without it a restart begins a new cluster
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_DIR", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Erasure code: rs:K+M [default: rs:4+2]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
+    pub code: Option<CodeSpec>,
+    /// Units of ownership and parallelism [default: 4]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N")]
+    pub partitions: Option<u16>,
+    /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_NODES", value_name = "N")]
+    pub nodes: Option<usize>,
+    /// Seconds after its death until the memory of a node is given up for good [default: 30]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
+    pub retire_after: Option<u64>,
+}
+
+impl CoordinatorOptions {
+    /// These, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, those: Self) -> Self {
+        merge!(self, those, CoordinatorOptions { listen, admin, dir, code, partitions, nodes, retire_after })
+    }
+
+    /// # Errors
+    /// Names the setting that makes no sense.
+    pub fn resolve(self) -> Result<CoordinatorConfig, ConfigError> {
+        let code = self.code.unwrap_or(CodeSpec::DEFAULT);
+        let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
+        check_node_count("coordinator", code, node_count)?;
+        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
+        let retire_after_s = self.retire_after.unwrap_or(RETIRE_AFTER_S_DEFAULT);
+        within("coordinator", "retire_after", retire_after_s, 1, RETIRE_AFTER_S_MAX)?;
+        Ok(CoordinatorConfig {
+            listen: self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())),
+            admin: self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0,
+            dir: self.dir,
+            code,
+            partition_count: within("coordinator", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
+            node_count,
+            retire_after_ms: retire_after_s * 1000,
+        })
+    }
+}
+
+/// Every chunk of a stripe is on its own node.
+///
+/// # Errors
+/// When there are too few nodes for the code, or too many.
+pub fn check_node_count(section: &'static str, code: CodeSpec, node_count: usize) -> Result<(), ConfigError> {
+    let least = code.chunk_count();
+    if node_count < least {
+        let problem = format!("{node_count} is too few: {code} places each stripe on {least} different nodes");
+        return Err(ConfigError::setting(section, "nodes", problem));
+    }
+    within(section, "nodes", node_count, 1, NODE_COUNT_MAX).map(drop)
 }

@@ -9,8 +9,15 @@ use serde::{Deserialize, Deserializer};
 use shorttail_gateway::session::Credential;
 use shorttail_units::{ClusterId, Epoch, NodeId};
 
-use super::address::Address;
+use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
+use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count};
+use super::credentials::read_credentials;
+use super::error::{ConfigError, within};
+use super::limits::*;
+use super::merge;
+use super::node::ClusterName;
+use super::size::Size;
 
 /// Configuration of one gateway, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,4 +127,214 @@ impl<'de> Deserialize<'de> for WhenFull {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// Where memcached clients look for a server.
+pub const MEMCACHED_PORT: u16 = 11211;
+/// Where Redis clients look for a server.
+pub const REDIS_PORT: u16 = 6379;
+/// The famous limit of memcached.
+pub const VALUE_BYTES_DEFAULT: Size = Size::mib(1);
+/// Client connections when nothing is said; they cost memory only when they come.
+pub const CONNECTION_COUNT_DEFAULT: usize = 16_384;
+const KEY_BYTES_DEFAULT: Size = Size(8 << 10);
+const REQUEST_DEADLINE_MS_DEFAULT: u64 = 1_000;
+
+/// Permission bits of a socket file, written in octal as everywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mode(pub u32);
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bits = u32::from_str_radix(text, 8).ok().filter(|&bits| bits <= 0o777);
+        bits.map(Mode).ok_or_else(|| format!("{text:?} is not an octal mode such as \"700\""))
+    }
+}
+
+impl<'de> Deserialize<'de> for Mode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Settings of a gateway as flags, environment and file give them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewayOptions {
+    /// Where memcached clients connect, or off [default: 127.0.0.1:11211]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_MEMCACHED", value_name = "ADDR")]
+    pub memcached: Option<OptionalAddress>,
+    /// Where Redis clients connect, or off [default: 127.0.0.1:6379]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_REDIS", value_name = "ADDR")]
+    pub redis: Option<OptionalAddress>,
+    /// A Unix socket for memcached clients
+    #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET", value_name = "PATH")]
+    pub unix_socket: Option<PathBuf>,
+    /// Permissions of the Unix socket, in octal [default: 700]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET_MODE", value_name = "MODE")]
+    pub unix_socket_mode: Option<Mode>,
+    /// The coordinator to register with
+    #[arg(long, env = "SHORTTAIL_GATEWAY_COORDINATOR", value_name = "ADDR")]
+    pub coordinator: Option<Address>,
+    /// Without a coordinator: the cluster, in hexadecimal
+    #[arg(long, env = "SHORTTAIL_GATEWAY_CLUSTER_ID", value_name = "HEX")]
+    pub cluster_id: Option<ClusterName>,
+    /// Without a coordinator: a number higher than at any earlier start
+    #[arg(long, env = "SHORTTAIL_GATEWAY_EPOCH", value_name = "N")]
+    pub epoch: Option<u32>,
+    /// Without a coordinator: all nodes, as ID=ADDRESS
+    #[arg(long, env = "SHORTTAIL_GATEWAY_NODES", value_name = "ID=ADDR", value_delimiter = ',')]
+    pub nodes: Option<Vec<StaticNode>>,
+    /// Without a coordinator: the erasure code, rs:K+M [default: rs:4+2]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_CODE", value_name = "CODE")]
+    pub code: Option<CodeSpec>,
+    /// Without a coordinator: units of ownership and parallelism [default: 4]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N")]
+    pub partitions: Option<u16>,
+    /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_WHEN_FULL", value_name = "evict|error")]
+    pub when_full: Option<WhenFull>,
+    /// Largest value [default: 1MiB]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_VALUE_BYTES_MAX", value_name = "SIZE")]
+    pub value_bytes_max: Option<Size>,
+    /// Largest key of a Redis client; memcached's limit is its own 250 bytes [default: 8KiB]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_KEY_BYTES_MAX", value_name = "SIZE")]
+    pub key_bytes_max: Option<Size>,
+    /// Client connections at once [default: 16384]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_CONNECTIONS_MAX", value_name = "N")]
+    pub connections_max: Option<usize>,
+    /// Seconds after which an idle client is disconnected; 0: never [default: 0]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_IDLE_TIMEOUT", value_name = "SECONDS")]
+    pub idle_timeout: Option<u64>,
+    /// Threads; each owns some of the partitions [default: 1]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+    /// Milliseconds after which a request to a node has failed [default: 1000]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_REQUEST_DEADLINE_MS", value_name = "MS")]
+    pub request_deadline_ms: Option<u64>,
+    /// File of user:password lines; clients must authenticate
+    #[arg(long, env = "SHORTTAIL_GATEWAY_AUTH_FILE", value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+}
+
+impl GatewayOptions {
+    /// These, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, those: Self) -> Self {
+        merge!(
+            self,
+            those,
+            GatewayOptions {
+                memcached,
+                redis,
+                unix_socket,
+                unix_socket_mode,
+                coordinator,
+                cluster_id,
+                epoch,
+                nodes,
+                code,
+                partitions,
+                when_full,
+                value_bytes_max,
+                key_bytes_max,
+                connections_max,
+                idle_timeout,
+                threads,
+                request_deadline_ms,
+                auth_file
+            }
+        )
+    }
+
+    /// # Errors
+    /// Names the setting that makes no sense.
+    pub fn resolve(self) -> Result<GatewayConfig, ConfigError> {
+        let membership = self.membership()?;
+        let memcached = self.memcached.unwrap_or_else(|| OptionalAddress::loopback(MEMCACHED_PORT)).0;
+        let redis = self.redis.unwrap_or_else(|| OptionalAddress::loopback(REDIS_PORT)).0;
+        check_client_ports("gateway", memcached, redis)?;
+        let mode = self.unix_socket_mode.unwrap_or(Mode(0o700)).0;
+        let unix_socket = self.unix_socket.map(|path| UnixSocketConfig { path, mode });
+        if memcached.is_none() && redis.is_none() && unix_socket.is_none() {
+            return Err(ConfigError::setting("gateway", "memcached", "with --redis off too, no client could connect"));
+        }
+        let value_bytes_max = value_bytes("gateway", self.value_bytes_max)?;
+        let key_bytes_max = self.key_bytes_max.unwrap_or(KEY_BYTES_DEFAULT);
+        let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
+        let deadline_ms = self.request_deadline_ms.unwrap_or(REQUEST_DEADLINE_MS_DEFAULT);
+        Ok(GatewayConfig {
+            memcached,
+            redis,
+            unix_socket,
+            membership,
+            when_full: self.when_full.unwrap_or_default(),
+            value_bytes_max: value_bytes_max.as_usize(),
+            key_bytes_max: within("gateway", "key_bytes_max", key_bytes_max, Size(1), KEY_BYTES_MAX)?.as_usize(),
+            connection_count_max: within("gateway", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
+            idle_timeout_s: self.idle_timeout.unwrap_or(0),
+            threads: within("gateway", "threads", self.threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
+            request_deadline_ms: within("gateway", "request_deadline_ms", deadline_ms, 1, REQUEST_DEADLINE_MS_MAX)?,
+            credentials: self.auth_file.as_deref().map_or_else(|| Ok(Vec::new()), read_credentials)?,
+        })
+    }
+
+    fn membership(&self) -> Result<GatewayMembership, ConfigError> {
+        let error = |key, problem: &str| Err(ConfigError::setting("gateway", key, problem));
+        if let Some(address) = &self.coordinator {
+            return match (&self.nodes, self.epoch, self.cluster_id) {
+                (None, None, None) => Ok(GatewayMembership::Coordinator(address.clone())),
+                (Some(_), _, _) => error("nodes", "is the coordinator's to say; give one of the two"),
+                (_, Some(_), _) => error("epoch", "is the coordinator's to say; give one of the two"),
+                (_, _, Some(_)) => error("cluster_id", "is the coordinator's to say; give one of the two"),
+            };
+        }
+        let Some(nodes) = &self.nodes else {
+            return error("coordinator", "is needed (or, without one, --cluster-id, --epoch and --nodes)");
+        };
+        let Some(ClusterName(cluster_id)) = self.cluster_id else {
+            return error("cluster_id", "is needed beside --nodes");
+        };
+        let Some(epoch) = self.epoch else { return error("epoch", "is needed beside --nodes") };
+        within("gateway", "epoch", epoch, 1, Epoch::MAX.0)?;
+        let code = self.code.unwrap_or(CodeSpec::DEFAULT);
+        check_node_count("gateway", code, nodes.len())?;
+        let distinct: std::collections::BTreeSet<NodeId> = nodes.iter().map(|node| node.id).collect();
+        if distinct.len() < nodes.len() {
+            return error("nodes", "names a node id twice");
+        }
+        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
+        Ok(GatewayMembership::Static(StaticCluster {
+            cluster_id,
+            epoch: Epoch(epoch),
+            code,
+            partition_count: within("gateway", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
+            nodes: nodes.clone(),
+        }))
+    }
+}
+
+/// Two services cannot share a port; port 0 is any free one.
+///
+/// # Errors
+/// Names the port.
+pub fn check_client_ports(
+    section: &'static str,
+    memcached: Option<SocketAddr>,
+    redis: Option<SocketAddr>,
+) -> Result<(), ConfigError> {
+    match (memcached, redis) {
+        (Some(one), Some(other)) if one == other && one.port() != 0 => {
+            Err(ConfigError::setting(section, "redis", format!("{one} is also the address of --memcached")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// # Errors
+/// When the limit is outside of memcached's own.
+pub fn value_bytes(section: &'static str, size: Option<Size>) -> Result<Size, ConfigError> {
+    within(section, "value_bytes_max", size.unwrap_or(VALUE_BYTES_DEFAULT), VALUE_BYTES_MIN, VALUE_BYTES_MAX)
 }

@@ -8,14 +8,14 @@ use shorttail_gateway::session::Credential;
 use super::code::CodeSpec;
 use super::gateway::{UnixSocketConfig, WhenFull};
 
-/// Options of `shorttail memcached`, checked. Either `listen` or `unix_socket` is non-empty.
+/// Options of `shorttail memcached`, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LauncherOptions {
-    /// Every TCP address to serve; port 0: any free port. Empty with a Unix socket or `-p -1`.
+    /// Every TCP address to serve; port 0: any free port. Empty with a Unix socket or `-p 0`.
     pub listen: Vec<SocketAddr>,
-    /// `-s` and `-a`.
+    /// `-s` and `-a`. A socket file that is left over is replaced.
     pub unix_socket: Option<UnixSocketConfig>,
-    /// `-m`: bytes of objects that fit, before the code's overhead.
+    /// `-m`: bytes of objects that should fit, before the code's overhead; 0: no limit was asked for.
     pub memory_bytes: u64,
     /// `-M`: refuse instead of evict.
     pub when_full: WhenFull,
@@ -35,16 +35,18 @@ pub struct LauncherOptions {
     pub flush_disabled: bool,
     /// How often `-v` was given.
     pub verbosity: u8,
-    /// `-D`.
-    pub prefix_delimiter: u8,
+    /// `-D`; given, it also turns on per-prefix statistics.
+    pub prefix_delimiter: Option<u8>,
+    /// `-C`: gets answers no CAS.
+    pub cas_disabled: bool,
+    /// `-A`: a client may send `shutdown`.
+    pub shutdown_enabled: bool,
     pub code: CodeSpec,
     pub node_count: usize,
     pub partition_count: u16,
     /// `MEMCACHED_PORT_FILENAME`: file to write one `TCP INET: <port>` (or `TCP INET6: <port>`) line per listening
-    /// address to, once all of them listen (write beside it and rename).
+    /// address to, once all of them listen (write `<file>.lck` and rename it).
     pub port_file: Option<PathBuf>,
-    /// `-P`: written by the command line before this is run; removed when it returns.
-    pub pid_file: Option<PathBuf>,
-    /// `-A`: a client may send `shutdown`.
-    pub shutdown_enabled: bool,
+    /// Settings without a meaning here, by their names in `stats settings`: what was asked for is what is reported.
+    pub reported: Vec<(&'static str, String)>,
 }

@@ -1,23 +1,47 @@
 //! Typed configuration: what each role is told, checked before anything starts.
 //!
 //! One meaning per setting, four places to say it: a flag wins over an environment variable
-//! (`SHORTTAIL_<SECTION>_<KEY>`), which wins over the file, which wins over the default.
+//! (`SHORTTAIL_<SECTION>_<KEY>`), which wins over the file, which wins over the default. Each section has two types:
+//! `...Options` is what one place says (every field may be absent), `...Config` is the checked sum.
 //!
 //! Must not know: what the roles do with a setting.
 
 mod address;
 mod code;
 mod coordinator;
+mod credentials;
+mod environment;
+mod error;
+mod file;
 mod gateway;
 mod launcher;
 pub mod limits;
 mod node;
 mod size;
+#[cfg(test)]
+mod tests;
+mod up;
 
-pub use address::{Address, AddressError, SOCKET_PATH_BYTES_MAX, TcpAddress, parse_tcp_address};
+pub use address::{Address, AddressError, OptionalAddress, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
 pub use code::{CodeSpec, CodeSpecError};
-pub use coordinator::CoordinatorConfig;
-pub use gateway::{GatewayConfig, GatewayMembership, StaticCluster, StaticNode, UnixSocketConfig, WhenFull};
+pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
+pub use credentials::read_credentials;
+pub use environment::check_environment;
+pub use error::{ConfigError, Setting};
+pub use file::{ConfigFile, EXAMPLE};
+pub use gateway::{
+    GatewayConfig, GatewayMembership, GatewayOptions, Mode, StaticCluster, StaticNode, UnixSocketConfig, WhenFull,
+};
 pub use launcher::LauncherOptions;
-pub use node::{NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership};
+pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
 pub use size::{Size, SizeError};
+pub use up::{Transport, UpConfig, UpOptions};
+
+/// Takes each field from the first that says something.
+macro_rules! merge {
+    ($these:expr, $those:expr, $type:ident { $($field:ident),* $(,)? }) => {{
+        let (these, those) = ($these, $those);
+        $type { $($field: these.$field.or(those.$field)),* }
+    }};
+}
+use merge;

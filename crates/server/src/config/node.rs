@@ -1,8 +1,14 @@
 //! What a node is told at its start.
 
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
 use shorttail_units::{ClusterId, NodeId};
 
 use super::address::Address;
+use super::error::{ConfigError, within};
+use super::limits::{NODE_MEMORY_MIN, THREAD_COUNT_MAX};
+use super::merge;
 use super::size::Size;
 
 /// Configuration of one node, checked.
@@ -29,3 +35,87 @@ pub enum NodeMembership {
 
 /// Memory of a node when nothing is said.
 pub const NODE_MEMORY_DEFAULT: Size = Size::mib(256);
+
+/// Identity of a cluster as operators write it: hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClusterName(pub ClusterId);
+
+impl FromStr for ClusterName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let number = u64::from_str_radix(digits, 16);
+        number
+            .map(|number| ClusterName(ClusterId(number)))
+            .map_err(|_| format!("{text:?} is not a cluster id: up to 16 hexadecimal digits"))
+    }
+}
+
+impl<'de> Deserialize<'de> for ClusterName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Settings of a node as flags, environment and file give them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeOptions {
+    /// Where gateways connect: host:port or unix:/path [default: 127.0.0.1:7001]
+    #[arg(long, env = "SHORTTAIL_NODE_LISTEN", value_name = "ADDR")]
+    pub listen: Option<Address>,
+    /// What gateways are told to connect to, if not what --listen says
+    #[arg(long, env = "SHORTTAIL_NODE_ADVERTISE", value_name = "ADDR")]
+    pub advertise: Option<Address>,
+    /// The coordinator to register with
+    #[arg(long, env = "SHORTTAIL_NODE_COORDINATOR", value_name = "ADDR")]
+    pub coordinator: Option<Address>,
+    /// Number of this node; with a coordinator, the number wanted [default: any free one]
+    #[arg(long, env = "SHORTTAIL_NODE_ID", value_name = "N")]
+    pub id: Option<u16>,
+    /// Without a coordinator: the cluster this node belongs to, in hexadecimal
+    #[arg(long, env = "SHORTTAIL_NODE_CLUSTER_ID", value_name = "HEX")]
+    pub cluster_id: Option<ClusterName>,
+    /// Memory lent to the cluster [default: 256MiB]
+    #[arg(long, env = "SHORTTAIL_NODE_MEMORY", value_name = "SIZE")]
+    pub memory: Option<Size>,
+    /// Threads, each with its share of the memory [default: 1]
+    #[arg(long, env = "SHORTTAIL_NODE_THREADS", value_name = "N")]
+    pub threads: Option<usize>,
+}
+
+impl NodeOptions {
+    /// These, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, those: Self) -> Self {
+        merge!(self, those, NodeOptions { listen, advertise, coordinator, id, cluster_id, memory, threads })
+    }
+
+    /// # Errors
+    /// Names the setting that makes no sense.
+    pub fn resolve(self) -> Result<NodeConfig, ConfigError> {
+        let error = |key, problem: &str| ConfigError::setting("node", key, problem);
+        let membership = match (self.coordinator, self.cluster_id, self.id) {
+            (Some(address), None, id) => NodeMembership::Coordinator { address, wanted_id: id.map(NodeId) },
+            (None, Some(ClusterName(cluster_id)), Some(id)) => {
+                NodeMembership::Static { cluster_id, node_id: NodeId(id) }
+            }
+            (Some(_), Some(_), _) => {
+                return Err(error("cluster_id", "is the coordinator's to say; give one of the two"));
+            }
+            (None, Some(_), None) => return Err(error("id", "is needed beside --cluster-id")),
+            (None, None, _) => {
+                return Err(error("coordinator", "is needed (or, without one, --cluster-id and --id)"));
+            }
+        };
+        let memory = self.memory.unwrap_or(NODE_MEMORY_DEFAULT);
+        let threads = within("node", "threads", self.threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?;
+        let least = Size(NODE_MEMORY_MIN.0 * threads as u64);
+        if memory < least {
+            return Err(error("memory", &format!("{memory} is less than {least}, the least for {threads} thread(s)")));
+        }
+        let listen = self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], 7001).into()));
+        Ok(NodeConfig { listen, advertise: self.advertise, membership, memory_bytes: memory.0, threads })
+    }
+}

@@ -1,0 +1,107 @@
+//! The configuration file: one TOML file with a section for each role.
+
+use std::io::Read;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::coordinator::CoordinatorOptions;
+use super::error::{ConfigError, Setting};
+use super::gateway::GatewayOptions;
+use super::limits::FILE_BYTES_MAX;
+use super::node::NodeOptions;
+use super::up::UpOptions;
+
+/// What a file says; a section that is absent says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigFile {
+    pub up: UpOptions,
+    pub node: NodeOptions,
+    pub gateway: GatewayOptions,
+    pub coordinator: CoordinatorOptions,
+}
+
+impl ConfigFile {
+    /// Reads a file, or says nothing if there is none.
+    ///
+    /// # Errors
+    /// Names the file, and the key and line at fault.
+    pub fn read(path: Option<&Path>) -> Result<Self, ConfigError> {
+        path.map_or_else(|| Ok(ConfigFile::default()), |path| ConfigFile::parse(path, &read_text(path)?))
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::File {
+            path: path.to_owned(),
+            problem: error.to_string().trim_end().to_owned(),
+        })
+    }
+
+    /// Checks a whole file as if each of its sections were run.
+    ///
+    /// # Errors
+    /// Names the file, and the key and line at fault.
+    pub fn check(path: &Path) -> Result<(), ConfigError> {
+        let text = read_text(path)?;
+        let file = ConfigFile::parse(path, &text)?;
+        let located = |error| match error {
+            ConfigError::Setting { setting, problem } => ConfigError::File {
+                path: path.to_owned(),
+                problem: format!("{}{}.{}: {problem}", line_prefix(&text, setting), setting.section, setting.key),
+            },
+            other => other,
+        };
+        file.check_sections().map_err(located)
+    }
+
+    fn check_sections(self) -> Result<(), ConfigError> {
+        let nothing = ConfigFile::default();
+        if self.up != nothing.up {
+            self.up.resolve()?;
+        }
+        if self.node != nothing.node {
+            self.node.resolve()?;
+        }
+        if self.gateway != nothing.gateway {
+            self.gateway.resolve()?;
+        }
+        if self.coordinator != nothing.coordinator {
+            self.coordinator.resolve()?;
+        }
+        Ok(())
+    }
+}
+
+/// # Errors
+/// When the file cannot be read, is no text or is too long.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let problem = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+    let file = std::fs::File::open(path).map_err(|error| problem(error.to_string()))?;
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| problem(error.to_string()))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(problem(format!("is longer than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// `line 12: ` where the file sets the key, or nothing when a default is at fault.
+fn line_prefix(text: &str, setting: Setting) -> String {
+    let mut section = "";
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            section = name.trim();
+        }
+        let key = line.split('=').next().unwrap_or_default().trim().trim_matches('"');
+        let dotted = key.split_once('.').is_some_and(|(outer, inner)| outer == setting.section && inner == setting.key);
+        if (section == setting.section && key == setting.key) || (section.is_empty() && dotted) {
+            return format!("line {}: ", index + 1);
+        }
+    }
+    String::new()
+}
+
+/// A file with every setting and its default, as comments.
+pub const EXAMPLE: &str = include_str!("example.toml");

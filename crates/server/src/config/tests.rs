@@ -1,0 +1,146 @@
+//! Files, environment and flags: what wins, and what is said of mistakes.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::{Args, Command, FromArgMatches};
+
+use super::environment::known_names;
+use super::*;
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(text.as_bytes()).expect("written");
+    file
+}
+
+fn check(text: &str) -> Result<(), String> {
+    ConfigFile::check(file(text).path()).map_err(|error| error.to_string())
+}
+
+fn up_flags(flags: &[&str]) -> UpOptions {
+    let command = UpOptions::augment_args(Command::new("up"));
+    let matches = command.try_get_matches_from(std::iter::once(&"up").chain(flags)).expect("well-formed flags");
+    UpOptions::from_arg_matches(&matches).expect("well-formed values")
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line() {
+    let error = check("[node]\nlisten = \"127.0.0.1:1\"\nmemroy = \"1g\"\n").expect_err("misspelt");
+    assert!(error.contains("memroy") && error.contains("line 3"), "{error}");
+    let error = check("[nodes]\n").expect_err("no such section");
+    assert!(error.contains("nodes") && error.contains("line 1"), "{error}");
+}
+
+#[test]
+fn a_value_that_makes_no_sense_is_named_with_its_line() {
+    let error = check("[up]\nnodes = 8\nnode_memory = \"much\"\n").expect_err("not a size");
+    assert!(error.contains("node_memory") && error.contains("line 3") && error.contains("not a size"), "{error}");
+    let error = check("[up]\ncode = \"rs:4+2\"\nnodes = 5\n").expect_err("too few");
+    assert!(error.contains("line 3: up.nodes: 5 is too few: rs:4+2 places each stripe on 6"), "{error}");
+    let error = check("[node]\ncoordinator = \"a\"\n").expect_err("no port");
+    assert!(error.contains("line 2") && error.contains("host:port"), "{error}");
+}
+
+#[test]
+fn flags_win_over_the_file_which_wins_over_defaults() {
+    let text = "[up]\nnodes = 10\npartitions = 7\nrestart_nodes = true\n";
+    let file = ConfigFile::read(Some(file(text).path())).expect("well-formed");
+    let flags = up_flags(&["--nodes", "12", "--code", "rs:8+2"]);
+    let config = flags.or(file.up).resolve().expect("sensible");
+    assert_eq!((config.node_count, config.partition_count, config.restart_nodes), (12, 7, true));
+    assert_eq!((config.code.to_string().as_str(), config.node_memory), ("rs:8+2", NODE_MEMORY_DEFAULT));
+}
+
+#[test]
+fn every_setting_can_be_said_in_every_place() {
+    for name in known_names() {
+        let (section, key) = name["SHORTTAIL_".len()..].split_once('_').expect("section and key");
+        let (section, key) = (section.to_lowercase(), key.to_lowercase());
+        let start = EXAMPLE.find(&format!("\n[{section}]\n")).expect("the example has the section");
+        let rest = &EXAMPLE[start + 2..];
+        let text = &rest[..rest.find("\n[").unwrap_or(rest.len())];
+        assert!(text.contains(&format!("\n#{key} = ")), "the example has no {section}.{key}");
+        let command = match section.as_str() {
+            "up" => UpOptions::augment_args(Command::new("x")),
+            "node" => NodeOptions::augment_args(Command::new("x")),
+            "gateway" => GatewayOptions::augment_args(Command::new("x")),
+            _ => CoordinatorOptions::augment_args(Command::new("x")),
+        };
+        let flag = key.replace('_', "-");
+        let argument = command.get_arguments().find(|argument| argument.get_long() == Some(&flag));
+        let env = argument.unwrap_or_else(|| panic!("no flag --{flag}")).get_env().expect("a variable");
+        assert_eq!(env.to_str(), Some(name.as_str()));
+    }
+}
+
+#[test]
+fn the_example_with_all_settings_on_is_understood() {
+    let on: String = EXAMPLE
+        .lines()
+        .filter(|line| !line.starts_with("# "))
+        .map(|line| format!("{}\n", line.strip_prefix('#').unwrap_or(line)))
+        .collect();
+    let text = file(&on);
+    ConfigFile::read(Some(text.path())).unwrap_or_else(|error| panic!("{error}\n{on}"));
+    assert_eq!(check(EXAMPLE), Ok(()), "with everything commented out, it says nothing");
+}
+
+#[test]
+fn a_misspelt_variable_is_named() {
+    let names = |names: &[&str]| check_environment(names.iter().map(|name| (*name).to_owned()));
+    assert_eq!(names(&["PATH", "SHORTTAIL_UP_NODES", "SHORTTAIL_LOG"]), Ok(()));
+    let misspelt = "SHORTTAIL_NODE_MEMROY";
+    assert_eq!(names(&[misspelt]), Err(ConfigError::Environment(misspelt.to_owned())));
+}
+
+#[test]
+fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
+    for (flags, wanted) in [
+        (&["--nodes", "5"][..], "--nodes: 5 is too few"),
+        (&["--nodes", "257"], "--nodes: 257 is not within 1 to 256"),
+        (&["--node-memory", "15m"], "--node-memory: 15MiB is less than 16MiB"),
+        (&["--node-memory", "16m", "--node-threads", "2"], "--node-memory: 16MiB is less than 32MiB"),
+        (&["--partitions", "0"], "--partitions: 0 is not within"),
+        (&["--value-bytes-max", "2g"], "--value-bytes-max: 2GiB is not within 1KiB to 1GiB"),
+        (&["--redis", "127.0.0.1:11211"], "--redis: 127.0.0.1:11211 is also the address of --memcached"),
+        (&["--admin", "127.0.0.1:6379"], "--admin: 127.0.0.1:6379 is also the address of --redis"),
+        (&["--redis", "off", "--memcached", "off"], "--memcached: with --redis off too"),
+        (&["--auth-file", "/nonexistent"], "/nonexistent: "),
+    ] {
+        let error = up_flags(flags).resolve().expect_err("senseless").to_string();
+        assert!(error.starts_with(wanted), "{error}");
+    }
+}
+
+#[test]
+fn the_limits_themselves_are_taken() {
+    let config = up_flags(&["--node-memory", "16m", "--nodes", "256", "--value-bytes-max", "1k"]).resolve();
+    assert_eq!(config.map(|config| config.value_bytes_max), Ok(Size(1024)));
+    assert!(up_flags(&["--nodes", "6"]).resolve().is_ok());
+    assert!(up_flags(&["--code", "rs:8+3"]).resolve().is_ok_and(|config| config.node_count == 11));
+    assert!(up_flags(&["--memcached", "127.0.0.1:0", "--redis", "127.0.0.1:0"]).resolve().is_ok());
+}
+
+#[test]
+fn members_need_a_coordinator_or_all_that_it_would_say() {
+    let node = |text: &str| check(&format!("[node]\n{text}"));
+    assert_eq!(node("coordinator = \"127.0.0.1:7000\""), Ok(()));
+    assert_eq!(node("cluster_id = \"ab\"\nid = 1"), Ok(()));
+    assert!(node("id = 1").expect_err("nobody to ask").contains("node.coordinator: is needed"));
+    assert!(node("cluster_id = \"ab\"").expect_err("who?").contains("node.id: is needed"));
+    assert!(node("cluster_id = \"ab\"\ncoordinator = \"127.0.0.1:7000\"").is_err());
+    let gateway = |text: &str| check(&format!("[gateway]\n{text}"));
+    let nodes = "nodes = [\"0=127.0.0.1:1\", \"1=127.0.0.1:2\"]\ncode = \"rs:1+1\"\n";
+    assert_eq!(gateway(&format!("{nodes}cluster_id = \"ab\"\nepoch = 1")), Ok(()));
+    assert!(gateway(nodes).expect_err("which?").contains("gateway.cluster_id: is needed"));
+    assert!(gateway(&format!("{nodes}cluster_id = \"ab\"\nepoch = 0")).expect_err("no epoch").contains("line 5"));
+    let twice = "nodes = [\"0=127.0.0.1:1\", \"0=127.0.0.1:2\"]\ncode = \"rs:1+1\"\ncluster_id = \"ab\"\nepoch = 1";
+    assert!(gateway(twice).expect_err("twice").contains("names a node id twice"));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = ConfigFile::read(Some(Path::new("/nonexistent.toml"))).expect_err("not there");
+    assert!(error.to_string().starts_with("/nonexistent.toml: "), "{error}");
+}

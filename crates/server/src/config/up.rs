@@ -1,0 +1,229 @@
+//! What a local cluster is told at its start.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer};
+
+use super::address::OptionalAddress;
+use super::code::CodeSpec;
+use super::coordinator::{ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, check_node_count};
+use super::credentials::read_credentials;
+use super::error::{ConfigError, within};
+use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull, check_client_ports, value_bytes};
+use super::limits::*;
+use super::merge;
+use super::node::NODE_MEMORY_DEFAULT;
+use super::size::Size;
+
+/// Configuration of a local cluster, checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UpConfig {
+    pub node_count: usize,
+    pub code: CodeSpec,
+    pub node_memory: Size,
+    pub memcached: Option<SocketAddr>,
+    pub redis: Option<SocketAddr>,
+    pub admin: Option<SocketAddr>,
+    pub dir: Option<PathBuf>,
+    pub partition_count: u16,
+    pub when_full: WhenFull,
+    pub value_bytes_max: Size,
+    pub connection_count_max: usize,
+    pub idle_timeout_s: u64,
+    pub auth_file: Option<PathBuf>,
+    pub node_threads: usize,
+    pub gateway_threads: usize,
+    pub transport: Transport,
+    pub restart_nodes: bool,
+}
+
+/// How gateway and nodes of a local cluster talk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transport {
+    /// Cheaper.
+    #[default]
+    Unix,
+    /// As between machines.
+    Tcp,
+}
+
+impl FromStr for Transport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "unix" => Ok(Transport::Unix),
+            "tcp" => Ok(Transport::Tcp),
+            _ => Err(format!("{text:?} is neither unix nor tcp")),
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Transport::Unix => "unix",
+            Transport::Tcp => "tcp",
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Transport {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Settings of a local cluster as flags, environment and file give them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
+#[serde(default, deny_unknown_fields)]
+pub struct UpOptions {
+    /// Node processes [default: 8]
+    #[arg(long, env = "SHORTTAIL_UP_NODES", value_name = "N")]
+    pub nodes: Option<usize>,
+    /// Erasure code: any M of the nodes of a stripe may die, rs:K+M [default: rs:4+2]
+    #[arg(long, env = "SHORTTAIL_UP_CODE", value_name = "CODE")]
+    pub code: Option<CodeSpec>,
+    /// Memory of each node [default: 256MiB]
+    #[arg(long, env = "SHORTTAIL_UP_NODE_MEMORY", value_name = "SIZE")]
+    pub node_memory: Option<Size>,
+    /// Where memcached clients connect, or off; port 0: any free port [default: 127.0.0.1:11211]
+    #[arg(long, env = "SHORTTAIL_UP_MEMCACHED", value_name = "ADDR")]
+    pub memcached: Option<OptionalAddress>,
+    /// Where Redis clients connect, or off; port 0: any free port [default: 127.0.0.1:6379]
+    #[arg(long, env = "SHORTTAIL_UP_REDIS", value_name = "ADDR")]
+    pub redis: Option<OptionalAddress>,
+    /// Where status, metrics and the page are served, or off; port 0: any free port [default: 127.0.0.1:8080]
+    #[arg(long, env = "SHORTTAIL_UP_ADMIN", value_name = "ADDR")]
+    pub admin: Option<OptionalAddress>,
+    /// Directory for sockets and the coordinator's state [default: a temporary one, removed at the end]
+    #[arg(long, env = "SHORTTAIL_UP_DIR", value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Units of ownership and parallelism [default: 4]
+    #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N")]
+    pub partitions: Option<u16>,
+    /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
+    #[arg(long, env = "SHORTTAIL_UP_WHEN_FULL", value_name = "evict|error")]
+    pub when_full: Option<WhenFull>,
+    /// Largest value [default: 1MiB]
+    #[arg(long, env = "SHORTTAIL_UP_VALUE_BYTES_MAX", value_name = "SIZE")]
+    pub value_bytes_max: Option<Size>,
+    /// Client connections at once [default: 16384]
+    #[arg(long, env = "SHORTTAIL_UP_CONNECTIONS_MAX", value_name = "N")]
+    pub connections_max: Option<usize>,
+    /// Seconds after which an idle client is disconnected; 0: never [default: 0]
+    #[arg(long, env = "SHORTTAIL_UP_IDLE_TIMEOUT", value_name = "SECONDS")]
+    pub idle_timeout: Option<u64>,
+    /// File of user:password lines; clients must authenticate
+    #[arg(long, env = "SHORTTAIL_UP_AUTH_FILE", value_name = "FILE")]
+    pub auth_file: Option<PathBuf>,
+    /// Threads of each node [default: 1]
+    #[arg(long, env = "SHORTTAIL_UP_NODE_THREADS", value_name = "N")]
+    pub node_threads: Option<usize>,
+    /// Threads of the gateway [default: 1]
+    #[arg(long, env = "SHORTTAIL_UP_GATEWAY_THREADS", value_name = "N")]
+    pub gateway_threads: Option<usize>,
+    /// How gateway and nodes talk [default: unix]
+    #[arg(long, env = "SHORTTAIL_UP_TRANSPORT", value_name = "unix|tcp")]
+    pub transport: Option<Transport>,
+    /// Start a node again when it dies, with empty memory [default: false]
+    #[arg(long, env = "SHORTTAIL_UP_RESTART_NODES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub restart_nodes: Option<bool>,
+}
+
+impl UpOptions {
+    /// These, and where they say nothing, those.
+    #[must_use]
+    pub fn or(self, those: Self) -> Self {
+        merge!(
+            self,
+            those,
+            UpOptions {
+                nodes,
+                code,
+                node_memory,
+                memcached,
+                redis,
+                admin,
+                dir,
+                partitions,
+                when_full,
+                value_bytes_max,
+                connections_max,
+                idle_timeout,
+                auth_file,
+                node_threads,
+                gateway_threads,
+                transport,
+                restart_nodes
+            }
+        )
+    }
+
+    /// # Errors
+    /// Names the setting that makes no sense.
+    pub fn resolve(self) -> Result<UpConfig, ConfigError> {
+        let code = self.code.unwrap_or(CodeSpec::DEFAULT);
+        let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
+        check_node_count("up", code, node_count)?;
+        within("up", "nodes", node_count, 1, UP_NODE_COUNT_MAX)?;
+        let node_threads = within("up", "node_threads", self.node_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?;
+        let node_memory = self.node_memory.unwrap_or(NODE_MEMORY_DEFAULT);
+        let least = Size(NODE_MEMORY_MIN.0 * node_threads as u64);
+        if node_memory < least {
+            let problem = format!("{node_memory} is less than {least}, the least for {node_threads} thread(s)");
+            return Err(ConfigError::setting("up", "node_memory", problem));
+        }
+        let memcached = self.memcached.unwrap_or_else(|| OptionalAddress::loopback(MEMCACHED_PORT)).0;
+        let redis = self.redis.unwrap_or_else(|| OptionalAddress::loopback(REDIS_PORT)).0;
+        let admin = self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0;
+        check_up_ports(memcached, redis, admin)?;
+        if let Some(file) = &self.auth_file {
+            read_credentials(file)?;
+        }
+        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
+        let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
+        Ok(UpConfig {
+            node_count,
+            code,
+            node_memory,
+            memcached,
+            redis,
+            admin,
+            dir: self.dir,
+            partition_count: within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
+            when_full: self.when_full.unwrap_or_default(),
+            value_bytes_max: value_bytes("up", self.value_bytes_max)?,
+            connection_count_max: within("up", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
+            idle_timeout_s: self.idle_timeout.unwrap_or(0),
+            auth_file: self.auth_file,
+            node_threads,
+            gateway_threads: within("up", "gateway_threads", self.gateway_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
+            transport: self.transport.unwrap_or_default(),
+            restart_nodes: self.restart_nodes.unwrap_or(false),
+        })
+    }
+}
+
+fn check_up_ports(
+    memcached: Option<SocketAddr>,
+    redis: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+) -> Result<(), ConfigError> {
+    if memcached.is_none() && redis.is_none() {
+        return Err(ConfigError::setting("up", "memcached", "with --redis off too, no client could connect"));
+    }
+    check_client_ports("up", memcached, redis)?;
+    for (flag, address) in [("--memcached", memcached), ("--redis", redis)] {
+        if let (Some(one), Some(other)) = (address, admin)
+            && one == other
+            && one.port() != 0
+        {
+            return Err(ConfigError::setting("up", "admin", format!("{one} is also the address of {flag}")));
+        }
+    }
+    Ok(())
+}
