@@ -9,6 +9,7 @@ pub mod checker;
 pub mod history;
 pub mod limits;
 pub mod model;
+pub mod network;
 pub mod rng;
 pub mod schedule;
 pub mod trace;
