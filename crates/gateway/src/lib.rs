@@ -6,7 +6,10 @@
 //! Must not know: sockets, clocks, threads, operating-system randomness.
 
 pub mod command;
+pub mod engine;
 pub mod mapstore;
+pub mod memcached;
+pub mod redis;
 pub mod reply_queue;
 pub mod request;
 pub mod session;

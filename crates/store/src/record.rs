@@ -27,8 +27,47 @@ pub enum RecordKind {
     Manifest,
     /// The key was deleted; the value is the horizon (see rule R3 in the owner engine).
     Tombstone,
-    /// Every object of the partition below this version is gone (flush_all); no key.
-    Floor,
+    /// Something about the partition, not about a key: see [`Control`]. The key is empty.
+    Control,
+}
+
+/// The value of a control record: a type byte and a 64-bit number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// Every object of the partition below this version is gone (flush_all). `horizon`: as of a tombstone.
+    Floor { floor: Version, horizon: StripeId },
+    /// A flush_all that takes effect later.
+    FlushDue(UnixMs),
+    /// The stripe was emptied and is being freed: nothing in it counts any more.
+    Void(StripeId),
+}
+
+impl Control {
+    pub fn encode(self) -> Vec<u8> {
+        let (kind, numbers) = match self {
+            Control::Floor { floor, horizon } => (0, vec![floor.raw(), horizon.raw()]),
+            Control::FlushDue(at) => (1, vec![at.0]),
+            Control::Void(stripe) => (2, vec![stripe.raw()]),
+        };
+        std::iter::once(kind).chain(numbers.into_iter().flat_map(u64::to_le_bytes)).collect()
+    }
+
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let (kind, numbers) = value.split_first()?;
+        let number = |place: usize| {
+            let bytes = numbers.get(place * 8..place * 8 + 8)?;
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        match kind {
+            0 => Some(Control::Floor {
+                floor: Version::from_raw(number(0)?),
+                horizon: StripeId::from_raw(number(1)?),
+            }),
+            1 => Some(Control::FlushDue(UnixMs(number(0)?))),
+            2 => Some(Control::Void(StripeId::from_raw(number(0)?))),
+            _ => None,
+        }
+    }
 }
 
 /// A record, borrowed from where it lies.
@@ -84,7 +123,7 @@ impl<'a> Record<'a> {
             RecordKind::Object => 0,
             RecordKind::Manifest => 1,
             RecordKind::Tombstone => 2,
-            RecordKind::Floor => 3,
+            RecordKind::Control => 3,
         };
         let bit = |set: bool, bit: u8| if set { bit } else { 0 };
         PRESENT
@@ -169,7 +208,7 @@ impl<'a> Record<'a> {
             0 => RecordKind::Object,
             1 => RecordKind::Manifest,
             2 => RecordKind::Tombstone,
-            _ => RecordKind::Floor,
+            _ => RecordKind::Control,
         };
         let version = Version::from_raw(version);
         Ok((Record { kind, version, expiry, flags, cas, attributes, key, value }, layout.record_bytes))
@@ -316,6 +355,15 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Record::parse(&bad, stripe()).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn control_records_survive_the_trip() {
+        let floor = Control::Floor { floor: Version::from_raw(7), horizon: stripe() };
+        for control in [floor, Control::FlushDue(UnixMs(5)), Control::Void(stripe())] {
+            assert_eq!(Control::parse(&control.encode()), Some(control));
+        }
+        assert_eq!(Control::parse(&[2, 0]), None);
     }
 
     #[test]

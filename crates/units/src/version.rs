@@ -5,8 +5,8 @@
 pub struct Epoch(pub u32);
 
 impl Epoch {
-    /// Largest epoch: 24 bits, so that an epoch and a 40-bit counter share one word.
-    pub const MAX: Epoch = Epoch((1 << 24) - 1);
+    /// Largest epoch: 23 bits, so that an epoch and a 40-bit counter share one word and leave its top bit free.
+    pub const MAX: Epoch = Epoch((1 << 23) - 1);
 }
 
 /// Version of an object: (epoch, counter), so that it is never "the largest seen plus one" (rule R9).
@@ -17,7 +17,7 @@ impl Version {
     const COUNTER_BITS: u32 = 40;
 
     /// # Panics
-    /// If `counter` does not fit in 40 bits or the epoch in 24.
+    /// If `counter` does not fit in 40 bits or the epoch in 23.
     pub fn new(epoch: Epoch, counter: u64) -> Self {
         assert!(epoch <= Epoch::MAX && counter < 1 << Self::COUNTER_BITS, "version out of range");
         Version(u64::from(epoch.0) << Self::COUNTER_BITS | counter)

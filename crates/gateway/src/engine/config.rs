@@ -1,0 +1,111 @@
+//! What one engine is told when it is made.
+
+use shorttail_codes::Code;
+use shorttail_units::{ClusterId, Epoch, PartitionId, SLOT_COUNT, Slot};
+
+use super::limits::CHUNK_BYTES;
+
+/// What happens to a store that is full of live objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WhenFull {
+    /// The coldest objects give way.
+    #[default]
+    Evict,
+    /// Stores are refused.
+    Error,
+}
+
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    pub cluster: ClusterId,
+    pub epoch: Epoch,
+    /// Number of the gateway within its cluster.
+    pub gateway: u16,
+    /// Which of the gateway's cores this engine is, and how many there are: partition `p` is on core `p % core_count`.
+    pub core: u16,
+    pub core_count: u16,
+    pub partition_count: u16,
+    pub code: Code,
+    /// Payload bytes of a packed chunk.
+    pub chunk_bytes: usize,
+    /// Unit of the small-write threshold (`s` blocks), in bytes.
+    pub block_bytes: usize,
+    pub value_bytes_max: usize,
+    pub when_full: WhenFull,
+    /// Nodes that the cluster should have; a new owner serves when all but at most `m` of them accepted it.
+    pub node_count: u16,
+    /// After this long without an answer a node is treated as slow: its requests go elsewhere.
+    pub request_deadline_us: u64,
+    /// How long a new owner waits for the last `m` nodes before it serves without them.
+    pub gather_us: u64,
+    /// Seed of the key hash.
+    pub hash_seed: u64,
+    /// Proof of identity towards nodes.
+    pub auth: Vec<u8>,
+    /// Bytes of node memory in use per live byte (padded by the code's cost) above which cleaning starts.
+    pub clean_above: f64,
+}
+
+impl EngineConfig {
+    pub fn new(code: Code, epoch: Epoch, cluster: ClusterId, node_count: u16) -> Self {
+        EngineConfig {
+            cluster,
+            epoch,
+            gateway: 0,
+            core: 0,
+            core_count: 1,
+            partition_count: 4,
+            code,
+            chunk_bytes: CHUNK_BYTES,
+            block_bytes: 4096,
+            value_bytes_max: 1 << 20,
+            when_full: WhenFull::Evict,
+            node_count,
+            request_deadline_us: 60_000,
+            gather_us: 3_000_000,
+            hash_seed: cluster.0 ^ 0x5348_4f52_5454_4149,
+            auth: Vec::new(),
+            clean_above: 1.25,
+        }
+    }
+
+    pub fn data_count(&self) -> usize {
+        self.code.data_count()
+    }
+
+    pub fn parity_count(&self) -> usize {
+        self.code.parity_count()
+    }
+
+    pub fn member_count(&self) -> usize {
+        self.code.chunk_count()
+    }
+
+    /// The partition of a slot: contiguous ranges of equal length.
+    pub fn partition_of(&self, slot: Slot) -> PartitionId {
+        let number = slot.index() * usize::from(self.partition_count) / SLOT_COUNT;
+        PartitionId(number as u16)
+    }
+
+    pub fn core_of(&self, partition: PartitionId) -> u16 {
+        partition.0 % self.core_count
+    }
+
+    /// Partitions that live on this engine's core.
+    pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        let (core, core_count) = (self.core, self.core_count);
+        (0..self.partition_count).filter(move |number| number % core_count == core).map(PartitionId)
+    }
+
+    /// Largest record that is packed: `s = floor((k+m)/(m+1))` blocks (ShortTail 3.3), and never more than a quarter of
+    /// a chunk, so that a chunk's unused tail stays small.
+    pub fn packed_bytes_max(&self) -> usize {
+        let threshold = self.member_count() / (self.parity_count() + 1);
+        (threshold * self.block_bytes).min(self.chunk_bytes / 4).max(self.chunk_bytes.min(2048))
+    }
+
+    /// Node memory that one packed stripe takes, all members counted.
+    pub fn stripe_bytes(&self) -> u64 {
+        (self.member_count() * (self.chunk_bytes + 256)) as u64
+    }
+}

@@ -1,0 +1,163 @@
+//! Freeing stripes, so that nothing in them comes back.
+//!
+//! A stripe that was emptied is first declared void by a control record in its partition's log; when that is durable the
+//! members are told to free their chunks. A later owner that still finds some of the chunks ignores them. The control
+//! record itself is kept until every member confirmed, or the memory of those that did not is gone for good.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::{NodeId, PartitionId, StripeId};
+use shorttail_wire::node::NodeRequest;
+
+use super::index::StripeSlot;
+use super::log::{Purpose, Urgency};
+use super::{Engine, What, Work};
+use crate::command::Command;
+
+#[derive(Debug, Clone, Copy)]
+struct PendingFree {
+    count: u32,
+    partition: PartitionId,
+    /// Asked, and the answer is awaited.
+    is_asked: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Voids {
+    /// Emptied stripes whose control record is not durable yet; false: not even appended.
+    undeclared: BTreeMap<StripeId, bool>,
+    /// What nodes have not confirmed to have freed.
+    pending: BTreeMap<NodeId, BTreeMap<StripeId, PendingFree>>,
+    /// Void packed stripes and how many members have not confirmed.
+    unconfirmed: BTreeMap<StripeId, BTreeSet<NodeId>>,
+}
+
+impl<C: Command> Engine<C> {
+    /// Nothing in a stripe is alive any more.
+    pub(super) fn declare_void(&mut self, slot: StripeSlot) {
+        let stripe = self.stripes.at(slot);
+        let (id, partition) = (stripe.id, stripe.partition);
+        let value = Control::Void(id).encode();
+        let version = self.take_version();
+        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
+        let placed = self.append_record(partition, &record, Purpose::Void { stripe: id }, Urgency::Cleaning);
+        self.voids.undeclared.insert(id, placed.is_ok());
+    }
+
+    /// The control record is durable.
+    pub(super) fn void_confirmed(&mut self, id: StripeId) {
+        self.voids.undeclared.remove(&id);
+        let Some(slot) = self.stripes.slot_of(id) else { return };
+        let stripe = self.stripes.remove(slot);
+        if let Some(open) = stripe.open {
+            self.stripes.keep_buffer(open.into_buffer());
+        }
+        self.voids.unconfirmed.insert(id, stripe.members.iter().copied().collect());
+        for &node in stripe.members.iter() {
+            self.free_on(node, id, stripe.partition);
+        }
+    }
+
+    pub(super) fn void_interrupted(&mut self, id: StripeId) {
+        self.voids.undeclared.insert(id, false);
+    }
+
+    pub(super) fn free_on(&mut self, node: NodeId, stripe: StripeId, partition: PartitionId) {
+        self.free_range_on(node, stripe, 1, partition);
+    }
+
+    /// Tells a node to drop its chunks of `count` stripes; told again until it confirms.
+    pub(super) fn free_range_on(&mut self, node: NodeId, first: StripeId, count: u32, partition: PartitionId) {
+        let pending = PendingFree { count, partition, is_asked: false };
+        self.voids.pending.entry(node).or_default().insert(first, pending);
+        if self.nodes.is_ready(node) {
+            self.resend_frees_to(node);
+        }
+    }
+
+    pub(super) fn resend_frees_to(&mut self, node: NodeId) {
+        let Some(pending) = self.voids.pending.get_mut(&node) else { return };
+        let mut asks = Vec::new();
+        for (&first, free) in pending.iter_mut().filter(|(_, free)| !free.is_asked) {
+            free.is_asked = true;
+            asks.push((first, free.count, free.partition));
+        }
+        let epoch = self.config.epoch;
+        for (first, count, partition) in asks {
+            // A range of striped stripes spreads over the node's cores: each core is told of all of it.
+            let cores = if count == 1 { 1 } else { self.nodes.get(node).map_or(1, |node| node.sessions.len()) };
+            let request = NodeRequest::Free { first, count, epoch, partition };
+            if cores == 1 {
+                self.ask(node, first, &request, What::Free { first });
+            } else {
+                for core in 0..cores {
+                    let session = super::SessionId { node, core: core as u16 };
+                    self.ask_session(session, &request, What::Free { first });
+                }
+            }
+        }
+    }
+
+    /// Repeats what nodes that are ready have not confirmed, and declares what could not be declared.
+    pub(super) fn resend_frees(&mut self) {
+        let ready: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&node| self.nodes.is_ready(node)).collect();
+        ready.into_iter().for_each(|node| self.resend_frees_to(node));
+        let undeclared = self.voids.undeclared.iter().filter(|(_, declared)| !**declared);
+        for id in undeclared.map(|(&id, _)| id).collect::<Vec<_>>() {
+            if let Some(slot) = self.stripes.slot_of(id) {
+                self.declare_void(slot);
+            }
+        }
+    }
+
+    pub(super) fn freed(&mut self, node: NodeId, first: StripeId) {
+        if let Some(pending) = self.voids.pending.get_mut(&node) {
+            pending.remove(&first);
+            if pending.is_empty() {
+                self.voids.pending.remove(&node);
+            }
+        }
+        self.free_confirmed(node, first);
+        self.work.push_back(Work::Resume);
+    }
+
+    fn free_confirmed(&mut self, node: NodeId, id: StripeId) {
+        if let Some(members) = self.voids.unconfirmed.get_mut(&id) {
+            members.remove(&node);
+            if members.is_empty() {
+                self.voids.unconfirmed.remove(&id);
+            }
+        }
+    }
+
+    /// A free was not answered: it is asked again.
+    pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId) {
+        if let Some(free) = self.voids.pending.get_mut(&node).and_then(|pending| pending.get_mut(&first)) {
+            free.is_asked = false;
+        }
+    }
+
+    /// The memory that a node had is gone: there is nothing left to free on it.
+    pub(super) fn void_frees_of(&mut self, node: NodeId) {
+        for first in self.voids.pending.remove(&node).unwrap_or_default().into_keys() {
+            self.free_confirmed(node, first);
+        }
+    }
+
+    /// Must the record that declares this stripe void be kept?
+    pub(super) fn is_void_needed(&self, stripe: StripeId) -> bool {
+        self.voids.unconfirmed.contains_key(&stripe) || self.voids.undeclared.contains_key(&stripe)
+    }
+
+    pub(super) fn inherit_void(&mut self, stripe: StripeId, members: BTreeSet<NodeId>) {
+        if !members.is_empty() {
+            self.voids.unconfirmed.insert(stripe, members);
+        }
+    }
+
+    pub(super) fn is_reclaiming(&self) -> bool {
+        let asked = |pending: &BTreeMap<StripeId, PendingFree>| pending.values().any(|free| free.is_asked);
+        !self.voids.undeclared.is_empty() || self.voids.pending.values().any(asked)
+    }
+}

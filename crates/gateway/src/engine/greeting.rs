@@ -1,0 +1,124 @@
+//! Greeting a node: hello, fence, scan; then it is ready.
+//!
+//! The fence comes before anything else (a joining node is fenced before use), the scan before the node is used: chunks
+//! that this owner does not know, or that were not sealed, are dropped (while serving) or are what a new owner learns
+//! the store from (while gathering).
+
+use shorttail_units::StripeId;
+use shorttail_wire::node::{
+    ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal,
+};
+
+use super::nodes::{NodePhase, Session, SessionId};
+use super::{Engine, Phase, What, Work};
+use crate::command::Command;
+
+/// Chunk reports asked for at once; each has at most 200 bytes.
+const SCAN_COUNT: u16 = 1024;
+
+impl<C: Command> Engine<C> {
+    /// The server connected a session.
+    pub fn handle_session_opened(&mut self, now: shorttail_units::Now, id: SessionId) {
+        self.now = now;
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        session.connected = true;
+        session.greeted = false;
+        session.outbox.clear();
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            cluster: self.config.cluster,
+            core: id.core,
+            owner: u32::from(self.config.gateway) << 16 | u32::from(self.config.core),
+            epoch: self.config.epoch,
+            auth: self.config.auth.clone(),
+        };
+        self.ask_session(id, &NodeRequest::Hello(hello), What::Hello);
+        self.run_work();
+    }
+
+    pub(super) fn greeted(&mut self, id: SessionId, hello: &HelloReply) {
+        let refused = hello.cluster != self.config.cluster
+            || hello.node != id.node
+            || self.retired.contains(&(hello.node, hello.incarnation));
+        let Some(node) = self.nodes.get_mut(id.node).filter(|_| !refused) else { return };
+        node.phase = NodePhase::Greeting;
+        node.sessions.resize_with(usize::from(hello.core_count.max(1)), Session::default);
+        let forgotten = node.incarnation.replace(hello.incarnation).is_some_and(|old| old != hello.incarnation);
+        let session = &mut node.sessions[usize::from(id.core)];
+        session.memory_bytes = hello.memory_bytes;
+        session.used_bytes = hello.used_bytes;
+        if forgotten {
+            self.void_frees_of(id.node);
+        }
+        let partitions: Vec<_> = self.config.partitions().collect();
+        let (epoch, all) = (self.config.epoch, usize::from(self.config.partition_count) == partitions.len());
+        let fences: Vec<u16> = if all { vec![ALL_PARTITIONS] } else { partitions.iter().map(|p| p.0).collect() };
+        for (index, &partition) in fences.iter().enumerate() {
+            let remaining = (fences.len() - 1 - index) as u16;
+            self.ask_session(id, &NodeRequest::Fence { partition, epoch }, What::Fence { remaining });
+        }
+    }
+
+    pub(super) fn fenced(&mut self, id: SessionId, remaining: u16) {
+        if remaining == 0 {
+            self.scan(id, StripeId::default());
+        }
+    }
+
+    fn scan(&mut self, id: SessionId, after: StripeId) {
+        let request = NodeRequest::Scan { partition: ALL_PARTITIONS, after, count: SCAN_COUNT };
+        self.ask_session(id, &request, What::Scan);
+    }
+
+    pub(super) fn scanned(&mut self, id: SessionId, chunks: Vec<ChunkReport>) {
+        let last = chunks.last().map(|chunk| chunk.description.stripe);
+        let more = chunks.len() == usize::from(SCAN_COUNT);
+        for chunk in chunks {
+            let partition = chunk.description.partition;
+            if !self.logs.contains_key(&partition) {
+                continue;
+            }
+            match &mut self.phase {
+                Phase::Gathering(gathering) => gathering.take(id.node, chunk),
+                Phase::Serving => self.reconcile(id.node, &chunk),
+            }
+        }
+        match last.filter(|_| more) {
+            Some(last) => self.scan(id, last),
+            None => self.session_ready(id),
+        }
+    }
+
+    fn session_ready(&mut self, id: SessionId) {
+        let Some(node) = self.nodes.get_mut(id.node) else { return };
+        node.sessions[usize::from(id.core)].greeted = true;
+        if node.sessions.iter().all(|session| session.greeted) {
+            node.phase = NodePhase::Ready;
+            self.resend_frees_to(id.node);
+            self.verify_doubtful();
+            self.work.push_back(Work::Resume);
+        }
+    }
+
+    /// A node came while the owner serves: what it holds of stripes that are gone, or were left before they were
+    /// sealed, is dropped. What it holds of sealed stripes is as good as ever.
+    fn reconcile(&mut self, node: shorttail_units::NodeId, chunk: &ChunkReport) {
+        let description = &chunk.description;
+        let known = match description.kind {
+            ChunkKind::Packed => {
+                let stripe = self.stripes.slot_of(description.stripe).map(|slot| self.stripes.at(slot));
+                stripe.is_some_and(|stripe| chunk.sealed && !chunk.damaged && stripe.member_of(node).is_some())
+            }
+            ChunkKind::Striped => chunk.sealed && !chunk.damaged && self.is_striped(description.stripe),
+        };
+        if !known {
+            self.free_on(node, description.stripe, description.partition);
+        }
+    }
+
+    pub(super) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {
+        if let Some(refusal) = refusal {
+            tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner");
+        }
+    }
+}

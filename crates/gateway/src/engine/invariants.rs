@@ -1,0 +1,64 @@
+//! What must hold after every event; checked in tests and in the simulator.
+
+use std::collections::HashMap;
+
+use super::Engine;
+use super::index::StripeSlot;
+use super::stripes::StripePhase;
+use crate::command::Command;
+
+impl<C: Command> Engine<C> {
+    /// # Panics
+    /// When a claim does not hold.
+    pub fn check_invariants(&self) {
+        self.invariant_index_names_existing_stripes();
+        self.invariant_only_the_confirmed_prefix_is_stable();
+        self.invariant_unsealed_stripes_keep_their_bytes();
+        self.invariant_members_are_distinct();
+        self.invariant_one_stripe_of_a_partition_takes_appends();
+    }
+
+    fn invariant_index_names_existing_stripes(&self) {
+        let mut counts: HashMap<StripeSlot, u32> = HashMap::new();
+        for location in self.index.locations() {
+            let (slot, _) = self.stripes.place_of(location);
+            assert!(self.stripes.get(slot).is_some(), "the index names a stripe that is gone");
+            *counts.entry(slot).or_default() += 1;
+        }
+        for (slot, stripe) in self.stripes.iter() {
+            assert_eq!(stripe.live_count, counts.get(&slot).copied().unwrap_or(0), "live objects of {:?}", stripe.id);
+        }
+    }
+
+    /// Rule R1.
+    fn invariant_only_the_confirmed_prefix_is_stable(&self) {
+        for (_, stripe) in self.stripes.iter().filter(|(_, stripe)| stripe.is_unsealed()) {
+            let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+            open.invariant_only_the_confirmed_prefix_is_stable();
+        }
+    }
+
+    /// Rule R5: until every member confirmed the seal the owner keeps all bytes.
+    fn invariant_unsealed_stripes_keep_their_bytes(&self) {
+        for (_, stripe) in self.stripes.iter() {
+            assert!(stripe.open.is_some() || !stripe.is_unsealed(), "{:?} lost its bytes", stripe.id);
+            assert!(stripe.open.is_none() || stripe.phase() != StripePhase::Sealed, "{:?} kept bytes", stripe.id);
+        }
+    }
+
+    fn invariant_members_are_distinct(&self) {
+        for (_, stripe) in self.stripes.iter() {
+            let mut members = stripe.members.to_vec();
+            members.sort_unstable();
+            members.dedup();
+            assert_eq!(members.len(), self.config.member_count(), "members of {:?}", stripe.id);
+        }
+    }
+
+    fn invariant_one_stripe_of_a_partition_takes_appends(&self) {
+        for (slot, stripe) in self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Open) {
+            let current = self.logs.get(&stripe.partition).and_then(|log| log.current);
+            assert_eq!(current, Some(slot), "{:?} is open beside the log's own", stripe.id);
+        }
+    }
+}

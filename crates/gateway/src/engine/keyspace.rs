@@ -1,0 +1,165 @@
+//! Requests about all keys: counting, listing, flushing, statistics.
+//!
+//! A scan's cursor is a slot and a tag: what an earlier step returned does not come again because the index grew, and an
+//! object that exists throughout is met. Keys are in the records, so each step reads the records that it lists.
+
+use shorttail_store::record::{Record, RecordKind};
+use shorttail_units::{OpNumber, SLOT_COUNT, Slot};
+
+use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
+use super::index::{Location, Tag};
+use super::limits::SCAN_KEYS_MAX;
+use super::manifest::Manifest;
+use super::pool::PoolKey;
+use super::{Engine, Token};
+use crate::command::{Command, StoreError};
+use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, ScannedKey};
+
+const TAG_BITS: u32 = Tag::COUNT.trailing_zeros();
+
+/// One step of a scan whose records are being read.
+#[derive(Debug)]
+pub struct ScanStep {
+    token: Token,
+    next: u64,
+    /// Answer with any one key instead of with the list.
+    is_random: bool,
+    keys: Vec<ScannedKey>,
+    missing: usize,
+    has_failed: bool,
+}
+
+impl<C: Command> Engine<C> {
+    pub(super) fn keyspace(&mut self, token: Token, request: KeyspaceRequest) {
+        match request {
+            KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.index.object_count())),
+            KeyspaceRequest::Stats => self.answer(token, KeyspaceReply::Stats(Box::new(self.stats()))),
+            KeyspaceRequest::Flush { at } => self.flush(token, at),
+            KeyspaceRequest::Scan { cursor, count } => self.scan_keys(token, cursor, count.clamp(1, SCAN_KEYS_MAX)),
+            KeyspaceRequest::RandomKey => self.random_key(token),
+        }
+    }
+
+    fn answer(&mut self, token: Token, reply: KeyspaceReply) {
+        self.reply(token, Reply::Keyspace(Ok(reply)));
+    }
+
+    fn scan_keys(&mut self, token: Token, cursor: u64, count: usize) {
+        let mut slot = usize::try_from(cursor >> TAG_BITS).unwrap_or(SLOT_COUNT);
+        let mut first = (cursor & u64::from(Tag::COUNT - 1)) as u32;
+        let mut found = Vec::new();
+        let mut next = 0;
+        while slot < SLOT_COUNT {
+            let number = Slot::new(slot as u16).expect("below the slot count");
+            let (entries, more) = self.index.list(number, first, count - found.len());
+            found.extend(entries.into_iter().map(|(_, location)| location));
+            (slot, first) = match more {
+                Some(tag) => (slot, tag),
+                None => (slot + 1, 0),
+            };
+            if found.len() >= count {
+                next = if slot < SLOT_COUNT { (slot as u64) << TAG_BITS | u64::from(first) } else { 0 };
+                break;
+            }
+        }
+        self.read_listed(token, found, next, false);
+    }
+
+    /// Some key: of the first object at or after a place that changes from call to call.
+    fn random_key(&mut self, token: Token) {
+        if self.index.object_count() == 0 {
+            return self.answer(token, KeyspaceReply::RandomKey(None));
+        }
+        self.next_version += 1;
+        let start = (self.next_version.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize;
+        let slots = (0..SLOT_COUNT).map(|step| Slot::new(((start + step) % SLOT_COUNT) as u16).expect("below"));
+        let entries = slots.map(|slot| self.index.list(slot, 0, usize::MAX).0).find(|entries| !entries.is_empty());
+        let entries = entries.expect("some slot has an object");
+        let (_, location) = entries[start % entries.len()];
+        self.read_listed(token, vec![location], 0, true);
+    }
+
+    fn read_listed(&mut self, token: Token, found: Vec<Location>, next: u64, is_random: bool) {
+        let step = ScanStep { token, next, is_random, keys: Vec::new(), missing: found.len(), has_failed: false };
+        let key = self.scans.insert(step);
+        if found.is_empty() {
+            return self.end_scan(key);
+        }
+        for location in found {
+            let (slot, data_index) = self.stripes.place_of(location);
+            let stripe = self.stripes.at(slot);
+            if let Some(open) = &stripe.open {
+                let bytes = open.chunk(data_index)[usize::from(location.offset)..].to_vec();
+                let id = stripe.id;
+                self.scan_listed(key, &bytes, id);
+                continue;
+            }
+            let wanted = Wanted {
+                stripe: stripe.id,
+                members: stripe.members.clone(),
+                data_index,
+                chunk_bytes: self.config.chunk_bytes as u32,
+                offset: u32::from(location.offset),
+                extent: Extent::Record,
+                op: OpNumber(0),
+                purpose: FetchPurpose::Scan { scan: key },
+            };
+            self.start_fetch(wanted);
+        }
+    }
+
+    pub(super) fn scan_fetched(
+        &mut self,
+        key: PoolKey,
+        wanted: Wanted,
+        excluded: u128,
+        result: Result<&[u8], FetchError>,
+    ) {
+        let bit = 1 << wanted.data_index;
+        match result {
+            Ok(bytes) if Record::parse(bytes, wanted.stripe).is_ok() => self.scan_listed(key, bytes, wanted.stripe),
+            Ok(_) if excluded & bit == 0 => self.start_fetch_without(wanted, excluded | bit),
+            // The object was moved, replaced or deleted since the step began: it may be left out only if it is gone.
+            Err(FetchError::Gone) if self.stripes.slot_of(wanted.stripe).is_some() => {
+                self.start_fetch_without(wanted, excluded | bit);
+            }
+            Ok(_) | Err(_) => {
+                if let Some(step) = self.scans.get_mut(key) {
+                    step.has_failed = true;
+                    step.missing -= 1;
+                }
+                self.end_scan(key);
+            }
+        }
+    }
+
+    fn scan_listed(&mut self, key: PoolKey, bytes: &[u8], stripe: shorttail_units::StripeId) {
+        let Some(step) = self.scans.get_mut(key) else { return };
+        step.missing -= 1;
+        if let Ok((record, _)) = Record::parse(bytes, stripe) {
+            let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
+            if !is_expired {
+                let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+                step.keys.push(ScannedKey {
+                    key: record.key.to_vec(),
+                    value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),
+                    expiry: record.expiry,
+                });
+            }
+        }
+        self.end_scan(key);
+    }
+
+    fn end_scan(&mut self, key: PoolKey) {
+        if self.scans.get(key).is_none_or(|step| step.missing > 0) {
+            return;
+        }
+        let step = self.scans.remove(key).expect("it was there");
+        let result = match (step.has_failed, step.is_random) {
+            (true, _) => Err(StoreError::Unreadable),
+            (false, true) => Ok(KeyspaceReply::RandomKey(step.keys.into_iter().next().map(|key| key.key))),
+            (false, false) => Ok(KeyspaceReply::Scanned { next: step.next, keys: step.keys }),
+        };
+        self.reply(step.token, Reply::Keyspace(result));
+    }
+}

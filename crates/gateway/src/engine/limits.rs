@@ -1,0 +1,59 @@
+//! Every maximum of the owner engine, with its unit and how it was chosen.
+
+/// Payload bytes of a packed chunk: with its 256-byte header it fills one 64 KiB block of a node's arena exactly.
+pub const CHUNK_BYTES: usize = 65_536 - 256;
+
+/// Bytes of one append after which it is sent without waiting for the end of the turn.
+pub const APPEND_BYTES_MAX: usize = 16 << 10;
+
+/// Commands that may wait for one key. A client that pipelines more on one key than all of these is told so.
+pub const KEY_QUEUE_MAX: usize = 8192;
+
+/// Commands that are combined into one write of a key.
+pub const COMBINE_MAX: usize = 1024;
+
+/// Writes that may wait for memory to be reclaimed before further ones are refused.
+pub const STALLED_MAX: usize = 4096;
+
+/// Times a lookup starts again because the object moved under it; each restart follows a completed move or write of
+/// that very key, so this is never met in practice.
+pub const LOOKUP_RESTARTS_MAX: u32 = 64;
+
+/// Bytes asked of each source of a degraded read whose length is not known yet: most small objects fit.
+pub const DEGRADED_GUESS_BYTES: u32 = 512;
+
+/// Bytes of records that a cleaning job has in flight at most.
+pub const MOVES_IN_FLIGHT_BYTES: usize = 128 << 10;
+
+/// Cleaning jobs at once per engine.
+pub const JOBS_MAX: usize = 4;
+
+/// Striped stripes of one write that are being installed at once.
+pub const INSTALLS_IN_FLIGHT: usize = 8;
+
+/// Unsealed stripes of one partition, sealing ones included: bounds the owner's buffers. Further writes wait.
+pub const UNSEALED_MAX: usize = 8;
+
+/// Buffers of sealed stripes that are kept for the next ones.
+pub const SPARE_BUFFERS_MAX: usize = 4;
+
+/// Microseconds between two looks at deadlines while something is outstanding.
+pub const TICK_US: u64 = 5_000;
+
+/// Microseconds after which parities are told of stability although nothing else is sent to them.
+pub const IDLE_STABLE_US: u64 = 10_000;
+
+/// Keys that one step of a scan returns at most, whatever COUNT says.
+pub const SCAN_KEYS_MAX: usize = 4096;
+
+/// Direct-mapped places of the recent-access table (8 bytes each).
+pub const RECENT_PLACES: usize = 1 << 15;
+
+/// Microseconds after which a job that could not read a chunk tries again.
+pub const JOB_RETRY_US: u64 = 500_000;
+
+/// A stripe whose live share is above this is not worth cleaning.
+pub const CLEAN_LIVE_SHARE_MAX: f64 = 0.92;
+
+/// Microseconds between two askings of every node for its memory in use.
+pub const USAGE_US: u64 = 1_000_000;

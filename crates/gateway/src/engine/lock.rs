@@ -1,0 +1,205 @@
+//! Key locks: one command round at a time changes a key; commands that arrive meanwhile wait and are combined.
+//!
+//! ```text
+//! Starting -> Looking -> Writing -> (released, or Starting again for those that waited)
+//!        \_________________^
+//!         Moving: cleaning copies the record elsewhere
+//!         Held: a group of keys is written together
+//! ```
+
+use std::collections::VecDeque;
+
+use hashbrown::HashTable;
+use shorttail_units::{Slot, UnixMs, Version};
+
+use super::index::Location;
+use super::manifest::Manifest;
+use super::pool::{Pool, PoolKey};
+use super::{KeyRef, Token};
+use crate::command::Attributes;
+
+/// The value of an object, or where it is.
+#[derive(Clone, Debug)]
+pub enum ObjectData {
+    Inline(Vec<u8>),
+    /// `value`: once it was fetched.
+    Striped {
+        manifest: Manifest,
+        value: Option<Vec<u8>>,
+    },
+}
+
+impl ObjectData {
+    pub fn value_bytes(&self) -> usize {
+        match self {
+            ObjectData::Inline(value) => value.len(),
+            ObjectData::Striped { manifest, .. } => manifest.value_bytes,
+        }
+    }
+}
+
+/// An object in the hands of a round.
+#[derive(Clone, Debug)]
+pub struct Object {
+    pub data: ObjectData,
+    pub flags: u32,
+    pub expiry: Option<UnixMs>,
+    /// Token that clients see.
+    pub cas: u64,
+    pub attributes: Attributes,
+    pub fetched: bool,
+    pub idle_s: u32,
+}
+
+/// The committed record of a key, as far as it matters for replacing it.
+#[derive(Clone, Debug)]
+pub struct OldRecord {
+    pub location: Location,
+    pub record_bytes: usize,
+    /// Key and value bytes.
+    pub object_bytes: u64,
+    /// The stripes that hold its value, if it is striped.
+    pub manifest: Option<Manifest>,
+}
+
+/// What is known of the record that a round replaces.
+#[derive(Clone, Debug)]
+pub enum Old {
+    /// A record with this tag exists, its key is being compared.
+    Unverified,
+    /// The record with this tag cannot be read now.
+    Unreadable,
+    Absent,
+    Present(OldRecord),
+}
+
+/// How a round leaves the key.
+#[derive(Clone, Debug)]
+pub enum End {
+    Store(Object),
+    Delete,
+}
+
+/// A command that was applied and waits for the round to be durable.
+#[derive(Debug)]
+pub struct Finished<C> {
+    pub token: Token,
+    pub command: C,
+    pub reply: Vec<u8>,
+    /// Nothing before it in the round, nor itself, changed the key: it may be answered whatever becomes of the write.
+    pub is_independent: bool,
+}
+
+/// One combined write of a key.
+#[derive(Debug)]
+pub struct Round<C> {
+    pub finished: Vec<Finished<C>>,
+    pub end: End,
+    pub version: Version,
+    pub old: Old,
+    /// The last effect kept the value and counts as a read.
+    pub mark_read: bool,
+    /// Where the new record is and its length, once it is durable.
+    pub confirmed: Option<(Location, usize)>,
+    /// It was handed to the log (or to a striped write).
+    pub is_sent: bool,
+}
+
+/// A record on its way to another stripe.
+#[derive(Clone, Debug)]
+pub struct Move {
+    pub from: Location,
+    pub record_bytes: usize,
+    pub expiry: Option<UnixMs>,
+}
+
+#[derive(Debug)]
+pub enum LockPhase<C> {
+    Starting,
+    Looking,
+    Writing(Box<Round<C>>),
+    Moving(Move),
+    /// Waits for, or is part of, this group.
+    Held(PoolKey),
+}
+
+#[derive(Debug)]
+pub struct Lock<C> {
+    pub key: Vec<u8>,
+    pub hash: u64,
+    pub slot: Slot,
+    pub queue: VecDeque<(Token, C)>,
+    /// Groups that want the key when the round at hand is over.
+    pub groups: VecDeque<PoolKey>,
+    pub phase: LockPhase<C>,
+}
+
+impl<C> Lock<C> {
+    /// Written, but a record with the same tag cannot be compared now: no further change until it can.
+    pub fn is_doubtful(&self) -> bool {
+        matches!(&self.phase, LockPhase::Writing(round)
+            if round.confirmed.is_some() && matches!(round.old, Old::Unreadable))
+    }
+}
+
+#[derive(Debug)]
+pub struct Locks<C> {
+    pool: Pool<Lock<C>>,
+    table: HashTable<(u64, PoolKey)>,
+}
+
+impl<C> Default for Locks<C> {
+    fn default() -> Self {
+        Locks { pool: Pool::default(), table: HashTable::new() }
+    }
+}
+
+impl<C> Locks<C> {
+    pub fn find(&self, key: KeyRef<'_>) -> Option<PoolKey> {
+        if self.table.is_empty() {
+            return None;
+        }
+        let is_key = |entry: &(u64, PoolKey)| {
+            entry.0 == key.hash && self.pool.get(entry.1).is_some_and(|lock| lock.key == key.bytes)
+        };
+        self.table.find(key.hash, is_key).map(|&(_, lock)| lock)
+    }
+
+    /// The caller has looked: the key is not locked.
+    pub fn insert(&mut self, key: KeyRef<'_>, phase: LockPhase<C>) -> PoolKey {
+        let lock = self.pool.insert(Lock {
+            key: key.bytes.to_vec(),
+            hash: key.hash,
+            slot: key.slot,
+            queue: VecDeque::new(),
+            groups: VecDeque::new(),
+            phase,
+        });
+        self.table.insert_unique(key.hash, (key.hash, lock), |entry| entry.0);
+        lock
+    }
+
+    pub fn remove(&mut self, lock: PoolKey) {
+        if let Some(removed) = self.pool.remove(lock) {
+            if let Ok(entry) = self.table.find_entry(removed.hash, |entry| entry.1 == lock) {
+                entry.remove();
+            }
+        }
+    }
+
+    pub fn get(&self, lock: PoolKey) -> Option<&Lock<C>> {
+        self.pool.get(lock)
+    }
+
+    pub fn get_mut(&mut self, lock: PoolKey) -> Option<&mut Lock<C>> {
+        self.pool.get_mut(lock)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (PoolKey, &Lock<C>)> {
+        self.pool.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.pool.len()
+    }
+}

@@ -1,0 +1,392 @@
+//! The log of a partition: where records are appended, and how stripes open, fill, seal and are abandoned.
+//!
+//! A partition has one stripe that takes appends at a time. So of two records of a key the newer never lies in an older
+//! stripe, and when the oldest stripe of a partition goes, nothing it ended can come back (rule R3).
+
+use std::sync::Arc;
+
+use shorttail_placement::{Candidate, choose};
+use shorttail_store::record::Record;
+use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
+
+use super::index::StripeSlot;
+use super::limits::{APPEND_BYTES_MAX, IDLE_STABLE_US, UNSEALED_MAX};
+use super::open_stripe::{Item, OpenStripe};
+use super::pool::PoolKey;
+use super::sessions::append_tag;
+use super::stripes::{Stripe, StripePhase};
+use super::{Engine, What, Work};
+use crate::command::{Command, StoreError};
+
+/// Who wants to know that a record is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// A round of a key lock.
+    Write(PoolKey),
+    /// A live record that a job moves under a key lock.
+    Move { lock: PoolKey, job: PoolKey },
+    /// A tombstone or control record that a job carries over, or a tombstone for what it evicted.
+    Carry { job: PoolKey },
+    /// A stripe is void from now on.
+    Void { stripe: StripeId },
+    /// A floor of the partition.
+    Floor { partition: PartitionId },
+    /// A pair of a group.
+    Group { group: PoolKey, pair: u32 },
+}
+
+#[derive(Debug, Default)]
+pub struct Log {
+    pub current: Option<StripeSlot>,
+}
+
+/// Why a record found no place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlaceError {
+    /// Memory, or an owner's buffer, may become free soon.
+    Wait,
+    Refuse(StoreError),
+}
+
+/// Who appends: clients leave a reserve of memory to cleaning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    Client,
+    Cleaning,
+}
+
+impl<C: Command> Engine<C> {
+    /// Appends a record to the log of a partition; `purpose` hears when it is durable.
+    pub(super) fn append_record(
+        &mut self,
+        partition: PartitionId,
+        record: &Record<'_>,
+        purpose: Purpose,
+        urgency: Urgency,
+    ) -> Result<(), PlaceError> {
+        let epoch = self.config.epoch;
+        let length = record.encoded_bytes(epoch);
+        let slot = self.make_room(partition, length, urgency)?;
+        let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
+        let data_index = open.room_for(length).expect("room was made");
+        let (_, place) = open.append(data_index, length, purpose);
+        record.encode(epoch, place);
+        Ok(())
+    }
+
+    /// Appends records as one operation: all of them are durable, or none is found by a later owner.
+    pub(super) fn append_together(
+        &mut self,
+        partition: PartitionId,
+        records: &[(Record<'_>, Purpose)],
+    ) -> Result<(), PlaceError> {
+        let epoch = self.config.epoch;
+        let length: usize = records.iter().map(|(record, _)| record.encoded_bytes(epoch)).sum();
+        let slot = self.make_room(partition, length, Urgency::Client)?;
+        self.flush_stripe(slot);
+        let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
+        let data_index = open.room_for(length).expect("room was made");
+        for (record, purpose) in records {
+            let (_, place) = open.append(data_index, record.encoded_bytes(epoch), *purpose);
+            record.encode(epoch, place);
+        }
+        self.flush_stripe(slot);
+        Ok(())
+    }
+
+    /// The stripe that has room for `length` bytes in the chunk it names by `room_for`, ready to be appended to.
+    fn make_room(&mut self, partition: PartitionId, length: usize, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
+        if length > self.config.chunk_bytes {
+            return Err(PlaceError::Refuse(StoreError::TooLarge));
+        }
+        if let Some(slot) = self.log(partition).current {
+            let open = self.stripes.at(slot).open.as_ref().expect("the current stripe has its bytes");
+            if let Some(data_index) = open.room_for(length) {
+                if open.needs_flush(data_index, length, APPEND_BYTES_MAX) {
+                    self.flush_stripe(slot);
+                }
+                return Ok(slot);
+            }
+            self.begin_seal(slot);
+        }
+        self.open_stripe(partition, urgency)
+    }
+
+    fn log(&mut self, partition: PartitionId) -> &mut Log {
+        self.logs.get_mut(&partition).expect("a partition of this core")
+    }
+
+    fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
+        let unsealed = self.stripes.unsealed().iter().filter(|&&slot| self.stripes.at(slot).partition == partition);
+        if unsealed.count() >= UNSEALED_MAX {
+            return Err(PlaceError::Wait);
+        }
+        let reserve = if urgency == Urgency::Client { self.reserved_stripes() } else { 0 };
+        if self.spare_stripes() <= reserve {
+            self.too_few_nodes()?;
+            return Err(PlaceError::Wait);
+        }
+        let members = self.choose_members(self.config.chunk_bytes)?;
+        let id = self.take_stripe_ids(1);
+        let buffer = self.stripes.take_buffer(self.config.data_count() * self.config.chunk_bytes);
+        let (data_count, parity_count) = (self.config.data_count(), self.config.parity_count());
+        let open = OpenStripe::new(data_count, parity_count, self.config.chunk_bytes, buffer);
+        let slot = self.stripes.insert(Stripe::new(id, partition, members.clone(), open));
+        self.log(partition).current = Some(slot);
+        self.expect_use(&members, id, self.config.chunk_bytes + 256);
+        for (index, &node) in members.iter().enumerate() {
+            let description = self.describe(id, partition, ChunkKind::Packed, index, self.config.chunk_bytes, &members);
+            self.ask(node, id, &NodeRequest::Open(description), What::Open { stripe: id });
+        }
+        Ok(slot)
+    }
+
+    pub(super) fn describe(
+        &self,
+        stripe: StripeId,
+        partition: PartitionId,
+        kind: ChunkKind,
+        index: usize,
+        chunk_bytes: usize,
+        members: &[NodeId],
+    ) -> ChunkDescription {
+        ChunkDescription {
+            stripe,
+            epoch: self.config.epoch,
+            partition,
+            kind,
+            index: index as u8,
+            data_count: self.config.data_count() as u8,
+            parity_count: self.config.parity_count() as u8,
+            chunk_bytes: chunk_bytes as u32,
+            members: Members(members.to_vec()),
+        }
+    }
+
+    fn too_few_nodes(&self) -> Result<(), PlaceError> {
+        let (alive, needed) = (self.nodes.ready_count(), self.config.member_count());
+        if alive >= needed {
+            return Ok(());
+        }
+        Err(PlaceError::Refuse(StoreError::TooFewNodes { alive: alive as u16, needed: needed as u16 }))
+    }
+
+    /// Members for a new stripe: ready nodes with room, the least loaded ones.
+    pub(super) fn choose_members(&mut self, chunk_bytes: usize) -> Result<Arc<[NodeId]>, PlaceError> {
+        self.too_few_nodes()?;
+        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes as u64 + 1024;
+        let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
+        let candidates: Vec<_> =
+            ready.filter(has_room).map(|node| Candidate { node: node.id, load: node.used_bytes() }).collect();
+        let turn = self.next_stripe;
+        let members = choose(&candidates, self.config.member_count(), turn).ok_or(PlaceError::Wait)?;
+        Ok(members.into())
+    }
+
+    /// Counts memory that was asked for until the nodes' answers tell what is in use.
+    pub(super) fn expect_use(&mut self, members: &[NodeId], stripe: StripeId, bytes: usize) {
+        for &node in members {
+            let session = self.nodes.session_of(node, stripe);
+            if let Some(session) = self.nodes.session_mut(session) {
+                session.used_bytes += bytes as u64;
+            }
+        }
+    }
+
+    /// Stripes whose memory clients leave to cleaning: each partition's log may need one, and one declares voids.
+    pub(super) fn reserved_stripes(&self) -> u64 {
+        self.logs.len() as u64 + 2
+    }
+
+    /// How many more packed stripes fit, roughly: what the `k+m` emptiest nodes have in common.
+    pub(super) fn spare_stripes(&self) -> u64 {
+        let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
+        let mut free: Vec<_> = ready.map(super::nodes::Node::free_bytes).collect();
+        let needed = self.config.member_count();
+        if free.len() < needed {
+            return 0;
+        }
+        free.sort_unstable_by(|a, b| b.cmp(a));
+        let common: u64 = free.iter().sum::<u64>() / needed as u64;
+        common.min(free[needed - 1] * free.len() as u64 / needed as u64) / (self.config.chunk_bytes as u64 + 256)
+    }
+
+    /// Sends the pending operation of every stripe that takes appends.
+    pub(super) fn flush_logs(&mut self) {
+        for current in self.logs.values().filter_map(|log| log.current).collect::<Vec<_>>() {
+            if self.flush_stripe(current) {
+                let open = self.stripes.at_mut(current).open.as_mut().expect("the current stripe has its bytes");
+                open.end_turn();
+            }
+        }
+    }
+
+    fn flush_stripe(&mut self, slot: StripeSlot) -> bool {
+        let now_us = self.now.mono_us;
+        let stripe = self.stripes.at_mut(slot);
+        let Some(open) = stripe.open.as_mut() else { return false };
+        let Some(append) = open.flush(now_us) else { return false };
+        let parity_members = self.config.data_count()..self.config.member_count();
+        for member in std::iter::once(append.data_index).chain(parity_members) {
+            let is_data = member == append.data_index;
+            let previous = if is_data { append.data_previous } else { OpNumber(append.op.0 - 1) };
+            let request = NodeRequest::Append {
+                stripe: stripe.id,
+                op: append.op,
+                previous,
+                stable: append.stable,
+                data_index: append.data_index as u8,
+                offset: append.offset as u32,
+                bytes: open.append_bytes(&append),
+            };
+            let session = self.nodes.session_of(stripe.members[member], stripe.id);
+            // A member that is gone is noticed by its session's end, which abandons the stripe.
+            self.nodes.send(session, &request, append_tag(stripe.id));
+        }
+        true
+    }
+
+    /// A node holds all it was sent of a stripe, up to `op`.
+    pub(super) fn acknowledged(&mut self, node: NodeId, id: StripeId, op: OpNumber) {
+        let Some(slot) = self.stripes.slot_of(id) else { return };
+        let stripe = self.stripes.at_mut(slot);
+        let Some(member) = stripe.member_of(node) else { return };
+        if !stripe.is_unsealed() {
+            return;
+        }
+        let Some(open) = stripe.open.as_mut() else { return };
+        for item in open.acknowledge(member, op) {
+            self.work.push_back(Work::Confirmed { slot, item });
+        }
+        if stripe.phase() == StripePhase::Sealing {
+            self.send_seals(slot);
+        }
+    }
+
+    /// A full stripe takes no more appends; it is sealed when every operation is confirmed.
+    pub(super) fn begin_seal(&mut self, slot: StripeSlot) {
+        self.flush_stripe(slot);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.become_phase(StripePhase::Sealing);
+        let partition = stripe.partition;
+        let log = self.log(partition);
+        if log.current == Some(slot) {
+            log.current = None;
+        }
+        self.send_seals(slot);
+    }
+
+    fn send_seals(&mut self, slot: StripeSlot) {
+        let stripe = self.stripes.at(slot);
+        let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+        if !open.is_settled() {
+            return;
+        }
+        let (id, members, last) = (stripe.id, stripe.members.clone(), open.last_op());
+        let chunk_lasts: Vec<_> = (0..members.len()).map(|member| open.member_last(member)).collect();
+        for (&node, chunk_last) in members.iter().zip(chunk_lasts) {
+            self.ask(node, id, &NodeRequest::Seal { stripe: id, last, chunk_last }, What::Seal { stripe: id });
+        }
+    }
+
+    /// A member sealed its chunk; when all have, the owner lets go of the bytes (rule R5).
+    pub(super) fn seal_confirmed(&mut self, node: NodeId, id: StripeId) {
+        let Some(slot) = self.stripes.slot_of(id) else { return };
+        let stripe = self.stripes.at_mut(slot);
+        let Some(member) = stripe.member_of(node).filter(|_| stripe.phase() == StripePhase::Sealing) else { return };
+        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+        open.seal_confirmed |= 1 << member;
+        if open.seal_confirmed.count_ones() as usize != stripe.members.len() {
+            return;
+        }
+        let open = stripe.open.take().expect("an unsealed stripe has its bytes");
+        stripe.fills = open.fills().iter().map(|&fill| fill as u32).collect();
+        stripe.become_phase(StripePhase::Sealed);
+        self.stripes.no_longer_unsealed(slot);
+        self.stripes.keep_buffer(open.into_buffer());
+        self.work.push_back(Work::Resume);
+    }
+
+    /// A stripe that lost a member before it was sealed: what is not confirmed is appended elsewhere at once, what is
+    /// alive follows by a job.
+    pub(super) fn abandon(&mut self, slot: StripeSlot) {
+        let Some(stripe) = self.stripes.get_mut(slot).filter(|stripe| stripe.is_unsealed()) else { return };
+        stripe.become_phase(StripePhase::Leaving);
+        let partition = stripe.partition;
+        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+        let unconfirmed = open.take_unconfirmed();
+        self.stripes.no_longer_unsealed(slot);
+        let log = self.log(partition);
+        if log.current == Some(slot) {
+            log.current = None;
+        }
+        for item in unconfirmed {
+            self.append_again(slot, partition, &item);
+        }
+        self.start_leaving(slot);
+        self.work.push_back(Work::Resume);
+    }
+
+    fn append_again(&mut self, from: StripeSlot, partition: PartitionId, item: &Item<Purpose>) {
+        let stripe = self.stripes.at(from);
+        let open = stripe.open.as_ref().expect("a stripe being left keeps its bytes");
+        let bytes = open.item_bytes(item.data_index, item.offset, item.length).to_vec();
+        let (record, _) = Record::parse(&bytes, stripe.id).expect("the owner's own bytes are a record");
+        if let Purpose::Move { lock, job } = item.purpose {
+            return self.move_interrupted(lock, job);
+        }
+        if let Err(error) = self.append_record(partition, &record, item.purpose, Urgency::Cleaning) {
+            self.append_failed(item.purpose, error);
+        }
+    }
+
+    /// A record that was in flight found no other place: what depended on it hears that its outcome is unknown.
+    fn append_failed(&mut self, purpose: Purpose, _error: PlaceError) {
+        match purpose {
+            Purpose::Write(lock) => self.fail_round(lock, StoreError::OutcomeUnknown),
+            Purpose::Move { lock, job } => self.move_interrupted(lock, job),
+            Purpose::Carry { job } => self.carry_interrupted(job),
+            Purpose::Void { stripe } => self.void_interrupted(stripe),
+            Purpose::Floor { partition } => self.floor_interrupted(partition),
+            Purpose::Group { group, .. } => self.fail_group(group, StoreError::OutcomeUnknown),
+        }
+    }
+
+    /// A record is held by `m+1` nodes.
+    pub(super) fn record_confirmed(&mut self, slot: StripeSlot, item: Item<Purpose>) {
+        let location = self.stripes.location(slot, item.data_index, item.offset);
+        match item.purpose {
+            Purpose::Write(lock) => self.round_confirmed(lock, location, item.length),
+            Purpose::Move { lock, job } => self.move_confirmed(lock, job, location, item.length),
+            Purpose::Carry { job } => {
+                self.stripes.at_mut(slot).kept_bytes += item.length as u64;
+                self.carry_confirmed(job, item.length);
+            }
+            Purpose::Void { stripe } => {
+                self.stripes.at_mut(slot).kept_bytes += item.length as u64;
+                self.void_confirmed(stripe);
+            }
+            Purpose::Floor { partition } => {
+                self.stripes.at_mut(slot).kept_bytes += item.length as u64;
+                self.floor_confirmed(partition);
+            }
+            Purpose::Group { group, pair } => self.group_confirmed(group, pair, location, item.length),
+        }
+    }
+
+    /// Parities fold soon even when nothing more is appended.
+    pub(super) fn tell_stable_when_idle(&mut self) {
+        let now_us = self.now.mono_us;
+        for &slot in &self.stripes.unsealed().to_vec() {
+            let stripe = self.stripes.at_mut(slot);
+            let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+            let Some(stable) = open.stable_untold(now_us, IDLE_STABLE_US) else { continue };
+            let (id, members) = (stripe.id, stripe.members.clone());
+            for &node in &members[self.config.data_count()..] {
+                let session = self.nodes.session_of(node, id);
+                self.nodes.send(session, &NodeRequest::Stable { stripe: id, stable }, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Finding the record of a key: index, then the owner's memory or a fetch, then comparing the key in the record.
+
+use shorttail_store::record::{Record, RecordKind};
+use shorttail_units::{Now, OpNumber};
+use smallvec::SmallVec;
+
+use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
+use super::index::Location;
+use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX};
+use super::lock::{LockPhase, Object, ObjectData, Old, OldRecord};
+use super::manifest::Manifest;
+use super::pool::PoolKey;
+use super::{Engine, KeyRef, Token};
+use crate::command::{ApplyContext, Attributes, Command, ObjectRef, StoreError, Wants};
+use crate::request::Reply;
+
+/// Who looks, and for what.
+#[derive(Debug)]
+pub enum LookupPurpose<C> {
+    /// A reading command.
+    Read { token: Token, command: C },
+    /// A round needs the current object.
+    Round { lock: PoolKey, wants_value: bool },
+    /// A round that replaces the object unseen needs to know which record it replaces.
+    Verify { lock: PoolKey },
+    /// A group needs to know whether the key exists, and which record it replaces.
+    Group { group: PoolKey, pair: u32 },
+}
+
+#[derive(Debug)]
+pub struct Lookup<C> {
+    pub purpose: LookupPurpose<C>,
+    hash: u64,
+    slot: shorttail_units::Slot,
+    /// Key, unless the purpose has it.
+    key: SmallVec<[u8; 0]>,
+    candidates: SmallVec<[Location; 2]>,
+    restarts: u32,
+    /// A candidate could not be read: absence cannot be claimed.
+    is_doubtful: bool,
+}
+
+/// What a record means to a lookup.
+enum Digest {
+    /// The reading command is answered.
+    Answer(Vec<u8>),
+    /// The object for a round, or one whose value lies in stripes.
+    Object(Object),
+    /// The record is of this key and expired.
+    Expired,
+}
+
+impl<C: Command> Engine<C> {
+    /// Answers a reading command, or starts to find out what it reads.
+    pub(super) fn read(&mut self, token: Token, command: C) {
+        let key = self.key_ref(command.key());
+        let (hash, slot) = (key.hash, key.slot);
+        let mut candidates: SmallVec<[Location; 2]> = SmallVec::new();
+        if let Some(lock) = self.locks.find(key) {
+            let lock = self.locks.get_mut(lock).expect("it was found");
+            match &lock.phase {
+                LockPhase::Moving(_) => candidates.extend(self.index.candidates(slot, key.tag())),
+                LockPhase::Writing(round) if lock.queue.is_empty() && round.confirmed.is_some() => {
+                    candidates.extend(round.confirmed.map(|(location, _)| location));
+                }
+                // A write of this key is under way: the read follows it (rule R10).
+                _ if lock.queue.len() < KEY_QUEUE_MAX => return lock.queue.push_back((token, command)),
+                _ => return self.refuse(token, &command, StoreError::Overloaded),
+            }
+        } else {
+            candidates.extend(self.index.candidates(slot, key.tag()));
+        }
+        let purpose = LookupPurpose::Read { token, command };
+        let lookup = Lookup { purpose, hash, slot, key: SmallVec::new(), candidates, restarts: 0, is_doubtful: false };
+        self.advance_lookup(lookup);
+    }
+
+    pub(super) fn begin_lookup(&mut self, key: KeyRef<'_>, purpose: LookupPurpose<C>) {
+        let candidates = self.index.candidates(key.slot, key.tag()).collect();
+        let mut lookup = Lookup {
+            purpose,
+            hash: key.hash,
+            slot: key.slot,
+            key: key.bytes.into(),
+            candidates,
+            restarts: 0,
+            is_doubtful: false,
+        };
+        self.skip_own_record(&mut lookup);
+        self.advance_lookup(lookup);
+    }
+
+    /// A round that looks for what it replaces does not mean the record that it has written.
+    fn skip_own_record(&self, lookup: &mut Lookup<C>) {
+        let LookupPurpose::Verify { lock } = lookup.purpose else { return };
+        let Some(LockPhase::Writing(round)) = self.locks.get(lock).map(|lock| &lock.phase) else { return };
+        if let Some((own, _)) = round.confirmed {
+            lookup.candidates.retain(|candidate| *candidate != own);
+        }
+    }
+
+    fn lookup_key<'a>(lookup: &'a Lookup<C>) -> KeyRef<'a> {
+        let bytes = match &lookup.purpose {
+            LookupPurpose::Read { command, .. } => command.key(),
+            _ => &lookup.key,
+        };
+        KeyRef { bytes, hash: lookup.hash, slot: lookup.slot }
+    }
+
+    /// Looks at the candidates one by one until one is the key's record.
+    fn advance_lookup(&mut self, mut lookup: Lookup<C>) {
+        while let Some(location) = lookup.candidates.pop() {
+            let (slot, data_index) = self.stripes.place_of(location);
+            let stripe = self.stripes.at(slot);
+            let Some(open) = &stripe.open else {
+                return self.fetch_candidate(lookup, location);
+            };
+            let bytes = &open.chunk(data_index)[usize::from(location.offset)..];
+            let (record, length) = Record::parse(bytes, stripe.id).expect("the owner's own bytes are a record");
+            if record.key != Self::lookup_key(&lookup).bytes {
+                continue;
+            }
+            let (fetched, idle_s) = self.access_of(&lookup, location);
+            let old = old_record(&record, location, length);
+            let digest = digest(&mut lookup, &record, fetched, idle_s, self.now);
+            return self.lookup_found(lookup, old, digest);
+        }
+        self.lookup_absent(lookup);
+    }
+
+    fn fetch_candidate(&mut self, lookup: Lookup<C>, location: Location) {
+        let (slot, data_index) = self.stripes.place_of(location);
+        let stripe = self.stripes.at(slot);
+        let (id, members) = (stripe.id, stripe.members.clone());
+        let key = self.lookups.insert(lookup);
+        self.start_fetch(Wanted {
+            stripe: id,
+            members,
+            data_index,
+            chunk_bytes: self.config.chunk_bytes as u32,
+            offset: u32::from(location.offset),
+            extent: Extent::Record,
+            op: OpNumber(0),
+            purpose: FetchPurpose::Lookup(key),
+        });
+    }
+
+    pub(super) fn lookup_fetched(
+        &mut self,
+        key: PoolKey,
+        wanted: Wanted,
+        excluded: u128,
+        result: Result<&[u8], FetchError>,
+    ) {
+        let Some(mut lookup) = self.lookups.remove(key) else { return };
+        let location = self
+            .stripes
+            .slot_of(wanted.stripe)
+            .map(|slot| self.stripes.location(slot, wanted.data_index, wanted.offset as usize));
+        let tag = Self::lookup_key(&lookup).tag();
+        let is_current = location.is_some_and(|location| self.index.contains(lookup.slot, tag, location));
+        match result {
+            Ok(bytes) => match Record::parse(bytes, wanted.stripe) {
+                Ok((record, _)) if record.key != Self::lookup_key(&lookup).bytes => self.advance_lookup(lookup),
+                // A record that is no longer the committed one may still answer a read that began before; anything
+                // that goes on to change the key must see the committed one.
+                Ok(_) if !is_current && !matches!(lookup.purpose, LookupPurpose::Read { .. }) => {
+                    self.restart_lookup(lookup);
+                }
+                Ok((record, length)) => {
+                    let location = location.unwrap_or(Location { chunk_number: 0, offset: 0 });
+                    let (fetched, idle_s) = self.access_of(&lookup, location);
+                    let old = old_record(&record, location, length);
+                    let digest = digest(&mut lookup, &record, fetched, idle_s, self.now);
+                    self.lookup_found(lookup, old, digest);
+                }
+                Err(_) if !is_current => self.restart_lookup(lookup),
+                Err(error) => {
+                    // The bytes are not a record: an erasure. Decode it from the others, if that was not tried.
+                    let bit = 1 << wanted.data_index;
+                    if excluded & bit == 0 {
+                        tracing::warn!(stripe = ?wanted.stripe, offset = wanted.offset, %error, "damaged record");
+                        let key = self.lookups.insert(lookup);
+                        let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
+                        return self.start_fetch_without(wanted, excluded | bit);
+                    }
+                    self.candidate_unreadable(lookup);
+                }
+            },
+            Err(_) if !is_current => self.restart_lookup(lookup),
+            Err(FetchError::Gone) => {
+                // The index still names it, so the node lost the chunk: decode it.
+                let key = self.lookups.insert(lookup);
+                let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
+                self.start_fetch_without(wanted, excluded);
+            }
+            Err(FetchError::Unreadable) => self.candidate_unreadable(lookup),
+        }
+    }
+
+    fn candidate_unreadable(&mut self, mut lookup: Lookup<C>) {
+        lookup.is_doubtful = true;
+        self.advance_lookup(lookup);
+    }
+
+    /// The object moved or changed while it was looked for.
+    fn restart_lookup(&mut self, mut lookup: Lookup<C>) {
+        lookup.restarts += 1;
+        if lookup.restarts > LOOKUP_RESTARTS_MAX {
+            lookup.is_doubtful = true;
+            lookup.candidates.clear();
+            return self.lookup_absent(lookup);
+        }
+        let tag = Self::lookup_key(&lookup).tag();
+        lookup.candidates = self.index.candidates(lookup.slot, tag).collect();
+        lookup.is_doubtful = false;
+        self.skip_own_record(&mut lookup);
+        self.advance_lookup(lookup);
+    }
+
+    fn access_of(&self, lookup: &Lookup<C>, location: Location) -> (bool, u32) {
+        let tag = Self::lookup_key(lookup).tag();
+        let fetched = self.index.was_fetched(lookup.slot, tag, location);
+        (fetched, self.recent.idle_s(lookup.hash, self.now.unix_ms.seconds()))
+    }
+
+    fn lookup_found(&mut self, lookup: Lookup<C>, old: OldRecord, digest: Digest) {
+        let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
+        match (lookup.purpose, digest) {
+            (LookupPurpose::Read { token, command }, Digest::Answer(reply)) => {
+                if command.touches() {
+                    self.index.mark_read(slot, tag, old.location);
+                    self.recent.touch(hash, self.now.unix_ms.seconds());
+                }
+                self.reply(token, Reply::Bytes(reply));
+            }
+            (LookupPurpose::Read { token, command }, Digest::Object(object)) => {
+                if command.touches() {
+                    self.index.mark_read(slot, tag, old.location);
+                    self.recent.touch(hash, self.now.unix_ms.seconds());
+                }
+                self.load_striped_for_read(token, command, object);
+            }
+            (LookupPurpose::Read { token, command }, Digest::Expired) => self.answer_absent(token, command),
+            (LookupPurpose::Round { lock, .. }, Digest::Expired) => {
+                self.round_current(lock, None, Old::Present(old));
+            }
+            (LookupPurpose::Round { lock, wants_value }, Digest::Object(object)) => {
+                if wants_value && matches!(object.data, ObjectData::Striped { .. }) {
+                    self.load_striped_for_round(lock, object, old);
+                } else {
+                    self.round_current(lock, Some(object), Old::Present(old));
+                }
+            }
+            (LookupPurpose::Verify { lock }, _) => self.round_verified(lock, Old::Present(old)),
+            (LookupPurpose::Group { group, pair }, digest) => {
+                let exists = !matches!(digest, Digest::Expired);
+                self.group_current(group, pair, exists, Old::Present(old));
+            }
+            (LookupPurpose::Round { .. }, Digest::Answer(_)) => unreachable!("only reads are answered by a digest"),
+        }
+    }
+
+    fn lookup_absent(&mut self, lookup: Lookup<C>) {
+        let old = if lookup.is_doubtful { Old::Unreadable } else { Old::Absent };
+        match lookup.purpose {
+            LookupPurpose::Read { token, command } if lookup.is_doubtful => {
+                self.refuse(token, &command, StoreError::Unreadable);
+            }
+            LookupPurpose::Read { token, command } => self.answer_absent(token, command),
+            LookupPurpose::Round { lock, .. } if lookup.is_doubtful => {
+                self.round_unreadable(lock);
+            }
+            LookupPurpose::Round { lock, .. } => self.round_current(lock, None, old),
+            LookupPurpose::Verify { lock } => self.round_verified(lock, old),
+            LookupPurpose::Group { group, .. } if lookup.is_doubtful => {
+                self.fail_group(group, StoreError::Unreadable);
+            }
+            LookupPurpose::Group { group, pair } => self.group_current(group, pair, false, old),
+        }
+    }
+
+    fn answer_absent(&mut self, token: Token, mut command: C) {
+        let mut reply = Vec::new();
+        let context = ApplyContext { now: self.now, version: Default::default() };
+        command.apply(None, &context, &mut reply);
+        self.reply(token, Reply::Bytes(reply));
+    }
+
+    pub(super) fn refuse(&mut self, token: Token, command: &C, error: StoreError) {
+        let mut reply = Vec::new();
+        command.refuse(error, &mut reply);
+        self.reply(token, Reply::Bytes(reply));
+    }
+}
+
+pub(super) fn old_record(record: &Record<'_>, location: Location, record_bytes: usize) -> OldRecord {
+    let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+    let value_bytes = manifest.as_ref().map_or(record.value.len(), |manifest| manifest.value_bytes);
+    OldRecord { location, record_bytes, object_bytes: (record.key.len() + value_bytes) as u64, manifest }
+}
+
+fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {
+    if record.expiry.is_some_and(|expiry| expiry <= now.unix_ms) {
+        return Digest::Expired;
+    }
+    let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+    let value_bytes = manifest.as_ref().map_or(record.value.len(), |manifest| manifest.value_bytes);
+    if let LookupPurpose::Read { command, .. } = &mut lookup.purpose {
+        if manifest.is_none() || command.wants() != Wants::Value {
+            let object = ObjectRef {
+                value: if manifest.is_none() { record.value } else { &[] },
+                value_bytes,
+                flags: record.flags,
+                expiry: record.expiry,
+                cas: record.cas_token(),
+                attributes: Attributes(record.attributes),
+                fetched,
+                idle_s,
+            };
+            let mut reply = Vec::new();
+            command.apply(Some(object), &ApplyContext { now, version: record.version }, &mut reply);
+            return Digest::Answer(reply);
+        }
+    }
+    let data = match manifest {
+        Some(manifest) => ObjectData::Striped { manifest, value: None },
+        None => ObjectData::Inline(record.value.to_vec()),
+    };
+    Digest::Object(Object {
+        data,
+        flags: record.flags,
+        expiry: record.expiry,
+        cas: record.cas_token(),
+        attributes: Attributes(record.attributes),
+        fetched,
+        idle_s,
+    })
+}

@@ -1,0 +1,322 @@
+//! The owner engine: one core's partitions, from a command to bytes on `m+1` nodes and back.
+//!
+//! ```text
+//! handle_request ----> lock / lookup ----> index --> owner's memory or a fetch from nodes
+//!                          |                              |
+//!                          v                              v
+//!                        round --> log --> open stripe   apply --> reply
+//!                                           | end_turn: one append per chunk and turn to m+1 nodes
+//! handle_session_input --> Acked --> record confirmed --> index flips --> replies leave (rule R10)
+//! ```
+//!
+//! The grammar: `handle_*` takes an input, [`Engine::end_turn`] follows the inputs that arrived together,
+//! `poll_*` yields what is to be done. Time is an argument.
+//!
+//! Source: DESIGN sections 4, 5 and 7. One deviation: a stripe that lost a member before it was sealed is emptied into
+//! new stripes from the owner's memory instead of being reconfigured (see `docs/decisions`).
+//!
+//! Must not know: sockets, clocks, client protocols.
+
+mod cleaner;
+mod config;
+mod control;
+mod fetch;
+mod flush;
+mod greeting;
+mod group;
+mod index;
+mod invariants;
+mod keyspace;
+pub mod limits;
+mod lock;
+mod log;
+mod lookup;
+mod manifest;
+mod nodes;
+mod open_stripe;
+mod pool;
+mod recent;
+mod recovery;
+mod round;
+mod sessions;
+mod striped;
+mod stripes;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+pub use config::{EngineConfig, WhenFull};
+pub use nodes::{NodePhase, SessionId};
+
+use crate::command::{Access, Command};
+use crate::request::{Reply, Request, RequestId, StoreStats};
+use index::{Index, StripeSlot, Tag};
+use lock::Locks;
+use log::{Log, Purpose};
+use nodes::Nodes;
+use pool::{Pool, PoolKey};
+use recent::Recent;
+use stripes::Stripes;
+
+/// Names a part of a client request across the gateway: replies carry it back to the connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Token {
+    pub connection: u64,
+    pub id: RequestId,
+}
+
+/// A key with its hash and slot computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyRef<'a> {
+    pub bytes: &'a [u8],
+    pub hash: u64,
+    pub slot: Slot,
+}
+
+impl KeyRef<'_> {
+    fn tag(&self) -> Tag {
+        Tag::of_hash(self.hash)
+    }
+}
+
+/// Things that an input caused and that are done before the input's handling ends, one after the other.
+#[derive(Debug)]
+enum Work {
+    /// A lock is free for its next round.
+    Start(PoolKey),
+    /// A record is held by all its participants.
+    Confirmed { slot: StripeSlot, item: open_stripe::Item<Purpose> },
+    /// A stripe lost a member before it was sealed.
+    Abandon(StripeSlot),
+    /// Room may have appeared for writes that wait.
+    Resume,
+    /// A job may go on.
+    Job(PoolKey),
+    /// A node is late or gone: what it was asked goes elsewhere.
+    Failover(Vec<PoolKey>),
+}
+
+/// What the engine waits for from a session.
+#[derive(Debug)]
+struct Awaited {
+    session: SessionId,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Hello,
+    Fence {
+        remaining: u16,
+    },
+    Scan,
+    Ping,
+    Open {
+        stripe: StripeId,
+    },
+    Seal {
+        stripe: StripeId,
+    },
+    Free {
+        first: StripeId,
+    },
+    /// `part`: index of the member that was asked.
+    Fetch {
+        fetch: PoolKey,
+        part: u8,
+    },
+    Install {
+        write: PoolKey,
+        number: u32,
+    },
+    Inspect {
+        stripe: StripeId,
+    },
+    Close,
+}
+
+/// Is the engine serving, or still learning what the nodes hold?
+#[derive(Debug)]
+enum Phase {
+    Gathering(recovery::Gathering),
+    Serving,
+}
+
+pub struct Engine<C> {
+    config: EngineConfig,
+    now: Now,
+    phase: Phase,
+    index: Index,
+    recent: Recent,
+    stripes: Stripes<Purpose>,
+    logs: BTreeMap<PartitionId, Log>,
+    nodes: Nodes,
+    retired: BTreeSet<(NodeId, Incarnation)>,
+    awaited: Pool<Awaited>,
+    fetches: Pool<fetch::Fetch>,
+    lookups: Pool<lookup::Lookup<C>>,
+    locks: Locks<C>,
+    striped_writes: Pool<striped::StripedWrite>,
+    striped_reads: Pool<striped::StripedRead<C>>,
+    /// Striped objects by their first stripe.
+    striped: BTreeMap<StripeId, (PartitionId, manifest::Manifest)>,
+    groups: Pool<group::Group>,
+    jobs: Pool<cleaner::Job>,
+    scans: Pool<keyspace::ScanStep>,
+    flushes: flush::Flushes,
+    voids: control::Voids,
+    stalled: VecDeque<round::Stalled>,
+    /// Locks of written keys beside which an unreadable record may be of the same key.
+    doubtful: Vec<PoolKey>,
+    work: VecDeque<Work>,
+    replies: VecDeque<(Token, Reply)>,
+    next_version: u64,
+    next_stripe: u64,
+    tick_us: u64,
+    usage_us: u64,
+    stats: StoreStats,
+}
+
+impl<C: Command> Engine<C> {
+    pub fn new(config: EngineConfig, now: Now) -> Self {
+        let logs = config.partitions().map(|partition| (partition, Log::default())).collect();
+        Engine {
+            stripes: Stripes::new(config.data_count()),
+            config,
+            now,
+            phase: Phase::Gathering(recovery::Gathering::new(now.mono_us)),
+            index: Index::default(),
+            recent: Recent::new(),
+            logs,
+            nodes: Nodes::default(),
+            retired: BTreeSet::new(),
+            awaited: Pool::default(),
+            fetches: Pool::default(),
+            lookups: Pool::default(),
+            locks: Locks::default(),
+            striped_writes: Pool::default(),
+            striped_reads: Pool::default(),
+            striped: BTreeMap::new(),
+            groups: Pool::default(),
+            jobs: Pool::default(),
+            scans: Pool::default(),
+            flushes: flush::Flushes::default(),
+            voids: control::Voids::default(),
+            stalled: VecDeque::new(),
+            doubtful: Vec::new(),
+            work: VecDeque::new(),
+            replies: VecDeque::new(),
+            next_version: 1,
+            next_stripe: 1,
+            tick_us: now.mono_us,
+            usage_us: now.mono_us,
+            stats: StoreStats::default(),
+        }
+    }
+
+    pub fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Which core of the gateway a key belongs to.
+    pub fn core_of_key(config: &EngineConfig, key: &[u8]) -> u16 {
+        config.core_of(config.partition_of(Slot::of_key(key)))
+    }
+
+    /// Takes a client's request. Its replies come out of [`Engine::poll_reply`], now or later.
+    pub fn handle_request(&mut self, now: Now, token: Token, request: Request<C>) {
+        self.now = now;
+        match request {
+            Request::Key(command) if command.access() == Access::Read => self.read(token, command),
+            Request::Key(command) => self.write(token, command),
+            Request::Group(group) => self.group(token, group),
+            Request::Keyspace(keyspace) => self.keyspace(token, keyspace),
+        }
+        self.run_work();
+    }
+
+    /// Ends a turn: what the inputs of the turn caused is put on its way, together.
+    pub fn end_turn(&mut self, now: Now) {
+        self.now = now;
+        self.tick();
+        self.run_work();
+        self.flush_logs();
+    }
+
+    pub fn poll_reply(&mut self) -> Option<(Token, Reply)> {
+        self.replies.pop_front()
+    }
+
+    /// When [`Engine::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
+    pub fn poll_deadline(&self) -> Option<u64> {
+        Some(self.tick_us)
+    }
+
+    /// Counters and gauges of this core.
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
+            objects: self.index.object_count(),
+            bytes_used: self.nodes.iter().map(nodes::Node::used_bytes).sum(),
+            bytes_limit: self.nodes.iter().map(nodes::Node::memory_bytes).sum(),
+            nodes_alive: self.nodes.ready_count() as u16,
+            nodes_total: self.nodes.count() as u16,
+            ..self.stats.clone()
+        }
+    }
+
+    fn run_work(&mut self) {
+        while let Some(work) = self.work.pop_front() {
+            match work {
+                Work::Start(lock) => self.start(lock),
+                Work::Confirmed { slot, item } => self.record_confirmed(slot, item),
+                Work::Abandon(slot) => self.abandon(slot),
+                Work::Resume => self.resume_stalled(),
+                Work::Job(job) => self.advance_job(job),
+                Work::Failover(tags) => self.failover(tags),
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        if self.now.mono_us < self.tick_us {
+            return;
+        }
+        self.tick_us = self.now.mono_us + limits::TICK_US;
+        self.check_deadlines();
+        self.tell_stable_when_idle();
+        self.take_due_flush();
+        self.start_jobs();
+        self.resend_frees();
+        self.advance_gathering();
+        self.refresh_usage();
+    }
+
+    fn key_ref<'a>(&self, key: &'a [u8]) -> KeyRef<'a> {
+        KeyRef { bytes: key, hash: xxh3_64_with_seed(key, self.config.hash_seed), slot: Slot::of_key(key) }
+    }
+
+    fn take_version(&mut self) -> Version {
+        let version = Version::new(self.config.epoch, self.next_version);
+        self.next_version += 1;
+        version
+    }
+
+    /// `count` consecutive stripe ids; the cores of a gateway take them from ranges of their own.
+    fn take_stripe_ids(&mut self, count: u64) -> StripeId {
+        const CORE_SHIFT: u32 = 34;
+        let counter = u64::from(self.config.core) << CORE_SHIFT | self.next_stripe;
+        self.next_stripe += count;
+        assert!(self.next_stripe < 1 << CORE_SHIFT, "stripe ids of this epoch are used up");
+        StripeId::new(self.config.epoch, counter)
+    }
+
+    fn reply(&mut self, token: Token, reply: Reply) {
+        self.replies.push_back((token, reply));
+    }
+}

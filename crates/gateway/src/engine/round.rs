@@ -1,0 +1,512 @@
+//! Rounds: the commands that wait for one key are applied one after the other, and what they leave behind is written once.
+//!
+//! A round's commands take effect together at the moment its record is durable, in the order in which they came: each
+//! saw what the one before it left. So a key that many clients write at once costs one append per round trip.
+
+use shorttail_store::record::{Record, RecordKind};
+use shorttail_units::Version;
+
+use super::index::Location;
+use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALLED_MAX};
+use super::lock::{End, Finished, LockPhase, Object, ObjectData, Old, OldRecord, Round};
+use super::log::{PlaceError, Purpose, Urgency};
+use super::lookup::LookupPurpose;
+use super::manifest::Manifest;
+use super::pool::PoolKey;
+use super::{Engine, KeyRef, Tag, Token, Work};
+use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, StoreError, Wants};
+use crate::request::Reply;
+
+/// The object as the next command of a round sees it.
+enum Current {
+    Unseen,
+    Absent,
+    Present(Object),
+}
+
+impl<C: Command> Engine<C> {
+    /// A command that may change its key: the key's lock is taken, or waited for.
+    pub(super) fn write(&mut self, token: Token, command: C) {
+        let key = self.key_ref(command.key());
+        if let Some(found) = self.locks.find(key) {
+            let lock = self.locks.get_mut(found).expect("it was found");
+            if lock.queue.len() >= KEY_QUEUE_MAX {
+                return self.refuse(token, &command, StoreError::Overloaded);
+            }
+            if lock.is_doubtful() {
+                return self.refuse(token, &command, StoreError::Unreadable);
+            }
+            return lock.queue.push_back((token, command));
+        }
+        let lock = self.locks.insert(key, LockPhase::Starting);
+        self.locks.get_mut(lock).expect("just inserted").queue.push_back((token, command));
+        self.start(lock);
+    }
+
+    /// Begins the next round of a lock, or lets go of it when nobody waits.
+    pub(super) fn start(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        if let Some(group) = lock.groups.pop_front() {
+            lock.phase = LockPhase::Held(group);
+            return self.group_granted(group);
+        }
+        let Some((_, first)) = lock.queue.front() else { return self.locks.remove(key) };
+        if first.wants() == Wants::Nothing {
+            let tag = Tag::of_hash(lock.hash);
+            let is_new = self.index.candidates(lock.slot, tag).next().is_none();
+            return self.run_round(key, Current::Unseen, if is_new { Old::Absent } else { Old::Unverified });
+        }
+        lock.phase = LockPhase::Looking;
+        let wants_value = lock.queue.iter().take(COMBINE_MAX).any(|(_, command)| command.wants() == Wants::Value);
+        let bytes = lock.key.clone();
+        let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
+        self.begin_lookup(looked_for, LookupPurpose::Round { lock: key, wants_value });
+    }
+
+    /// The current object is known.
+    pub(super) fn round_current(&mut self, key: PoolKey, object: Option<Object>, old: Old) {
+        let is_looking = self.locks.get(key).is_some_and(|lock| matches!(lock.phase, LockPhase::Looking));
+        if is_looking {
+            self.run_round(key, object.map_or(Current::Absent, Current::Present), old);
+        }
+    }
+
+    /// The current object cannot be read: everybody who waits for it is told.
+    pub(super) fn round_unreadable(&mut self, key: PoolKey) {
+        self.refuse_queue(key, StoreError::Unreadable);
+        self.work.push_back(Work::Start(key));
+    }
+
+    /// A node came back: what could not be compared may be readable again.
+    pub(super) fn verify_doubtful(&mut self) {
+        for key in std::mem::take(&mut self.doubtful) {
+            let Some(lock) = self.locks.get(key) else { continue };
+            let bytes = lock.key.clone();
+            let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
+            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key });
+        }
+    }
+
+    fn refuse_queue(&mut self, key: PoolKey, error: StoreError) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        for (token, command) in std::mem::take(&mut lock.queue) {
+            self.refuse(token, &command, error);
+        }
+    }
+
+    fn run_round(&mut self, key: PoolKey, mut current: Current, old: Old) {
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        let hash = lock.hash;
+        let mut queue = std::mem::take(&mut lock.queue);
+        let mut finished: Vec<Finished<C>> = Vec::new();
+        let mut written: Option<Version> = None;
+        let (mut mark_read, mut touched) = (false, false);
+        while let Some((token, mut command)) = queue.pop_front() {
+            if finished.len() >= COMBINE_MAX || !current.suffices(command.wants()) {
+                queue.push_front((token, command));
+                break;
+            }
+            let version = self.take_version();
+            let context = ApplyContext { now: self.now, version };
+            let mut reply = Vec::new();
+            let effect = command.apply(current.shown(&command), &context, &mut reply);
+            let changes = effect != Effect::Keep;
+            touched |= command.touches();
+            mark_read = match &effect {
+                Effect::Keep => mark_read || command.touches() && command.access() == Access::Read,
+                Effect::Amend(_) => mark_read || command.touches(),
+                Effect::Put(_) | Effect::Delete => false,
+            };
+            current = current.after(effect, version);
+            written = if changes { Some(version) } else { written };
+            finished.push(Finished { token, command, reply, is_independent: written.is_none() });
+        }
+        if touched {
+            self.recent.touch(hash, self.now.unix_ms.seconds());
+        }
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        lock.queue = queue;
+        let end = match current {
+            Current::Present(object) => End::Store(object),
+            Current::Absent | Current::Unseen => End::Delete,
+        };
+        let Some(version) = written else { return self.finish_unwritten(key, finished, &old, mark_read) };
+        let needs_verification = matches!(old, Old::Unverified);
+        let round = Round { finished, end, version, old, mark_read, confirmed: None, is_sent: false };
+        lock.phase = LockPhase::Writing(Box::new(round));
+        if needs_verification {
+            let bytes = lock.key.clone();
+            let looked_for = KeyRef { bytes: &bytes, hash, slot: lock.slot };
+            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key });
+        }
+        self.send_round(key);
+    }
+
+    /// Nothing changed: the replies leave at once.
+    fn finish_unwritten(&mut self, key: PoolKey, finished: Vec<Finished<C>>, old: &Old, mark_read: bool) {
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        lock.phase = LockPhase::Starting;
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        if let (true, Old::Present(old)) = (mark_read, old) {
+            self.index.mark_read(slot, tag, old.location);
+        }
+        for done in finished {
+            self.reply(done.token, Reply::Bytes(done.reply));
+        }
+        self.work.push_back(Work::Start(key));
+    }
+
+    /// Hands a round's record to the log, unless it waits for something.
+    pub(super) fn send_round(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let partition = self.config.partition_of(lock.slot);
+        let LockPhase::Writing(round) = std::mem::replace(&mut lock.phase, LockPhase::Starting) else { return };
+        let bytes = std::mem::take(&mut lock.key);
+        let outcome = self.place_round(key, partition, &bytes, &round);
+        let lock = self.locks.get_mut(key).expect("nothing removed it");
+        lock.key = bytes;
+        lock.phase = LockPhase::Writing(round);
+        match outcome {
+            Placed::Sent => self.round_mut(key).expect("just put back").is_sent = true,
+            Placed::Later => {}
+            Placed::Nothing => self.finish_round(key),
+            Placed::Striped => {
+                self.round_mut(key).expect("just put back").is_sent = true;
+                self.start_striped_write(key);
+            }
+            Placed::Failed(PlaceError::Wait) => self.stall(key),
+            Placed::Failed(PlaceError::Refuse(error)) => self.fail_round(key, error),
+        }
+    }
+
+    fn place_round(
+        &mut self,
+        key: PoolKey,
+        partition: shorttail_units::PartitionId,
+        bytes: &[u8],
+        round: &Round<C>,
+    ) -> Placed {
+        if round.is_sent {
+            return Placed::Later;
+        }
+        let record = match (&round.end, &round.old) {
+            (End::Delete, Old::Absent) => return Placed::Nothing,
+            (End::Delete, Old::Unverified) => return Placed::Later,
+            (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
+            (End::Delete, Old::Present(_)) => {
+                return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), Urgency::Client);
+            }
+            (End::Store(object), _) => match &object.data {
+                ObjectData::Inline(value) => {
+                    let record = object.record(RecordKind::Object, bytes, value, round.version);
+                    if record.encoded_bytes(self.config.epoch) > self.config.packed_bytes_max() {
+                        return Placed::Striped;
+                    }
+                    return self.append_record(partition, &record, Purpose::Write(key), Urgency::Client).into();
+                }
+                ObjectData::Striped { manifest, .. } => (object, manifest.encode()),
+            },
+        };
+        let (object, manifest) = record;
+        let record = object.record(RecordKind::Manifest, bytes, &manifest, round.version);
+        self.append_record(partition, &record, Purpose::Write(key), Urgency::Client).into()
+    }
+
+    /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not younger (rule R3).
+    pub(super) fn place_tombstone(
+        &mut self,
+        partition: shorttail_units::PartitionId,
+        key: &[u8],
+        version: Version,
+        purpose: Purpose,
+        urgency: Urgency,
+    ) -> Placed {
+        // The tombstone may open a stripe of its own: that one is not older than the horizon.
+        let horizon = self.take_stripe_ids(0);
+        let value = horizon.raw().to_le_bytes();
+        let record = Record { kind: RecordKind::Tombstone, ..Record::object(key, &value, version) };
+        self.append_record(partition, &record, purpose, urgency).into()
+    }
+
+    pub(super) fn round_mut(&mut self, key: PoolKey) -> Option<&mut Round<C>> {
+        match &mut self.locks.get_mut(key)?.phase {
+            LockPhase::Writing(round) => Some(round),
+            _ => None,
+        }
+    }
+
+    /// Which record the round replaces is known.
+    pub(super) fn round_verified(&mut self, key: PoolKey, old: Old) {
+        let Some(round) = self.round_mut(key) else { return };
+        let is_unreadable = matches!(old, Old::Unreadable);
+        round.old = old;
+        if round.confirmed.is_none() {
+            return self.send_round(key);
+        }
+        if is_unreadable {
+            // Both records stay in the index, and the lock stays, until it is known which key the older one is of.
+            self.doubtful.push(key);
+            return self.refuse_queue(key, StoreError::Unreadable);
+        }
+        self.drop_old(key);
+        self.release_round(key);
+    }
+
+    /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
+    pub(super) fn round_confirmed(&mut self, key: PoolKey, location: Location, record_bytes: usize) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, tag, key_bytes) = (lock.slot, Tag::of_hash(lock.hash), lock.key.len());
+        let partition = self.config.partition_of(slot);
+        let floor = self.floor_of(partition);
+        let Some(round) = self.round_mut(key) else { return };
+        round.confirmed = Some((location, record_bytes));
+        let is_unverified = matches!(round.old, Old::Unverified);
+        let (mark_read, version) = (round.mark_read, round.version);
+        let stored = match &round.end {
+            End::Store(object) => Some(((key_bytes + object.data.value_bytes()) as u64, object.expiry)),
+            End::Delete => None,
+        };
+        let finished = std::mem::take(&mut round.finished);
+        if !is_unverified {
+            self.drop_old(key);
+        }
+        match stored {
+            Some((object_bytes, expiry)) if version >= floor => {
+                self.index.insert(slot, tag, location);
+                if mark_read {
+                    self.index.mark_read(slot, tag, location);
+                }
+                self.count_stored(location, record_bytes, object_bytes, expiry);
+            }
+            Some(_) => self.free_unused_stripes(key),
+            None => {
+                let (stripe, _) = self.stripes.place_of(location);
+                self.stripes.at_mut(stripe).kept_bytes += record_bytes as u64;
+            }
+        }
+        for done in finished {
+            self.reply(done.token, Reply::Bytes(done.reply));
+        }
+        if !is_unverified {
+            self.release_round(key);
+        }
+    }
+
+    /// The round's object will not exist: its stripes go, unless they are the old object's.
+    fn free_unused_stripes(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let partition = self.config.partition_of(lock.slot);
+        let Some(round) = self.round_mut(key) else { return };
+        let is_old = |manifest: &Manifest| match &round.old {
+            Old::Present(old) => old.manifest.as_ref().is_some_and(|old| old.first == manifest.first),
+            _ => false,
+        };
+        if let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() {
+            self.free_striped(partition, &manifest);
+        }
+    }
+
+    pub(super) fn count_stored(
+        &mut self,
+        location: Location,
+        record_bytes: usize,
+        object_bytes: u64,
+        expiry: Option<shorttail_units::UnixMs>,
+    ) {
+        let (slot, _) = self.stripes.place_of(location);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.live_bytes += record_bytes as u64;
+        stripe.live_count += 1;
+        if let Some(expiry) = expiry {
+            stripe.expiry.add(expiry, record_bytes);
+        }
+        self.stats.bytes_stored += object_bytes;
+        self.stats.stored_total += 1;
+    }
+
+    /// Takes the record that a round replaced out of the index and the accounts.
+    fn drop_old(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let partition = self.config.partition_of(slot);
+        let Some(round) = self.round_mut(key) else { return };
+        let Old::Present(old) = round.old.clone() else { return };
+        let kept = round.manifest().map(|manifest| manifest.first);
+        self.drop_record(slot, tag, &old);
+        if let Some(manifest) = old.manifest.filter(|manifest| Some(manifest.first) != kept) {
+            self.free_striped(partition, &manifest);
+        }
+    }
+
+    pub(super) fn drop_record(&mut self, slot: shorttail_units::Slot, tag: Tag, old: &OldRecord) {
+        // A flush may have emptied the index since the record was looked at.
+        if !self.index.remove(slot, tag, old.location) {
+            return;
+        }
+        let (stripe, _) = self.stripes.place_of(old.location);
+        let stripe = self.stripes.at_mut(stripe);
+        stripe.live_bytes -= old.record_bytes as u64;
+        stripe.live_count -= 1;
+        self.stats.bytes_stored -= old.object_bytes;
+    }
+
+    /// A round that had nothing to write.
+    fn finish_round(&mut self, key: PoolKey) {
+        let Some(round) = self.round_mut(key) else { return };
+        for done in std::mem::take(&mut round.finished) {
+            self.reply(done.token, Reply::Bytes(done.reply));
+        }
+        self.release_round(key);
+    }
+
+    /// The round did not become durable: commands that changed something, or saw the change, are refused.
+    pub(super) fn fail_round(&mut self, key: PoolKey, error: StoreError) {
+        let Some(round) = self.round_mut(key) else { return };
+        let finished = std::mem::take(&mut round.finished);
+        self.free_unused_stripes(key);
+        for done in finished {
+            if done.is_independent {
+                self.reply(done.token, Reply::Bytes(done.reply));
+            } else {
+                self.refuse(done.token, &done.command, error);
+            }
+        }
+        self.release_round(key);
+    }
+
+    fn release_round(&mut self, key: PoolKey) {
+        if let Some(lock) = self.locks.get_mut(key) {
+            lock.phase = LockPhase::Starting;
+            self.work.push_back(Work::Start(key));
+        }
+    }
+
+    /// A round waits for memory; when none can be reclaimed, it fails.
+    pub(super) fn stall(&mut self, key: PoolKey) {
+        if self.stalled.len() >= STALLED_MAX || !self.can_reclaim() {
+            return self.fail_round(key, StoreError::OutOfMemory);
+        }
+        self.stalled.push_back(Stalled::Round(key));
+        self.start_jobs();
+    }
+
+    pub(super) fn resume_stalled(&mut self) {
+        for stalled in std::mem::take(&mut self.stalled) {
+            match stalled {
+                Stalled::Round(key) => self.send_round(key),
+                Stalled::Group(group) => self.send_group(group),
+            }
+        }
+    }
+}
+
+/// A write that waits for memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stalled {
+    Round(PoolKey),
+    Group(PoolKey),
+}
+
+/// What became of a round's record.
+pub(super) enum Placed {
+    Sent,
+    /// It is sent already, or waits for a verification.
+    Later,
+    /// There is nothing to write.
+    Nothing,
+    /// The value is to be striped first.
+    Striped,
+    Failed(PlaceError),
+}
+
+impl From<Result<(), PlaceError>> for Placed {
+    fn from(result: Result<(), PlaceError>) -> Self {
+        result.map_or_else(Placed::Failed, |()| Placed::Sent)
+    }
+}
+
+impl Object {
+    pub(super) fn record<'a>(&self, kind: RecordKind, key: &'a [u8], value: &'a [u8], version: Version) -> Record<'a> {
+        Record {
+            kind,
+            version,
+            expiry: self.expiry,
+            flags: self.flags,
+            cas: (self.cas != version.raw()).then_some(self.cas),
+            attributes: self.attributes.0,
+            key,
+            value,
+        }
+    }
+
+    pub(super) fn shown(&self) -> ObjectRef<'_> {
+        let value = match &self.data {
+            ObjectData::Inline(value) => value.as_slice(),
+            ObjectData::Striped { value, .. } => value.as_deref().unwrap_or(&[]),
+        };
+        ObjectRef {
+            value,
+            value_bytes: self.data.value_bytes(),
+            flags: self.flags,
+            expiry: self.expiry,
+            cas: self.cas,
+            attributes: self.attributes,
+            fetched: self.fetched,
+            idle_s: self.idle_s,
+        }
+    }
+}
+
+impl<C> Round<C> {
+    pub(super) fn manifest(&self) -> Option<&Manifest> {
+        match &self.end {
+            End::Store(Object { data: ObjectData::Striped { manifest, .. }, .. }) => Some(manifest),
+            _ => None,
+        }
+    }
+}
+
+impl Current {
+    /// Is enough known for a command that wants this?
+    fn suffices(&self, wants: Wants) -> bool {
+        match self {
+            Current::Unseen => wants == Wants::Nothing,
+            Current::Absent => true,
+            Current::Present(object) => match &object.data {
+                ObjectData::Striped { value: None, .. } => wants != Wants::Value,
+                ObjectData::Striped { .. } | ObjectData::Inline(_) => true,
+            },
+        }
+    }
+
+    fn shown<C: Command>(&self, command: &C) -> Option<ObjectRef<'_>> {
+        match self {
+            Current::Present(object) if command.wants() != Wants::Nothing => Some(object.shown()),
+            _ => None,
+        }
+    }
+
+    fn after(self, effect: Effect, version: Version) -> Self {
+        match (effect, self) {
+            (Effect::Keep, current) => current,
+            (Effect::Delete, _) => Current::Absent,
+            (Effect::Put(new), _) => Current::Present(Object {
+                data: ObjectData::Inline(new.value),
+                flags: new.flags,
+                expiry: new.expiry,
+                cas: new.cas.unwrap_or(version.raw()),
+                attributes: new.attributes,
+                fetched: false,
+                idle_s: 0,
+            }),
+            (Effect::Amend(amendment), Current::Present(object)) => Current::Present(Object {
+                flags: amendment.flags,
+                expiry: amendment.expiry,
+                cas: amendment.cas,
+                attributes: Attributes(amendment.attributes.0),
+                ..object
+            }),
+            (Effect::Amend(_), _) => unreachable!("only an object that was shown is amended"),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sessions with nodes: what arrives, what is late, what happens when one ends.
+
+use shorttail_units::{Incarnation, NodeId, Now, StripeId};
+use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
+
+use super::limits::USAGE_US;
+use super::nodes::{NodePhase, SessionId};
+use super::pool::PoolKey;
+use super::{Awaited, Engine, What, Work};
+use crate::command::Command;
+
+/// Set in the tags of appends, which name their stripe; all other tags are pool keys.
+const APPEND_TAG: u64 = 1 << 63;
+
+pub(super) fn append_tag(stripe: StripeId) -> u64 {
+    stripe.raw() | APPEND_TAG
+}
+
+impl<C: Command> Engine<C> {
+    /// The nodes of the cluster, from configuration or from the coordinator. Known ones stay as they are.
+    pub fn handle_nodes(&mut self, nodes: &[NodeId]) {
+        nodes.iter().for_each(|&node| self.nodes.add(node));
+    }
+
+    /// An incarnation is gone for good: its memory counts as wiped, and it is refused should it come back (rule R3).
+    pub fn handle_retired(&mut self, node: NodeId, incarnation: Incarnation) {
+        self.retired.insert((node, incarnation));
+        self.void_frees_of(node);
+    }
+
+    /// Sessions that should exist: the server connects those that do not.
+    pub fn wanted_sessions(&self) -> Vec<SessionId> {
+        let of_node = |node: &super::nodes::Node| {
+            let id = node.id;
+            (0..node.sessions.len()).map(move |core| SessionId { node: id, core: core as u16 }).collect::<Vec<_>>()
+        };
+        self.nodes.iter().flat_map(of_node).collect()
+    }
+
+    /// Bytes for a session; the caller drains what it sent.
+    pub fn session_output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
+        self.nodes.session_mut(id).map(|session| &mut session.outbox)
+    }
+
+    /// Sends a request whose reply is awaited. Without a session the request has failed already: the failure is
+    /// handled as work, like that of a request whose session ends later.
+    pub(super) fn ask(&mut self, node: NodeId, stripe: StripeId, request: &NodeRequest<'_>, what: What) {
+        let session = self.nodes.session_of(node, stripe);
+        self.ask_session(session, request, what);
+    }
+
+    pub(super) fn ask_session(&mut self, session: SessionId, request: &NodeRequest<'_>, what: What) {
+        let tag = self.awaited.insert(Awaited { session, what });
+        if !self.nodes.send(session, request, tag.raw()) {
+            return self.work.push_back(Work::Failover(vec![tag]));
+        }
+        let now_us = self.now.mono_us;
+        if let Some(session) = self.nodes.session_mut(session) {
+            session.asked.push_back((now_us, tag));
+        }
+    }
+
+    /// Takes whole frames from the front of `input` and returns how many bytes they were.
+    ///
+    /// # Errors
+    /// When the bytes are no messages: the caller closes the session.
+    pub fn handle_session_input(&mut self, now: Now, session: SessionId, input: &[u8]) -> Result<usize, FrameError> {
+        self.now = now;
+        let mut consumed = 0;
+        while let Some((frame, length)) = next_frame(&input[consumed..])? {
+            let reply = NodeReply::parse(&frame)?;
+            self.handle_node_reply(session, frame.tag, reply);
+            self.run_work();
+            consumed += length;
+        }
+        Ok(consumed)
+    }
+
+    fn handle_node_reply(&mut self, session: SessionId, tag: u64, reply: NodeReply<'_>) {
+        if let NodeReply::Acked { stripe, op } = reply {
+            return self.acknowledged(session.node, stripe, op);
+        }
+        if let NodeReply::Done { used_bytes } = reply {
+            if let Some(session) = self.nodes.session_mut(session) {
+                session.used_bytes = used_bytes;
+            }
+        }
+        if tag & APPEND_TAG != 0 {
+            // Only a refusal answers an append by its tag: the stripe cannot go on with this member.
+            return self.abandon_by_id(StripeId::from_raw(tag & !APPEND_TAG));
+        }
+        let Some(awaited) = self.awaited.remove(PoolKey::from_raw(tag)) else { return };
+        self.forget_answered(session);
+        match (awaited.what, reply) {
+            (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
+            (What::Fence { remaining }, NodeReply::Done { .. }) => self.fenced(session, remaining),
+            (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
+            (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
+            (What::Open { .. } | What::Close, NodeReply::Done { .. }) => {}
+            (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
+            (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
+            (What::Free { first }, NodeReply::Done { .. }) => self.freed(session.node, first),
+            (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
+            (What::Inspect { stripe }, NodeReply::Inspected(report)) => self.inspected(session.node, stripe, &report),
+            (what, NodeReply::Refused { refusal, .. }) => self.refused(session, what, Some(refusal)),
+            (what, _) => self.refused(session, what, None),
+        }
+    }
+
+    /// A request failed: refused, or its session ended, or it is late (`None`).
+    fn refused(&mut self, session: SessionId, what: What, refusal: Option<Refusal>) {
+        match what {
+            What::Open { stripe } | What::Seal { stripe } => self.abandon_by_id(stripe),
+            What::Fetch { fetch, part } => self.fetch_refused(fetch, part, refusal),
+            What::Install { write, .. } => self.install_refused(write),
+            What::Inspect { stripe } => self.inspect_refused(session.node, stripe),
+            What::Hello | What::Fence { .. } | What::Scan => self.greeting_refused(session, refusal),
+            What::Free { first } => self.free_unanswered(session.node, first),
+            // A close is repeated by the next owner; a ping asks for nothing.
+            What::Ping | What::Close => {}
+        }
+    }
+
+    fn abandon_by_id(&mut self, id: StripeId) {
+        if let Some(slot) = self.stripes.slot_of(id) {
+            self.work.push_back(Work::Abandon(slot));
+        }
+    }
+
+    /// Drops answered tags from the front of a session's queue.
+    fn forget_answered(&mut self, id: SessionId) {
+        let awaited = &self.awaited;
+        if let Some(session) = self.nodes.session_mut(id) {
+            while session.asked.front().is_some_and(|&(_, tag)| awaited.get(tag).is_none()) {
+                session.asked.pop_front();
+            }
+        }
+    }
+
+    /// A session ended: everything asked of it has failed, and its node is away until all its sessions are back.
+    pub fn handle_session_closed(&mut self, now: Now, id: SessionId) {
+        self.now = now;
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        session.connected = false;
+        session.greeted = false;
+        session.outbox.clear();
+        let tags: Vec<_> = session.asked.drain(..).map(|(_, tag)| tag).collect();
+        let node = self.nodes.get_mut(id.node).expect("it has a session");
+        node.phase = NodePhase::Away;
+        self.leave_unsealed_stripes_of(id.node);
+        self.work.push_back(Work::Failover(tags));
+        self.run_work();
+    }
+
+    pub(super) fn leave_unsealed_stripes_of(&mut self, node: NodeId) {
+        for &slot in self.stripes.unsealed() {
+            if self.stripes.at(slot).member_of(node).is_some() {
+                self.work.push_back(Work::Abandon(slot));
+            }
+        }
+    }
+
+    pub(super) fn failover(&mut self, tags: Vec<PoolKey>) {
+        for tag in tags {
+            if let Some(awaited) = self.awaited.remove(tag) {
+                self.refused(awaited.session, awaited.what, None);
+            }
+        }
+    }
+
+    /// Treats nodes that owe an answer for too long as slow.
+    pub(super) fn check_deadlines(&mut self) {
+        let Some(before_us) = self.now.mono_us.checked_sub(self.config.request_deadline_us) else { return };
+        let awaited = &self.awaited;
+        let mut late: Vec<NodeId> = Vec::new();
+        for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Ready) {
+            for session in &mut node.sessions {
+                while session.asked.front().is_some_and(|&(_, tag)| awaited.get(tag).is_none()) {
+                    session.asked.pop_front();
+                }
+                if session.asked.front().is_some_and(|&(sent_us, _)| sent_us < before_us) {
+                    late.push(node.id);
+                }
+            }
+        }
+        for &slot in self.stripes.unsealed() {
+            let stripe = self.stripes.at(slot);
+            let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+            if open.oldest_sent_us().is_some_and(|sent_us| sent_us < before_us) {
+                late.extend(open.laggards(before_us).into_iter().map(|member| stripe.members[member]));
+            }
+        }
+        late.sort_unstable();
+        late.dedup();
+        late.into_iter().for_each(|node| self.suspect(node));
+    }
+
+    /// Goes round a node until it answers a ping.
+    fn suspect(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Ready) else { return };
+        node.phase = NodePhase::Suspect;
+        let tags = node.sessions.iter_mut().flat_map(|session| session.asked.drain(..)).map(|(_, tag)| tag).collect();
+        self.work.push_back(Work::Failover(tags));
+        self.leave_unsealed_stripes_of(id);
+        self.ask_session(SessionId { node: id, core: 0 }, &NodeRequest::Ping, What::Ping);
+    }
+
+    fn node_answers(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Suspect) {
+            node.phase = NodePhase::Ready;
+            self.work.push_back(Work::Resume);
+        }
+    }
+
+    /// Asks every node now and then what it has in use: other owners use it too.
+    pub(super) fn refresh_usage(&mut self) {
+        if self.now.mono_us < self.usage_us {
+            return;
+        }
+        self.usage_us = self.now.mono_us + USAGE_US;
+        let ready = self.nodes.iter().filter(|node| node.phase == NodePhase::Ready);
+        let sessions =
+            ready.flat_map(|node| (0..node.sessions.len()).map(|core| SessionId { node: node.id, core: core as u16 }));
+        for session in sessions.collect::<Vec<_>>() {
+            self.ask_session(session, &NodeRequest::Ping, What::Ping);
+        }
+    }
+}
