@@ -46,6 +46,14 @@ impl ReplyQueue {
         }
     }
 
+    /// Empties a reply that is filled but still waits for an earlier one.
+    pub fn blank(&mut self, seq: u64) {
+        let place = seq.checked_sub(self.first_seq).and_then(|index| usize::try_from(index).ok());
+        if let Some(Some(bytes)) = place.and_then(|index| self.waiting.get_mut(index)) {
+            bytes.clear();
+        }
+    }
+
     fn release(&mut self) {
         while let Some(Some(bytes)) = self.waiting.front() {
             self.output.extend_from_slice(bytes);
@@ -79,6 +87,17 @@ mod tests {
         queue.fill(first, b"1".to_vec());
         assert_eq!(queue.output().as_slice(), b"123");
         assert_eq!(queue.waiting_count(), 0);
+    }
+
+    #[test]
+    fn a_waiting_reply_can_be_emptied() {
+        let mut queue = ReplyQueue::default();
+        let (first, second, third) = (queue.open(), queue.open(), queue.open());
+        queue.fill(second, b"2".to_vec());
+        queue.fill(third, b"3".to_vec());
+        queue.blank(second);
+        queue.fill(first, b"1".to_vec());
+        assert_eq!(queue.output().as_slice(), b"13");
     }
 
     #[test]

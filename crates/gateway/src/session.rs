@@ -54,6 +54,10 @@ pub struct Settings {
     pub started_us: u64,
     /// `-D`: prefix delimiter for per-prefix statistics.
     pub prefix_delimiter: u8,
+    /// Data chunks of a stripe: what memory costs, as Redis clients are told.
+    pub data_count: u8,
+    /// Parity chunks of a stripe: how many nodes hold a write besides the first.
+    pub parity_count: u8,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +86,8 @@ impl Default for Settings {
             unix_socket: None,
             started_us: 0,
             prefix_delimiter: b':',
+            data_count: 4,
+            parity_count: 2,
         }
     }
 }
@@ -120,6 +126,11 @@ pub struct Counters {
     pub store_no_memory: u64,
     pub idle_kicks: u64,
     pub commands_total: u64,
+    /// CPU time of the process, set by the server now and then.
+    pub cpu_user_us: u64,
+    pub cpu_system_us: u64,
+    /// `stats detail` of memcached clients.
+    pub prefixes: crate::memcached::PrefixStats,
 }
 
 /// One client connection of one protocol.

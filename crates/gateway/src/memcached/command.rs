@@ -1,0 +1,111 @@
+//! All memcached commands on one key, as one type: what the engine runs.
+
+use super::arithmetic::Arithmetic;
+use super::delete::Delete;
+use super::get::Get;
+use super::meta_arithmetic::MetaArithmetic;
+use super::meta_debug::MetaDebug;
+use super::meta_delete::MetaDelete;
+use super::meta_get::MetaGet;
+use super::store::Store;
+use super::tally::Tally;
+use super::touch::Touch;
+use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+
+/// One verb on one key, as the files of the verbs implement it.
+pub(super) trait Verb {
+    fn key(&self) -> &[u8];
+    fn access(&self) -> Access;
+    fn wants(&self) -> Wants;
+
+    /// Decides the effect and writes the client's reply.
+    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally);
+
+    /// `noreply`: nothing goes to the client, errors included.
+    fn noreply(&self) -> bool {
+        false
+    }
+
+    fn touches(&self) -> bool {
+        true
+    }
+}
+
+/// Meta commands are boxed: they are rarer than `get` and `set`, and their flags are large.
+#[derive(Debug)]
+pub enum MemcachedCommand {
+    Get(Get),
+    Store(Store),
+    Delete(Delete),
+    Arithmetic(Arithmetic),
+    Touch(Touch),
+    MetaGet(Box<MetaGet>),
+    MetaDelete(Box<MetaDelete>),
+    MetaArithmetic(Box<MetaArithmetic>),
+    MetaDebug(Box<MetaDebug>),
+}
+
+macro_rules! each_verb {
+    ($command:expr, $verb:ident => $answer:expr) => {
+        match $command {
+            MemcachedCommand::Get($verb) => $answer,
+            MemcachedCommand::Store($verb) => $answer,
+            MemcachedCommand::Delete($verb) => $answer,
+            MemcachedCommand::Arithmetic($verb) => $answer,
+            MemcachedCommand::Touch($verb) => $answer,
+            MemcachedCommand::MetaGet($verb) => $answer,
+            MemcachedCommand::MetaDelete($verb) => $answer,
+            MemcachedCommand::MetaArithmetic($verb) => $answer,
+            MemcachedCommand::MetaDebug($verb) => $answer,
+        }
+    };
+}
+
+fn run(verb: &impl Verb, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
+    let start = reply.len();
+    let (effect, tally) = verb.apply(current, context, reply);
+    if verb.noreply() {
+        reply.truncate(start);
+    }
+    tally.put(reply);
+    effect
+}
+
+impl Command for MemcachedCommand {
+    fn key(&self) -> &[u8] {
+        each_verb!(self, verb => verb.key())
+    }
+
+    fn access(&self) -> Access {
+        each_verb!(self, verb => verb.access())
+    }
+
+    fn wants(&self) -> Wants {
+        each_verb!(self, verb => verb.wants())
+    }
+
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
+        match self {
+            MemcachedCommand::Get(verb) => run(verb, current, context, reply),
+            MemcachedCommand::Store(verb) => run(verb, current, context, reply),
+            MemcachedCommand::Delete(verb) => run(verb, current, context, reply),
+            MemcachedCommand::Arithmetic(verb) => run(verb, current, context, reply),
+            MemcachedCommand::Touch(verb) => run(verb, current, context, reply),
+            MemcachedCommand::MetaGet(verb) => run(&**verb, current, context, reply),
+            MemcachedCommand::MetaDelete(verb) => run(&**verb, current, context, reply),
+            MemcachedCommand::MetaArithmetic(verb) => run(&**verb, current, context, reply),
+            MemcachedCommand::MetaDebug(verb) => run(&**verb, current, context, reply),
+        }
+    }
+
+    fn refuse(&self, error: StoreError, reply: &mut Vec<u8>) {
+        if !each_verb!(self, verb => verb.noreply()) {
+            super::reply::refusal(error, reply);
+        }
+        Tally::of_error(error).put(reply);
+    }
+
+    fn touches(&self) -> bool {
+        each_verb!(self, verb => verb.touches())
+    }
+}

@@ -1,0 +1,307 @@
+//! From a request line to commands: what a session does with each line that it understands.
+
+use shorttail_units::Now;
+use shorttail_wire::memcached::{MetaFlags, MetaKey, Refusal, Request, StoreLine, StoreVerb, next_token, parse_line};
+
+use super::VERSION;
+use super::arithmetic::Arithmetic;
+use super::command::MemcachedCommand;
+use super::delete::{Delete, DeleteReason};
+use super::get::Get;
+use super::in_flight::{Fingerprint, Kind};
+use super::key::Key;
+use super::meta_arithmetic::MetaArithmetic;
+use super::meta_debug::MetaDebug;
+use super::meta_delete::MetaDelete;
+use super::meta_get::MetaGet;
+use super::session::{KeysLeft, MemcachedSession, Phase, Step};
+use super::store::{Store, StoreMode, StoreReply, object_bytes};
+use super::touch::Touch;
+use crate::session::{RequestSink, Shared};
+
+/// The command of an `mg`.
+pub(super) fn meta_get(key: &MetaKey<'_>, flags: MetaFlags, exclusive: bool) -> MemcachedCommand {
+    MemcachedCommand::MetaGet(Box::new(MetaGet { key: Key::new(key.bytes()), flags, exclusive }))
+}
+
+impl MemcachedSession {
+    /// Handles one whole line. Blocked: the line must be handled again later; nothing of it was done.
+    pub(super) fn handle_line(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        line: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> Step {
+        let step = match parse_line(line) {
+            Ok(request) => self.handle_request(now, shared, line, request, sink),
+            Err(refusal) => {
+                self.refuse(refusal);
+                Step::Consumed(line.len())
+            }
+        };
+        if matches!(step, Step::Consumed(_)) {
+            shared.counters.commands_total += 1;
+            self.line_number += 1;
+        }
+        step
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        if refusal.close {
+            self.phase = Phase::Closed;
+            return;
+        }
+        if !refusal.quiet {
+            self.say(refusal.line);
+        }
+        if refusal.skip_bytes > 0 {
+            self.phase = Phase::Skip { bytes: refusal.skip_bytes };
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        line: &[u8],
+        request: Request<'_>,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> Step {
+        let done = match request {
+            Request::Get { with_cas, exptime, keys } => {
+                return self.get(shared, line, with_cas, exptime, keys, sink);
+            }
+            Request::Store(store) => self.store(shared, &store, sink),
+            Request::MetaSet { key, value_bytes, flags } => self.meta_set(shared, &key, value_bytes, flags, sink),
+            Request::Delete { key, noreply } => {
+                let done = self.give(key, Kind::Write, sink, |key| {
+                    MemcachedCommand::Delete(Delete { key, noreply, reason: DeleteReason::Asked })
+                });
+                if done {
+                    shared.counters.prefixes.count_delete(key, shared.settings.prefix_delimiter);
+                }
+                done
+            }
+            Request::Arithmetic { key, increment, delta, noreply } => self.give(key, Kind::Write, sink, |key| {
+                MemcachedCommand::Arithmetic(Arithmetic { key, increment, delta, noreply })
+            }),
+            Request::Touch { key, exptime, noreply } => {
+                self.give(key, Kind::Write, sink, |key| MemcachedCommand::Touch(Touch { key, exptime, noreply }))
+            }
+            Request::MetaGet { key, flags } => {
+                let kind = if MetaGet::may_change(&flags) { Kind::ReadThenWrite } else { Kind::Read };
+                self.give(key.bytes(), kind, sink, |_| meta_get(&key, flags, false))
+            }
+            Request::MetaDelete { key, flags } => self.give(key.bytes(), Kind::Write, sink, |key| {
+                MemcachedCommand::MetaDelete(Box::new(MetaDelete { key, flags }))
+            }),
+            Request::MetaArithmetic { key, flags } => self.give(key.bytes(), Kind::Write, sink, |key| {
+                MemcachedCommand::MetaArithmetic(Box::new(MetaArithmetic { key, flags }))
+            }),
+            Request::MetaDebug { key } => {
+                let base64 = matches!(key, MetaKey::Decoded { .. });
+                self.give(key.bytes(), Kind::Read, sink, |key| {
+                    MemcachedCommand::MetaDebug(Box::new(MetaDebug { key, base64 }))
+                })
+            }
+            Request::MetaNoop => self.said("MN"),
+            Request::Version => self.said(&format!("VERSION {VERSION}")),
+            Request::Quit => {
+                self.phase = Phase::Closed;
+                true
+            }
+            Request::Stats { arguments } => self.stats(shared, arguments, sink),
+            Request::Admin { verb, arguments, noreply } => self.admin(now, shared, verb, arguments, noreply, sink),
+        };
+        if done { Step::Consumed(line.len()) } else { Step::Blocked }
+    }
+
+    fn said(&mut self, line: &str) -> bool {
+        self.say(line);
+        true
+    }
+
+    /// Gives the engine the command that `build` makes, unless an earlier command on the key must be answered first.
+    fn give(
+        &mut self,
+        key: &[u8],
+        kind: Kind,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+        build: impl FnOnce(Key) -> MemcachedCommand,
+    ) -> bool {
+        let fingerprint = Fingerprint::new(key, kind);
+        if self.in_flight.blocks(fingerprint) {
+            return false;
+        }
+        self.issue(build(Key::new(key)), fingerprint, sink);
+        true
+    }
+
+    fn get(
+        &mut self,
+        shared: &mut Shared,
+        line: &[u8],
+        with_cas: bool,
+        exptime: Option<i32>,
+        keys: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> Step {
+        let (first, rest) = next_token(keys).expect("a get names a key");
+        if next_token(rest).is_some() {
+            let end_bytes = if line.ends_with(b"\r\n") { 2 } else { 1 };
+            self.phase = Phase::Keys(KeysLeft { with_cas, exptime, keys_bytes: keys.len(), end_bytes });
+            return Step::Consumed(line.len() - keys.len() - end_bytes);
+        }
+        if !self.get_key(shared, first, with_cas, exptime, true, sink) {
+            return Step::Blocked;
+        }
+        Step::Consumed(line.len())
+    }
+
+    fn get_key(
+        &mut self,
+        shared: &mut Shared,
+        key: &[u8],
+        with_cas: bool,
+        exptime: Option<i32>,
+        last: bool,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
+        let kind = if exptime.is_some() { Kind::Write } else { Kind::Read };
+        let done = self.give(key, kind, sink, |key| MemcachedCommand::Get(Get { key, with_cas, exptime, last }));
+        if done {
+            shared.counters.prefixes.count_get(key, shared.settings.prefix_delimiter);
+        }
+        done
+    }
+
+    /// Asks for the next key of a `get` line.
+    pub(super) fn keys(
+        &mut self,
+        shared: &mut Shared,
+        left: KeysLeft,
+        input: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> Step {
+        // The caller keeps what is not consumed, so the rest of the line is still there.
+        let Some(keys) = input.get(..left.keys_bytes) else { return Step::Blocked };
+        let next = next_token(keys).filter(|_| !self.current_get_failed());
+        let Some((key, rest)) = next else {
+            self.phase = Phase::Line;
+            self.line_number += 1;
+            return Step::Consumed(left.keys_bytes + left.end_bytes);
+        };
+        let last = next_token(rest).is_none();
+        if !self.get_key(shared, key, left.with_cas, left.exptime, last, sink) {
+            return Step::Blocked;
+        }
+        self.phase = Phase::Keys(KeysLeft { keys_bytes: rest.len(), ..left });
+        Step::Consumed(keys.len() - rest.len())
+    }
+
+    fn store(
+        &mut self,
+        shared: &mut Shared,
+        line: &StoreLine<'_>,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
+        let mode = match line.verb {
+            StoreVerb::Set => StoreMode::Set,
+            StoreVerb::Add => StoreMode::Add,
+            StoreVerb::Replace => StoreMode::Replace,
+            StoreVerb::Append => StoreMode::Append,
+            StoreVerb::Prepend => StoreMode::Prepend,
+            StoreVerb::Cas => StoreMode::Cas,
+        };
+        let store = Store {
+            key: Key::new(line.key),
+            mode,
+            value: Vec::new(),
+            flags: line.flags,
+            exptime: line.exptime,
+            compare: line.compare,
+            object_bytes_max: shared.settings.value_bytes_max,
+            reply: StoreReply::Text { noreply: line.noreply },
+        };
+        // Only a `set` that fails takes the old value with it.
+        self.receive(shared, store, line.value_bytes, mode == StoreMode::Set, line.noreply, sink)
+    }
+
+    fn meta_set(
+        &mut self,
+        shared: &mut Shared,
+        key: &MetaKey<'_>,
+        value_bytes: usize,
+        flags: MetaFlags,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
+        let mode = match flags.mode() {
+            b'E' => StoreMode::Add,
+            b'A' => StoreMode::Append,
+            b'P' => StoreMode::Prepend,
+            _ if flags.compare().is_some() => StoreMode::Cas,
+            b'R' => StoreMode::Replace,
+            _ => StoreMode::Set,
+        };
+        let store = Store {
+            key: Key::new(key.bytes()),
+            mode,
+            value: Vec::new(),
+            flags: flags.client_flags(),
+            exptime: flags.ttl_exptime().unwrap_or(0),
+            compare: flags.compare(),
+            object_bytes_max: shared.settings.value_bytes_max,
+            reply: StoreReply::Meta(Box::new(flags)),
+        };
+        self.receive(shared, store, value_bytes, true, false, sink)
+    }
+
+    /// Begins to receive a value, or refuses it for its size and skips it.
+    fn receive(
+        &mut self,
+        shared: &mut Shared,
+        store: Store,
+        value_bytes: usize,
+        removes_old: bool,
+        noreply: bool,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
+        let key = store.key.bytes();
+        if object_bytes(key.len(), store.flags, value_bytes) <= store.object_bytes_max {
+            // The value gets its memory when its bytes come, not when they are announced.
+            self.phase = Phase::Value { store, value_bytes };
+            return true;
+        }
+        if removes_old {
+            let reason = DeleteReason::ValueTooLarge;
+            let build = |key| MemcachedCommand::Delete(Delete { key, noreply, reason });
+            if !self.give(key, Kind::Write, sink, build) {
+                return false;
+            }
+        } else {
+            shared.counters.store_too_large += 1;
+            if !noreply {
+                self.say("SERVER_ERROR object too large for cache");
+            }
+        }
+        self.phase = Phase::Skip { bytes: value_bytes + 2 };
+        true
+    }
+
+    /// The value is there.
+    pub(super) fn finish_store(
+        &mut self,
+        shared: &mut Shared,
+        store: Store,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) {
+        shared.counters.set_commands += 1;
+        if matches!(store.reply, StoreReply::Text { .. }) {
+            shared.counters.prefixes.count_set(store.key.bytes(), shared.settings.prefix_delimiter);
+        }
+        let fingerprint = Fingerprint::new(store.key.bytes(), Kind::Write);
+        self.issue(MemcachedCommand::Store(store), fingerprint, sink);
+        self.line_number += 1;
+    }
+}

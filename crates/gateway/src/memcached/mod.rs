@@ -1,0 +1,51 @@
+//! memcached clients: sessions that speak the text and meta protocols, and the commands that they give the engine.
+//!
+//! One file per verb family decides effects ([`get`], [`store`], [`delete`], [`touch`], [`arithmetic`], `meta_*`);
+//! [`session`] turns bytes into commands and keeps the answers in order.
+//!
+//! Must not know: Redis, the owner engine, sockets.
+//!
+//! Source: behaviour of memcached 1.6.45. Deviations, each on purpose:
+//! * a binary key is echoed in base64 exactly when the request had `b` (memcached remembers how it was stored);
+//! * `get_expired` and `get_flushed` stay 0, because an engine never shows such objects;
+//! * `stats conns` lists the asking connection only;
+//! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;
+//! * when a key of a multi-key `get` cannot be read, the values before it have already been sent: the error line
+//!   then ends the answer in place of `END`.
+
+mod admin;
+mod arithmetic;
+mod auth;
+mod binary;
+mod command;
+mod delete;
+mod detail;
+mod expiry;
+pub mod fuzz;
+mod get;
+mod in_flight;
+mod key;
+pub mod limits;
+mod lines;
+mod loopback;
+mod meta_arithmetic;
+mod meta_debug;
+mod meta_delete;
+mod meta_get;
+mod reply;
+mod session;
+mod stats;
+mod stats_settings;
+mod store;
+mod tally;
+mod touch;
+
+pub use command::MemcachedCommand;
+pub use detail::PrefixStats;
+pub use session::MemcachedSession;
+
+/// What `version` answers: clients parse it, so it is memcached's, whose behaviour this is.
+pub const VERSION: &str = "1.6.45";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,376 @@
+//! One client connection that speaks the memcached text and meta protocols.
+//!
+//! Life of the input (the states are [`Phase`]):
+//!
+//! ```text
+//! First --0x80--> Closed          Line --several keys--> Keys ------> Line
+//!   | \--credentials needed-->Auth  |  \--storage line--> Value ----> Line
+//!   |                          |    |  \--refused value-> Skip -----> Line
+//!   +----------> Line <--------+    +--quit, line too long---------> Closed
+//! ```
+//!
+//! Everything is bounded: replies that wait, output, the length of an unfinished line, and the value being received.
+
+use shorttail_units::Now;
+use shorttail_wire::memcached::{Request as Line, parse_line};
+
+use super::auth::{Auth, AuthStep};
+use super::binary;
+use super::command::MemcachedCommand;
+use super::in_flight::{Fingerprint, InFlight, Kind};
+use super::limits::{GET_LINE_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX, REPLY_WAITING_MAX, VALUE_BYTES_WHOLE_MAX};
+use super::reply;
+use super::stats::Question;
+use super::store::Store;
+use super::tally::Tally;
+use crate::reply_queue::ReplyQueue;
+use crate::request::{KeyspaceRequest, Reply, Request, RequestId};
+use crate::session::{RequestSink, Session, Shared};
+
+#[derive(Debug)]
+pub struct MemcachedSession {
+    pub(super) phase: Phase,
+    pub(super) replies: ReplyQueue,
+    pub(super) in_flight: InFlight,
+    /// Asked of the engine about all keys; nothing is read until it is answered.
+    question: Option<Question>,
+    /// Bytes of an unfinished line that are known to hold no line end.
+    searched_bytes: usize,
+    /// Numbers the request lines, for multi-key `get`.
+    pub(super) line_number: u64,
+    /// Multi-key `get`s of which a key could not be read: their line, and the place where the error stands.
+    failed_gets: Vec<(u64, u64)>,
+    /// Request lines that are to be issued again, as writes, and their places.
+    again: Vec<(u64, Vec<u8>)>,
+    /// How other parts of the system name the client, for `stats conns`.
+    pub(super) peer: String,
+}
+
+/// What the next input byte belongs to.
+#[derive(Debug)]
+pub(super) enum Phase {
+    First,
+    Auth(Auth),
+    Line,
+    /// The rest of a `get` line.
+    Keys(KeysLeft),
+    /// The value of a storage command, whose bytes so far are in the command.
+    Value {
+        store: Store,
+        value_bytes: usize,
+    },
+    /// A value that nobody wants.
+    Skip {
+        bytes: usize,
+    },
+    Closed,
+}
+
+/// Keys of a `get` line that are still to be asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KeysLeft {
+    pub with_cas: bool,
+    pub exptime: Option<i32>,
+    /// Bytes of keys and spaces left, and of the line end behind them.
+    pub keys_bytes: usize,
+    pub end_bytes: usize,
+}
+
+/// What one step of the session did with the front of the input.
+pub(super) enum Step {
+    Consumed(usize),
+    /// More input, or an answer, is needed first.
+    Blocked,
+}
+
+impl Default for MemcachedSession {
+    fn default() -> Self {
+        Self::new(String::new())
+    }
+}
+
+impl MemcachedSession {
+    /// `peer`: the client's address in memcached's form (`tcp:127.0.0.1:4711`, `unix:/path`).
+    pub fn new(peer: String) -> Self {
+        MemcachedSession {
+            phase: Phase::First,
+            replies: ReplyQueue::default(),
+            in_flight: InFlight::default(),
+            question: None,
+            searched_bytes: 0,
+            line_number: 0,
+            failed_gets: Vec::new(),
+            again: Vec::new(),
+            peer,
+        }
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.question.is_some()
+            || self.replies.waiting_count() >= REPLY_WAITING_MAX
+            || self.replies.output().len() > OUTPUT_BYTES_MAX
+    }
+
+    fn step(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> Step {
+        match &mut self.phase {
+            Phase::First => self.first(shared, input),
+            Phase::Auth(_) => self.authenticate(shared, input),
+            Phase::Line => self.line(now, shared, input, sink),
+            Phase::Keys(left) => {
+                let left = *left;
+                self.keys(shared, left, input, sink)
+            }
+            Phase::Value { .. } => self.value(shared, input, sink),
+            Phase::Skip { bytes } => {
+                let consumed = input.len().min(*bytes);
+                *bytes -= consumed;
+                if *bytes == 0 {
+                    self.phase = Phase::Line;
+                } else if consumed == 0 {
+                    return Step::Blocked;
+                }
+                Step::Consumed(consumed)
+            }
+            Phase::Closed => Step::Consumed(input.len()),
+        }
+    }
+
+    /// Decides the protocol by the connection's first byte, as memcached does.
+    fn first(&mut self, shared: &Shared, input: &[u8]) -> Step {
+        match input.first() {
+            None => return Step::Blocked,
+            Some(&binary::REQUEST_MAGIC) => {
+                let Some(header) = input.first_chunk() else { return Step::Blocked };
+                self.replies.push(&binary::refusal(header));
+                self.phase = Phase::Closed;
+            }
+            Some(_) if shared.settings.credentials.is_empty() => self.phase = Phase::Line,
+            Some(_) => self.phase = Phase::Auth(Auth::default()),
+        }
+        Step::Consumed(0)
+    }
+
+    fn authenticate(&mut self, shared: &mut Shared, input: &[u8]) -> Step {
+        let Phase::Auth(auth) = &mut self.phase else { return Step::Blocked };
+        match auth.step(input, shared) {
+            AuthStep::Wait => Step::Blocked,
+            AuthStep::Took { consumed, line } => {
+                if let Some(line) = line {
+                    self.say(line);
+                }
+                Step::Consumed(consumed)
+            }
+            AuthStep::Accepted { consumed } => {
+                self.say("STORED");
+                self.phase = Phase::Line;
+                Step::Consumed(consumed)
+            }
+            AuthStep::Close => {
+                self.phase = Phase::Closed;
+                Step::Consumed(0)
+            }
+        }
+    }
+
+    fn line(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> Step {
+        let Some(found) = memchr::memchr(b'\n', &input[self.searched_bytes..]) else {
+            self.searched_bytes = input.len();
+            if input.len() > unfinished_line_bytes_max(input) {
+                self.phase = Phase::Closed;
+                return Step::Consumed(0);
+            }
+            return Step::Blocked;
+        };
+        let line_bytes = self.searched_bytes + found + 1;
+        let step = self.handle_line(now, shared, &input[..line_bytes], sink);
+        // A line that must wait is found again from where its end is.
+        self.searched_bytes = if matches!(step, Step::Blocked) { line_bytes - 1 } else { 0 };
+        step
+    }
+
+    /// Receives a value. Each call looks only at new bytes.
+    fn value(&mut self, shared: &mut Shared, input: &[u8], sink: &mut impl RequestSink<MemcachedCommand>) -> Step {
+        let Phase::Value { store, value_bytes } = &mut self.phase else { return Step::Blocked };
+        let missing = *value_bytes - store.value.len();
+        if input.len() < missing + 2 {
+            if *value_bytes <= VALUE_BYTES_WHOLE_MAX || missing == 0 {
+                return Step::Blocked;
+            }
+            let taken = input.len().min(missing);
+            store.value.extend_from_slice(&input[..taken]);
+            return if taken == 0 { Step::Blocked } else { Step::Consumed(taken) };
+        }
+        let well_ended = input[missing..missing + 2] == *b"\r\n";
+        if well_ended && self.in_flight.blocks(Fingerprint::new(store.key.bytes(), Kind::Write)) {
+            return Step::Blocked;
+        }
+        let Phase::Value { mut store, .. } = std::mem::replace(&mut self.phase, Phase::Line) else {
+            return Step::Blocked;
+        };
+        if well_ended {
+            store.value.extend_from_slice(&input[..missing]);
+            self.finish_store(shared, store, sink);
+        } else if !super::command::Verb::noreply(&store) {
+            self.say("CLIENT_ERROR bad data chunk");
+        }
+        Step::Consumed(missing + 2)
+    }
+
+    /// Gives a command to the engine.
+    pub(super) fn issue(
+        &mut self,
+        command: MemcachedCommand,
+        fingerprint: Fingerprint,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) {
+        let seq = self.replies.open();
+        self.in_flight.add(seq, fingerprint, self.line_number);
+        sink.request(RequestId { seq, part: 0 }, Request::Key(command));
+    }
+
+    /// Asks about all keys, once everything before it is answered; nothing behind it is read before its answer.
+    pub(super) fn ask(
+        &mut self,
+        question: Question,
+        request: KeyspaceRequest,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
+        if self.replies.waiting_count() > 0 {
+            return false;
+        }
+        let seq = self.replies.open();
+        self.question = Some(question);
+        sink.request(RequestId { seq, part: 0 }, Request::Keyspace(request));
+        true
+    }
+
+    /// Issues as writes the `mg` that were only read, each once nothing before it on its key is in flight.
+    fn issue_again(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) {
+        let in_flight = &self.in_flight;
+        for (seq, line) in self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(*seq)) {
+            let Ok(Line::MetaGet { key, flags }) = parse_line(&line) else { unreachable!("its own request line") };
+            sink.request(RequestId { seq, part: 0 }, Request::Key(super::lines::meta_get(&key, flags, true)));
+        }
+    }
+
+    /// Answers a line that is known already.
+    pub(super) fn say(&mut self, line: &str) {
+        let mut bytes = Vec::with_capacity(line.len() + 2);
+        reply::line(line, &mut bytes);
+        self.replies.push(&bytes);
+    }
+
+    /// Did a key of the current `get` line fail already?
+    pub(super) fn current_get_failed(&self) -> bool {
+        self.failed_gets.iter().any(|&(line, _)| line == self.line_number)
+    }
+
+    /// Takes the reply of a command: drops it if it stands behind the error of its own multi-key `get`.
+    fn take_answer(&mut self, seq: u64, mut bytes: Vec<u8>, tally: Tally) {
+        let line = self.in_flight.answered(seq);
+        if self.failed_gets.iter().any(|&(failed, place)| failed == line && place < seq) {
+            bytes.clear();
+        } else if tally.is_refusal() {
+            let open_line = if matches!(self.phase, Phase::Keys(_)) { Some(self.line_number) } else { None };
+            let goes_on = |line| open_line == Some(line) || self.in_flight.has_line(line);
+            self.failed_gets.retain(|&(failed, _)| failed != line && goes_on(failed));
+            if goes_on(line) {
+                self.failed_gets.push((line, seq));
+            }
+            for later in self.in_flight.answered_of_line(line, seq) {
+                self.replies.blank(later);
+            }
+        }
+        self.replies.fill(seq, bytes);
+    }
+}
+
+/// How long a line may get before its end is in sight: long for those that may be a `get` of many keys.
+fn unfinished_line_bytes_max(line: &[u8]) -> usize {
+    let start = line.iter().position(|&byte| byte != b' ').unwrap_or(line.len());
+    let is_get = start <= 100 && (line[start..].starts_with(b"get ") || line[start..].starts_with(b"gets "));
+    if is_get { GET_LINE_BYTES_MAX } else { LINE_BYTES_MAX }
+}
+
+impl Session for MemcachedSession {
+    type Command = MemcachedCommand;
+
+    fn handle_input(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> usize {
+        let mut consumed = 0;
+        while !self.is_full() {
+            let ends = matches!(self.phase, Phase::Closed);
+            match self.step(now, shared, &input[consumed..], sink) {
+                Step::Consumed(bytes) => consumed += bytes,
+                Step::Blocked => break,
+            }
+            if ends {
+                break;
+            }
+        }
+        consumed
+    }
+
+    fn handle_reply(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        id: RequestId,
+        reply: Reply,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) {
+        let mut bytes = match reply {
+            Reply::Bytes(bytes) => bytes,
+            Reply::Keyspace(answer) => {
+                let question = self.question.take().expect("an answer to what was asked");
+                let bytes = question.answer(now, shared, answer);
+                return self.replies.fill(id.seq, bytes);
+            }
+            Reply::Group(_) => unreachable!("memcached clients store no groups"),
+        };
+        let tally = Tally::take(&mut bytes);
+        if tally == Tally::Again {
+            self.again.push((id.seq, bytes));
+            return self.issue_again(sink);
+        }
+        tally.count(&mut shared.counters);
+        if shared.counters.prefixes.enabled {
+            shared.counters.prefixes.count_hit(&bytes, shared.settings.prefix_delimiter);
+        }
+        self.take_answer(id.seq, bytes, tally);
+        self.issue_again(sink);
+    }
+
+    fn output(&mut self) -> &mut Vec<u8> {
+        self.replies.output()
+    }
+
+    fn closing(&self) -> bool {
+        matches!(self.phase, Phase::Closed) && self.replies.waiting_count() == 0
+    }
+
+    fn input_hint_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Value { store, value_bytes } => *value_bytes - store.value.len() + 2,
+            Phase::Auth(auth) => auth.missing_bytes(0),
+            _ => 0,
+        }
+    }
+}

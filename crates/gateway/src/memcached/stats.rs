@@ -1,0 +1,287 @@
+//! `stats` and its kin: what is asked of the engine for them, and the answers.
+
+use std::fmt::{Display, Write as _};
+
+use shorttail_units::Now;
+use shorttail_wire::memcached::{Refusal, Tokens, exact_u32};
+
+use super::command::MemcachedCommand;
+use super::limits::CACHEDUMP_KEY_COUNT_MAX;
+use super::session::MemcachedSession;
+use super::{VERSION, reply, stats_settings};
+use crate::command::StoreError;
+use crate::request::{KeyspaceReply, KeyspaceRequest, ScannedKey, StoreStats};
+use crate::session::{Counters, RequestSink, Shared};
+
+/// Slab classes that memcached could have.
+const SLAB_CLASS_COUNT_MAX: u32 = 64;
+/// The only class that there is.
+const SLAB_CLASS: u32 = 1;
+
+/// Why the engine was asked about all keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    Flush { noreply: bool },
+    General,
+    Items,
+    Slabs,
+    Cachedump,
+}
+
+/// Lines `STAT name value`.
+#[derive(Debug, Default)]
+pub(super) struct StatLines(String);
+
+impl StatLines {
+    pub fn add(&mut self, name: impl Display, value: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = write!(self.0, "STAT {name} {value}\r\n");
+    }
+
+    pub fn end(mut self) -> Vec<u8> {
+        self.0.push_str("END\r\n");
+        self.0.into_bytes()
+    }
+}
+
+impl Question {
+    /// The reply to the client, once the engine answered.
+    pub fn answer(self, now: Now, shared: &Shared, answer: Result<KeyspaceReply, StoreError>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match (self, answer) {
+            (Question::Flush { noreply: true }, _) => {}
+            (_, Err(error)) => reply::refusal(error, &mut bytes),
+            (Question::Flush { .. }, Ok(_)) => reply::line("OK", &mut bytes),
+            (Question::General, Ok(KeyspaceReply::Stats(stats))) => bytes = general(now, shared, &stats),
+            (Question::Items, Ok(KeyspaceReply::Stats(stats))) => bytes = items(&stats),
+            (Question::Slabs, Ok(KeyspaceReply::Stats(stats))) => bytes = slabs(&shared.counters, &stats),
+            (Question::Cachedump, Ok(KeyspaceReply::Scanned { keys, .. })) => bytes = cachedump(&keys),
+            (question, Ok(other)) => unreachable!("{question:?} was answered with {other:?}"),
+        }
+        bytes
+    }
+}
+
+impl MemcachedSession {
+    /// Runs `stats`; `false` if it must wait. Subcommands may be shortened, as in memcached.
+    pub(super) fn stats(
+        &mut self,
+        shared: &mut Shared,
+        arguments: &[u8],
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
+        let mut tokens = Tokens::new(arguments);
+        let Some(subcommand) = tokens.next() else {
+            return self.ask(Question::General, KeyspaceRequest::Stats, sink);
+        };
+        // What is counted must be what came before, so the answer waits for all of that.
+        if self.replies.waiting_count() > 0 {
+            return false;
+        }
+        let is = |name: &str| name.as_bytes().starts_with(subcommand);
+        let answer = match subcommand {
+            _ if is("reset") => {
+                reset(&mut shared.counters);
+                b"RESET\r\n".to_vec()
+            }
+            _ if is("detail") => detail(&mut shared.counters, tokens.next()),
+            _ if is("settings") => stats_settings::settings(shared),
+            _ if is("cachedump") => match cachedump_count(tokens.next(), tokens.next()) {
+                Ok(count) => return self.ask(Question::Cachedump, KeyspaceRequest::Scan { cursor: 0, count }, sink),
+                Err(line) => [line.as_bytes(), b"\r\n"].concat(),
+            },
+            _ if is("conns") => stats_settings::connections(shared, &self.peer),
+            b"items" => return self.ask(Question::Items, KeyspaceRequest::Stats, sink),
+            b"slabs" => return self.ask(Question::Slabs, KeyspaceRequest::Stats, sink),
+            b"sizes" => b"STAT sizes_status disabled\r\nEND\r\n".to_vec(),
+            _ => b"ERROR\r\n".to_vec(),
+        };
+        self.replies.push(&answer);
+        true
+    }
+}
+
+fn reset(counters: &mut Counters) {
+    let mut prefixes = std::mem::take(&mut counters.prefixes);
+    prefixes.clear();
+    *counters = Counters {
+        connections_current: counters.connections_current,
+        cpu_user_us: counters.cpu_user_us,
+        cpu_system_us: counters.cpu_system_us,
+        prefixes,
+        ..Counters::default()
+    };
+}
+
+fn detail(counters: &mut Counters, switch: Option<&[u8]>) -> Vec<u8> {
+    let is = |name: &str| switch.is_some_and(|switch| name.as_bytes().starts_with(switch));
+    if is("on") {
+        counters.prefixes.enabled = true;
+    } else if is("off") {
+        counters.prefixes.enabled = false;
+    } else if is("dump") {
+        return counters.prefixes.dump();
+    } else {
+        return b"CLIENT_ERROR usage: stats detail on|off|dump\r\n".to_vec();
+    }
+    b"OK\r\n".to_vec()
+}
+
+/// How many keys a `cachedump` is to list.
+fn cachedump_count(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<usize, &'static str> {
+    let (Some(class), Some(limit)) = (class, limit) else { return Err("CLIENT_ERROR bad command line") };
+    let (Some(class), Some(limit)) = (exact_u32(class), exact_u32(limit)) else { return Err(Refusal::BAD_FORMAT) };
+    if class >= SLAB_CLASS_COUNT_MAX {
+        return Err("CLIENT_ERROR Illegal slab id");
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = if limit == 0 { CACHEDUMP_KEY_COUNT_MAX } else { limit.min(CACHEDUMP_KEY_COUNT_MAX) };
+    Ok(if class == SLAB_CLASS { limit } else { 0 })
+}
+
+fn cachedump(keys: &[ScannedKey]) -> Vec<u8> {
+    let mut dump = Vec::new();
+    for scanned in keys {
+        dump.extend_from_slice(b"ITEM ");
+        dump.extend_from_slice(&scanned.key);
+        let expires_s = scanned.expiry.map_or(0, |expiry| expiry.seconds());
+        dump.extend_from_slice(format!(" [{} b; {expires_s} s]\r\n", scanned.value_bytes).as_bytes());
+    }
+    dump.extend_from_slice(b"END\r\n");
+    dump
+}
+
+fn seconds(us: u64) -> String {
+    format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
+}
+
+/// The general statistics: the names and the order of a memcached without LRU crawler and maintainer.
+fn general(now: Now, shared: &Shared, store: &StoreStats) -> Vec<u8> {
+    let (settings, counters) = (&shared.settings, &shared.counters);
+    let mut stats = StatLines::default();
+    stats.add("pid", settings.process_id);
+    stats.add("uptime", now.mono_us.saturating_sub(settings.started_us) / 1_000_000);
+    stats.add("time", now.unix_ms.seconds());
+    stats.add("version", VERSION);
+    stats.add("libevent", "none");
+    stats.add("pointer_size", usize::BITS);
+    stats.add("rusage_user", seconds(counters.cpu_user_us));
+    stats.add("rusage_system", seconds(counters.cpu_system_us));
+    stats.add("max_connections", settings.connection_count_max);
+    stats.add("curr_connections", counters.connections_current);
+    stats.add("total_connections", counters.connections_total);
+    stats.add("rejected_connections", counters.connections_rejected);
+    stats.add("connection_structures", counters.connections_current);
+    let absent = ["response_obj_oom", "response_obj_count", "response_obj_bytes", "read_buf_count", "read_buf_bytes"];
+    zeros(&mut stats, &absent);
+    zeros(&mut stats, &["read_buf_bytes_free", "read_buf_oom", "reserved_fds"]);
+    commands(&mut stats, counters);
+    if settings.idle_timeout_s > 0 {
+        stats.add("idle_kicks", counters.idle_kicks);
+    }
+    stats.add("bytes_read", counters.bytes_read);
+    stats.add("bytes_written", counters.bytes_written);
+    stats.add("limit_maxbytes", settings.memory_limit_bytes);
+    stats.add("accepting_conns", 1);
+    zeros(&mut stats, &["listen_disabled_num", "time_in_listen_disabled_us"]);
+    stats.add("threads", settings.thread_count);
+    zeros(&mut stats, &["conn_yields", "hash_power_level", "hash_bytes", "hash_is_expanding"]);
+    zeros(&mut stats, &["slab_reassign_rescues", "slab_reassign_chunk_rescues", "slab_reassign_inline_reclaim"]);
+    zeros(&mut stats, &["slab_reassign_busy_items", "slab_reassign_busy_deletes", "slab_reassign_busy_nomem"]);
+    stats.add("slab_reassign_last_busy_status", "none");
+    zeros(&mut stats, &["slab_reassign_running", "slabs_moved", "malloc_fails"]);
+    zeros(&mut stats, &["log_worker_dropped", "log_worker_written"]);
+    zeros(&mut stats, &["log_watcher_skipped", "log_watcher_sent", "log_watchers"]);
+    zeros(&mut stats, &["unexpected_napi_ids", "round_robin_fallback"]);
+    stored(&mut stats, store);
+    stats.end()
+}
+
+/// Statistics of machinery that does not exist here.
+fn zeros(stats: &mut StatLines, names: &[&str]) {
+    names.iter().for_each(|name| stats.add(name, 0));
+}
+
+fn commands(stats: &mut StatLines, counters: &Counters) {
+    stats.add("cmd_get", counters.get_commands);
+    stats.add("cmd_set", counters.set_commands);
+    stats.add("cmd_flush", counters.flush_commands);
+    stats.add("cmd_touch", counters.touch_commands);
+    stats.add("cmd_meta", counters.meta_commands);
+    stats.add("get_hits", counters.get_hits);
+    stats.add("get_misses", counters.get_misses);
+    stats.add("get_expired", counters.get_expired);
+    stats.add("get_flushed", counters.get_flushed);
+    stats.add("delete_misses", counters.delete_misses);
+    stats.add("delete_hits", counters.delete_hits);
+    stats.add("incr_misses", counters.incr_misses);
+    stats.add("incr_hits", counters.incr_hits);
+    stats.add("decr_misses", counters.decr_misses);
+    stats.add("decr_hits", counters.decr_hits);
+    stats.add("cas_misses", counters.cas_misses);
+    stats.add("cas_hits", counters.cas_hits);
+    stats.add("cas_badval", counters.cas_badval);
+    stats.add("touch_hits", counters.touch_hits);
+    stats.add("touch_misses", counters.touch_misses);
+    stats.add("store_too_large", counters.store_too_large);
+    stats.add("store_no_memory", counters.store_no_memory);
+    stats.add("auth_cmds", counters.auth_commands);
+    stats.add("auth_errors", counters.auth_errors);
+}
+
+fn stored(stats: &mut StatLines, store: &StoreStats) {
+    stats.add("bytes", store.bytes_stored);
+    stats.add("curr_items", store.objects);
+    stats.add("total_items", store.stored_total);
+    zeros(stats, &["slab_global_page_pool", "expired_unfetched", "evicted_unfetched"]);
+    stats.add("evictions", store.evicted_total);
+    stats.add("reclaimed", store.expired_total);
+    zeros(stats, &["crawler_reclaimed", "crawler_items_checked", "lrutail_reflocked"]);
+}
+
+fn items(store: &StoreStats) -> Vec<u8> {
+    let mut stats = StatLines::default();
+    if store.objects > 0 {
+        let mut add = |name: &str, value: u64| stats.add(format_args!("items:{SLAB_CLASS}:{name}"), value);
+        add("number", store.objects);
+        add("age", 0);
+        add("mem_requested", store.bytes_stored);
+        add("evicted", store.evicted_total);
+        let zero = ["evicted_nonzero", "evicted_time", "outofmemory", "tailrepairs"];
+        zero.into_iter().for_each(|name| add(name, 0));
+        add("reclaimed", store.expired_total);
+        let zero = ["expired_unfetched", "evicted_unfetched", "crawler_reclaimed", "crawler_items_checked"];
+        zero.into_iter().chain(["lrutail_reflocked"]).for_each(|name| add(name, 0));
+    }
+    stats.end()
+}
+
+fn slabs(counters: &Counters, store: &StoreStats) -> Vec<u8> {
+    let mut stats = StatLines::default();
+    let used = u64::from(store.objects > 0);
+    if used > 0 {
+        let mut add = |name: &str, value: u64| stats.add(format_args!("{SLAB_CLASS}:{name}"), value);
+        for (name, value) in [
+            ("chunk_size", store.bytes_stored.div_ceil(store.objects)),
+            ("chunks_per_page", store.objects),
+            ("total_pages", 1),
+            ("total_chunks", store.objects),
+            ("used_chunks", store.objects),
+            ("free_chunks", 0),
+            ("free_chunks_end", 0),
+            ("get_hits", counters.get_hits),
+            ("cmd_set", counters.set_commands),
+            ("delete_hits", counters.delete_hits),
+            ("incr_hits", counters.incr_hits),
+            ("decr_hits", counters.decr_hits),
+            ("cas_hits", counters.cas_hits),
+            ("cas_badval", counters.cas_badval),
+            ("touch_hits", counters.touch_hits),
+        ] {
+            add(name, value);
+        }
+    }
+    stats.add("active_slabs", used);
+    stats.add("total_malloced", store.bytes_used);
+    stats.end()
+}

@@ -1,0 +1,189 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::memcached::fuzz::fuzz_session;
+use crate::memcached::limits::*;
+
+#[test]
+fn a_value_that_is_too_large_is_skipped_and_takes_the_old_one_with_it() {
+    let largest = 1024 - ITEM_OVERHEAD_BYTES - 1;
+    let settings = Settings { value_bytes_max: 1024, ..Settings::default() };
+    let (fits, large) = ("x".repeat(largest), "y".repeat(largest + 1));
+    check_with(
+        &settings,
+        &format!(
+            "> set a 0 0 {}
+             > {fits}
+             < STORED
+             > add a 0 0 {}
+             > {large}
+             < SERVER_ERROR object too large for cache
+             > mg a s
+             < HD s{}
+             > append a 0 0 1
+             > z
+             < NOT_STORED
+             > set a 0 0 {}
+             > {large}
+             < SERVER_ERROR object too large for cache
+             > get a
+             < END
+             > set a 0 0 {} noreply
+             > {large}
+             > ms a {} q
+             > {large}
+             < SERVER_ERROR object too large for cache",
+            fits.len(),
+            large.len(),
+            fits.len(),
+            large.len(),
+            large.len(),
+            large.len(),
+        ),
+    );
+}
+
+#[test]
+fn a_huge_declared_value_is_not_buffered() {
+    let mut client = open();
+    client.says("set a 0 0 2147483645\r\n", "SERVER_ERROR object too large for cache\r\n");
+    for _ in 0..100 {
+        client.says(&"z".repeat(10_000), "");
+        assert!(client.input.is_empty());
+    }
+    assert_eq!(client.session.input_hint_bytes(), 0);
+}
+
+#[test]
+fn a_large_value_is_taken_as_it_comes() {
+    let mut client = open();
+    let value = "v".repeat(900_000);
+    client.says("set a 0 0 900000\r\n", "");
+    for piece in value.as_bytes().chunks(50_000) {
+        assert!(client.send(piece).is_empty());
+        assert!(client.input.is_empty(), "consumed at once");
+    }
+    assert_eq!(client.session.input_hint_bytes(), 2);
+    client.says("\r\n", "STORED\r\n");
+    client.says("get a\r\n", &format!("VALUE a 0 900000\r\n{value}\r\nEND\r\n"));
+    client.says("set a 0 0 900000\r\n", "");
+    client.says(&value, "");
+    client.says("xx", "CLIENT_ERROR bad data chunk\r\n");
+}
+
+#[test]
+fn the_hint_says_how_much_of_a_value_is_missing() {
+    let mut client = open();
+    client.says("set a 0 0 100\r\n12345", "");
+    assert_eq!(client.session.input_hint_bytes(), 102);
+    assert_eq!(client.input.len(), 5, "a small value waits until it is whole");
+}
+
+#[test]
+fn endless_lines_close_the_connection_but_long_gets_are_fine() {
+    let mut client = open();
+    client.says(&"incr ".repeat(500), "");
+    assert!(client.is_closed());
+    let mut client = open();
+    client.says(&" ".repeat(14_000), "");
+    assert!(client.is_closed());
+    let mut client = open();
+    client.says(&format!("get {} many", " ".repeat(2048)), "");
+    client.says("\r\n", "END\r\n");
+    let mut client = open();
+    client.says(&format!("get {}", "k ".repeat(GET_LINE_BYTES_MAX / 2)), "");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_get_of_thousands_of_keys_is_answered_in_bounded_steps() {
+    let mut client = open();
+    client.says("set foobarbaz 0 0 2\r\nhi\r\n", "STORED\r\n");
+    let count = 18_725;
+    let line = format!("get {}\r\n", "foobarbaz ".repeat(count));
+    client.input = line.clone().into_bytes();
+    client.read();
+    assert_eq!(client.waiting_answers().len(), REPLY_WAITING_MAX);
+    let expected = format!("{}END\r\n", "VALUE foobarbaz 0 2\r\nhi\r\n".repeat(count));
+    assert_eq!(client.text(""), expected);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_either() {
+    let mut client = open();
+    let value = "v".repeat(500_000);
+    client.says(&format!("set a 0 0 500000\r\n{value}\r\n"), "STORED\r\n");
+    client.input = "get a\r\n".repeat(100).into_bytes();
+    // The engine answers, but nobody takes the output.
+    while client.read() > 0 && client.session.output().len() <= OUTPUT_BYTES_MAX {
+        client.answer();
+    }
+    let unread = client.input.len();
+    client.answer();
+    assert_eq!(client.read(), 0);
+    assert_eq!(client.input.len(), unread);
+}
+
+#[test]
+fn long_keys_are_refused_wherever_they_stand() {
+    let (fits, long) = ("k".repeat(250), "k".repeat(251));
+    check(&format!(
+        "> set {fits} 0 0 1
+         > 1
+         < STORED
+         > set {long} 0 0 1
+         > 1
+         < CLIENT_ERROR bad command line format
+         > get {fits}
+         < VALUE {fits} 0 1
+         < 1
+         < END
+         > get a {long}
+         < CLIENT_ERROR bad command line format
+         > mg {long} v
+         < CLIENT_ERROR bad command line format
+         > delete {long}
+         < CLIENT_ERROR bad command line format"
+    ));
+}
+
+/// Bytes that look like the protocol, so that random ones get past the first token.
+fn noise() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop_oneof![
+        Just(b"get ".to_vec()),
+        Just(b"set a 0 0 3\r\n".to_vec()),
+        Just(b"ms a 2 c\r\n".to_vec()),
+        Just(b"mg a v N1 k\r\n".to_vec()),
+        Just(b"ma a N0 v\r\n".to_vec()),
+        Just(b"md a I\r\n".to_vec()),
+        Just(b"incr a 1\r\n".to_vec()),
+        Just(b"stats\r\n".to_vec()),
+        Just(b"flush_all\r\n".to_vec()),
+        Just(b"set b 0 0 5000\r\n".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b" ".to_vec()),
+        Just(b"a b c ".to_vec()),
+        proptest::collection::vec(any::<u8>(), 0..12),
+    ];
+    proptest::collection::vec(word, 0..60).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived(choice in any::<u8>(), noise in noise()) {
+        fuzz_session(&[&[choice][..], &noise].concat());
+    }
+
+    #[test]
+    fn cutting_the_input_changes_nothing(noise in noise(), piece_bytes in 1usize..40, seed in any::<u64>()) {
+        let run = |piece_bytes: usize, order: AnswerOrder| {
+            let mut client = open();
+            client.order = order;
+            let said: Vec<u8> = noise.chunks(piece_bytes.max(1)).flat_map(|piece| client.send(piece)).collect();
+            (show(&said), client.session.closing())
+        };
+        let whole = run(noise.len(), AnswerOrder::Asked);
+        prop_assert_eq!(&run(piece_bytes, AnswerOrder::Asked), &whole);
+        prop_assert_eq!(&run(piece_bytes, AnswerOrder::Shuffled(seed)), &whole);
+    }
+}

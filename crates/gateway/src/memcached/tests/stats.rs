@@ -1,0 +1,103 @@
+use super::*;
+
+fn stat(text: &str, name: &str) -> String {
+    let prefix = format!("STAT {name} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+}
+
+#[test]
+fn general_statistics_have_memcacheds_names() {
+    let mut client = open();
+    let text = client.text("stats\r\n");
+    assert!(text.ends_with("END\r\n"));
+    let names: std::collections::BTreeSet<_> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(names.len(), 84, "memcached's own count");
+    assert_eq!(stat(&text, "version"), "1.6.45");
+    assert_eq!(stat(&text, "pointer_size"), "64");
+    assert_eq!(stat(&text, "limit_maxbytes"), "67108864");
+    client
+        .text("set foo 0 0 6\r\nfooval\r\nget foo\r\nget bar\r\nincr foo 1\r\ndelete foo\r\ntouch foo 1\r\nme foo\r\n");
+    client.text("cas foo 0 0 1 5\r\n1\r\nincr n 1\r\nma n N0\r\nma n\r\ndecr n 1\r\nflush_all\r\n");
+    let text = client.text("stats\r\n");
+    let expected = [
+        ("cmd_get", 2),
+        ("get_hits", 1),
+        ("get_misses", 1),
+        ("cmd_set", 2),
+        ("delete_hits", 1),
+        ("cmd_touch", 1),
+        ("touch_misses", 1),
+        ("cmd_meta", 1),
+        ("cas_misses", 1),
+        ("incr_misses", 1),
+        ("incr_hits", 1),
+        ("decr_hits", 1),
+        ("cmd_flush", 1),
+    ];
+    for (name, value) in expected {
+        assert_eq!(stat(&text, name), value.to_string(), "{name}");
+    }
+    client.says("stats reset\r\n", "RESET\r\n");
+    assert_eq!(stat(&client.text("stats\r\n"), "cmd_get"), "0");
+}
+
+#[test]
+fn detail_counts_prefixes_while_it_is_on() {
+    check(
+        "> stats detail dump
+         < END
+         > set foo:1 0 0 1
+         > 1
+         < STORED
+         > stats detail on
+         < OK
+         > set foo:1 0 0 1
+         > 1
+         < STORED
+         > get foo:1 foo:2 plain
+         < VALUE foo:1 0 1
+         < 1
+         < END
+         > delete foo:2
+         < NOT_FOUND
+         > stats detail dump
+         < PREFIX foo get 2 hit 1 set 1 del 1
+         < END
+         > stats detail off
+         < OK
+         > get foo:1
+         < VALUE foo:1 0 1
+         < 1
+         < END
+         > stats detail dump
+         < PREFIX foo get 2 hit 1 set 1 del 1
+         < END
+         > stats detail
+         < CLIENT_ERROR usage: stats detail on|off|dump
+         > stats detail x
+         < CLIENT_ERROR usage: stats detail on|off|dump",
+    );
+}
+
+#[test]
+fn other_statistics_answer() {
+    let mut client = open();
+    client.says("stats items\r\n", "END\r\n");
+    client.says("stats slabs\r\n", "STAT active_slabs 0\r\nSTAT total_malloced 0\r\nEND\r\n");
+    client.says("set foo 0 0 6\r\nfooval\r\n", "STORED\r\n");
+    assert!(client.text("stats items\r\n").contains("STAT items:1:number 1\r\n"));
+    assert!(client.text("stats slabs\r\n").contains("STAT 1:used_chunks 1\r\n"));
+    client.says("stats sizes\r\n", "STAT sizes_status disabled\r\nEND\r\n");
+    client.says("stats cachedump 1 100\r\n", "ITEM foo [6 b; 0 s]\r\nEND\r\n");
+    client.says("stats cachedump 2 100\r\n", "END\r\n");
+    client.says("stats cachedump 64 1\r\n", "CLIENT_ERROR Illegal slab id\r\n");
+    client.says("stats cachedump 1\r\n", "CLIENT_ERROR bad command line\r\n");
+    client.says("stats nonsense\r\n", "ERROR\r\n");
+    let settings = client.text("stats settings\r\n");
+    assert_eq!(stat(&settings, "maxconns"), "1024");
+    assert_eq!(stat(&settings, "evictions"), "on");
+    assert_eq!(stat(&settings, "item_size_max"), "1048576");
+    assert_eq!(stat(&settings, "client_flags_size"), "4");
+    assert!(client.text("stats conns\r\n").contains("STAT 0:state conn_listening\r\n"));
+}

@@ -1,0 +1,43 @@
+//! `touch`: a new expiration time, nothing else.
+
+use super::command::Verb;
+use super::expiry::expiry;
+use super::key::Key;
+use super::reply;
+use super::tally::Tally;
+use crate::command::{Access, Amendment, ApplyContext, Effect, ObjectRef, Wants};
+
+#[derive(Debug)]
+pub struct Touch {
+    pub key: Key,
+    pub exptime: i32,
+    pub noreply: bool,
+}
+
+impl Verb for Touch {
+    fn key(&self) -> &[u8] {
+        self.key.bytes()
+    }
+
+    fn access(&self) -> Access {
+        Access::Write
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::Metadata
+    }
+
+    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+        let Some(object) = current else {
+            reply::line("NOT_FOUND", reply);
+            return (Effect::Keep, Tally::TouchMiss);
+        };
+        reply::line("TOUCHED", reply);
+        let amendment = Amendment { expiry: expiry(self.exptime, context.now), ..object.amendment() };
+        (Effect::Amend(amendment), Tally::TouchHit)
+    }
+
+    fn noreply(&self) -> bool {
+        self.noreply
+    }
+}
