@@ -6,7 +6,7 @@
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
-use crate::{Node, NodeConfig};
+use crate::{Node, NodeConfig, NodeStats};
 
 const CLUSTER: ClusterId = ClusterId(1);
 const MEMORY_BYTES: usize = 512 * 1024;
@@ -20,7 +20,12 @@ static PAYLOAD: [u8; 4096] = [0xa7; 4096];
 /// # Panics
 /// If the node breaks an invariant.
 pub fn fuzz_session(data: &[u8]) {
-    let Some((mode, rest)) = data.split_first() else { return };
+    run_session(data);
+}
+
+/// As [`fuzz_session`]; answers what the node counted, to see how deep the input went.
+pub fn run_session(data: &[u8]) -> NodeStats {
+    let (mode, rest) = data.split_first().unwrap_or((&0, &[]));
     let mut node = small_node();
     node.handle_session_opened(1);
     match mode % 4 {
@@ -31,9 +36,9 @@ pub fn fuzz_session(data: &[u8]) {
         }
         _ => {
             greet(&mut node);
-            let mut source = Source(rest);
+            let mut source = Source::new(rest);
             for _ in 0..REQUESTS_MAX {
-                if source.0.is_empty() {
+                if source.rest.is_empty() {
                     break;
                 }
                 let mut bytes = Vec::new();
@@ -45,6 +50,7 @@ pub fn fuzz_session(data: &[u8]) {
     node.check_invariants();
     node.handle_session_closed(1);
     node.check_invariants();
+    node.stats()
 }
 
 fn small_node() -> Node {
@@ -81,14 +87,41 @@ fn feed(node: &mut Node, bytes: &[u8]) {
     node.check_invariants();
 }
 
-/// Takes small values from the front of the input, so that ids and operations often meet.
-struct Source<'a>(&'a [u8]);
+/// Stripe ids in use: few, so that requests meet.
+const STRIPE_COUNT: u8 = 64;
+const DATA_COUNT_MAX: u8 = 4;
 
-impl Source<'_> {
+/// What an owner that behaves would know of a stripe.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    data_count: u8,
+    index: u8,
+    last: u32,
+    ends: [u32; DATA_COUNT_MAX as usize],
+}
+
+/// Makes requests of the bytes at the front of the input: mostly what an owner would ask next of the stripe it opened
+/// last, sometimes nonsense in one field, sometimes in all.
+struct Source<'a> {
+    rest: &'a [u8],
+    recent: u8,
+    known: [Known; STRIPE_COUNT as usize],
+}
+
+impl<'a> Source<'a> {
+    fn new(rest: &'a [u8]) -> Self {
+        Source { rest, recent: 0, known: [Known::default(); STRIPE_COUNT as usize] }
+    }
+
     fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
+        let Some((first, rest)) = self.rest.split_first() else { return 0 };
+        self.rest = rest;
         *first
+    }
+
+    /// True now and then.
+    fn astray(&mut self) -> bool {
+        self.byte() >= 244
     }
 
     /// Mostly small, sometimes at the edge.
@@ -100,75 +133,113 @@ impl Source<'_> {
         }
     }
 
+    fn or_nonsense(&mut self, sensible: u32) -> u32 {
+        if self.astray() { self.number() } else { sensible }
+    }
+
     fn stripe(&mut self) -> StripeId {
-        StripeId::from_raw(u64::from(self.byte() % 8))
+        let byte = self.byte();
+        StripeId::from_raw(u64::from(if byte < 192 { self.recent } else { byte % STRIPE_COUNT }))
     }
 
     fn op(&mut self) -> OpNumber {
-        OpNumber(self.number())
+        let last = self.known[usize::from(self.recent)].last;
+        let near = last.saturating_sub(u32::from(self.byte() % 4));
+        OpNumber(self.or_nonsense(near))
     }
 
     fn epoch(&mut self) -> Epoch {
-        Epoch(u32::from(self.byte() % 4))
+        let epoch = self.or_nonsense(1);
+        Epoch(epoch.min(Epoch::MAX.0))
+    }
+
+    fn partition(&mut self) -> PartitionId {
+        PartitionId(u16::from(self.astray()))
     }
 
     fn payload(&mut self) -> &'static [u8] {
-        let length = usize::from(self.byte()) * usize::from(self.byte() % 17);
+        let length = usize::from(self.byte()) * usize::from(1 + self.byte() % 16);
         &PAYLOAD[..length.min(PAYLOAD.len())]
     }
 
     fn description(&mut self) -> ChunkDescription {
-        let (data_count, parity_count) = (1 + self.byte() % 4, self.byte() % 4);
+        let (data_count, parity_count) = (1 + self.byte() % DATA_COUNT_MAX, self.byte() % 4);
         let member_count = data_count + parity_count;
+        self.recent = self.byte() % STRIPE_COUNT;
+        let index = self.byte() % member_count;
+        self.known[usize::from(self.recent)] = Known { data_count, index, ..Known::default() };
+        let chunk_bytes = 64 * (1 + u32::from(self.byte()));
         ChunkDescription {
-            stripe: self.stripe(),
+            stripe: StripeId::from_raw(u64::from(self.recent)),
             epoch: self.epoch(),
-            partition: PartitionId(u16::from(self.byte() % 2)),
+            partition: self.partition(),
             kind: if self.byte().is_multiple_of(4) { ChunkKind::Striped } else { ChunkKind::Packed },
-            index: self.byte() % member_count,
+            index,
             data_count,
             parity_count,
-            chunk_bytes: self.number().max(self.number()),
+            chunk_bytes: self.or_nonsense(chunk_bytes),
             members: Members(vec![NodeId(0); usize::from(member_count)]),
         }
     }
 
+    fn append(&mut self) -> NodeRequest<'static> {
+        let stripe = self.stripe();
+        let known = self.known[stripe.raw() as usize];
+        let any = self.byte() % known.data_count.max(1);
+        let data_index = if known.index < known.data_count { known.index } else { any };
+        let offset = known.ends[usize::from(data_index)];
+        let (op, stable) = (self.or_nonsense(known.last + 1), self.op());
+        let (previous, offset_sent) = (self.or_nonsense(known.last), self.or_nonsense(offset));
+        let bytes = self.payload();
+        if op == known.last + 1 {
+            let known = &mut self.known[stripe.raw() as usize];
+            known.last = op;
+            known.ends[usize::from(data_index)] = offset + bytes.len() as u32;
+        }
+        NodeRequest::Append {
+            stripe,
+            op: OpNumber(op),
+            previous: OpNumber(previous),
+            stable,
+            data_index,
+            offset: offset_sent,
+            bytes,
+        }
+    }
+
+    fn seal(&mut self) -> NodeRequest<'static> {
+        let stripe = self.stripe();
+        let last = self.known[stripe.raw() as usize].last;
+        let (last, chunk_last) = (self.or_nonsense(last), self.or_nonsense(last));
+        NodeRequest::Seal { stripe, last: OpNumber(last), chunk_last: OpNumber(chunk_last) }
+    }
+
+    fn free(&mut self) -> NodeRequest<'static> {
+        let (first, count) = (self.stripe(), u32::from(self.byte() % 3));
+        NodeRequest::Free { first, count: self.or_nonsense(count), epoch: self.epoch(), partition: self.partition() }
+    }
+
     fn request(&mut self) -> NodeRequest<'static> {
-        match self.byte() % 20 {
-            0 => NodeRequest::Fence { partition: u16::from(self.byte() % 3), epoch: self.epoch() },
-            1 | 2 => NodeRequest::Open(self.description()),
-            3..=8 => NodeRequest::Append {
-                stripe: self.stripe(),
-                op: self.op(),
-                previous: self.op(),
-                stable: self.op(),
-                data_index: self.byte() % 5,
-                offset: self.number(),
-                bytes: self.payload(),
-            },
-            9 => NodeRequest::Stable { stripe: self.stripe(), stable: self.op() },
-            10 => NodeRequest::Seal { stripe: self.stripe(), last: self.op(), chunk_last: self.op() },
-            11 => NodeRequest::Free {
-                first: self.stripe(),
-                count: self.number(),
-                epoch: self.epoch(),
-                partition: PartitionId(u16::from(self.byte() % 2)),
-            },
-            12 => NodeRequest::ReadRecord { stripe: self.stripe(), offset: self.number() },
-            13 | 14 => NodeRequest::ReadRange {
+        match self.byte() % 32 {
+            0 => NodeRequest::Fence { partition: self.partition().0, epoch: self.epoch() },
+            1..=3 => NodeRequest::Open(self.description()),
+            4..=19 => self.append(),
+            20 => NodeRequest::Stable { stripe: self.stripe(), stable: self.op() },
+            21 => self.seal(),
+            22 => self.free(),
+            23 => NodeRequest::ReadRecord { stripe: self.stripe(), offset: self.number() },
+            24 | 25 => NodeRequest::ReadRange {
                 stripe: self.stripe(),
                 offset: self.number(),
                 length: self.number(),
                 op: self.op(),
             },
-            15 => NodeRequest::Install { description: self.description(), bytes: self.payload() },
-            16 => NodeRequest::Scan {
-                partition: u16::from(self.byte() % 3),
-                after: self.stripe(),
-                count: u16::from(self.byte()),
-            },
-            17 => NodeRequest::Inspect { stripe: self.stripe() },
-            18 => NodeRequest::Close { stripe: self.stripe(), epoch: self.epoch(), last: self.op() },
+            26 => NodeRequest::Install { description: self.description(), bytes: self.payload() },
+            27 => {
+                NodeRequest::Scan { partition: self.partition().0, after: self.stripe(), count: u16::from(self.byte()) }
+            }
+            28 | 29 => NodeRequest::Inspect { stripe: self.stripe() },
+            30 => NodeRequest::Close { stripe: self.stripe(), epoch: self.epoch(), last: self.op() },
             _ => NodeRequest::Ping,
         }
     }

@@ -282,6 +282,8 @@ fn r2_nothing_is_changed_before_a_fence() {
 fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
     let mut peer = Peer::serving();
     peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.does(1, &NodeRequest::Open(description(3, 2)));
+    peer.turn(1, &[append(3, 1, 0)]).expect("acknowledged");
     peer.greet(2, Hello { owner: 7, epoch: Epoch(5), ..hello() });
     peer.does(2, &fence(PARTITION.0, 5));
     let close = |epoch| NodeRequest::Close { stripe: stripe(1), epoch: Epoch(epoch), last: OpNumber(0) };
@@ -298,8 +300,9 @@ fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
     for request in &late {
         peer.refuses(1, request, Refusal::Fenced, 5);
     }
-    assert_eq!(peer.turn(1, &[NodeRequest::Stable { stripe: stripe(1), stable: OpNumber(1) }]), Ok(vec![]));
-    assert_eq!((peer.node.stats().chunks, peer.node.stats().appends), (1, 0));
+    assert_eq!(peer.turn(1, &[NodeRequest::Stable { stripe: stripe(3), stable: OpNumber(1) }]), Ok(vec![]));
+    let stats = peer.node.stats();
+    assert_eq!((stats.chunks, stats.appends, stats.folds), (2, 1, 0));
     peer.does(2, &close(5));
     peer.does(2, &free(1, 5));
 }
