@@ -18,28 +18,35 @@ pub struct Pattern {
 
 impl Hash for Pattern {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u128(self.available.bits());
-        state.write_u128(self.wanted.bits());
+        // Odd constants with well-spread bits: the fractional digits of square roots of primes. The four products do
+        // not wait for each other.
+        let halves = |set: ChunkSet| [set.bits() as u64, (set.bits() >> 64) as u64];
+        let ([a, b], [c, d]) = (halves(self.available), halves(self.wanted));
+        state.write_u64(
+            a.wrapping_mul(0x6a09_e667_f3bc_c909)
+                ^ b.wrapping_mul(0xbb67_ae85_84ca_a73b)
+                ^ c.wrapping_mul(0x3c6e_f372_fe94_f82b)
+                ^ d.wrapping_mul(0xa54f_f53a_5f1d_36f1),
+        );
     }
 }
 
-/// Multiplies and mixes. Patterns come from failures, not from people who look for collisions.
+/// Takes the mixed bits of a [`Pattern`] as they are. Patterns come from failures, not from people who look for
+/// collisions.
 #[derive(Default)]
 struct PatternHasher(u64);
 
 impl Hasher for PatternHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u128(byte.into()));
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
     }
 
-    fn write_u128(&mut self, bits: u128) {
-        for half in [bits as u64, (bits >> 64) as u64] {
-            // An odd constant with well-spread bits: 2^64 divided by the golden ratio.
-            self.0 = (self.0.rotate_left(23) ^ half).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
+    fn write_u64(&mut self, bits: u64) {
+        self.0 = self.0.rotate_left(8) ^ bits;
     }
 
     fn finish(&self) -> u64 {
+        // The high bits of a product are the good ones, and the map takes the low ones too.
         self.0 ^ self.0 >> 32
     }
 }

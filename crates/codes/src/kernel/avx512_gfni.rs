@@ -28,7 +28,8 @@ fn mask(count: usize) -> __mmask64 {
 #[expect(clippy::undocumented_unsafe_blocks, reason = "each needs what the trait demands of its callers")]
 impl Lanes for Avx512Gfni {
     const BYTES: usize = 64;
-    const UNROLL: [usize; 3] = [8, 4, 4];
+    // Of 32 registers, at most sixteen for sums, eight for the sources' bytes and one for a factor.
+    const UNROLL: [usize; 3] = [8, 8, 4];
     type Vector = __m512i;
     type Operand = __m512i;
     type Factor = __m512i;
@@ -41,6 +42,11 @@ impl Lanes for Avx512Gfni {
     #[inline(always)]
     unsafe fn load(from: *const u8) -> __m512i {
         unsafe { _mm512_loadu_si512(from.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 
     #[inline(always)]

@@ -13,6 +13,11 @@ const GROUP_MAX: usize = 4;
 /// [`GROUP_MAX`] the later passes find the sources in cache.
 const STRIP_BYTES: usize = 4096;
 
+/// From this many outputs on, arithmetic keeps the processor busy for so long that it pays to ask for the next block
+/// of a source early: 15 % of the time of RS(10,4) with chunks of 64 KiB on Zen 5. With fewer, loads follow each other
+/// fast enough, and asking costs 10 % with chunks of 512 B.
+const PREFETCH_OUTPUTS_MIN: usize = 3;
+
 /// The vector instructions of one kernel.
 ///
 /// # Safety
@@ -31,6 +36,9 @@ pub trait Lanes {
 
     unsafe fn zero() -> Self::Vector;
     unsafe fn load(from: *const u8) -> Self::Vector;
+    /// Says that the bytes at `from`, which need not exist, are wanted soon.
+    #[inline(always)]
+    unsafe fn prefetch(_from: *const u8) {}
     unsafe fn store(to: *mut u8, vector: Self::Vector);
     unsafe fn load_partial(from: *const u8, count: usize) -> Self::Vector;
     unsafe fn store_partial(to: *mut u8, count: usize, vector: Self::Vector);
@@ -132,6 +140,9 @@ unsafe fn block<L: Lanes, const OUTPUTS: usize, const VECTORS: usize>(
             let mut operands = [L::operand(L::zero()); VECTORS];
             for (vector, operand) in operands.iter_mut().enumerate() {
                 *operand = L::operand(L::load(from.add(vector * L::BYTES)));
+                if OUTPUTS >= PREFETCH_OUTPUTS_MIN {
+                    L::prefetch(from.wrapping_add((VECTORS + vector) * L::BYTES));
+                }
             }
             for (output, sums) in sums.iter_mut().enumerate() {
                 let factor = L::factor(*coefficients.add((first + output) * source_count + source));
