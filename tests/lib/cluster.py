@@ -78,9 +78,9 @@ class Real:
         self.directory = tempfile.TemporaryDirectory(prefix="reference-")
         user = ["-u", "root"] if os.getuid() == 0 else []
         memcached = [memcached_path(), "-l", "127.0.0.1", "-p", str(memcached_port), "-U", "0", "-m", "256", *user]
-        redis = ["redis-server", "--bind", "127.0.0.1", "--port", str(redis_port), "--save", "", "--appendonly", "no"]
+        redis = ["redis-server", "--bind", "127.0.0.1", "--port", str(redis_port), "--save", "", "--appendonly", "no", "--databases", "1"]
         redis += ["--dir", self.directory.name]
-        quiet = {"stdout": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "stdin": subprocess.DEVNULL}
         self.processes = [subprocess.Popen(memcached, **quiet), subprocess.Popen(redis, **quiet)]
         try:
             for address in (self.memcached, self.redis):
