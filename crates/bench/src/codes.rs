@@ -1,13 +1,13 @@
 //! `shorttail bench codes`: our erasure codes beside ISA-L's, in one run on the same bytes.
 //!
 //! Counted is the time of one call that encodes a stripe, or that decodes as many lost chunks as the code can. The two
-//! contestants take turns, round by round, and the median round of each is compared. ISA-L gets its tables expanded
-//! beforehand; our decoding pays for looking its plan up. Before anything is timed, both must give the same bytes.
+//! contestants take turns, round by round, and the median turn of each is compared. What can be prepared is: ISA-L's
+//! tables are expanded and our plan is looked up before; the look-up is timed on its own. Both must have given the same
+//! bytes, or there is no report.
 //!
 //! Must not know of the store: this measures `codes` alone.
 
 use std::ffi::{c_int, c_uchar};
-use std::fmt::Write as _;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,9 @@ const CHUNK_BYTES_MIN: usize = 64;
 /// Largest chunk: 80 of them still fit a small machine.
 const CHUNK_BYTES_MAX: usize = 1 << 23;
 const ROUNDS_MAX: usize = 10_001;
-/// Length of one contestant's turn: long beside the clock's resolution, short beside what disturbs a machine.
-const TURN: Duration = Duration::from_millis(1);
+/// Length of one contestant's turn: long beside the clock's resolution, and so short that the median turn is not one
+/// that another process cut in two.
+const TURN: Duration = Duration::from_micros(200);
 /// Between chunks, so that chunks of a power of two do not compete for the same cache lines.
 const CHUNK_GAP_BYTES: usize = 192;
 const ALIGNMENT_BYTES: usize = 64;
@@ -36,8 +37,8 @@ pub struct CodesOptions {
     /// Chunk sizes to measure, in bytes
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [512, 4096, 65536])]
     chunk_bytes: Vec<usize>,
-    /// Turns of each contestant, of a millisecond each
-    #[arg(long, default_value_t = 61)]
+    /// Turns of each contestant, of a fifth of a millisecond each
+    #[arg(long, default_value_t = 301)]
     rounds: usize,
     /// Use this kernel of ours instead of the fastest: avx512-gfni, avx2-gfni, avx2, neon, plain
     #[arg(long)]
@@ -59,6 +60,15 @@ struct Report {
     isal: Option<String>,
     rounds: usize,
     rows: Vec<Row>,
+    plans: Vec<PlanRow>,
+}
+
+/// What it costs to find a plan that was made before.
+#[derive(Serialize, Debug)]
+struct PlanRow {
+    code: String,
+    /// Median of one look-up for the decoding that is measured.
+    look_up_ns: f64,
 }
 
 #[derive(Serialize, Debug)]
@@ -96,7 +106,7 @@ pub fn run(options: CodesOptions) -> anyhow::Result<()> {
             None
         }
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut plans) = (Vec::new(), Vec::new());
     for code in &options.codes {
         let code = options.kernel.map_or_else(|| Ok(code.clone()), |kernel| code.with_kernel(kernel))?;
         for &chunk_bytes in &options.chunk_bytes {
@@ -104,6 +114,7 @@ pub fn run(options: CodesOptions) -> anyhow::Result<()> {
                 rows.push(measure(&code, chunk_bytes, operation, options.rounds, isal.as_ref())?);
             }
         }
+        plans.push(measure_look_up(&code, options.rounds)?);
     }
     let report = Report {
         processor: processor(),
@@ -111,6 +122,7 @@ pub fn run(options: CodesOptions) -> anyhow::Result<()> {
         isal: isal.map(|isal| isal.file),
         rounds: options.rounds,
         rows,
+        plans,
     };
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -151,17 +163,17 @@ fn measure(
     // What the bytes are does not matter to either: any sources will do for decoding as well.
     let (source_count, output_count) = (code.data_count(), code.parity_count());
     ensure!(coefficients.len() == source_count * output_count, "{code} lost as many chunks as it can");
-    let (mut source_arena, mut our_arena, mut isal_arena) =
-        (Arena::new(source_count, chunk_bytes), Arena::new(output_count, chunk_bytes), Arena::new(output_count, chunk_bytes));
+    let (mut source_arena, mut our_arena, mut isal_arena) = (
+        Arena::new(source_count, chunk_bytes),
+        Arena::new(output_count, chunk_bytes),
+        Arena::new(output_count, chunk_bytes),
+    );
     source_arena.fill_with_noise();
     let sources = source_arena.chunks();
     let mut outputs = our_arena.chunks_mut();
     let mut ours = || match operation {
         Operation::Encode => code.encode(black_box(&sources), &mut outputs),
-        Operation::Decode => {
-            let plan = code.repair_plan(black_box(&lost), &lost).expect("planned before");
-            plan.decode(black_box(&sources), &mut outputs);
-        }
+        Operation::Decode => plan.decode(black_box(&sources), &mut outputs),
     };
     let mut call = isal.map(|isal| isal.prepare(&coefficients, &sources, isal_arena.chunks_mut()));
     ours();
@@ -186,6 +198,15 @@ fn measure(
         ratio: isal_ns.map(|isal_ns| ours_ns / isal_ns),
         ours_source_gb_per_s: (source_count * chunk_bytes) as f64 / ours_ns,
     })
+}
+
+fn measure_look_up(code: &Code, rounds: usize) -> anyhow::Result<PlanRow> {
+    let lost: Vec<usize> = (0..code.parity_count()).collect();
+    code.repair_plan(&lost, &lost)?;
+    let mut look_up = || drop(black_box(code.repair_plan(black_box(&lost), &lost)));
+    let turns = calls_per_turn(&mut look_up);
+    let times = (0..rounds).map(|_| time(turns, &mut look_up)).collect();
+    Ok(PlanRow { code: code.to_string(), look_up_ns: median(times).context("at least one round")? })
 }
 
 fn matrix(code: &Code) -> Vec<u8> {
@@ -353,8 +374,7 @@ fn table(report: &Report) -> String {
     );
     let mut line = |cells: [&str; 7]| {
         let [code, chunk, operation, ours, isal, ratio, speed] = cells;
-        writeln!(text, "{code:<9}{chunk:>8}  {operation:<8}{ours:>12}{isal:>12}{ratio:>12}{speed:>10}")
-            .expect("writing to a string");
+        text += &format!("{code:<9}{chunk:>8}  {operation:<8}{ours:>12}{isal:>12}{ratio:>12}{speed:>10}\n");
     };
     line(["code", "chunk B", "", "ours ns", "ISA-L ns", "ours/ISA-L", "GB/s"]);
     for row in &report.rows {
@@ -369,6 +389,10 @@ fn table(report: &Report) -> String {
             &number(row.ratio, 2),
             &number(Some(row.ours_source_gb_per_s), 1),
         ]);
+    }
+    text.push('\n');
+    for plan in &report.plans {
+        text += &format!("{}: finding a plan again takes {:.1} ns\n", plan.code, plan.look_up_ns);
     }
     text
 }
@@ -394,7 +418,8 @@ mod tests {
         let row = measure(&code, 100, Operation::Decode, 3, None).expect("measured");
         assert!(row.ours_ns > 0.0 && row.isal_ns.is_none() && row.ratio.is_none());
         let rows = vec![row];
-        let report = Report { processor: "any".into(), kernel: "plain".into(), isal: None, rounds: 3, rows };
+        let plans = vec![measure_look_up(&code, 3).expect("measured")];
+        let report = Report { processor: "any".into(), kernel: "plain".into(), isal: None, rounds: 3, rows, plans };
         assert!(table(&report).contains("ISA-L not found"));
         assert!(serde_json::to_string(&report).expect("plain data").contains(r#""operation":"decode""#));
     }
