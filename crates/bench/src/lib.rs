@@ -15,17 +15,26 @@
 //! Must not know: anything of a cluster but its addresses, its process ids and its status; what is measured here is
 //! seen from outside, so that memcached and Redis are measured by the same code.
 
+mod admin;
+mod beside;
+mod child;
 mod choice;
 mod codec;
+mod command;
+pub mod compare;
 mod connection;
 mod driver;
 mod engine;
 mod history;
+pub mod kill;
 mod limits;
 pub mod load;
+pub mod memory;
 mod names;
 mod options;
+pub mod overwrite;
 mod pacer;
+mod peers;
 mod plan;
 mod process;
 mod progress;
@@ -35,3 +44,5 @@ mod sizes;
 mod svg;
 mod timeline;
 mod workload;
+
+pub use command::Command;

@@ -60,6 +60,39 @@ pub fn memory(pid: u32) -> anyhow::Result<Memory> {
     Ok(Memory { rss_bytes: kib_field(pid, "status", "VmRSS:")?, pss_bytes: kib_field(pid, "smaps_rollup", "Pss:")? })
 }
 
+/// The machine in a line: processor, cores, kernel. Results without it mean little.
+pub fn machine() -> String {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ").map(|pair| pair.1));
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{}, {cores} cores, Linux {}", model.unwrap_or("unknown processor"), kernel.trim())
+}
+
+/// All processes below `root`: its children, theirs, and so on. Those that end meanwhile may be missing.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|pid| Some((pid, parent(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
+        .collect();
+    let mut found = vec![root];
+    let mut next = 0;
+    while next < found.len() {
+        let above = found[next];
+        found.extend(parents.iter().filter(|(_, parent)| *parent == above).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+fn parent(stat: &str) -> Option<u32> {
+    // The parent is the second field after the name.
+    stat[stat.rfind(')')? + 1..].split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 fn kib_field(pid: u32, file: &str, name: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/{file}");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -80,6 +113,27 @@ mod tests {
         let stat = "7 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
         assert_eq!(parse_stat(stat), Some(CpuSeconds { user: 250.0 / ticks, system: 50.0 / ticks }));
         assert_eq!(parse_stat("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn grandchildren_are_found() {
+        // The shell's child is a shell whose child is the sleep.
+        let mut shell = std::process::Command::new("/bin/sh")
+            .args(["-c", "(sleep 1000; true) & echo; wait"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let mut line = [0; 1];
+        std::io::Read::read_exact(shell.stdout.as_mut().expect("piped"), &mut line).expect("it says so");
+        let below = descendants(shell.id());
+        assert!(!below.is_empty());
+        assert!(descendants(std::process::id()).contains(&below[0]));
+        for pid in descendants(shell.id()).into_iter().rev().chain([shell.id()]) {
+            let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("a pid")).expect("not 0");
+            // The inner ones may have ended with their children.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        shell.wait().expect("our child");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::report::LoadReport;
 const WIDTH: f64 = 760.0;
 const PANEL_HEIGHT: f64 = 340.0;
 const LEFT: f64 = 84.0;
-const RIGHT: f64 = 24.0;
+const RIGHT: f64 = 44.0;
 const TOP: f64 = 48.0;
 const BOTTOM: f64 = 56.0;
 

@@ -1,0 +1,33 @@
+//! The measurements as sub-commands, for the program's command line.
+
+use crate::compare::{self, CompareOptions};
+use crate::kill::{self, KillOptions};
+use crate::load::{self, LoadOptions};
+use crate::memory::{self, MemoryOptions};
+use crate::overwrite::{self, OverwriteOptions};
+
+/// Measurements of ShortTail and of the stores it is compared with.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Command {
+    Load(Box<LoadOptions>),
+    Compare(Box<CompareOptions>),
+    Memory(Box<MemoryOptions>),
+    Overwrite(Box<OverwriteOptions>),
+    Kill(Box<KillOptions>),
+}
+
+impl Command {
+    /// Runs the measurement.
+    ///
+    /// # Errors
+    /// As its module says; an error means exit status 1.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Command::Load(options) => load::run(*options),
+            Command::Compare(options) => compare::run(*options),
+            Command::Memory(options) => memory::run(*options),
+            Command::Overwrite(options) => overwrite::run(*options),
+            Command::Kill(options) => kill::run(*options),
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! `bench compare`: memcached, Redis with two replicas and ours, on one machine in one run.
+//!
+//! Every round starts each system afresh on free ports, loads the keys, measures reads and writes at each number of
+//! connections, and stops it: no system ever runs beside another. Rounds interleave the systems, so that a slow minute
+//! of the machine hits all of them; medians over the rounds are compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use serde::Serialize;
+
+use crate::limits::ROUNDS_MAX;
+use crate::load::{self, KeyChoiceName, LoadOptions, write_results};
+use crate::peers::{ClusterOptions, Running, System};
+use crate::process::CpuSeconds;
+use crate::report::{LoadReport, VerificationReport};
+use crate::sizes::SizeDistribution;
+use crate::workload::Workload;
+
+/// Compares memcached -t 1, Redis with replicas and WAIT, and ShortTail side by side.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CompareOptions {
+    #[arg(long, default_value_t = 5)]
+    pub rounds: usize,
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "memcached,redis,shorttail")]
+    pub systems: Vec<System>,
+    /// Numbers of connections.
+    #[arg(long, short = 'c', value_delimiter = ',', default_value = "64,16,1")]
+    pub connections: Vec<usize>,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Seconds of load before each measurement.
+    #[arg(long, default_value_t = 1.0)]
+    pub warm_up: f64,
+    #[arg(long, default_value_t = 100_000)]
+    pub keys: u32,
+    #[arg(long, default_value_t = 24)]
+    pub key_size: usize,
+    #[arg(long, default_value_t = 100)]
+    pub value_size: usize,
+    #[arg(long, value_enum, default_value = "uniform")]
+    pub key_choice: KeyChoiceName,
+    /// Replicas of Redis; each write waits for all of them.
+    #[arg(long, default_value_t = 2)]
+    pub replicas: u32,
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
+    /// Write all results as JSON to a file, or - for the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// End with an error if a goal is missed.
+    #[arg(long)]
+    pub enforce: bool,
+}
+
+/// What was measured: one system, one operation, one number of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cell {
+    system: &'static str,
+    operation: &'static str,
+    connections: usize,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Sample {
+    round: usize,
+    system: &'static str,
+    operation: &'static str,
+    connections: usize,
+    throughput_per_s: f64,
+    p50_us: f64,
+    p99_us: f64,
+    p99_9_us: f64,
+    cpu_us_per_operation: f64,
+    /// CPU microseconds per operation, by role.
+    roles: BTreeMap<&'static str, CpuSeconds>,
+    client_cpu_us_per_operation: f64,
+    errors: u64,
+    verification: VerificationReport,
+}
+
+/// Medians over the rounds.
+#[derive(Clone, Debug, Serialize)]
+struct Median {
+    system: &'static str,
+    operation: &'static str,
+    connections: usize,
+    throughput_per_s: f64,
+    p50_us: f64,
+    p99_us: f64,
+    p99_9_us: f64,
+    cpu_us_per_operation: f64,
+    /// CPU microseconds per operation, by role.
+    roles: BTreeMap<&'static str, CpuSeconds>,
+    /// Each figure divided by that of the first system compared, if there is one.
+    ratios: Option<Ratios>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Ratios {
+    throughput: f64,
+    p50: f64,
+    p99: f64,
+    p99_9: f64,
+    cpu_per_operation: f64,
+}
+
+/// A promise about a ratio of medians.
+#[derive(Clone, Debug, Serialize)]
+struct Goal {
+    name: &'static str,
+    ratio: f64,
+    bound: f64,
+    met: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Results {
+    machine: String,
+    rounds: usize,
+    keys: u32,
+    key_bytes: usize,
+    value_bytes: usize,
+    seconds_each: f64,
+    medians: Vec<Median>,
+    goals: Vec<Goal>,
+    samples: Vec<Sample>,
+}
+
+/// Runs the comparison, prints and writes the results.
+///
+/// # Errors
+/// A server is not installed or does not start, or answers broke a promise; with `--enforce` also a missed goal.
+pub fn run(options: CompareOptions) -> anyhow::Result<()> {
+    ensure!((1..=ROUNDS_MAX).contains(&options.rounds), "--rounds must be between 1 and {ROUNDS_MAX}");
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        for &system in &options.systems {
+            eprintln!("round {round} of {}: {}", options.rounds, system.name());
+            let running = start(&options, system)?;
+            measure_system(&options, round, system, &running, &mut samples)?;
+        }
+    }
+    let medians = medians(&samples);
+    let goals = goals(&medians);
+    let results = Results {
+        machine: crate::process::machine(),
+        rounds: options.rounds,
+        keys: options.keys,
+        key_bytes: options.key_size,
+        value_bytes: options.value_size,
+        seconds_each: options.seconds,
+        medians,
+        goals,
+        samples,
+    };
+    write_results(options.json.as_deref(), &results, || table(&results))?;
+    conclude(&results, options.enforce)
+}
+
+fn conclude(results: &Results, enforce: bool) -> anyhow::Result<()> {
+    let faults: u64 = results.samples.iter().map(|sample| sample.verification.faults()).sum();
+    ensure!(faults == 0, "{faults} answers were lost, stale or wrong: see `verification` of the samples");
+    let errors: u64 = results.samples.iter().map(|sample| sample.errors).sum();
+    ensure!(errors == 0, "{errors} operations failed");
+    let missed: Vec<_> = results.goals.iter().filter(|goal| !goal.met).map(|goal| goal.name).collect();
+    ensure!(!enforce || missed.is_empty(), "missed: {}", missed.join("; "));
+    Ok(())
+}
+
+fn start(options: &CompareOptions, system: System) -> anyhow::Result<Running> {
+    let object_bytes = (options.key_size + options.value_size + 256) as u64;
+    // Four times the data: room for overwrites before anything has to be cleaned or evicted.
+    let data_mib = 4 * u64::from(options.keys) * object_bytes / (1 << 20);
+    match system {
+        System::Memcached => Running::memcached(data_mib + 256),
+        System::Redis => Running::redis(options.replicas),
+        System::Shorttail => Running::shorttail(&options.cluster, (8, "rs:4+2"), data_mib / 4 + 256),
+    }
+}
+
+fn measure_system(
+    options: &CompareOptions,
+    round: usize,
+    system: System,
+    running: &Running,
+    samples: &mut Vec<Sample>,
+) -> anyhow::Result<()> {
+    let mut base = LoadOptions::with_defaults();
+    running.aim(&mut base);
+    base.keys = options.keys;
+    base.key_choice = Some(options.key_choice);
+    base.key_size = Some(SizeDistribution::Fixed(options.key_size));
+    base.value_size = Some(SizeDistribution::Fixed(options.value_size));
+    base.quiet = true;
+    let mut preload = LoadOptions { preload: true, operations: Some(0), ..base.clone() };
+    preload.connections = 16;
+    preload.pipeline = 16;
+    load::check(&load::execute(&preload, &mut ())?)?;
+    for &connections in &options.connections {
+        for (operation, workload) in [("get", Workload::Get), ("set", Workload::Set)] {
+            let measured = LoadOptions {
+                workload: Some(workload),
+                connections,
+                seconds: options.seconds,
+                warm_up: options.warm_up,
+                seed: round as u64,
+                ..base.clone()
+            };
+            let report = load::execute(&measured, &mut ())?;
+            let cell = Cell { system: system.name(), operation, connections };
+            eprintln!(
+                "  {operation} x {connections}: {:.0} /s, p50 {:.1} us",
+                report.throughput_per_s, report.latency.p50_us
+            );
+            samples.push(sample(round, cell, running, report));
+        }
+    }
+    Ok(())
+}
+
+fn sample(round: usize, cell: Cell, running: &Running, report: LoadReport) -> Sample {
+    let operations = report.operations.max(1) as f64;
+    let per_operation =
+        |cpu: CpuSeconds| CpuSeconds { user: cpu.user * 1e6 / operations, system: cpu.system * 1e6 / operations };
+    let mut roles: BTreeMap<&'static str, CpuSeconds> = BTreeMap::new();
+    for server in &report.cpu.servers {
+        let role = roles.entry(running.role_of(server.pid)).or_default();
+        *role = role.plus(per_operation(server.cpu));
+    }
+    Sample {
+        round,
+        system: cell.system,
+        operation: cell.operation,
+        connections: cell.connections,
+        throughput_per_s: report.throughput_per_s,
+        p50_us: report.latency.p50_us,
+        p99_us: report.latency.p99_us,
+        p99_9_us: report.latency.p99_9_us,
+        cpu_us_per_operation: roles.values().map(|cpu| cpu.total()).sum(),
+        roles,
+        client_cpu_us_per_operation: per_operation(report.cpu.client).total(),
+        errors: report.error_count,
+        verification: report.verification,
+    }
+}
+
+fn medians(samples: &[Sample]) -> Vec<Median> {
+    let mut cells: Vec<Cell> = Vec::new();
+    for sample in samples {
+        let Sample { system, operation, connections, .. } = *sample;
+        let cell = Cell { system, operation, connections };
+        if !cells.contains(&cell) {
+            cells.push(cell);
+        }
+    }
+    let mut medians: Vec<Median> = cells.iter().map(|cell| median_of_cell(samples, *cell)).collect();
+    let first = cells.first().map(|cell| cell.system);
+    for index in 0..medians.len() {
+        let base = medians.iter().find(|base| {
+            Some(base.system) == first
+                && base.operation == medians[index].operation
+                && base.connections == medians[index].connections
+        });
+        medians[index].ratios = base.map(|base| medians[index].divided_by(base));
+    }
+    medians
+}
+
+fn median_of_cell(samples: &[Sample], cell: Cell) -> Median {
+    let of_cell = |sample: &&Sample| {
+        (sample.system, sample.operation, sample.connections) == (cell.system, cell.operation, cell.connections)
+    };
+    let mine: Vec<&Sample> = samples.iter().filter(of_cell).collect();
+    let over = |figure: &dyn Fn(&Sample) -> f64| median(mine.iter().map(|sample| figure(sample)).collect());
+    let role_names = mine.iter().flat_map(|sample| sample.roles.keys().copied());
+    let role = |name: &'static str| {
+        let used = |sample: &Sample| sample.roles.get(name).copied().unwrap_or_default();
+        CpuSeconds { user: over(&|sample| used(sample).user), system: over(&|sample| used(sample).system) }
+    };
+    Median {
+        system: cell.system,
+        operation: cell.operation,
+        connections: cell.connections,
+        throughput_per_s: over(&|sample| sample.throughput_per_s),
+        p50_us: over(&|sample| sample.p50_us),
+        p99_us: over(&|sample| sample.p99_us),
+        p99_9_us: over(&|sample| sample.p99_9_us),
+        cpu_us_per_operation: over(&|sample| sample.cpu_us_per_operation),
+        roles: role_names.map(|name| (name, role(name))).collect(),
+        ratios: None,
+    }
+}
+
+impl Median {
+    fn divided_by(&self, base: &Median) -> Ratios {
+        Ratios {
+            throughput: self.throughput_per_s / base.throughput_per_s,
+            p50: self.p50_us / base.p50_us,
+            p99: self.p99_us / base.p99_us,
+            p99_9: self.p99_9_us / base.p99_9_us,
+            cpu_per_operation: self.cpu_us_per_operation / base.cpu_us_per_operation,
+        }
+    }
+}
+
+/// The middle value, or the mean of the two middle ones.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => values[odd / 2],
+        even => f64::midpoint(values[even / 2 - 1], values[even / 2]),
+    }
+}
+
+/// What the project promises, for the cells that were measured.
+fn goals(medians: &[Median]) -> Vec<Goal> {
+    let ratio = |operation: &str, connections: usize, peer: System, figure: fn(&Ratios) -> f64| {
+        let find = |system: System| {
+            medians.iter().find(|median| {
+                median.system == system.name() && median.operation == operation && median.connections == connections
+            })
+        };
+        Some(figure(&find(System::Shorttail)?.divided_by(find(peer)?)))
+    };
+    let at_most = |name, ratio: Option<f64>, bound| ratio.map(|ratio| Goal { name, ratio, bound, met: ratio <= bound });
+    let at_least =
+        |name, ratio: Option<f64>, bound| ratio.map(|ratio| Goal { name, ratio, bound, met: ratio >= bound });
+    let (cpu, throughput, p50) = (|r: &Ratios| r.cpu_per_operation, |r: &Ratios| r.throughput, |r: &Ratios| r.p50);
+    [
+        at_most("CPU per GET at 64 connections, of memcached, at most", ratio("get", 64, System::Memcached, cpu), 1.6),
+        at_most(
+            "CPU per SET at 64 connections, of Redis with WAIT, at most",
+            ratio("set", 64, System::Redis, cpu),
+            0.9,
+        ),
+        at_least(
+            "GET throughput at 64 connections, of memcached, at least",
+            ratio("get", 64, System::Memcached, throughput),
+            0.9,
+        ),
+        at_least(
+            "SET throughput at 64 connections, of memcached, at least",
+            ratio("set", 64, System::Memcached, throughput),
+            0.75,
+        ),
+        at_most("GET p50 with one connection, of memcached, at most", ratio("get", 1, System::Memcached, p50), 1.7),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn table(results: &Results) -> String {
+    let mut out = String::new();
+    let _ = writeln!(
+        out,
+        "{}\nmedians of {} rounds of {} s; {} keys of {} B, values of {} B; in brackets the ratio to the first system\n",
+        results.machine, results.rounds, results.seconds_each, results.keys, results.key_bytes, results.value_bytes
+    );
+    let _ = writeln!(
+        out,
+        "{:<10}{:<5}{:>5}{:>18}{:>17}{:>17}{:>17}{:>17}",
+        "", "", "conns", "operations /s", "p50 us", "p99 us", "p99.9 us", "CPU us/op"
+    );
+    let mut rows: Vec<&Median> = results.medians.iter().collect();
+    rows.sort_by_key(|row| (row.operation, std::cmp::Reverse(row.connections)));
+    for row in rows {
+        let shown = |value: f64, ratio: fn(&Ratios) -> f64| match &row.ratios {
+            Some(ratios) => format!("{value:.1} ({:.2})", ratio(ratios)),
+            None => format!("{value:.1}"),
+        };
+        let _ = writeln!(
+            out,
+            "{:<10}{:<5}{:>5}{:>18}{:>17}{:>17}{:>17}{:>17}",
+            row.system,
+            row.operation,
+            row.connections,
+            shown(row.throughput_per_s, |ratios| ratios.throughput),
+            shown(row.p50_us, |ratios| ratios.p50),
+            shown(row.p99_us, |ratios| ratios.p99),
+            shown(row.p99_9_us, |ratios| ratios.p99_9),
+            shown(row.cpu_us_per_operation, |ratios| ratios.cpu_per_operation),
+        );
+    }
+    out.push_str("\nwhere the CPU goes, microseconds per operation (user + system)\n");
+    for row in &results.medians {
+        let roles: Vec<String> =
+            row.roles.iter().map(|(role, cpu)| format!("{role} {:.2} + {:.2}", cpu.user, cpu.system)).collect();
+        let _ = writeln!(out, "{:<10}{:<5}{:>5}   {}", row.system, row.operation, row.connections, roles.join(", "));
+    }
+    for goal in &results.goals {
+        let verdict = if goal.met { "met" } else { "MISSED" };
+        let _ = writeln!(out, "{verdict:<7} {}: {:.2} ({})", goal.name, goal.ratio, goal.bound);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(system: &'static str, round: usize, throughput_per_s: f64, cpu: f64) -> Sample {
+        Sample {
+            round,
+            system,
+            operation: "get",
+            connections: 64,
+            throughput_per_s,
+            p50_us: 10.0,
+            p99_us: 20.0,
+            p99_9_us: 30.0,
+            cpu_us_per_operation: cpu,
+            roles: BTreeMap::from([("server", CpuSeconds { user: cpu / 2.0, system: cpu / 2.0 })]),
+            client_cpu_us_per_operation: 1.0,
+            errors: 0,
+            verification: VerificationReport::default(),
+        }
+    }
+
+    #[test]
+    fn medians_are_of_the_rounds_and_ratios_of_the_medians() {
+        let samples = [
+            sample("memcached", 1, 100.0, 4.0),
+            sample("shorttail", 1, 80.0, 6.0),
+            sample("memcached", 2, 90.0, 5.0),
+            sample("shorttail", 2, 95.0, 7.0),
+            sample("memcached", 3, 500.0, 1.0),
+            sample("shorttail", 3, 1.0, 70.0),
+        ];
+        let medians = medians(&samples);
+        assert_eq!((medians[0].throughput_per_s, medians[1].throughput_per_s), (100.0, 80.0));
+        assert_eq!(medians[1].ratios.expect("the first system was measured").cpu_per_operation, 7.0 / 4.0);
+        let goals = goals(&medians);
+        let met: Vec<(f64, bool)> = goals.iter().map(|goal| (goal.ratio, goal.met)).collect();
+        assert_eq!(met, [(1.75, false), (0.8, false)]);
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_is_between() {
+        assert_eq!(median(vec![4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median(vec![]), 0.0);
+    }
+
+    #[test]
+    fn answers_that_were_wrong_fail_the_comparison() {
+        let mut bad = sample("memcached", 1, 1.0, 1.0);
+        bad.verification.stale = 2;
+        let results = |samples: Vec<Sample>, goals| Results {
+            machine: String::new(),
+            rounds: 1,
+            keys: 1,
+            key_bytes: 1,
+            value_bytes: 1,
+            seconds_each: 1.0,
+            medians: vec![],
+            goals,
+            samples,
+        };
+        assert!(conclude(&results(vec![bad], vec![]), false).is_err());
+        let missed = vec![Goal { name: "speed", ratio: 2.0, bound: 1.0, met: false }];
+        assert!(conclude(&results(vec![], missed.clone()), false).is_ok());
+        assert!(conclude(&results(vec![], missed), true).expect_err("enforced").to_string().contains("speed"));
+    }
+}
