@@ -61,6 +61,7 @@ pub(crate) static NIBBLE_PRODUCTS: [NibbleProducts; 256] = {
 
 /// By coefficient: the multiplication as an 8x8 bit matrix in the layout of the instruction `gf2p8affineqb`, which
 /// works in any field: byte `7 - i` selects the bits of the input whose sum is bit `i` of the output.
+#[cfg(any(target_arch = "x86_64", test))]
 pub(crate) static BIT_MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut coefficient = 0;

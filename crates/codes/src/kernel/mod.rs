@@ -3,7 +3,9 @@
 //! The plain kernel is the specification; tests compare all others with it. The only `unsafe` code of the crate is
 //! here: [`Engine`] proves the processor's features, [`Engine::combine`] the lengths.
 
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, reason = "no vectors here"))]
 mod lanes;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod partial;
 mod plain;
 
