@@ -1,0 +1,89 @@
+//! What one connection is and chose: identity, protocol, authentication, names.
+//!
+//! Must not know: the requests that are in flight.
+
+use shorttail_units::Now;
+use shorttail_wire::resp::Protocol;
+
+use crate::session::Settings;
+
+/// State of one connection that commands read and change.
+#[derive(Debug)]
+pub struct Connection {
+    pub id: u64,
+    /// Address of the client and of this end, as `ip:port`.
+    pub peer: String,
+    pub local: String,
+    pub protocol: Protocol,
+    /// The user that authenticated; `None`: nobody yet, and credentials are asked for.
+    pub user: Option<Vec<u8>>,
+    pub name: Vec<u8>,
+    pub library_name: Vec<u8>,
+    pub library_version: Vec<u8>,
+    pub no_evict: bool,
+    /// Reads do not count as accesses.
+    pub no_touch: bool,
+    pub connected_us: u64,
+    pub last_command_us: u64,
+}
+
+/// The user of connections that need no password, and of AUTH with a password only.
+pub const DEFAULT_USER: &[u8] = b"default";
+
+impl Connection {
+    pub fn new(id: u64, peer: String, local: String, now: Now, settings: &Settings) -> Self {
+        Connection {
+            id,
+            peer,
+            local,
+            protocol: Protocol::Resp2,
+            user: initial_user(settings),
+            name: Vec::new(),
+            library_name: Vec::new(),
+            library_version: Vec::new(),
+            no_evict: false,
+            no_touch: false,
+            connected_us: now.mono_us,
+            last_command_us: now.mono_us,
+        }
+    }
+
+    pub fn authenticated(&self) -> bool {
+        self.user.is_some()
+    }
+
+    /// RESET: as newly connected.
+    pub fn reset(&mut self, settings: &Settings) {
+        self.protocol = Protocol::Resp2;
+        self.user = initial_user(settings);
+        self.name.clear();
+        self.no_evict = false;
+        self.no_touch = false;
+    }
+
+    /// Becomes `user` if the password is right.
+    pub fn authenticate(&mut self, user: &[u8], password: &[u8], settings: &Settings) -> bool {
+        let right = if settings.credentials.is_empty() {
+            user == DEFAULT_USER
+        } else {
+            // Every credential is compared, so that the time taken tells nothing.
+            settings.credentials.iter().fold(false, |found, credential| {
+                found | (same_bytes(&credential.user, user) & same_bytes(&credential.password, password))
+            })
+        };
+        if right {
+            self.user = Some(user.to_vec());
+        }
+        right
+    }
+}
+
+fn initial_user(settings: &Settings) -> Option<Vec<u8>> {
+    settings.credentials.is_empty().then(|| DEFAULT_USER.to_vec())
+}
+
+/// Equality in a time that depends on the lengths only.
+fn same_bytes(left: &[u8], right: &[u8]) -> bool {
+    let difference = left.iter().zip(right).fold(0, |seen, (left, right)| seen | (left ^ right));
+    std::hint::black_box(difference) == 0 && left.len() == right.len()
+}

@@ -1,0 +1,66 @@
+//! CONFIG: the operator's settings under the names that Redis clients ask for.
+
+use shorttail_wire::resp::encode;
+
+use super::answer_help;
+use crate::redis::glob::{Case, Glob};
+use crate::redis::plan::{Call, Handled, Plan};
+use crate::session::{Counters, Settings};
+
+/// Every parameter with its value now.
+fn parameters(settings: &Settings) -> [(&'static str, String); 14] {
+    let policy = if settings.evict_when_full { "allkeys-lru" } else { "noeviction" };
+    [
+        ("appendonly", "no".to_owned()),
+        ("bind", settings.listen.clone()),
+        ("databases", "1".to_owned()),
+        ("io-threads", settings.thread_count.to_string()),
+        ("lazyfree-lazy-user-del", "yes".to_owned()),
+        ("maxclients", settings.connection_count_max.to_string()),
+        ("maxmemory", settings.memory_limit_bytes.to_string()),
+        ("maxmemory-policy", policy.to_owned()),
+        ("port", settings.redis_port.to_string()),
+        ("proto-max-bulk-len", settings.value_bytes_max.to_string()),
+        ("save", String::new()),
+        ("tcp-keepalive", "0".to_owned()),
+        ("timeout", settings.idle_timeout_s.to_string()),
+        ("unixsocket", settings.unix_socket.clone().unwrap_or_default()),
+    ]
+}
+
+pub fn get(call: &mut Call<'_>) -> Handled {
+    let globs: Vec<_> = call.args.skip(2).iter().map(|pattern| Glob::new(pattern, Case::Ignored)).collect();
+    let parameters = parameters(call.settings());
+    let asked = |name: &str| globs.iter().any(|glob| glob.matches(name.as_bytes()));
+    let found: Vec<_> = parameters.iter().filter(|(name, _)| asked(name)).collect();
+    encode::map(call.out, call.connection.protocol, found.len());
+    for (name, value) in found {
+        encode::bulk(call.out, name.as_bytes());
+        encode::bulk(call.out, value.as_bytes());
+    }
+    Ok(Plan::Answered)
+}
+
+/// Clears what is counted; what is current stays.
+pub fn resetstat(call: &mut Call<'_>) -> Handled {
+    let counters = &mut call.shared.counters;
+    *counters = Counters {
+        connections_current: counters.connections_current,
+        cpu_user_us: counters.cpu_user_us,
+        cpu_system_us: counters.cpu_system_us,
+        prefixes: std::mem::take(&mut counters.prefixes),
+        ..Counters::default()
+    };
+    call.out.extend_from_slice(encode::OK);
+    Ok(Plan::Answered)
+}
+
+pub fn help(call: &mut Call<'_>) -> Handled {
+    let lines = [
+        "GET <pattern> [<pattern> ...]",
+        "    Tell the parameters whose names match, and their values.",
+        "RESETSTAT",
+        "    Clear the counters that INFO tells.",
+    ];
+    answer_help(call, "CONFIG", &lines)
+}

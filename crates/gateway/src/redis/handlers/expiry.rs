@@ -1,0 +1,79 @@
+//! Commands on the expiry of one key.
+
+use crate::redis::error::CommandError;
+use crate::redis::plan::{Call, Handled, Plan};
+use crate::redis::verbs::{ExpiryCondition, ExpiryVerb, TimeUnit};
+
+pub fn expire(call: &mut Call<'_>) -> Handled {
+    expire_at(call, TimeUnit::Seconds, call.unix_ms())
+}
+
+pub fn pexpire(call: &mut Call<'_>) -> Handled {
+    expire_at(call, TimeUnit::Milliseconds, call.unix_ms())
+}
+
+pub fn expireat(call: &mut Call<'_>) -> Handled {
+    expire_at(call, TimeUnit::Seconds, 0)
+}
+
+pub fn pexpireat(call: &mut Call<'_>) -> Handled {
+    expire_at(call, TimeUnit::Milliseconds, 0)
+}
+
+pub fn ttl(call: &mut Call<'_>) -> Handled {
+    on_key(call, ExpiryVerb::Left(TimeUnit::Seconds))
+}
+
+pub fn pttl(call: &mut Call<'_>) -> Handled {
+    on_key(call, ExpiryVerb::Left(TimeUnit::Milliseconds))
+}
+
+pub fn expiretime(call: &mut Call<'_>) -> Handled {
+    on_key(call, ExpiryVerb::Time(TimeUnit::Seconds))
+}
+
+pub fn pexpiretime(call: &mut Call<'_>) -> Handled {
+    on_key(call, ExpiryVerb::Time(TimeUnit::Milliseconds))
+}
+
+pub fn persist(call: &mut Call<'_>) -> Handled {
+    on_key(call, ExpiryVerb::Persist)
+}
+
+fn on_key(call: &mut Call<'_>, verb: ExpiryVerb) -> Handled {
+    Ok(Plan::Key(call.on_key(1, verb)?))
+}
+
+fn expire_at(call: &mut Call<'_>, unit: TimeUnit, base_ms: i64) -> Handled {
+    call.shared.counters.touch_commands += 1;
+    let condition = parse_condition(call)?;
+    let time = call.integer(2)?;
+    let scale = if unit == TimeUnit::Seconds { 1000 } else { 1 };
+    let at_ms = time.checked_mul(scale).and_then(|ms| ms.checked_add(base_ms));
+    let at_ms = at_ms.ok_or_else(|| CommandError::expire_time(call.spec.name))?;
+    on_key(call, ExpiryVerb::ExpireAt { at_ms, condition })
+}
+
+fn parse_condition(call: &Call<'_>) -> Result<ExpiryCondition, CommandError> {
+    let mut condition = ExpiryCondition::default();
+    for index in 3..call.args.len() {
+        let option = match () {
+            () if call.is(index, "NX") => &mut condition.if_none,
+            () if call.is(index, "XX") => &mut condition.if_any,
+            () if call.is(index, "GT") => &mut condition.if_later,
+            () if call.is(index, "LT") => &mut condition.if_earlier,
+            () => {
+                let shown = super::echoed(&call.args[index], usize::MAX);
+                return Err(CommandError::owned([b"ERR Unsupported option ", shown].concat()));
+            }
+        };
+        *option = true;
+    }
+    if condition.if_none && (condition.if_any || condition.if_later || condition.if_earlier) {
+        return Err(CommandError::fixed("ERR NX and XX, GT or LT options at the same time are not compatible"));
+    }
+    if condition.if_later && condition.if_earlier {
+        return Err(CommandError::fixed("ERR GT and LT options at the same time are not compatible"));
+    }
+    Ok(condition)
+}

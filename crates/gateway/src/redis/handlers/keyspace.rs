@@ -1,0 +1,76 @@
+//! Commands about all keys: SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHALL, INFO.
+
+use shorttail_wire::resp::parse_i64;
+
+use crate::redis::error::CommandError;
+use crate::redis::glob::{Case, Glob};
+use crate::redis::info::Sections;
+use crate::redis::keyspace::{Filter, KeyspaceWork};
+use crate::redis::limits;
+use crate::redis::plan::{Call, Handled, Plan};
+
+/// Keys per SCAN when the client does not say.
+const SCAN_COUNT_DEFAULT: usize = 10;
+
+pub fn dbsize(_call: &mut Call<'_>) -> Handled {
+    Ok(Plan::Keyspace(KeyspaceWork::Count))
+}
+
+pub fn randomkey(_call: &mut Call<'_>) -> Handled {
+    Ok(Plan::Keyspace(KeyspaceWork::RandomKey))
+}
+
+pub fn keys(call: &mut Call<'_>) -> Handled {
+    let filter = Filter { pattern: Some(Glob::new(&call.args[1], Case::Counts)), other_type: false };
+    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor: 0, filter, found: Vec::new(), found_bytes: 0 }))
+}
+
+/// FLUSHALL and FLUSHDB: there is one database, and memory is always reclaimed later.
+pub fn flush(call: &mut Call<'_>) -> Handled {
+    let known = match call.args.len() {
+        1 => true,
+        2 => call.is(1, "ASYNC") || call.is(1, "SYNC"),
+        _ => false,
+    };
+    if !known {
+        return Err(CommandError::SYNTAX);
+    }
+    if call.settings().flush_disabled {
+        return Err(CommandError::FLUSH_DISABLED);
+    }
+    call.shared.counters.flush_commands += 1;
+    Ok(Plan::Keyspace(KeyspaceWork::Flush))
+}
+
+pub fn scan(call: &mut Call<'_>) -> Handled {
+    let cursor = parse_cursor(&call.args[1]).ok_or(CommandError::CURSOR)?;
+    let mut count = SCAN_COUNT_DEFAULT;
+    let mut filter = Filter::default();
+    for index in (2..call.args.len()).step_by(2) {
+        let value = call.args.get(index + 1).ok_or(CommandError::SYNTAX)?;
+        if call.is(index, "COUNT") {
+            let wanted = parse_i64(value).ok_or(CommandError::NOT_AN_INTEGER)?;
+            count = usize::try_from(wanted).ok().filter(|&count| count > 0).ok_or(CommandError::SYNTAX)?;
+        } else if call.is(index, "MATCH") {
+            filter.pattern = Some(Glob::new(value, Case::Counts));
+        } else if call.is(index, "TYPE") {
+            filter.other_type = !value.eq_ignore_ascii_case(b"string");
+        } else {
+            return Err(CommandError::SYNTAX);
+        }
+    }
+    Ok(Plan::Keyspace(KeyspaceWork::Scan { cursor, count: count.min(limits::SCAN_COUNT_MAX), filter }))
+}
+
+/// A cursor as `strtoul` reads it; nothing at all is 0.
+fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let digits = text.strip_prefix(b"+").unwrap_or(text);
+    digits.iter().try_fold(0u64, |value, digit| {
+        let digit = digit.is_ascii_digit().then(|| u64::from(digit - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+pub fn info(call: &mut Call<'_>) -> Handled {
+    Ok(Plan::Keyspace(KeyspaceWork::Info { sections: Sections::named(call.args.skip(1).iter()) }))
+}

@@ -1,0 +1,94 @@
+//! One verb on one key, in the form that the engine applies.
+//!
+//! Must not know: sessions, arguments.
+
+use shorttail_wire::resp::Protocol;
+
+use super::connection::Connection;
+use super::error::store_error;
+use super::verbs::{ExpiryVerb, KeyVerb, NumberVerb, ReadVerb, WriteVerb};
+use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+
+/// A Redis command on one key.
+#[derive(Debug)]
+pub struct KeyCommand {
+    key: Vec<u8>,
+    verb: Verb,
+    protocol: Protocol,
+    touches: bool,
+}
+
+/// What is done to the key, by family.
+#[derive(Debug)]
+pub enum Verb {
+    Read(ReadVerb),
+    Write(WriteVerb),
+    Number(NumberVerb),
+    Expiry(ExpiryVerb),
+    Key(KeyVerb),
+}
+
+/// Surroundings of one application of a verb.
+pub struct Scene<'a> {
+    pub current: Option<ObjectRef<'a>>,
+    pub context: &'a ApplyContext,
+    pub protocol: Protocol,
+    pub reply: &'a mut Vec<u8>,
+}
+
+/// What each family of verbs provides.
+pub trait Family {
+    fn access(&self) -> Access;
+    fn wants(&self) -> Wants;
+    fn apply(&self, scene: Scene<'_>) -> Effect;
+
+    /// See [`Command::touches`].
+    fn touches(&self) -> bool {
+        true
+    }
+}
+
+impl KeyCommand {
+    pub(super) fn new(key: Vec<u8>, verb: Verb, connection: &Connection) -> Self {
+        let touches = verb.family().touches() && !connection.no_touch;
+        KeyCommand { key, verb, protocol: connection.protocol, touches }
+    }
+}
+
+impl Verb {
+    fn family(&self) -> &dyn Family {
+        match self {
+            Verb::Read(verb) => verb,
+            Verb::Write(verb) => verb,
+            Verb::Number(verb) => verb,
+            Verb::Expiry(verb) => verb,
+            Verb::Key(verb) => verb,
+        }
+    }
+}
+
+impl Command for KeyCommand {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn access(&self) -> Access {
+        self.verb.family().access()
+    }
+
+    fn wants(&self) -> Wants {
+        self.verb.family().wants()
+    }
+
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
+        self.verb.family().apply(Scene { current, context, protocol: self.protocol, reply })
+    }
+
+    fn refuse(&self, error: StoreError, reply: &mut Vec<u8>) {
+        store_error(error).encode(reply);
+    }
+
+    fn touches(&self) -> bool {
+        self.touches
+    }
+}

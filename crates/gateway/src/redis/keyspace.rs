@@ -1,0 +1,131 @@
+//! Commands about all keys: what they ask of the engine step by step, and what they make of the answers.
+//!
+//! Must not know: when they are issued (the session waits until everything before them is answered).
+
+use shorttail_units::Now;
+use shorttail_wire::resp::{Protocol, encode};
+
+use super::error::{CommandError, store_error};
+use super::glob::Glob;
+use super::{info, limits};
+use crate::command::StoreError;
+use crate::request::{KeyspaceReply, KeyspaceRequest, ScannedKey};
+use crate::session::Shared;
+
+/// One command about all keys, as far as it came.
+#[derive(Debug)]
+pub enum KeyspaceWork {
+    Count,
+    Flush,
+    RandomKey,
+    Scan {
+        cursor: u64,
+        count: usize,
+        filter: Filter,
+    },
+    /// KEYS: a scan from start to end.
+    Keys {
+        cursor: u64,
+        filter: Filter,
+        found: Vec<Vec<u8>>,
+        found_bytes: usize,
+    },
+    Info {
+        sections: info::Sections,
+    },
+}
+
+/// Which keys a scan tells.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// `None`: all.
+    pub pattern: Option<Glob>,
+    /// TYPE named something that is not stored here.
+    pub other_type: bool,
+}
+
+impl Filter {
+    fn admits(&self, key: &[u8]) -> bool {
+        !self.other_type && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+    }
+}
+
+const KEYS_TOO_MANY: CommandError = CommandError::fixed("ERR too many keys match for one reply, use SCAN");
+const UNEXPECTED: CommandError = CommandError::fixed("ERR the store gave an answer to another question");
+
+impl KeyspaceWork {
+    /// What to ask of the engine next.
+    pub fn request(&self) -> KeyspaceRequest {
+        match self {
+            KeyspaceWork::Count => KeyspaceRequest::Count,
+            KeyspaceWork::Flush => KeyspaceRequest::Flush { at: None },
+            KeyspaceWork::RandomKey => KeyspaceRequest::RandomKey,
+            KeyspaceWork::Scan { cursor, count, .. } => KeyspaceRequest::Scan { cursor: *cursor, count: *count },
+            KeyspaceWork::Keys { cursor, .. } => {
+                KeyspaceRequest::Scan { cursor: *cursor, count: limits::KEYS_STEP_COUNT }
+            }
+            KeyspaceWork::Info { .. } => KeyspaceRequest::Stats,
+        }
+    }
+
+    /// Takes the engine's answer; the reply to the client, or `None` if there is more to ask.
+    pub fn handle(
+        &mut self,
+        result: Result<KeyspaceReply, StoreError>,
+        now: Now,
+        shared: &Shared,
+        protocol: Protocol,
+    ) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        match (&mut *self, result) {
+            (_, Err(error)) => store_error(error).encode(&mut out),
+            (KeyspaceWork::Count, Ok(KeyspaceReply::Count(count))) => encode::count(&mut out, count),
+            (KeyspaceWork::Flush, Ok(KeyspaceReply::Flushed)) => out.extend_from_slice(encode::OK),
+            (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(Some(key)))) => encode::bulk(&mut out, &key),
+            (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(None))) => encode::null(&mut out, protocol),
+            (KeyspaceWork::Scan { filter, .. }, Ok(KeyspaceReply::Scanned { next, keys })) => {
+                encode_scan(&mut out, filter, next, &keys);
+            }
+            (KeyspaceWork::Keys { .. }, Ok(KeyspaceReply::Scanned { next, keys })) => {
+                return self.gather_keys(next, keys);
+            }
+            (KeyspaceWork::Info { sections }, Ok(KeyspaceReply::Stats(stats))) => {
+                encode::verbatim_text(&mut out, protocol, info::render(sections, &stats, now, shared).as_bytes());
+            }
+            (_, Ok(_)) => UNEXPECTED.encode(&mut out),
+        }
+        Some(out)
+    }
+
+    fn gather_keys(&mut self, next: u64, keys: Vec<ScannedKey>) -> Option<Vec<u8>> {
+        let KeyspaceWork::Keys { cursor, filter, found, found_bytes } = self else { return None };
+        let matching = keys.into_iter().map(|scanned| scanned.key).filter(|key| filter.admits(key));
+        for key in matching {
+            *found_bytes += key.len() + size_of::<Vec<u8>>();
+            found.push(key);
+        }
+        let mut out = Vec::new();
+        if *found_bytes > limits::KEYS_BYTES_MAX {
+            KEYS_TOO_MANY.encode(&mut out);
+            return Some(out);
+        }
+        *cursor = next;
+        if next != 0 {
+            return None;
+        }
+        // A scan may meet a key twice when it moves meanwhile; KEYS tells each once.
+        found.sort_unstable();
+        found.dedup();
+        encode::array(&mut out, found.len());
+        found.iter().for_each(|key| encode::bulk(&mut out, key));
+        Some(out)
+    }
+}
+
+fn encode_scan(out: &mut Vec<u8>, filter: &Filter, next: u64, keys: &[ScannedKey]) {
+    encode::array(out, 2);
+    encode::bulk(out, itoa::Buffer::new().format(next).as_bytes());
+    let admitted: Vec<_> = keys.iter().filter(|scanned| filter.admits(&scanned.key)).collect();
+    encode::array(out, admitted.len());
+    admitted.iter().for_each(|scanned| encode::bulk(out, &scanned.key));
+}

@@ -1,0 +1,34 @@
+//! Every maximum of a Redis session, with its unit and why.
+
+use shorttail_units::{KIB, MIB};
+
+/// Replies, and parts of requests, that may wait on one connection before it stops reading. Enough for the deepest
+/// pipelines that load generators use; one connection then holds at most this many values in flight.
+pub const REPLIES_WAITING_MAX: usize = 256;
+
+/// Bytes of output that may wait for a slow client before its requests wait too.
+pub const OUTPUT_BYTES_MAX: usize = MIB;
+
+/// Bytes that one request may have beyond one value: the rest of a large MSET.
+pub const REQUEST_SLACK_BYTES: usize = 64 * MIB;
+
+/// Bytes of an argument that is accepted even where values must be shorter: keys, patterns, words.
+pub const ARGUMENT_BYTES_MIN: usize = 64 * KIB;
+
+/// Keys that one step of SCAN asks for at most; larger COUNTs are cut.
+pub const SCAN_COUNT_MAX: usize = 10_000;
+
+/// Keys per step of KEYS.
+pub const KEYS_STEP_COUNT: usize = 1_000;
+
+/// Bytes of keys that one KEYS may gather; beyond it, SCAN is the way.
+pub const KEYS_BYTES_MAX: usize = 256 * MIB;
+
+/// Bytes of a connection's name, library name and library version.
+pub const NAME_BYTES_MAX: usize = KIB;
+
+/// Bytes of a number that INCRBYFLOAT reads, as in Redis (`MAX_LONG_DOUBLE_CHARS`).
+pub const FLOAT_BYTES_MAX: usize = 5 * KIB;
+
+/// Bytes of a client's words that an error repeats, as in Redis.
+pub const ERROR_ECHO_BYTES_MAX: usize = 128;

@@ -1,0 +1,35 @@
+//! Redis clients: a session that speaks RESP2 and RESP3, and the commands for strings, keys, expiry and the server.
+//!
+//! One table ([`table::COMMANDS`]) drives dispatch, arity errors and COMMAND. A handler looks at the arguments and
+//! returns a [`plan::Plan`]: the reply itself, or what to ask of the engine. What a command does to its key is a
+//! [`key_command::KeyCommand`], applied by the engine under the key's lock.
+//!
+//! Source: the behaviour of Redis 7.0.15, byte for byte where a client can tell. Deviations:
+//! - MSET over several hash slots stores each key atomically, not all at once; MSETNX answers CROSSSLOT there.
+//! - One database. Every value is a string; commands of other types are unknown.
+//! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
+//! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
+//! - CLIENT LIST shows the connection that asks; WAIT answers the parity count, see `handlers::server`.
+//!
+//! Must not know: sockets, clocks, nodes.
+
+mod connection;
+mod error;
+mod fanout;
+pub mod fuzz;
+mod glob;
+mod handlers;
+mod info;
+mod key_command;
+mod keyspace;
+pub mod limits;
+mod long_double;
+mod plan;
+mod session;
+mod table;
+#[cfg(test)]
+mod tests;
+mod verbs;
+
+pub use key_command::KeyCommand;
+pub use session::RedisSession;

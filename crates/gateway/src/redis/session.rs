@@ -1,0 +1,358 @@
+//! One Redis connection: requests in, parts out to the engine, replies back in order.
+//!
+//! A command about all keys is a barrier: it is issued when everything before it is answered, and nothing after it
+//! starts before it ends, so that a pipeline sees its own writes. A command on many keys issues its parts as room
+//! allows and holds back what follows until all are issued. Invariant: `parts_in_flight` counts what was asked of the
+//! engine and not yet answered.
+//!
+//! Must not know: sockets, nodes; what commands do to keys.
+
+use std::collections::VecDeque;
+
+use shorttail_units::Now;
+use shorttail_wire::resp::{Args, Parsed, Protocol, RequestLimits, RequestParser, encode};
+
+use super::connection::Connection;
+use super::error::{CommandError, store_error};
+use super::fanout::{EachKey, Gather, Unissued};
+use super::handlers;
+use super::key_command::KeyCommand;
+use super::keyspace::KeyspaceWork;
+use super::limits;
+use super::plan::Plan;
+use crate::command::StoreError;
+use crate::reply_queue::ReplyQueue;
+use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
+use crate::session::{RequestSink, Session, Settings, Shared};
+
+/// Part numbers carry what the reply needs to know where a request has one part only.
+const PART_PLAIN: u32 = 0;
+/// A null reply is a miss.
+const PART_LOOKUP: u32 = 1;
+/// A group that answers with a count (MSETNX).
+const PART_COUNTED: u32 = 2;
+
+/// Session of one connection of a Redis client.
+#[derive(Debug)]
+pub struct RedisSession {
+    connection: Connection,
+    parser: RequestParser,
+    queue: ReplyQueue,
+    parts_in_flight: usize,
+    /// Bytes of replies that wait behind others in the queue.
+    held_bytes: usize,
+    unissued: Option<Unissued>,
+    gathers: VecDeque<Gather>,
+    barrier: Option<Barrier>,
+    /// The last request was read; replies still go out.
+    ending: bool,
+    /// Where handlers write; empty between requests.
+    scratch: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Barrier {
+    seq: u64,
+    work: KeyspaceWork,
+    protocol: Protocol,
+    issued: bool,
+}
+
+impl RedisSession {
+    /// `id` is unique among the gateway's connections; `peer` and `local` are shown by CLIENT LIST.
+    pub fn new(id: u64, peer: String, local: String, now: Now, shared: &Shared) -> Self {
+        RedisSession {
+            connection: Connection::new(id, peer, local, now, &shared.settings),
+            parser: RequestParser::default(),
+            queue: ReplyQueue::default(),
+            parts_in_flight: 0,
+            held_bytes: 0,
+            unissued: None,
+            gathers: VecDeque::new(),
+            barrier: None,
+            ending: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Is everything that was read also answered?
+    pub fn is_at_rest(&self) -> bool {
+        self.parts_in_flight == 0
+            && self.held_bytes == 0
+            && self.queue.waiting_count() == 0
+            && self.unissued.is_none()
+            && self.gathers.is_empty()
+            && self.barrier.is_none()
+    }
+
+    #[cfg(test)]
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    fn has_room(&mut self) -> bool {
+        self.parts_in_flight < limits::REPLIES_WAITING_MAX
+            && self.queue.waiting_count() < limits::REPLIES_WAITING_MAX
+            && self.held_bytes < limits::OUTPUT_BYTES_MAX
+            && self.queue.output().len() < limits::OUTPUT_BYTES_MAX
+    }
+
+    /// Goes on with what was begun; may the next request be read?
+    fn advance(&mut self, sink: &mut impl RequestSink<KeyCommand>) -> bool {
+        while self.unissued.is_some() && self.has_room() {
+            self.issue_next(sink);
+        }
+        if let Some(barrier) = &mut self.barrier
+            && !barrier.issued
+            && self.queue.waiting_count() == 1
+        {
+            barrier.issued = true;
+            let (seq, request) = (barrier.seq, barrier.work.request());
+            self.issue(seq, PART_PLAIN, Request::Keyspace(request), sink);
+        }
+        self.unissued.is_none() && self.barrier.is_none() && self.has_room()
+    }
+
+    fn issue(&mut self, seq: u64, part: u32, request: Request<KeyCommand>, sink: &mut impl RequestSink<KeyCommand>) {
+        self.parts_in_flight += 1;
+        sink.request(RequestId { seq, part }, request);
+    }
+
+    fn issue_next(&mut self, sink: &mut impl RequestSink<KeyCommand>) {
+        let Some(unissued) = &mut self.unissued else { return };
+        let (each, seq) = (unissued.each, unissued.seq);
+        match unissued.take(&self.connection) {
+            Some((part, command)) => self.issue_part(each, seq, part, command, sink),
+            None => self.unissued = None,
+        }
+    }
+
+    fn issue_part(
+        &mut self,
+        each: EachKey,
+        seq: u64,
+        part: u32,
+        command: KeyCommand,
+        sink: &mut impl RequestSink<KeyCommand>,
+    ) {
+        let (seq, part) = if each == EachKey::Get { (self.queue.open(), PART_LOOKUP) } else { (seq, part) };
+        self.issue(seq, part, Request::Key(command), sink);
+    }
+
+    fn push(&mut self, reply: &[u8]) {
+        let output_bytes = self.queue.output().len();
+        self.queue.push(reply);
+        self.account(reply.len(), output_bytes);
+    }
+
+    /// `added` bytes entered the queue when its output had `output_bytes_before`.
+    fn account(&mut self, added: usize, output_bytes_before: usize) {
+        let released = self.queue.output().len() - output_bytes_before;
+        self.held_bytes = self.held_bytes + added - released;
+    }
+
+    /// Carries out one request.
+    fn handle_request(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        args: Args<'_>,
+        sink: &mut impl RequestSink<KeyCommand>,
+    ) {
+        let mut out = std::mem::take(&mut self.scratch);
+        match handlers::handle(args, &mut self.connection, shared, now, &mut out) {
+            Ok(Plan::Answered) => self.push(&out),
+            Ok(Plan::AnsweredLast) => {
+                self.push(&out);
+                self.ending = true;
+            }
+            Ok(Plan::Key(command)) => {
+                let seq = self.queue.open();
+                self.issue(seq, PART_PLAIN, Request::Key(command), sink);
+            }
+            Ok(Plan::Lookup(command)) => {
+                let seq = self.queue.open();
+                self.issue(seq, PART_LOOKUP, Request::Key(command), sink);
+            }
+            Ok(Plan::EachKey(each)) => self.begin_each(each, args.skip(1), sink),
+            Ok(Plan::Group(group)) => self.issue_group(group, sink),
+            Ok(Plan::Keyspace(work)) => {
+                let protocol = self.connection.protocol;
+                self.barrier = Some(Barrier { seq: self.queue.open(), work, protocol, issued: false });
+            }
+            Err(error) => {
+                out.clear();
+                error.encode(&mut out);
+                self.push(&out);
+            }
+        }
+        out.clear();
+        out.shrink_to(limits::ARGUMENT_BYTES_MIN);
+        self.scratch = out;
+    }
+
+    fn issue_group(&mut self, group: GroupPut, sink: &mut impl RequestSink<KeyCommand>) {
+        let seq = self.queue.open();
+        let part = if group.only_if_absent { PART_COUNTED } else { PART_PLAIN };
+        self.issue(seq, part, Request::Group(group), sink);
+    }
+
+    fn begin_each(&mut self, each: EachKey, args: Args<'_>, sink: &mut impl RequestSink<KeyCommand>) {
+        let parts = args.len() / each.stride();
+        let seq = if each == EachKey::Get {
+            let mut header = Vec::new();
+            encode::array(&mut header, parts);
+            self.push(&header);
+            0
+        } else {
+            let seq = self.queue.open();
+            self.gathers.push_back(Gather::new(each, seq, parts));
+            seq
+        };
+        let mut next = 0;
+        let mut part = 0;
+        while next < args.len() && self.has_room() {
+            let value = if each == EachKey::Store { &args[next + 1] } else { &[] };
+            let command = each.command(&args[next], value, &self.connection);
+            self.issue_part(each, seq, part, command, sink);
+            next += each.stride();
+            part += 1;
+        }
+        if next < args.len() {
+            self.unissued = Some(Unissued::new(each, seq, part, args.skip(next)));
+        }
+    }
+
+    /// Takes the reply of one part of a gathered command; `false` if it belongs to no such command.
+    fn gather(&mut self, seq: u64, bytes: &mut Vec<u8>) -> bool {
+        let Ok(index) = self.gathers.binary_search_by_key(&seq, |gather| gather.seq) else { return false };
+        if let Some(whole) = self.gathers[index].take(std::mem::take(bytes)) {
+            self.gathers.remove(index);
+            self.fill(seq, whole);
+        }
+        true
+    }
+
+    fn fill(&mut self, seq: u64, bytes: Vec<u8>) {
+        let (added, output_bytes) = (bytes.len(), self.queue.output().len());
+        self.queue.fill(seq, bytes);
+        self.account(added, output_bytes);
+    }
+
+    fn handle_key_reply(&mut self, shared: &mut Shared, id: RequestId, mut bytes: Vec<u8>) {
+        if !self.gathers.is_empty() && self.gather(id.seq, &mut bytes) {
+            return;
+        }
+        if id.part == PART_LOOKUP {
+            match bytes.as_slice() {
+                [b'_' | b'-', ..] | [b'$', b'-', ..] => shared.counters.get_misses += 1,
+                _ => shared.counters.get_hits += 1,
+            }
+        }
+        self.fill(id.seq, bytes);
+    }
+
+    fn handle_group_reply(&mut self, id: RequestId, result: Result<bool, StoreError>) {
+        let mut out = Vec::new();
+        match result {
+            Err(error) => store_error(error).encode(&mut out),
+            Ok(stored) if id.part == PART_COUNTED => encode::integer(&mut out, i64::from(stored)),
+            Ok(_) => out.extend_from_slice(encode::OK),
+        }
+        self.fill(id.seq, out);
+    }
+
+    fn handle_keyspace_reply(&mut self, now: Now, shared: &Shared, result: Result<KeyspaceReply, StoreError>) {
+        let Some(barrier) = &mut self.barrier else { return };
+        match barrier.work.handle(result, now, shared, barrier.protocol) {
+            Some(reply) => {
+                let seq = barrier.seq;
+                self.barrier = None;
+                self.fill(seq, reply);
+            }
+            None => barrier.issued = false,
+        }
+    }
+}
+
+fn request_limits(settings: &Settings, connection: &Connection) -> RequestLimits {
+    RequestLimits {
+        bulk_bytes_max: settings.value_bytes_max.max(settings.key_bytes_max).max(limits::ARGUMENT_BYTES_MIN),
+        request_bytes_max: settings.value_bytes_max.saturating_add(limits::REQUEST_SLACK_BYTES),
+        authenticated: connection.authenticated(),
+    }
+}
+
+impl Session for RedisSession {
+    type Command = KeyCommand;
+
+    fn handle_input(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        sink: &mut impl RequestSink<KeyCommand>,
+    ) -> usize {
+        let mut consumed = 0;
+        // The parser is borrowed by the arguments while the rest of the session works.
+        let mut parser = std::mem::take(&mut self.parser);
+        while !self.ending && self.advance(sink) {
+            let limits = request_limits(&shared.settings, &self.connection);
+            match parser.parse(&input[consumed..], &limits) {
+                Ok(Parsed::Request { args, consumed: bytes }) => {
+                    consumed += bytes;
+                    self.handle_request(now, shared, args, sink);
+                }
+                Ok(Parsed::Empty { consumed: bytes }) => consumed += bytes,
+                Ok(Parsed::Oversized { consumed: bytes }) => {
+                    consumed += bytes;
+                    shared.counters.store_too_large += 1;
+                    let mut reply = Vec::new();
+                    CommandError::TOO_LARGE.encode(&mut reply);
+                    self.push(&reply);
+                }
+                Ok(Parsed::Incomplete { consumed: bytes }) => {
+                    consumed += bytes;
+                    break;
+                }
+                Err(error) => {
+                    let mut reply = Vec::new();
+                    error.encode(&mut reply);
+                    self.push(&reply);
+                    self.ending = true;
+                }
+            }
+        }
+        self.parser = parser;
+        if self.ending { input.len() } else { consumed }
+    }
+
+    fn handle_reply(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        id: RequestId,
+        reply: Reply,
+        sink: &mut impl RequestSink<KeyCommand>,
+    ) {
+        self.parts_in_flight -= 1;
+        match reply {
+            Reply::Bytes(bytes) => self.handle_key_reply(shared, id, bytes),
+            Reply::Group(result) => self.handle_group_reply(id, result),
+            Reply::Keyspace(result) => self.handle_keyspace_reply(now, shared, result),
+        }
+        self.advance(sink);
+    }
+
+    fn output(&mut self) -> &mut Vec<u8> {
+        self.queue.output()
+    }
+
+    fn closing(&self) -> bool {
+        self.ending && self.queue.waiting_count() == 0
+    }
+
+    fn input_hint_bytes(&self) -> usize {
+        self.parser.missing_bytes()
+    }
+}

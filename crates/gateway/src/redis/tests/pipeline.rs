@@ -1,0 +1,201 @@
+//! Many requests at once: order, pieces, limits, the end of a connection, and bytes of any kind.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::redis::{fuzz::fuzz_session, limits};
+
+const PIPELINE: [&str; 16] = [
+    "SET a 1",
+    "GET a",
+    "PING",
+    "MGET a b a",
+    "INCR n",
+    "DBSIZE",
+    "DEL a n none",
+    "KEYS *",
+    "NOPE",
+    "MSET x 1 y 2 z 3",
+    "MSETNX {t}1 a {t}2 b",
+    "SCAN 0 COUNT 2",
+    "GETDEL x",
+    "FLUSHALL",
+    "GET y",
+    "ECHO end",
+];
+const REPLIES: &str = "+OK\r\n$1\r\n1\r\n+PONG\r\n*3\r\n$1\r\n1\r\n$-1\r\n$1\r\n1\r\n:1\r\n:2\r\n:2\r\n*0\r\n-ERR unknown \
+                       command 'NOPE', with args beginning with: \r\n+OK\r\n:1\r\n*2\r\n$1\r\n2\r\n*2\r\n$1\r\nx\r\n\
+                       $1\r\ny\r\n$1\r\n1\r\n+OK\r\n$-1\r\n$3\r\nend\r\n";
+
+fn replies_to(bytes: &[u8], order: Order, cut: usize) -> String {
+    let mut client = Client::new();
+    client.order = order;
+    let (first, rest) = bytes.split_at(cut);
+    client.send(first);
+    let mut got = client.settle();
+    client.send(rest);
+    got.extend_from_slice(&client.settle());
+    String::from_utf8(got).expect("text")
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order_however_it_arrives() {
+    let bytes = stream(&PIPELINE);
+    // The map's order of keys stands in for an engine's: only what begins with `{` comes last.
+    for cut in 0..=bytes.len() {
+        assert_eq!(replies_to(&bytes, Order::Asked, cut), REPLIES, "cut at {cut}");
+    }
+    let mut client = Client::new();
+    let mut got = Vec::new();
+    for byte in &bytes {
+        client.send(&[*byte]);
+        got.extend_from_slice(&client.settle());
+    }
+    assert_eq!(String::from_utf8_lossy(&got), REPLIES, "byte by byte");
+}
+
+/// The map engine applies in the order of asking and answers in reverse: what a real one does with different keys.
+#[test]
+fn replies_that_complete_in_reverse_leave_in_order() {
+    let bytes = stream(&PIPELINE);
+    assert_eq!(replies_to(&bytes, Order::Reversed, 0), REPLIES);
+}
+
+#[test]
+fn a_command_about_all_keys_waits_for_what_was_asked_before_and_holds_back_what_follows() {
+    let mut client = Client::new();
+    client.send(&stream(&["SET a 1", "DBSIZE", "SET b 2", "DBSIZE"]));
+    assert_eq!(client.asked.len(), 1, "only the first SET is asked");
+    client.complete();
+    assert!(matches!(client.asked.as_slice(), [(_, Request::Keyspace(_))]), "then DBSIZE alone");
+    client.complete();
+    assert!(client.asked.is_empty(), "the next SET is read later");
+    assert_eq!(client.settle(), b"+OK\r\n:1\r\n+OK\r\n:2\r\n");
+}
+
+#[test]
+fn requests_in_flight_are_bounded() {
+    let mut client = Client::new();
+    client.send(&stream(&["GET a"; 1000]));
+    assert_eq!(client.asked.len(), limits::REPLIES_WAITING_MAX);
+    assert!(!client.input.is_empty());
+    assert_eq!(client.settle(), b"$-1\r\n".repeat(1000));
+
+    let keys = vec!["k"; 1000].join(" ");
+    client.send(&stream(&[&format!("MGET {keys}"), &format!("EXISTS {keys}")]));
+    assert_eq!(client.asked.len(), limits::REPLIES_WAITING_MAX);
+    client.settle();
+    assert!(client.session.is_at_rest());
+}
+
+#[test]
+fn a_client_that_never_reads_is_not_served_without_end() {
+    let mut client = Client::new();
+    let value = "x".repeat(100_000);
+    assert_eq!(client.say(&format!("SET a {value}")), "+OK");
+    client.send(&stream(&["GET a"; 200]));
+    let mut asked = 0;
+    loop {
+        let completed = client.complete();
+        client.read();
+        asked += completed;
+        if completed == 0 {
+            break;
+        }
+    }
+    assert_eq!(asked, 200, "what was asked at once is still answered");
+    client.send(&stream(&["GET a", "PING"]));
+    assert_eq!(client.asked.len(), 0, "but nothing more is read");
+    let output_bytes = std::mem::take(client.session.output()).len();
+    assert_eq!(output_bytes, 200 * (100_000 + "$100000\r\n\r\n".len()));
+    assert!(client.settle().ends_with(b"+PONG\r\n"));
+
+    // Replies that are known at once wait behind one that is not: they are bounded too.
+    client.send(&stream(&["GET a"]));
+    client.send(&stream(&[&format!("ECHO {value}")]).repeat(30));
+    assert!(client.session.held_bytes() < limits::OUTPUT_BYTES_MAX + 2 * value.len());
+    assert!(!client.input.is_empty());
+    client.settle();
+    assert_eq!((client.session.is_at_rest(), client.input.len()), (true, 0));
+}
+
+#[test]
+fn quit_and_protocol_errors_end_the_connection_behind_what_was_asked() {
+    for (last, reply) in [
+        (&b"QUIT\r\n"[..], "+OK\r\n"),
+        (b"*1\r\nPING\r\n", "-ERR Protocol error: expected '$', got 'P'\r\n"),
+        (b"*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"PING \"\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+    ] {
+        let mut client = Client::new();
+        client.send(&[&stream(&["GET a"]), last, &stream(&["SET never read"])].concat());
+        assert!(client.input.is_empty() && !client.session.closing(), "the reply to GET is still to come");
+        assert_eq!(client.asked.len(), 1);
+        assert_eq!(String::from_utf8_lossy(&client.settle()), format!("$-1\r\n{reply}"));
+        assert!(client.session.closing());
+    }
+}
+
+#[test]
+fn a_large_value_is_awaited_without_being_parsed_again() {
+    let mut client = Client::new();
+    client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1000000\r\n");
+    assert_eq!(client.session.input_hint_bytes(), 1_000_002);
+    client.send(&[b'x'; 1000]);
+    assert_eq!(client.session.input_hint_bytes(), 999_002);
+    client.send(&[b'x'; 999_000]);
+    client.send(b"\r\n");
+    assert_eq!(client.settle(), b"+OK\r\n");
+}
+
+#[test]
+fn an_oversized_value_is_discarded_as_it_arrives() {
+    let mut client = Client::new();
+    client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$100000000\r\n");
+    for _ in 0..100 {
+        client.send(&[b'x'; 1_000_000]);
+        assert!(client.input.is_empty(), "nothing piles up");
+    }
+    client.send(b"\r\nPING\r\n");
+    let expected = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n+PONG\r\n";
+    assert_eq!(String::from_utf8_lossy(&client.settle()), expected);
+}
+
+fn garbage() -> impl Strategy<Value = Vec<u8>> {
+    let names = super::super::table::COMMANDS.iter().map(|spec| spec.name).collect::<Vec<_>>();
+    let word = prop_oneof![
+        prop::sample::select(names).prop_map(str::to_owned),
+        "[a-c{}]{0,3}",
+        "-?[0-9]{1,20}",
+        prop::sample::select(vec!["EX", "NX", "GET", "MATCH", "*", "[a-", "COUNT", "HELP", "AUTH", "3"])
+            .prop_map(str::to_owned),
+    ];
+    let command = prop::collection::vec(word, 1..6).prop_map(|words| stream(&[&words.join(" ")]));
+    let noise = prop::collection::vec(any::<u8>(), 0..12);
+    prop::collection::vec(prop_oneof![8 => command, 1 => noise], 0..30).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_bytes_bring_a_session_down(choice in any::<u8>(), bytes in garbage()) {
+        fuzz_session(&[&[choice], bytes.as_slice()].concat());
+    }
+
+    #[test]
+    fn pieces_and_order_of_completion_do_not_show(bytes in garbage(), cut in any::<prop::sample::Index>()) {
+        let cut = cut.index(bytes.len() + 1);
+        prop_assert_eq!(lossy_replies(&bytes, Order::Asked, 0), lossy_replies(&bytes, Order::Reversed, cut));
+    }
+}
+
+fn lossy_replies(bytes: &[u8], order: Order, cut: usize) -> Vec<u8> {
+    let mut client = Client::new();
+    client.order = order;
+    client.send(&bytes[..cut]);
+    let mut got = client.settle();
+    client.send(&bytes[cut..]);
+    got.extend_from_slice(&client.settle());
+    got
+}

@@ -1,0 +1,159 @@
+//! Commands about connection and server, and errors of the request itself.
+
+use super::*;
+use crate::session::Credential;
+
+#[test]
+fn wrong_requests_get_redis_words() {
+    let mut client = Client::new();
+    client.script(&[
+        ("GET", "-ERR wrong number of arguments for 'get' command"),
+        ("get a b", "-ERR wrong number of arguments for 'get' command"),
+        ("PING a b", "-ERR wrong number of arguments for 'ping' command"),
+        ("LPUSH a b", "-ERR unknown command 'LPUSH', with args beginning with: 'a' 'b' "),
+        ("nope", "-ERR unknown command 'nope', with args beginning with: "),
+        ("CLIENT", "-ERR wrong number of arguments for 'client' command"),
+        ("CLIENT Foo", "-ERR unknown subcommand 'Foo'. Try CLIENT HELP."),
+        ("CLIENT SETNAME", "-ERR wrong number of arguments for 'client|setname' command"),
+        ("CONFIG SET a b", "-ERR unknown subcommand 'SET'. Try CONFIG HELP."),
+        ("SELECT 0", "+OK"),
+        ("SELECT 1", "-ERR DB index is out of range"),
+        ("SELECT x", "-ERR value is not an integer or out of range"),
+        ("SELECT 9999999999", "-ERR value is out of range, value must between -2147483648 and 2147483647"),
+    ]);
+    assert_eq!(
+        client.say_words(&[b"a\r\nb", &[b'x'; 200], b"never shown"]),
+        format!("-ERR unknown command 'a  b', with args beginning with: '{}' ", "x".repeat(128))
+    );
+    assert_eq!(client.say_words(&[b"\0x"]), "-ERR unknown command '', with args beginning with: ");
+}
+
+#[test]
+fn connections_talk_about_themselves() {
+    let mut client = Client::new();
+    client.script(&[
+        ("PING", "+PONG"),
+        ("PING hi", "$2 hi"),
+        ("ECHO hi", "$2 hi"),
+        ("CLIENT ID", ":7"),
+        ("CLIENT GETNAME", "$-1"),
+        ("CLIENT SETNAME me", "+OK"),
+        ("CLIENT GETNAME", "$2 me"),
+        ("CLIENT SETNAME a\nb", "-ERR Client names cannot contain spaces, newlines or special characters."),
+        ("CLIENT SETINFO LIB-NAME redis-py", "+OK"),
+        ("CLIENT SETINFO lib-ver 5.0", "+OK"),
+        ("CLIENT SETINFO foo 5.0", "-ERR Unrecognized option 'foo'"),
+        ("CLIENT NO-EVICT on", "+OK"),
+        ("CLIENT NO-EVICT maybe", "-ERR syntax error"),
+        ("CLIENT LIST ID 8", "$0 "),
+        ("CLIENT LIST ID x", "-ERR Invalid client ID"),
+        ("CLIENT LIST TYPE x", "-ERR Unknown client type 'x'"),
+        ("TIME", "*2 $10 1700000000 $1 0"),
+        ("WAIT 1 0", ":2"),
+        ("WAIT x 0", "-ERR value is not an integer or out of range"),
+        ("WAIT 1 x", "-ERR timeout is not an integer or out of range"),
+        ("WAIT 1 -1", "-ERR timeout is negative"),
+    ]);
+    let line = client.say("CLIENT INFO");
+    for field in ["id=7 ", "addr=10.0.0.1:5000 ", "name=me ", "cmd=client|info ", "lib-name=redis-py lib-ver=5.0"] {
+        assert!(line.contains(field), "{field} in {line}");
+    }
+    client.script(&[("RESET", "+RESET"), ("CLIENT GETNAME", "$-1")]);
+}
+
+#[test]
+fn hello_switches_the_protocol() {
+    let mut client = Client::new();
+    client.script(&[
+        ("HELLO 4", "-NOPROTO unsupported protocol version"),
+        ("HELLO x", "-ERR Protocol version is not an integer or out of range"),
+        ("HELLO 3 FOO", "-ERR Syntax error in HELLO option 'FOO'"),
+        ("HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'"),
+        (
+            "HELLO 3 SETNAME me",
+            "%7 $6 server $5 redis $7 version $6 7.0.15 $5 proto :3 $2 id :7 $4 mode $10 standalone $4 role $6 master \
+             $7 modules *0",
+        ),
+        ("CLIENT GETNAME", "$2 me"),
+        ("GET none", "_"),
+        ("SET a 1 XX", "_"),
+        ("MGET none", "*1 _"),
+        ("CONFIG GET save", "%1 $4 save $0 "),
+    ]);
+    assert!(client.say("INFO server").starts_with('='));
+    assert!(client.say("HELLO 2").starts_with("*14 "));
+    assert_eq!(client.say("GET none"), "$-1");
+}
+
+#[test]
+fn strangers_must_authenticate_first() {
+    let credential = Credential { user: b"default".to_vec(), password: b"secret".to_vec() };
+    let mut client = Client::with(Settings { credentials: vec![credential], ..Settings::default() });
+    let no_auth = "-NOAUTH Authentication required.";
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+    client.script(&[
+        ("GET a", no_auth),
+        ("PING", no_auth),
+        ("NOPE", "-ERR unknown command 'NOPE', with args beginning with: "),
+        ("AUTH bad", wrong),
+        ("AUTH secret2", wrong),
+        ("AUTH other secret", wrong),
+        ("HELLO 3 AUTH default bad", wrong),
+        ("AUTH a b c", "-ERR syntax error"),
+    ]);
+    assert!(client.say("HELLO 3").starts_with("-NOAUTH HELLO must be called with the client already authenticated"));
+    client.script(&[("AUTH secret", "+OK"), ("GET a", "$-1"), ("RESET", "+RESET"), ("GET a", no_auth)]);
+    assert!(client.say("HELLO 3 AUTH default secret").starts_with("%7"));
+    assert_eq!(client.say("GET a"), "_");
+    assert_eq!(client.shared.counters.auth_errors, 4);
+
+    let mut open = Client::new();
+    assert!(open.say("AUTH x").starts_with("-ERR AUTH <password> called without any password configured"));
+    open.script(&[("AUTH default x", "+OK"), ("AUTH other x", wrong)]);
+}
+
+#[test]
+fn info_and_config_tell_settings_and_counters() {
+    let mut client = Client::new();
+    client.script(&[("SET a v", "+OK"), ("GET a", "$1 v"), ("GET b", "$-1"), ("MGET a b", "*2 $1 v $-1")]);
+    let info = client.say("INFO");
+    for field in ["redis_version:7.0.15", "keyspace_hits:2", "keyspace_misses:2", "db0:keys=1,", "erasure_code:4+2"] {
+        assert!(info.contains(field), "{field} in {info}");
+    }
+    assert!(client.say("INFO keyspace memory").contains("# Memory"));
+    assert!(!client.say("INFO keyspace").contains("# Memory"));
+    client.script(&[
+        ("INFO nothing", "$0 "),
+        ("CONFIG GET databases MAXMEMORY-p*", "*4 $9 databases $1 1 $16 maxmemory-policy $11 allkeys-lru"),
+        ("CONFIG GET nothing", "*0"),
+        ("CONFIG RESETSTAT", "+OK"),
+    ]);
+    assert!(client.say("INFO stats").contains("keyspace_hits:0"));
+}
+
+#[test]
+fn commands_are_described() {
+    let mut client = Client::new();
+    let get = "*10 $3 get :2 *2 +readonly +fast :1 :1 :1 *3 +@read +@string +@fast *0 *1 *6 $5 flags *2 +RO +access \
+               $12 begin_search *4 $4 type $5 index $4 spec *2 $5 index :1 $9 find_keys *4 $4 type $5 range $4 spec \
+               *6 $7 lastkey :0 $7 keystep :1 $5 limit :0 *0";
+    let count = super::super::table::COMMANDS.len();
+    client.script(&[
+        ("COMMAND INFO get none", &format!("*2 {get} $-1")),
+        ("COMMAND COUNT", &format!(":{count}")),
+        ("COMMAND GETKEYS MSET a 1 b 2", "*2 $1 a $1 b"),
+        ("COMMAND GETKEYS OBJECT FREQ key", "*1 $3 key"),
+        ("COMMAND GETKEYS PING x", "-ERR The command has no key arguments"),
+        ("COMMAND GETKEYS NOPE x", "-ERR Invalid command specified"),
+        ("COMMAND GETKEYS SET x", "-ERR Invalid number of arguments specified for command"),
+        ("COMMAND LIST FILTERBY PATTERN get*", "*5 $3 get $5 getex $6 getdel $6 getset $8 getrange"),
+        ("COMMAND LIST FILTERBY ACLCAT dangerous", "*4 $4 keys $7 flushdb $8 flushall $4 info"),
+        ("COMMAND LIST FILTERBY FOO x", "-ERR syntax error"),
+    ]);
+    assert!(client.say("COMMAND").starts_with(&format!("*{count} *10 $4 ping")));
+    assert!(client.say("COMMAND DOCS get none").starts_with("*2 $3 get *8 $7 summary"));
+    for container in ["COMMAND", "CLIENT", "CONFIG", "MEMORY", "OBJECT"] {
+        let help = client.say(&format!("{container} HELP"));
+        assert!(help.contains(&format!("+{container} <subcommand>")), "{help}");
+    }
+}
