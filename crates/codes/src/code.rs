@@ -10,7 +10,8 @@ use crate::matrix::Generator;
 use crate::planner::{self, Combination};
 use crate::{CodeError, Kernel, Plan, RepairPlan};
 
-/// An erasure code. Immutable, cheap to clone; clones share the plans they remember.
+/// An erasure code. Immutable, cheap to clone; clones share the plans they remember, behind a lock that finding one only
+/// shares. A core that wants no cache line in common with others makes its own by [`Code::with_kernel`].
 ///
 /// Chunks of a stripe are counted from zero, data chunks first: chunk `data_count + p` is parity `p`.
 #[derive(Clone)]
@@ -123,8 +124,9 @@ impl Code {
 
     /// How to get chunk `wanted` from chunks that may be read.
     ///
-    /// Plans the fewest chunks it can: the chunk itself, a local group, or as many as the losses demand, data chunks
-    /// before parities and parities of a low index before others. Remembered by pattern.
+    /// Plans few chunks: the chunk itself, the smallest group around one parity, or as many as the losses demand, data
+    /// chunks before parities, parities of few data chunks before others, then those of a low index. Remembered by
+    /// pattern.
     ///
     /// # Errors
     /// [`CodeError::NotDecodable`], [`CodeError::NoSuchChunk`].

@@ -113,4 +113,25 @@ mod tests {
         assert_eq!(sources(1, &[0, 1, 2, 6]), None, "three unknowns, two equations");
         assert!(sources(1, &[0, 1, 3, 4]).is_some(), "four losses, spread over the groups");
     }
+
+    fn sources_of(rows: &[[u8; 8]], wanted: usize, lost: &[usize]) -> Vec<usize> {
+        let mut available = ChunkSet::first(8 + rows.len());
+        lost.iter().for_each(|&index| available.remove(index));
+        let combination = combination(&Generator::new(8, rows.concat()), wanted, available).expect("decodable");
+        combination.into_iter().map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn sparse_parities_come_before_dense_ones_of_a_lower_index() {
+        let cauchy = Generator::cauchy(8, 3);
+        let global = |parity: usize| cauchy.row(parity).try_into().expect("eight");
+        let rows = [global(1), global(2), [1, 1, 1, 1, 0, 0, 0, 0], [1, 2, 4, 8, 0, 0, 0, 0]];
+        assert_eq!(sources_of(&rows, 0, &[0, 1]), [2, 3, 10, 11]);
+    }
+
+    #[test]
+    fn one_parity_is_better_than_two_sparser_ones() {
+        let rows = [[1, 1, 1, 0, 0, 0, 0, 0], [0, 1, 0, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 1, 1, 1]];
+        assert_eq!(sources_of(&rows, 0, &[0, 1]), [5, 6, 7, 10]);
+    }
 }
