@@ -77,7 +77,8 @@ fn http_get(address: &str, path: &str) -> anyhow::Result<Vec<u8>> {
         TcpStream::connect_timeout(&first, timeout).with_context(|| format!("cannot connect to {address}"))?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).with_context(|| format!("cannot ask {address}"))?;
     let mut answer = Vec::new();
     let read = stream.take(HTTP_ANSWER_BYTES_MAX + 1).read_to_end(&mut answer);
     read.with_context(|| format!("no answer from {address}"))?;
