@@ -5,6 +5,7 @@
 //!
 //! Must not know: sockets, clocks, threads, operating-system randomness.
 
+pub mod any;
 pub mod command;
 pub mod engine;
 pub mod mapstore;

@@ -24,6 +24,17 @@ pub enum Request<C> {
     Keyspace(KeyspaceRequest),
 }
 
+impl<C> Request<C> {
+    /// The same request with another command type.
+    pub fn map<D>(self, wrap: impl FnOnce(C) -> D) -> Request<D> {
+        match self {
+            Request::Key(command) => Request::Key(wrap(command)),
+            Request::Group(group) => Request::Group(group),
+            Request::Keyspace(keyspace) => Request::Keyspace(keyspace),
+        }
+    }
+}
+
 /// Stores all pairs atomically.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupPut {

@@ -1,6 +1,11 @@
 //! The only crate with sockets, clocks and threads: runs the roles.
 
 pub mod admin;
+pub mod clock;
 pub mod config;
 pub mod control;
 pub mod coordinator;
+pub mod gateway;
+pub mod net;
+pub mod node;
+pub mod single;

@@ -1,0 +1,58 @@
+//! Commands of both client protocols as one type, so that one engine serves them on the same keys.
+
+use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+use crate::memcached::MemcachedCommand;
+use crate::redis::KeyCommand;
+
+#[derive(Debug)]
+pub enum AnyCommand {
+    Memcached(MemcachedCommand),
+    Redis(KeyCommand),
+}
+
+impl From<MemcachedCommand> for AnyCommand {
+    fn from(command: MemcachedCommand) -> Self {
+        AnyCommand::Memcached(command)
+    }
+}
+
+impl From<KeyCommand> for AnyCommand {
+    fn from(command: KeyCommand) -> Self {
+        AnyCommand::Redis(command)
+    }
+}
+
+macro_rules! either {
+    ($self:ident, $command:ident => $call:expr) => {
+        match $self {
+            AnyCommand::Memcached($command) => $call,
+            AnyCommand::Redis($command) => $call,
+        }
+    };
+}
+
+impl Command for AnyCommand {
+    fn key(&self) -> &[u8] {
+        either!(self, command => command.key())
+    }
+
+    fn access(&self) -> Access {
+        either!(self, command => command.access())
+    }
+
+    fn wants(&self) -> Wants {
+        either!(self, command => command.wants())
+    }
+
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
+        either!(self, command => command.apply(current, context, reply))
+    }
+
+    fn refuse(&self, error: StoreError, reply: &mut Vec<u8>) {
+        either!(self, command => command.refuse(error, reply));
+    }
+
+    fn touches(&self) -> bool {
+        either!(self, command => command.touches())
+    }
+}

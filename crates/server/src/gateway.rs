@@ -1,0 +1,243 @@
+//! Runs a gateway: one loop per core, each with the engine of its partitions, its client connections and its sessions
+//! with the nodes.
+//!
+//! Core 0 accepts client connections and deals them out. A request whose key belongs to another core goes there as a
+//! message, and its reply comes back as one.
+//!
+//! Must not know: what clients ask, or what the engine tells the nodes.
+
+mod client;
+mod core;
+mod gather;
+mod peers;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::Context;
+use mio::Poll;
+use shorttail_codes::Code;
+use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
+use shorttail_gateway::request::StoreStats;
+use shorttail_gateway::session::Settings;
+use shorttail_units::NodeId;
+use shorttail_wire::control::{GatewayStatus, GatewayWelcome, NodeSeen, NodeState, StoreTotals, View};
+
+use crate::clock::Clock;
+use crate::config::{Address, GatewayConfig, WhenFull};
+use crate::control::{ControlEvent, GatewayAddresses, start_gateway};
+use crate::net::{Inbox, Listener, Outlet};
+pub use client::Protocol;
+pub(crate) use core::ToCore;
+use core::{Core, CoreSetup};
+
+/// What a core publishes for others to read.
+#[derive(Debug, Default)]
+pub struct CoreGauges {
+    pub stats: Mutex<(StoreStats, Vec<NodeSeen>)>,
+    pub is_serving: AtomicUsize,
+}
+
+/// Counters that all cores of a gateway share.
+#[derive(Debug, Default)]
+pub struct Totals {
+    pub connections: AtomicUsize,
+    pub connections_total: AtomicU64,
+    pub connections_rejected: AtomicU64,
+}
+
+/// Listening sockets of a gateway.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    pub sockets: Vec<(Listener, Protocol)>,
+}
+
+impl Listeners {
+    /// # Errors
+    /// Names the address that is not to be had.
+    pub fn bind(config: &GatewayConfig) -> anyhow::Result<Self> {
+        let mut listeners = Listeners::default();
+        let tcp = [(config.memcached, Protocol::Memcached), (config.redis, Protocol::Redis)];
+        for (address, protocol) in tcp.into_iter().filter_map(|(address, protocol)| Some((address?, protocol))) {
+            let listener = Listener::bind(&Address::Tcp(address))
+                .with_context(|| format!("cannot listen on {address} for {protocol} clients"))?;
+            listeners.sockets.push((listener, protocol));
+        }
+        if let Some(unix) = &config.unix_socket {
+            let listener = Listener::bind(&Address::Unix(unix.path.clone()))
+                .with_context(|| format!("cannot listen on {}", unix.path.display()))?;
+            listener.set_mode(unix.mode)?;
+            listeners.sockets.push((listener, Protocol::Memcached));
+        }
+        Ok(listeners)
+    }
+
+    fn address_of(&self, wanted: Protocol) -> Option<String> {
+        let found =
+            self.sockets.iter().find(|(listener, protocol)| *protocol == wanted && listener.socket_address().is_some());
+        found.and_then(|(listener, _)| listener.socket_address()).map(|address| address.to_string())
+    }
+}
+
+/// Runs a gateway until its process is told to end.
+///
+/// # Errors
+/// When an address is taken, or the coordinator refuses the gateway for good.
+pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
+    let listeners = Listeners::bind(&config)?;
+    let addresses = GatewayAddresses {
+        memcached: listeners.address_of(Protocol::Memcached),
+        redis: listeners.address_of(Protocol::Redis),
+        unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
+    };
+    let control = start_gateway(&config, addresses, Box::new(|| {}));
+    let welcome = control.registered()?;
+    let engine = engine_config(&config, &welcome)?;
+    let settings = settings(&config, &engine, &listeners);
+    let cores = start_cores(engine, settings, listeners, config.threads)?;
+    tracing::info!(gateway = welcome.session.gateway_id, epoch = welcome.session.epoch.0, "started");
+    loop {
+        while let Some(event) = control.poll_event() {
+            match event {
+                ControlEvent::View(view) => {
+                    let view = Arc::new(view);
+                    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
+                }
+                ControlEvent::Refused(refusal) => {
+                    anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
+                }
+                ControlEvent::Connected | ControlEvent::Disconnected => {}
+            }
+        }
+        control.publish(cores.status());
+        // Views are rare and statuses go out twice a second: this is quick enough for both.
+        std::thread::sleep(Duration::from_millis(25));
+    }
+}
+
+fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Result<EngineConfig> {
+    let code = Code::reed_solomon(usize::from(welcome.code.data_count), usize::from(welcome.code.parity_count))?;
+    let mut engine =
+        EngineConfig::new(code, welcome.session.epoch, welcome.session.cluster_id, welcome.node_count_expected);
+    engine.gateway = welcome.session.gateway_id;
+    engine.partition_count = welcome.partition_count;
+    engine.value_bytes_max = config.value_bytes_max;
+    engine.request_deadline_us = config.request_deadline_ms * 1000;
+    engine.when_full = match config.when_full {
+        WhenFull::Evict => EngineWhenFull::Evict,
+        WhenFull::Error => EngineWhenFull::Error,
+    };
+    Ok(engine)
+}
+
+fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners) -> Settings {
+    let port = |protocol| {
+        let of_protocol = listeners.sockets.iter().filter(|(_, other)| *other == protocol);
+        of_protocol.filter_map(|(listener, _)| listener.socket_address()).map(|address| address.port()).next()
+    };
+    Settings {
+        value_bytes_max: config.value_bytes_max,
+        key_bytes_max: config.key_bytes_max,
+        credentials: config.credentials.clone(),
+        thread_count: config.threads,
+        connection_count_max: config.connection_count_max,
+        idle_timeout_s: config.idle_timeout_s,
+        evict_when_full: config.when_full == WhenFull::Evict,
+        process_id: std::process::id(),
+        memcached_port: port(Protocol::Memcached).unwrap_or(0),
+        redis_port: port(Protocol::Redis).unwrap_or(0),
+        unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
+        data_count: engine.data_count() as u8,
+        parity_count: engine.parity_count() as u8,
+        ..Settings::default()
+    }
+}
+
+/// The running cores.
+pub(crate) struct Cores {
+    pub outlets: Vec<Outlet<ToCore>>,
+    gauges: Vec<Arc<CoreGauges>>,
+}
+
+/// Starts a thread per core.
+pub(crate) fn start_cores(
+    engine: EngineConfig,
+    settings: Settings,
+    listeners: Listeners,
+    core_count: usize,
+) -> anyhow::Result<Cores> {
+    let clock = Clock::start();
+    let mut waiting = Vec::new();
+    let mut outlets = Vec::new();
+    for _ in 0..core_count {
+        let poll = Poll::new()?;
+        let (inbox, outlet) = Inbox::new(&poll, core::INBOX)?;
+        waiting.push((poll, inbox));
+        outlets.push(outlet);
+    }
+    let totals = Arc::new(Totals::default());
+    let mut gauges = Vec::new();
+    let mut listeners = Some(listeners);
+    for (core, (poll, inbox)) in waiting.into_iter().enumerate() {
+        let mut engine = engine.clone();
+        engine.core = u16::try_from(core)?;
+        engine.core_count = u16::try_from(core_count)?;
+        let core_gauges = Arc::new(CoreGauges::default());
+        gauges.push(Arc::clone(&core_gauges));
+        let setup = CoreSetup {
+            poll,
+            inbox,
+            clock,
+            engine,
+            settings: settings.clone(),
+            cores: outlets.clone(),
+            listeners: listeners.take().unwrap_or_default(),
+            gauges: core_gauges,
+            totals: Arc::clone(&totals),
+        };
+        let builder = std::thread::Builder::new().name(format!("core {core}"));
+        builder.spawn(move || {
+            if let Err(error) = Core::new(setup).and_then(Core::run) {
+                tracing::error!(%error, core, "a core ended; the gateway ends with it");
+                std::process::exit(1);
+            }
+        })?;
+    }
+    Ok(Cores { outlets, gauges })
+}
+
+impl Cores {
+    pub fn is_serving(&self) -> bool {
+        self.gauges.iter().all(|gauges| gauges.is_serving.load(std::sync::atomic::Ordering::Acquire) != 0)
+    }
+
+    fn status(&self) -> GatewayStatus {
+        let mut totals = StoreTotals::default();
+        let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
+        for (core, gauges) in self.gauges.iter().enumerate() {
+            let published = gauges.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let (stats, nodes) = &*published;
+            totals.objects += stats.objects;
+            totals.bytes_stored += stats.bytes_stored;
+            totals.stored_total += stats.stored_total;
+            totals.evicted_total += stats.evicted_total;
+            totals.expired_total += stats.expired_total;
+            totals.degraded_reads_total += stats.degraded_reads_total;
+            if core == 0 {
+                // Every core sees the same nodes.
+                totals.bytes_used = stats.bytes_used;
+                totals.bytes_limit = stats.bytes_limit;
+            }
+            nodes.iter().for_each(|node| _ = seen.insert(node.id, node.clone()));
+        }
+        GatewayStatus { serving: self.is_serving(), totals, nodes: seen.into_values().collect() }
+    }
+}
+
+/// The nodes of a view that are worth a connection, with their addresses.
+fn addresses(view: &View) -> BTreeMap<NodeId, Address> {
+    let alive = view.nodes.iter().filter(|node| node.state != NodeState::Retired);
+    alive.filter_map(|node| Some((node.id, node.address.parse().ok()?))).collect()
+}

@@ -1,0 +1,97 @@
+//! A client connection: its socket and the session of its protocol.
+
+use std::fmt;
+
+use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::memcached::MemcachedSession;
+use shorttail_gateway::redis::RedisSession;
+use shorttail_gateway::request::{Reply, Request, RequestId};
+use shorttail_gateway::session::{Session, Shared};
+use shorttail_units::Now;
+
+use crate::net::Link;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    Memcached,
+    Redis,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Memcached => "memcached",
+            Protocol::Redis => "Redis",
+        })
+    }
+}
+
+pub struct Client {
+    pub link: Link,
+    pub session: ClientSession,
+    /// Monotonic time of the last input, in microseconds.
+    pub heard_us: u64,
+    /// Parts of requests that are not answered.
+    pub in_flight: usize,
+    /// More input may be in the socket.
+    pub has_unread: bool,
+    /// The other end sends no more: closed once everything is answered.
+    pub is_half_closed: bool,
+}
+
+pub enum ClientSession {
+    Memcached(Box<MemcachedSession>),
+    Redis(Box<RedisSession>),
+}
+
+macro_rules! either {
+    ($self:ident, $session:ident => $call:expr) => {
+        match $self {
+            ClientSession::Memcached($session) => $call,
+            ClientSession::Redis($session) => $call,
+        }
+    };
+}
+
+impl ClientSession {
+    pub fn handle_input(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        sink: &mut impl FnMut(RequestId, Request<AnyCommand>),
+    ) -> usize {
+        either!(self, session => {
+            session.handle_input(now, shared, input, &mut |id, request: Request<_>| {
+                sink(id, request.map(AnyCommand::from));
+            })
+        })
+    }
+
+    pub fn handle_reply(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        id: RequestId,
+        reply: Reply,
+        mut sink: impl FnMut(RequestId, Request<AnyCommand>),
+    ) {
+        either!(self, session => {
+            session.handle_reply(now, shared, id, reply, &mut |id, request: Request<_>| {
+                sink(id, request.map(AnyCommand::from));
+            });
+        });
+    }
+
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        either!(self, session => session.output())
+    }
+
+    pub fn closing(&self) -> bool {
+        either!(self, session => session.closing())
+    }
+
+    pub fn input_hint_bytes(&self) -> usize {
+        either!(self, session => session.input_hint_bytes())
+    }
+}

@@ -1,0 +1,82 @@
+//! A core's connections to the nodes: made when the engine wants them, made again when they break.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use mio::{Registry, Token};
+use shorttail_gateway::engine::SessionId;
+use shorttail_units::NodeId;
+
+use crate::config::Address;
+use crate::net::{Link, Stream};
+
+/// Tokens of sessions begin here; those of clients lie below.
+pub const SESSION_TOKENS: usize = 1 << 48;
+
+/// Microseconds between two attempts to connect to a node: the first follows soon, later ones more slowly.
+const RETRY_FIRST_US: u64 = 5_000;
+const RETRY_MAX_US: u64 = 500_000;
+
+pub fn token_of(session: SessionId) -> Token {
+    Token(SESSION_TOKENS + usize::from(session.node.0) * (1 << 16) + usize::from(session.core))
+}
+
+pub fn session_of(token: Token) -> Option<SessionId> {
+    let number = token.0.checked_sub(SESSION_TOKENS)?;
+    Some(SessionId { node: NodeId((number >> 16) as u16), core: number as u16 })
+}
+
+#[derive(Debug, Default)]
+pub struct Peers {
+    addresses: BTreeMap<NodeId, Address>,
+    pub links: HashMap<SessionId, Link>,
+    /// When to try again, and how long to wait after that.
+    retries: HashMap<SessionId, (u64, u64)>,
+}
+
+impl Peers {
+    pub fn set_addresses(&mut self, addresses: BTreeMap<NodeId, Address>) {
+        for (node, address) in &addresses {
+            if self.addresses.get(node) != Some(address) {
+                // A new address deserves a fresh attempt.
+                self.retries.retain(|session, _| session.node != *node);
+            }
+        }
+        self.addresses = addresses;
+    }
+
+    /// Connects those of `wanted` that are not connected and whose time has come.
+    pub fn connect(&mut self, now_us: u64, wanted: &[SessionId], registry: &Registry) -> Vec<SessionId> {
+        let mut connected = Vec::new();
+        for &session in wanted {
+            let Some(address) = self.addresses.get(&session.node) else { continue };
+            let (due_us, wait_us) = self.retries.get(&session).copied().unwrap_or((0, RETRY_FIRST_US));
+            if self.links.contains_key(&session) || due_us > now_us {
+                continue;
+            }
+            self.retries.insert(session, (now_us + wait_us, (wait_us * 2).min(RETRY_MAX_US)));
+            let link = Stream::connect(address).and_then(|stream| Link::new(stream, token_of(session), registry));
+            match link {
+                Ok(link) => {
+                    self.links.insert(session, link);
+                    connected.push(session);
+                }
+                Err(error) => tracing::debug!(node = session.node.0, %error, "cannot connect"),
+            }
+        }
+        connected
+    }
+
+    /// The session works: the next loss is met with a quick attempt again.
+    pub fn note_alive(&mut self, session: SessionId) {
+        if let Some(retry) = self.retries.get_mut(&session) {
+            *retry = (0, RETRY_FIRST_US);
+        }
+    }
+
+    pub fn close(&mut self, session: SessionId, registry: &Registry) {
+        if let Some(mut link) = self.links.remove(&session) {
+            link.close(registry);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Sockets of the data path: TCP or Unix, non-blocking, edge-triggered.
+//!
+//! Writing interest is taken only while a socket is full: on Unix sockets it would otherwise wake the sender each time
+//! the receiver reads.
+
+mod inbox;
+mod link;
+mod socket;
+
+pub use inbox::{Inbox, Outlet};
+pub use link::{Link, ReadEnd};
+pub use socket::{Listener, Stream};

@@ -1,0 +1,121 @@
+//! A connection of the data path: what arrived but was not consumed, and writing with as few calls as possible.
+
+use std::io::{self, Read, Write};
+
+use mio::{Interest, Registry, Token};
+
+use super::socket::Stream;
+
+/// How reading ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadEnd {
+    /// Nothing more for now.
+    Drained,
+    /// Stopped although more may be there.
+    Paused,
+    /// The other end closed, or the connection broke.
+    Closed,
+}
+
+#[derive(Debug)]
+pub struct Link {
+    stream: Stream,
+    token: Token,
+    /// Bytes that were read and not consumed.
+    pub input: Vec<u8>,
+    is_full: bool,
+}
+
+/// Capacity that an empty buffer may keep.
+const KEPT_BYTES: usize = 64 << 10;
+
+impl Link {
+    /// Registers the stream for reading.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(mut stream: Stream, token: Token, registry: &Registry) -> io::Result<Self> {
+        registry.register(&mut stream, token, Interest::READABLE)?;
+        Ok(Link { stream, token, input: Vec::new(), is_full: false })
+    }
+
+    /// One read into `scratch`, and what `consume` leaves of it (behind what was left before) is kept.
+    pub fn read(&mut self, scratch: &mut [u8], mut consume: impl FnMut(&[u8]) -> usize) -> ReadEnd {
+        loop {
+            let count = match self.stream.read(scratch) {
+                Ok(0) => return ReadEnd::Closed,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadEnd::Drained,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return ReadEnd::Closed,
+            };
+            if self.input.is_empty() {
+                let consumed = consume(&scratch[..count]);
+                self.input.extend_from_slice(&scratch[consumed..count]);
+            } else {
+                self.input.extend_from_slice(&scratch[..count]);
+                let consumed = consume(&self.input);
+                self.drop_consumed(consumed);
+            }
+            // A short read means the socket is empty; the next byte comes with an event of its own.
+            return if count < scratch.len() { ReadEnd::Drained } else { ReadEnd::Paused };
+        }
+    }
+
+    pub fn drop_consumed(&mut self, consumed: usize) {
+        if consumed == self.input.len() {
+            self.input.clear();
+            self.input.shrink_to(KEPT_BYTES);
+        } else {
+            self.input.drain(..consumed);
+        }
+    }
+
+    /// Sends as much of `output` as the socket takes; what is left waits for a writable event.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn write(&mut self, output: &mut Vec<u8>, registry: &Registry) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < output.len() {
+            match self.stream.write(&output[sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let is_full = sent < output.len();
+        if is_full {
+            output.drain(..sent);
+        } else {
+            output.clear();
+            output.shrink_to(KEPT_BYTES);
+        }
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            let interest = if is_full { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            registry.reregister(&mut self.stream, self.token, interest)?;
+        }
+        Ok(())
+    }
+
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The stream, to be used elsewhere.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn into_stream(mut self, registry: &Registry) -> io::Result<(Stream, Vec<u8>)> {
+        registry.deregister(&mut self.stream)?;
+        Ok((self.stream, self.input))
+    }
+
+    pub fn close(&mut self, registry: &Registry) {
+        // Closing the file descriptor removes it from the poll in any case.
+        let _ = registry.deregister(&mut self.stream);
+    }
+}

@@ -1,0 +1,112 @@
+//! Runs a node: one loop and one [`Node`] machine per core, memory split evenly between them.
+//!
+//! Core 0 accepts connections, reads the greeting's core number and hands the connection to that core.
+//!
+//! Must not know: what the messages mean.
+
+mod core;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use mio::Poll;
+use shorttail_node::{Node, NodeConfig as MachineConfig};
+use shorttail_units::Incarnation;
+use shorttail_wire::control::{NodeStatus, Refusal};
+
+use crate::config::NodeConfig;
+use crate::control::{ControlEvent, fresh_incarnation, start_node};
+use crate::net::{Inbox, Listener, Outlet};
+pub(crate) use core::{Core, INBOX, ToNodeCore};
+
+/// What a core publishes for the heartbeats.
+#[derive(Debug, Default)]
+pub struct CoreGauges {
+    used_bytes: AtomicU64,
+    chunks_open: AtomicU64,
+    chunks_sealed: AtomicU64,
+}
+
+/// Runs a node until its process is told to end.
+///
+/// # Errors
+/// When the address is taken, the memory is not to be had, or the coordinator refuses the node for good.
+pub fn run(config: NodeConfig) -> anyhow::Result<()> {
+    let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listening = listener.address()?;
+    let incarnation = fresh_incarnation();
+    let control = start_node(&config, &listening, incarnation, Box::new(|| {}));
+    let welcome = control.registered()?;
+    let cores = start_cores(&config, welcome, incarnation, listener)?;
+    tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
+    loop {
+        let sum = |field: fn(&CoreGauges) -> &AtomicU64| {
+            cores.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
+        };
+        control.publish(NodeStatus {
+            memory_used_bytes: sum(|gauges| &gauges.used_bytes),
+            chunks_open: sum(|gauges| &gauges.chunks_open),
+            chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
+        });
+        while let Some(event) = control.poll_event() {
+            if let ControlEvent::Refused(refusal) = event {
+                refused(&refusal)?;
+            }
+        }
+        // Heartbeats go out twice a second: the picture is never older than this.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The memory of a retired incarnation must not be used again: ending the process wipes it.
+fn refused(refusal: &Refusal) -> anyhow::Result<()> {
+    bail!("the coordinator does not let this node in again ({refusal}): its memory is void, start it anew")
+}
+
+fn start_cores(
+    config: &NodeConfig,
+    welcome: shorttail_wire::control::NodeWelcome,
+    incarnation: Incarnation,
+    listener: Listener,
+) -> anyhow::Result<Vec<Arc<CoreGauges>>> {
+    let core_count = u16::try_from(config.threads).context("threads")?;
+    let mut polls: Vec<(Poll, Inbox<ToNodeCore>)> = Vec::new();
+    let mut outlets: Vec<Outlet<ToNodeCore>> = Vec::new();
+    for _ in 0..core_count {
+        let poll = Poll::new()?;
+        let (inbox, outlet) = Inbox::new(&poll, INBOX)?;
+        polls.push((poll, inbox));
+        outlets.push(outlet);
+    }
+    let mut listener = Some(listener);
+    let mut all_gauges = Vec::new();
+    for (core, (poll, inbox)) in (0..core_count).zip(polls) {
+        let machine = MachineConfig {
+            node: welcome.session.node_id,
+            cluster: welcome.session.cluster_id,
+            incarnation,
+            core,
+            core_count,
+            memory_bytes: usize::try_from(config.memory_bytes)? / usize::from(core_count),
+            auth: Vec::new(),
+        };
+        let gauges = Arc::new(CoreGauges::default());
+        all_gauges.push(Arc::clone(&gauges));
+        let listener = listener.take();
+        let outlets = outlets.clone();
+        let machine = Node::new(machine).context("cannot reserve the node's memory")?;
+        let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
+        builder.spawn(move || {
+            if let Err(error) = Core::new(poll, machine, inbox, outlets, listener, gauges).and_then(Core::run) {
+                tracing::error!(%error, core, "a core ended; the node ends with it");
+                std::process::exit(1);
+            }
+        })?;
+    }
+    Ok(all_gauges)
+}
+
+/// The loops keep nothing large on their stacks.
+const STACK_BYTES: usize = 256 << 10;

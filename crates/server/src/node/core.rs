@@ -1,0 +1,233 @@
+//! One core of a node: an epoll loop around a [`Node`] machine.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use mio::{Events, Interest, Poll, Token};
+use shorttail_node::Node;
+use shorttail_wire::node::{NodeRequest, next_frame};
+
+use super::CoreGauges;
+use crate::clock::Clock;
+use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
+
+pub const INBOX: Token = Token(0);
+const LISTENER: Token = Token(1);
+const FIRST_SESSION: usize = 2;
+
+/// Bytes read from a session at once.
+const SCRATCH_BYTES: usize = 256 << 10;
+
+/// Longest wait for events: gauges are published at least this often.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// A greeting is some fifty bytes; one that is longer than this is none.
+const GREETING_BYTES_MAX: usize = 4096;
+
+/// A message to a core.
+#[derive(Debug)]
+pub enum ToNodeCore {
+    /// A connection whose greeting named this core, and what it sent so far.
+    Connection { stream: Stream, bytes: Vec<u8> },
+    /// End at once, connections and memory with it.
+    Stop,
+}
+
+pub struct Core {
+    poll: Poll,
+    node: Node,
+    clock: Clock,
+    inbox: Inbox<ToNodeCore>,
+    cores: Vec<Outlet<ToNodeCore>>,
+    listener: Option<Listener>,
+    gauges: Arc<CoreGauges>,
+    /// Connections whose greeting has not arrived (core 0 only).
+    greeting: HashMap<usize, Link>,
+    sessions: HashMap<usize, Link>,
+    next_session: usize,
+    /// Sessions with input left in the socket.
+    unread: Vec<usize>,
+    touched: Vec<usize>,
+    scratch: Vec<u8>,
+    is_stopped: bool,
+}
+
+impl Core {
+    pub fn new(
+        poll: Poll,
+        node: Node,
+        inbox: Inbox<ToNodeCore>,
+        cores: Vec<Outlet<ToNodeCore>>,
+        mut listener: Option<Listener>,
+        gauges: Arc<CoreGauges>,
+    ) -> io::Result<Self> {
+        if let Some(listener) = &mut listener {
+            poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        }
+        Ok(Core {
+            poll,
+            node,
+            clock: Clock::start(),
+            inbox,
+            cores,
+            listener,
+            gauges,
+            greeting: HashMap::new(),
+            sessions: HashMap::new(),
+            next_session: FIRST_SESSION,
+            unread: Vec::new(),
+            touched: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            is_stopped: false,
+        })
+    }
+
+    /// # Errors
+    /// When the system's polling fails: the core cannot go on.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(256);
+        while !self.is_stopped {
+            let wait = if self.unread.is_empty() { WAIT_MAX } else { Duration::ZERO };
+            match self.poll.poll(&mut events, Some(wait)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            for session in std::mem::take(&mut self.unread) {
+                self.read(session);
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept(),
+                    INBOX => self.take_messages(),
+                    Token(session) if self.greeting.contains_key(&session) => self.read_greeting(session),
+                    Token(session) => {
+                        if event.is_readable() || event.is_read_closed() || event.is_error() {
+                            self.read(session);
+                        }
+                        self.touched.push(session);
+                    }
+                }
+            }
+            self.end_turn();
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        while let Some(Ok(stream)) = self.listener.as_ref().map(Listener::accept) {
+            let session = self.next_session;
+            self.next_session += 1;
+            match Link::new(stream, Token(session), self.poll.registry()) {
+                Ok(link) => _ = self.greeting.insert(session, link),
+                Err(error) => tracing::warn!(%error, "cannot serve a connection"),
+            }
+            self.read_greeting(session);
+        }
+    }
+
+    /// Reads until the greeting is complete, then hands the connection to the core that it names.
+    fn read_greeting(&mut self, session: usize) {
+        let Some(link) = self.greeting.get_mut(&session) else { return };
+        let end = link.read(&mut self.scratch, |_| 0);
+        let core = match next_frame(&link.input) {
+            Ok(Some((frame, _))) => match NodeRequest::parse(&frame) {
+                Ok(NodeRequest::Hello(hello)) => Some(usize::from(hello.core)),
+                _ => None,
+            },
+            Ok(None) if end != ReadEnd::Closed && link.input.len() < GREETING_BYTES_MAX => return,
+            Ok(None) | Err(_) => None,
+        };
+        let Some(link) = self.greeting.remove(&session) else { return };
+        // Dropping the link closes a connection that is none of an owner's.
+        let Some(outlet) = core.and_then(|core| self.cores.get(core)) else { return };
+        if let Ok((stream, bytes)) = link.into_stream(self.poll.registry()) {
+            outlet.send(ToNodeCore::Connection { stream, bytes });
+        }
+    }
+
+    fn take_messages(&mut self) {
+        while let Some(message) = self.inbox.take() {
+            let ToNodeCore::Connection { stream, bytes } = message else {
+                self.is_stopped = true;
+                return;
+            };
+            let session = self.next_session;
+            self.next_session += 1;
+            let Ok(mut link) = Link::new(stream, Token(session), self.poll.registry()) else { continue };
+            self.node.handle_session_opened(session as u64);
+            link.input = bytes;
+            self.sessions.insert(session, link);
+            self.handle_left_over(session);
+            self.read(session);
+            self.touched.push(session);
+        }
+    }
+
+    fn handle_left_over(&mut self, session: usize) {
+        let now = self.clock.now();
+        let Some(link) = self.sessions.get_mut(&session) else { return };
+        match self.node.handle_input(now, session as u64, &link.input) {
+            Ok(consumed) => link.drop_consumed(consumed),
+            Err(error) => self.end_session(session, &error.to_string()),
+        }
+    }
+
+    fn read(&mut self, session: usize) {
+        let now = self.clock.now();
+        let Some(link) = self.sessions.get_mut(&session) else { return };
+        let node = &mut self.node;
+        let mut failure = None;
+        let end = link.read(&mut self.scratch, |input| match node.handle_input(now, session as u64, input) {
+            Ok(consumed) => consumed,
+            Err(error) => {
+                failure = Some(error.to_string());
+                input.len()
+            }
+        });
+        self.touched.push(session);
+        match (failure, end) {
+            (Some(reason), _) => self.end_session(session, &reason),
+            (None, ReadEnd::Closed) => self.end_session(session, "closed by the owner"),
+            (None, ReadEnd::Paused) => self.unread.push(session),
+            (None, ReadEnd::Drained) => {}
+        }
+    }
+
+    fn end_session(&mut self, session: usize, reason: &str) {
+        let Some(mut link) = self.sessions.remove(&session) else { return };
+        if let Some(output) = self.node.poll_output(session as u64) {
+            // A last word (a refusal) is worth one attempt; the owner may be gone.
+            let _ = link.write(output, self.poll.registry());
+        }
+        link.close(self.poll.registry());
+        self.node.handle_session_closed(session as u64);
+        tracing::debug!(session, reason, "session ended");
+    }
+
+    fn end_turn(&mut self) {
+        self.node.end_turn(self.clock.now());
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for session in touched.drain(..) {
+            let Some(link) = self.sessions.get_mut(&session) else { continue };
+            let Some(output) = self.node.poll_output(session as u64).filter(|output| !output.is_empty()) else {
+                continue;
+            };
+            if link.write(output, self.poll.registry()).is_err() {
+                self.end_session(session, "the connection broke");
+            }
+        }
+        self.touched = touched;
+        while let Some(session) = self.node.poll_closed_session() {
+            self.end_session(session as usize, "replaced by a newer session, or too far behind");
+        }
+        let stats = self.node.stats();
+        self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
+        self.gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
+        self.gauges.chunks_sealed.store(stats.sealed_chunks, Ordering::Relaxed);
+    }
+}

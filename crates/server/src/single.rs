@@ -1,0 +1,207 @@
+//! A whole erasure-coded cluster inside one process: what the drop-in for the memcached program serves.
+//!
+//! Node cores and gateway cores are threads that speak the node protocol over Unix sockets in a directory of their own,
+//! exactly as separate processes would. There is no coordinator: nothing could outlive the process.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use mio::Poll;
+use shorttail_codes::Code;
+use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
+use shorttail_gateway::session::Settings;
+use shorttail_node::{Node, NodeConfig};
+use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId};
+use shorttail_wire::control::{NodeEntry, NodeState, View};
+
+use crate::config::{Address, LauncherOptions, WhenFull};
+use crate::gateway::{Listeners, Protocol, ToCore, start_cores};
+use crate::net::{Inbox, Listener, Outlet};
+use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
+
+/// Number of node cores to stop right after the start: lets a client suite run against a cluster that lost nodes.
+const KILL_VARIABLE: &str = "SHORTTAIL_KILL_NODES";
+
+/// Smallest memory of a node: stripes of every partition, and cleaning's reserve, fit.
+const NODE_BYTES_MIN: usize = 16 * MIB;
+
+/// Node memory in all when no limit was asked for; untouched pages cost nothing.
+const UNLIMITED_BYTES: usize = 64 << 30;
+
+/// Runs until the process is told to end.
+///
+/// # Errors
+/// When an address is taken or the memory is not to be had.
+pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
+    let listeners = listen(&options)?;
+    let directory = SocketDirectory::new()?;
+    let nodes = start_nodes(&options, &directory.0)?;
+    let settings = settings(&options, &listeners);
+    let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
+    let cores = start_cores(engine_config(&options)?, settings, listeners, options.threads.clamp(1, 4))?;
+    let view = Arc::new(nodes.view(options.node_count)?);
+    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
+    while !cores.is_serving() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if let Ok(count) = std::env::var(KILL_VARIABLE) {
+        let count: usize = count.parse().with_context(|| format!("{KILL_VARIABLE} is a number of nodes"))?;
+        nodes.outlets.iter().take(count).for_each(|outlet| outlet.send(ToNodeCore::Stop));
+    }
+    // The sockets' files are not needed once everybody is connected; nothing is left behind however the process ends.
+    drop(directory);
+    if let Some(file) = &options.port_file {
+        write_port_file(file, &ports)?;
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+fn listen(options: &LauncherOptions) -> anyhow::Result<Listeners> {
+    let mut listeners = Listeners::default();
+    for address in &options.listen {
+        let listener = Listener::bind(&Address::Tcp(*address))
+            .with_context(|| format!("failed to listen on TCP port {address}"))?;
+        listeners.sockets.push((listener, Protocol::Memcached));
+    }
+    if let Some(unix) = &options.unix_socket {
+        let listener = Listener::bind(&Address::Unix(unix.path.clone()))
+            .with_context(|| format!("failed to listen on UNIX socket: {}", unix.path.display()))?;
+        listener.set_mode(unix.mode)?;
+        listeners.sockets.push((listener, Protocol::Memcached));
+    }
+    Ok(listeners)
+}
+
+/// A directory for the nodes' sockets, removed with this value.
+struct SocketDirectory(PathBuf);
+
+impl SocketDirectory {
+    fn new() -> anyhow::Result<Self> {
+        let path = std::env::temp_dir().join(format!("shorttail-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(SocketDirectory(path))
+    }
+}
+
+impl Drop for SocketDirectory {
+    fn drop(&mut self) {
+        // What cannot be removed is an empty directory of sockets.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct NodeThreads {
+    addresses: BTreeMap<NodeId, Address>,
+    outlets: Vec<Outlet<ToNodeCore>>,
+}
+
+const CLUSTER: ClusterId = ClusterId(1);
+
+fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<NodeThreads> {
+    let mut threads = NodeThreads { addresses: BTreeMap::new(), outlets: Vec::new() };
+    for number in 0..u16::try_from(options.node_count)? {
+        let id = NodeId(number);
+        let address = Address::Unix(directory.join(format!("{number}")));
+        let listener = Listener::bind(&address)?;
+        let poll = Poll::new()?;
+        let (inbox, outlet) = Inbox::new(&poll, INBOX)?;
+        let node = Node::new(NodeConfig {
+            node: id,
+            cluster: CLUSTER,
+            incarnation: Incarnation(1),
+            core: 0,
+            core_count: 1,
+            memory_bytes: node_bytes(options),
+            auth: Vec::new(),
+        })
+        .context("failed to allocate memory")?;
+        let outlets = vec![outlet.clone()];
+        let core = Core::new(poll, node, inbox, outlets, Some(listener), Arc::new(CoreGauges::default()))?;
+        std::thread::Builder::new().name(format!("node {number}")).spawn(move || {
+            if let Err(error) = core.run() {
+                tracing::error!(%error, number, "a node core ended");
+            }
+        })?;
+        threads.addresses.insert(id, address);
+        threads.outlets.push(outlet);
+    }
+    Ok(threads)
+}
+
+/// `-m` limits the objects: their share of one node, with the code's cost, a tenth of slack, and room to clean.
+fn node_bytes(options: &LauncherOptions) -> usize {
+    let asked = usize::try_from(options.memory_bytes).unwrap_or(UNLIMITED_BYTES);
+    let objects = if asked == 0 { UNLIMITED_BYTES } else { asked.max(options.value_bytes_max) };
+    let data_count = usize::from(options.code.data_count.get());
+    let members = data_count + usize::from(options.code.parity_count);
+    let coded = objects / data_count * members / options.node_count;
+    coded + coded / 10 + NODE_BYTES_MIN
+}
+
+impl NodeThreads {
+    fn view(&self, node_count: usize) -> anyhow::Result<View> {
+        let nodes = self.addresses.iter().map(|(&id, address)| NodeEntry {
+            id,
+            incarnation: Incarnation(1),
+            address: address.to_string(),
+            state: NodeState::Normal,
+        });
+        Ok(View { number: 1, node_count_expected: u16::try_from(node_count)?, nodes: nodes.collect() })
+    }
+}
+
+fn engine_config(options: &LauncherOptions) -> anyhow::Result<EngineConfig> {
+    let (data_count, parity_count) = (options.code.data_count.get(), options.code.parity_count);
+    let code = Code::reed_solomon(usize::from(data_count), usize::from(parity_count))?;
+    let mut engine = EngineConfig::new(code, Epoch(1), CLUSTER, u16::try_from(options.node_count)?);
+    engine.partition_count = options.partition_count;
+    engine.value_bytes_max = options.value_bytes_max;
+    engine.when_full = match options.when_full {
+        WhenFull::Evict => EngineWhenFull::Evict,
+        WhenFull::Error => EngineWhenFull::Error,
+    };
+    // Everything is in one process: a late answer means a busy machine, not a slow node.
+    engine.request_deadline_us = 2_000_000;
+    Ok(engine)
+}
+
+fn settings(options: &LauncherOptions, listeners: &Listeners) -> Settings {
+    let addresses: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
+    let named = addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(",");
+    Settings {
+        value_bytes_max: options.value_bytes_max,
+        credentials: options.credentials.clone(),
+        thread_count: options.threads,
+        connection_count_max: options.connection_count_max,
+        idle_timeout_s: options.idle_timeout_s,
+        memory_limit_bytes: options.memory_bytes,
+        evict_when_full: options.when_full == WhenFull::Evict,
+        flush_disabled: options.flush_disabled,
+        verbosity: options.verbosity,
+        process_id: std::process::id(),
+        memcached_port: addresses.first().map_or(0, std::net::SocketAddr::port),
+        redis_port: 0,
+        listen: named,
+        unix_socket: options.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
+        prefix_delimiter: options.prefix_delimiter.unwrap_or(b':'),
+        data_count: options.code.data_count.get(),
+        parity_count: options.code.parity_count,
+        ..Settings::default()
+    }
+}
+
+/// Writes the ports as memcached does, under another name first: who waits for the file never sees half of it.
+fn write_port_file(file: &Path, ports: &[std::net::SocketAddr]) -> anyhow::Result<()> {
+    let family = |address: &std::net::SocketAddr| if address.is_ipv4() { "INET" } else { "INET6" };
+    let lines: String = ports.iter().map(|port| format!("TCP {}: {}\n", family(port), port.port())).collect();
+    let mut unfinished = file.as_os_str().to_owned();
+    unfinished.push(".lck");
+    std::fs::write(&unfinished, lines).with_context(|| format!("cannot write {}", file.display()))?;
+    std::fs::rename(&unfinished, file).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(())
+}
