@@ -15,6 +15,9 @@ pub const REQUEST_SLACK_BYTES: usize = 64 * MIB;
 /// Bytes of an argument that is accepted even where values must be shorter: keys, patterns, words.
 pub const ARGUMENT_BYTES_MIN: usize = 64 * KIB;
 
+/// Bytes of room for known replies that an idle connection keeps: ten thousand of them cost 10 MiB.
+pub const SCRATCH_BYTES_KEPT: usize = KIB;
+
 /// Keys that one step of SCAN asks for at most; larger COUNTs are cut.
 pub const SCAN_COUNT_MAX: usize = 10_000;
 

@@ -187,7 +187,7 @@ impl RedisSession {
             }
         }
         out.clear();
-        out.shrink_to(limits::ARGUMENT_BYTES_MIN);
+        out.shrink_to(limits::SCRATCH_BYTES_KEPT);
         self.scratch = out;
     }
 
@@ -263,7 +263,7 @@ impl RedisSession {
     }
 
     fn handle_keyspace_reply(&mut self, now: Now, shared: &Shared, result: Result<KeyspaceReply, StoreError>) {
-        let Some(barrier) = &mut self.barrier else { return };
+        let barrier = self.barrier.as_mut().expect("only a barrier asks about all keys");
         match barrier.work.handle(result, now, shared, barrier.protocol) {
             Some(reply) => {
                 let seq = barrier.seq;

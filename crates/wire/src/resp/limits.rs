@@ -18,5 +18,8 @@ pub const UNAUTHENTICATED_ARGUMENTS_MAX: usize = 10;
 /// Bytes of a bulk string before authentication, as in Redis.
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: usize = 16 * 1024;
 
-/// Arguments for which the parser keeps room between requests.
-pub const ARGUMENTS_KEPT: usize = 1024;
+/// Arguments for which the parser keeps room between requests: 1 KiB.
+pub const ARGUMENTS_KEPT: usize = 128;
+
+/// Bytes of unescaped words for which the parser keeps room between inline commands.
+pub const WORDS_BYTES_KEPT: usize = 1024;

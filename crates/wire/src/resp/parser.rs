@@ -246,6 +246,7 @@ impl RequestParser {
         self.slices.clear();
         self.slices.shrink_to(limits::ARGUMENTS_KEPT);
         self.scratch.clear();
+        self.scratch.shrink_to(limits::WORDS_BYTES_KEPT);
     }
 
     /// Makes ready for the next request; returns the bytes of this one that are not yet consumed.
