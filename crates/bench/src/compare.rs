@@ -5,7 +5,6 @@
 //! of the machine hits all of them; medians over the rounds are compared.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::ensure;
@@ -18,6 +17,12 @@ use crate::process::CpuSeconds;
 use crate::report::{LoadReport, VerificationReport};
 use crate::sizes::SizeDistribution;
 use crate::workload::Workload;
+
+mod goals;
+mod table;
+
+use goals::{Goal, goals};
+use table::table;
 
 /// Compares memcached -t 1, Redis with replicas and WAIT, and ShortTail side by side.
 #[derive(Clone, Debug, clap::Args)]
@@ -107,15 +112,6 @@ struct Ratios {
     p99: f64,
     p99_9: f64,
     cpu_per_operation: f64,
-}
-
-/// A promise about a ratio of medians.
-#[derive(Clone, Debug, Serialize)]
-struct Goal {
-    name: &'static str,
-    ratio: f64,
-    bound: f64,
-    met: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -316,89 +312,6 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
         odd if odd % 2 == 1 => values[odd / 2],
         even => f64::midpoint(values[even / 2 - 1], values[even / 2]),
     }
-}
-
-/// What the project promises, for the cells that were measured.
-fn goals(medians: &[Median]) -> Vec<Goal> {
-    let ratio = |operation: &str, connections: usize, peer: System, figure: fn(&Ratios) -> f64| {
-        let find = |system: System| {
-            medians.iter().find(|median| {
-                median.system == system.name() && median.operation == operation && median.connections == connections
-            })
-        };
-        Some(figure(&find(System::Shorttail)?.divided_by(find(peer)?)))
-    };
-    let at_most = |name, ratio: Option<f64>, bound| ratio.map(|ratio| Goal { name, ratio, bound, met: ratio <= bound });
-    let at_least =
-        |name, ratio: Option<f64>, bound| ratio.map(|ratio| Goal { name, ratio, bound, met: ratio >= bound });
-    let (cpu, throughput, p50) = (|r: &Ratios| r.cpu_per_operation, |r: &Ratios| r.throughput, |r: &Ratios| r.p50);
-    [
-        at_most("CPU per GET at 64 connections, of memcached, at most", ratio("get", 64, System::Memcached, cpu), 1.6),
-        at_most(
-            "CPU per SET at 64 connections, of Redis with WAIT, at most",
-            ratio("set", 64, System::Redis, cpu),
-            0.9,
-        ),
-        at_least(
-            "GET throughput at 64 connections, of memcached, at least",
-            ratio("get", 64, System::Memcached, throughput),
-            0.9,
-        ),
-        at_least(
-            "SET throughput at 64 connections, of memcached, at least",
-            ratio("set", 64, System::Memcached, throughput),
-            0.75,
-        ),
-        at_most("GET p50 with one connection, of memcached, at most", ratio("get", 1, System::Memcached, p50), 1.7),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn table(results: &Results) -> String {
-    let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "{}\nmedians of {} rounds of {} s; {} keys of {} B, values of {} B; in brackets the ratio to the first system\n",
-        results.machine, results.rounds, results.seconds_each, results.keys, results.key_bytes, results.value_bytes
-    );
-    let _ = writeln!(
-        out,
-        "{:<10}{:<5}{:>5}{:>18}{:>17}{:>17}{:>17}{:>17}",
-        "", "", "conns", "operations /s", "p50 us", "p99 us", "p99.9 us", "CPU us/op"
-    );
-    let mut rows: Vec<&Median> = results.medians.iter().collect();
-    rows.sort_by_key(|row| (row.operation, std::cmp::Reverse(row.connections)));
-    for row in rows {
-        let shown = |value: f64, ratio: fn(&Ratios) -> f64| match &row.ratios {
-            Some(ratios) => format!("{value:.1} ({:.2})", ratio(ratios)),
-            None => format!("{value:.1}"),
-        };
-        let _ = writeln!(
-            out,
-            "{:<10}{:<5}{:>5}{:>18}{:>17}{:>17}{:>17}{:>17}",
-            row.system,
-            row.operation,
-            row.connections,
-            shown(row.throughput_per_s, |ratios| ratios.throughput),
-            shown(row.p50_us, |ratios| ratios.p50),
-            shown(row.p99_us, |ratios| ratios.p99),
-            shown(row.p99_9_us, |ratios| ratios.p99_9),
-            shown(row.cpu_us_per_operation, |ratios| ratios.cpu_per_operation),
-        );
-    }
-    out.push_str("\nwhere the CPU goes, microseconds per operation (user + system)\n");
-    for row in &results.medians {
-        let roles: Vec<String> =
-            row.roles.iter().map(|(role, cpu)| format!("{role} {:.2} + {:.2}", cpu.user, cpu.system)).collect();
-        let _ = writeln!(out, "{:<10}{:<5}{:>5}   {}", row.system, row.operation, row.connections, roles.join(", "));
-    }
-    for goal in &results.goals {
-        let verdict = if goal.met { "met" } else { "MISSED" };
-        let _ = writeln!(out, "{verdict:<7} {}: {:.2} ({})", goal.name, goal.ratio, goal.bound);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -123,7 +123,11 @@ impl Driver {
                 return Ok(self.engine.take_recorder());
             }
             let wake_ns = if let Fill::WaitUntil(at_ns) = next { Some(at_ns) } else { None };
-            for index in self.wait(wake_ns)? {
+            let ready = self.wait(wake_ns)?;
+            if let Some(wake_ns) = wake_ns {
+                self.engine.woke_late(self.now_ns().saturating_sub(wake_ns));
+            }
+            for index in ready {
                 self.handle_event(index)?;
             }
             self.sweep()?;

@@ -129,6 +129,11 @@ impl Engine {
         std::mem::take(&mut self.recorder)
     }
 
+    /// The loop around this engine woke up so much after the time that it was told to wait for.
+    pub fn woke_late(&mut self, late_ns: u64) {
+        self.recorder.client_late(late_ns);
+    }
+
     /// Operations answered and failed in this phase.
     pub fn progress(&self) -> (u64, u64) {
         (self.recorder.operations, self.recorder.error_count)

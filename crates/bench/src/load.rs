@@ -1,5 +1,6 @@
 //! `bench load`: runs the phases of one load run and reports.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -81,15 +82,15 @@ pub fn write_results<T: serde::Serialize>(
     table: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
     let text = || serde_json::to_string_pretty(results).context("the results do not fit JSON");
-    match json {
-        Some(path) if path == Path::new("-") => println!("{}", text()?),
+    let shown = match json {
+        Some(path) if path == Path::new("-") => text()? + "\n",
         Some(path) => {
             std::fs::write(path, text()?).with_context(|| format!("cannot write {}", path.display()))?;
-            print!("{}", table());
+            table()
         }
-        None => print!("{}", table()),
-    }
-    Ok(())
+        None => table(),
+    };
+    std::io::stdout().write_all(shown.as_bytes()).context("cannot write to standard output")
 }
 
 /// One run without printing results.
@@ -127,6 +128,7 @@ struct PhaseResult {
 impl<'a> Run<'a> {
     fn connect(options: &'a LoadOptions, plan: Arc<Plan>) -> anyhow::Result<Self> {
         let (target, clock) = (options.resolve()?, Instant::now());
+        process::allow_files(plan.connections);
         let mut drivers = Vec::new();
         for index in 0..plan.threads {
             let threads = plan.threads as usize;
@@ -197,6 +199,7 @@ impl<'a> Run<'a> {
             error_count: self.totals.error_count,
             errors: errors.collect(),
             verification: VerificationReport::new(&self.totals.tally),
+            client_late_us_max: recorder.client_late_ns_max as f64 / 1e3,
             worst: recorder.worst.as_ref().map(|worst| WorstReport {
                 class: worst.class.name().to_owned(),
                 latency_us: worst.latency_ns as f64 / 1e3,

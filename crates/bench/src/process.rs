@@ -1,6 +1,7 @@
 //! What /proc says about a process: CPU time and memory. Linux only.
 
 use anyhow::{Context, bail};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 /// CPU seconds of a process and all its threads.
@@ -58,6 +59,19 @@ fn parse_stat(stat: &str) -> Option<CpuSeconds> {
 /// There is no such process, or it is not ours to look at.
 pub fn memory(pid: u32) -> anyhow::Result<Memory> {
     Ok(Memory { rss_bytes: kib_field(pid, "status", "VmRSS:")?, pss_bytes: kib_field(pid, "smaps_rollup", "Pss:")? })
+}
+
+/// Raises the soft limit of open files, as far as the hard one allows, so that `count` connections fit. If they do not,
+/// the connection that fails says so.
+pub fn allow_files(count: usize) {
+    const OTHER_FILES: u64 = 64;
+    let wanted = count as u64 + OTHER_FILES;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = limit.maximum.map_or(wanted, |maximum| wanted.min(maximum));
+        // A refusal leaves the old limit in place.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum });
+    }
 }
 
 /// The machine in a line: processor, cores, kernel. Results without it mean little.

@@ -56,6 +56,8 @@ pub struct Recorder {
     pub timeline: Timeline,
     pub operations: u64,
     pub error_count: u64,
+    /// Longest time that the client woke up after its schedule.
+    pub client_late_ns_max: u64,
 }
 
 /// Text under which errors beyond [`ERROR_TEXTS_MAX`] distinct ones are counted.
@@ -79,6 +81,7 @@ impl Default for Recorder {
             timeline: Timeline::default(),
             operations: 0,
             error_count: 0,
+            client_late_ns_max: 0,
         }
     }
 }
@@ -140,6 +143,10 @@ impl Recorder {
         }
     }
 
+    pub fn client_late(&mut self, late_ns: u64) {
+        self.client_late_ns_max = self.client_late_ns_max.max(late_ns);
+    }
+
     pub fn merge(&mut self, other: &Recorder) {
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             mine.corrected.add(&theirs.corrected).expect("equal bounds");
@@ -160,6 +167,7 @@ impl Recorder {
         self.timeline.merge(&other.timeline);
         self.operations += other.operations;
         self.error_count += other.error_count;
+        self.client_late_ns_max = self.client_late_ns_max.max(other.client_late_ns_max);
     }
 }
 
@@ -217,7 +225,10 @@ mod tests {
         let (mut one, mut two) = (Recorder::default(), Recorder::default());
         one.completed(&done(OperationClass::Get, 0, 0, 50), || "short".to_owned());
         two.failed(&done(OperationClass::Set, 7, 7, 107), "gone", || "long".to_owned());
+        one.client_late(3);
+        two.client_late(8);
         one.merge(&two);
+        assert_eq!(one.client_late_ns_max, 8);
         let worst = Worst { class: OperationClass::Set, latency_ns: 100, at_ns: 7, key: "long".to_owned() };
         assert_eq!(one.worst, Some(worst));
     }

@@ -26,6 +26,9 @@ pub struct LoadReport {
     /// Answers judged in all phases.
     pub verification: VerificationReport,
     pub worst: Option<WorstReport>,
+    /// Open loop: longest time that this program woke up after its schedule. A worst operation not much longer than
+    /// this says more about the machine than about the server.
+    pub client_late_us_max: f64,
     pub preload: Option<PhaseReport>,
     pub verify: Option<PhaseReport>,
     pub cpu: CpuReport,
@@ -258,6 +261,9 @@ impl LoadReport {
         }
         if self.classes.len() > 1 {
             write_latency_row(out, "all", &self.latency);
+        }
+        if self.settings.rate_per_s.is_some() {
+            let _ = writeln!(out, "this client itself woke up to {:.2} ms late", self.client_late_us_max / 1e3);
         }
         if let Some(worst) = &self.worst {
             let (latency_ms, at_s) = (worst.latency_us / 1e3, worst.at_s);
