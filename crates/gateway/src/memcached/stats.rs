@@ -6,7 +6,7 @@ use shorttail_units::Now;
 use shorttail_wire::memcached::{Refusal, Tokens, exact_u32};
 
 use super::command::MemcachedCommand;
-use super::limits::CACHEDUMP_KEY_COUNT_MAX;
+use super::limits::{CACHEDUMP_KEY_COUNT_MAX, ITEM_OVERHEAD_BYTES};
 use super::session::MemcachedSession;
 use super::{VERSION, reply, stats_settings};
 use crate::command::StoreError;
@@ -239,13 +239,18 @@ fn stored(stats: &mut StatLines, store: &StoreStats) {
     zeros(stats, &["crawler_reclaimed", "crawler_items_checked", "lrutail_reflocked"]);
 }
 
+/// What memcached would have asked its slabs for.
+fn requested_bytes(store: &StoreStats) -> u64 {
+    store.bytes_stored + store.objects * ITEM_OVERHEAD_BYTES as u64
+}
+
 fn items(store: &StoreStats) -> Vec<u8> {
     let mut stats = StatLines::default();
     if store.objects > 0 {
         let mut add = |name: &str, value: u64| stats.add(format_args!("items:{SLAB_CLASS}:{name}"), value);
         add("number", store.objects);
         add("age", 0);
-        add("mem_requested", store.bytes_stored);
+        add("mem_requested", requested_bytes(store));
         add("evicted", store.evicted_total);
         let zero = ["evicted_nonzero", "evicted_time", "outofmemory", "tailrepairs"];
         zero.into_iter().for_each(|name| add(name, 0));
@@ -262,7 +267,8 @@ fn slabs(counters: &Counters, store: &StoreStats) -> Vec<u8> {
     if used > 0 {
         let mut add = |name: &str, value: u64| stats.add(format_args!("{SLAB_CLASS}:{name}"), value);
         for (name, value) in [
-            ("chunk_size", store.bytes_stored.div_ceil(store.objects)),
+            // memcached's chunks are larger than the objects in them, by less than eight bytes here.
+            ("chunk_size", (requested_bytes(store) / store.objects / 8 + 1) * 8),
             ("chunks_per_page", store.objects),
             ("total_pages", 1),
             ("total_chunks", store.objects),

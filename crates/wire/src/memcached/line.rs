@@ -8,6 +8,8 @@ use super::number::{exact_i32, exact_u64, lax_i32, lax_u32};
 use super::request::{Admin, Refusal, Request, StoreLine, StoreVerb};
 use super::tokens::{Tokens, next_token};
 
+const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";
+
 type Parsed<'a> = Result<Request<'a>, Refusal>;
 
 /// Parses one line. `line` ends with its `\n`, perhaps behind a `\r`.
@@ -174,8 +176,10 @@ fn meta<'a>(
     if !tokens.clone().all(flag_like) {
         return Err(Refusal::bad_format());
     }
-    let (key, flags) = MetaFlags::parse(key, tokens, META_TOKEN_COUNT_MAX - 1 - skipped).map_err(refuse)?;
-    build(key, flags)
+    let (key, flags) = MetaFlags::parse(key, tokens, META_TOKEN_COUNT_MAX - 1 - skipped).map_err(&refuse)?;
+    let opaque_fits = flags.opaque_fits();
+    let request = build(key, flags)?;
+    if opaque_fits { Ok(request) } else { Err(refuse(OPAQUE_TOO_LONG)) }
 }
 
 fn meta_set(rest: &[u8]) -> Parsed<'_> {
@@ -193,7 +197,7 @@ fn meta_set(rest: &[u8]) -> Parsed<'_> {
 fn meta_arithmetic(rest: &[u8]) -> Parsed<'_> {
     // Whatever is wrong with the flags, memcached answers one line.
     let refuse = |line| match line {
-        "CLIENT_ERROR opaque token too long" => Refusal::new(line),
+        OPAQUE_TOO_LONG => Refusal::new(line),
         _ => Refusal::new("CLIENT_ERROR invalid or duplicate flag"),
     };
     meta(rest, 1, refuse, |key, flags| match flags.mode() {

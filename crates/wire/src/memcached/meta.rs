@@ -38,6 +38,8 @@ pub struct MetaFlags {
     order_count: u8,
     opaque: [u8; OPAQUE_BYTES_MAX],
     opaque_bytes: u8,
+    /// The opaque was longer than allowed; complained about when nothing else is wrong.
+    opaque_too_long: bool,
     /// Argument of `M`; 0 if there is none.
     mode: u8,
     vivify_exptime: i32,
@@ -58,6 +60,7 @@ impl Default for MetaFlags {
             order_count: 0,
             opaque: [0; OPAQUE_BYTES_MAX],
             opaque_bytes: 0,
+            opaque_too_long: false,
             mode: 0,
             vivify_exptime: 0,
             ttl_exptime: 0,
@@ -93,7 +96,7 @@ impl MetaFlags {
             return Err(super::Refusal::BAD_FORMAT);
         }
         let mut flags = MetaFlags::default();
-        let (mut error, mut too_long) = (None, false);
+        let mut error = None;
         let mut meta_key = MetaKey::Plain(key);
         if tokens.clone().count() > count_max {
             return Err("CLIENT_ERROR options flags are too long");
@@ -109,13 +112,14 @@ impl MetaFlags {
                     Some(decoded) => meta_key = decoded,
                     None => error = Some("CLIENT_ERROR error decoding key"),
                 },
-                b'O' if token.len() > OPAQUE_BYTES_MAX => too_long = true,
+                b'O' if token.len() > OPAQUE_BYTES_MAX => flags.opaque_too_long = true,
+                // A bad `F` has no line of its own, so that it shows only if nothing else is wrong.
+                b'F' => error = error.or(flags.argument(flag, argument)?),
                 _ => error = flags.argument(flag, argument)?.or(error),
             }
         }
         match error {
             Some(line) => Err(line),
-            None if too_long => Err("CLIENT_ERROR opaque token too long"),
             None => Ok((meta_key, flags)),
         }
     }
@@ -170,6 +174,10 @@ impl MetaFlags {
         &self.opaque[..usize::from(self.opaque_bytes)]
     }
 
+    pub(super) fn opaque_fits(&self) -> bool {
+        !self.opaque_too_long
+    }
+
     /// `M`: how to store or count; 0 if not said.
     pub fn mode(&self) -> u8 {
         self.mode
@@ -200,9 +208,9 @@ impl MetaFlags {
         self.has(b'C').then_some(self.compare)
     }
 
-    /// `E`: the CAS token that the object is to get.
+    /// `E`: the CAS token that the object is to get. 0 is no token, as in memcached.
     pub fn new_cas(&self) -> Option<u64> {
-        self.has(b'E').then_some(self.new_cas)
+        Some(self.new_cas).filter(|&token| token != 0)
     }
 
     /// `J`: the number that a created counter starts with.

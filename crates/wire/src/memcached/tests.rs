@@ -120,6 +120,8 @@ fn wrong_meta_flags_have_their_own_lines() {
         (b"ms k 2 MZ\r\n", "CLIENT_ERROR invalid mode for ms M token"),
         (b"ms k 2 M\r\n", "CLIENT_ERROR invalid mode for ms M token"),
         (b"ms k 2 Fx\r\n", Refusal::BAD_FORMAT),
+        (b"ms k 2 Tx Fx\r\n", "CLIENT_ERROR bad token in command line format"),
+        (b"ms k 2 MZ O12345678901234567890123456789012\r\n", "CLIENT_ERROR invalid mode for ms M token"),
         (b"ma k Jx\r\n", "CLIENT_ERROR invalid or duplicate flag"),
     ];
     for (line, answer) in expected {

@@ -256,6 +256,9 @@ fn meta_arithmetic() {
          > ma n MX
          < CLIENT_ERROR invalid mode for ma M token
          > ma n N30 q
+         > ms zero 1 E0 c
+         > 1
+         < HD c14
          > ma fresh N0 E5 c v
          < VA 1 c5
          < 0",
