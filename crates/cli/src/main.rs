@@ -1,1 +1,52 @@
-fn main() {}
+//! The `shorttail` program: roles, a local cluster, status, measurements, and the drop-in for memcached.
+//!
+//! Exit codes: 0 done, 1 it failed, 2 the command line or configuration makes no sense; `shorttail memcached` uses
+//! memcached's own (64 for usage).
+//!
+//! Must not know: anything a role does; this crate parses, starts and reports.
+
+mod arguments;
+mod config_command;
+mod exit;
+mod lifeline;
+mod logging;
+mod memcached;
+mod resources;
+mod roles;
+mod status;
+mod up;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Cli, Verb};
+use exit::Failure;
+use logging::LogLevel;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(flags) = memcached::flags_of(&arguments) {
+        return memcached::run(flags);
+    }
+    let cli = Cli::parse_from(arguments);
+    logging::start(cli.log);
+    match run(cli.verb, cli.log) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(verb: Verb, log: LogLevel) -> Result<(), Failure> {
+    match verb {
+        Verb::Up(command) => up::run(command, log),
+        Verb::Node(command) => roles::node(command),
+        Verb::Gateway(command) => roles::gateway(command),
+        Verb::Coordinator(command) => roles::coordinator(command),
+        Verb::Status(command) => status::run(&command),
+        Verb::Config(command) => config_command::run(command),
+        Verb::Bench { measurement } => Ok(measurement.run()?),
+        Verb::Memcached => unreachable!("taken before the flags are parsed"),
+    }
+}

@@ -1,0 +1,185 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use shorttail_server::config::{CoordinatorOptions, GatewayOptions, NodeOptions, UpOptions, parse_tcp_address};
+
+use crate::logging::LogLevel;
+
+const EXAMPLES: &str = "\
+Examples:
+  shorttail up                          a cluster of eight nodes on this machine, and what to try with it
+  shorttail status                      who is alive, what is stored
+  shorttail up --nodes 12 --code rs:8+2 --node-memory 1g
+  shorttail memcached -p 11211 -m 1024  in the place of the memcached program
+
+Every flag can also be an environment variable (SHORTTAIL_UP_NODES=12) or a key of a file (--config FILE); a flag wins
+over a variable, which wins over the file. `shorttail config example` prints a file with all defaults.
+
+Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense.";
+
+/// An erasure-coded, tail-tolerant in-memory store that memcached and Redis clients use unchanged.
+#[derive(Parser, Debug)]
+#[command(name = "shorttail", version, after_help = EXAMPLES, max_term_width = 110)]
+pub struct Cli {
+    /// How much is said on standard error
+    #[arg(long, global = true, env = "SHORTTAIL_LOG", value_enum, default_value_t = LogLevel::Warn, value_name = "LEVEL")]
+    pub log: LogLevel,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Verb {
+    /// Run a whole cluster on this machine: nodes, gateway and coordinator as processes
+    #[command(after_help = UP_EXAMPLES)]
+    Up(UpCommand),
+    /// Run a node: lends memory to the cluster
+    #[command(after_help = NODE_EXAMPLES)]
+    Node(NodeCommand),
+    /// Run a gateway: memcached and Redis clients connect to it
+    #[command(after_help = GATEWAY_EXAMPLES)]
+    Gateway(GatewayCommand),
+    /// Run the coordinator: who is a member, who is alive
+    #[command(after_help = COORDINATOR_EXAMPLES)]
+    Coordinator(CoordinatorCommand),
+    /// Show the cluster
+    #[command(after_help = STATUS_EXAMPLES)]
+    Status(StatusCommand),
+    /// Check a configuration file, or print one to begin with
+    #[command(after_help = CONFIG_EXAMPLES)]
+    Config(ConfigCommand),
+    /// Measure: this store, and those it is compared with
+    Bench {
+        #[command(subcommand)]
+        measurement: shorttail_bench::Command,
+    },
+    /// Run in the place of the memcached program, with its flags (see `shorttail memcached -h`)
+    #[command(disable_help_flag = true)]
+    Memcached,
+}
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  shorttail up
+  shorttail up --nodes 6 --node-memory 1g --when-full error
+  shorttail up --memcached 127.0.0.1:0 --redis off --admin 127.0.0.1:0   any free ports, printed
+  shorttail up --dir /var/lib/shorttail                                  keeps the cluster's identity
+
+When the cluster serves, one line begins with `ready`. Ctrl-C ends all of it.";
+
+const NODE_EXAMPLES: &str = "\
+Examples:
+  shorttail node --coordinator 10.0.0.1:7000 --listen 10.0.0.5:7001 --id 4 --memory 8g
+  shorttail node --cluster-id c1 --id 0 --listen unix:/run/shorttail/n0.sock    without a coordinator
+
+Give each node its --id: a node that comes back under its number replaces its former life.";
+
+const GATEWAY_EXAMPLES: &str = "\
+Examples:
+  shorttail gateway --coordinator 10.0.0.1:7000 --memcached 0.0.0.0:11211 --redis off
+  shorttail gateway --cluster-id c1 --epoch 1 --code rs:1+1 --nodes 0=127.0.0.1:7001,1=127.0.0.1:7002";
+
+const COORDINATOR_EXAMPLES: &str = "\
+Examples:
+  shorttail coordinator --listen 10.0.0.1:7000 --admin 10.0.0.1:8080 --dir /var/lib/shorttail --code rs:4+2 --nodes 8";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  shorttail status
+  shorttail status --admin 10.0.0.1:8080 --json | jq '.nodes[] | select(.state != \"normal\")'";
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  shorttail config example > shorttail.toml
+  shorttail config check shorttail.toml";
+
+#[derive(Args, Debug)]
+pub struct UpCommand {
+    /// TOML file; its section [up] is read
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: UpOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct NodeCommand {
+    /// TOML file; its section [node] is read
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: NodeOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct GatewayCommand {
+    /// TOML file; its section [gateway] is read
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: GatewayOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct CoordinatorCommand {
+    /// TOML file; its section [coordinator] is read
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: CoordinatorOptions,
+}
+
+#[derive(Args, Debug)]
+pub struct StatusCommand {
+    /// The admin port to ask
+    #[arg(long, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
+    pub admin: SocketAddr,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct ConfigCommand {
+    #[command(subcommand)]
+    pub verb: ConfigVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ConfigVerb {
+    /// Say whether a file is sensible; exit code 2 if not
+    Check { file: PathBuf },
+    /// Print a commented file with all defaults
+    Example,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_role_takes_its_flags() {
+        for line in [
+            "shorttail up --nodes 8 --code rs:4+2 --node-memory 256MiB --memcached 127.0.0.1:11211 \
+             --redis 127.0.0.1:6379 --admin 127.0.0.1:8080 --dir d --config f",
+            "shorttail up --restart-nodes --transport tcp",
+            "shorttail coordinator --listen 127.0.0.1:7000 --admin off --dir d --code rs:4+2 --partitions 4",
+            "shorttail node --coordinator unix:/run/c.sock --id 3 --memory 1g",
+            "shorttail gateway --cluster-id c1 --epoch 2 --nodes 0=127.0.0.1:7001,1=unix:/run/n1.sock",
+            "shorttail status --admin 127.0.0.1:8080 --json",
+            "shorttail config check f",
+            "shorttail config example",
+        ] {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
+        }
+    }
+}

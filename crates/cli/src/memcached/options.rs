@@ -1,0 +1,361 @@
+//! From memcached's flags to what is served.
+
+use std::path::PathBuf;
+
+use shorttail_gateway::session::Credential;
+use shorttail_server::config::{CodeSpec, LauncherOptions, UnixSocketConfig, WhenFull, read_credentials};
+
+use super::getopt::{self, Flag, Given, Takes};
+use super::suboptions::Suboptions;
+use super::{EX_USAGE, EXIT_FAILURE, Refusal, listen};
+
+const MIB: u64 = 1 << 20;
+const VALUE_BYTES_MIN: u64 = 1024;
+const VALUE_BYTES_MAX: u64 = 1 << 30;
+const CONNECTION_COUNT_MAX: u64 = 1 << 20;
+const THREAD_COUNT_MAX: u64 = 256;
+const NODE_COUNT_DEFAULT: usize = 8;
+const PARTITION_COUNT: u16 = 4;
+/// Erasure code and node count of the cluster inside, for who wants others than the defaults.
+const CODE_VARIABLE: &str = "SHORTTAIL_MEMCACHED_CODE";
+const NODES_VARIABLE: &str = "SHORTTAIL_MEMCACHED_NODES";
+const PORT_FILE_VARIABLE: &str = "MEMCACHED_PORT_FILENAME";
+
+/// What the flags ask for.
+#[derive(Debug, PartialEq)]
+pub enum Parsed {
+    Help,
+    Version,
+    License,
+    Serve(Box<Request>),
+}
+
+/// What to serve, and what to do around it.
+#[derive(Debug, PartialEq)]
+pub struct Request {
+    pub options: LauncherOptions,
+    pub user: Option<String>,
+    pub daemonize: bool,
+    /// `-r`: a daemon does not leave its directory, so that a core file is found.
+    pub keep_directory: bool,
+    pub pid_file: Option<PathBuf>,
+    /// Said always.
+    pub warnings: Vec<String>,
+    /// Said with `-v`.
+    pub notes: Vec<String>,
+}
+
+const FLAGS: [Flag; 39] = {
+    const fn flag(short: char, long: &'static str, takes: Takes) -> Flag {
+        Flag { short, long: Some(long), takes }
+    }
+    use Takes::{Maybe, Nothing, Value};
+    [
+        flag('a', "unix-mask", Value),
+        flag('A', "enable-shutdown", Nothing),
+        flag('Z', "enable-ssl", Nothing),
+        flag('p', "port", Value),
+        flag('s', "unix-socket", Value),
+        flag('U', "udp-port", Value),
+        flag('m', "memory-limit", Value),
+        flag('M', "disable-evictions", Nothing),
+        flag('c', "conn-limit", Value),
+        flag('k', "lock-memory", Nothing),
+        flag('h', "help", Nothing),
+        flag('i', "license", Nothing),
+        flag('V', "version", Nothing),
+        flag('r', "enable-coredumps", Nothing),
+        flag('v', "verbose", Maybe),
+        flag('d', "daemon", Nothing),
+        flag('l', "listen", Value),
+        flag('u', "user", Value),
+        flag('P', "pidfile", Value),
+        flag('f', "slab-growth-factor", Value),
+        flag('n', "slab-min-size", Value),
+        flag('t', "threads", Value),
+        Flag { short: 'D', long: None, takes: Value },
+        flag('L', "enable-largepages", Nothing),
+        flag('R', "max-reqs-per-event", Value),
+        flag('C', "disable-cas", Nothing),
+        flag('b', "listen-backlog", Value),
+        flag('B', "protocol", Value),
+        flag('I', "max-item-size", Value),
+        flag('S', "enable-sasl", Nothing),
+        flag('F', "disable-flush-all", Nothing),
+        flag('X', "disable-dumping", Nothing),
+        flag('W', "disable-watch", Nothing),
+        flag('Y', "auth-file", Value),
+        flag('e', "memory-file", Value),
+        flag('o', "extended", Value),
+        flag('N', "napi-ids", Value),
+        // Another name of a flag that Debian's memcached documents.
+        flag('l', "interface", Value),
+        flag('F', "disable-flush_all", Nothing),
+    ]
+};
+
+/// Flags as they come, before they are checked against each other.
+struct Collected {
+    port: Option<i64>,
+    udp_port: Option<i64>,
+    listen: Vec<String>,
+    socket_path: Option<PathBuf>,
+    socket_mode: u32,
+    memory_mib: u64,
+    value_bytes: u64,
+    connections: u64,
+    threads: u64,
+    backlog: u32,
+    verbosity: u8,
+    auth_file: Option<PathBuf>,
+    prefix_delimiter: Option<u8>,
+    when_full: WhenFull,
+    flush_disabled: bool,
+    cas_disabled: bool,
+    shutdown_enabled: bool,
+    user: Option<String>,
+    daemonize: bool,
+    keep_directory: bool,
+    pid_file: Option<PathBuf>,
+    suboptions: Suboptions,
+}
+
+impl Default for Collected {
+    /// memcached's defaults.
+    fn default() -> Self {
+        Collected {
+            port: None,
+            udp_port: None,
+            listen: Vec::new(),
+            socket_path: None,
+            socket_mode: 0o700,
+            memory_mib: 64,
+            value_bytes: MIB,
+            connections: 1024,
+            threads: 4,
+            backlog: 1024,
+            verbosity: 0,
+            auth_file: None,
+            prefix_delimiter: None,
+            when_full: WhenFull::Evict,
+            flush_disabled: false,
+            cas_disabled: false,
+            shutdown_enabled: false,
+            user: None,
+            daemonize: false,
+            keep_directory: false,
+            pid_file: None,
+            suboptions: Suboptions::default(),
+        }
+    }
+}
+
+/// Parses and checks all flags. `variable` reads the environment.
+///
+/// # Errors
+/// In memcached's words where it has some.
+pub fn parse(arguments: &[String], variable: impl Fn(&str) -> Option<String>) -> Result<Parsed, Refusal> {
+    let mut collected = Collected::default();
+    for given in getopt::parse(&FLAGS, arguments)? {
+        match given.short {
+            'h' => return Ok(Parsed::Help),
+            'V' => return Ok(Parsed::Version),
+            'i' => return Ok(Parsed::License),
+            _ => collected.take(&given)?,
+        }
+    }
+    collected.check(variable).map(|request| Parsed::Serve(Box::new(request)))
+}
+
+impl Collected {
+    fn take(&mut self, given: &Given) -> Result<(), Refusal> {
+        let value = given.value.as_deref().unwrap_or_default().trim_start();
+        match given.short {
+            'p' => self.port = Some(number(given, value)?),
+            'U' => self.udp_port = Some(number(given, value)?),
+            'l' => self.listen.push(value.to_owned()),
+            's' => self.socket_path = Some(PathBuf::from(value)),
+            'a' => self.socket_mode = octal(value)?,
+            'm' => self.memory_mib = number(given, value)?,
+            'I' => self.value_bytes = item_size(value)?,
+            'c' => self.connections = positive(given, value, "Maximum connections must be greater than 0")?,
+            't' => self.threads = positive(given, value, "Number of threads must be greater than 0")?,
+            'b' => self.backlog = number(given, value)?,
+            'v' => self.verbosity = self.verbosity.saturating_add(1),
+            'Y' => self.auth_file = Some(PathBuf::from(value)),
+            'D' => {
+                let delimiter = value.bytes().next();
+                self.prefix_delimiter = Some(delimiter.ok_or_else(|| failure("No delimiter specified"))?);
+            }
+            'M' => self.when_full = WhenFull::Error,
+            'F' => self.flush_disabled = true,
+            'C' => self.cas_disabled = true,
+            'A' => self.shutdown_enabled = true,
+            'u' => self.user = Some(value.to_owned()).filter(|user| !user.is_empty()),
+            'd' => self.daemonize = true,
+            'P' => self.pid_file = Some(PathBuf::from(value)),
+            'o' => self.suboptions.take(value)?,
+            _ => self.take_without_meaning(given, value)?,
+        }
+        Ok(())
+    }
+
+    /// Flags that tune what is not there, and flags for what is not there.
+    fn take_without_meaning(&mut self, given: &Given, value: &str) -> Result<(), Refusal> {
+        match given.short {
+            'S' => return Err(usage("This server is not built with SASL support.")),
+            'Z' => return Err(usage("This server is not built with TLS support.")),
+            'e' => return Err(usage("This server does not keep items in a file (-e); its nodes keep them in memory.")),
+            'B' => self.take_protocol(value)?,
+            'f' => {
+                let factor = value.parse::<f64>().ok().filter(|factor| *factor > 1.0);
+                let factor = factor.ok_or_else(|| failure("Factor must be greater than 1"))?;
+                self.report("growth_factor", format!("{factor:.2}"));
+            }
+            'n' => {
+                let bytes: u64 = positive(given, value, "Chunk size must be greater than 0")?;
+                self.report("chunk_size", bytes.to_string());
+            }
+            'R' => {
+                let count: u64 = positive(given, value, "Number of requests per event must be greater than 0")?;
+                self.report("reqs_per_event", count.to_string());
+            }
+            'N' => drop(positive(given, value, "Maximum number of NAPI IDs must be greater than 0")?),
+            'X' => self.report("dump_enabled", "no".to_owned()),
+            'r' => self.keep_directory = true,
+            _ => {}
+        }
+        let about = if value.is_empty() { String::new() } else { format!(" {value}") };
+        self.suboptions.notes.push(format!("-{}{about}: accepted; it has no meaning for this server", given.short));
+        Ok(())
+    }
+
+    fn take_protocol(&mut self, value: &str) -> Result<(), Refusal> {
+        match value {
+            "ascii" => self.report("binding_protocol", "ascii".to_owned()),
+            "auto" => self.report("binding_protocol", "auto-negotiate".to_owned()),
+            "binary" => return Err(usage("This server does not speak the deprecated binary protocol.")),
+            _ => {
+                return Err(usage(&format!(
+                    "Invalid value for binding protocol: {value}\n -- should be one of auto, binary, or ascii"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, setting: &'static str, value: String) {
+        self.suboptions.reported.push((setting, value));
+    }
+
+    /// Checks the flags against each other.
+    fn check(self, variable: impl Fn(&str) -> Option<String>) -> Result<Request, Refusal> {
+        self.check_value_bytes()?;
+        let (code, node_count) = cluster_of(&variable)?;
+        let udp = self.udp_port.filter(|&port| port != 0);
+        // A UDP port alone is also the TCP port, as in memcached.
+        let port = self.port.or(udp).unwrap_or(11211);
+        let unix_socket =
+            self.socket_path.as_ref().map(|path| UnixSocketConfig { path: path.clone(), mode: self.socket_mode });
+        let listen = if unix_socket.is_some() { Vec::new() } else { listen::addresses(&self.listen, port)? };
+        let port_file = variable(PORT_FILE_VARIABLE).filter(|_| unix_socket.is_none()).map(PathBuf::from);
+        let udp_warning = udp.map(|port| format!("WARNING: UDP is not served (-U {port}); TCP is"));
+        let credentials = self.credentials()?;
+        let options = LauncherOptions {
+            listen,
+            unix_socket,
+            memory_bytes: self.memory_mib.saturating_mul(MIB),
+            when_full: self.when_full,
+            value_bytes_max: self.value_bytes as usize,
+            connection_count_max: self.connections.min(CONNECTION_COUNT_MAX) as usize,
+            threads: self.threads.min(THREAD_COUNT_MAX) as usize,
+            backlog: self.backlog,
+            idle_timeout_s: self.suboptions.idle_timeout_s.unwrap_or(0),
+            credentials,
+            flush_disabled: self.flush_disabled,
+            verbosity: self.verbosity,
+            prefix_delimiter: self.prefix_delimiter,
+            cas_disabled: self.cas_disabled,
+            shutdown_enabled: self.shutdown_enabled,
+            code,
+            node_count,
+            partition_count: PARTITION_COUNT,
+            port_file,
+            reported: self.suboptions.reported,
+        };
+        Ok(Request {
+            options,
+            user: self.user,
+            daemonize: self.daemonize,
+            keep_directory: self.keep_directory,
+            pid_file: self.pid_file,
+            warnings: udp_warning.into_iter().collect(),
+            notes: self.suboptions.notes,
+        })
+    }
+
+    fn check_value_bytes(&self) -> Result<(), Refusal> {
+        if self.value_bytes < VALUE_BYTES_MIN {
+            return Err(usage("Item max size cannot be less than 1024 bytes."));
+        }
+        if self.value_bytes > self.memory_mib.saturating_mul(MIB) / 2 {
+            return Err(usage("Cannot set item size limit higher than 1/2 of memory max."));
+        }
+        if self.value_bytes > VALUE_BYTES_MAX {
+            return Err(usage("Cannot set item size limit higher than a gigabyte."));
+        }
+        Ok(())
+    }
+
+    fn credentials(&self) -> Result<Vec<Credential>, Refusal> {
+        let Some(file) = &self.auth_file else { return Ok(Vec::new()) };
+        read_credentials(file).map_err(|error| failure(&format!("Authfile: {error}")))
+    }
+}
+
+fn cluster_of(variable: &impl Fn(&str) -> Option<String>) -> Result<(CodeSpec, usize), Refusal> {
+    let code = variable(CODE_VARIABLE).map_or(Ok(CodeSpec::DEFAULT), |text| text.parse());
+    let code: CodeSpec = code.map_err(|error| usage(&format!("{CODE_VARIABLE}: {error}")))?;
+    let least = code.chunk_count();
+    let node_count = match variable(NODES_VARIABLE) {
+        None => NODE_COUNT_DEFAULT.max(least),
+        Some(text) => text.parse().ok().filter(|count| (least..=256).contains(count)).ok_or_else(|| {
+            usage(&format!("{NODES_VARIABLE}: {text:?} is not a number from {least} (for {code}) to 256"))
+        })?,
+    };
+    Ok((code, node_count))
+}
+
+fn number<T: std::str::FromStr>(given: &Given, value: &str) -> Result<T, Refusal> {
+    value.parse().map_err(|_| usage(&format!("-{} {value}: not a number that it takes", given.short)))
+}
+
+fn positive(given: &Given, value: &str, otherwise: &str) -> Result<u64, Refusal> {
+    let number: i64 = number(given, value)?;
+    u64::try_from(number).ok().filter(|&number| number > 0).ok_or_else(|| failure(otherwise))
+}
+
+fn octal(value: &str) -> Result<u32, Refusal> {
+    let mask = u32::from_str_radix(value, 8).ok().filter(|&mask| mask <= 0o777);
+    mask.ok_or_else(|| usage(&format!("-a {value}: not an octal access mask (such as 700)")))
+}
+
+/// `1024`, `512k`, `4m`, `1g`.
+fn item_size(value: &str) -> Result<u64, Refusal> {
+    let (digits, factor) = match value.as_bytes().last() {
+        Some(b'k' | b'K') => (&value[..value.len() - 1], 1 << 10),
+        Some(b'm' | b'M') => (&value[..value.len() - 1], 1 << 20),
+        Some(b'g' | b'G') => (&value[..value.len() - 1], 1 << 30),
+        _ => (value, 1),
+    };
+    let count: u64 = digits.parse().map_err(|_| usage(&format!("-I {value}: not a size (such as 1m)")))?;
+    Ok(count.saturating_mul(factor))
+}
+
+fn usage(message: &str) -> Refusal {
+    Refusal::new(EX_USAGE, message)
+}
+
+fn failure(message: &str) -> Refusal {
+    Refusal::new(EXIT_FAILURE, message)
+}

@@ -1,0 +1,135 @@
+//! `shorttail status`: the cluster for scripts and for people.
+
+use std::fmt::Write;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use shorttail_server::config::Size;
+use shorttail_wire::control::ClusterStatus;
+
+use crate::arguments::StatusCommand;
+use crate::exit::Failure;
+
+/// A coordinator that is there answers in a millisecond.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of an answer: some 300 for each of 4096 nodes, and some 100 for each of them as each gateway sees it.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+pub fn run(command: &StatusCommand) -> Result<(), Failure> {
+    let status = read(command.admin)?;
+    let text = match command.json {
+        true => serde_json::to_string_pretty(&status).context("cannot print the status")? + "\n",
+        false => table(&status),
+    };
+    Ok(std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?)
+}
+
+fn read(admin: SocketAddr) -> anyhow::Result<ClusterStatus> {
+    let config = ureq::Agent::config_builder().proxy(None).timeout_global(Some(TIMEOUT)).build();
+    let answer = ureq::Agent::new_with_config(config).get(format!("http://{admin}/status")).call();
+    let mut answer = answer.with_context(|| format!("no answer from {admin} (--admin says whom to ask)"))?;
+    let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
+    let body = body.with_context(|| format!("the answer of {admin} breaks off"))?;
+    serde_json::from_str(&body).with_context(|| format!("{admin} answers, but not as a coordinator does"))
+}
+
+/// The status as lines and columns.
+pub fn table(status: &ClusterStatus) -> String {
+    let mut out = String::new();
+    let put = |out: &mut String, line: std::fmt::Arguments| writeln!(out, "{line}").expect("writing to memory");
+    put(&mut out, format_args!("cluster {}  {}  {} partitions", status.cluster_id, status.code, status.partitions));
+    put(
+        &mut out,
+        format_args!(
+            "{} objects, {} stored in {} of {}; {} evicted, {} expired, {} degraded reads",
+            status.objects,
+            rounded(status.bytes_stored),
+            rounded(status.bytes_used),
+            rounded(status.bytes_limit),
+            status.evicted_total,
+            status.expired_total,
+            status.degraded_reads_total
+        ),
+    );
+    let nodes = status.nodes.iter().map(|node| {
+        let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
+        [node.id.to_string(), node.state.name().into(), memory, node.pid.to_string(), node.address.clone()]
+    });
+    put(&mut out, format_args!("\n{}", columns(["node", "state", "memory", "pid", "address"], nodes.collect())));
+    let gateways = status.gateways.iter().map(|gateway| {
+        let state = if gateway.serving { "serving" } else { gateway.state.name() };
+        let memcached = gateway.memcached.as_ref().or(gateway.unix_socket.as_ref());
+        let or_dash = |address: Option<&String>| address.map_or_else(|| "-".to_owned(), String::clone);
+        [
+            gateway.id.to_string(),
+            state.into(),
+            or_dash(memcached),
+            or_dash(gateway.redis.as_ref()),
+            gateway.pid.to_string(),
+            or_dash(gateway.admin.as_ref()),
+        ]
+    });
+    let heads = ["gateway", "state", "memcached", "redis", "pid", "admin"];
+    out.push_str(&columns(heads, gateways.collect()));
+    out
+}
+
+/// Left-aligned columns, two spaces apart.
+fn columns<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(heads.map(str::to_owned)).chain(rows).collect();
+    let widths: [usize; N] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+    let mut out = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        writeln!(out, "{}", line.trim_end()).expect("writing to memory");
+    }
+    out
+}
+
+/// A size for people: three digits are enough.
+fn rounded(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit =
+        units.iter().enumerate().rev().find(|(power, _)| bytes >> (10 * power) > 0).map_or(0, |(power, _)| power);
+    if unit == 0 || bytes.trailing_zeros() as usize >= 10 * unit {
+        return Size(bytes).to_string();
+    }
+    let value = bytes as f64 / (1u64 << (10 * unit)) as f64;
+    format!("{value:.1}{}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shorttail_wire::control::{NodeState, NodeStatusEntry};
+
+    #[test]
+    fn sizes_are_short() {
+        for (bytes, text) in [(0, "0"), (1023, "1023"), (1536, "1.5KiB"), (256 << 20, "256MiB"), (5 << 29, "2.5GiB")] {
+            assert_eq!(rounded(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_table_names_every_node_in_its_column() {
+        let node = |id: u16, state| NodeStatusEntry {
+            id,
+            pid: 77,
+            address: "unix:/run/n.sock".into(),
+            state,
+            memory_used_bytes: 1 << 20,
+            memory_limit_bytes: 256 << 20,
+            cores: 1,
+            chunks_open: 0,
+            chunks_sealed: 0,
+        };
+        let nodes = vec![node(0, NodeState::Normal), node(1, NodeState::Suspect)];
+        let text = table(&ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, ..ClusterStatus::default() });
+        assert!(text.contains("12 objects"), "{text}");
+        assert!(text.contains("\n1     suspect  1MiB of 256MiB  77   unix:/run/n.sock\n"), "{text}");
+    }
+}

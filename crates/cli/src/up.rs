@@ -1,0 +1,64 @@
+//! `shorttail up`: a whole cluster on this machine, each role a child process of the same binary.
+//!
+//! Everything is checked before anything starts, and whatever way this process ends, its children end: they are told,
+//! they hold a pipe that ends with it, and the kernel kills them with it.
+//!
+//! The main thread starts and reaps all children: the kernel's parent-death signal is tied to the thread that forked.
+
+mod banner;
+mod child;
+mod plan;
+mod ports;
+mod probe;
+mod run_dir;
+mod supervisor;
+#[cfg(test)]
+mod tests;
+
+use std::io::Write;
+use std::sync::mpsc::{Sender, channel};
+
+use anyhow::Context;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+use crate::arguments::UpCommand;
+use crate::exit::Failure;
+use crate::logging::LogLevel;
+use crate::roles::prepare;
+use plan::Plan;
+use run_dir::RunDir;
+use supervisor::{Event, Supervisor};
+
+pub fn run(command: UpCommand, log: LogLevel) -> Result<(), Failure> {
+    let file = prepare(command.config.as_deref())?;
+    let config = command.options.or(file.up).resolve()?;
+    ports::check(&config)?;
+    let (tell, events) = channel();
+    // Before the first child, so that no signal finds the default, which would leave the run directory behind.
+    watch_signals(tell.clone()).context("cannot watch for signals")?;
+    let run_dir = RunDir::create(config.dir.as_deref())?;
+    let program = std::env::current_exe().context("cannot find the program's own file")?;
+    let mut supervisor = Supervisor::new(Plan { config, log, program, run_dir }, tell, events);
+    let result = supervisor.run();
+    supervisor.stop();
+    Ok(result?)
+}
+
+fn watch_signals(tell: Sender<Event>) -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])?;
+    let watch = move || {
+        for signal in signals.forever() {
+            let event = if signal == SIGCHLD { Event::ChildChanged } else { Event::End };
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
+}
+
+/// A line for people; that nobody reads it is no reason to end.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}

@@ -1,0 +1,66 @@
+//! What a user sees when the cluster serves.
+
+use std::net::SocketAddr;
+
+use shorttail_server::config::{Size, UpConfig};
+use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry};
+
+/// The lines, the last of which begins with `ready`.
+pub fn lines(config: &UpConfig, status: &ClusterStatus, gateway: &GatewayStatusEntry) -> String {
+    let mut lines = vec![summary(config)];
+    if let Some(address) = port_of(gateway.memcached.as_deref()) {
+        let (ip, port) = (address.ip(), address.port());
+        lines.push(format!("  memcached  {address}"));
+        lines.push(format!(
+            "             printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc {ip} {port}"
+        ));
+    }
+    if let Some(address) = port_of(gateway.redis.as_deref()) {
+        let (ip, port) = (address.ip(), address.port());
+        lines.push(format!("  Redis      {address}"));
+        lines.push(format!("             redis-cli -h {ip} -p {port} get greeting"));
+    }
+    if let Some(admin) = &gateway.admin {
+        lines.push(format!("  admin      http://{admin}"));
+        lines.push(format!("             shorttail status --admin {admin}"));
+    }
+    let pids: Vec<String> = status.nodes.iter().map(|node| node.pid.to_string()).collect();
+    lines.push(format!("  nodes      pids {}", pids.join(" ")));
+    if let Some(kill) = kill_line(config, &pids) {
+        lines.push(kill);
+    }
+    lines.push(ready_line(gateway));
+    lines.join("\n")
+}
+
+fn summary(config: &UpConfig) -> String {
+    let memory = Size(config.node_memory.0.saturating_mul(config.node_count as u64));
+    let (data, chunks) = (config.code.data() as f64, config.code.chunk_count() as f64);
+    format!(
+        "ShortTail: {} nodes of {}, {memory} in all, {} (any {} may die; {:.2} bytes of memory a byte)",
+        config.node_count,
+        config.node_memory,
+        config.code,
+        config.code.parity(),
+        chunks / data
+    )
+}
+
+fn kill_line(config: &UpConfig, pids: &[String]) -> Option<String> {
+    let victims = pids.get(..config.code.parity()).filter(|victims| !victims.is_empty())?;
+    Some(format!("             kill -9 {}    and nothing is lost", victims.join(" ")))
+}
+
+fn ready_line(gateway: &GatewayStatusEntry) -> String {
+    let services = [
+        gateway.memcached.as_ref().map(|address| format!("memcached {address}")),
+        gateway.redis.as_ref().map(|address| format!("redis {address}")),
+        gateway.admin.as_ref().map(|address| format!("admin http://{address}")),
+    ];
+    let services: Vec<String> = services.into_iter().flatten().collect();
+    format!("ready: {} (Ctrl-C stops all of it)", services.join(", "))
+}
+
+fn port_of(address: Option<&str>) -> Option<SocketAddr> {
+    address?.parse().ok()
+}

@@ -1,0 +1,128 @@
+//! The command line of each child.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use shorttail_server::config::{Address, Transport, UpConfig};
+
+use super::run_dir::RunDir;
+use crate::logging::LogLevel;
+
+/// What a child is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    Coordinator,
+    Node(u16),
+    Gateway,
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Part::Coordinator => f.write_str("the coordinator"),
+            Part::Node(id) => write!(f, "node {id}"),
+            Part::Gateway => f.write_str("the gateway"),
+        }
+    }
+}
+
+/// Everything that starts, and with what.
+pub struct Plan {
+    pub config: UpConfig,
+    /// How much the children say.
+    pub log: LogLevel,
+    pub program: PathBuf,
+    pub run_dir: RunDir,
+}
+
+impl Plan {
+    /// All parts, in the order in which they start.
+    pub fn parts(&self) -> Vec<Part> {
+        let nodes = (0..self.config.node_count).map(|id| Part::Node(u16::try_from(id).expect("checked to be few")));
+        std::iter::once(Part::Coordinator).chain(nodes).chain([Part::Gateway]).collect()
+    }
+
+    pub fn coordinator(&self) -> Address {
+        Address::Unix(self.run_dir.coordinator_socket())
+    }
+
+    /// The program with the part's flags.
+    pub fn command(&self, part: Part) -> Command {
+        let mut command = Command::new(&self.program);
+        let flags = match part {
+            Part::Coordinator => self.coordinator_flags(),
+            Part::Node(id) => self.node_flags(id),
+            Part::Gateway => self.gateway_flags(),
+        };
+        command.args(flags).env("SHORTTAIL_LOG", self.log.name());
+        for (name, _) in std::env::vars_os() {
+            // Settings for roles that run alone are none of these children's.
+            let roles = ["SHORTTAIL_NODE_", "SHORTTAIL_GATEWAY_", "SHORTTAIL_COORDINATOR_", "SHORTTAIL_UP_"];
+            if name.to_str().is_some_and(|name| roles.iter().any(|role| name.starts_with(role))) {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    fn coordinator_flags(&self) -> Vec<OsString> {
+        let config = &self.config;
+        let mut flags = Flags::of("coordinator");
+        flags.put("--listen", self.coordinator());
+        flags.put("--admin", or_off(config.admin));
+        flags.put("--dir", self.run_dir.state().display());
+        flags.put("--code", config.code);
+        flags.put("--partitions", config.partition_count);
+        flags.put("--nodes", config.node_count);
+        flags.0
+    }
+
+    fn node_flags(&self, id: u16) -> Vec<OsString> {
+        let listen = match self.config.transport {
+            Transport::Unix => Address::Unix(self.run_dir.node_socket(id)),
+            Transport::Tcp => Address::Tcp(([127, 0, 0, 1], 0).into()),
+        };
+        let mut flags = Flags::of("node");
+        flags.put("--listen", listen);
+        flags.put("--coordinator", self.coordinator());
+        flags.put("--id", id);
+        flags.put("--memory", self.config.node_memory);
+        flags.put("--threads", self.config.node_threads);
+        flags.0
+    }
+
+    fn gateway_flags(&self) -> Vec<OsString> {
+        let config = &self.config;
+        let mut flags = Flags::of("gateway");
+        flags.put("--memcached", or_off(config.memcached));
+        flags.put("--redis", or_off(config.redis));
+        flags.put("--coordinator", self.coordinator());
+        flags.put("--when-full", config.when_full);
+        flags.put("--value-bytes-max", config.value_bytes_max);
+        flags.put("--connections-max", config.connection_count_max);
+        flags.put("--idle-timeout", config.idle_timeout_s);
+        flags.put("--threads", config.gateway_threads);
+        if let Some(file) = &config.auth_file {
+            flags.0.extend(["--auth-file".into(), file.clone().into_os_string()]);
+        }
+        flags.0
+    }
+}
+
+struct Flags(Vec<OsString>);
+
+impl Flags {
+    fn of(verb: &str) -> Self {
+        Flags(vec![verb.into()])
+    }
+
+    fn put(&mut self, flag: &str, value: impl std::fmt::Display) {
+        self.0.extend([flag.into(), value.to_string().into()]);
+    }
+}
+
+fn or_off(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| "off".to_owned(), |address| address.to_string())
+}

@@ -1,0 +1,35 @@
+//! Is every port to be had? Asked before anything starts.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+
+use anyhow::anyhow;
+use shorttail_server::config::UpConfig;
+
+use crate::exit::Failure;
+
+/// # Errors
+/// Names the flag, the address and the reason of each port that cannot be listened on.
+pub fn check(config: &UpConfig) -> Result<(), Failure> {
+    let services = [("--memcached", config.memcached), ("--redis", config.redis), ("--admin", config.admin)];
+    let asked = services.into_iter().filter_map(|(flag, address)| Some((flag, address?)));
+    let problems: Vec<String> = asked.filter_map(|(flag, address)| problem(flag, address)).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Failed(anyhow!("{}\nnothing was started", problems.join("\n"))))
+}
+
+fn problem(flag: &str, address: SocketAddr) -> Option<String> {
+    let error = TcpListener::bind(address).err()?;
+    let why = match error.kind() {
+        ErrorKind::AddrInUse => {
+            let free = SocketAddr::new(address.ip(), 0);
+            format!("the port is taken by another program ({flag} {free} takes any free port, {flag} off none)")
+        }
+        ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        ErrorKind::PermissionDenied => "the system does not let this user listen there".to_owned(),
+        _ => error.to_string(),
+    };
+    Some(format!("{flag} {address}: {why}"))
+}

@@ -1,0 +1,125 @@
+//! The directory of one run: sockets, and the coordinator's state unless the user gave a place for it.
+//!
+//! A run that was killed outright leaves its directory behind; the next one finds that nobody holds its lock, and
+//! removes it.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use shorttail_server::config::SOCKET_PATH_BYTES_MAX;
+use tempfile::TempDir;
+
+const PREFIX: &str = "shorttail-run-";
+const LOCK: &str = "lock";
+/// The longest name of a socket in the directory.
+const SOCKET_NAME_LONGEST: &str = "coordinator.sock";
+
+/// Removed when dropped.
+pub struct RunDir {
+    dir: TempDir,
+    state: PathBuf,
+    /// A directory that was made for this run and is removed with it if nothing was started.
+    _lock: File,
+}
+
+impl RunDir {
+    /// # Errors
+    /// When the directory cannot be made or its path is too long for sockets.
+    pub fn create(dir: Option<&Path>) -> anyhow::Result<Self> {
+        let parent = match dir {
+            Some(dir) => {
+                std::fs::create_dir_all(dir).with_context(|| format!("--dir {}: cannot be made", dir.display()))?;
+                dir.canonicalize().with_context(|| format!("--dir {}: cannot be resolved", dir.display()))?
+            }
+            None => std::env::temp_dir(),
+        };
+        remove_stale(&parent);
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
+        let made = made.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        let longest = made.path().join(SOCKET_NAME_LONGEST);
+        if longest.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
+            bail!("--dir {}: the path is too long for the sockets below it", parent.display());
+        }
+        let lock = lock(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
+        let state = dir.map_or_else(|| made.path().join("coordinator"), |_| parent.join("coordinator"));
+        Ok(RunDir { dir: made, state, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn coordinator_socket(&self) -> PathBuf {
+        self.path().join(SOCKET_NAME_LONGEST)
+    }
+
+    pub fn node_socket(&self, id: u16) -> PathBuf {
+        self.path().join(format!("node-{id}.sock"))
+    }
+
+    /// Where the coordinator keeps its state.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+}
+
+/// The file appears under its name only once it is locked, so that nobody takes a starting run for a dead one.
+fn lock(dir: &Path) -> std::io::Result<File> {
+    let beside = dir.join("lock.new");
+    let file = File::create_new(&beside)?;
+    file.lock()?;
+    std::fs::rename(&beside, dir.join(LOCK))?;
+    Ok(file)
+}
+
+/// Removes the directories of runs that are no more. Whatever cannot be looked at or removed is left alone.
+fn remove_stale(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    let ours = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with(PREFIX));
+    for entry in entries.flatten().filter(|entry| ours(&entry.file_name())) {
+        let Ok(file) = File::options().read(true).write(true).open(entry.path().join(LOCK)) else { continue };
+        match file.try_lock() {
+            Ok(()) => drop(std::fs::remove_dir_all(entry.path())),
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_directory_is_gone_when_its_run_is() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let run = RunDir::create(Some(parent.path())).expect("made");
+        let path = run.path().to_owned();
+        assert!(path.is_dir());
+        drop(run);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_a_living_one_kept() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let living = RunDir::create(Some(parent.path())).expect("made");
+        let killed = parent.path().join(format!("{PREFIX}dead"));
+        std::fs::create_dir(&killed).expect("made");
+        std::fs::write(killed.join(LOCK), "").expect("written");
+        let starting = parent.path().join(format!("{PREFIX}starting"));
+        std::fs::create_dir(&starting).expect("made");
+        let _next = RunDir::create(Some(parent.path())).expect("made");
+        assert!(living.path().is_dir() && starting.is_dir());
+        assert!(!killed.exists());
+    }
+
+    #[test]
+    fn a_path_too_long_for_sockets_is_refused() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let deep = parent.path().join("d".repeat(SOCKET_PATH_BYTES_MAX));
+        let error = RunDir::create(Some(&deep)).err().expect("too long");
+        assert!(error.to_string().contains("too long"), "{error}");
+        assert_eq!(std::fs::read_dir(&deep).expect("made").count(), 0, "nothing is left in it");
+    }
+}

@@ -1,0 +1,205 @@
+//! Starts the children, waits until they serve, and reports and replaces what dies.
+//!
+//! A dead coordinator or gateway is started again: both lose nothing but time. A dead node is reported only, unless the
+//! user asked otherwise: its memory is gone, and a new process under its number ends the hope for the old one.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use shorttail_wire::control::{ClusterStatus, NodeState};
+
+use super::child::{RunningChild, describe};
+use super::plan::{Part, Plan};
+use super::probe::Wanted;
+use super::{banner, probe, say};
+
+/// A cluster of 256 nodes on two busy cores is there in half of it.
+const START_WITHIN: Duration = Duration::from_secs(60);
+/// A child that ends sooner after its start is started again only after [`RESTART_PAUSE`].
+const SHORT_LIFE: Duration = Duration::from_secs(2);
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// For children to end by themselves once told.
+const STOP_WITHIN: Duration = Duration::from_secs(1);
+const STOP_POLL: Duration = Duration::from_millis(5);
+
+/// What the main thread waits for.
+pub enum Event {
+    /// A signal to end.
+    End,
+    /// Some child ended, or stopped, or went on.
+    ChildChanged,
+    Serving(Box<ClusterStatus>),
+    /// Not within the time; the last status, if the coordinator answered.
+    NotServing(Option<Box<ClusterStatus>>),
+}
+
+struct Member {
+    part: Part,
+    child: Option<RunningChild>,
+    started: Instant,
+    restart_at: Option<Instant>,
+}
+
+/// All children of one run.
+pub struct Supervisor {
+    plan: Plan,
+    members: Vec<Member>,
+    tell: Sender<Event>,
+    events: Receiver<Event>,
+    is_ready: bool,
+}
+
+impl Supervisor {
+    pub fn new(plan: Plan, tell: Sender<Event>, events: Receiver<Event>) -> Self {
+        Supervisor { plan, members: Vec::new(), tell, events, is_ready: false }
+    }
+
+    /// Runs the cluster until a signal ends it.
+    ///
+    /// # Errors
+    /// When it does not come to serve.
+    pub fn run(&mut self) -> anyhow::Result<()> {
+        for part in self.plan.parts() {
+            let member = Member { part, child: None, started: Instant::now(), restart_at: None };
+            self.members.push(member);
+            self.start(self.members.len() - 1)?;
+        }
+        self.probe()?;
+        loop {
+            match self.next_event()? {
+                Some(Event::End) => return Ok(()),
+                Some(Event::ChildChanged) => self.reap()?,
+                Some(Event::Serving(status)) => self.handle_serving(&status),
+                Some(Event::NotServing(status)) => self.handle_not_serving(status.as_deref())?,
+                None => self.restart_due()?,
+            }
+        }
+    }
+
+    /// Ends all children: asks first, then kills what is left.
+    pub fn stop(&mut self) {
+        let mut running: Vec<RunningChild> = self.members.iter_mut().filter_map(|member| member.child.take()).collect();
+        running.iter().for_each(RunningChild::terminate);
+        let deadline = Instant::now() + STOP_WITHIN;
+        while !running.is_empty() && Instant::now() < deadline {
+            running.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            if !running.is_empty() {
+                std::thread::sleep(STOP_POLL);
+            }
+        }
+        // Dropping kills.
+        drop(running);
+    }
+
+    fn next_event(&self) -> anyhow::Result<Option<Event>> {
+        let Some(at) = self.members.iter().filter_map(|member| member.restart_at).min() else {
+            return Ok(Some(self.events.recv().context("the signal thread ended")?));
+        };
+        match self.events.recv_timeout(at.saturating_duration_since(Instant::now())) {
+            Ok(event) => Ok(Some(event)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("the signal thread ended"),
+        }
+    }
+
+    fn start(&mut self, index: usize) -> anyhow::Result<()> {
+        let member = &mut self.members[index];
+        let child = RunningChild::start(self.plan.command(member.part));
+        member.child = Some(child.with_context(|| format!("cannot start {}", member.part))?);
+        member.started = Instant::now();
+        member.restart_at = None;
+        Ok(())
+    }
+
+    fn probe(&self) -> anyhow::Result<()> {
+        let gateway = self.members.iter().find(|member| member.part == Part::Gateway);
+        let Some(child) = gateway.and_then(|member| member.child.as_ref()) else { return Ok(()) };
+        let node_count = if self.is_ready { 0 } else { self.plan.config.node_count };
+        let wanted = Wanted { gateway_pid: child.pid(), node_count, within: START_WITHIN };
+        probe::start(self.plan.coordinator(), wanted, self.tell.clone()).context("cannot start a thread")
+    }
+
+    fn handle_serving(&mut self, status: &ClusterStatus) {
+        let Some(gateway) = status.gateways.iter().find(|gateway| gateway.serving) else { return };
+        if self.is_ready {
+            return say(&format!("the gateway serves again (pid {}, epoch {})", gateway.pid, gateway.epoch));
+        }
+        self.is_ready = true;
+        say(&banner::lines(&self.plan.config, status, gateway));
+        // What was any free port is this port from now on, also for a gateway that takes over.
+        let port = |address: &Option<String>| address.as_ref().and_then(|address| address.parse().ok());
+        let config = &mut self.plan.config;
+        config.memcached = port(&gateway.memcached).or(config.memcached);
+        config.redis = port(&gateway.redis).or(config.redis);
+        config.admin = port(&gateway.admin).or(config.admin);
+    }
+
+    fn handle_not_serving(&mut self, status: Option<&ClusterStatus>) -> anyhow::Result<()> {
+        let found = match status {
+            None => "the coordinator does not answer".to_owned(),
+            Some(status) => {
+                let normal = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
+                format!(
+                    "{normal} of {} nodes and {} gateway(s) are there",
+                    status.nodes_expected,
+                    status.gateways.len()
+                )
+            }
+        };
+        if !self.is_ready {
+            bail!("the cluster does not serve after {} s: {found}", START_WITHIN.as_secs());
+        }
+        eprintln!("shorttail: the gateway does not serve again yet: {found}");
+        self.probe()
+    }
+
+    /// Finds out who ended.
+    fn reap(&mut self) -> anyhow::Result<()> {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            let Some(child) = &mut member.child else { continue };
+            let Some(status) = child.try_wait().context("cannot ask for a child")? else { continue };
+            let (part, pid) = (member.part, child.pid());
+            member.child = None;
+            let how = describe(status);
+            if !self.is_ready {
+                return Err(anyhow!("{part} (pid {pid}) ended before the cluster served: {how}"));
+            }
+            self.handle_death(index, pid, &how);
+        }
+        self.restart_due()
+    }
+
+    fn handle_death(&mut self, index: usize, pid: u32, how: &str) {
+        let dead = self.members.iter().filter(|member| member.child.is_none() && is_node(member.part)).count();
+        let restart_nodes = self.plan.config.restart_nodes;
+        let tolerated = self.plan.config.code.parity();
+        let member = &mut self.members[index];
+        let lived = member.started.elapsed();
+        if !is_node(member.part) || restart_nodes {
+            let pause = if lived < SHORT_LIFE { RESTART_PAUSE } else { Duration::ZERO };
+            member.restart_at = Some(Instant::now() + pause);
+            say(&format!("{} (pid {pid}) died: {how}; it is started again", member.part));
+        } else {
+            say(&format!("{} (pid {pid}) died: {how}; {dead} down, {tolerated} tolerated", member.part));
+        }
+    }
+
+    fn restart_due(&mut self) -> anyhow::Result<()> {
+        let now = Instant::now();
+        for index in 0..self.members.len() {
+            if self.members[index].restart_at.is_some_and(|at| at <= now) {
+                self.start(index)?;
+                if self.members[index].part == Part::Gateway {
+                    self.probe()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_node(part: Part) -> bool {
+    matches!(part, Part::Node(_))
+}

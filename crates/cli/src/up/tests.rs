@@ -1,0 +1,57 @@
+//! The children's command lines are ones that the program takes, and mean what the user asked for.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use shorttail_server::config::{GatewayConfig, UpConfig, UpOptions};
+
+use super::plan::{Part, Plan};
+use super::run_dir::RunDir;
+use crate::arguments::{Cli, Verb};
+use crate::logging::LogLevel;
+
+fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
+    let parent = tempfile::tempdir().expect("a directory");
+    let config: UpConfig = options.resolve().expect("sensible");
+    let run_dir = RunDir::create(Some(parent.path())).expect("made");
+    (Plan { config, log: LogLevel::Warn, program: PathBuf::from("shorttail"), run_dir }, parent)
+}
+
+fn parsed(plan: &Plan, part: Part) -> Verb {
+    let command = plan.command(part);
+    let line = std::iter::once(command.get_program()).chain(command.get_args());
+    Cli::try_parse_from(line).unwrap_or_else(|error| panic!("{part}: {error}")).verb
+}
+
+fn gateway(plan: &Plan) -> GatewayConfig {
+    let Verb::Gateway(command) = parsed(plan, Part::Gateway) else { panic!("another verb") };
+    command.options.resolve().expect("sensible")
+}
+
+#[test]
+fn every_part_gets_flags_that_it_takes() {
+    let (plan, _parent) = plan(UpOptions { nodes: Some(6), ..UpOptions::default() });
+    assert_eq!(plan.parts().len(), 8);
+    for part in plan.parts() {
+        match parsed(&plan, part) {
+            Verb::Coordinator(command) => {
+                let config = command.options.resolve().expect("sensible");
+                assert_eq!((config.node_count, config.listen), (6, plan.coordinator()));
+                assert!(config.dir.is_some(), "a coordinator that is started again must know its epochs");
+            }
+            Verb::Node(command) => {
+                let config = command.options.resolve().expect("sensible");
+                assert_eq!(config.memory_bytes, plan.config.node_memory.0);
+            }
+            Verb::Gateway(_) => assert_eq!(gateway(&plan).memcached, plan.config.memcached),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_off_stays_off() {
+    let options = UpOptions { redis: Some("off".parse().expect("literal")), ..UpOptions::default() };
+    let (plan, _parent) = plan(options);
+    assert_eq!(gateway(&plan).redis, None);
+}
