@@ -40,7 +40,8 @@ pub struct CompareOptions {
     /// Seconds of load before each measurement.
     #[arg(long, default_value_t = 1.0)]
     pub warm_up: f64,
-    #[arg(long, default_value_t = 100_000)]
+    /// Keys loaded before; few of them would all lie in the open stripes, which gateways answer without a node.
+    #[arg(long, default_value_t = 1_000_000)]
     pub keys: u32,
     #[arg(long, default_value_t = 24)]
     pub key_size: usize,

@@ -72,6 +72,9 @@ pub const HTTP_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Longest wait for an answer of the admin address, seconds.
 pub const HTTP_TIMEOUT_SECONDS: u64 = 10;
 
+/// Time after which a cluster's status must show what was stored, seconds: several heartbeats.
+pub const STATUS_LAG_SECONDS: u64 = 10;
+
 /// Longest wait until a started server answers, seconds.
 pub const SERVER_START_SECONDS: u64 = 60;
 

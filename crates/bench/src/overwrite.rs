@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::admin::Status;
 use crate::beside::{Beside, LoadEnd};
+use crate::limits::STATUS_LAG_SECONDS;
 use crate::load::{self, KeyChoiceName, LoadOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::report::LoadReport;
@@ -105,6 +106,7 @@ pub fn run(options: OverwriteOptions) -> anyhow::Result<()> {
     write_results(options.json.as_deref(), &results, || table(&results))?;
     load::check(&results.load)?;
     ensure!(results.load.error_count == 0, "{} operations failed", results.load.error_count);
+    ensure!(!results.looks.is_empty(), "the status of {admin} never showed anything stored");
     ensure!(results.met, "memory reached {:.3} of its least, more than {}", results.ratio_max, options.bound);
     Ok(())
 }
@@ -151,14 +153,21 @@ fn table(results: &Results) -> String {
     out
 }
 
-/// Looks at the status again and again until the load ends.
+/// Looks at the status again and again until the load ends; a short load is over before the status shows it, so the
+/// first look may come a little later.
 fn look_until(admin: &str, pause: Duration, load: &LoadEnd) -> anyhow::Result<Vec<Look>> {
-    let (started, mut looks) = (Instant::now(), Vec::new());
+    let (started, mut looks, mut ended) = (Instant::now(), Vec::new(), None);
     loop {
         let status = Status::get(admin)?;
         looks.extend(look(&status, started.elapsed().as_secs_f64())?);
-        if load.within(pause) {
+        let late = ended.is_some_and(|ended: Instant| ended.elapsed() > Duration::from_secs(STATUS_LAG_SECONDS));
+        if late || (ended.is_some() && !looks.is_empty()) {
             return Ok(looks);
+        }
+        if ended.is_some() {
+            std::thread::sleep(pause);
+        } else if load.within(pause) {
+            ended = Some(Instant::now());
         }
     }
 }
