@@ -57,7 +57,7 @@ impl Verb for Arithmetic {
         Wants::Value
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
         let Some(object) = current else {
             reply::line("NOT_FOUND", reply);
             return (Effect::Keep, miss(self.increment));

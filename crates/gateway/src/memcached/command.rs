@@ -19,7 +19,8 @@ pub(super) trait Verb {
     fn wants(&self) -> Wants;
 
     /// Decides the effect and writes the client's reply.
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally);
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>)
+    -> (Effect, Tally);
 
     /// `noreply`: nothing goes to the client, errors included.
     fn noreply(&self) -> bool {
@@ -61,7 +62,7 @@ macro_rules! each_verb {
     };
 }
 
-fn run(verb: &impl Verb, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
+fn run(verb: &mut impl Verb, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> Effect {
     let start = reply.len();
     let (effect, tally) = verb.apply(current, context, reply);
     if verb.noreply() {
@@ -91,10 +92,10 @@ impl Command for MemcachedCommand {
             MemcachedCommand::Delete(verb) => run(verb, current, context, reply),
             MemcachedCommand::Arithmetic(verb) => run(verb, current, context, reply),
             MemcachedCommand::Touch(verb) => run(verb, current, context, reply),
-            MemcachedCommand::MetaGet(verb) => run(&**verb, current, context, reply),
-            MemcachedCommand::MetaDelete(verb) => run(&**verb, current, context, reply),
-            MemcachedCommand::MetaArithmetic(verb) => run(&**verb, current, context, reply),
-            MemcachedCommand::MetaDebug(verb) => run(&**verb, current, context, reply),
+            MemcachedCommand::MetaGet(verb) => run(&mut **verb, current, context, reply),
+            MemcachedCommand::MetaDelete(verb) => run(&mut **verb, current, context, reply),
+            MemcachedCommand::MetaArithmetic(verb) => run(&mut **verb, current, context, reply),
+            MemcachedCommand::MetaDebug(verb) => run(&mut **verb, current, context, reply),
         }
     }
 

@@ -35,7 +35,7 @@ impl Verb for Delete {
         Wants::Metadata
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(&mut self, current: Option<ObjectRef<'_>>, _: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
         let (line, tally) = match (self.reason, current.is_some()) {
             (DeleteReason::ValueTooLarge, _) => ("SERVER_ERROR object too large for cache", Tally::TooLarge),
             (DeleteReason::Asked, true) => ("DELETED", Tally::DeleteHit),

@@ -53,7 +53,12 @@ impl Verb for Get {
         Wants::Value
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(
+        &mut self,
+        current: Option<ObjectRef<'_>>,
+        context: &ApplyContext,
+        reply: &mut Vec<u8>,
+    ) -> (Effect, Tally) {
         if let Some(object) = &current {
             self.write_value(object, reply);
         }

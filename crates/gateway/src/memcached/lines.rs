@@ -21,7 +21,7 @@ use crate::session::{RequestSink, Shared};
 
 /// The command of an `mg`.
 pub(super) fn meta_get(key: &MetaKey<'_>, flags: MetaFlags, exclusive: bool) -> MemcachedCommand {
-    MemcachedCommand::MetaGet(Box::new(MetaGet { key: Key::new(key.bytes()), flags, exclusive }))
+    MemcachedCommand::MetaGet(Box::new(MetaGet { key: Key::new(key.bytes()), flags, exclusive, looked: false }))
 }
 
 impl MemcachedSession {

@@ -84,7 +84,12 @@ impl Verb for MetaArithmetic {
         Wants::Value
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(
+        &mut self,
+        current: Option<ObjectRef<'_>>,
+        context: &ApplyContext,
+        reply: &mut Vec<u8>,
+    ) -> (Effect, Tally) {
         let Some(object) = current else {
             if self.flags.has(b'N') {
                 return (self.finish(self.created(), true, context, reply), Tally::Nothing);

@@ -27,7 +27,12 @@ impl Verb for MetaDebug {
         Wants::Metadata
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(
+        &mut self,
+        current: Option<ObjectRef<'_>>,
+        context: &ApplyContext,
+        reply: &mut Vec<u8>,
+    ) -> (Effect, Tally) {
         let Some(object) = current else {
             reply::line("EN", reply);
             return (Effect::Keep, Tally::DebugGet);

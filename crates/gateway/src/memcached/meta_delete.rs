@@ -53,7 +53,12 @@ impl Verb for MetaDelete {
         Wants::Metadata
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(
+        &mut self,
+        current: Option<ObjectRef<'_>>,
+        context: &ApplyContext,
+        reply: &mut Vec<u8>,
+    ) -> (Effect, Tally) {
         let compare = self.flags.compare();
         let (status, effect, tally) = match current {
             None => ("NF", Effect::Keep, Tally::DeleteMiss),

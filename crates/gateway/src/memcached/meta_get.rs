@@ -19,6 +19,8 @@ pub struct MetaGet {
     pub flags: MetaFlags,
     /// Runs under the key's lock, so it may change the object.
     pub exclusive: bool,
+    /// It only looked, and is to be issued again: that look does not count as a read.
+    pub looked: bool,
 }
 
 impl MetaGet {
@@ -133,7 +135,12 @@ impl Verb for MetaGet {
         if self.flags.has(b'v') { Wants::Value } else { Wants::Metadata }
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(
+        &mut self,
+        current: Option<ObjectRef<'_>>,
+        context: &ApplyContext,
+        reply: &mut Vec<u8>,
+    ) -> (Effect, Tally) {
         let start = reply.len();
         let touch = self.flags.has(b'T');
         let (effect, tally) = match current {
@@ -153,12 +160,13 @@ impl Verb for MetaGet {
         if effect != Effect::Keep && self.access() == Access::Read {
             reply.truncate(start);
             self.write_request(reply);
+            self.looked = true;
             return (Effect::Keep, Tally::Again);
         }
         (effect, tally)
     }
 
     fn touches(&self) -> bool {
-        !self.flags.has(b'u')
+        !self.flags.has(b'u') && !self.looked
     }
 }

@@ -179,7 +179,12 @@ impl Verb for Store {
         }
     }
 
-    fn apply(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext, reply: &mut Vec<u8>) -> (Effect, Tally) {
+    fn apply(
+        &mut self,
+        current: Option<ObjectRef<'_>>,
+        context: &ApplyContext,
+        reply: &mut Vec<u8>,
+    ) -> (Effect, Tally) {
         let (outcome, cas, value_bytes, effect, tally) = match self.decide(current, context) {
             Ok((object, tally)) => {
                 let cas = object.cas.unwrap_or(context.version.raw());

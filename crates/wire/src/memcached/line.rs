@@ -150,13 +150,20 @@ fn key_and_argument(rest: &[u8]) -> Result<(&[u8], &[u8], bool), Refusal> {
     Ok((key, argument, noreply))
 }
 
+/// Old clients send a zero as delay. Other words behind the key are refused, as by memcached up to 1.6.18.
 fn delete(rest: &[u8]) -> Parsed<'_> {
-    let Some((key, _)) = next_token(rest) else { return Err(Refusal::bad_format()) };
+    let Some((key, more)) = next_token(rest) else { return Err(Refusal::bad_format()) };
     let noreply = says_noreply(Tokens::new(rest));
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::bad_format().quiet(noreply));
     }
-    Ok(Request::Delete { key, noreply })
+    let mut words = Tokens::new(more);
+    match (words.next(), words.next(), words.next()) {
+        (None | Some(b"0" | b"noreply"), None, None) | (Some(b"0"), Some(b"noreply"), None) => {
+            Ok(Request::Delete { key, noreply })
+        }
+        _ => Err(Refusal::new("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]").quiet(noreply)),
+    }
 }
 
 /// A meta command with `skipped` tokens (key, and value length of `ms`) before its flags.

@@ -37,6 +37,21 @@ fn fetched_and_idle_are_those_before_the_read() {
          ~ 5
          > mg a h l u
          < HD h0 l5
+         > touch a 20
+         < TOUCHED
+         ~ 5
+         > mg a R30 h l u
+         < HD h1 l5 W
+         > set a 0 20 1
+         > 1
+         < STORED
+         ~ 5
+         > mg a R30 h l
+         < HD h0 l5 W
+         > set a 0 0 1
+         > 1
+         < STORED
+         ~ 5
          > mg a h l
          < HD h0 l5
          > mg a h l

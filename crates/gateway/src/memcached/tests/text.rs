@@ -131,8 +131,12 @@ fn delete_touch_and_get_and_touch() {
          > set a 0 0 1
          > 1
          < STORED
+         > delete a b
+         < CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]
+         > delete a b noreply
          > delete a 0
          < DELETED
+         > delete a 0 noreply
          > delete a
          < NOT_FOUND
          > touch a x
