@@ -16,7 +16,7 @@ use super::{banner, probe, say};
 
 /// A cluster of 256 nodes on two busy cores is there in half of it.
 const START_WITHIN: Duration = Duration::from_secs(60);
-/// A child that ends sooner after its start is started again only after [`RESTART_PAUSE`].
+/// A child that was started again and ends sooner than this is started again only after [`RESTART_PAUSE`].
 const SHORT_LIFE: Duration = Duration::from_secs(2);
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// For children to end by themselves once told.
@@ -38,6 +38,7 @@ struct Member {
     part: Part,
     child: Option<RunningChild>,
     started: Instant,
+    start_count: usize,
     restart_at: Option<Instant>,
 }
 
@@ -61,7 +62,7 @@ impl Supervisor {
     /// When it does not come to serve.
     pub fn run(&mut self) -> anyhow::Result<()> {
         for part in self.plan.parts() {
-            let member = Member { part, child: None, started: Instant::now(), restart_at: None };
+            let member = Member { part, child: None, started: Instant::now(), start_count: 0, restart_at: None };
             self.members.push(member);
             self.start(self.members.len() - 1)?;
         }
@@ -108,6 +109,7 @@ impl Supervisor {
         let child = RunningChild::start(self.plan.command(member.part));
         member.child = Some(child.with_context(|| format!("cannot start {}", member.part))?);
         member.started = Instant::now();
+        member.start_count += 1;
         member.restart_at = None;
         Ok(())
     }
@@ -176,9 +178,9 @@ impl Supervisor {
         let restart_nodes = self.plan.config.restart_nodes;
         let tolerated = self.plan.config.code.parity();
         let member = &mut self.members[index];
-        let lived = member.started.elapsed();
+        let again_and_again = member.start_count > 1 && member.started.elapsed() < SHORT_LIFE;
         if !is_node(member.part) || restart_nodes {
-            let pause = if lived < SHORT_LIFE { RESTART_PAUSE } else { Duration::ZERO };
+            let pause = if again_and_again { RESTART_PAUSE } else { Duration::ZERO };
             member.restart_at = Some(Instant::now() + pause);
             say(&format!("{} (pid {pid}) died: {how}; it is started again", member.part));
         } else {

@@ -1,0 +1,214 @@
+//! A whole cluster of real processes: it serves, it survives, and it ends with its parent.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const ANY_PORT: &str = "127.0.0.1:0";
+/// Nothing here takes a second; a test that hangs should end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `shorttail up` on free ports, killed when dropped.
+struct Cluster {
+    up: Child,
+    out: BufReader<ChildStdout>,
+    memcached: String,
+    admin: String,
+    temp: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start(flags: &[&str]) -> Self {
+        let temp = tempfile::tempdir().expect("a directory");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+        command.args(["up", "--node-memory", "16MiB", "--nodes", "6"]);
+        command.args(["--memcached", ANY_PORT, "--redis", ANY_PORT, "--admin", ANY_PORT]).args(flags);
+        let mut up = command.env("TMPDIR", temp.path()).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let out = BufReader::new(up.stdout.take().expect("piped"));
+        let mut cluster = Cluster { up, out, memcached: String::new(), admin: String::new(), temp };
+        let ready = cluster.line_with("ready");
+        let word_after = |word: &str| {
+            let rest = &ready[ready.find(word).unwrap_or_else(|| panic!("no {word} in {ready}")) + word.len()..];
+            rest.split([',', ' ']).next().expect("an address").to_owned()
+        };
+        cluster.memcached = word_after("memcached ");
+        cluster.admin = word_after("http://");
+        cluster
+    }
+
+    /// Reads on until a line that begins so.
+    fn line_with(&mut self, beginning: &str) -> String {
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.out.read_line(&mut line).expect("text");
+            assert!(read > 0, "ended without a line that begins with {beginning:?}:\n{said}");
+            if line.starts_with(beginning) {
+                return line;
+            }
+            said.push_str(&line);
+        }
+    }
+
+    fn status(&self) -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+        let output = command.args(["status", "--json", "--admin", &self.admin]).output().expect("the program runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// One memcached command, and its answer up to a line that ends it.
+    fn ask(&self, command: &str, end: &str) -> String {
+        let mut stream = TcpStream::connect(&self.memcached).expect("the gateway listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        stream.write_all(command.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        let mut reader = BufReader::new(stream);
+        while !answer.ends_with(end) {
+            assert!(reader.read_line(&mut answer).expect("an answer") > 0, "closed after {answer:?}");
+        }
+        answer
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.up.id().cast_signed()), signal).expect("it runs");
+    }
+
+    /// Connections that end when their process does: one to the gateway and one to each node.
+    fn lifelines(&self) -> Vec<Box<dyn Read>> {
+        let gateway = TcpStream::connect(&self.memcached).expect("the gateway listens");
+        gateway.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        let mut lifelines: Vec<Box<dyn Read>> = vec![Box::new(gateway)];
+        for node in self.status()["nodes"].as_array().expect("nodes") {
+            let address = node["address"].as_str().expect("an address");
+            let path = address.strip_prefix("unix:").expect("a Unix socket");
+            let stream = UnixStream::connect(path).expect("the node listens");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            lifelines.push(Box::new(stream));
+        }
+        lifelines
+    }
+
+    fn end(mut self, signal: Signal) -> (ExitStatus, tempfile::TempDir) {
+        self.signal(signal);
+        let status = self.up.wait().expect("it ends");
+        (status, std::mem::replace(&mut self.temp, tempfile::tempdir().expect("a directory")))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // It has ended already when a test ended it.
+        let _ = self.up.kill();
+        let _ = self.up.wait();
+    }
+}
+
+/// An end or a reset is an end; running into the time limit is not.
+fn expect_end(lifeline: &mut dyn Read) {
+    let mut rest = Vec::new();
+    match lifeline.read_to_end(&mut rest) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "still alive"),
+    }
+}
+
+#[test]
+fn it_serves_and_says_so_in_the_status() {
+    let cluster = Cluster::start(&[]);
+    assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
+    assert_eq!(cluster.ask("get greeting\r\n", "END\r\n"), "VALUE greeting 0 5\r\nhello\r\nEND\r\n");
+    let status = cluster.status();
+    assert_eq!(status["code"], "rs:4+2");
+    for key in ["objects", "bytes_stored", "bytes_used"] {
+        assert!(status[key].is_u64(), "{key}");
+    }
+    let nodes = status["nodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 6);
+    for node in nodes {
+        assert_eq!((&node["state"], &node["memory_limit_bytes"]), (&"normal".into(), &(16 << 20).into()));
+        assert!(node["id"].is_u64() && node["pid"].is_u64() && node["memory_used_bytes"].is_u64());
+    }
+    let gateway = &status["gateways"][0];
+    assert_eq!(
+        (gateway["memcached"].as_str(), gateway["admin"].as_str()),
+        (Some(&*cluster.memcached), Some(&*cluster.admin))
+    );
+    assert!(gateway["redis"].is_string() && gateway["pid"].is_u64());
+}
+
+#[test]
+fn a_dead_node_is_reported_and_nothing_is_lost() {
+    let mut cluster = Cluster::start(&[]);
+    assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
+    for id in [1, 4] {
+        let pid = cluster.status()["nodes"][id]["pid"].as_i64().expect("a pid");
+        kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL).expect("it runs");
+        let line = cluster.line_with("node ");
+        assert!(line.starts_with(&format!("node {id} (pid {pid}) died: killed by SIGKILL;")), "{line}");
+    }
+    assert_eq!(cluster.ask("get greeting\r\n", "END\r\n"), "VALUE greeting 0 5\r\nhello\r\nEND\r\n");
+}
+
+#[test]
+fn a_dead_coordinator_and_a_dead_gateway_are_replaced() {
+    let mut cluster = Cluster::start(&[]);
+    let gateway = cluster.status()["gateways"][0].clone();
+    let pid = i32::try_from(gateway["pid"].as_i64().expect("a pid")).expect("a pid");
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    cluster.line_with("the gateway (pid");
+    let line = cluster.line_with("the gateway serves again");
+    let status = cluster.status();
+    let serving: Vec<&Value> =
+        status["gateways"].as_array().expect("gateways").iter().filter(|one| one["serving"] == true).collect();
+    assert_eq!(serving.len(), 1, "{line}");
+    assert_eq!(serving[0]["memcached"], gateway["memcached"], "the port stays");
+    assert!(serving[0]["epoch"].as_u64() > gateway["epoch"].as_u64(), "the epoch grows");
+}
+
+#[test]
+fn an_orderly_end_leaves_nothing_behind() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let cluster = Cluster::start(&[]);
+        let mut lifelines = cluster.lifelines();
+        let (status, temp) = cluster.end(signal);
+        assert_eq!(status.code(), Some(0), "{signal}");
+        lifelines.iter_mut().for_each(|lifeline| expect_end(lifeline.as_mut()));
+        assert_eq!(std::fs::read_dir(temp.path()).expect("a directory").count(), 0, "{signal}");
+    }
+}
+
+#[test]
+fn children_die_with_a_parent_that_is_killed() {
+    let cluster = Cluster::start(&[]);
+    let mut lifelines = cluster.lifelines();
+    let (status, _temp) = cluster.end(Signal::SIGKILL);
+    assert_eq!(status.code(), None);
+    lifelines.iter_mut().for_each(|lifeline| expect_end(lifeline.as_mut()));
+}
+
+#[test]
+fn a_directory_keeps_the_identity_of_the_cluster() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let flags = ["--dir", dir.path().to_str().expect("text")];
+    let first = Cluster::start(&flags);
+    let before = first.status();
+    first.end(Signal::SIGINT);
+    let second = Cluster::start(&flags);
+    let after = second.status();
+    assert_eq!(before["cluster_id"], after["cluster_id"]);
+    assert!(after["epoch"].as_u64() > before["epoch"].as_u64());
+}
+
+#[test]
+fn nodes_on_tcp_serve_as_well() {
+    let cluster = Cluster::start(&["--transport", "tcp"]);
+    assert!(cluster.status()["nodes"][0]["address"].as_str().expect("an address").starts_with("127.0.0.1:"));
+    assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
+}
