@@ -12,6 +12,8 @@ pub struct MapStore {
     objects: BTreeMap<Vec<u8>, MapObject>,
     version: u64,
     flush_at: Option<UnixMs>,
+    stored_total: u64,
+    met_expired_total: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -38,7 +40,7 @@ impl MapStore {
     fn handle_command<C: Command>(&mut self, now: Now, mut command: C) -> Vec<u8> {
         let mut reply = Vec::new();
         let key = command.key().to_vec();
-        self.expire(now, &key);
+        self.met_expired_total += u64::from(self.expire(now, &key));
         self.version += 1;
         let context = ApplyContext { now, version: Version::from_raw(self.version) };
         let current = self.objects.get(&key).map(|object| ObjectRef {
@@ -70,6 +72,7 @@ impl MapStore {
                     accessed_ms: now.unix_ms.0,
                 };
                 self.objects.insert(key, object);
+                self.stored_total += 1;
             }
             Effect::Amend(amendment) => {
                 let object = self.objects.get_mut(&key).expect("only an object that was shown is amended");
@@ -114,7 +117,9 @@ impl MapStore {
 
     fn handle_keyspace(&mut self, now: Now, request: KeyspaceRequest) -> KeyspaceReply {
         let expired: Vec<_> = self.objects.keys().cloned().collect();
-        expired.iter().for_each(|key| self.expire(now, key));
+        for key in &expired {
+            self.expire(now, key);
+        }
         match request {
             KeyspaceRequest::Count => KeyspaceReply::Count(self.objects.len() as u64),
             KeyspaceRequest::Flush { at } => {
@@ -138,16 +143,21 @@ impl MapStore {
             KeyspaceRequest::Stats => KeyspaceReply::Stats(Box::new(StoreStats {
                 objects: self.objects.len() as u64,
                 bytes_stored: self.objects.iter().map(|(key, object)| (key.len() + object.value.len()) as u64).sum(),
+                stored_total: self.stored_total,
+                met_expired_total: self.met_expired_total,
                 ..StoreStats::default()
             })),
         }
     }
 
-    fn expire(&mut self, now: Now, key: &[u8]) {
+    /// Forgets the object if its time is over, and says whether it was.
+    fn expire(&mut self, now: Now, key: &[u8]) -> bool {
         let gone = |object: &MapObject| object.expiry.is_some_and(|expiry| expiry <= now.unix_ms);
-        if self.objects.get(key).is_some_and(gone) {
+        let is_over = self.objects.get(key).is_some_and(gone);
+        if is_over {
             self.objects.remove(key);
         }
+        is_over
     }
 
     fn apply_flush(&mut self, now: Now) {

@@ -106,6 +106,10 @@ pub struct StoreStats {
     pub evicted_total: u64,
     pub expired_total: u64,
     pub degraded_reads_total: u64,
+    /// Look-ups that met an object whose time was over.
+    pub met_expired_total: u64,
+    /// Look-ups that met an object that a flush hides.
+    pub met_flushed_total: u64,
     /// Value length histogram: objects per 32-byte class, keyed by the class's upper bound; filled only on request.
     pub nodes_alive: u16,
     pub nodes_total: u16,

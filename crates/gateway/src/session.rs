@@ -54,6 +54,12 @@ pub struct Settings {
     pub started_us: u64,
     /// `-D`: prefix delimiter for per-prefix statistics.
     pub prefix_delimiter: u8,
+    /// `-R`: requests of one memcached connection that are in flight before others get their turn.
+    pub pipeline_count_max: usize,
+    /// `-A`: memcached clients may stop the server.
+    pub shutdown_enabled: bool,
+    /// Commands of memcached's debug build (`debugtime`), which its own tests use.
+    pub debug_commands: bool,
     /// Data chunks of a stripe: what memory costs, as Redis clients are told.
     pub data_count: u8,
     /// Parity chunks of a stripe: how many nodes hold a write besides the first.
@@ -86,6 +92,9 @@ impl Default for Settings {
             unix_socket: None,
             started_us: 0,
             prefix_delimiter: b':',
+            pipeline_count_max: crate::memcached::limits::REPLY_WAITING_MAX,
+            shutdown_enabled: false,
+            debug_commands: false,
             data_count: 4,
             parity_count: 2,
         }
@@ -126,6 +135,12 @@ pub struct Counters {
     pub store_no_memory: u64,
     pub idle_kicks: u64,
     pub commands_total: u64,
+    /// Times that a connection's input was left because its requests in flight reached their maximum.
+    pub connection_yields: u64,
+    /// A client with the right to do so asked for the end of the server.
+    pub shutdown_asked: bool,
+    /// Seconds by which `debugtime` moved the wall clock; the server adds them to each `Now` it hands out.
+    pub debug_time_s: i64,
     /// CPU time of the process, set by the server now and then.
     pub cpu_user_us: u64,
     pub cpu_system_us: u64,

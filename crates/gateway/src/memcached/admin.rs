@@ -33,7 +33,14 @@ impl MemcachedSession {
                 }
             },
             Admin::Verbosity => verbosity(shared, arguments),
-            Admin::Shutdown => "SERVER_ERROR: shutdown not enabled",
+            Admin::Shutdown => match shutdown(shared, arguments) {
+                Some(line) => line,
+                None => {
+                    self.close();
+                    return true;
+                }
+            },
+            Admin::Debugtime => debugtime(shared, arguments),
             Admin::Slabs => slabs(arguments),
             Admin::Lru => "ERROR",
             Admin::LruCrawler => lru_crawler(arguments),
@@ -65,6 +72,37 @@ fn verbosity(shared: &mut Shared, arguments: &[u8]) -> &'static str {
     let Some(level) = Tokens::new(arguments).next().and_then(exact_u32) else { return Refusal::BAD_FORMAT };
     shared.settings.verbosity = u8::try_from(level).unwrap_or(VERBOSITY_MAX).min(VERBOSITY_MAX);
     "OK"
+}
+
+/// `None`: the server is to end.
+fn shutdown(shared: &mut Shared, arguments: &[u8]) -> Option<&'static str> {
+    if !shared.settings.shutdown_enabled {
+        return Some("SERVER_ERROR: shutdown not enabled");
+    }
+    let mut tokens = Tokens::new(arguments);
+    match (tokens.next(), tokens.next()) {
+        (None | Some(b"graceful"), None) => {
+            shared.counters.shutdown_asked = true;
+            None
+        }
+        _ => Some("CLIENT_ERROR invalid shutdown mode"),
+    }
+}
+
+/// Moves the clock; pausing it (`p`, `r`) is accepted, because the clock stands still between two commands anyway.
+fn debugtime(shared: &mut Shared, arguments: &[u8]) -> &'static str {
+    let argument = Tokens::new(arguments).next().filter(|_| shared.settings.debug_commands);
+    match argument {
+        Some(b"p" | b"r") => "OK",
+        Some(seconds) => match exact_i32(seconds) {
+            Some(seconds) => {
+                shared.counters.debug_time_s = shared.counters.debug_time_s.saturating_add(i64::from(seconds));
+                "OK"
+            }
+            None => "ERROR",
+        },
+        None => "ERROR",
+    }
 }
 
 fn slabs(arguments: &[u8]) -> &'static str {

@@ -7,7 +7,7 @@
 //!
 //! Source: behaviour of memcached 1.6.45. Deviations, each on purpose:
 //! * a binary key is echoed in base64 exactly when the request had `b` (memcached remembers how it was stored);
-//! * `get_expired` and `get_flushed` stay 0, because an engine never shows such objects;
+//! * `get_expired` and `get_flushed` are the engine's counts, of all look-ups and not of `get` alone;
 //! * `stats conns` lists the asking connection only;
 //! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;
 //! * when a key of a multi-key `get` cannot be read, the values before it have already been sent: the error line

@@ -105,10 +105,16 @@ impl MemcachedSession {
         }
     }
 
-    fn is_full(&mut self) -> bool {
+    fn is_full(&mut self, shared: &Shared) -> bool {
+        let waiting_max = shared.settings.pipeline_count_max.clamp(1, REPLY_WAITING_MAX);
         self.question.is_some()
-            || self.replies.waiting_count() >= REPLY_WAITING_MAX
+            || self.replies.waiting_count() >= waiting_max
             || self.replies.output().len() > OUTPUT_BYTES_MAX
+    }
+
+    /// Closes the connection once everything before is answered.
+    pub(super) fn close(&mut self) {
+        self.phase = Phase::Closed;
     }
 
     fn step(
@@ -315,7 +321,12 @@ impl Session for MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> usize {
         let mut consumed = 0;
-        while !self.is_full() {
+        loop {
+            if self.is_full(shared) {
+                let yields = self.question.is_none() && consumed > 0 && consumed < input.len();
+                shared.counters.connection_yields += u64::from(yields);
+                break;
+            }
             let ends = matches!(self.phase, Phase::Closed);
             match self.step(now, shared, &input[consumed..], sink) {
                 Step::Consumed(bytes) => consumed += bytes,

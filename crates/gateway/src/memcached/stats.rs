@@ -108,6 +108,8 @@ fn reset(counters: &mut Counters) {
         connections_current: counters.connections_current,
         cpu_user_us: counters.cpu_user_us,
         cpu_system_us: counters.cpu_system_us,
+        shutdown_asked: counters.shutdown_asked,
+        debug_time_s: counters.debug_time_s,
         prefixes,
         ..Counters::default()
     };
@@ -175,7 +177,7 @@ fn general(now: Now, shared: &Shared, store: &StoreStats) -> Vec<u8> {
     let absent = ["response_obj_oom", "response_obj_count", "response_obj_bytes", "read_buf_count", "read_buf_bytes"];
     zeros(&mut stats, &absent);
     zeros(&mut stats, &["read_buf_bytes_free", "read_buf_oom", "reserved_fds"]);
-    commands(&mut stats, counters);
+    commands(&mut stats, counters, store);
     if settings.idle_timeout_s > 0 {
         stats.add("idle_kicks", counters.idle_kicks);
     }
@@ -185,7 +187,8 @@ fn general(now: Now, shared: &Shared, store: &StoreStats) -> Vec<u8> {
     stats.add("accepting_conns", 1);
     zeros(&mut stats, &["listen_disabled_num", "time_in_listen_disabled_us"]);
     stats.add("threads", settings.thread_count);
-    zeros(&mut stats, &["conn_yields", "hash_power_level", "hash_bytes", "hash_is_expanding"]);
+    stats.add("conn_yields", counters.connection_yields);
+    zeros(&mut stats, &["hash_power_level", "hash_bytes", "hash_is_expanding"]);
     zeros(&mut stats, &["slab_reassign_rescues", "slab_reassign_chunk_rescues", "slab_reassign_inline_reclaim"]);
     zeros(&mut stats, &["slab_reassign_busy_items", "slab_reassign_busy_deletes", "slab_reassign_busy_nomem"]);
     stats.add("slab_reassign_last_busy_status", "none");
@@ -202,7 +205,7 @@ fn zeros(stats: &mut StatLines, names: &[&str]) {
     names.iter().for_each(|name| stats.add(name, 0));
 }
 
-fn commands(stats: &mut StatLines, counters: &Counters) {
+fn commands(stats: &mut StatLines, counters: &Counters, store: &StoreStats) {
     stats.add("cmd_get", counters.get_commands);
     stats.add("cmd_set", counters.set_commands);
     stats.add("cmd_flush", counters.flush_commands);
@@ -210,8 +213,8 @@ fn commands(stats: &mut StatLines, counters: &Counters) {
     stats.add("cmd_meta", counters.meta_commands);
     stats.add("get_hits", counters.get_hits);
     stats.add("get_misses", counters.get_misses);
-    stats.add("get_expired", counters.get_expired);
-    stats.add("get_flushed", counters.get_flushed);
+    stats.add("get_expired", counters.get_expired + store.met_expired_total);
+    stats.add("get_flushed", counters.get_flushed + store.met_flushed_total);
     stats.add("delete_misses", counters.delete_misses);
     stats.add("delete_hits", counters.delete_hits);
     stats.add("incr_misses", counters.incr_misses);

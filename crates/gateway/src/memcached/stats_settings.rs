@@ -22,14 +22,14 @@ pub(super) fn settings(shared: &Shared) -> Vec<u8> {
     stats.add("evictions", if settings.evict_when_full { "on" } else { "off" });
     stats.add("domain_socket", settings.unix_socket.as_deref().unwrap_or("NULL"));
     stats.add("umask", 700);
-    stats.add("shutdown_command", "no");
+    stats.add("shutdown_command", yes_no(settings.shutdown_enabled));
     stats.add("growth_factor", "1.25");
     stats.add("chunk_size", 48);
     stats.add("num_threads", settings.thread_count);
     stats.add("num_threads_per_udp", settings.thread_count);
     stats.add("stat_key_prefix", char::from(settings.prefix_delimiter));
     stats.add("detail_enabled", yes_no(shared.counters.prefixes.enabled));
-    stats.add("reqs_per_event", 20);
+    stats.add("reqs_per_event", settings.pipeline_count_max);
     stats.add("cas_enabled", "yes");
     stats.add("tcp_backlog", 1024);
     stats.add("binding_protocol", "ascii");

@@ -67,6 +67,7 @@ fn other(line: &[u8]) -> Parsed<'_> {
         b"lru" => Admin::Lru,
         b"lru_crawler" => Admin::LruCrawler,
         b"cache_memlimit" => Admin::CacheMemlimit,
+        b"debugtime" => Admin::Debugtime,
         _ => {
             let last = Tokens::new(arguments).last().unwrap_or_default();
             return Err(Refusal { close: last.starts_with(b"HTTP/"), ..Refusal::new("ERROR").quiet(noreply) });

@@ -95,6 +95,8 @@ pub enum Admin {
     LruCrawler,
     CacheMemlimit,
     Watch,
+    /// Of memcached's debug build.
+    Debugtime,
 }
 
 /// A line that is no request: what to answer and what to skip.

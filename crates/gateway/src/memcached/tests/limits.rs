@@ -180,7 +180,10 @@ proptest! {
             let mut client = open();
             client.order = order;
             let said: Vec<u8> = noise.chunks(piece_bytes.max(1)).flat_map(|piece| client.send(piece)).collect();
-            (show(&said), client.session.closing())
+            // How often a connection gives way does depend on how its input arrives.
+            let said = show(&said);
+            let lines: Vec<_> = said.lines().filter(|line| !line.starts_with("STAT conn_yields")).collect();
+            (lines.join("\n"), client.session.closing())
         };
         let whole = run(noise.len(), AnswerOrder::Asked);
         prop_assert_eq!(&run(piece_bytes, AnswerOrder::Asked), &whole);

@@ -38,6 +38,11 @@ fn general_statistics_have_memcacheds_names() {
     for (name, value) in expected {
         assert_eq!(stat(&text, name), value.to_string(), "{name}");
     }
+    client.says("set old 0 1 1\r\n1\r\n", "STORED\r\n");
+    client.now.unix_ms.0 += 1000;
+    client.says("get old\r\n", "END\r\n");
+    let text = client.text("stats\r\n");
+    assert_eq!((stat(&text, "get_expired"), stat(&text, "total_items")), ("1".into(), "5".into()));
     client.says("stats reset\r\n", "RESET\r\n");
     assert_eq!(stat(&client.text("stats\r\n"), "cmd_get"), "0");
 }

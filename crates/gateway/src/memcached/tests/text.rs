@@ -368,3 +368,28 @@ fn browsers_and_binary_clients_are_turned_away() {
     assert!(said.ends_with(b"use the text or meta protocol"));
     assert!(binary.is_closed());
 }
+
+#[test]
+fn an_allowed_shutdown_is_passed_on() {
+    let mut client = Loopback::new(Settings { shutdown_enabled: true, ..Settings::default() });
+    client.says("shutdown now\r\n", "CLIENT_ERROR invalid shutdown mode\r\n");
+    assert!(!client.shared.counters.shutdown_asked);
+    client.says("shutdown graceful\r\n", "");
+    assert!(client.shared.counters.shutdown_asked && client.is_closed());
+}
+
+#[test]
+fn the_clock_moves_only_in_a_debug_setting() {
+    let mut client = open();
+    client.says("debugtime 5\r\n", "ERROR\r\n");
+    client.shared.settings.debug_commands = true;
+    client.says("debugtime 5\r\ndebugtime p\r\ndebugtime x\r\ndebugtime\r\n", "OK\r\nOK\r\nERROR\r\nERROR\r\n");
+    assert_eq!(client.shared.counters.debug_time_s, 5);
+}
+
+#[test]
+fn a_short_pipeline_yields() {
+    let mut client = Loopback::new(Settings { pipeline_count_max: 1, ..Settings::default() });
+    client.says(&"set a 0 0 1\r\n1\r\n".repeat(6), &"STORED\r\n".repeat(6));
+    assert_eq!(client.shared.counters.connection_yields, 5);
+}
