@@ -145,6 +145,14 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A node was scanned: what it was not found to hold, it has freed.
+    pub(super) fn settle_voids_of(&mut self, node: NodeId) {
+        let pending = self.voids.pending.get(&node);
+        let is_pending = |id: &StripeId| pending.is_some_and(|pending| pending.contains_key(id));
+        let settled: Vec<_> = self.voids.unconfirmed.keys().copied().filter(|id| !is_pending(id)).collect();
+        settled.into_iter().for_each(|id| self.free_confirmed(node, id));
+    }
+
     /// Must the record that declares this stripe void be kept?
     pub(super) fn is_void_needed(&self, stripe: StripeId) -> bool {
         self.voids.unconfirmed.contains_key(&stripe) || self.voids.undeclared.contains_key(&stripe)

@@ -94,6 +94,7 @@ impl<C: Command> Engine<C> {
         node.sessions[usize::from(id.core)].greeted = true;
         if node.sessions.iter().all(|session| session.greeted) {
             node.phase = NodePhase::Ready;
+            self.settle_voids_of(id.node);
             self.resend_frees_to(id.node);
             self.verify_doubtful();
             self.work.push_back(Work::Resume);

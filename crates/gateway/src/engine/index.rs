@@ -55,10 +55,6 @@ impl Tag {
         Tag((hash >> 46) as u32)
     }
 
-    pub fn number(self) -> u32 {
-        self.0
-    }
-
     /// Spreads the tag over the bits that a hash table looks at (low ones and the top seven).
     fn spread(self) -> u64 {
         u64::from(self.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -165,10 +161,6 @@ impl Index {
 
     pub fn object_count(&self) -> u64 {
         self.object_count
-    }
-
-    pub fn slot_count(&self, slot: Slot) -> usize {
-        self.tables[slot.index()].len()
     }
 
     /// Locations in one slot with tags from `first` on, in tag order: about `count`, and all of the last tag.

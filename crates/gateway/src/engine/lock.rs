@@ -198,8 +198,4 @@ impl<C> Locks<C> {
     pub fn iter(&self) -> impl Iterator<Item = (PoolKey, &Lock<C>)> {
         self.pool.iter()
     }
-
-    pub fn len(&self) -> usize {
-        self.pool.len()
-    }
 }

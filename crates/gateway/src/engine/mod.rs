@@ -35,7 +35,9 @@ mod manifest;
 mod nodes;
 mod open_stripe;
 mod pool;
+mod rebuild;
 mod recent;
+mod reconstruct;
 mod recovery;
 mod round;
 mod sessions;
@@ -133,6 +135,10 @@ enum What {
     },
     Inspect {
         stripe: StripeId,
+    },
+    GatherRead {
+        stripe: StripeId,
+        member: u8,
     },
     Close,
 }

@@ -237,10 +237,6 @@ impl<I> OpenStripe<I> {
         self.pending.is_none() && self.ops.is_empty()
     }
 
-    pub fn has_pending(&self) -> bool {
-        self.pending.is_some()
-    }
-
     /// When the oldest unconfirmed operation was sent.
     pub fn oldest_sent_us(&self) -> Option<u64> {
         self.ops.front().map(|op| op.sent_us)
@@ -264,10 +260,6 @@ impl<I> OpenStripe<I> {
         self.told = self.stable;
         self.told_us = now_us;
         Some(self.stable)
-    }
-
-    pub fn has_untold(&self) -> bool {
-        self.parity_count > 0 && self.told < self.stable
     }
 
     /// Rule R1: what parities were told stable, every participant has confirmed.

@@ -96,7 +96,11 @@ impl<C: Command> Engine<C> {
             (What::Fence { remaining }, NodeReply::Done { .. }) => self.fenced(session, remaining),
             (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
             (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
-            (What::Open { .. } | What::Close, NodeReply::Done { .. }) => {}
+            (What::Open { .. }, NodeReply::Done { .. }) => {}
+            (What::Close, NodeReply::Done { .. }) => self.close_settled(),
+            (What::GatherRead { stripe, member }, NodeReply::Bytes(bytes)) => {
+                self.part_read(stripe, member, Some(bytes));
+            }
             (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
             (What::Free { first }, NodeReply::Done { .. }) => self.freed(session.node, first),
@@ -116,8 +120,9 @@ impl<C: Command> Engine<C> {
             What::Inspect { stripe } => self.inspect_refused(session.node, stripe),
             What::Hello | What::Fence { .. } | What::Scan => self.greeting_refused(session, refusal),
             What::Free { first } => self.free_unanswered(session.node, first),
-            // A close is repeated by the next owner; a ping asks for nothing.
-            What::Ping | What::Close => {}
+            What::GatherRead { stripe, member } => self.part_read(stripe, member, None),
+            What::Close => self.close_settled(),
+            What::Ping => {}
         }
     }
 

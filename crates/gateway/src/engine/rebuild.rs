@@ -1,0 +1,205 @@
+//! The picture that a new owner makes of its partitions, and the index built from it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::{NodeId, PartitionId, StripeId, UnixMs, Version};
+use shorttail_wire::node::{ChunkKind, ChunkReport};
+
+use super::Engine;
+use super::index::StripeSlot;
+use super::lookup::old_record;
+use super::manifest::Manifest;
+use super::open_stripe::OpenStripe;
+use super::stripes::{Stripe, StripePhase};
+use crate::command::Command;
+
+/// The newest record of a key.
+#[derive(Debug)]
+struct Newest {
+    version: Version,
+    /// `None`: a tombstone.
+    live: Option<Live>,
+}
+
+#[derive(Debug)]
+struct Live {
+    stripe: StripeId,
+    data_index: usize,
+    offset: usize,
+    record_bytes: usize,
+    object_bytes: u64,
+    expiry: Option<UnixMs>,
+    manifest: Option<Manifest>,
+}
+
+#[derive(Debug)]
+struct Inherited {
+    partition: PartitionId,
+    members: Arc<[NodeId]>,
+    chunk_bytes: usize,
+    fills: Vec<usize>,
+    kept_bytes: u64,
+    /// The bytes of a stripe that was never sealed.
+    chunks: Option<Vec<Vec<u8>>>,
+}
+
+/// Filled stripe by stripe, newest first.
+#[derive(Debug, Default)]
+pub struct Rebuild {
+    keys: HashMap<Vec<u8>, Newest>,
+    stripes: BTreeMap<StripeId, Inherited>,
+    voids: BTreeSet<StripeId>,
+    floors: BTreeMap<PartitionId, Version>,
+    flush_due: Option<UnixMs>,
+}
+
+impl Rebuild {
+    /// Takes the data chunks of a stripe; every younger stripe was taken before.
+    pub fn take(
+        &mut self,
+        stripe: StripeId,
+        partition: PartitionId,
+        members: Arc<[NodeId]>,
+        chunk_bytes: usize,
+        chunks: Vec<Vec<u8>>,
+        is_sealed: bool,
+    ) {
+        if self.voids.contains(&stripe) {
+            return;
+        }
+        let mut kept_bytes = 0;
+        for (data_index, chunk) in chunks.iter().enumerate() {
+            let mut offset = 0;
+            while let Ok((record, length)) = Record::parse(&chunk[offset..], stripe) {
+                if matches!(record.kind, RecordKind::Control | RecordKind::Tombstone) {
+                    kept_bytes += length as u64;
+                }
+                self.take_record(stripe, partition, data_index, offset, length, &record);
+                offset += length;
+            }
+        }
+        let fills = chunks.iter().map(Vec::len).collect();
+        let chunks = (!is_sealed).then_some(chunks);
+        self.stripes.insert(stripe, Inherited { partition, members, chunk_bytes, fills, kept_bytes, chunks });
+    }
+
+    fn take_record(
+        &mut self,
+        stripe: StripeId,
+        partition: PartitionId,
+        data_index: usize,
+        offset: usize,
+        length: usize,
+        record: &Record<'_>,
+    ) {
+        if record.kind == RecordKind::Control {
+            match Control::parse(record.value) {
+                Some(Control::Void(stripe)) => _ = self.voids.insert(stripe),
+                Some(Control::Floor { floor, .. }) => {
+                    let known = self.floors.entry(partition).or_default();
+                    *known = floor.max(*known);
+                }
+                Some(Control::FlushDue(at)) => self.flush_due = Some(self.flush_due.map_or(at, |due| due.max(at))),
+                None => tracing::error!(?stripe, "a control record of another version"),
+            }
+            return;
+        }
+        if self.keys.get(record.key).is_some_and(|newest| newest.version >= record.version) {
+            return;
+        }
+        let live = (record.kind != RecordKind::Tombstone).then(|| {
+            let old = old_record(record, super::index::Location { chunk_number: 0, offset: 0 }, length);
+            Live {
+                stripe,
+                data_index,
+                offset,
+                record_bytes: length,
+                object_bytes: old.object_bytes,
+                expiry: record.expiry,
+                manifest: old.manifest,
+            }
+        });
+        self.keys.insert(record.key.to_vec(), Newest { version: record.version, live });
+    }
+}
+
+impl<C: Command> Engine<C> {
+    /// Makes the picture this owner's own, and drops what belongs to nothing. `away`: nodes that were not scanned.
+    pub(super) fn rebuild(
+        &mut self,
+        rebuild: Rebuild,
+        reports: &BTreeMap<StripeId, Vec<(NodeId, ChunkReport)>>,
+        away: &BTreeSet<NodeId>,
+    ) {
+        for (&partition, &floor) in &rebuild.floors {
+            self.inherit_floor(partition, floor);
+        }
+        if let Some(at) = rebuild.flush_due {
+            self.inherit_flush_due(at);
+        }
+        let slots = self.adopt_stripes(rebuild.stripes);
+        for (key, newest) in rebuild.keys {
+            if let Some(live) = newest.live {
+                self.adopt_object(&key, newest.version, live, &slots);
+            }
+        }
+        for &void in &rebuild.voids {
+            self.inherit_void(void, away.clone());
+        }
+        self.drop_leftovers(reports, &rebuild.voids);
+        let leaving = slots.values().filter(|&&slot| self.stripes.at(slot).phase() == StripePhase::Leaving);
+        for slot in leaving.copied().collect::<Vec<_>>() {
+            self.start_leaving(slot);
+        }
+        tracing::info!(objects = self.index.object_count(), stripes = self.stripes.len(), "took over");
+    }
+
+    fn adopt_stripes(&mut self, inherited: BTreeMap<StripeId, Inherited>) -> BTreeMap<StripeId, StripeSlot> {
+        let mut slots = BTreeMap::new();
+        for (id, stripe) in inherited {
+            let fills = stripe.fills.iter().map(|&fill| fill as u32).collect();
+            let mut adopted = Stripe::inherited(id, stripe.partition, stripe.members, fills);
+            adopted.kept_bytes = stripe.kept_bytes;
+            if let Some(chunks) = stripe.chunks {
+                let (data_count, parity_count) = (self.config.data_count(), self.config.parity_count());
+                let open = OpenStripe::from_chunks(data_count, parity_count, &chunks, stripe.chunk_bytes);
+                adopted.open = Some(Box::new(open));
+                adopted.become_phase(StripePhase::Leaving);
+            }
+            slots.insert(id, self.stripes.insert(adopted));
+        }
+        slots
+    }
+
+    fn adopt_object(&mut self, key: &[u8], version: Version, live: Live, slots: &BTreeMap<StripeId, StripeSlot>) {
+        let key = self.key_ref(key);
+        let partition = self.config.partition_of(key.slot);
+        if version < self.floor_of(partition) {
+            return;
+        }
+        let Some(&slot) = slots.get(&live.stripe) else { return };
+        let location = self.stripes.location(slot, live.data_index, live.offset);
+        self.index.insert(key.slot, key.tag(), location);
+        self.count_stored(location, live.record_bytes, live.object_bytes, live.expiry);
+        if let Some(manifest) = live.manifest {
+            self.striped.insert(manifest.first, (partition, manifest));
+        }
+    }
+
+    /// Chunks of void stripes, damaged chunks and pieces without a manifest are freed.
+    fn drop_leftovers(&mut self, reports: &BTreeMap<StripeId, Vec<(NodeId, ChunkReport)>>, voids: &BTreeSet<StripeId>) {
+        for (&stripe, members) in reports {
+            for (node, report) in members {
+                let belongs = match report.description.kind {
+                    ChunkKind::Packed => !voids.contains(&stripe) && self.stripes.slot_of(stripe).is_some(),
+                    ChunkKind::Striped => self.is_striped(stripe),
+                };
+                if !belongs || report.damaged {
+                    self.free_on(*node, stripe, report.description.partition);
+                }
+            }
+        }
+    }
+}
