@@ -1,5 +1,6 @@
 //! The measurements as sub-commands, for the program's command line.
 
+use crate::codes::{self, CodesOptions};
 use crate::compare::{self, CompareOptions};
 use crate::kill::{self, KillOptions};
 use crate::load::{self, LoadOptions};
@@ -10,6 +11,7 @@ use crate::overwrite::{self, OverwriteOptions};
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Command {
     Load(Box<LoadOptions>),
+    Codes(Box<CodesOptions>),
     Compare(Box<CompareOptions>),
     Memory(Box<MemoryOptions>),
     Overwrite(Box<OverwriteOptions>),
@@ -24,6 +26,7 @@ impl Command {
     pub fn run(self) -> anyhow::Result<()> {
         match self {
             Command::Load(options) => load::run(*options),
+            Command::Codes(options) => codes::run(*options),
             Command::Compare(options) => compare::run(*options),
             Command::Memory(options) => memory::run(*options),
             Command::Overwrite(options) => overwrite::run(*options),

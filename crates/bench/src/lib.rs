@@ -20,6 +20,7 @@ mod beside;
 mod child;
 mod choice;
 mod codec;
+pub mod codes;
 mod command;
 pub mod compare;
 mod connection;

@@ -62,6 +62,7 @@ impl StatusReader {
 pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
     let mut server = Server::bind(&config)?;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
+    crate::footprint::drop_startup_pages();
     server.run()
 }
 

@@ -98,6 +98,7 @@ pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
     let settings = settings(&config, &engine, &listeners);
     let cores = start_cores(engine, settings, listeners, config.threads)?;
     tracing::info!(gateway = welcome.session.gateway_id, epoch = welcome.session.epoch.0, "started");
+    crate::footprint::drop_startup_pages();
     loop {
         while let Some(event) = control.poll_event() {
             match event {

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod control;
 pub mod coordinator;
+pub mod footprint;
 pub mod gateway;
 pub mod net;
 pub mod node;

@@ -41,6 +41,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let welcome = control.registered()?;
     let cores = start_cores(&config, welcome, incarnation, listener)?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
+    crate::footprint::drop_startup_pages();
     loop {
         let sum = |field: fn(&CoreGauges) -> &AtomicU64| {
             cores.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()

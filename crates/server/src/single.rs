@@ -41,7 +41,7 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     let nodes = start_nodes(&options, &directory.0)?;
     let settings = settings(&options, &listeners);
     let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
-    let cores = start_cores(engine_config(&options)?, settings, listeners, options.threads.clamp(1, 4))?;
+    let cores = start_cores(engine_config(&options)?, settings, listeners, 1)?;
     let view = Arc::new(nodes.view(options.node_count)?);
     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
     while !cores.is_serving() {
@@ -188,6 +188,8 @@ fn settings(options: &LauncherOptions, listeners: &Listeners) -> Settings {
         redis_port: 0,
         listen: named,
         unix_socket: options.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
+        shutdown_enabled: options.shutdown_enabled,
+        debug_commands: std::env::var_os("SHORTTAIL_DEBUG_COMMANDS").is_some(),
         prefix_delimiter: options.prefix_delimiter.unwrap_or(b':'),
         data_count: options.code.data_count.get(),
         parity_count: options.code.parity_count,

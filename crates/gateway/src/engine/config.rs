@@ -62,7 +62,7 @@ impl EngineConfig {
             when_full: WhenFull::Evict,
             node_count,
             request_deadline_us: 60_000,
-            gather_us: 3_000_000,
+            gather_us: 1_000_000,
             hash_seed: cluster.0 ^ 0x5348_4f52_5454_4149,
             auth: Vec::new(),
             clean_above: 1.25,

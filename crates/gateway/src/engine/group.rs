@@ -3,6 +3,8 @@
 //! The group takes the locks of its keys in key order, so two groups cannot wait for each other; learns which keys
 //! exist; and appends all its records as one operation, which is durable or void as a whole.
 
+use std::collections::BTreeMap;
+
 use shorttail_store::record::Record;
 use shorttail_units::Version;
 
@@ -40,12 +42,11 @@ pub struct Group {
 impl<C: Command> Engine<C> {
     pub(super) fn group(&mut self, token: Token, group: GroupPut) {
         let mut pairs: Vec<Pair> = Vec::new();
-        for (key, value) in group.pairs {
-            // The last of several values for a key counts, as if they were stored one after the other.
-            pairs.retain(|pair| pair.key != key);
+        // The last of several values for a key counts, as if they were stored one after the other.
+        let last_values: BTreeMap<Vec<u8>, Vec<u8>> = group.pairs.into_iter().collect();
+        for (key, value) in last_values {
             pairs.push(Pair { key, value, lock: None, old: None, exists: false });
         }
-        pairs.sort_by(|a, b| a.key.cmp(&b.key));
         let unconfirmed = pairs.len();
         let version = Version::default();
         let group = Group { token, only_if_absent: group.only_if_absent, pairs, version, unconfirmed };
@@ -143,6 +144,7 @@ impl<C: Command> Engine<C> {
         if version >= self.floor_of(partition) {
             self.index.insert(slot, tag, location);
             self.count_stored(location, record_bytes, object_bytes, None);
+            self.stats.stored_total += 1;
         }
         if is_over {
             self.end_group(key, Ok(true));

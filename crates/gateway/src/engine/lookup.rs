@@ -241,7 +241,10 @@ impl<C: Command> Engine<C> {
                 }
                 self.load_striped_for_read(token, command, object);
             }
-            (LookupPurpose::Read { token, command }, Digest::Expired) => self.answer_absent(token, command),
+            (LookupPurpose::Read { token, command }, Digest::Expired) => {
+                self.stats.met_expired_total += 1;
+                self.answer_absent(token, command);
+            }
             (LookupPurpose::Round { lock, .. }, Digest::Expired) => {
                 self.round_current(lock, None, Old::Present(old));
             }

@@ -277,6 +277,7 @@ impl<C: Command> Engine<C> {
                     self.index.mark_read(slot, tag, location);
                 }
                 self.count_stored(location, record_bytes, object_bytes, expiry);
+                self.stats.stored_total += 1;
             }
             Some(_) => self.free_unused_stripes(key),
             None => {
@@ -321,7 +322,6 @@ impl<C: Command> Engine<C> {
             stripe.expiry.add(expiry, record_bytes);
         }
         self.stats.bytes_stored += object_bytes;
-        self.stats.stored_total += 1;
     }
 
     /// Takes the record that a round replaced out of the index and the accounts.

@@ -138,7 +138,8 @@ pub const VALUE_BYTES_DEFAULT: Size = Size::mib(1);
 /// Client connections when nothing is said; they cost memory only when they come.
 pub const CONNECTION_COUNT_DEFAULT: usize = 16_384;
 const KEY_BYTES_DEFAULT: Size = Size(8 << 10);
-const REQUEST_DEADLINE_MS_DEFAULT: u64 = 1_000;
+/// Long enough for a busy machine's scheduler, short enough that clients of a hung node hardly notice.
+const REQUEST_DEADLINE_MS_DEFAULT: u64 = 60;
 
 /// Permission bits of a socket file, written in octal as everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -211,7 +212,7 @@ pub struct GatewayOptions {
     /// Threads; each owns some of the partitions [default: 1]
     #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// Milliseconds after which a request to a node has failed [default: 1000]
+    /// Milliseconds after which a request to a node has failed [default: 60]
     #[arg(long, env = "SHORTTAIL_GATEWAY_REQUEST_DEADLINE_MS", value_name = "MS")]
     pub request_deadline_ms: Option<u64>,
     /// File of user:password lines; clients must authenticate

@@ -141,7 +141,7 @@ impl Core {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
-            self.now = self.clock.now();
+            self.now = self.read_clock();
             for client in std::mem::take(&mut self.unread) {
                 self.read_client(client);
             }
@@ -155,7 +155,19 @@ impl Core {
             self.write_clients();
             self.housekeep()?;
             self.router.wake();
+            if self.shared.counters.shutdown_asked {
+                tracing::info!("a client asked for the end of the server");
+                std::process::exit(0);
+            }
         }
+    }
+
+    /// The clock, with the wall clock moved as a debugging client may have asked.
+    fn read_clock(&self) -> Now {
+        let mut now = self.clock.now();
+        let moved_ms = self.shared.counters.debug_time_s.saturating_mul(1000);
+        now.unix_ms.0 = now.unix_ms.0.saturating_add_signed(moved_ms);
+        now
     }
 
     fn wait(&self) -> Duration {

@@ -91,6 +91,8 @@ fn merge(one: KeyspaceReply, other: KeyspaceReply) -> KeyspaceReply {
                 evicted_total: one.evicted_total + other.evicted_total,
                 expired_total: one.expired_total + other.expired_total,
                 degraded_reads_total: one.degraded_reads_total + other.degraded_reads_total,
+                met_expired_total: one.met_expired_total + other.met_expired_total,
+                met_flushed_total: one.met_flushed_total + other.met_flushed_total,
                 // Every core sees the same nodes.
                 ..*one
             }))
