@@ -100,9 +100,10 @@ fn serve(request: Request) -> Result<(), Refusal> {
         daemon::daemonize(request.keep_directory, request.options.verbosity > 0)?;
     }
     let pid_file = request.pid_file.as_deref().map(daemon::PidFile::write);
+    let pid_file = pid_file.filter(|_| request.daemonize);
+    let watching = daemon::end_at_signals(pid_file.clone());
+    watching.map_err(|error| Refusal::new(EX_OSERR, format!("cannot watch for signals: {error}")))?;
     let result = shorttail_server::single::run(request.options);
-    if request.daemonize {
-        pid_file.into_iter().for_each(daemon::PidFile::remove);
-    }
+    pid_file.iter().for_each(daemon::PidFile::remove);
     result.map_err(|error| Refusal::new(EX_OSERR, format!("{error:#}")))
 }

@@ -122,3 +122,27 @@ fn a_status_of_nobody_says_whom_it_asked() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains(&free));
 }
+
+#[test]
+fn the_drop_in_serves_and_ends_at_a_signal() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let temp = tempfile::tempdir().expect("a directory");
+    let socket = temp.path().join("m.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+    let mut server = command.arg("memcached").arg("-s").arg(&socket).arg("-vv").spawn().expect("the program runs");
+    let mut client = loop {
+        match UnixStream::connect(&socket) {
+            Ok(client) => break client,
+            Err(_) => assert!(server.try_wait().expect("a child").is_none(), "ended before it listened"),
+        }
+        std::thread::yield_now();
+    };
+    client.write_all(b"version\r\n").expect("sent");
+    let mut answer = [0; 16];
+    client.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"VERSION 1.6.45\r\n");
+    let pid = nix::unistd::Pid::from_raw(server.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
+    assert_eq!(server.wait().expect("it ends").code(), Some(0));
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, User, geteuid, getuid, setgid, setgroups, setuid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use super::{EX_NOUSER, EX_OSERR, EXIT_FAILURE, Refusal};
 
@@ -38,7 +39,28 @@ pub fn daemonize(keep_directory: bool, keep_output: bool) -> Result<(), Refusal>
     went.map_err(|_| Refusal::new(EXIT_FAILURE, "failed to daemon() in order to daemonize"))
 }
 
+/// SIGINT, SIGTERM and SIGUSR1 end the process with exit code 0, as memcached does, also when it was started with
+/// them ignored. SIGHUP, which makes memcached read its authentication file again, ends nothing.
+///
+/// # Errors
+/// When the system refuses the handlers or the thread.
+pub fn end_at_signals(pid_file: Option<PidFile>) -> std::io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGHUP])?;
+    let watch = move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                eprintln!("SIGHUP: the authentication file is read at the start only");
+                continue;
+            }
+            pid_file.iter().for_each(PidFile::remove);
+            std::process::exit(0);
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).stack_size(64 << 10).spawn(watch).map(drop)
+}
+
 /// The file of `-P`.
+#[derive(Clone)]
 pub struct PidFile {
     path: PathBuf,
 }
@@ -57,7 +79,7 @@ impl PidFile {
         PidFile { path: path.to_owned() }
     }
 
-    pub fn remove(self) {
+    pub fn remove(&self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
             eprintln!("Could not remove the pid file {}: {error}", self.path.display());
         }
