@@ -165,10 +165,13 @@ def _control(rng, _tokens):
 
 
 def _garbage(rng, _tokens):
-    lines = [b"", b" ", b"bogus", b"GET a", b"get", b"set", b"set a", b"set a 0 0", b"cas a 0 0 1", b"incr", b"incr a", b"delete"]
+    lines = [b"", b" ", b"bogus", b"GET a", b"get", b"set", b"set a", b"set a 0 0", b"incr", b"incr a", b"delete"]
     lines += [b"touch", b"touch a", b"gat", b"gat 0", b"gets", b"mg", b"ms", b"md", b"ma", b"me", b"ms a", b"ms a abc", b"  get a"]
-    lines += [b"get  a", b"get a ", b"set a 0 0 1 2 3", b"\0", b"\xff\xfe", b"quit now", b"mg " + b"k" * 251, b"get " + b"k" * 300]
+    lines += [b"get  a", b"get a ", b"\0", b"\xff\xfe", b"quit now", b"mg " + b"k" * 251, b"get " + b"k" * 300]
     lines += [b"mg a v v", b"mg a !", b"ms a S1", b"decr a", b"append a 0 0", b"md a q !", b"g", b"m", b"mx a", b"mg a " + b"O" * 40]
+    # These declare a data block, which is dropped with its line: without one they would eat what comes next.
+    if rng.random() < 0.04:
+        return Command(rng.choice([b"cas a 0 0 1", b"set a 0 0 1 2 3"]) + b"\r\nx\r\n")
     return Command(rng.choice(lines) + _end(rng))
 
 
@@ -188,7 +191,7 @@ def _meta_key(rng):
 
 def _meta_get(rng, tokens):
     key, coded = _meta_key(rng)
-    flags = [b"v", b"v", b"s", b"f", b"k", b"c", b"t", b"h", b"l", b"q", b"Oabc", b"T1005", b"N1005", b"R5", b"E77", b"T-1"]
+    flags = [b"v", b"v", b"s", b"f", b"k", b"c", b"t", b"h", b"l", b"q", b"Oabc", b"T1005", b"N1005", b"R5", b"E77"]
     return Command(b"mg " + key + coded + _meta_flags(rng, flags, [b"Tx", b"v", b"!"], tokens) + _end(rng), key)
 
 

@@ -21,7 +21,6 @@ VALUES = [b"", b"1", b"-7", b"42", b"9223372036854775807", b"-922337203685477580
 VALUES += [bytes(range(256)), b"x" * 3000, b"\r\n$-1\r\n", b"10.50", b"inf", b"-0"]
 INTEGERS = [b"0", b"1", b"-1", b"5", b"100", b"9223372036854775807", b"-9223372036854775808"]
 BAD_INTEGERS = [b"abc", b"", b"1.5", b"9223372036854775808", b" 1", b"1 ", b"+1", b"01", b"0x1"]
-SECONDS = [b"1005", b"100005"]
 BAD_SECONDS = [b"0", b"-1", b"abc", b"9223372036854775807", b"1.5", b"-9223372036854775808"]
 AT_SECONDS = [b"4102444800", b"4102444805"]
 FLOATS = [b"0.5", b"1", b"-1.25", b"3.0e2", b"10.1", b"0.1", b"1e-5", b"100000"]
@@ -100,6 +99,11 @@ def _key(rng):
     return rng.choice(KEYS)
 
 
+def _far(rng, unit):
+    """A relative time; hardly ever the same twice, as GT and LT then depend on the millisecond."""
+    return [b"%d" % ((1005 + 10 * rng.randrange(1 << 20)) * unit)]
+
+
 def _integer(rng):
     return _pick(rng, INTEGERS, BAD_INTEGERS)
 
@@ -110,8 +114,8 @@ def _options(rng, choices, most):
 
 def _expiry_options(rng):
     return [
-        [_word(rng, b"EX"), _pick(rng, SECONDS, BAD_SECONDS)],
-        [_word(rng, b"PX"), _pick(rng, [b"1005000"], BAD_SECONDS)],
+        [_word(rng, b"EX"), _pick(rng, _far(rng, 1), BAD_SECONDS)],
+        [_word(rng, b"PX"), _pick(rng, _far(rng, 1000), BAD_SECONDS)],
         [b"EXAT", _pick(rng, AT_SECONDS, BAD_SECONDS)],
         [b"PXAT", _pick(rng, [b"4102444800123"], BAD_SECONDS)],
     ]
@@ -137,7 +141,7 @@ def _write(rng):
 
 
 def _timed_write(rng):
-    verb, time = rng.choice([(b"SETEX", SECONDS), (b"PSETEX", [b"1005000"])])
+    verb, time = rng.choice([(b"SETEX", _far(rng, 1)), (b"PSETEX", _far(rng, 1000))])
     return [verb, _key(rng), _pick(rng, time, BAD_SECONDS), rng.choice(VALUES)]
 
 
@@ -171,7 +175,7 @@ def _many_write(rng):
 
 def _expire(rng):
     verb, good = rng.choice([
-        (b"EXPIRE", SECONDS), (b"PEXPIRE", [b"1005000"]), (b"EXPIREAT", AT_SECONDS), (b"PEXPIREAT", [b"4102444800123"])
+        (b"EXPIRE", _far(rng, 1)), (b"PEXPIRE", _far(rng, 1000)), (b"EXPIREAT", AT_SECONDS), (b"PEXPIREAT", [b"4102444800123"])
     ])
     options = _options(rng, [[_word(rng, b"NX")], [b"XX"], [b"GT"], [b"LT"], [b"BOGUS"]], rng.choice([0, 0, 1, 1, 2]))
     return [verb, _key(rng), _pick(rng, good, BAD_SECONDS), *options]
