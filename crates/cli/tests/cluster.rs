@@ -157,8 +157,9 @@ fn a_dead_node_is_reported_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_dead_coordinator_and_a_dead_gateway_are_replaced() {
+fn a_dead_gateway_is_replaced_and_nothing_is_lost() {
     let mut cluster = Cluster::start(&[]);
+    assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
     let gateway = cluster.status()["gateways"][0].clone();
     let pid = i32::try_from(gateway["pid"].as_i64().expect("a pid")).expect("a pid");
     kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
@@ -170,6 +171,33 @@ fn a_dead_coordinator_and_a_dead_gateway_are_replaced() {
     assert_eq!(serving.len(), 1, "{line}");
     assert_eq!(serving[0]["memcached"], gateway["memcached"], "the port stays");
     assert!(serving[0]["epoch"].as_u64() > gateway["epoch"].as_u64(), "the epoch grows");
+    assert_eq!(cluster.ask("get greeting\r\n", "END\r\n"), "VALUE greeting 0 5\r\nhello\r\nEND\r\n");
+}
+
+#[test]
+fn the_data_path_does_not_need_the_coordinator_and_it_is_replaced() {
+    let mut cluster = Cluster::start(&[]);
+    let before = cluster.status();
+    let listing = std::fs::read_dir("/proc").expect("a Linux system").flatten();
+    let coordinator = listing.filter_map(|entry| {
+        let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let mut words = line.split(|&byte| byte == 0).map(String::from_utf8_lossy);
+        let ours =
+            words.nth(1)? == "coordinator" && words.any(|word| word.contains(&*cluster.temp.path().to_string_lossy()));
+        ours.then(|| entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()))?
+    });
+    let pid = coordinator.last().expect("a coordinator");
+    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+    assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
+    let line = cluster.line_with("the coordinator (pid");
+    assert!(line.contains("it is started again"), "{line}");
+    let after = loop {
+        match TcpStream::connect(&cluster.admin) {
+            Ok(_) => break cluster.status(),
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(before["cluster_id"], after["cluster_id"]);
 }
 
 #[test]

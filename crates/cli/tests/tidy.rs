@@ -1,0 +1,210 @@
+//! Style that a person would otherwise have to watch: arrows between crates point down, lower crates touch no socket, clock
+//! or thread, files stay small and say what they are for, nothing is left to do.
+//!
+//! Must not know: what any crate does. Reads the workspace's files only.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates from the bottom up: one may use only those of lower layers.
+const LAYERS: &[&[&str]] = &[
+    &["units"],
+    &["codes", "placement", "wire"],
+    &["store"],
+    &["node", "gateway", "coordinator"],
+    &["server", "sim", "bench"],
+    &["cli"],
+];
+
+/// The crates from which sockets, clocks, threads and chance are kept out: all below the server.
+const PURE_LAYERS: usize = 4;
+const IMPURE_CRATES: &[&str] =
+    &["async-std", "crossbeam", "fastrand", "getrandom", "mio", "nix", "polling", "rand", "rayon", "socket2", "tokio"];
+const IMPURE_WORDS: &[&str] = &[
+    "Instant::now",
+    "SystemTime",
+    "TcpListener",
+    "TcpStream",
+    "UdpSocket",
+    "UnixListener",
+    "UnixStream",
+    "mio::",
+    "rand::",
+    "std::thread",
+    "thread::spawn",
+    "thread_rng",
+    "tokio::",
+];
+
+const LINES_MAX: usize = 800;
+
+/// Written in two parts so that this file does not hold what it looks for.
+const UNFINISHED: &[(&str, &str)] = &[("todo", "!("), ("unimplemented", "!("), ("#[ign", "ore"), ("dbg", "!(")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace is two levels up")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every `.rs` file below `directory`, in a fixed order.
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut directories = vec![directory.to_path_buf()];
+    while let Some(directory) = directories.pop() {
+        let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        for path in entries.map(|entry| entry.expect("a readable directory").path()) {
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "target" && name != "corpus") {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// Every `.rs` file of the project, wherever it lives.
+fn project_files() -> Vec<PathBuf> {
+    let places = ["crates", "fuzz", "tests"].map(|name| root().join(name));
+    places.iter().filter(|place| place.is_dir()).flat_map(|place| rust_files(place)).collect()
+}
+
+/// The folders below `crates/`, which are the crates' names.
+fn crate_names() -> Vec<String> {
+    let entries = fs::read_dir(root().join("crates")).expect("crates/ exists");
+    let paths = entries.map(|entry| entry.expect("a readable directory").path());
+    let mut names: Vec<String> = paths
+        .filter(|path| path.join("Cargo.toml").is_file())
+        .map(|path| path.file_name().expect("a folder has a name").to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// What a crate needs to be built; what only its tests need is its own affair.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = read(&root().join("crates").join(name).join("Cargo.toml"));
+    let mut wanted = false;
+    let mut found = Vec::new();
+    for line in manifest.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            wanted = section.ends_with("dependencies") && !section.ends_with("dev-dependencies");
+            // `[dependencies.name]` is a section of its own.
+            if let Some((_, dependency)) = section.split_once("dependencies.").filter(|_| !section.contains("dev-")) {
+                found.push(dependency.to_owned());
+            }
+        } else if wanted && !line.starts_with('#') {
+            let end = line.find(['.', '=', ' ']).unwrap_or(line.len());
+            if end > 0 {
+                found.push(line[..end].to_owned());
+            }
+        }
+    }
+    found
+}
+
+fn layers() -> BTreeMap<&'static str, usize> {
+    LAYERS.iter().enumerate().flat_map(|(layer, names)| names.iter().map(move |&name| (name, layer))).collect()
+}
+
+/// The code of a line, without what follows `//`.
+fn code(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
+/// True where `word` stands in `text` and is not the end of a longer name.
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
+}
+
+fn assert_none(complaints: &[String]) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn arrows_between_crates_point_down() {
+    let layers = layers();
+    let mut complaints = Vec::new();
+    for name in crate_names() {
+        let Some(own) = layers.get(name.as_str()) else {
+            complaints.push(format!("crates/{name} has no layer: give it one in {}", file!()));
+            continue;
+        };
+        for dependency in dependencies(&name) {
+            let Some(used) = dependency.strip_prefix("shorttail-") else { continue };
+            match layers.get(used) {
+                Some(layer) if layer < own => {}
+                _ => complaints.push(format!("{name} must not use {used}")),
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn every_layer_has_its_crates() {
+    let names = crate_names();
+    let missing = LAYERS.iter().flat_map(|layer| layer.iter()).filter(|name| !names.iter().any(|known| known == *name));
+    assert_none(&missing.map(|name| format!("crates/{name} is in a layer and does not exist")).collect::<Vec<_>>());
+}
+
+#[test]
+fn dependencies_are_read() {
+    let found = dependencies("gateway");
+    assert!(found.iter().any(|name| name == "shorttail-units"), "the reader of manifests finds nothing: {found:?}");
+    assert!(dependencies("server").iter().any(|name| name == "mio"), "the server is where mio is");
+}
+
+#[test]
+fn lower_crates_touch_no_socket_clock_thread_or_chance() {
+    let mut complaints = Vec::new();
+    for name in LAYERS[..PURE_LAYERS].iter().flat_map(|layer| layer.iter()) {
+        let used = dependencies(name).into_iter().filter(|used| IMPURE_CRATES.contains(&used.as_str()));
+        complaints.extend(used.map(|used| format!("{name} must not use {used}")));
+        for file in rust_files(&root().join("crates").join(name).join("src")) {
+            for (number, line) in read(&file).lines().enumerate() {
+                let words = IMPURE_WORDS.iter().filter(|word| has_word(code(line), word));
+                complaints.extend(words.map(|word| format!("{}:{}: {word}", file.display(), number + 1)));
+            }
+        }
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn files_are_small_and_say_what_they_are_for() {
+    let mut complaints = Vec::new();
+    for file in project_files() {
+        let text = read(&file);
+        let lines = text.lines().count();
+        if lines > LINES_MAX {
+            complaints.push(format!("{}: {lines} lines, at most {LINES_MAX}: split it", file.display()));
+        }
+        // A fuzz target and a script may have an attribute or `#!` first.
+        let first = text.lines().find(|line| !line.starts_with("#!") && !line.trim().is_empty());
+        if !first.is_some_and(|line| line.starts_with("//!")) {
+            complaints.push(format!("{}: does not open with `//!`", file.display()));
+        }
+    }
+    assert_none(&complaints);
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    let mut complaints = Vec::new();
+    for file in project_files() {
+        for (number, line) in read(&file).lines().enumerate() {
+            let found =
+                UNFINISHED.iter().map(|(head, tail)| format!("{head}{tail}")).filter(|word| code(line).contains(word));
+            complaints.extend(found.map(|word| format!("{}:{}: {word}", file.display(), number + 1)));
+        }
+    }
+    assert_none(&complaints);
+}
