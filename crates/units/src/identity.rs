@@ -45,6 +45,11 @@ impl StripeId {
         self.0
     }
 
+    pub fn epoch(self) -> Epoch {
+        // 24 bits are left above the counter, and epochs have 23.
+        Epoch((self.0 >> Self::COUNTER_BITS) as u32)
+    }
+
     pub fn counter(self) -> u64 {
         self.0 & ((1 << Self::COUNTER_BITS) - 1)
     }

@@ -57,6 +57,8 @@ pub struct Job {
     again_us: u64,
     /// This walk found carried records already: a further walk must not carry them twice.
     has_carried: bool,
+    /// Chunks that the bytes at hand were read without, because they proved damaged.
+    excluded: u128,
 }
 
 /// What became of one record.
@@ -64,6 +66,8 @@ enum Step {
     Done,
     /// No place for it now.
     Wait,
+    /// The bytes are not a record.
+    Damaged,
 }
 
 impl<C: Command> Engine<C> {
@@ -85,6 +89,7 @@ impl<C: Command> Engine<C> {
             in_flight_bytes: 0,
             again_us: 0,
             has_carried: false,
+            excluded: 0,
         });
         self.work.push_back(Work::Job(job));
     }
@@ -155,6 +160,9 @@ impl<C: Command> Engine<C> {
                 Source::Loaded { bytes, offset } => {
                     let (bytes, start) = (std::mem::take(bytes), *offset);
                     let (offset, step) = self.walk(key, &bytes, start);
+                    if matches!(step, Step::Damaged) {
+                        return self.load_without_damaged(key);
+                    }
                     let Some(job) = self.jobs.get_mut(key) else { return };
                     let is_over = offset >= bytes.len();
                     job.source = if is_over { Source::Next } else { Source::Loaded { bytes, offset } };
@@ -167,9 +175,23 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A chunk proved damaged: its content is decoded from the others. What was dealt with is not met again, because the
+    /// index no longer names it there.
+    fn load_without_damaged(&mut self, key: PoolKey) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        let bit = 1 << job.data_index;
+        if job.excluded & bit != 0 {
+            return self.retry_later(key);
+        }
+        tracing::warn!(stripe = ?job.id, data_index = job.data_index, "damaged chunk");
+        job.excluded |= bit;
+        self.load_chunk(key);
+    }
+
     fn load_chunk(&mut self, key: PoolKey) {
         let job = self.jobs.get_mut(key).expect("a job that goes on");
         let (slot, data_index) = (job.slot, job.data_index);
+        let excluded = job.excluded & 1 << data_index;
         let stripe = self.stripes.at(slot);
         if let Some(open) = &stripe.open {
             job.source = Source::Loaded { bytes: open.chunk(data_index).to_vec(), offset: 0 };
@@ -191,27 +213,26 @@ impl<C: Command> Engine<C> {
             op: OpNumber(0),
             purpose: FetchPurpose::Job { job: key, data_index: data_index as u8 },
         };
-        self.start_fetch(wanted);
+        self.start_fetch_without(wanted, excluded);
     }
 
     pub(super) fn job_fetched(&mut self, wanted: Wanted, excluded: u128, result: Result<&[u8], FetchError>) {
         let FetchPurpose::Job { job: key, .. } = wanted.purpose else { return };
         let Some(job) = self.jobs.get_mut(key) else { return };
         match result {
-            Ok(bytes) if walks_cleanly(bytes, wanted.stripe) => {
+            Ok(bytes) => {
                 job.source = Source::Loaded { bytes: bytes.to_vec(), offset: 0 };
+                job.excluded = excluded;
                 self.work.push_back(Work::Job(key));
             }
-            Ok(_) if excluded & 1 << wanted.data_index == 0 => {
-                tracing::warn!(stripe = ?wanted.stripe, data_index = wanted.data_index, "damaged chunk");
-                let bit = 1 << wanted.data_index;
-                self.start_fetch_without(wanted, excluded | bit);
-            }
-            Ok(_) | Err(_) => {
-                job.source = Source::Next;
-                job.again_us = self.now.mono_us + JOB_RETRY_US;
-            }
+            Err(_) => self.retry_later(key),
         }
+    }
+
+    fn retry_later(&mut self, key: PoolKey) {
+        let Some(job) = self.jobs.get_mut(key) else { return };
+        job.source = Source::Next;
+        job.again_us = self.now.mono_us + JOB_RETRY_US;
     }
 
     /// Deals with the records of a chunk from `offset` on; where it stopped.
@@ -221,12 +242,11 @@ impl<C: Command> Engine<C> {
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES {
                 return (offset, Step::Wait);
             }
-            // The bytes were walked once when they were loaded, or are the owner's own.
-            let Ok((record, length)) = Record::parse(&bytes[offset..], job.id) else {
-                return (bytes.len(), Step::Done);
-            };
+            let Ok((record, length)) = Record::parse(&bytes[offset..], job.id) else { return (offset, Step::Damaged) };
             let step = match record.kind {
-                RecordKind::Object | RecordKind::Manifest => self.deal_with_object(key, &record, offset, length),
+                RecordKind::Object | RecordKind::Manifest => {
+                    self.deal_with_object(key, &record, offset, &bytes[offset..offset + length])
+                }
                 RecordKind::Tombstone | RecordKind::Control => self.carry(key, &record, length),
             };
             if matches!(step, Step::Wait) {
@@ -237,9 +257,10 @@ impl<C: Command> Engine<C> {
         (offset, Step::Done)
     }
 
-    fn deal_with_object(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, length: usize) -> Step {
+    fn deal_with_object(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, bytes: &[u8]) -> Step {
+        let length = bytes.len();
         let job = self.jobs.get(key).expect("a job that walks");
-        let (mode, partition) = (job.mode, job.partition);
+        let (mode, partition, id) = (job.mode, job.partition, job.id);
         let from = self.stripes.location(job.slot, job.data_index, offset);
         let looked_at = self.key_ref(record.key);
         let (slot, tag) = (looked_at.slot, looked_at.tag());
@@ -253,7 +274,7 @@ impl<C: Command> Engine<C> {
         }
         let moving = LockPhase::Moving(Move { from, record_bytes: length, expiry: record.expiry });
         let lock = self.locks.insert(looked_at, moving);
-        match self.append_record(partition, record, Purpose::Move { lock, job: key }, Urgency::Cleaning) {
+        match self.append_moved(partition, id, record, bytes, Purpose::Move { lock, job: key }) {
             Ok(()) => self.count_in_flight(key, length),
             Err(_) => {
                 self.locks.remove(lock);
@@ -404,16 +425,4 @@ impl<C: Command> Engine<C> {
         self.jobs.remove(key);
         self.declare_void(slot);
     }
-}
-
-/// Does every byte of a chunk belong to a record that checks out?
-fn walks_cleanly(bytes: &[u8], stripe: StripeId) -> bool {
-    let mut offset = 0;
-    while offset < bytes.len() {
-        match Record::parse(&bytes[offset..], stripe) {
-            Ok((_, length)) => offset += length,
-            Err(_) => return false,
-        }
-    }
-    true
 }

@@ -42,7 +42,8 @@ pub struct EngineConfig {
     pub hash_seed: u64,
     /// Proof of identity towards nodes.
     pub auth: Vec<u8>,
-    /// Bytes of node memory in use per live byte (padded by the code's cost) above which cleaning starts.
+    /// Bytes of data chunks per byte of live records above which cleaning starts: what is left to the bound of 1.35 is
+    /// for open stripes and for stripes on their way out.
     pub clean_above: f64,
 }
 
@@ -65,7 +66,7 @@ impl EngineConfig {
             gather_us: 1_000_000,
             hash_seed: cluster.0 ^ 0x5348_4f52_5454_4149,
             auth: Vec::new(),
-            clean_above: 1.25,
+            clean_above: 1.28,
         }
     }
 

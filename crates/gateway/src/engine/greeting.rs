@@ -21,9 +21,7 @@ impl<C: Command> Engine<C> {
     pub fn handle_session_opened(&mut self, now: shorttail_units::Now, id: SessionId) {
         self.now = now;
         let Some(session) = self.nodes.session_mut(id) else { return };
-        session.connected = true;
-        session.greeted = false;
-        session.outbox.clear();
+        session.restart(true);
         let hello = Hello {
             version: PROTOCOL_VERSION,
             cluster: self.config.cluster,

@@ -128,7 +128,7 @@ impl<C: Command> Engine<C> {
         let Some(group) = self.groups.get_mut(key) else { return };
         let place = &group.pairs[pair as usize];
         let version = group.version;
-        let (old, object_bytes) = (place.old.clone(), (place.key.len() + place.value.len()) as u64);
+        let (old, object_bytes) = (place.old.clone(), record_bytes as u64);
         group.unconfirmed -= 1;
         let is_over = group.unconfirmed == 0;
         let bytes = place.key.clone();

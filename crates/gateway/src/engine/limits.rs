@@ -57,3 +57,6 @@ pub const CLEAN_LIVE_SHARE_MAX: f64 = 0.92;
 
 /// Microseconds between two askings of every node for its memory in use.
 pub const USAGE_US: u64 = 1_000_000;
+
+/// Bytes for a node that leave at once although an earlier batch is not answered: larger batches save no wake-ups.
+pub const BATCH_BYTES_MAX: usize = 64 << 10;

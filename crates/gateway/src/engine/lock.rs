@@ -56,7 +56,7 @@ pub struct Object {
 pub struct OldRecord {
     pub location: Location,
     pub record_bytes: usize,
-    /// Key and value bytes.
+    /// Bytes of the record, and of a striped value.
     pub object_bytes: u64,
     /// The stripes that hold its value, if it is striped.
     pub manifest: Option<Manifest>,

@@ -75,6 +75,25 @@ impl<C: Command> Engine<C> {
         Ok(())
     }
 
+    /// Appends a record that lies in stripe `from` as `bytes`: the same bytes, if both stripes are of one epoch.
+    pub(super) fn append_moved(
+        &mut self,
+        partition: PartitionId,
+        from: StripeId,
+        record: &Record<'_>,
+        bytes: &[u8],
+        purpose: Purpose,
+    ) -> Result<(), PlaceError> {
+        if from.epoch() != self.config.epoch {
+            return self.append_record(partition, record, purpose, Urgency::Cleaning);
+        }
+        let slot = self.make_room(partition, bytes.len(), Urgency::Cleaning)?;
+        let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
+        let data_index = open.room_for(bytes.len()).expect("room was made");
+        open.append(data_index, bytes.len(), purpose).1.copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Appends records as one operation: all of them are durable, or none is found by a later owner.
     pub(super) fn append_together(
         &mut self,

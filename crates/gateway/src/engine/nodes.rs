@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use shorttail_units::{Incarnation, NodeId, StripeId};
 use shorttail_wire::node::NodeRequest;
 
+use super::limits::BATCH_BYTES_MAX;
 use super::pool::PoolKey;
 
 /// A session: a node and one of its cores.
@@ -34,12 +35,42 @@ pub struct Session {
     /// Bytes for the server to send.
     pub outbox: Vec<u8>,
     pub connected: bool,
+    /// The outbox holds a request that is answered.
+    expects_answer: bool,
+    /// A batch was sent, and nothing came back since.
+    is_batch_out: bool,
     /// Hello, fence and scan are done.
     pub greeted: bool,
     /// Tags in the order in which they were sent, with the time; answered ones are dropped lazily.
     pub asked: VecDeque<(u64, PoolKey)>,
     pub memory_bytes: u64,
     pub used_bytes: u64,
+}
+
+impl Session {
+    /// The outbox, if it is to be sent now. One batch is out at a time: what comes up meanwhile leaves together when the
+    /// node answered, for one wake-up of it (a busy node is not asked sooner by being asked more often). A batch that
+    /// grows large leaves at once.
+    pub fn batch(&mut self) -> Option<&mut Vec<u8>> {
+        if self.outbox.is_empty() || self.is_batch_out && self.outbox.len() < BATCH_BYTES_MAX {
+            return None;
+        }
+        self.is_batch_out = std::mem::take(&mut self.expects_answer);
+        Some(&mut self.outbox)
+    }
+
+    pub fn answered(&mut self) {
+        self.is_batch_out = false;
+    }
+
+    /// A new connection begins: nothing of the old one is left.
+    pub fn restart(&mut self, connected: bool) {
+        self.connected = connected;
+        self.greeted = false;
+        self.expects_answer = false;
+        self.is_batch_out = false;
+        self.outbox.clear();
+    }
 }
 
 #[derive(Debug)]
@@ -135,6 +166,7 @@ impl Nodes {
     pub fn send(&mut self, id: SessionId, request: &NodeRequest<'_>, tag: u64) -> bool {
         let Some(session) = self.session_mut(id).filter(|session| session.connected) else { return false };
         request.encode(tag, &mut session.outbox);
+        session.expects_answer |= !matches!(request, NodeRequest::Stable { .. });
         true
     }
 }

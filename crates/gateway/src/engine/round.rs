@@ -255,7 +255,7 @@ impl<C: Command> Engine<C> {
     /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
     pub(super) fn round_confirmed(&mut self, key: PoolKey, location: Location, record_bytes: usize) {
         let Some(lock) = self.locks.get(key) else { return };
-        let (slot, tag, key_bytes) = (lock.slot, Tag::of_hash(lock.hash), lock.key.len());
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
         let partition = self.config.partition_of(slot);
         let floor = self.floor_of(partition);
         let Some(round) = self.round_mut(key) else { return };
@@ -263,7 +263,10 @@ impl<C: Command> Engine<C> {
         let is_unverified = matches!(round.old, Old::Unverified);
         let (mark_read, version) = (round.mark_read, round.version);
         let stored = match &round.end {
-            End::Store(object) => Some(((key_bytes + object.data.value_bytes()) as u64, object.expiry)),
+            End::Store(object) => {
+                let striped_bytes = round.manifest().map_or(0, |manifest| manifest.value_bytes);
+                Some(((record_bytes + striped_bytes) as u64, object.expiry))
+            }
             End::Delete => None,
         };
         let finished = std::mem::take(&mut round.finished);

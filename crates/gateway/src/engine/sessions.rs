@@ -37,8 +37,13 @@ impl<C: Command> Engine<C> {
         self.nodes.iter().flat_map(of_node).collect()
     }
 
-    /// Bytes for a session; the caller drains what it sent.
+    /// Bytes to send on a session now; the caller drains what it sent.
     pub fn session_output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
+        self.nodes.session_mut(id)?.batch()
+    }
+
+    /// Bytes that a full socket did not take: they go out before anything else, whatever is in flight.
+    pub fn session_rest(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
         self.nodes.session_mut(id).map(|session| &mut session.outbox)
     }
 
@@ -66,6 +71,9 @@ impl<C: Command> Engine<C> {
     /// When the bytes are no messages: the caller closes the session.
     pub fn handle_session_input(&mut self, now: Now, session: SessionId, input: &[u8]) -> Result<usize, FrameError> {
         self.now = now;
+        if let Some(session) = self.nodes.session_mut(session) {
+            session.answered();
+        }
         let mut consumed = 0;
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
@@ -146,9 +154,7 @@ impl<C: Command> Engine<C> {
     pub fn handle_session_closed(&mut self, now: Now, id: SessionId) {
         self.now = now;
         let Some(session) = self.nodes.session_mut(id) else { return };
-        session.connected = false;
-        session.greeted = false;
-        session.outbox.clear();
+        session.restart(false);
         let tags: Vec<_> = session.asked.drain(..).map(|(_, tag)| tag).collect();
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         node.phase = NodePhase::Away;

@@ -399,7 +399,8 @@ impl Core {
     fn write_sessions(&mut self) {
         let mut broken = Vec::new();
         for (&id, link) in &mut self.peers.links {
-            let Some(output) = self.engine.session_output(id).filter(|output| !output.is_empty()) else { continue };
+            let output = if link.is_full() { self.engine.session_rest(id) } else { self.engine.session_output(id) };
+            let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
             if let Err(error) = link.write(output, self.poll.registry()) {
                 // Connecting takes a moment over TCP: what was written waits in the outbox.
                 if error.kind() != io::ErrorKind::NotConnected {

@@ -101,8 +101,9 @@ impl Link {
         Ok(())
     }
 
-    pub fn token(&self) -> Token {
-        self.token
+    /// Did the socket leave some of the last output?
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     /// The stream, to be used elsewhere.
