@@ -191,8 +191,21 @@ impl History {
     }
 
     fn is_final_read(&self, operation: &Operation) -> bool {
-        let read = operation.action.only_reads() && matches!(operation.outcome, Outcome::Answered(..));
+        let read = operation.action == Action::Get && matches!(operation.outcome, Outcome::Answered(..));
         read && self.healed.is_some_and(|healed| operation.invoked > healed)
+    }
+
+    /// The operation, and whether any other that may change its key is or was under way since its invocation.
+    pub fn overlap(&self, id: &OperationId) -> (&Operation, bool) {
+        let operations = self.operations(&id.key);
+        let own = &operations[id.index];
+        let overlaps = |other: &Operation| match &other.outcome {
+            Outcome::Answered(_, returned) => *returned > own.invoked,
+            Outcome::Pending | Outcome::Lost => true,
+            Outcome::Refused => false,
+        };
+        let mut others = operations.iter().enumerate().filter(|(index, _)| *index != id.index);
+        (own, others.any(|(_, other)| other.action != Action::Get && overlaps(other)))
     }
 
     fn moment(&mut self, us: u64) -> Moment {

@@ -6,6 +6,9 @@
 //! Must not know: sockets, clocks, threads, the operating system's randomness.
 
 pub mod checker;
+pub mod command;
+pub mod command_of_model;
+pub mod config;
 pub mod history;
 pub mod limits;
 pub mod model;
@@ -13,3 +16,5 @@ pub mod network;
 pub mod rng;
 pub mod schedule;
 pub mod trace;
+pub mod workload;
+pub mod world;

@@ -38,3 +38,9 @@ pub const DIRECTION_BYTES_MAX: usize = 64 << 20;
 
 /// Notices that wait for one stalled endpoint.
 pub const STALLED_NOTICES_MAX: usize = 1 << 18;
+
+/// Threads of a campaign.
+pub const CAMPAIGN_THREADS_MAX: usize = 256;
+
+/// Violations after which a campaign ends: more of them tell nothing new.
+pub const CAMPAIGN_VIOLATIONS_MAX: u64 = 20;

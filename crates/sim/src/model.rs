@@ -33,6 +33,10 @@ pub enum Action {
         new: Value,
     },
     Delete,
+    /// Removes whatever there is and does not say what was: a flush.
+    Clear,
+    /// Changes nothing that is modelled, but is a write to the store.
+    Touch,
     /// Adds to a number, modulo 2^64; an absent key stays absent.
     Incr(u64),
     /// As `Incr`, an absent key counting as zero.
@@ -48,9 +52,9 @@ pub enum Action {
 pub enum Answer {
     /// Of `Get`.
     Found(Option<Value>),
-    /// Of `Set`.
+    /// Of `Set` and `Clear`.
     Done,
-    /// Of `Add`, `Replace` and `Append`: whether it took effect.
+    /// Of `Add`, `Replace`, `Append` and `Touch`: whether it took effect.
     Applied(bool),
     /// Of `CompareAndSet`.
     Swapped,
@@ -112,6 +116,8 @@ impl Model {
                 Some(_) => (Model::holding(new.clone()), Answer::Swapped),
             },
             Action::Delete => (Model::default(), Answer::Existed(present)),
+            Action::Clear => (Model::default(), Answer::Done),
+            Action::Touch => (self.clone(), Answer::Applied(present)),
             Action::Incr(delta) => match &self.value {
                 None => (self.clone(), Answer::Number(None)),
                 Some(value) => self.incremented(value.as_number(), *delta),
@@ -149,8 +155,10 @@ impl Action {
     pub fn accepts(&self, answer: &Answer) -> bool {
         match self {
             Action::Get => matches!(answer, Answer::Found(_)),
-            Action::Set(_) => matches!(answer, Answer::Done),
-            Action::Add(_) | Action::Replace(_) | Action::Append(_) => matches!(answer, Answer::Applied(_)),
+            Action::Set(_) | Action::Clear => matches!(answer, Answer::Done),
+            Action::Add(_) | Action::Replace(_) | Action::Append(_) | Action::Touch => {
+                matches!(answer, Answer::Applied(_))
+            }
             Action::CompareAndSet { .. } => matches!(answer, Answer::Swapped | Answer::Differs | Answer::Absent),
             Action::Delete => matches!(answer, Answer::Existed(_)),
             Action::Incr(_) | Action::IncrOrCreate(_) => matches!(answer, Answer::Number(_) | Answer::NotANumber),
@@ -160,13 +168,14 @@ impl Action {
 
     /// Whether the action leaves every key as it is.
     pub fn only_reads(&self) -> bool {
-        matches!(self, Action::Get)
+        matches!(self, Action::Get | Action::Touch)
     }
 
     /// Bytes of the values that the action carries.
     pub fn value_bytes(&self) -> usize {
         match self {
-            Action::Get | Action::Delete | Action::Incr(_) | Action::IncrOrCreate(_) => 0,
+            Action::Get | Action::Delete | Action::Clear | Action::Touch => 0,
+            Action::Incr(_) | Action::IncrOrCreate(_) => 0,
             Action::Set(value) | Action::Add(value) | Action::Replace(value) => value.as_bytes().len(),
             Action::Append(tail) | Action::AppendOrCreate(tail) => tail.as_bytes().len(),
             Action::CompareAndSet { expected, new } => expected.as_bytes().len().max(new.as_bytes().len()),
@@ -214,6 +223,8 @@ impl fmt::Display for Action {
             Action::Replace(value) => write!(f, "replace {value}"),
             Action::CompareAndSet { expected, new } => write!(f, "if {expected} set {new}"),
             Action::Delete => f.write_str("delete"),
+            Action::Clear => f.write_str("flush"),
+            Action::Touch => f.write_str("touch"),
             Action::Incr(delta) => write!(f, "incr {delta}"),
             Action::IncrOrCreate(delta) => write!(f, "incr or create {delta}"),
             Action::Append(tail) => write!(f, "append {tail}"),

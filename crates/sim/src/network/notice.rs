@@ -98,6 +98,13 @@ pub enum OpenError {
     TooMany,
 }
 
+impl SessionId {
+    /// The same name as a number, for roles that number their sessions.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "s{}", self.0)

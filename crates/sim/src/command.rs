@@ -1,0 +1,234 @@
+//! `shorttail sim`: one seed with its event log, or a campaign over many for as long as told.
+//!
+//! Threads only split the seeds of a campaign; a run itself knows none.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::config::Profile;
+use crate::limits::CAMPAIGN_THREADS_MAX;
+use crate::world::{Counts, Violation, World};
+
+/// Flags of `shorttail sim`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SimOptions {
+    /// Run this one seed, and print what happened.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// First seed of a campaign.
+    #[arg(long, default_value_t = 1, conflicts_with = "seed")]
+    pub first: u64,
+    /// End a campaign after so many seeds.
+    #[arg(long, conflicts_with = "seed")]
+    pub seeds: Option<u64>,
+    /// End a campaign after so many seconds.
+    #[arg(long, conflicts_with = "seed")]
+    pub seconds: Option<u64>,
+    /// End a campaign after so many simulated hours.
+    #[arg(long, conflicts_with = "seed")]
+    pub hours: Option<f64>,
+    /// Family of runs: mixed, calm, crash, stall, full, large, takeover.
+    #[arg(long = "config", default_value_t = Profile::Mixed)]
+    pub profile: Profile,
+    /// Threads of a campaign.
+    #[arg(long, default_value_t = 1)]
+    pub threads: usize,
+    /// Lines of the event log that a failure prints.
+    #[arg(long, default_value_t = 60)]
+    pub lines: usize,
+}
+
+/// How one seed went.
+#[derive(Debug)]
+pub struct SeedReport {
+    pub seed: u64,
+    pub profile: Profile,
+    pub trace_hash: u64,
+    pub simulated_us: u64,
+    pub events: u64,
+    pub counts: Counts,
+    /// The violation and the end of the event log.
+    pub failure: Option<(Violation, Vec<String>)>,
+}
+
+/// Runs one seed.
+pub fn run_seed(profile: Profile, seed: u64) -> SeedReport {
+    let mut world = World::new(profile, seed);
+    let outcome = world.run();
+    let failure = outcome.err().map(|violation| (violation, world.trace().lines().map(str::to_owned).collect()));
+    SeedReport {
+        seed,
+        profile,
+        trace_hash: world.trace().hash(),
+        simulated_us: world.now_us(),
+        events: world.trace().event_count(),
+        counts: world.counts(),
+        failure,
+    }
+}
+
+impl SeedReport {
+    /// The command that runs the seed again.
+    pub fn replay(&self) -> String {
+        format!("shorttail sim --seed {} --config {}", self.seed, self.profile)
+    }
+
+    /// What went wrong, for people: the end of the event log, the violation, the command to replay.
+    pub fn explain(&self, lines_max: usize) -> String {
+        let Some((violation, lines)) = &self.failure else { return String::new() };
+        let tail = lines[lines.len().saturating_sub(lines_max)..].join("\n");
+        format!("{tail}\n\nseed {}: {violation}\nreplay: {}\n", self.seed, self.replay())
+    }
+}
+
+/// Sums over a campaign.
+#[derive(Debug, Default)]
+struct Totals {
+    seeds: u64,
+    simulated_us: u64,
+    events: u64,
+    counts: Counts,
+    violations: u64,
+}
+
+impl Totals {
+    fn add(&mut self, report: &SeedReport) {
+        self.seeds += 1;
+        self.simulated_us += report.simulated_us;
+        self.events += report.events;
+        self.counts.add(&report.counts);
+        self.violations += u64::from(report.failure.is_some());
+    }
+
+    fn hours(&self) -> f64 {
+        self.simulated_us as f64 / 3.6e9
+    }
+}
+
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = &self.counts;
+        writeln!(f, "seeds {}, simulated hours {:.3}, events {}", self.seeds, self.hours(), self.events)?;
+        writeln!(
+            f,
+            "operations {}: answered {}, refused {}, outcome unknown {}",
+            counts.operations, counts.answered, counts.refused, counts.unknown
+        )?;
+        writeln!(
+            f,
+            "faults {}: crashes {}, stalls {}, breaks {}, slow {}, cuts {}, takeovers {}",
+            counts.faults(),
+            counts.crashes,
+            counts.stalls,
+            counts.breaks,
+            counts.slowdowns,
+            counts.cuts,
+            counts.takeovers
+        )?;
+        writeln!(
+            f,
+            "nodes: folds {}, seals {}, installs {}, frees {}; degraded reads {}",
+            counts.folds, counts.seals, counts.installs, counts.frees, counts.degraded_reads
+        )?;
+        writeln!(
+            f,
+            "audited: stripes {}, acknowledgements {}",
+            counts.stripes_audited, counts.acknowledgements_audited
+        )?;
+        write!(f, "violations {}", self.violations)
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a seed shows a violation, or the flags make no sense.
+pub fn run(options: SimOptions) -> anyhow::Result<()> {
+    if options.threads == 0 || options.threads > CAMPAIGN_THREADS_MAX {
+        bail!("--threads must be 1 to {CAMPAIGN_THREADS_MAX}, not {}", options.threads);
+    }
+    quiet_panics();
+    match options.seed {
+        Some(seed) => run_one(&options, seed),
+        None => run_campaign(&options),
+    }
+}
+
+/// A machine's panic is a finding with a seed, not a backtrace among others.
+fn quiet_panics() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
+
+fn run_one(options: &SimOptions, seed: u64) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let report = run_seed(options.profile, seed);
+    let mut totals = Totals::default();
+    totals.add(&report);
+    let mut out = std::io::stdout().lock();
+    write!(out, "{}", report.explain(options.lines)).context("cannot print")?;
+    writeln!(out, "{totals}").context("cannot print")?;
+    writeln!(out, "trace hash {:016x}, {} ms", report.trace_hash, started.elapsed().as_millis())
+        .context("cannot print")?;
+    if report.failure.is_some() { bail!("seed {seed} shows a violation") } else { Ok(()) }
+}
+
+/// Seeds and time that are left, shared by the threads of a campaign.
+struct Campaign<'a> {
+    options: &'a SimOptions,
+    started: Instant,
+    next: AtomicU64,
+    is_over: AtomicBool,
+    totals: Mutex<Totals>,
+}
+
+impl Campaign<'_> {
+    fn work(&self) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if self.options.seeds.is_some_and(|seeds| seed >= self.options.first.saturating_add(seeds)) {
+                return;
+            }
+            self.take(&run_seed(self.options.profile, seed));
+        }
+    }
+
+    fn take(&self, report: &SeedReport) {
+        let mut totals = self.totals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        totals.add(report);
+        let is_late = self.options.seconds.is_some_and(|it| self.started.elapsed() >= Duration::from_secs(it));
+        if is_late || self.options.hours.is_some_and(|hours| totals.hours() >= hours) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+        if report.failure.is_some() {
+            println!("{}", report.explain(self.options.lines));
+        }
+        if totals.violations >= crate::limits::CAMPAIGN_VIOLATIONS_MAX {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+fn run_campaign(options: &SimOptions) -> anyhow::Result<()> {
+    if options.seeds.is_none() && options.seconds.is_none() && options.hours.is_none() {
+        bail!("say when a campaign ends: --seeds, --seconds or --hours; or replay one run with --seed");
+    }
+    let campaign = Campaign {
+        options,
+        started: Instant::now(),
+        next: AtomicU64::new(options.first),
+        is_over: AtomicBool::new(false),
+        totals: Mutex::default(),
+    };
+    std::thread::scope(|scope| (0..options.threads).for_each(|_| _ = scope.spawn(|| campaign.work())));
+    let totals = campaign.totals.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    println!("{totals}");
+    println!("{:.1} s, {:.1} ms a seed and thread", campaign.started.elapsed().as_secs_f64(), {
+        let per_seed = campaign.started.elapsed().as_secs_f64() * 1e3 * options.threads as f64;
+        per_seed / totals.seeds.max(1) as f64
+    });
+    if totals.violations > 0 { bail!("{} seeds show violations", totals.violations) } else { Ok(()) }
+}

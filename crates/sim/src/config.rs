@@ -1,0 +1,211 @@
+//! What one run is like: shape of the cluster, workload, faults. A profile and a seed decide all of it.
+//!
+//! Must not know: the world that runs it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rng::Rng;
+
+/// A family of runs; what is left open is drawn from the seed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Profile {
+    /// Every shape and every fault.
+    #[default]
+    Mixed,
+    /// No faults but delays: what goes wrong here is wrong without anybody's failure.
+    Calm,
+    /// Nodes lose their memory.
+    Crash,
+    /// Nodes stall, slow down, are cut off; no memory is lost.
+    Stall,
+    /// Memory is short all the time.
+    Full,
+    /// Values above the small-write threshold.
+    Large,
+    /// The gateway crashes and a new one with a higher epoch takes over.
+    Takeover,
+}
+
+/// Names of the profiles, as the command line takes them.
+pub const PROFILES: [(&str, Profile); 7] = [
+    ("mixed", Profile::Mixed),
+    ("calm", Profile::Calm),
+    ("crash", Profile::Crash),
+    ("stall", Profile::Stall),
+    ("full", Profile::Full),
+    ("large", Profile::Large),
+    ("takeover", Profile::Takeover),
+];
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = PROFILES.iter().find(|(_, profile)| profile == self).map(|(name, _)| *name);
+        f.write_str(name.expect("every profile is listed"))
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile);
+        found.ok_or_else(|| {
+            let names: Vec<_> = PROFILES.iter().map(|(name, _)| *name).collect();
+            format!("no such profile; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// Relative weights of the faults; 0: never.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FaultWeights {
+    pub crash: u32,
+    pub stall: u32,
+    pub break_session: u32,
+    pub slow: u32,
+    pub cut: u32,
+    pub gateway_crash: u32,
+    pub gateway_stall: u32,
+}
+
+/// Everything that a run is made of, apart from its random draws.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SimConfig {
+    pub data_count: usize,
+    pub parity_count: usize,
+    pub node_count: u16,
+    pub node_core_count: u16,
+    /// Memory of one core of a node, in bytes.
+    pub node_memory_bytes: usize,
+    pub partition_count: u16,
+    pub chunk_bytes: usize,
+    pub block_bytes: usize,
+    pub key_count: usize,
+    pub client_count: u32,
+    /// Operations that a client has in flight at most.
+    pub client_window: usize,
+    pub think_us_mean: u64,
+    pub value_bytes_max: usize,
+    /// How often a value is larger than a few dozen bytes.
+    pub large_value_ppm: u32,
+    /// How often a client flushes everything instead.
+    pub flush_ppm: u32,
+    /// How long clients and faults go on, in virtual microseconds.
+    pub active_us: u64,
+    pub fault_us_mean: u64,
+    pub faults: FaultWeights,
+    /// Nodes disturbed at the same time, at most.
+    pub disturbed_max: usize,
+    /// Events between two checks of what nodes and owner hold together.
+    pub audit_events: u64,
+}
+
+const SHAPES: [(usize, usize, u16); 9] =
+    [(4, 2, 8), (4, 2, 8), (4, 2, 7), (2, 1, 5), (2, 1, 4), (8, 2, 12), (1, 2, 5), (2, 2, 6), (3, 0, 5)];
+
+impl SimConfig {
+    /// The run that a profile makes of a seed.
+    pub fn draw(profile: Profile, seed: u64) -> Self {
+        let rng = &mut Rng::new(seed ^ 0xC0F1);
+        let &(data_count, parity_count, node_count) = rng.choose(&SHAPES).expect("shapes");
+        let mut config = SimConfig {
+            data_count,
+            parity_count,
+            node_count,
+            node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
+            node_memory_bytes: 1 << 20,
+            partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),
+            chunk_bytes: *rng.choose(&[1024, 2048, 2048, 4000]).expect("sizes"),
+            block_bytes: *rng.choose(&[128, 512]).expect("sizes"),
+            key_count: 3 + rng.index(12),
+            client_count: 3 + rng.below(6) as u32,
+            client_window: 1 + rng.index(4),
+            think_us_mean: rng.range(3_000..20_000),
+            value_bytes_max: 4_000,
+            large_value_ppm: 200_000,
+            flush_ppm: if rng.chance_ppm(300_000) { 5_000 } else { 0 },
+            active_us: rng.range(300_000..1_200_000),
+            fault_us_mean: rng.range(20_000..150_000),
+            faults: FaultWeights {
+                crash: 3,
+                stall: 3,
+                break_session: 4,
+                slow: 2,
+                cut: 2,
+                gateway_crash: 0,
+                gateway_stall: 1,
+            },
+            disturbed_max: 1 + rng.index(parity_count + 2),
+            audit_events: 500,
+        };
+        config.apply(profile, rng);
+        config
+    }
+
+    fn apply(&mut self, profile: Profile, rng: &mut Rng) {
+        let none = FaultWeights::default();
+        match profile {
+            Profile::Mixed => {
+                // A quarter of the runs have one kind of fault only, so that it is not masked by the others.
+                let special = [Profile::Calm, Profile::Crash, Profile::Stall, Profile::Full, Profile::Large];
+                if rng.chance_ppm(350_000) {
+                    let special = special[rng.index(special.len())];
+                    self.apply(special, rng);
+                }
+            }
+            Profile::Calm => self.faults = none,
+            Profile::Crash => self.faults = FaultWeights { crash: 1, break_session: 1, ..none },
+            Profile::Stall => self.faults = FaultWeights { crash: 0, gateway_crash: 0, ..self.faults },
+            Profile::Full => self.shrink(rng),
+            Profile::Large => {
+                self.large_value_ppm = 800_000;
+                self.block_bytes = 128;
+                self.chunk_bytes = 1024;
+            }
+            Profile::Takeover => {
+                self.faults.gateway_crash = 4;
+            }
+        }
+    }
+
+    /// So little memory that the store is often full, and chunks so large that few of them fit.
+    fn shrink(&mut self, rng: &mut Rng) {
+        (self.data_count, self.parity_count, self.node_count) = (2, 1, 4 + rng.below(2) as u16);
+        self.disturbed_max = self.disturbed_max.min(2);
+        self.node_core_count = 1;
+        self.node_memory_bytes = 256 << 10;
+        self.partition_count = 1;
+        self.chunk_bytes = 15 * 1024;
+        self.key_count = 40 + rng.index(60);
+        self.large_value_ppm = 900_000;
+        self.think_us_mean = 2_000;
+        self.client_count = 8;
+        self.active_us = 600_000;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_a_name_that_names_it() {
+        for (name, profile) in PROFILES {
+            assert_eq!(name.parse(), Ok(profile));
+            assert_eq!(profile.to_string(), name);
+        }
+        assert!("nothing".parse::<Profile>().unwrap_err().contains("takeover"));
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_run_and_one_with_enough_nodes() {
+        for seed in 0..500 {
+            for (_, profile) in PROFILES {
+                let config = SimConfig::draw(profile, seed);
+                assert_eq!(config, SimConfig::draw(profile, seed));
+                assert!(usize::from(config.node_count) > config.data_count + config.parity_count);
+            }
+        }
+    }
+}

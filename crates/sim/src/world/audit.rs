@@ -1,0 +1,200 @@
+//! What nodes and owner hold together, looked at from outside between two events.
+//!
+//! The audit asks each node's machine over a session of its own, with requests that change nothing. It knows the rules:
+//! - R1, R5: at any moment, the data chunks of a stripe as of the operation that a parity chunk folded last encode to
+//!   what that parity chunk holds. A parity that folded what a data node lacks shows here.
+//! - Promise 1: a write is acknowledged when `m+1` nodes hold it.
+//!
+//! Chunks that were lost with a node's memory, or freed, are not looked for.
+
+use std::collections::BTreeMap;
+
+use shorttail_codes::Code;
+use shorttail_node::Node;
+use shorttail_units::{Epoch, Now, OpNumber, StripeId};
+use shorttail_wire::node::{
+    ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, next_frame,
+};
+
+use super::clients::Received;
+use super::{CLUSTER, Violation, World};
+use crate::command_of_model::Heard;
+
+/// The audit's session with every machine, and the owner that it is.
+const SESSION: u64 = u64::MAX;
+const OWNER: u32 = u32::MAX;
+/// One acknowledgement in so many is looked at: each look asks every node.
+const ACKNOWLEDGEMENTS_PER_AUDIT: u64 = 8;
+/// Chunk reports asked for at once.
+const SCAN_COUNT: u16 = 4_096;
+
+/// Opens the audit's session with a new machine.
+pub(super) fn greet(machine: &mut Node, core: u16) {
+    machine.handle_session_opened(SESSION);
+    let hello =
+        Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core, owner: OWNER, epoch: Epoch(0), auth: Vec::new() };
+    ask(machine, &NodeRequest::Hello(hello), |reply| assert!(matches!(reply, NodeReply::Hello(_)), "{reply:?}"));
+}
+
+fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeReply<'_>) -> T) -> T {
+    let mut bytes = Vec::new();
+    request.encode(1, &mut bytes);
+    machine.handle_input(Now::default(), SESSION, &bytes).expect("the audit's session stands");
+    let output = std::mem::take(machine.poll_output(SESSION).expect("a reply"));
+    let (frame, _) = next_frame(&output).expect("a frame").expect("a whole reply");
+    read(NodeReply::parse(&frame).expect("a reply"))
+}
+
+/// Where a chunk is and what it says of itself.
+struct Found {
+    node: usize,
+    core: usize,
+    report: ChunkReport,
+}
+
+type Stripes = BTreeMap<StripeId, Vec<Found>>;
+
+impl World {
+    pub(super) fn audit(&mut self) {
+        let stripes = self.scan_all();
+        let code = Code::reed_solomon(self.config.data_count, self.config.parity_count).expect("a legal shape");
+        for (id, found) in stripes {
+            if let Err(text) = self.audit_stripe(&code, id, &found) {
+                return self.fail(Violation::Audit(text));
+            }
+        }
+    }
+
+    fn scan_all(&mut self) -> Stripes {
+        let mut stripes = Stripes::new();
+        for (node, host) in self.nodes.iter_mut().enumerate() {
+            for (core, machine) in host.cores.iter_mut().enumerate() {
+                let scan =
+                    NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };
+                let reports = ask(machine, &scan, |reply| match reply {
+                    NodeReply::Chunks(reports) => reports,
+                    other => panic!("{other:?} answers a scan"),
+                });
+                for report in reports {
+                    stripes.entry(report.description.stripe).or_default().push(Found { node, core, report });
+                }
+            }
+        }
+        stripes
+    }
+
+    fn audit_stripe(&mut self, code: &Code, id: StripeId, found: &[Found]) -> Result<(), String> {
+        let data_count = self.config.data_count;
+        let (data, parities): (Vec<&Found>, Vec<&Found>) =
+            found.iter().partition(|chunk| usize::from(chunk.report.description.index) < data_count);
+        if data.len() < data_count {
+            return Ok(());
+        }
+        for parity in parities {
+            if let Some(reason) = self.parity_contradicts(code, id, &data, parity) {
+                return Err(format!("{id:?}, parity on node {}: {reason}", parity.node));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a parity chunk is not what the data chunks encode to at the operation that it folded last.
+    fn parity_contradicts(&mut self, code: &Code, id: StripeId, data: &[&Found], parity: &Found) -> Option<String> {
+        let report = &parity.report;
+        let op = match report.description.kind {
+            ChunkKind::Striped => OpNumber(0),
+            ChunkKind::Packed if report.folded == OpNumber(0) => return None,
+            ChunkKind::Packed => report.folded,
+        };
+        let mut pieces = vec![None; data.len()];
+        for chunk in data {
+            // It answers exactly as of the operation, or not at all.
+            pieces[usize::from(chunk.report.description.index)] = Some(self.range_of(chunk, id, op)?);
+        }
+        let held = self.range_of(parity, id, op)?;
+        let pieces: Vec<Vec<u8>> = pieces.into_iter().collect::<Option<_>>()?;
+        let sources: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+        let mut encoded = vec![vec![0; held.len()]; self.config.parity_count];
+        let mut targets: Vec<&mut [u8]> = encoded.iter_mut().map(Vec::as_mut_slice).collect();
+        code.encode(&sources, &mut targets);
+        self.counts.stripes_audited += 1;
+        let expected = &encoded[usize::from(report.description.index) - data.len()];
+        (*expected != held).then(|| format!("not what the data chunks encode to at operation {}", op.0))
+    }
+
+    fn range_of(&mut self, chunk: &Found, stripe: StripeId, op: OpNumber) -> Option<Vec<u8>> {
+        let length = chunk.report.description.chunk_bytes;
+        let machine = &mut self.nodes[chunk.node].cores[chunk.core];
+        ask(machine, &NodeRequest::ReadRange { stripe, offset: 0, length, op }, |reply| match reply {
+            NodeReply::Bytes(bytes) => Some(bytes.to_vec()),
+            _ => None,
+        })
+    }
+
+    /// A plain store is acknowledged: `m+1` nodes hold it, those counted that held it and lost their memory since.
+    pub(super) fn audit_acknowledgement(&mut self, op: u64, received: &Received) {
+        if !op.is_multiple_of(ACKNOWLEDGEMENTS_PER_AUDIT) || !matches!(received, Received::Key(Heard::Answer { .. })) {
+            return;
+        }
+        let Some((_, value)) = self.sole_value_of(op) else { return };
+        // Longer ones are striped: their pieces hold none of it whole.
+        if value.as_bytes().len() > self.config.block_bytes {
+            return;
+        }
+        let needed = self.config.parity_count + 1;
+        let holders = self.holders_max(value.as_bytes());
+        self.counts.acknowledgements_audited += 1;
+        if holders < needed {
+            let text = format!("{value} is acknowledged and {holders} nodes hold it, not {needed}");
+            self.fail(Violation::Audit(text));
+        }
+    }
+
+    /// Members of the stripe that holds a value best which hold it, lost members included.
+    fn holders_max(&mut self, value: &[u8]) -> usize {
+        let stripes = self.scan_all();
+        stripes.into_iter().map(|(id, found)| self.holders(id, &found, value)).max().unwrap_or(0)
+    }
+
+    fn holders(&mut self, id: StripeId, found: &[Found], value: &[u8]) -> usize {
+        let description = &found[0].report.description;
+        if description.kind == ChunkKind::Striped {
+            return 0;
+        }
+        let holds: Vec<bool> = found.iter().map(|chunk| self.holds(chunk, id, value)).collect();
+        let is_parity = |chunk: &Found| usize::from(chunk.report.description.index) >= self.config.data_count;
+        let on_data = found.iter().zip(&holds).any(|(chunk, holds)| *holds && !is_parity(chunk));
+        let raw = found.iter().zip(&holds).filter(|(chunk, holds)| **holds && is_parity(chunk)).count();
+        if !on_data && raw == 0 {
+            return 0;
+        }
+        // A parity that folded it no longer has it as it was; that it folded rightly is the other audit's matter.
+        let folded = found.iter().zip(&holds);
+        let folded =
+            folded.filter(|(chunk, holds)| !**holds && is_parity(chunk) && chunk.report.folded > OpNumber(0)).count();
+        let lost = description.members.0.iter().filter(|node| !self.nodes[usize::from(node.0)].retired.is_empty());
+        let present: Vec<usize> = found.iter().map(|chunk| chunk.node).collect();
+        let lost = lost.filter(|node| !present.contains(&usize::from(node.0))).count();
+        usize::from(on_data) + raw + folded + lost
+    }
+
+    fn holds(&mut self, chunk: &Found, stripe: StripeId, value: &[u8]) -> bool {
+        let machine = &mut self.nodes[chunk.node].cores[chunk.core];
+        if usize::from(chunk.report.description.index) >= self.config.data_count {
+            return ask(machine, &NodeRequest::Inspect { stripe }, |reply| match reply {
+                NodeReply::Inspected(report) => report.raw.iter().any(|raw| contains(raw.bytes, value)),
+                _ => false,
+            });
+        }
+        let length = chunk.report.length;
+        let op = if chunk.report.sealed { OpNumber(0) } else { chunk.report.last };
+        ask(machine, &NodeRequest::ReadRange { stripe, offset: 0, length, op }, |reply| match reply {
+            NodeReply::Bytes(bytes) => contains(bytes, value),
+            _ => false,
+        })
+    }
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}

@@ -1,0 +1,196 @@
+//! Faults: which, when, and how they end.
+
+use super::{Event, GATEWAY, World, endpoint_of};
+use crate::config::FaultWeights;
+
+/// How long a crashed node stays away, a stalled one stands still, and so on, in microseconds.
+const AWAY_US: std::ops::Range<u64> = 20_000..400_000;
+const STALL_US: std::ops::Range<u64> = 5_000..400_000;
+const SLOW_US: std::ops::Range<u64> = 20_000..400_000;
+const CUT_US: std::ops::Range<u64> = 10_000..600_000;
+const GATEWAY_AWAY_US: std::ops::Range<u64> = 5_000..200_000;
+const GATEWAY_STALL_US: std::ops::Range<u64> = 1_000..150_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Crash,
+    Stall,
+    BreakSession,
+    Slow,
+    Cut,
+    GatewayCrash,
+    GatewayStall,
+}
+
+fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
+    let table = [
+        (weights.crash, Fault::Crash),
+        (weights.stall, Fault::Stall),
+        (weights.break_session, Fault::BreakSession),
+        (weights.slow, Fault::Slow),
+        (weights.cut, Fault::Cut),
+        (weights.gateway_crash, Fault::GatewayCrash),
+        (weights.gateway_stall, Fault::GatewayStall),
+    ];
+    for (weight, fault) in table {
+        if at < u64::from(weight) {
+            return Some(fault);
+        }
+        at -= u64::from(weight);
+    }
+    None
+}
+
+fn sum(weights: &FaultWeights) -> u64 {
+    let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall } = *weights;
+    [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().map(u64::from).sum()
+}
+
+impl World {
+    pub(super) fn start_faults(&mut self) {
+        if sum(&self.config.faults) > 0 {
+            self.schedule_fault();
+        }
+    }
+
+    fn schedule_fault(&mut self) {
+        let mean_us = self.config.fault_us_mean;
+        let delay_us = self.rng.exponential_us(mean_us, 10 * mean_us);
+        self.schedule.after(delay_us, Event::Fault);
+    }
+
+    pub(super) fn fault(&mut self) {
+        if !self.is_active {
+            return;
+        }
+        self.schedule_fault();
+        let at = self.rng.below(sum(&self.config.faults));
+        let Some(fault) = drawn(&self.config.faults, at) else { return };
+        let node = self.rng.index(self.nodes.len());
+        match fault {
+            Fault::GatewayCrash => self.crash_gateway_for(GATEWAY_AWAY_US),
+            Fault::GatewayStall => self.stall_gateway(),
+            Fault::BreakSession => self.break_session_of(node),
+            Fault::Crash => {
+                let victims: Vec<usize> = self.victims.iter().copied().collect();
+                let Some(&node) = self.rng.choose(&victims) else { return };
+                let away_us = self.rng.range(AWAY_US);
+                self.crash_node(node, away_us);
+            }
+            Fault::Stall | Fault::Slow | Fault::Cut if self.disturbed_count() >= self.config.disturbed_max => {}
+            Fault::Stall => {
+                let stall_us = self.rng.range(STALL_US);
+                self.stall_node(node, stall_us);
+            }
+            Fault::Slow => self.slow_node(node),
+            Fault::Cut => self.cut_node(node),
+        }
+    }
+
+    fn disturbed_count(&self) -> usize {
+        let is_disturbed = |node: &usize| !self.nodes[*node].is_up() || self.network.is_stalled(endpoint_of(*node));
+        (0..self.nodes.len()).filter(is_disturbed).count()
+    }
+
+    /// A node loses its memory and comes back empty.
+    pub fn crash_node(&mut self, node: usize, away_us: u64) {
+        if self.nodes[node].is_up() {
+            self.counts.crashes += 1;
+            self.stop_node(node);
+            self.schedule.after(away_us, Event::Restart { node });
+        }
+    }
+
+    /// A node's process stands still, as by SIGSTOP; its memory and sessions stay.
+    pub fn stall_node(&mut self, node: usize, stall_us: u64) {
+        if self.nodes[node].is_up() {
+            self.counts.stalls += 1;
+            self.note(format_args!("node {node} stalls for {stall_us} us"));
+            self.network.stall(endpoint_of(node));
+            self.schedule.after(stall_us, Event::Resume { node });
+        }
+    }
+
+    fn slow_node(&mut self, node: usize) {
+        self.counts.slowdowns += 1;
+        let (times, slow_us) = (self.rng.range(3..200), self.rng.range(SLOW_US));
+        self.note(format_args!("node {node} is {times} times slower for {slow_us} us"));
+        self.network.slow_down(endpoint_of(node), times);
+        self.schedule.after(slow_us, Event::FullSpeed { node });
+    }
+
+    fn cut_node(&mut self, node: usize) {
+        let cut_us = self.rng.range(CUT_US);
+        let (to_node, to_gateway) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
+        if to_node {
+            self.cut(GATEWAY, endpoint_of(node), cut_us);
+        }
+        if to_gateway {
+            self.cut(endpoint_of(node), GATEWAY, cut_us);
+        }
+    }
+
+    fn cut(&mut self, from: crate::network::Endpoint, to: crate::network::Endpoint, cut_us: u64) {
+        self.counts.cuts += 1;
+        self.note(format_args!("endpoint {} is cut off from {} for {cut_us} us", to.0, from.0));
+        self.network.cut(from, to);
+        self.schedule.after(cut_us, Event::Mend { from, to });
+    }
+
+    /// Nothing that a node sends reaches the gateway for so long.
+    pub fn cut_replies_of(&mut self, node: usize, cut_us: u64) {
+        self.cut(endpoint_of(node), GATEWAY, cut_us);
+    }
+
+    /// Nothing that the gateway sends reaches a node for so long.
+    pub fn cut_requests_to(&mut self, node: usize, cut_us: u64) {
+        self.cut(GATEWAY, endpoint_of(node), cut_us);
+    }
+
+    /// The sessions of a node break; its memory stays.
+    pub fn break_session_of(&mut self, node: usize) {
+        let sessions = self.network.sessions_of(endpoint_of(node));
+        if let Some(&session) = self.rng.choose(&sessions) {
+            self.counts.breaks += 1;
+            self.note(format_args!("session {session} of node {node} breaks"));
+            self.network.break_session(&mut self.schedule, session);
+        }
+    }
+
+    fn crash_gateway_for(&mut self, away: std::ops::Range<u64>) {
+        let away_us = self.rng.range(away);
+        self.crash_gateway(away_us);
+    }
+
+    /// The gateway dies; another takes over after so long, with a higher epoch.
+    pub fn crash_gateway(&mut self, away_us: u64) {
+        if self.gateway.engine.is_some() {
+            self.counts.takeovers += 1;
+            self.stop_gateway();
+            self.schedule.after(away_us, Event::GatewayRestart);
+        }
+    }
+
+    fn stall_gateway(&mut self) {
+        if self.gateway.engine.is_some() {
+            self.counts.stalls += 1;
+            self.note(format_args!("gateway stalls"));
+            self.network.stall(GATEWAY);
+            let stall_us = self.rng.range(GATEWAY_STALL_US);
+            self.schedule.after(stall_us, Event::GatewayResume);
+        }
+    }
+
+    /// Ends every fault now.
+    pub(super) fn end_faults(&mut self) {
+        self.note(format_args!("all faults end"));
+        self.network.heal(&mut self.schedule);
+        for node in 0..self.nodes.len() {
+            self.restart_node(node);
+            self.resume_node(node);
+            self.network.slow_down(endpoint_of(node), 1);
+        }
+        self.restart_gateway();
+        self.resume_gateway();
+    }
+}

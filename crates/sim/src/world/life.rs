@@ -1,0 +1,128 @@
+//! The life of a run: work and faults, healing, progress, final reads, everything deleted, memory back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Outcome, Violation, World};
+use crate::model::Action;
+
+/// Virtual time in which everything must come to an end after healing: far longer than any deadline and retry.
+const PROGRESS_US: u64 = 20_000_000;
+/// Virtual time in which memory must be reclaimed after everything was deleted.
+const RECLAIM_US: u64 = 30_000_000;
+/// Attempts at a final read or delete, and the time between two.
+const ATTEMPTS_MAX: u32 = 20;
+const ATTEMPT_US: u64 = 200_000;
+/// The client of the final reads.
+const AUDITOR: u32 = 1_000;
+
+impl World {
+    /// Runs it all.
+    ///
+    /// # Errors
+    /// The first violation; a machine's panic is one.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.live()));
+        if let Err(panic) = outcome {
+            return Err(Violation::Panic(text_of(&*panic)));
+        }
+        match self.failure.take() {
+            Some(violation) => Err(violation),
+            None => Ok(()),
+        }
+    }
+
+    fn live(&mut self) {
+        self.start_clients();
+        self.start_faults();
+        self.run_until(self.config.active_us);
+        self.heal();
+        self.finish();
+    }
+
+    /// Clients and faults end; what was asked must be answered soon.
+    pub fn heal(&mut self) {
+        self.is_active = false;
+        self.end_faults();
+        let until_us = self.now_us() + PROGRESS_US;
+        let is_done = self.run_while(until_us, |world| !world.clients.is_idle() || !world.gateway.is_serving());
+        if !is_done && self.failure.is_none() {
+            self.fail(Violation::NoProgress(self.clients.pending_text()));
+        }
+    }
+
+    /// Reads everything back, deletes it, and waits for the memory: judges the history.
+    pub fn finish(&mut self) {
+        self.audit();
+        self.history.heal(self.schedule.now_us());
+        let keys: Vec<Vec<u8>> = self.history.keys().map(<[u8]>::to_vec).collect();
+        self.insist_on_all(&keys, &Action::Get);
+        self.audit();
+        self.insist_on_all(&keys, &Action::Delete);
+        self.insist_on_all(&keys, &Action::Get);
+        if self.failure.is_some() {
+            return;
+        }
+        if let Err(failure) = self.history.check() {
+            return self.fail(Violation::History(Box::new(failure)));
+        }
+        self.await_reclaim();
+        self.audit();
+    }
+
+    /// Asks for every key until it is answered: after healing nothing may be refused for long.
+    fn insist_on_all(&mut self, keys: &[Vec<u8>], action: &Action) {
+        let mut left: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        for _ in 0..ATTEMPTS_MAX {
+            let asked: Vec<_> = left
+                .iter()
+                .map(|key| {
+                    let text = std::str::from_utf8(key).expect("keys are text");
+                    (*key, self.request(AUDITOR, text, action.clone()))
+                })
+                .collect();
+            let until_us = self.now_us() + PROGRESS_US;
+            if !self.run_while(until_us, |world| !world.clients.is_idle()) {
+                let text = self.clients.pending_text();
+                return self.fail(Violation::NoProgress(text));
+            }
+            let is_open = |(_, op): &(&[u8], super::Op)| !matches!(self.outcome(*op), Some(Outcome::Answered(_)));
+            left = asked.into_iter().filter(is_open).map(|(key, _)| key).collect();
+            if left.is_empty() {
+                return;
+            }
+            self.run_until(self.now_us() + ATTEMPT_US);
+        }
+        let text = format!("{action} of {} is refused long after healing", left[0].escape_ascii());
+        self.fail(Violation::NoProgress(text));
+    }
+
+    /// Nothing is stored: nodes keep what is open, and little else.
+    fn await_reclaim(&mut self) {
+        let until_us = self.now_us() + RECLAIM_US;
+        if !self.run_while(until_us, |world| world.chunk_count() > world.chunks_kept_max()) && self.failure.is_none() {
+            let (count, max) = (self.chunk_count(), self.chunks_kept_max());
+            self.fail(Violation::NoProgress(format!("{count} chunks are held although all is deleted, not {max}")));
+        }
+    }
+
+    /// Chunks on all nodes.
+    pub fn chunk_count(&self) -> u64 {
+        self.nodes.iter().map(super::NodeHost::chunk_count).sum()
+    }
+
+    /// Memory in use on all nodes.
+    pub fn used_bytes(&self) -> u64 {
+        self.nodes.iter().map(super::NodeHost::used_bytes).sum()
+    }
+
+    /// An open stripe per partition, one that is not worth cleaning, and one that is being freed.
+    fn chunks_kept_max(&self) -> u64 {
+        let stripes = u64::from(self.config.partition_count) + 2;
+        stripes * (self.config.data_count + self.config.parity_count) as u64
+    }
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}

@@ -1,0 +1,212 @@
+//! The nodes' processes: one machine per core, their sessions, their turns, what survives a crash (nothing).
+
+use std::collections::BTreeMap;
+
+use shorttail_node::{Node, NodeConfig};
+use shorttail_units::{Incarnation, NodeId};
+
+use super::{CLUSTER, Counts, Event, World, endpoint_of};
+use crate::network::{SendError, SessionId, What};
+
+/// Longest wait between an input and the turn that takes it.
+const TURN_US_MAX: u64 = 30;
+
+struct Link {
+    core: usize,
+    input: Vec<u8>,
+}
+
+pub(super) struct NodeHost {
+    pub id: NodeId,
+    /// Empty while the process is down.
+    pub cores: Vec<Node>,
+    pub incarnation: Incarnation,
+    /// Earlier lives of its memory.
+    pub retired: Vec<Incarnation>,
+    links: BTreeMap<SessionId, Link>,
+    /// Sessions that ended since the last turn, and with what they sent before it.
+    ended: Vec<SessionId>,
+    turn_is_due: bool,
+    earlier: Counts,
+}
+
+impl NodeHost {
+    pub fn new(id: u16) -> Self {
+        NodeHost {
+            id: NodeId(id),
+            cores: Vec::new(),
+            incarnation: Incarnation(0),
+            retired: Vec::new(),
+            links: BTreeMap::new(),
+            ended: Vec::new(),
+            turn_is_due: false,
+            earlier: Counts::default(),
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        !self.cores.is_empty()
+    }
+
+    pub fn used_bytes(&self) -> u64 {
+        self.cores.iter().map(Node::used_bytes).sum()
+    }
+
+    pub fn chunk_count(&self) -> u64 {
+        self.cores.iter().map(|core| core.stats().chunks).sum()
+    }
+
+    pub fn count(&self, counts: &mut Counts) {
+        counts.add(&self.earlier);
+        for core in &self.cores {
+            let stats = core.stats();
+            counts.frees += stats.frees;
+            counts.seals += stats.seals;
+            counts.folds += stats.folds;
+            counts.installs += stats.installs;
+        }
+    }
+}
+
+impl World {
+    pub(super) fn start_node(&mut self, node: usize) {
+        let core_count = self.config.node_core_count;
+        let incarnation = Incarnation(self.incarnation_next);
+        self.incarnation_next += 1;
+        let host = &mut self.nodes[node];
+        host.incarnation = incarnation;
+        host.cores = (0..core_count)
+            .map(|core| {
+                let config = NodeConfig {
+                    node: host.id,
+                    cluster: CLUSTER,
+                    incarnation,
+                    core,
+                    core_count,
+                    memory_bytes: self.config.node_memory_bytes,
+                    auth: Vec::new(),
+                };
+                let mut machine = Node::new(config).expect("memory for a simulated node");
+                super::audit::greet(&mut machine, core);
+                machine
+            })
+            .collect();
+        self.network.start(endpoint_of(node));
+        self.note(format_args!("node {node} starts as incarnation {}", incarnation.0));
+    }
+
+    /// The process dies and its memory with it.
+    pub(super) fn stop_node(&mut self, node: usize) {
+        self.note(format_args!("node {node} crashes"));
+        let host = &mut self.nodes[node];
+        let mut counts = Counts::default();
+        host.count(&mut counts);
+        host.earlier = counts;
+        host.cores.clear();
+        host.links.clear();
+        host.ended.clear();
+        host.turn_is_due = false;
+        let (id, incarnation) = (host.id, host.incarnation);
+        host.retired.push(incarnation);
+        self.network.crash(&mut self.schedule, endpoint_of(node));
+        if let Some(engine) = &mut self.gateway.engine {
+            engine.handle_retired(id, incarnation);
+        }
+    }
+
+    pub(super) fn restart_node(&mut self, node: usize) {
+        if !self.nodes[node].is_up() {
+            self.start_node(node);
+        }
+    }
+
+    pub(super) fn resume_node(&mut self, node: usize) {
+        if self.network.is_stalled(endpoint_of(node)) {
+            self.note(format_args!("node {node} goes on"));
+            self.network.resume(endpoint_of(node));
+            self.demand_node_turn(node);
+        }
+    }
+
+    pub(super) fn node_notice(&mut self, node: usize, session: SessionId, what: What) {
+        let host = &mut self.nodes[node];
+        match what {
+            What::Accepted { .. } => {
+                let core = usize::from(self.core_of_session[&session.number()]);
+                // A gateway may ask for more cores than a later life of the node has: then nobody is there.
+                let Some(machine) = host.cores.get_mut(core) else { return };
+                machine.handle_session_opened(session.number());
+                host.links.insert(session, Link { core, input: Vec::new() });
+            }
+            What::Connected => {}
+            What::Received(bytes) => {
+                if let Some(link) = host.links.get_mut(&session) {
+                    link.input.extend_from_slice(&bytes);
+                }
+            }
+            What::Broken(_) => host.ended.push(session),
+        }
+        self.demand_node_turn(node);
+    }
+
+    fn demand_node_turn(&mut self, node: usize) {
+        let host = &mut self.nodes[node];
+        if !host.is_up() || host.turn_is_due {
+            return;
+        }
+        host.turn_is_due = true;
+        let delay_us = self.rng.below(TURN_US_MAX);
+        self.schedule.after(delay_us, Event::NodeTurn { node });
+    }
+
+    pub(super) fn node_turn(&mut self, node: usize) {
+        if self.network.is_stalled(endpoint_of(node)) || !self.nodes[node].turn_is_due {
+            self.nodes[node].turn_is_due = false;
+            return;
+        }
+        self.nodes[node].turn_is_due = false;
+        let now = self.now();
+        let host = &mut self.nodes[node];
+        let mut closed = Vec::new();
+        for (&session, link) in host.links.iter_mut().filter(|(_, link)| !link.input.is_empty()) {
+            match host.cores[link.core].handle_input(now, session.number(), &link.input) {
+                Ok(consumed) => _ = link.input.drain(..consumed),
+                Err(_) => closed.push(session),
+            }
+        }
+        for session in std::mem::take(&mut host.ended) {
+            if let Some(link) = host.links.remove(&session) {
+                host.cores[link.core].handle_session_closed(session.number());
+            }
+        }
+        for core in &mut host.cores {
+            core.end_turn(now);
+        }
+        self.send_from_node(node);
+        let host = &mut self.nodes[node];
+        for core in &mut host.cores {
+            while let Some(ended) = core.poll_closed_session() {
+                closed.extend(host.links.keys().copied().find(|session| session.number() == ended));
+            }
+        }
+        for session in closed {
+            if let Some(link) = host.links.remove(&session) {
+                host.cores[link.core].handle_session_closed(session.number());
+                self.network.close(&mut self.schedule, endpoint_of(node), session);
+            }
+        }
+        host.cores.iter().for_each(Node::check_invariants);
+    }
+
+    fn send_from_node(&mut self, node: usize) {
+        let host = &mut self.nodes[node];
+        for (&session, link) in &host.links {
+            let Some(output) = host.cores[link.core].poll_output(session.number()) else { continue };
+            let bytes = std::mem::take(output);
+            match self.network.send(&mut self.schedule, endpoint_of(node), session, bytes) {
+                Ok(()) | Err(SendError::NotOpen) => {}
+                Err(error @ SendError::Full) => panic!("a node does not bound what it sends: {error}"),
+            }
+        }
+    }
+}
