@@ -26,7 +26,7 @@ use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
 const KILL_VARIABLE: &str = "SHORTTAIL_KILL_NODES";
 
 /// Smallest memory of a node: stripes of every partition, and cleaning's reserve, fit.
-const NODE_BYTES_MIN: usize = 16 * MIB;
+const NODE_BYTES_MIN: usize = 6 * MIB;
 
 /// Node memory in all when no limit was asked for; untouched pages cost nothing.
 const UNLIMITED_BYTES: usize = 64 << 30;

@@ -59,10 +59,7 @@ impl Control {
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
         };
         match kind {
-            0 => Some(Control::Floor {
-                floor: Version::from_raw(number(0)?),
-                horizon: StripeId::from_raw(number(1)?),
-            }),
+            0 => Some(Control::Floor { floor: Version::from_raw(number(0)?), horizon: StripeId::from_raw(number(1)?) }),
             1 => Some(Control::FlushDue(UnixMs(number(0)?))),
             2 => Some(Control::Void(StripeId::from_raw(number(0)?))),
             _ => None,

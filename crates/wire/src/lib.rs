@@ -1,5 +1,5 @@
 //! Client protocols and the node protocol as bytes: parsers and encoders without any IO.
-pub mod memcached;
 pub mod control;
+pub mod memcached;
 pub mod node;
 pub mod resp;

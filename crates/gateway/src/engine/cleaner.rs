@@ -99,6 +99,7 @@ impl<C: Command> Engine<C> {
         for key in self.jobs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.work.push_back(Work::Job(key));
         }
+        self.evict_striped();
         while self.jobs.len() < JOBS_MAX {
             let Some((slot, mode)) = self.choose_victim() else { return };
             self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
@@ -107,7 +108,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn choose_victim(&self) -> Option<(StripeSlot, Mode)> {
-        let is_short = self.spare_stripes() <= self.reserved_stripes() * 2;
+        let is_short = self.is_short_of_memory();
         if !is_short && !self.has_much_garbage() {
             return None;
         }
@@ -122,7 +123,13 @@ impl<C: Command> Engine<C> {
         }
         let oldest = self.logs.keys().filter_map(|&partition| self.stripes.by_age(partition).next());
         let oldest = oldest.filter(|&(_, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed);
-        oldest.min_by_key(|&(id, _)| id).map(|(_, slot)| (slot, Mode::Evict))
+        // Where a striped object is older still, it goes first.
+        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
+        oldest.map(|(_, slot)| (slot, Mode::Evict))
+    }
+
+    pub(super) fn is_short_of_memory(&self) -> bool {
+        !self.stalled.is_empty() || self.spare_stripes() <= self.reserved_stripes() * 2
     }
 
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
@@ -135,7 +142,7 @@ impl<C: Command> Engine<C> {
         let stripe_bytes = (self.config.data_count() * self.config.chunk_bytes) as f64;
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
-        let striped: u64 = self.striped.values().map(|(_, manifest)| manifest.value_bytes as u64).sum();
+        let striped: u64 = self.striped.values().map(|object| object.manifest.value_bytes as u64).sum();
         taken > self.config.clean_above * self.stats.bytes_stored.saturating_sub(striped) as f64
     }
 
@@ -144,6 +151,7 @@ impl<C: Command> Engine<C> {
         !self.jobs.is_empty()
             || self.is_reclaiming()
             || self.choose_victim().is_some()
+            || self.evictions > 0
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
 
@@ -264,7 +272,14 @@ impl<C: Command> Engine<C> {
         let from = self.stripes.location(job.slot, job.data_index, offset);
         let looked_at = self.key_ref(record.key);
         let (slot, tag) = (looked_at.slot, looked_at.tag());
-        if !self.index.contains(slot, tag, from) || self.locks.find(looked_at).is_some() {
+        if !self.index.contains(slot, tag, from) {
+            return Step::Done;
+        }
+        if let Some(lock) = self.locks.find(looked_at) {
+            // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
+            if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
+                self.work.push_back(Work::Resume);
+            }
             return Step::Done;
         }
         let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);

@@ -25,6 +25,10 @@ pub struct Flushes {
 
 impl<C: Command> Engine<C> {
     pub(super) fn flush(&mut self, token: Token, at: Option<UnixMs>) {
+        // A refusal leaves everything as it was: so it comes before the first change.
+        if let Err(PlaceError::Refuse(error)) = self.too_few_nodes() {
+            return self.answer_flush(token, Err(error));
+        }
         match at.filter(|&at| at > self.now.unix_ms) {
             Some(at) => {
                 self.flushes.due = Some(at);
@@ -48,9 +52,9 @@ impl<C: Command> Engine<C> {
             stripe.live_count = 0;
         }
         let kept = self.striped_in_flight();
-        let striped: Vec<_> = self.striped.values().filter(|(_, it)| !kept.contains(&it.first)).cloned().collect();
-        for (partition, manifest) in striped {
-            self.free_striped(partition, &manifest);
+        let striped = self.striped.values().filter(|object| !kept.contains(&object.manifest.first));
+        for object in striped.cloned().collect::<Vec<_>>() {
+            self.free_striped(object.partition, &object.manifest);
         }
         self.stats.bytes_stored = 0;
         for partition in self.config.partitions() {
@@ -64,30 +68,24 @@ impl<C: Command> Engine<C> {
         let partitions: Vec<_> = self.config.partitions().collect();
         let value = control.encode();
         for &partition in &partitions {
-            if let Err(PlaceError::Refuse(error)) = self.append_control(partition, &value) {
-                return self.answer_flush(token, Err(error));
-            }
+            self.append_control(partition, &value);
         }
         if let Some(token) = token {
             self.flushes.waiting.push((token, partitions.len()));
         }
     }
 
-    fn append_control(&mut self, partition: PartitionId, value: &[u8]) -> Result<(), PlaceError> {
+    /// What finds no place now is tried again at the next tick.
+    fn append_control(&mut self, partition: PartitionId, value: &[u8]) {
         let version = self.take_version();
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", value, version) };
-        let result = self.append_record(partition, &record, Purpose::Floor { partition }, Urgency::Cleaning);
-        if result == Err(PlaceError::Wait) {
+        if self.append_record(partition, &record, Purpose::Floor { partition }, Urgency::Cleaning).is_err() {
             self.flushes.interrupted.push(partition);
-            return Ok(());
         }
-        result
     }
 
-    fn answer_flush(&mut self, token: Option<Token>, result: Result<KeyspaceReply, StoreError>) {
-        if let Some(token) = token {
-            self.reply(token, Reply::Keyspace(result));
-        }
+    fn answer_flush(&mut self, token: Token, result: Result<KeyspaceReply, StoreError>) {
+        self.reply(token, Reply::Keyspace(result));
     }
 
     pub(super) fn floor_confirmed(&mut self, _partition: PartitionId) {
@@ -95,7 +93,7 @@ impl<C: Command> Engine<C> {
         *missing -= 1;
         if *missing == 0 {
             let (token, _) = self.flushes.waiting.remove(0);
-            self.answer_flush(Some(token), Ok(KeyspaceReply::Flushed));
+            self.answer_flush(token, Ok(KeyspaceReply::Flushed));
         }
     }
 
@@ -127,9 +125,7 @@ impl<C: Command> Engine<C> {
                 Some(at) => Control::FlushDue(at),
                 None => Control::Floor { floor: self.floor_of(partition), horizon: self.take_stripe_ids(0) },
             };
-            if self.append_control(partition, &control.encode()).is_err() {
-                self.flushes.interrupted.push(partition);
-            }
+            self.append_control(partition, &control.encode());
         }
         if self.is_serving() && self.flushes.due.is_some_and(|at| at <= self.now.unix_ms) {
             self.flush_now(None);

@@ -10,7 +10,7 @@ use shorttail_units::Version;
 
 use super::index::Location;
 use super::limits::STALLED_MAX;
-use super::lock::{LockPhase, Old};
+use super::lock::{LockPhase, Old, Waiting};
 use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
@@ -66,7 +66,7 @@ impl<C: Command> Engine<C> {
                 Some(lock) => {
                     let held = self.locks.get_mut(lock).expect("it was found");
                     if !matches!(held.phase, LockPhase::Held(owner) if owner == key) {
-                        return held.groups.push_back(key);
+                        return held.queue.push_back(Waiting::Group(key));
                     }
                     lock
                 }
@@ -116,12 +116,21 @@ impl<C: Command> Engine<C> {
             .collect();
         match self.append_together(partition, &records) {
             Ok(()) => {}
-            Err(PlaceError::Wait) if self.stalled.len() < STALLED_MAX && self.can_reclaim() => {
-                self.stalled.push_back(Stalled::Group(key));
-            }
-            Err(PlaceError::Wait) => self.fail_group(key, StoreError::OutOfMemory),
+            Err(PlaceError::Wait) => self.stall_group(key),
             Err(PlaceError::Refuse(error)) => self.fail_group(key, error),
         }
+    }
+
+    fn stall_group(&mut self, key: PoolKey) {
+        if self.stalled.len() < STALLED_MAX {
+            self.stalled.push_back(Stalled::Group(key));
+            self.start_jobs();
+            if self.can_reclaim() {
+                return;
+            }
+            self.stalled.retain(|stalled| !matches!(stalled, Stalled::Group(other) if *other == key));
+        }
+        self.fail_group(key, StoreError::OutOfMemory);
     }
 
     pub(super) fn group_confirmed(&mut self, key: PoolKey, pair: u32, location: Location, record_bytes: usize) {

@@ -142,6 +142,18 @@ impl Index {
         self.bit(slot, tag, location, RECENT_BIT)
     }
 
+    /// Was it read since it was stored or moved? From now on it was not: a second chance is given once.
+    pub fn take_recent(&mut self, slot: Slot, tag: Tag, location: Location) -> bool {
+        match self.tables[slot.index()].find_mut(tag.spread(), |entry| entry.is_at(tag, location)) {
+            Some(entry) => {
+                let was_recent = entry.0 & 1 << RECENT_BIT != 0;
+                entry.0 &= !(1 << RECENT_BIT);
+                was_recent
+            }
+            None => false,
+        }
+    }
+
     fn bit(&self, slot: Slot, tag: Tag, location: Location, bit: u32) -> bool {
         let found = self.tables[slot.index()].find(tag.spread(), |entry| entry.is_at(tag, location));
         found.is_some_and(|entry| entry.0 & 1 << bit != 0)

@@ -103,6 +103,8 @@ pub struct Round<C> {
     pub confirmed: Option<(Location, usize)>,
     /// It was handed to the log (or to a striped write).
     pub is_sent: bool,
+    /// It frees more than it takes: it may use memory that is reserved for cleaning.
+    pub helps_cleaning: bool,
 }
 
 /// A record on its way to another stripe.
@@ -123,14 +125,21 @@ pub enum LockPhase<C> {
     Held(PoolKey),
 }
 
+/// Somebody who waits for a key.
+#[derive(Debug)]
+pub enum Waiting<C> {
+    Command(Token, C),
+    /// A group that takes the key when it is its turn.
+    Group(PoolKey),
+}
+
 #[derive(Debug)]
 pub struct Lock<C> {
     pub key: Vec<u8>,
     pub hash: u64,
     pub slot: Slot,
-    pub queue: VecDeque<(Token, C)>,
-    /// Groups that want the key when the round at hand is over.
-    pub groups: VecDeque<PoolKey>,
+    /// Who comes next, in the order of arrival.
+    pub queue: VecDeque<Waiting<C>>,
     pub phase: LockPhase<C>,
 }
 
@@ -172,7 +181,6 @@ impl<C> Locks<C> {
             hash: key.hash,
             slot: key.slot,
             queue: VecDeque::new(),
-            groups: VecDeque::new(),
             phase,
         });
         self.table.insert_unique(key.hash, (key.hash, lock), |entry| entry.0);

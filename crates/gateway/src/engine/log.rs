@@ -183,7 +183,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn too_few_nodes(&self) -> Result<(), PlaceError> {
+    pub(super) fn too_few_nodes(&self) -> Result<(), PlaceError> {
         let (alive, needed) = (self.nodes.ready_count(), self.config.member_count());
         if alive >= needed {
             return Ok(());

@@ -1,13 +1,13 @@
 //! Finding the record of a key: index, then the owner's memory or a fetch, then comparing the key in the record.
 
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{Now, OpNumber};
+use shorttail_units::{Now, OpNumber, StripeId};
 use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::Location;
 use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX};
-use super::lock::{LockPhase, Object, ObjectData, Old, OldRecord};
+use super::lock::{LockPhase, Object, ObjectData, Old, OldRecord, Waiting};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
 use super::{Engine, KeyRef, Token};
@@ -23,6 +23,8 @@ pub enum LookupPurpose<C> {
     Round { lock: PoolKey, wants_value: bool },
     /// A round that replaces the object unseen needs to know which record it replaces.
     Verify { lock: PoolKey },
+    /// An eviction needs to know whether the key still holds the object whose first stripe this is.
+    Evict { lock: PoolKey, first: StripeId },
     /// A group needs to know whether the key exists, and which record it replaces.
     Group { group: PoolKey, pair: u32 },
 }
@@ -64,7 +66,7 @@ impl<C: Command> Engine<C> {
                     candidates.extend(round.confirmed.map(|(location, _)| location));
                 }
                 // A write of this key is under way: the read follows it (rule R10).
-                _ if lock.queue.len() < KEY_QUEUE_MAX => return lock.queue.push_back((token, command)),
+                _ if lock.queue.len() < KEY_QUEUE_MAX => return lock.queue.push_back(Waiting::Command(token, command)),
                 _ => return self.refuse(token, &command, StoreError::Overloaded),
             }
         } else {
@@ -255,6 +257,7 @@ impl<C: Command> Engine<C> {
                     self.round_current(lock, Some(object), Old::Present(old));
                 }
             }
+            (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Some(old)),
             (LookupPurpose::Verify { lock }, _) => self.round_verified(lock, Old::Present(old)),
             (LookupPurpose::Group { group, pair }, digest) => {
                 let exists = !matches!(digest, Digest::Expired);
@@ -276,6 +279,7 @@ impl<C: Command> Engine<C> {
             }
             LookupPurpose::Round { lock, .. } => self.round_current(lock, None, old),
             LookupPurpose::Verify { lock } => self.round_verified(lock, old),
+            LookupPurpose::Evict { lock, first } => self.eviction_found(lock, first, None),
             LookupPurpose::Group { group, .. } if lookup.is_doubtful => {
                 self.fail_group(group, StoreError::Unreadable);
             }

@@ -20,6 +20,7 @@
 mod cleaner;
 mod config;
 mod control;
+mod evict;
 mod fetch;
 mod flush;
 mod greeting;
@@ -166,8 +167,11 @@ pub struct Engine<C> {
     locks: Locks<C>,
     striped_writes: Pool<striped::StripedWrite>,
     striped_reads: Pool<striped::StripedRead<C>>,
-    /// Striped objects by their first stripe.
-    striped: BTreeMap<StripeId, (PartitionId, manifest::Manifest)>,
+    /// Striped objects by their first stripe: in the order in which they were written.
+    striped: BTreeMap<StripeId, striped::StripedObject>,
+    /// Striped objects that are being evicted.
+    evictions: usize,
+    eviction_hand: StripeId,
     groups: Pool<group::Group>,
     jobs: Pool<cleaner::Job>,
     scans: Pool<keyspace::ScanStep>,
@@ -205,6 +209,8 @@ impl<C: Command> Engine<C> {
             striped_writes: Pool::default(),
             striped_reads: Pool::default(),
             striped: BTreeMap::new(),
+            evictions: 0,
+            eviction_hand: StripeId::default(),
             groups: Pool::default(),
             jobs: Pool::default(),
             scans: Pool::default(),

@@ -12,6 +12,7 @@ use super::index::StripeSlot;
 use super::lookup::old_record;
 use super::manifest::Manifest;
 use super::open_stripe::OpenStripe;
+use super::striped::StripedObject;
 use super::stripes::{Stripe, StripePhase};
 use crate::command::Command;
 
@@ -173,8 +174,8 @@ impl<C: Command> Engine<C> {
         slots
     }
 
-    fn adopt_object(&mut self, key: &[u8], version: Version, live: Live, slots: &BTreeMap<StripeId, StripeSlot>) {
-        let key = self.key_ref(key);
+    fn adopt_object(&mut self, bytes: &[u8], version: Version, live: Live, slots: &BTreeMap<StripeId, StripeSlot>) {
+        let key = self.key_ref(bytes);
         let partition = self.config.partition_of(key.slot);
         if version < self.floor_of(partition) {
             return;
@@ -184,7 +185,8 @@ impl<C: Command> Engine<C> {
         self.index.insert(key.slot, key.tag(), location);
         self.count_stored(location, live.record_bytes, live.object_bytes, live.expiry);
         if let Some(manifest) = live.manifest {
-            self.striped.insert(manifest.first, (partition, manifest));
+            let object = StripedObject { key: bytes.to_vec(), partition, manifest };
+            self.striped.insert(object.manifest.first, object);
         }
     }
 

@@ -8,11 +8,12 @@ use shorttail_units::Version;
 
 use super::index::Location;
 use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALLED_MAX};
-use super::lock::{End, Finished, LockPhase, Object, ObjectData, Old, OldRecord, Round};
+use super::lock::{End, Finished, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use super::log::{PlaceError, Purpose, Urgency};
 use super::lookup::LookupPurpose;
 use super::manifest::Manifest;
 use super::pool::PoolKey;
+use super::stripes::StripePhase;
 use super::{Engine, KeyRef, Tag, Token, Work};
 use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, StoreError, Wants};
 use crate::request::Reply;
@@ -36,28 +37,34 @@ impl<C: Command> Engine<C> {
             if lock.is_doubtful() {
                 return self.refuse(token, &command, StoreError::Unreadable);
             }
-            return lock.queue.push_back((token, command));
+            return lock.queue.push_back(Waiting::Command(token, command));
         }
         let lock = self.locks.insert(key, LockPhase::Starting);
-        self.locks.get_mut(lock).expect("just inserted").queue.push_back((token, command));
+        self.locks.get_mut(lock).expect("just inserted").queue.push_back(Waiting::Command(token, command));
         self.start(lock);
     }
 
     /// Begins the next round of a lock, or lets go of it when nobody waits.
     pub(super) fn start(&mut self, key: PoolKey) {
         let Some(lock) = self.locks.get_mut(key) else { return };
-        if let Some(group) = lock.groups.pop_front() {
-            lock.phase = LockPhase::Held(group);
-            return self.group_granted(group);
-        }
-        let Some((_, first)) = lock.queue.front() else { return self.locks.remove(key) };
+        let first = match lock.queue.front() {
+            None => return self.locks.remove(key),
+            Some(&Waiting::Group(group)) => {
+                lock.queue.pop_front();
+                lock.phase = LockPhase::Held(group);
+                return self.group_granted(group);
+            }
+            Some(Waiting::Command(_, first)) => first,
+        };
         if first.wants() == Wants::Nothing {
             let tag = Tag::of_hash(lock.hash);
             let is_new = self.index.candidates(lock.slot, tag).next().is_none();
             return self.run_round(key, Current::Unseen, if is_new { Old::Absent } else { Old::Unverified });
         }
         lock.phase = LockPhase::Looking;
-        let wants_value = lock.queue.iter().take(COMBINE_MAX).any(|(_, command)| command.wants() == Wants::Value);
+        let wants_value =
+            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() == Wants::Value);
+        let wants_value = lock.queue.iter().take(COMBINE_MAX).any(wants_value);
         let bytes = lock.key.clone();
         let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
         self.begin_lookup(looked_for, LookupPurpose::Round { lock: key, wants_value });
@@ -89,8 +96,11 @@ impl<C: Command> Engine<C> {
 
     fn refuse_queue(&mut self, key: PoolKey, error: StoreError) {
         let Some(lock) = self.locks.get_mut(key) else { return };
-        for (token, command) in std::mem::take(&mut lock.queue) {
-            self.refuse(token, &command, error);
+        for waiting in std::mem::take(&mut lock.queue) {
+            match waiting {
+                Waiting::Command(token, command) => self.refuse(token, &command, error),
+                Waiting::Group(group) => self.fail_group(group, error),
+            }
         }
     }
 
@@ -101,11 +111,18 @@ impl<C: Command> Engine<C> {
         let mut finished: Vec<Finished<C>> = Vec::new();
         let mut written: Option<Version> = None;
         let (mut mark_read, mut touched) = (false, false);
-        while let Some((token, mut command)) = queue.pop_front() {
-            if finished.len() >= COMBINE_MAX || !current.suffices(command.wants()) {
-                queue.push_front((token, command));
-                break;
-            }
+        while let Some(waiting) = queue.pop_front() {
+            let (token, mut command) = match waiting {
+                Waiting::Command(token, command)
+                    if finished.len() < COMBINE_MAX && current.suffices(command.wants()) =>
+                {
+                    (token, command)
+                }
+                other => {
+                    queue.push_front(other);
+                    break;
+                }
+            };
             let version = self.take_version();
             let context = ApplyContext { now: self.now, version };
             let mut reply = Vec::new();
@@ -132,7 +149,8 @@ impl<C: Command> Engine<C> {
         };
         let Some(version) = written else { return self.finish_unwritten(key, finished, &old, mark_read) };
         let needs_verification = matches!(old, Old::Unverified);
-        let round = Round { finished, end, version, old, mark_read, confirmed: None, is_sent: false };
+        let round =
+            Round { finished, end, version, old, mark_read, confirmed: None, is_sent: false, helps_cleaning: false };
         lock.phase = LockPhase::Writing(Box::new(round));
         if needs_verification {
             let bytes = lock.key.clone();
@@ -189,12 +207,13 @@ impl<C: Command> Engine<C> {
         if round.is_sent {
             return Placed::Later;
         }
+        let urgency = self.urgency_of(round);
         let record = match (&round.end, &round.old) {
             (End::Delete, Old::Absent) => return Placed::Nothing,
             (End::Delete, Old::Unverified) => return Placed::Later,
             (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
             (End::Delete, Old::Present(_)) => {
-                return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), Urgency::Client);
+                return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
             }
             (End::Store(object), _) => match &object.data {
                 ObjectData::Inline(value) => {
@@ -202,14 +221,26 @@ impl<C: Command> Engine<C> {
                     if record.encoded_bytes(self.config.epoch) > self.config.packed_bytes_max() {
                         return Placed::Striped;
                     }
-                    return self.append_record(partition, &record, Purpose::Write(key), Urgency::Client).into();
+                    return self.append_record(partition, &record, Purpose::Write(key), urgency).into();
                 }
                 ObjectData::Striped { manifest, .. } => (object, manifest.encode()),
             },
         };
         let (object, manifest) = record;
         let record = object.record(RecordKind::Manifest, bytes, &manifest, round.version);
-        self.append_record(partition, &record, Purpose::Write(key), Urgency::Client).into()
+        self.append_record(partition, &record, Purpose::Write(key), urgency).into()
+    }
+
+    /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
+    fn urgency_of(&self, round: &Round<C>) -> Urgency {
+        let replaces_leaving = match &round.old {
+            Old::Present(old) => {
+                let (slot, _) = self.stripes.place_of(old.location);
+                self.stripes.get(slot).is_some_and(|stripe| stripe.phase() == StripePhase::Leaving)
+            }
+            Old::Absent | Old::Unverified | Old::Unreadable => false,
+        };
+        if replaces_leaving || round.helps_cleaning { Urgency::Cleaning } else { Urgency::Client }
     }
 
     /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not younger (rule R3).
@@ -386,11 +417,15 @@ impl<C: Command> Engine<C> {
 
     /// A round waits for memory; when none can be reclaimed, it fails.
     pub(super) fn stall(&mut self, key: PoolKey) {
-        if self.stalled.len() >= STALLED_MAX || !self.can_reclaim() {
+        if self.stalled.len() >= STALLED_MAX {
             return self.fail_round(key, StoreError::OutOfMemory);
         }
         self.stalled.push_back(Stalled::Round(key));
         self.start_jobs();
+        if !self.can_reclaim() {
+            self.stalled.retain(|stalled| !matches!(stalled, Stalled::Round(other) if *other == key));
+            self.fail_round(key, StoreError::OutOfMemory);
+        }
     }
 
     pub(super) fn resume_stalled(&mut self) {

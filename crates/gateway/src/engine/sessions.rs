@@ -121,10 +121,16 @@ impl<C: Command> Engine<C> {
 
     /// A request failed: refused, or its session ended, or it is late (`None`).
     fn refused(&mut self, session: SessionId, what: What, refusal: Option<Refusal>) {
+        if refusal == Some(Refusal::OutOfMemory) {
+            // Nothing more goes there until an answer tells what is in use.
+            if let Some(session) = self.nodes.session_mut(session) {
+                session.used_bytes = session.memory_bytes;
+            }
+        }
         match what {
             What::Open { stripe } | What::Seal { stripe } => self.abandon_by_id(stripe),
             What::Fetch { fetch, part } => self.fetch_refused(fetch, part, refusal),
-            What::Install { write, .. } => self.install_refused(write),
+            What::Install { write, .. } => self.install_refused(write, refusal),
             What::Inspect { stripe } => self.inspect_refused(session.node, stripe),
             What::Hello | What::Fence { .. } | What::Scan => self.greeting_refused(session, refusal),
             What::Free { first } => self.free_unanswered(session.node, first),

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkKind, NodeRequest};
+use shorttail_wire::node::{ChunkKind, NodeRequest, Refusal};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::limits::INSTALLS_IN_FLIGHT;
@@ -22,6 +22,14 @@ use crate::request::Reply;
 
 /// Times a striped write starts again before its client hears of it.
 const ATTEMPTS_MAX: u32 = 4;
+
+/// A striped object that exists, or is being written.
+#[derive(Clone, Debug)]
+pub struct StripedObject {
+    pub key: Vec<u8>,
+    pub partition: PartitionId,
+    pub manifest: Manifest,
+}
 
 #[derive(Debug)]
 pub struct StripedWrite {
@@ -80,7 +88,9 @@ impl<C: Command> Engine<C> {
             parity_count: self.config.parity_count(),
             members,
         };
-        self.striped.insert(manifest.first, (partition, manifest.clone()));
+        let Some(held) = self.locks.get(lock) else { return };
+        let object = StripedObject { key: held.key.clone(), partition, manifest: manifest.clone() };
+        self.striped.insert(manifest.first, object);
         let write = StripedWrite { lock, partition, manifest, value, next: 0, open: HashMap::new(), attempts };
         let write = self.striped_writes.insert(write);
         self.send_stripes(write);
@@ -118,6 +128,7 @@ impl<C: Command> Engine<C> {
             let (partition, manifest) = (write.partition, write.manifest.clone());
             let chunks = cut(&manifest, number, &write.value, &self.config.code);
             let stripe = manifest.first.plus(u64::from(number));
+            self.expect_use(&manifest.members, stripe, manifest.piece_bytes + 256);
             for (index, chunk) in chunks.iter().enumerate() {
                 let kind = ChunkKind::Striped;
                 let description =
@@ -149,14 +160,17 @@ impl<C: Command> Engine<C> {
         self.send_round(write.lock);
     }
 
-    /// A member refused or was lost: what was installed goes, and the write starts again elsewhere.
-    pub(super) fn install_refused(&mut self, key: PoolKey) {
+    /// A member refused or was lost: what was installed goes, and the write starts again elsewhere, or waits for memory.
+    pub(super) fn install_refused(&mut self, key: PoolKey, refusal: Option<Refusal>) {
         let Some(write) = self.striped_writes.remove(key) else { return };
         self.free_striped(write.partition, &write.manifest);
+        if refusal == Some(Refusal::OutOfMemory) {
+            return self.postpone_striped(write.lock, write.value, PlaceError::Wait);
+        }
         if write.attempts + 1 < ATTEMPTS_MAX {
             return self.begin_attempt(write.lock, write.partition, write.value, write.attempts + 1);
         }
-        self.fail_round(write.lock, StoreError::OutOfMemory);
+        self.postpone_striped(write.lock, write.value, PlaceError::Refuse(StoreError::OutcomeUnknown));
     }
 
     /// The stripes of a striped object are not needed any more.
@@ -172,7 +186,7 @@ impl<C: Command> Engine<C> {
     /// Does a stripe belong to a striped object that exists?
     pub(super) fn is_striped(&self, stripe: StripeId) -> bool {
         let below = self.striped.range(..=stripe).next_back();
-        below.is_some_and(|(first, (_, manifest))| stripe < first.plus(u64::from(manifest.stripe_count)))
+        below.is_some_and(|(first, object)| stripe < first.plus(u64::from(object.manifest.stripe_count)))
     }
 
     pub(super) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object) {

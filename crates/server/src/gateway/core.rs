@@ -499,7 +499,8 @@ impl Core {
 impl Client {
     /// Too much is waiting: the client does not read its replies, or sends faster than is served.
     fn is_overfull(&self) -> bool {
-        self.link.input.len() >= INPUT_BYTES_MAX.max(self.session.input_hint_bytes())
+        // A request that is not complete may go on: how long it may get is the session's to bound.
+        self.link.input.len() >= INPUT_BYTES_MAX && self.session.input_hint_bytes() == 0
     }
 }
 

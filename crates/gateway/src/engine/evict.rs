@@ -1,0 +1,77 @@
+//! Evicting striped objects: their stripes are no part of the log, so cleaning does not meet them.
+//!
+//! A hand goes round the objects in the order of their age; one that was read since the hand passed stays until the next
+//! time (CLOCK). An eviction is a round of the key's lock that deletes: a tombstone, then the stripes are freed.
+
+use shorttail_units::StripeId;
+
+use super::limits::EVICTIONS_MAX;
+use super::lock::{End, LockPhase, Old, OldRecord, Round};
+use super::lookup::LookupPurpose;
+use super::pool::PoolKey;
+use super::{Engine, Tag, WhenFull, Work};
+use crate::command::Command;
+
+impl<C: Command> Engine<C> {
+    pub(super) fn oldest_striped(&self) -> Option<StripeId> {
+        self.striped.keys().next().copied()
+    }
+
+    /// Starts to evict striped objects while memory is short and the oldest of them is older than the packed ones.
+    pub(super) fn evict_striped(&mut self) {
+        if self.config.when_full == WhenFull::Error || !self.is_short_of_memory() {
+            return;
+        }
+        let room = EVICTIONS_MAX.saturating_sub(self.evictions);
+        let oldest_packed = self.logs.keys().filter_map(|&partition| self.stripes.by_age(partition).next());
+        let oldest_packed = oldest_packed.filter(|&(_, slot)| !self.stripes.at(slot).is_unsealed()).map(|(id, _)| id);
+        let until = oldest_packed.min();
+        if self.oldest_striped().is_none_or(|oldest| until.is_some_and(|until| oldest > until)) {
+            return;
+        }
+        let hand = self.eviction_hand;
+        let around = self.striped.range(hand..).chain(self.striped.range(..hand));
+        let keys: Vec<_> = around.take(room).map(|(&first, object)| (first, object.key.clone())).collect();
+        for (first, key) in keys {
+            self.eviction_hand = first.plus(1);
+            self.begin_eviction(first, &key);
+        }
+    }
+
+    fn begin_eviction(&mut self, first: StripeId, bytes: &[u8]) {
+        let key = self.key_ref(bytes);
+        if self.locks.find(key).is_some() {
+            return;
+        }
+        let lock = self.locks.insert(key, LockPhase::Looking);
+        self.evictions += 1;
+        self.begin_lookup(key, LookupPurpose::Evict { lock, first });
+    }
+
+    /// What the key holds now is known: it is deleted if it is still the object that was chosen.
+    pub(super) fn eviction_found(&mut self, key: PoolKey, first: StripeId, old: Option<OldRecord>) {
+        self.evictions -= 1;
+        let is_same = |old: &OldRecord| old.manifest.as_ref().is_some_and(|manifest| manifest.first == first);
+        let Some(old) = old.filter(is_same) else { return self.work.push_back(Work::Start(key)) };
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        if self.index.take_recent(slot, tag, old.location) {
+            return self.work.push_back(Work::Start(key));
+        }
+        self.stats.evicted_total += 1;
+        let round = Round {
+            finished: Vec::new(),
+            end: End::Delete,
+            version: self.take_version(),
+            old: Old::Present(old),
+            mark_read: false,
+            confirmed: None,
+            is_sent: false,
+            helps_cleaning: true,
+        };
+        if let Some(lock) = self.locks.get_mut(key) {
+            lock.phase = LockPhase::Writing(Box::new(round));
+        }
+        self.send_round(key);
+    }
+}
