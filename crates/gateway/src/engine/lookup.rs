@@ -63,7 +63,9 @@ impl<C: Command> Engine<C> {
             match &lock.phase {
                 LockPhase::Moving(_) => candidates.extend(self.index.candidates(slot, key.tag())),
                 LockPhase::Writing(round) if lock.queue.is_empty() && round.confirmed.is_some() => {
-                    candidates.extend(round.confirmed.map(|(location, _)| location));
+                    // A flush may have ended what was written; its stripe may be gone.
+                    let written = round.confirmed.map(|(location, _)| location);
+                    candidates.extend(written.filter(|&it| self.index.contains(slot, key.tag(), it)));
                 }
                 // A write of this key is under way: the read follows it (rule R10).
                 _ if lock.queue.len() < KEY_QUEUE_MAX => return lock.queue.push_back(Waiting::Command(token, command)),

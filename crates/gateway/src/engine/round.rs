@@ -275,9 +275,7 @@ impl<C: Command> Engine<C> {
             return self.send_round(key);
         }
         if is_unreadable {
-            // Both records stay in the index, and the lock stays, until it is known which key the older one is of.
-            self.doubtful.push(key);
-            return self.refuse_queue(key, StoreError::Unreadable);
+            return self.keep_doubtful(key);
         }
         self.drop_old(key);
         self.release_round(key);
@@ -291,7 +289,8 @@ impl<C: Command> Engine<C> {
         let floor = self.floor_of(partition);
         let Some(round) = self.round_mut(key) else { return };
         round.confirmed = Some((location, record_bytes));
-        let is_unverified = matches!(round.old, Old::Unverified);
+        let (is_unverified, is_unreadable) =
+            (matches!(round.old, Old::Unverified), matches!(round.old, Old::Unreadable));
         let (mark_read, version) = (round.mark_read, round.version);
         let stored = match &round.end {
             End::Store(object) => {
@@ -322,9 +321,17 @@ impl<C: Command> Engine<C> {
         for done in finished {
             self.reply(done.token, Reply::Bytes(done.reply));
         }
-        if !is_unverified {
+        if is_unreadable {
+            self.keep_doubtful(key);
+        } else if !is_unverified {
             self.release_round(key);
         }
+    }
+
+    /// Both records stay in the index, and the lock stays, until it is known which key the older one is of.
+    fn keep_doubtful(&mut self, key: PoolKey) {
+        self.doubtful.push(key);
+        self.refuse_queue(key, StoreError::Unreadable);
     }
 
     /// The round's object will not exist: its stripes go, unless they are the old object's.

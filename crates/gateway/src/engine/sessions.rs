@@ -1,9 +1,11 @@
 //! Sessions with nodes: what arrives, what is late, what happens when one ends.
 
+use std::collections::BTreeMap;
+
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
-use super::limits::USAGE_US;
+use super::limits::{HUNG_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
 use super::{Awaited, Engine, What, Work};
@@ -189,27 +191,46 @@ impl<C: Command> Engine<C> {
     pub(super) fn check_deadlines(&mut self) {
         let Some(before_us) = self.now.mono_us.checked_sub(self.config.request_deadline_us) else { return };
         let awaited = &self.awaited;
-        let mut late: Vec<NodeId> = Vec::new();
+        // Each late node with the time of the oldest thing it owes.
+        let mut late: BTreeMap<NodeId, u64> = BTreeMap::new();
+        let mut note = |node: NodeId, sent_us: u64| {
+            let oldest = late.entry(node).or_insert(sent_us);
+            *oldest = sent_us.min(*oldest);
+        };
         for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Ready) {
             for session in &mut node.sessions {
                 while session.asked.front().is_some_and(|&(_, tag)| awaited.get(tag).is_none()) {
                     session.asked.pop_front();
                 }
-                if session.asked.front().is_some_and(|&(sent_us, _)| sent_us < before_us) {
-                    late.push(node.id);
+                if let Some(&(sent_us, _)) = session.asked.front().filter(|(sent_us, _)| *sent_us < before_us) {
+                    note(node.id, sent_us);
                 }
             }
         }
         for &slot in self.stripes.unsealed() {
             let stripe = self.stripes.at(slot);
             let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
-            if open.oldest_sent_us().is_some_and(|sent_us| sent_us < before_us) {
-                late.extend(open.laggards(before_us).into_iter().map(|member| stripe.members[member]));
-            }
+            let Some(sent_us) = open.oldest_sent_us().filter(|&sent_us| sent_us < before_us) else { continue };
+            open.laggards(before_us).into_iter().for_each(|member| note(stripe.members[member], sent_us));
         }
-        late.sort_unstable();
-        late.dedup();
-        late.into_iter().for_each(|node| self.suspect(node));
+        let hung_before_us = self.now.mono_us.saturating_sub(self.config.request_deadline_us * HUNG_DEADLINES);
+        for (node, oldest_us) in late {
+            // Without a spare node to write to, leaving a slow one would fail writes that it only delays.
+            let has_spare = self.nodes.ready_count() > self.config.member_count();
+            if has_spare || oldest_us < hung_before_us { self.suspect(node) } else { self.read_around(node) }
+        }
+    }
+
+    /// Reads that wait for a slow node are decoded from others; all else goes on waiting for it.
+    fn read_around(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        let awaited = &self.awaited;
+        let is_read = |tag: PoolKey| awaited.get(tag).is_some_and(|it| matches!(it.what, What::Fetch { .. }));
+        let asked = node.sessions.iter().flat_map(|session| &session.asked);
+        let reads: Vec<_> = asked.map(|&(_, tag)| tag).filter(|&tag| is_read(tag)).collect();
+        if !reads.is_empty() {
+            self.work.push_back(Work::Failover(reads));
+        }
     }
 
     /// Goes round a node until it answers a ping.
@@ -225,6 +246,7 @@ impl<C: Command> Engine<C> {
     fn node_answers(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Suspect) {
             node.phase = NodePhase::Ready;
+            self.verify_doubtful();
             self.work.push_back(Work::Resume);
         }
     }
