@@ -62,7 +62,7 @@ impl EngineConfig {
             value_bytes_max: 1 << 20,
             when_full: WhenFull::Evict,
             node_count,
-            request_deadline_us: 60_000,
+            request_deadline_us: 100_000,
             gather_us: 1_000_000,
             hash_seed: cluster.0 ^ 0x5348_4f52_5454_4149,
             auth: Vec::new(),

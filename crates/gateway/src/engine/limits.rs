@@ -63,3 +63,6 @@ pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
+
+/// Request deadlines after which a node that owes an answer is taken for hung even if no other could take its place.
+pub const HUNG_DEADLINES: u64 = 20;

@@ -61,7 +61,9 @@ impl<C: Command> Engine<C> {
         if let Some(lock) = self.locks.find(key) {
             let lock = self.locks.get_mut(lock).expect("it was found");
             match &lock.phase {
-                LockPhase::Moving(_) => candidates.extend(self.index.candidates(slot, key.tag())),
+                LockPhase::Moving(_) if lock.queue.is_empty() => {
+                    candidates.extend(self.index.candidates(slot, key.tag()));
+                }
                 LockPhase::Writing(round) if lock.queue.is_empty() && round.confirmed.is_some() => {
                     // A flush may have ended what was written; its stripe may be gone.
                     let written = round.confirmed.map(|(location, _)| location);

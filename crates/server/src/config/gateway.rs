@@ -139,7 +139,7 @@ pub const VALUE_BYTES_DEFAULT: Size = Size::mib(1);
 pub const CONNECTION_COUNT_DEFAULT: usize = 16_384;
 const KEY_BYTES_DEFAULT: Size = Size(8 << 10);
 /// Long enough for a busy machine's scheduler, short enough that clients of a hung node hardly notice.
-const REQUEST_DEADLINE_MS_DEFAULT: u64 = 60;
+const REQUEST_DEADLINE_MS_DEFAULT: u64 = 100;
 
 /// Permission bits of a socket file, written in octal as everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,7 +212,7 @@ pub struct GatewayOptions {
     /// Threads; each owns some of the partitions [default: 1]
     #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// Milliseconds after which a request to a node has failed [default: 60]
+    /// Milliseconds after which a request to a node has failed [default: 100]
     #[arg(long, env = "SHORTTAIL_GATEWAY_REQUEST_DEADLINE_MS", value_name = "MS")]
     pub request_deadline_ms: Option<u64>,
     /// File of user:password lines; clients must authenticate
