@@ -118,6 +118,9 @@ impl<C: Command> Engine<C> {
         if self.live_share(emptiest.1) <= CLEAN_LIVE_SHARE_MAX {
             return Some((emptiest.0, Mode::Move));
         }
+        if let Some(worn) = self.choose_worn() {
+            return Some((worn, Mode::Move));
+        }
         if !is_short || self.config.when_full == WhenFull::Error || self.jobs.len() > 1 {
             return None;
         }
@@ -126,6 +129,18 @@ impl<C: Command> Engine<C> {
         // Where a striped object is older still, it goes first.
         let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
         oldest.map(|(_, slot)| (slot, Mode::Evict))
+    }
+
+    /// The oldest stripe of a partition, if little in it is alive: nothing older is left that its tombstones end.
+    fn choose_worn(&self) -> Option<StripeSlot> {
+        let capacity = (self.config.data_count() * self.config.chunk_bytes) as f64;
+        let oldest = self.logs.keys().filter_map(|&partition| self.stripes.by_age(partition).next());
+        let mut oldest = oldest.map(|(_, slot)| (slot, self.stripes.at(slot)));
+        let is_worn = |stripe: &Stripe<Purpose>| {
+            let live_share = stripe.live_estimate(self.now.unix_ms) as f64 / capacity;
+            stripe.phase() == StripePhase::Sealed && stripe.kept_bytes > 0 && live_share <= CLEAN_LIVE_SHARE_MAX
+        };
+        oldest.find(|(_, stripe)| is_worn(stripe)).map(|(slot, _)| slot)
     }
 
     pub(super) fn is_short_of_memory(&self) -> bool {
@@ -393,6 +408,9 @@ impl<C: Command> Engine<C> {
             let to = self.stripes.at_mut(to);
             to.live_bytes += record_bytes as u64;
             to.live_count += 1;
+            // A record of an earlier epoch is longer in a stripe of this one.
+            self.stats.bytes_stored += record_bytes as u64;
+            self.stats.bytes_stored -= moved.record_bytes as u64;
             if let Some(expiry) = moved.expiry {
                 to.expiry.add(expiry, record_bytes);
             }
