@@ -194,22 +194,33 @@ impl Coordinator {
         });
     }
 
+    /// Gives up nodes that stay dead, but none that may still be serving: one that a gateway reaches, or any while there is
+    /// no gateway to tell, is only out of the coordinator's own sight.
     fn retire_nodes(&mut self, now: Now) {
         let due = |node: &NodeMember| {
             let deadline = node.presence.deadline_us(self.settings.retire_after_ms);
             node.presence.state == NodeState::Dead && deadline.is_some_and(|deadline| deadline <= now.mono_us)
         };
-        let retired: Vec<u16> = self.nodes.iter().filter(|(_, node)| due(node)).map(|(&id, _)| id).collect();
-        for &id in &retired {
+        let due: Vec<u16> = self.nodes.iter().filter(|(_, node)| due(node)).map(|(&id, _)| id).collect();
+        for id in due {
+            let may_serve = self.may_be_serving(id);
             let node = self.nodes.get_mut(&id).expect("listed above");
+            if may_serve {
+                node.presence.since_us = now.mono_us;
+                continue;
+            }
             node.presence.apply(now.mono_us, Event::GivenUp);
             let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
             durable.retired_through = durable.retired_through.max(node.incarnation.0);
-        }
-        if !retired.is_empty() {
             self.view_changed = true;
             self.persist();
         }
+    }
+
+    fn may_be_serving(&self, id: u16) -> bool {
+        let mut alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive()).peekable();
+        let is_seen = |gateway: &GatewayMember| gateway.status.nodes.iter().any(|node| node.id == id && node.connected);
+        alive.peek().is_none() || alive.any(is_seen)
     }
 
     fn presence_mut(&mut self, member: Member) -> &mut Presence {

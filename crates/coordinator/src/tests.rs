@@ -24,6 +24,8 @@ struct Scene {
     now: Now,
     persisted: Durable,
     connection_next: u64,
+    /// A gateway that beats and reaches no node.
+    watcher: Option<ConnectionId>,
     /// Outputs since they were last taken.
     outputs: Vec<Output>,
 }
@@ -36,7 +38,7 @@ impl Scene {
     fn from_disk(persisted: Durable) -> Self {
         let now = Now::default();
         let coordinator = Coordinator::new(now, settings(), persisted.clone());
-        Scene { coordinator, now, persisted, connection_next: 0, outputs: Vec::new() }
+        Scene { coordinator, now, persisted, connection_next: 0, watcher: None, outputs: Vec::new() }
     }
 
     fn restart(self) -> Self {
@@ -74,6 +76,9 @@ impl Scene {
                 beat += HEARTBEAT_MS * 1000;
                 for &connection in beating {
                     self.tell(connection, ToCoordinator::NodeStatus(NodeStatus::default()));
+                }
+                if let Some(watcher) = self.watcher {
+                    self.tell(watcher, sees(&[]));
                 }
             }
             self.handle(Input::Deadline);
@@ -163,10 +168,42 @@ fn nodes_without_a_wish_get_different_numbers() {
     assert_eq!(scene.node(node(3, None)).1.expect("let in").node_id, NodeId(2));
 }
 
+/// A gateway's heartbeat that says which nodes it reaches.
+fn sees(nodes: &[u16]) -> ToCoordinator {
+    let seen = |&id: &u16| NodeSeen { id, connected: true, ..NodeSeen::default() };
+    ToCoordinator::GatewayStatus(GatewayStatus { nodes: nodes.iter().map(seen).collect(), ..GatewayStatus::default() })
+}
+
+#[test]
+fn a_node_that_a_gateway_reaches_is_not_given_up() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    let (gateway, _) = scene.gateway(None);
+    for _ in 0..(DEAD_AFTER_MS + 3 * RETIRE_AFTER_MS_HERE) / 100 {
+        scene.tell(gateway, sees(&[0]));
+        scene.pass_ms(100, &[]);
+    }
+    assert_eq!(scene.state(0), NodeState::Dead, "out of the coordinator's sight, and serving");
+    for _ in 0..2 * RETIRE_AFTER_MS_HERE / 100 {
+        scene.tell(gateway, sees(&[]));
+        scene.pass_ms(100, &[]);
+    }
+    assert_eq!(scene.state(0), NodeState::Retired);
+}
+
+#[test]
+fn without_a_gateway_to_tell_no_node_is_given_up() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    scene.pass_ms(DEAD_AFTER_MS + 5 * RETIRE_AFTER_MS_HERE, &[]);
+    assert_eq!(scene.state(0), NodeState::Dead);
+}
+
 #[test]
 fn a_silent_node_is_suspect_then_dead_then_retired() {
     let mut scene = Scene::new();
     scene.node(node(1, Some(0))).1.expect("let in");
+    scene.watcher = Some(scene.gateway(None).0);
     scene.pass_ms(SUSPECT_AFTER_MS - 1, &[]);
     assert_eq!(scene.state(0), NodeState::Normal);
     scene.pass_ms(1, &[]);
@@ -210,6 +247,7 @@ fn a_retired_incarnation_must_wipe() {
     let mut scene = Scene::new();
     let (connection, session) = scene.node(node(4, Some(0)));
     scene.handle(Input::Closed { connection });
+    scene.watcher = Some(scene.gateway(None).0);
     scene.pass_ms(RETIRE_AFTER_MS_HERE, &[]);
     let returning = NodeRegistration { session: session.ok(), ..node(4, Some(0)) };
     assert_eq!(scene.node(returning.clone()).1, Err(Refusal::Retired { retired_through: 4 }));

@@ -95,7 +95,7 @@ pub enum KeyspaceReply {
 pub struct StoreStats {
     /// Objects that the index names (expired ones count until they are reclaimed).
     pub objects: u64,
-    /// Bytes of those objects: key, value and the twelve or more bytes of a record's header.
+    /// Bytes of those objects: key, value and the eleven or more bytes of a record's header.
     pub bytes_stored: u64,
     /// Bytes of node memory in use for this engine's stripes, all roles of a chunk counted.
     pub bytes_used: u64,

@@ -66,15 +66,27 @@ fn listen(options: &LauncherOptions) -> anyhow::Result<Listeners> {
     for address in &options.listen {
         let listener = Listener::bind(&Address::Tcp(*address))
             .with_context(|| format!("failed to listen on TCP port {address}"))?;
+        set_backlog(&listener, options.backlog)?;
         listeners.sockets.push((listener, Protocol::Memcached));
     }
     if let Some(unix) = &options.unix_socket {
         let listener = Listener::bind(&Address::Unix(unix.path.clone()))
             .with_context(|| format!("failed to listen on UNIX socket: {}", unix.path.display()))?;
         listener.set_mode(unix.mode)?;
+        set_backlog(&listener, options.backlog)?;
         listeners.sockets.push((listener, Protocol::Memcached));
     }
     Ok(listeners)
+}
+
+/// Sets the length of the accept queue; the system cuts it to its own maximum.
+fn set_backlog(listener: &Listener, backlog: u32) -> anyhow::Result<()> {
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    let result = match listener {
+        Listener::Tcp(listener) => rustix::net::listen(listener, backlog),
+        Listener::Unix(listener, _) => rustix::net::listen(listener, backlog),
+    };
+    result.context("failed to set the length of the accept queue")
 }
 
 /// A directory for the nodes' sockets, removed with this value.
@@ -173,6 +185,7 @@ fn engine_config(options: &LauncherOptions) -> anyhow::Result<EngineConfig> {
 fn settings(options: &LauncherOptions, listeners: &Listeners) -> Settings {
     let addresses: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
     let named = addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>().join(",");
+    let defaults = Settings::default();
     Settings {
         value_bytes_max: options.value_bytes_max,
         credentials: options.credentials.clone(),
@@ -189,11 +202,15 @@ fn settings(options: &LauncherOptions, listeners: &Listeners) -> Settings {
         listen: named,
         unix_socket: options.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         shutdown_enabled: options.shutdown_enabled,
+        cas_disabled: options.cas_disabled,
+        backlog: options.backlog,
+        reported: options.reported.clone(),
+        pipeline_count_max: options.pipeline_count_max.unwrap_or(defaults.pipeline_count_max),
         debug_commands: std::env::var_os("SHORTTAIL_DEBUG_COMMANDS").is_some(),
         prefix_delimiter: options.prefix_delimiter.unwrap_or(b':'),
         data_count: options.code.data_count.get(),
         parity_count: options.code.parity_count,
-        ..Settings::default()
+        ..defaults
     }
 }
 

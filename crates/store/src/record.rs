@@ -5,7 +5,7 @@
 //! varint  key bytes
 //! varint  value bytes
 //! u32     CRC32C of the whole record but these four bytes
-//! u40     counter of the version, or u64 the whole version when its epoch is not the stripe's
+//! u32     counter of the version, or u64 the whole version when its epoch is not the stripe's or the counter is longer
 //! u48     expiry, milliseconds since the Unix epoch    (if bit 2)
 //! u32     client flags                                 (if bit 3)
 //! u64     CAS token other than the version             (if bit 4)
@@ -13,7 +13,7 @@
 //! ...     key, value
 //! ```
 //!
-//! The smallest object costs 12 bytes beside key and value. A zero byte is never the start of a record, so the unused
+//! The smallest object costs 11 bytes beside key and value. A zero byte is never the start of a record, so the unused
 //! tail of a chunk ends a walk. A record checks itself: a mismatch is an erasure, never an answer.
 
 use shorttail_units::{Epoch, StripeId, UnixMs, Version};
@@ -105,6 +105,13 @@ pub const RECORD_HEADER_BYTES_MAX: usize = 1 + 5 + 5 + 4 + 8 + 6 + 4 + 8 + 1;
 
 const COUNTER_BITS: u32 = 40;
 
+/// Bytes of a version whose epoch is the stripe's and whose counter fits: four thousand million writes of an owner.
+const SHORT_VERSION_BYTES: usize = 4;
+
+fn is_short(version: Version, stripe_epoch: Epoch) -> bool {
+    version.raw() >> (8 * SHORT_VERSION_BYTES) == u64::from(stripe_epoch.0) << (COUNTER_BITS - 32)
+}
+
 impl<'a> Record<'a> {
     pub fn object(key: &'a [u8], value: &'a [u8], version: Version) -> Self {
         Record { kind: RecordKind::Object, version, expiry: None, flags: 0, cas: None, attributes: 0, key, value }
@@ -129,7 +136,7 @@ impl<'a> Record<'a> {
             | bit(self.flags != 0, HAS_FLAGS)
             | bit(self.cas.is_some(), HAS_CAS)
             | bit(self.attributes != 0, HAS_ATTRIBUTES)
-            | bit(self.version.raw() >> COUNTER_BITS != u64::from(stripe_epoch.0), FULL_VERSION)
+            | bit(!is_short(self.version, stripe_epoch), FULL_VERSION)
     }
 
     /// Length in bytes once encoded in a stripe of `stripe_epoch`.
@@ -151,7 +158,7 @@ impl<'a> Record<'a> {
         writer.put_varint(self.value.len());
         let crc_at = writer.at;
         writer.put(&[0; 4]);
-        let version_bytes = if fields & FULL_VERSION != 0 { 8 } else { 5 };
+        let version_bytes = if fields & FULL_VERSION != 0 { 8 } else { SHORT_VERSION_BYTES };
         writer.put(&self.version.raw().to_le_bytes()[..version_bytes]);
         if let Some(expiry) = self.expiry {
             writer.put(&expiry.0.min((1 << 48) - 1).to_le_bytes()[..6]);
@@ -194,7 +201,7 @@ impl<'a> Record<'a> {
         let version = if fields & FULL_VERSION != 0 {
             field(8)
         } else {
-            (stripe.raw() >> COUNTER_BITS << COUNTER_BITS) | field(5)
+            (stripe.raw() >> COUNTER_BITS << COUNTER_BITS) | field(SHORT_VERSION_BYTES)
         };
         let expiry = (fields & HAS_EXPIRY != 0).then(|| UnixMs(field(6)));
         let flags = if fields & HAS_FLAGS != 0 { field(4) as u32 } else { 0 };
@@ -245,7 +252,7 @@ impl Layout {
 /// Bytes between the checksum and the key.
 fn after_crc_bytes(fields: u8) -> usize {
     let bytes = |bit: u8, count: usize| if fields & bit != 0 { count } else { 0 };
-    let version = if fields & FULL_VERSION != 0 { 8 } else { 5 };
+    let version = if fields & FULL_VERSION != 0 { 8 } else { SHORT_VERSION_BYTES };
     version + bytes(HAS_EXPIRY, 6) + bytes(HAS_FLAGS, 4) + bytes(HAS_CAS, 8) + bytes(HAS_ATTRIBUTES, 1)
 }
 
@@ -338,9 +345,19 @@ mod tests {
     }
 
     #[test]
-    fn a_small_object_costs_twelve_bytes() {
+    fn a_version_is_short_while_its_counter_is() {
+        let short = Record::object(b"key", b"value", Version::new(EPOCH, u64::from(u32::MAX)));
+        let long = Record::object(b"key", b"value", Version::new(EPOCH, 1 << 32));
+        assert_eq!(encode(&short).len() + 4, encode(&long).len());
+        for record in [short, long] {
+            assert_eq!(Record::parse(&encode(&record), stripe()).map(|(parsed, _)| parsed), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_small_object_costs_eleven_bytes() {
         let bytes = encode(&Record::object(&[b'k'; 24], &[b'v'; 32], Version::new(EPOCH, 1)));
-        assert_eq!(bytes.len(), 24 + 32 + 12);
+        assert_eq!(bytes.len(), 24 + 32 + 11);
     }
 
     #[test]

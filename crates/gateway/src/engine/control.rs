@@ -15,12 +15,14 @@ use super::log::{Purpose, Urgency};
 use super::{Engine, What, Work};
 use crate::command::Command;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct PendingFree {
     count: u32,
     partition: PartitionId,
     /// Asked, and the answer is awaited.
     is_asked: bool,
+    /// Cores of the node that were asked and have not answered.
+    cores: Vec<u16>,
 }
 
 #[derive(Debug, Default)]
@@ -69,7 +71,7 @@ impl<C: Command> Engine<C> {
 
     /// Tells a node to drop its chunks of `count` stripes; told again until it confirms.
     pub(super) fn free_range_on(&mut self, node: NodeId, first: StripeId, count: u32, partition: PartitionId) {
-        let pending = PendingFree { count, partition, is_asked: false };
+        let pending = PendingFree { count, partition, is_asked: false, cores: Vec::new() };
         self.voids.pending.entry(node).or_default().insert(first, pending);
         if self.nodes.is_ready(node) {
             self.resend_frees_to(node);
@@ -77,24 +79,21 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn resend_frees_to(&mut self, node: NodeId) {
+        let core_count = self.nodes.get(node).map_or(1, |node| node.sessions.len()) as u16;
         let Some(pending) = self.voids.pending.get_mut(&node) else { return };
         let mut asks = Vec::new();
         for (&first, free) in pending.iter_mut().filter(|(_, free)| !free.is_asked) {
             free.is_asked = true;
-            asks.push((first, free.count, free.partition));
+            // A range of striped stripes spreads over the node's cores: each core is told of all of it.
+            let one = self.nodes.session_of(node, first).core;
+            free.cores = if free.count == 1 { vec![one] } else { (0..core_count).collect() };
+            asks.push((first, free.count, free.partition, free.cores.clone()));
         }
         let epoch = self.config.epoch;
-        for (first, count, partition) in asks {
-            // A range of striped stripes spreads over the node's cores: each core is told of all of it.
-            let cores = if count == 1 { 1 } else { self.nodes.get(node).map_or(1, |node| node.sessions.len()) };
+        for (first, count, partition, cores) in asks {
             let request = NodeRequest::Free { first, count, epoch, partition };
-            if cores == 1 {
-                self.ask(node, first, &request, What::Free { first });
-            } else {
-                for core in 0..cores {
-                    let session = super::SessionId { node, core: core as u16 };
-                    self.ask_session(session, &request, What::Free { first });
-                }
+            for core in cores {
+                self.ask_session(super::SessionId { node, core }, &request, What::Free { first });
             }
         }
     }
@@ -111,8 +110,16 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    pub(super) fn freed(&mut self, node: NodeId, first: StripeId) {
+    /// A core dropped its part; the free is over when all have.
+    pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId) {
+        let node = session.node;
         if let Some(pending) = self.voids.pending.get_mut(&node) {
+            if let Some(free) = pending.get_mut(&first) {
+                free.cores.retain(|&core| core != session.core);
+                if !free.cores.is_empty() {
+                    return;
+                }
+            }
             pending.remove(&first);
             if pending.is_empty() {
                 self.voids.pending.remove(&node);

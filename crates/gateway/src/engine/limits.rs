@@ -35,7 +35,7 @@ pub const INSTALLS_IN_FLIGHT: usize = 8;
 pub const UNSEALED_MAX: usize = 8;
 
 /// Buffers of sealed stripes that are kept for the next ones.
-pub const SPARE_BUFFERS_MAX: usize = 4;
+pub const SPARE_BUFFERS_MAX: usize = 2;
 
 /// Microseconds between two looks at deadlines while something is outstanding.
 pub const TICK_US: u64 = 5_000;

@@ -30,6 +30,11 @@ impl<C: Command> Engine<C> {
         self.void_frees_of(node);
     }
 
+    /// Is the node in use, even if it is slow?
+    pub fn reaches(&self, node: NodeId) -> bool {
+        self.nodes.is_reachable(node)
+    }
+
     /// Sessions that should exist: the server connects those that do not.
     pub fn wanted_sessions(&self) -> Vec<SessionId> {
         let of_node = |node: &super::nodes::Node| {
@@ -113,7 +118,7 @@ impl<C: Command> Engine<C> {
             }
             (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
-            (What::Free { first }, NodeReply::Done { .. }) => self.freed(session.node, first),
+            (What::Free { first }, NodeReply::Done { .. }) => self.freed(session, first),
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
             (What::Inspect { stripe }, NodeReply::Inspected(report)) => self.inspected(session.node, stripe, &report),
             (what, NodeReply::Refused { refusal, .. }) => self.refused(session, what, Some(refusal)),

@@ -1,6 +1,8 @@
 //! Where a role listens or is reached: TCP or a Unix socket.
 
+use std::cell::Cell;
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -55,9 +57,28 @@ pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
         _ => return Err(AddressError::Malformed(text.to_owned())),
     }
     let unresolved = |why: String| AddressError::Unresolved(text.to_owned(), why);
-    let answers: Vec<SocketAddr> = text.to_socket_addrs().map_err(|error| unresolved(error.to_string()))?.collect();
+    let answers = look_up(text).map_err(|error| unresolved(error.to_string()))?;
     let preferred = answers.iter().find(|address| address.is_ipv4()).or(answers.first());
     preferred.copied().ok_or_else(|| unresolved("the host has no address".to_owned()))
+}
+
+thread_local! {
+    static NAMES_UNKNOWN: Cell<bool> = const { Cell::new(false) };
+}
+
+fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
+    if NAMES_UNKNOWN.get() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "names are not looked up"));
+    }
+    Ok(text.to_socket_addrs()?.collect())
+}
+
+/// Runs `body` on this thread with every host name unknown: any text may be parsed without asking a resolver.
+pub fn with_names_unknown<T>(body: impl FnOnce() -> T) -> T {
+    let before = NAMES_UNKNOWN.replace(true);
+    let result = body();
+    NAMES_UNKNOWN.set(before);
+    result
 }
 
 impl fmt::Display for Address {

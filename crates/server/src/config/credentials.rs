@@ -18,7 +18,7 @@ pub fn read_credentials(path: &Path) -> Result<Vec<Credential>, ConfigError> {
     credentials.map_err(|problem| ConfigError::File { path: path.to_owned(), problem })
 }
 
-fn parse_credentials(text: &str) -> Result<Vec<Credential>, String> {
+pub(super) fn parse_credentials(text: &str) -> Result<Vec<Credential>, String> {
     let mut credentials = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let pair = line.split_once(':').filter(|(user, _)| !user.is_empty());

@@ -31,7 +31,7 @@ impl ConfigFile {
         path.map_or_else(|| Ok(ConfigFile::default()), |path| ConfigFile::parse(path, &read_text(path)?))
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         toml::from_str(text).map_err(|error| ConfigError::File {
             path: path.to_owned(),
             problem: error.to_string().trim_end().to_owned(),
@@ -44,15 +44,19 @@ impl ConfigFile {
     /// Names the file, and the key and line at fault.
     pub fn check(path: &Path) -> Result<(), ConfigError> {
         let text = read_text(path)?;
-        let file = ConfigFile::parse(path, &text)?;
+        ConfigFile::parse(path, &text)?.check_parsed(path, &text)
+    }
+
+    /// As [`ConfigFile::check`], of what was parsed from `text`.
+    pub(super) fn check_parsed(self, path: &Path, text: &str) -> Result<(), ConfigError> {
         let located = |error| match error {
             ConfigError::Setting { setting, problem } => ConfigError::File {
                 path: path.to_owned(),
-                problem: format!("{}{}.{}: {problem}", line_prefix(&text, setting), setting.section, setting.key),
+                problem: format!("{}{}.{}: {problem}", line_prefix(text, setting), setting.section, setting.key),
             },
             other => other,
         };
-        file.check_sections().map_err(located)
+        self.check_sections().map_err(located)
     }
 
     fn check_sections(self) -> Result<(), ConfigError> {

@@ -13,6 +13,7 @@ mod credentials;
 mod environment;
 mod error;
 mod file;
+pub mod fuzz;
 mod gateway;
 mod launcher;
 pub mod limits;

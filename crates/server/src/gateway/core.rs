@@ -487,7 +487,7 @@ impl Core {
         let seen = self.engine.wanted_sessions().into_iter().filter(|session| session.core == 0);
         let seen = seen.map(|session| NodeSeen {
             id: session.node.0,
-            connected: self.peers.links.contains_key(&session),
+            connected: self.engine.reaches(session.node),
             ..NodeSeen::default()
         });
         let seen = seen.collect();

@@ -18,8 +18,8 @@ pub const INBOX: Token = Token(0);
 const LISTENER: Token = Token(1);
 const FIRST_SESSION: usize = 2;
 
-/// Bytes read from a session at once.
-const SCRATCH_BYTES: usize = 256 << 10;
+/// Bytes read from a session at once: a batch of an owner.
+const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Longest wait for events: gauges are published at least this often.
 const WAIT_MAX: Duration = Duration::from_millis(500);
