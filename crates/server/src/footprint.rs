@@ -4,6 +4,33 @@
 //! every process of a cluster, although they are never run again. They are let go; what is needed comes back from the
 //! page cache at the next use.
 
+use std::time::{Duration, Instant};
+
+/// Lets go of startup pages once more when a role has joined its cluster and met its peers: that too was run once.
+#[derive(Debug)]
+pub struct Settling {
+    due: Option<Instant>,
+}
+
+/// How long joining takes at the most, by experience with a busy machine.
+const SETTLED_AFTER: Duration = Duration::from_secs(5);
+
+impl Settling {
+    /// The role begins to serve.
+    pub fn begin() -> Self {
+        drop_startup_pages();
+        Settling { due: Some(Instant::now() + SETTLED_AFTER) }
+    }
+
+    /// To be called now and then.
+    pub fn check(&mut self) {
+        if self.due.is_some_and(|due| Instant::now() >= due) {
+            self.due = None;
+            drop_startup_pages();
+        }
+    }
+}
+
 /// Lets go of the program text and constants that only the start needed. Costs some page faults, once.
 pub fn drop_startup_pages() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };

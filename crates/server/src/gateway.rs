@@ -98,8 +98,9 @@ pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
     let settings = settings(&config, &engine, &listeners);
     let cores = start_cores(engine, settings, listeners, config.threads)?;
     tracing::info!(gateway = welcome.session.gateway_id, epoch = welcome.session.epoch.0, "started");
-    crate::footprint::drop_startup_pages();
+    let mut settling = crate::footprint::Settling::begin();
     loop {
+        settling.check();
         while let Some(event) = control.poll_event() {
             match event {
                 ControlEvent::View(view) => {

@@ -41,8 +41,9 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let welcome = control.registered()?;
     let cores = start_cores(&config, welcome, incarnation, listener)?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
-    crate::footprint::drop_startup_pages();
+    let mut settling = crate::footprint::Settling::begin();
     loop {
+        settling.check();
         let sum = |field: fn(&CoreGauges) -> &AtomicU64| {
             cores.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
         };
