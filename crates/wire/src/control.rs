@@ -17,6 +17,7 @@
 //! Must not know: sockets, or what the coordinator decides.
 
 mod frame;
+pub mod fuzz;
 mod ids;
 mod member;
 mod status;
