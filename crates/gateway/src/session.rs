@@ -56,6 +56,12 @@ pub struct Settings {
     pub prefix_delimiter: u8,
     /// `-R`: requests of one memcached connection that are in flight before others get their turn.
     pub pipeline_count_max: usize,
+    /// `-C`: memcached clients see no CAS tokens.
+    pub cas_disabled: bool,
+    /// `-b`: length of the accept queue.
+    pub backlog: u32,
+    /// What `stats settings` is to report instead, by name: what was asked for and has no meaning here.
+    pub reported: Vec<(&'static str, String)>,
     /// `-A`: memcached clients may stop the server.
     pub shutdown_enabled: bool,
     /// Commands of memcached's debug build (`debugtime`), which its own tests use.
@@ -93,6 +99,9 @@ impl Default for Settings {
             started_us: 0,
             prefix_delimiter: b':',
             pipeline_count_max: crate::memcached::limits::REPLY_WAITING_MAX,
+            cas_disabled: false,
+            backlog: 1024,
+            reported: Vec::new(),
             shutdown_enabled: false,
             debug_commands: false,
             data_count: 4,

@@ -44,6 +44,8 @@ pub enum MemcachedCommand {
     MetaDelete(Box<MetaDelete>),
     MetaArithmetic(Box<MetaArithmetic>),
     MetaDebug(Box<MetaDebug>),
+    /// `-C`: another command, to which no CAS token is shown.
+    WithoutCas(Box<MemcachedCommand>),
 }
 
 macro_rules! each_verb {
@@ -58,6 +60,7 @@ macro_rules! each_verb {
             MemcachedCommand::MetaDelete($verb) => $answer,
             MemcachedCommand::MetaArithmetic($verb) => $answer,
             MemcachedCommand::MetaDebug($verb) => $answer,
+            MemcachedCommand::WithoutCas($verb) => $answer,
         }
     };
 }
@@ -70,6 +73,12 @@ fn run(verb: &mut impl Verb, current: Option<ObjectRef<'_>>, context: &ApplyCont
     }
     tally.put(reply);
     effect
+}
+
+impl MemcachedCommand {
+    fn noreply(&self) -> bool {
+        each_verb!(self, verb => verb.noreply())
+    }
 }
 
 impl Command for MemcachedCommand {
@@ -96,11 +105,12 @@ impl Command for MemcachedCommand {
             MemcachedCommand::MetaDelete(verb) => run(&mut **verb, current, context, reply),
             MemcachedCommand::MetaArithmetic(verb) => run(&mut **verb, current, context, reply),
             MemcachedCommand::MetaDebug(verb) => run(&mut **verb, current, context, reply),
+            MemcachedCommand::WithoutCas(command) => super::without_cas::apply(command, current, context, reply),
         }
     }
 
     fn refuse(&self, error: StoreError, reply: &mut Vec<u8>) {
-        if !each_verb!(self, verb => verb.noreply()) {
+        if !self.noreply() {
             super::reply::refusal(error, reply);
         }
         Tally::of_error(error).put(reply);

@@ -39,6 +39,7 @@ mod stats_settings;
 mod store;
 mod tally;
 mod touch;
+mod without_cas;
 
 pub use command::MemcachedCommand;
 pub use detail::PrefixStats;

@@ -42,6 +42,8 @@ pub struct MemcachedSession {
     failed_gets: Vec<(u64, u64)>,
     /// Request lines that are to be issued again, as writes, and their places.
     again: Vec<(u64, Vec<u8>)>,
+    /// `-C`, as the settings say.
+    cas_disabled: bool,
     /// How other parts of the system name the client, for `stats conns`.
     pub(super) peer: String,
 }
@@ -101,6 +103,7 @@ impl MemcachedSession {
             line_number: 0,
             failed_gets: Vec::new(),
             again: Vec::new(),
+            cas_disabled: false,
             peer,
         }
     }
@@ -149,6 +152,7 @@ impl MemcachedSession {
 
     /// Decides the protocol by the connection's first byte, as memcached does.
     fn first(&mut self, shared: &Shared, input: &[u8]) -> Step {
+        self.cas_disabled = shared.settings.cas_disabled;
         match input.first() {
             None => return Step::Blocked,
             Some(&binary::REQUEST_MAGIC) => {
@@ -243,7 +247,11 @@ impl MemcachedSession {
     ) {
         let seq = self.replies.open();
         self.in_flight.add(seq, fingerprint, self.line_number);
-        sink.request(RequestId { seq, part: 0 }, Request::Key(command));
+        sink.request(RequestId { seq, part: 0 }, Request::Key(self.shaped(command)));
+    }
+
+    fn shaped(&self, command: MemcachedCommand) -> MemcachedCommand {
+        if self.cas_disabled { MemcachedCommand::WithoutCas(Box::new(command)) } else { command }
     }
 
     /// Asks about all keys, once everything before it is answered; nothing behind it is read before its answer.
@@ -265,9 +273,11 @@ impl MemcachedSession {
     /// Issues as writes the `mg` that were only read, each once nothing before it on its key is in flight.
     fn issue_again(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) {
         let in_flight = &self.in_flight;
-        for (seq, line) in self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(*seq)) {
+        let due: Vec<_> = self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(*seq)).collect();
+        for (seq, line) in due {
             let Ok(Line::MetaGet { key, flags }) = parse_line(&line) else { unreachable!("its own request line") };
-            sink.request(RequestId { seq, part: 0 }, Request::Key(super::lines::meta_get(&key, flags, true)));
+            let command = self.shaped(super::lines::meta_get(&key, flags, true));
+            sink.request(RequestId { seq, part: 0 }, Request::Key(command));
         }
     }
 

@@ -38,6 +38,14 @@ impl StatLines {
         let _ = write!(self.0, "STAT {name} {value}\r\n");
     }
 
+    /// Gives the line of that name another value; adds one if there is none.
+    pub fn replace(&mut self, name: &str, value: &str) {
+        let lines = self.0.split_inclusive("\r\n");
+        let named = |line: &&str| line.strip_prefix("STAT ").is_some_and(|line| line.split(' ').next() == Some(name));
+        self.0 = lines.filter(|line| !named(line)).collect();
+        self.add(name, value);
+    }
+
     pub fn end(mut self) -> Vec<u8> {
         self.0.push_str("END\r\n");
         self.0.into_bytes()
@@ -291,6 +299,7 @@ fn slabs(counters: &Counters, store: &StoreStats) -> Vec<u8> {
         }
     }
     stats.add("active_slabs", used);
-    stats.add("total_malloced", store.bytes_used);
+    // The nodes take their memory when they start, all at once.
+    stats.add("total_malloced", store.bytes_limit);
     stats.end()
 }

@@ -30,8 +30,8 @@ pub(super) fn settings(shared: &Shared) -> Vec<u8> {
     stats.add("stat_key_prefix", char::from(settings.prefix_delimiter));
     stats.add("detail_enabled", yes_no(shared.counters.prefixes.enabled));
     stats.add("reqs_per_event", settings.pipeline_count_max);
-    stats.add("cas_enabled", "yes");
-    stats.add("tcp_backlog", 1024);
+    stats.add("cas_enabled", yes_no(!settings.cas_disabled));
+    stats.add("tcp_backlog", settings.backlog);
     stats.add("binding_protocol", "ascii");
     stats.add("auth_enabled_sasl", "no");
     stats.add("auth_enabled_ascii", yes_no(!settings.credentials.is_empty()));
@@ -61,6 +61,7 @@ pub(super) fn settings(shared: &Shared) -> Vec<u8> {
     stats.add("line_length_max", LINE_BYTES_MAX);
     stats.add("ssl_enabled", "no");
     stats.add("client_flags_size", size_of::<u32>());
+    settings.reported.iter().for_each(|(name, value)| stats.replace(name, value));
     stats.end()
 }
 

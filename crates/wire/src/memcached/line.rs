@@ -88,7 +88,7 @@ fn get(with_cas: bool, exptime: Option<i32>, keys: &[u8]) -> Parsed<'_> {
         fits &= key.len() <= KEY_BYTES_MAX;
         rest = more;
     }
-    if fits { Ok(Request::Get { with_cas, exptime, keys }) } else { Err(Refusal::bad_format()) }
+    if fits { Ok(Request::Get { with_cas, exptime, keys }) } else { Err(Refusal::new(Refusal::LONG_KEY_OF_GET)) }
 }
 
 fn get_and_touch(with_cas: bool, rest: &[u8]) -> Parsed<'_> {
@@ -151,19 +151,20 @@ fn key_and_argument(rest: &[u8]) -> Result<(&[u8], &[u8], bool), Refusal> {
     Ok((key, argument, noreply))
 }
 
-/// Old clients send a zero as delay. Other words behind the key are refused, as by memcached up to 1.6.18.
+/// memcached ignores what stands behind the key. Words that begin with neither a number (old clients send a delay) nor
+/// `noreply` are refused all the same, as by memcached up to 1.6.18: `memccapable` wants it so.
 fn delete(rest: &[u8]) -> Parsed<'_> {
     let Some((key, more)) = next_token(rest) else { return Err(Refusal::bad_format()) };
     let noreply = says_noreply(Tokens::new(rest));
     if key.len() > KEY_BYTES_MAX {
         return Err(Refusal::bad_format().quiet(noreply));
     }
-    let mut words = Tokens::new(more);
-    match (words.next(), words.next(), words.next()) {
-        (None | Some(b"0" | b"noreply"), None, None) | (Some(b"0"), Some(b"noreply"), None) => {
-            Ok(Request::Delete { key, noreply })
+    match next_token(more) {
+        Some((word, _)) if word != b"noreply" && exact_i32(word).is_none() => {
+            let line = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
+            Err(Refusal::new(line).quiet(noreply))
         }
-        _ => Err(Refusal::new("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]").quiet(noreply)),
+        _ => Ok(Request::Delete { key, noreply }),
     }
 }
 

@@ -114,6 +114,8 @@ pub struct Refusal {
 
 impl Refusal {
     pub const BAD_FORMAT: &'static str = "CLIENT_ERROR bad command line format";
+    /// A key of `get` and its kin is too long: memcached ends this line twice.
+    pub const LONG_KEY_OF_GET: &'static str = "CLIENT_ERROR bad command line format\r\n";
     pub const BAD_EXPTIME: &'static str = "CLIENT_ERROR invalid exptime argument";
 
     pub(super) fn new(line: &'static str) -> Self {

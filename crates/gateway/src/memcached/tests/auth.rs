@@ -1,3 +1,5 @@
+//! Authentication by file: who may speak, and what the connection says before.
+
 use super::*;
 use crate::session::Credential;
 

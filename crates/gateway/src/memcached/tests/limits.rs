@@ -1,3 +1,5 @@
+//! Every maximum at its edge, and bytes that are no protocol.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -140,6 +142,7 @@ fn long_keys_are_refused_wherever_they_stand() {
          < END
          > get a {long}
          < CLIENT_ERROR bad command line format
+         <
          > mg {long} v
          < CLIENT_ERROR bad command line format
          > delete {long}

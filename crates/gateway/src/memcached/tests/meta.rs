@@ -1,3 +1,5 @@
+//! The meta protocol: flags, their order, stale objects and the right to recache.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! What is counted, and how it is reported.
+
 use super::*;
 
 fn stat(text: &str, name: &str) -> String {
@@ -105,4 +107,9 @@ fn other_statistics_answer() {
     assert_eq!(stat(&settings, "item_size_max"), "1048576");
     assert_eq!(stat(&settings, "client_flags_size"), "4");
     assert!(client.text("stats conns\r\n").contains("STAT 0:state conn_listening\r\n"));
+    client.shared.settings.reported = vec![("maxconns", "7".to_owned()), ("hot_max_factor", "0.20".to_owned())];
+    let settings = client.text("stats settings\r\n");
+    assert_eq!(stat(&settings, "maxconns"), "7");
+    assert_eq!(stat(&settings, "hot_max_factor"), "0.20");
+    assert_eq!(settings.matches("STAT maxconns ").count(), 1);
 }

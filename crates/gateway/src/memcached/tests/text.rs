@@ -1,3 +1,5 @@
+//! The text protocol: each verb with its answers, and how sessions treat their input.
+
 use super::*;
 
 #[test]
@@ -133,7 +135,16 @@ fn delete_touch_and_get_and_touch() {
          < STORED
          > delete a b
          < CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]
+         > delete a b c d e
+         < CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]
          > delete a b noreply
+         > delete a 10 0 x
+         < DELETED
+         > delete a 10
+         < NOT_FOUND
+         > set a 0 0 1
+         > 1
+         < STORED
          > delete a 0
          < DELETED
          > delete a 0 noreply
@@ -392,4 +403,37 @@ fn a_short_pipeline_yields() {
     let mut client = Loopback::new(Settings { pipeline_count_max: 1, ..Settings::default() });
     client.says(&"set a 0 0 1\r\n1\r\n".repeat(6), &"STORED\r\n".repeat(6));
     assert_eq!(client.shared.counters.connection_yields, 5);
+}
+
+#[test]
+fn without_cas_tokens_are_zero_and_match_nothing() {
+    let settings = Settings { cas_disabled: true, ..Settings::default() };
+    check_with(
+        &settings,
+        "> set a 0 0 1
+         > 1
+         < STORED
+         > gets a
+         < VALUE a 0 1 0
+         < 1
+         < END
+         > cas a 0 0 1 0
+         > 2
+         < EXISTS
+         > cas a 0 0 1 2
+         > 2
+         < EXISTS
+         > ms a 1 c
+         > 3
+         < HD c0
+         > ma a c N0
+         < HD c0
+         > mg a c v R30
+         < VA 1 c0
+         < 4
+         > md a C9
+         < EX
+         > md a C0
+         < HD",
+    );
 }
