@@ -56,6 +56,8 @@ pub enum Verb {
         #[command(subcommand)]
         measurement: shorttail_bench::Command,
     },
+    /// Run the roles' own code in simulated time, with faults, and check what clients saw
+    Sim(Box<shorttail_sim::command::SimOptions>),
     /// Run in the place of the memcached program, with its flags (see `shorttail memcached -h`)
     #[command(disable_help_flag = true)]
     Memcached,

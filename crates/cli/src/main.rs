@@ -47,6 +47,7 @@ fn run(verb: Verb, log: LogLevel) -> Result<(), Failure> {
         Verb::Status(command) => status::run(&command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
+        Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),
         Verb::Memcached => unreachable!("taken before the flags are parsed"),
     }
 }
