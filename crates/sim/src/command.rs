@@ -151,14 +151,16 @@ pub fn run(options: SimOptions) -> anyhow::Result<()> {
     if options.threads == 0 || options.threads > CAMPAIGN_THREADS_MAX {
         bail!("--threads must be 1 to {CAMPAIGN_THREADS_MAX}, not {}", options.threads);
     }
-    quiet_panics();
     match options.seed {
         Some(seed) => run_one(&options, seed),
-        None => run_campaign(&options),
+        None => {
+            quiet_panics();
+            run_campaign(&options)
+        }
     }
 }
 
-/// A machine's panic is a finding with a seed, not a backtrace among others.
+/// In a campaign a machine's panic is a finding with a seed; replaying the seed shows where it was.
 fn quiet_panics() {
     std::panic::set_hook(Box::new(|_| {}));
 }

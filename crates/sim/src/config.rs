@@ -143,6 +143,23 @@ impl SimConfig {
         config
     }
 
+    /// A scenario's cluster: RS(4,2) on eight nodes, one partition, nobody acting but the scenario.
+    pub fn scripted() -> Self {
+        SimConfig {
+            data_count: 4,
+            parity_count: 2,
+            node_count: 8,
+            node_core_count: 1,
+            partition_count: 1,
+            chunk_bytes: 1024,
+            block_bytes: 128,
+            disturbed_max: 2,
+            faults: FaultWeights::default(),
+            audit_events: 20,
+            ..Self::draw(Profile::Calm, 0)
+        }
+    }
+
     fn apply(&mut self, profile: Profile, rng: &mut Rng) {
         let none = FaultWeights::default();
         match profile {
@@ -165,6 +182,8 @@ impl SimConfig {
             }
             Profile::Takeover => {
                 self.faults.gateway_crash = 4;
+                // A lost memory and unreachable nodes together may be more than `m` failures at the take-over.
+                self.faults.crash = 0;
             }
         }
     }

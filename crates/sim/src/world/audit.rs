@@ -56,6 +56,7 @@ type Stripes = BTreeMap<StripeId, Vec<Found>>;
 
 impl World {
     pub(super) fn audit(&mut self) {
+        self.check_engine();
         let stripes = self.scan_all();
         let code = Code::reed_solomon(self.config.data_count, self.config.parity_count).expect("a legal shape");
         for (id, found) in stripes {
@@ -63,6 +64,16 @@ impl World {
                 return self.fail(Violation::Audit(text));
             }
         }
+    }
+
+    /// What is held, stripe by stripe, for people.
+    pub(super) fn held_text(&mut self) -> String {
+        let stripe = |(id, found): (StripeId, Vec<Found>)| {
+            let nodes: Vec<_> = found.iter().map(|chunk| chunk.node).collect();
+            let report = &found[0].report;
+            format!("{id:?} {:?} sealed {} on {nodes:?}", report.description.kind, report.sealed)
+        };
+        self.scan_all().into_iter().map(stripe).collect::<Vec<_>>().join("; ")
     }
 
     fn scan_all(&mut self) -> Stripes {

@@ -122,11 +122,11 @@ impl World {
         self.schedule_tick(client);
         if self.clients.in_flight(client) < self.config.client_window {
             let wish = self.clients.workload.wish();
-            self.ask(client, wish);
+            self.act(client, wish);
         }
     }
 
-    fn ask(&mut self, client: u32, wish: Wish) {
+    fn act(&mut self, client: u32, wish: Wish) {
         match wish {
             Wish::Key { key, action, touches } => {
                 let verb = if touches { Verb::GetAndTouch } else { Verb::Plain(action.clone()) };
@@ -213,7 +213,7 @@ impl World {
         let Some(request) = pending.request.take() else { return };
         if !is_serving {
             // Nobody listens: the client is told so at once, and knows that nothing happened.
-            return self.conclude(op, Received::Key(Heard::Refused));
+            return self.op_ends(op, Received::Key(Heard::Refused));
         }
         if let Request::Key(command) = &request {
             let key = command.key().escape_ascii().to_string();
@@ -258,7 +258,7 @@ impl World {
 
     pub(super) fn reply_arrives(&mut self, op: u64, received: Received) {
         if self.clients.pending.contains_key(&op) {
-            self.conclude(op, received);
+            self.op_ends(op, received);
         }
     }
 
@@ -273,10 +273,10 @@ impl World {
     pub(super) fn connection_lost(&mut self, op: u64) {
         let Some(pending) = self.clients.pending.get(&op) else { return };
         let was_sent = pending.request.is_none();
-        self.conclude(op, Received::Key(if was_sent { Heard::Unknown } else { Heard::Refused }));
+        self.op_ends(op, Received::Key(if was_sent { Heard::Unknown } else { Heard::Refused }));
     }
 
-    fn conclude(&mut self, op: u64, received: Received) {
+    fn op_ends(&mut self, op: u64, received: Received) {
         let pending = self.clients.pending.remove(&op).expect("an operation that is pending");
         let heard = match &received {
             Received::Key(heard) | Received::Group(heard) | Received::Keyspace(heard) => heard.clone(),

@@ -21,7 +21,22 @@ impl World {
     /// # Errors
     /// The first violation; a machine's panic is one.
     pub fn run(&mut self) -> Result<(), Violation> {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.live()));
+        self.guard(Self::live)
+    }
+
+    /// Ends a scenario: all faults end, everything is read back, deleted, reclaimed, and judged.
+    ///
+    /// # Errors
+    /// As [`World::run`].
+    pub fn conclude(&mut self) -> Result<(), Violation> {
+        self.guard(|world| {
+            world.heal();
+            world.finish();
+        })
+    }
+
+    fn guard(&mut self, act: impl FnOnce(&mut Self)) -> Result<(), Violation> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| act(self)));
         if let Err(panic) = outcome {
             return Err(Violation::Panic(text_of(&*panic)));
         }
@@ -40,7 +55,7 @@ impl World {
     }
 
     /// Clients and faults end; what was asked must be answered soon.
-    pub fn heal(&mut self) {
+    fn heal(&mut self) {
         self.is_active = false;
         self.end_faults();
         let until_us = self.now_us() + PROGRESS_US;
@@ -51,7 +66,7 @@ impl World {
     }
 
     /// Reads everything back, deletes it, and waits for the memory: judges the history.
-    pub fn finish(&mut self) {
+    fn finish(&mut self) {
         self.audit();
         self.history.heal(self.schedule.now_us());
         let keys: Vec<Vec<u8>> = self.history.keys().map(<[u8]>::to_vec).collect();
@@ -67,6 +82,25 @@ impl World {
         }
         self.await_reclaim();
         self.audit();
+    }
+
+    /// Lets time pass until the gateway serves.
+    pub fn await_serving(&mut self) {
+        let until_us = self.now_us() + PROGRESS_US;
+        assert!(self.run_while(until_us, |world| !world.gateway.is_serving()), "the gateway does not serve");
+    }
+
+    /// Asks, waits for the end, and answers it.
+    pub fn ask(&mut self, key: &str, action: Action) -> Outcome {
+        let op = self.request(0, key, action);
+        self.await_op(op)
+    }
+
+    /// Waits for the end of an operation.
+    pub fn await_op(&mut self, op: super::Op) -> Outcome {
+        let until_us = self.now_us() + PROGRESS_US;
+        self.run_while(until_us, |world| world.outcome(op).is_none());
+        self.outcome(op).cloned().unwrap_or_else(|| panic!("{op:?} has no end: {:?}", self.failure))
     }
 
     /// Asks for every key until it is answered: after healing nothing may be refused for long.
@@ -101,7 +135,12 @@ impl World {
         let until_us = self.now_us() + RECLAIM_US;
         if !self.run_while(until_us, |world| world.chunk_count() > world.chunks_kept_max()) && self.failure.is_none() {
             let (count, max) = (self.chunk_count(), self.chunks_kept_max());
-            self.fail(Violation::NoProgress(format!("{count} chunks are held although all is deleted, not {max}")));
+            let stats = self.gateway.engine.as_ref().map(shorttail_gateway::engine::Engine::stats);
+            let text = format!(
+                "{count} chunks are held although all is deleted, not {max}; the owner counts {stats:?}; {}",
+                self.held_text()
+            );
+            self.fail(Violation::NoProgress(text));
         }
     }
 

@@ -1,0 +1,40 @@
+//! R8: a striped object exists by its manifest alone.
+//!
+//! Holds by `installed` (gateway/src/engine/striped.rs): the manifest is appended when every chunk of every stripe is
+//! held. With the manifest sent beside the pieces, a crash between leaves an object that cannot be read.
+
+use super::*;
+
+#[test]
+fn a_large_value_is_whole_or_not_there_when_its_owner_dies_while_writing() {
+    for seed in 0..24 {
+        let mut world = cluster(seed);
+        set(&mut world, "large", &value(1, 3_000));
+        let op = world.request(0, "large", Action::Set(value(2, 3_900)));
+        world.run_until(world.now_us() + 60 * seed);
+        world.crash_gateway(5_000);
+        world.run_until(world.now_us() + 10_000);
+        _ = world.await_op(op);
+        world.await_serving();
+        let found = get(&mut world, "large");
+        assert!(found == Some(value(1, 3_000)) || found == Some(value(2, 3_900)), "seed {seed}: {found:?}");
+        concludes(world);
+    }
+}
+
+#[test]
+fn a_large_value_survives_any_two_nodes() {
+    for (first, second) in [(0, 1), (2, 3), (4, 5), (6, 7), (0, 5), (3, 6)] {
+        let mut world = cluster(50 + first as u64);
+        for name in 0..8 {
+            set(&mut world, &format!("large{name}"), &value(name, 1_200 + 300 * name as usize));
+        }
+        world.crash_node(first, 400_000);
+        world.crash_node(second, 400_000);
+        for name in 0..8 {
+            let expected = value(name, 1_200 + 300 * name as usize);
+            assert_eq!(get(&mut world, &format!("large{name}")), Some(expected), "without {first} and {second}");
+        }
+        concludes(world);
+    }
+}
