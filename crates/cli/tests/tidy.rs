@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["units"],
     &["codes", "placement", "wire"],
+    // A node's chunks and their headers name what the node protocol carries.
     &["store"],
     &["node", "gateway", "coordinator"],
     &["server", "sim", "bench"],

@@ -106,6 +106,7 @@ struct Collected {
     connections: u64,
     threads: u64,
     backlog: u32,
+    pipeline_count_max: Option<usize>,
     verbosity: u8,
     auth_file: Option<PathBuf>,
     prefix_delimiter: Option<u8>,
@@ -134,6 +135,7 @@ impl Default for Collected {
             connections: 1024,
             threads: 4,
             backlog: 1024,
+            pipeline_count_max: None,
             verbosity: 0,
             auth_file: None,
             prefix_delimiter: None,
@@ -180,6 +182,10 @@ impl Collected {
             'I' => self.value_bytes = item_size(value)?,
             'c' => self.connections = positive(given, value, "Maximum connections must be greater than 0")?,
             't' => self.threads = positive(given, value, "Number of threads must be greater than 0")?,
+            'R' => {
+                let count = positive(given, value, "Number of requests per event must be greater than 0")?;
+                self.pipeline_count_max = usize::try_from(count).ok();
+            }
             'b' => self.backlog = number(given, value)?,
             'v' => self.verbosity = self.verbosity.saturating_add(1),
             'Y' => self.auth_file = Some(PathBuf::from(value)),
@@ -215,10 +221,6 @@ impl Collected {
             'n' => {
                 let bytes: u64 = positive(given, value, "Chunk size must be greater than 0")?;
                 self.report("chunk_size", bytes.to_string());
-            }
-            'R' => {
-                let count: u64 = positive(given, value, "Number of requests per event must be greater than 0")?;
-                self.report("reqs_per_event", count.to_string());
             }
             'N' => drop(positive(given, value, "Maximum number of NAPI IDs must be greater than 0")?),
             'X' => self.report("dump_enabled", "no".to_owned()),
@@ -270,6 +272,7 @@ impl Collected {
             connection_count_max: self.connections.min(CONNECTION_COUNT_MAX) as usize,
             threads: self.threads.min(THREAD_COUNT_MAX) as usize,
             backlog: self.backlog,
+            pipeline_count_max: self.pipeline_count_max,
             idle_timeout_s: self.suboptions.idle_timeout_s.unwrap_or(0),
             credentials,
             flush_disabled: self.flush_disabled,

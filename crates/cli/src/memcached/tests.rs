@@ -162,10 +162,11 @@ fn what_cannot_be_honoured_is_an_error() {
 fn what_has_no_meaning_is_accepted_and_noted() {
     let request =
         request("-R 500 -f 1.5 -n 48 -k -r -L -X -W -N 1 -b 8675 -o no_modern,no_lru_crawler,slab_chunk_max=16");
-    assert_eq!(request.notes.len(), 12, "{:#?}", request.notes);
+    assert_eq!(request.notes.len(), 11, "{:#?}", request.notes);
     assert!(request.warnings.is_empty());
     assert_eq!(request.options.backlog, 8675);
-    for reported in [("reqs_per_event", "500"), ("growth_factor", "1.50"), ("lru_crawler", "no")] {
+    assert_eq!(request.options.pipeline_count_max, Some(500));
+    for reported in [("growth_factor", "1.50"), ("lru_crawler", "no")] {
         let reported = (reported.0, reported.1.to_owned());
         assert!(request.options.reported.contains(&reported), "{reported:?}");
     }
