@@ -188,10 +188,9 @@ impl<C> Locks<C> {
     }
 
     pub fn remove(&mut self, lock: PoolKey) {
-        if let Some(removed) = self.pool.remove(lock) {
-            if let Ok(entry) = self.table.find_entry(removed.hash, |entry| entry.1 == lock) {
-                entry.remove();
-            }
+        let Some(removed) = self.pool.remove(lock) else { return };
+        if let Ok(entry) = self.table.find_entry(removed.hash, |entry| entry.1 == lock) {
+            entry.remove();
         }
     }
 

@@ -317,22 +317,23 @@ fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool
     }
     let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
     let value_bytes = manifest.as_ref().map_or(record.value.len(), |manifest| manifest.value_bytes);
-    if let LookupPurpose::Read { command, .. } = &mut lookup.purpose {
-        if manifest.is_none() || command.wants() != Wants::Value {
-            let object = ObjectRef {
-                value: if manifest.is_none() { record.value } else { &[] },
-                value_bytes,
-                flags: record.flags,
-                expiry: record.expiry,
-                cas: record.cas_token(),
-                attributes: Attributes(record.attributes),
-                fetched,
-                idle_s,
-            };
-            let mut reply = Vec::new();
-            command.apply(Some(object), &ApplyContext { now, version: record.version }, &mut reply);
-            return Digest::Answer(reply);
-        }
+    let has_all = |command: &C| manifest.is_none() || command.wants() != Wants::Value;
+    if let LookupPurpose::Read { command, .. } = &mut lookup.purpose
+        && has_all(command)
+    {
+        let object = ObjectRef {
+            value: if manifest.is_none() { record.value } else { &[] },
+            value_bytes,
+            flags: record.flags,
+            expiry: record.expiry,
+            cas: record.cas_token(),
+            attributes: Attributes(record.attributes),
+            fetched,
+            idle_s,
+        };
+        let mut reply = Vec::new();
+        command.apply(Some(object), &ApplyContext { now, version: record.version }, &mut reply);
+        return Digest::Answer(reply);
     }
     let data = match manifest {
         Some(manifest) => ObjectData::Striped { manifest, value: None },

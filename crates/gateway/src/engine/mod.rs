@@ -147,7 +147,7 @@ enum What {
 /// Is the engine serving, or still learning what the nodes hold?
 #[derive(Debug)]
 enum Phase {
-    Gathering(recovery::Gathering),
+    Gathering(Box<recovery::Gathering>),
     Serving,
 }
 
@@ -196,7 +196,7 @@ impl<C: Command> Engine<C> {
             stripes: Stripes::new(config.data_count()),
             config,
             now,
-            phase: Phase::Gathering(recovery::Gathering::new(now.mono_us)),
+            phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us))),
             index: Index::default(),
             recent: Recent::new(),
             logs,

@@ -95,10 +95,8 @@ impl<C: Command> Engine<C> {
         if let NodeReply::Acked { stripe, op } = reply {
             return self.acknowledged(session.node, stripe, op);
         }
-        if let NodeReply::Done { used_bytes } = reply {
-            if let Some(session) = self.nodes.session_mut(session) {
-                session.used_bytes = used_bytes;
-            }
+        if let (NodeReply::Done { used_bytes }, Some(session)) = (&reply, self.nodes.session_mut(session)) {
+            session.used_bytes = *used_bytes;
         }
         if tag & APPEND_TAG != 0 {
             // Only a refusal answers an append by its tag: the stripe cannot go on with this member.

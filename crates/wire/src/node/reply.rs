@@ -224,7 +224,7 @@ impl ChunkReport {
 
     fn put(&self, out: &mut Vec<u8>) {
         self.description.put(out);
-        out.put_u8(u8::from(self.sealed) * Self::SEALED | u8::from(self.damaged) * Self::DAMAGED);
+        out.put_u8((u8::from(self.sealed) * Self::SEALED) | (u8::from(self.damaged) * Self::DAMAGED));
         out.put_u32(self.length);
         out.put_u32(self.last.0);
         out.put_u32(self.folded.0);
