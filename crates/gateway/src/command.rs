@@ -16,6 +16,10 @@ impl Attributes {
     pub const STALE: u8 = 1;
     /// The right to recache was already given to a client.
     pub const WIN_SENT: u8 = 2;
+    /// Stored under a key that the client sent in base64, and echoed so.
+    pub const KEY_BASE64: u8 = 4;
+    /// Created by a read that vivified, which counts as its first fetch.
+    pub const VIVIFIED: u8 = 8;
 
     pub fn has(self, bit: u8) -> bool {
         self.0 & bit != 0

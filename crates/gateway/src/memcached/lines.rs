@@ -100,10 +100,7 @@ impl MemcachedSession {
                 MemcachedCommand::MetaArithmetic(Box::new(MetaArithmetic { key, flags }))
             }),
             Request::MetaDebug { key } => {
-                let base64 = matches!(key, MetaKey::Decoded { .. });
-                self.give(key.bytes(), Kind::Read, sink, |key| {
-                    MemcachedCommand::MetaDebug(Box::new(MetaDebug { key, base64 }))
-                })
+                self.give(key.bytes(), Kind::Read, sink, |key| MemcachedCommand::MetaDebug(Box::new(MetaDebug { key })))
             }
             Request::MetaNoop => self.said("MN"),
             Request::Version => self.said(&format!("VERSION {VERSION}")),

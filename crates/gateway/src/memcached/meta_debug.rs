@@ -6,12 +6,11 @@ use super::key::Key;
 use super::reply;
 use super::store::object_bytes;
 use super::tally::Tally;
-use crate::command::{Access, ApplyContext, Effect, ObjectRef, Wants};
+use crate::command::{Access, ApplyContext, Attributes, Effect, ObjectRef, Wants};
 
 #[derive(Debug)]
 pub struct MetaDebug {
     pub key: Key,
-    pub base64: bool,
 }
 
 impl Verb for MetaDebug {
@@ -38,9 +37,10 @@ impl Verb for MetaDebug {
             return (Effect::Keep, Tally::DebugGet);
         };
         reply.extend_from_slice(b"ME ");
-        reply::key(self.key.bytes(), self.base64, reply);
+        reply::key(self.key.bytes(), reply::shows_base64(&object, self.key.bytes()), reply);
         let left = object.expiry.map_or("-1".to_owned(), |expiry| seconds_left(expiry, context.now).to_string());
-        let fetched = if object.fetched { "yes" } else { "no" };
+        let fetched = object.fetched || object.attributes.has(Attributes::VIVIFIED);
+        let fetched = if fetched { "yes" } else { "no" };
         let size = object_bytes(self.key.bytes().len(), object.flags, object.value_bytes);
         let text = format!(" exp={left} la={} cas={} fetch={fetched} cls=1 size={size}", object.idle_s, object.cas);
         reply::line(&text, reply);

@@ -83,7 +83,11 @@ impl MetaGet {
                 b'c' => reply::flag(b'c', object.cas, reply),
                 b'f' => reply::flag(b'f', u64::from(object.flags), reply),
                 b'l' => reply::flag(b'l', u64::from(object.idle_s), reply),
-                b'h' => reply::flag(b'h', u64::from(object.fetched), reply),
+                b'h' => {
+                    let fetched = object.fetched || object.attributes.has(Attributes::VIVIFIED);
+                    reply::flag(b'h', u64::from(fetched && !created), reply);
+                }
+                b'k' => reply::key_flag(self.key.bytes(), reply::shows_base64(object, self.key.bytes()), reply),
                 _ => reply::opaque_or_key(flag, &self.flags, self.key.bytes(), reply),
             }
         }
@@ -111,6 +115,7 @@ impl MetaGet {
             idle_s: 0,
         };
         let Amendment { expiry, attributes, .. } = self.answer(empty, true, context, reply);
+        let attributes = attributes.with(Attributes::VIVIFIED);
         Effect::Put(NewObject { value: Vec::new(), flags: 0, expiry, cas, attributes })
     }
 

@@ -6,7 +6,7 @@
 //! Must not know: Redis, the owner engine, sockets.
 //!
 //! Source: behaviour of memcached 1.6.45. Deviations, each on purpose:
-//! * a binary key is echoed in base64 exactly when the request had `b` (memcached remembers how it was stored);
+//! * a key that would break a line is always echoed in base64 (memcached may send it raw);
 //! * `get_expired` and `get_flushed` are the engine's counts, of all look-ups and not of `get` alone;
 //! * `stats conns` lists the asking connection only;
 //! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;

@@ -4,7 +4,7 @@ use shorttail_units::{Now, UnixMs};
 use shorttail_wire::memcached::{MetaFlags, base64};
 
 use super::expiry::seconds_left;
-use crate::command::StoreError;
+use crate::command::{Attributes, ObjectRef, StoreError};
 
 pub fn number(number: u64, reply: &mut Vec<u8>) {
     reply.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
@@ -46,6 +46,20 @@ pub fn key(key: &[u8], is_base64: bool, reply: &mut Vec<u8>) {
     }
 }
 
+/// Is the key of a stored object shown in base64? As it was stored; and always if it would break a line.
+pub fn shows_base64(object: &ObjectRef<'_>, key: &[u8]) -> bool {
+    object.attributes.has(Attributes::KEY_BASE64) || key.iter().any(|&byte| byte <= b' ' || byte == 0x7f)
+}
+
+/// ` kKEY`, or ` kKEY b`.
+pub fn key_flag(object_key: &[u8], is_base64: bool, reply: &mut Vec<u8>) {
+    reply.extend_from_slice(b" k");
+    key(object_key, is_base64, reply);
+    if is_base64 {
+        reply.extend_from_slice(b" b");
+    }
+}
+
 /// Return flags that every meta reply has: opaque and key.
 pub fn opaque_or_key(flag: u8, flags: &MetaFlags, object_key: &[u8], reply: &mut Vec<u8>) {
     match flag {
@@ -53,13 +67,7 @@ pub fn opaque_or_key(flag: u8, flags: &MetaFlags, object_key: &[u8], reply: &mut
             reply.extend_from_slice(b" O");
             reply.extend_from_slice(flags.opaque());
         }
-        b'k' => {
-            reply.extend_from_slice(b" k");
-            key(object_key, flags.has(b'b'), reply);
-            if flags.has(b'b') {
-                reply.extend_from_slice(b" b");
-            }
-        }
+        b'k' => key_flag(object_key, flags.has(b'b'), reply),
         _ => {}
     }
 }

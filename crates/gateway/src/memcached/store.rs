@@ -89,8 +89,13 @@ impl Store {
             flags: self.flags,
             expiry: expiry(exptime, context.now),
             cas: self.meta().and_then(MetaFlags::new_cas),
-            attributes: Attributes::default(),
+            attributes: self.attributes(),
         }
+    }
+
+    fn attributes(&self) -> Attributes {
+        let is_base64 = self.meta().is_some_and(|flags| flags.has(b'b'));
+        if is_base64 { Attributes(Attributes::KEY_BASE64) } else { Attributes::default() }
     }
 
     fn decide(&self, current: Option<ObjectRef<'_>>, context: &ApplyContext) -> Result<(NewObject, Tally), Outcome> {
@@ -117,7 +122,7 @@ impl Store {
 
     /// A value that is older than the object: stored, but still stale, and with the time that was left.
     fn stale_object(&self, object: &ObjectRef<'_>, context: &ApplyContext) -> NewObject {
-        let mut attributes = Attributes::default().with(Attributes::STALE);
+        let mut attributes = self.attributes().with(Attributes::STALE);
         if object.attributes.has(Attributes::WIN_SENT) {
             attributes = attributes.with(Attributes::WIN_SENT);
         }

@@ -218,8 +218,9 @@ fn meta_arithmetic(rest: &[u8]) -> Parsed<'_> {
 fn meta_debug(rest: &[u8]) -> Parsed<'_> {
     let mut tokens = Tokens::new(rest);
     let Some(key) = tokens.next().filter(|key| key.len() <= KEY_BYTES_MAX) else { return Err(Refusal::bad_format()) };
-    let key = match tokens.next() {
-        Some(b"b") => MetaKey::decode(key).ok_or(Refusal::bad_format())?,
+    // memcached looks at the flag only if one more word follows.
+    let key = match (tokens.next(), tokens.next()) {
+        (Some(b"b"), Some(_)) => MetaKey::decode(key).ok_or(Refusal::bad_format())?,
         _ => MetaKey::Plain(key),
     };
     Ok(Request::MetaDebug { key })

@@ -6,7 +6,6 @@
 //! Must not know: objects, sessions, limits that an operator chooses.
 //!
 //! Source: `doc/protocol.txt` of memcached 1.6.45 and the behaviour of that server. Deviations:
-//! * `me <key> b` decodes the key, as the document says (the server itself wants one more token);
 //! * `delete <key> <words>` is refused unless the words begin with a number or `noreply`, as by memcached up to 1.6.18:
 //!   `memccapable` wants it so;
 //! * an opaque that is too long is refused before anything is changed.

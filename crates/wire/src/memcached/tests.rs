@@ -143,7 +143,7 @@ fn wrong_meta_flags_have_their_own_lines() {
 fn binary_keys_are_decoded() {
     let Ok(Request::MetaGet { key, .. }) = parse_line(b"mg AAEg b\r\n") else { panic!("a metaget") };
     assert_eq!(key.bytes(), b"\0\x01 ");
-    let Ok(Request::MetaDebug { key }) = parse_line(b"me AAEg b\r\n") else { panic!("a debug get") };
+    let Ok(Request::MetaDebug { key }) = parse_line(b"me AAEg b x\r\n") else { panic!("a debug get") };
     assert_eq!(key.bytes(), b"\0\x01 ");
 }
 

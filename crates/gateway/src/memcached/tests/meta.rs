@@ -293,6 +293,14 @@ fn binary_keys_are_echoed_in_base64() {
          > mg 44OG44K544OI b v k
          < VA 2 k44OG44K544OI b
          < po
+         > mg 44OG44K544OI b k
+         < HD k44OG44K544OI b
+         > mg YQ== b N10 k
+         < HD ka W
+         > mg a k h
+         < HD ka h1 Z
+         > mg a k h
+         < HD ka h1 Z
          > ma AA== b N0 k
          < HD kAA== b
          > md AA== b k
@@ -312,8 +320,9 @@ fn debug_gets_show_metadata() {
     let mut client = open();
     client.says("me a\r\n", "EN\r\n");
     client.says("ms YWJj 2 b T10 E4\r\nxx\r\n", "HD\r\n");
-    client.says("me YWJj b\r\n", "ME YWJj exp=10 la=0 cas=4 fetch=no cls=1 size=64\r\n");
-    client.says("me abc\r\n", "ME abc exp=10 la=0 cas=4 fetch=no cls=1 size=64\r\n");
+    client.says("me YWJj b\r\n", "EN\r\n");
+    client.says("me YWJj b b\r\n", "ME YWJj exp=10 la=0 cas=4 fetch=no cls=1 size=64\r\n");
+    client.says("me abc\r\n", "ME YWJj exp=10 la=0 cas=4 fetch=no cls=1 size=64\r\n");
     client.says("me\r\n", "CLIENT_ERROR bad command line format\r\n");
 }
 
