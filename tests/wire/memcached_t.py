@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
 
-FILE_SECONDS_MAX = 300
+FILE_SECONDS_MAX = 180
 
 
 def read_list():

@@ -59,7 +59,22 @@ def _tokens_by_rank(answer, memory):
     return re.sub(rb"(^(?:VA \d+|HD|EN|NF|NS|EX)\b[^\r\n]*? c)(\d+)", rank, answer, flags=re.M)
 
 
+def _without_padding(match):
+    return b"%s%d%s%s\r\n" % (match[1], len(match[4]), match[3], match[4])
+
+
+def _tolerated(command, answer):
+    """What differs on purpose or by chance: a raw key that would break its line is shown in base64; and memcached counts in
+    place, leaving the number padded, unless an answer with it waits in the same connection, so not in a pipeline."""
+    answer = answer.replace(b" k\0binary key\r\n", b" kAGJpbmFyeSBrZXkNCg== b")
+    if command is None:
+        answer = re.sub(rb"(?m)^(VALUE \S+ \d+ )(\d+)((?: \d+)?\r\n)(\d+) *\r\n", _without_padding, answer)
+        answer = re.sub(rb"(?m)^(VA )(\d+)([^\r\n]*\r\n)(\d+) *\r\n", _without_padding, answer)
+    return answer
+
+
 def same(command, left, right, memories):
+    left, right = _tolerated(command, left), _tolerated(command, right)
     if left == right and b"VALUE" not in left and b" c" not in left:
         return True
     left, right = (_tokens_by_rank(answer, memory) for answer, memory in zip((left, right), memories))

@@ -18,8 +18,8 @@ impl Attributes {
     pub const WIN_SENT: u8 = 2;
     /// Stored under a key that the client sent in base64, and echoed so.
     pub const KEY_BASE64: u8 = 4;
-    /// Created by a read that vivified, which counts as its first fetch.
-    pub const VIVIFIED: u8 = 8;
+    /// Read in an earlier form, before it was counted up or down in place; or created by a read that vivified.
+    pub const READ_BEFORE: u8 = 8;
 
     pub fn has(self, bit: u8) -> bool {
         self.0 & bit != 0

@@ -22,7 +22,7 @@ pub struct Arithmetic {
 /// value is not a number.
 ///
 /// A number that got shorter keeps its length and is filled with spaces, as memcached's change in place does; one
-/// that got longer makes a new object, which loses the marks of the old one.
+/// that got longer makes a new object, which loses the marks of the old one, also that it was read.
 pub fn count(object: &ObjectRef<'_>, increment: bool, delta: u64) -> Option<(u64, NewObject)> {
     let old = leading_u64(object.value)?;
     let number = if increment { old.wrapping_add(delta) } else { old.saturating_sub(delta) };
@@ -32,7 +32,11 @@ pub fn count(object: &ObjectRef<'_>, increment: bool, delta: u64) -> Option<(u64
     if in_place {
         value.resize(object.value.len(), b' ');
     }
-    let attributes = if in_place { object.attributes } else { Attributes::default() };
+    let attributes = match (in_place, object.fetched) {
+        (false, _) => Attributes::default(),
+        (true, false) => object.attributes,
+        (true, true) => object.attributes.with(Attributes::READ_BEFORE),
+    };
     Some((number, NewObject { value, flags: object.flags, expiry: object.expiry, cas: None, attributes }))
 }
 

@@ -39,7 +39,7 @@ impl Verb for MetaDebug {
         reply.extend_from_slice(b"ME ");
         reply::key(self.key.bytes(), reply::shows_base64(&object, self.key.bytes()), reply);
         let left = object.expiry.map_or("-1".to_owned(), |expiry| seconds_left(expiry, context.now).to_string());
-        let fetched = object.fetched || object.attributes.has(Attributes::VIVIFIED);
+        let fetched = object.fetched || object.attributes.has(Attributes::READ_BEFORE);
         let fetched = if fetched { "yes" } else { "no" };
         let size = object_bytes(self.key.bytes().len(), object.flags, object.value_bytes);
         let text = format!(" exp={left} la={} cas={} fetch={fetched} cls=1 size={size}", object.idle_s, object.cas);

@@ -84,7 +84,7 @@ impl MetaGet {
                 b'f' => reply::flag(b'f', u64::from(object.flags), reply),
                 b'l' => reply::flag(b'l', u64::from(object.idle_s), reply),
                 b'h' => {
-                    let fetched = object.fetched || object.attributes.has(Attributes::VIVIFIED);
+                    let fetched = object.fetched || object.attributes.has(Attributes::READ_BEFORE);
                     reply::flag(b'h', u64::from(fetched && !created), reply);
                 }
                 b'k' => reply::key_flag(self.key.bytes(), reply::shows_base64(object, self.key.bytes()), reply),
@@ -115,7 +115,7 @@ impl MetaGet {
             idle_s: 0,
         };
         let Amendment { expiry, attributes, .. } = self.answer(empty, true, context, reply);
-        let attributes = attributes.with(Attributes::VIVIFIED);
+        let attributes = attributes.with(Attributes::READ_BEFORE);
         Effect::Put(NewObject { value: Vec::new(), flags: 0, expiry, cas, attributes })
     }
 

@@ -316,6 +316,28 @@ fn binary_keys_are_echoed_in_base64() {
 }
 
 #[test]
+fn a_number_changed_in_place_was_read_if_it_was_before() {
+    check(
+        "> set n 0 0 2
+         > 10
+         < STORED
+         > get n
+         < VALUE n 0 2
+         < 10
+         < END
+         > decr n 1
+         < 9
+         > mg n h v
+         < VA 2 h1
+         < 9 
+         > incr n 991
+         < 1000
+         > mg n h
+         < HD h0",
+    );
+}
+
+#[test]
 fn debug_gets_show_metadata() {
     let mut client = open();
     client.says("me a\r\n", "EN\r\n");
