@@ -151,6 +151,7 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         memcached_port: port(Protocol::Memcached).unwrap_or(0),
         redis_port: port(Protocol::Redis).unwrap_or(0),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
+        memory_limit_bytes: 0,
         data_count: engine.data_count() as u8,
         parity_count: engine.parity_count() as u8,
         ..Settings::default()

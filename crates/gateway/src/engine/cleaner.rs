@@ -147,9 +147,13 @@ impl<C: Command> Engine<C> {
         !self.stalled.is_empty() || self.spare_stripes() <= self.reserved_stripes() * 2
     }
 
+    /// Share of a stripe that cleaning would not gain: all but its dead records. The unused tails of its chunks are no
+    /// gain, the same records would leave such tails again.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let capacity = self.config.data_count() * self.config.chunk_bytes;
-        (stripe.live_estimate(self.now.unix_ms) + stripe.kept_bytes) as f64 / capacity as f64
+        let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
+        let dead = used.saturating_sub(stripe.live_estimate(self.now.unix_ms) + stripe.kept_bytes);
+        1.0 - dead as f64 / capacity as f64
     }
 
     /// Do packed stripes take much more memory than what is stored in them?

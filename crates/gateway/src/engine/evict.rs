@@ -68,6 +68,7 @@ impl<C: Command> Engine<C> {
             confirmed: None,
             is_sent: false,
             helps_cleaning: true,
+            stalled_us: None,
         };
         if let Some(lock) = self.locks.get_mut(key) {
             lock.phase = LockPhase::Writing(Box::new(round));

@@ -1,7 +1,7 @@
 //! Groups: several keys of one hash slot stored together or not at all (MSETNX).
 //!
-//! The group takes the locks of its keys in key order, so two groups cannot wait for each other; learns which keys
-//! exist; and appends all its records as one operation, which is durable or void as a whole.
+//! The group queues for the locks of all its keys when it comes; learns which keys exist when it holds them; and appends
+//! all its records as one operation, which is durable or void as a whole.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use shorttail_store::record::Record;
 use shorttail_units::Version;
 
 use super::index::Location;
-use super::limits::STALLED_MAX;
 use super::lock::{LockPhase, Old, Waiting};
 use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
@@ -37,6 +36,8 @@ pub struct Group {
     version: Version,
     /// Pairs that are not durable yet.
     unconfirmed: usize,
+    /// Since when it waits for memory.
+    stalled_us: Option<u64>,
 }
 
 impl<C: Command> Engine<C> {
@@ -49,30 +50,53 @@ impl<C: Command> Engine<C> {
         }
         let unconfirmed = pairs.len();
         let version = Version::default();
-        let group = Group { token, only_if_absent: group.only_if_absent, pairs, version, unconfirmed };
-        let group = self.groups.insert(group);
-        self.group_granted(group);
+        let group =
+            Group { token, only_if_absent: group.only_if_absent, pairs, version, unconfirmed, stalled_us: None };
+        let key = self.groups.insert(group);
+        self.queue_group(key);
     }
 
-    /// The group got the lock that it waited for (or none yet): it goes on to the next key.
-    pub(super) fn group_granted(&mut self, key: PoolKey) {
-        loop {
-            let Some(group) = self.groups.get(key) else { return };
-            let waited = group.pairs.iter().position(|pair| pair.lock.is_none());
-            let Some(place) = waited else { return self.look_up_group(key) };
-            let bytes = group.pairs[place].key.clone();
-            let wanted = self.key_ref(&bytes);
-            let lock = match self.locks.find(wanted) {
+    /// Takes the locks that are free and waits for the others, all at once: so that commands and groups meet every key in
+    /// the order in which they came, and no two groups wait for each other.
+    fn queue_group(&mut self, key: PoolKey) {
+        let Some(group) = self.groups.get(key) else { return };
+        let keys: Vec<_> = group.pairs.iter().map(|pair| pair.key.clone()).collect();
+        let mut locks = Vec::with_capacity(keys.len());
+        for bytes in &keys {
+            let wanted = self.key_ref(bytes);
+            locks.push(match self.locks.find(wanted) {
                 Some(lock) => {
                     let held = self.locks.get_mut(lock).expect("it was found");
-                    if !matches!(held.phase, LockPhase::Held(owner) if owner == key) {
-                        return held.queue.push_back(Waiting::Group(key));
-                    }
-                    lock
+                    held.queue.push_back(Waiting::Group(key));
+                    None
                 }
-                None => self.locks.insert(wanted, LockPhase::Held(key)),
-            };
-            self.groups.get_mut(key).expect("it was there").pairs[place].lock = Some(lock);
+                None => Some(self.locks.insert(wanted, LockPhase::Held)),
+            });
+        }
+        let group = self.groups.get_mut(key).expect("it was there");
+        group.pairs.iter_mut().zip(locks).for_each(|(pair, lock)| pair.lock = lock);
+        self.look_up_when_held(key);
+    }
+
+    /// It is the group's turn at a lock that it waited for.
+    pub(super) fn group_granted(&mut self, key: PoolKey, lock: PoolKey) {
+        let Some(held) = self.locks.get_mut(lock) else { return };
+        let Some(group) = self.groups.get_mut(key) else {
+            // The group failed meanwhile.
+            held.phase = LockPhase::Starting;
+            return self.work.push_back(Work::Start(lock));
+        };
+        held.phase = LockPhase::Held;
+        if let Some(pair) = group.pairs.iter_mut().find(|pair| pair.key == held.key) {
+            pair.lock = Some(lock);
+        }
+        self.look_up_when_held(key);
+    }
+
+    fn look_up_when_held(&mut self, key: PoolKey) {
+        let is_held = |group: &Group| group.pairs.iter().all(|pair| pair.lock.is_some());
+        if self.groups.get(key).is_some_and(is_held) {
+            self.look_up_group(key);
         }
     }
 
@@ -122,15 +146,12 @@ impl<C: Command> Engine<C> {
     }
 
     fn stall_group(&mut self, key: PoolKey) {
-        if self.stalled.len() < STALLED_MAX {
-            self.stalled.push_back(Stalled::Group(key));
-            self.start_jobs();
-            if self.can_reclaim() {
-                return;
-            }
-            self.stalled.retain(|stalled| !matches!(stalled, Stalled::Group(other) if *other == key));
+        let now_us = self.now.mono_us;
+        let Some(group) = self.groups.get_mut(key) else { return };
+        let since_us = *group.stalled_us.get_or_insert(now_us);
+        if !self.may_stall(Stalled::Group(key), since_us) {
+            self.fail_group(key, StoreError::OutOfMemory);
         }
-        self.fail_group(key, StoreError::OutOfMemory);
     }
 
     pub(super) fn group_confirmed(&mut self, key: PoolKey, pair: u32, location: Location, record_bytes: usize) {

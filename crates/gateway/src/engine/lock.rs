@@ -105,6 +105,8 @@ pub struct Round<C> {
     pub is_sent: bool,
     /// It frees more than it takes: it may use memory that is reserved for cleaning.
     pub helps_cleaning: bool,
+    /// Since when it waits for memory.
+    pub stalled_us: Option<u64>,
 }
 
 /// A record on its way to another stripe.
@@ -121,8 +123,8 @@ pub enum LockPhase<C> {
     Looking,
     Writing(Box<Round<C>>),
     Moving(Move),
-    /// Waits for, or is part of, this group.
-    Held(PoolKey),
+    /// A group holds the key.
+    Held,
 }
 
 /// Somebody who waits for a key.

@@ -304,6 +304,7 @@ impl<C: Command> Engine<C> {
         self.tell_stable_when_idle();
         self.take_due_flush();
         self.start_jobs();
+        self.work.push_back(Work::Resume);
         self.resend_frees();
         self.advance_gathering();
         self.refresh_usage();

@@ -7,7 +7,7 @@ use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::Version;
 
 use super::index::Location;
-use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALLED_MAX};
+use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX};
 use super::lock::{End, Finished, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use super::log::{PlaceError, Purpose, Urgency};
 use super::lookup::LookupPurpose;
@@ -51,8 +51,7 @@ impl<C: Command> Engine<C> {
             None => return self.locks.remove(key),
             Some(&Waiting::Group(group)) => {
                 lock.queue.pop_front();
-                lock.phase = LockPhase::Held(group);
-                return self.group_granted(group);
+                return self.group_granted(group, key);
             }
             Some(Waiting::Command(_, first)) => first,
         };
@@ -123,6 +122,10 @@ impl<C: Command> Engine<C> {
                     break;
                 }
             };
+            // What an earlier command of the round left may be over already.
+            if matches!(&current, Current::Present(object) if object.expiry.is_some_and(|at| at <= self.now.unix_ms)) {
+                current = Current::Absent;
+            }
             let version = self.take_version();
             let context = ApplyContext { now: self.now, version };
             let mut reply = Vec::new();
@@ -149,8 +152,17 @@ impl<C: Command> Engine<C> {
         };
         let Some(version) = written else { return self.finish_unwritten(key, finished, &old, mark_read) };
         let needs_verification = matches!(old, Old::Unverified);
-        let round =
-            Round { finished, end, version, old, mark_read, confirmed: None, is_sent: false, helps_cleaning: false };
+        let round = Round {
+            finished,
+            end,
+            version,
+            old,
+            mark_read,
+            confirmed: None,
+            is_sent: false,
+            helps_cleaning: false,
+            stalled_us: None,
+        };
         lock.phase = LockPhase::Writing(Box::new(round));
         if needs_verification {
             let bytes = lock.key.clone();
@@ -422,17 +434,29 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A round waits for memory; when none can be reclaimed, it fails.
+    /// A round waits for memory; when none can be reclaimed, or not soon, it fails.
     pub(super) fn stall(&mut self, key: PoolKey) {
-        if self.stalled.len() >= STALLED_MAX {
-            return self.fail_round(key, StoreError::OutOfMemory);
-        }
-        self.stalled.push_back(Stalled::Round(key));
-        self.start_jobs();
-        if !self.can_reclaim() {
-            self.stalled.retain(|stalled| !matches!(stalled, Stalled::Round(other) if *other == key));
+        let now_us = self.now.mono_us;
+        let Some(round) = self.round_mut(key) else { return };
+        let since_us = *round.stalled_us.get_or_insert(now_us);
+        if !self.may_stall(Stalled::Round(key), since_us) {
             self.fail_round(key, StoreError::OutOfMemory);
         }
+    }
+
+    /// Lets a write wait for memory, if there is hope.
+    pub(super) fn may_stall(&mut self, stalled: Stalled, since_us: u64) -> bool {
+        let waited_us = self.now.mono_us.saturating_sub(since_us);
+        if self.stalled.len() >= STALLED_MAX || waited_us > STALL_US_MAX {
+            return false;
+        }
+        self.stalled.push_back(stalled);
+        self.start_jobs();
+        if !self.can_reclaim() {
+            self.stalled.retain(|other| *other != stalled);
+            return false;
+        }
+        true
     }
 
     pub(super) fn resume_stalled(&mut self) {
@@ -446,7 +470,7 @@ impl<C: Command> Engine<C> {
 }
 
 /// A write that waits for memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stalled {
     Round(PoolKey),
     Group(PoolKey),

@@ -83,6 +83,8 @@ pub struct Core {
     unread: Vec<u64>,
     scratch: Vec<u8>,
     housekeeping_us: u64,
+    /// No limit was asked for: what clients are told is what the nodes have.
+    reports_node_memory: bool,
 }
 
 /// Where requests go: to this core's engine or to another core.
@@ -102,6 +104,7 @@ impl Core {
         let mut settings = setup.settings;
         settings.started_us = now.mono_us;
         let core = usize::from(setup.engine.core);
+        let reports_node_memory = settings.memory_limit_bytes == 0;
         Ok(Core {
             poll: setup.poll,
             inbox: setup.inbox,
@@ -129,6 +132,7 @@ impl Core {
             unread: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             housekeeping_us: 0,
+            reports_node_memory,
         })
     }
 
@@ -483,7 +487,9 @@ impl Core {
             counters.cpu_system_us = system_us;
         }
         let stats = self.engine.stats();
-        self.shared.settings.memory_limit_bytes = stats.bytes_limit;
+        if self.reports_node_memory {
+            self.shared.settings.memory_limit_bytes = stats.bytes_limit;
+        }
         let seen = self.engine.wanted_sessions().into_iter().filter(|session| session.core == 0);
         let seen = seen.map(|session| NodeSeen {
             id: session.node.0,
