@@ -147,13 +147,11 @@ impl<C: Command> Engine<C> {
         !self.stalled.is_empty() || self.spare_stripes() <= self.reserved_stripes() * 2
     }
 
-    /// Share of a stripe that cleaning would not gain: all but its dead records. The unused tails of its chunks are no
-    /// gain, the same records would leave such tails again.
+    /// Share of a stripe's records that cleaning would have to keep. The unused tails of its chunks do not count: the same
+    /// records would leave such tails again.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
-        let capacity = self.config.data_count() * self.config.chunk_bytes;
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
-        let dead = used.saturating_sub(stripe.live_estimate(self.now.unix_ms) + stripe.kept_bytes);
-        1.0 - dead as f64 / capacity as f64
+        (stripe.live_estimate(self.now.unix_ms) + stripe.kept_bytes) as f64 / used.max(1) as f64
     }
 
     /// Do packed stripes take much more memory than what is stored in them?
