@@ -55,9 +55,20 @@ pub fn table(status: &ClusterStatus) -> String {
     );
     let nodes = status.nodes.iter().map(|node| {
         let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
-        [node.id.to_string(), node.state.name().into(), memory, node.pid.to_string(), node.address.clone()]
+        let state = if node.fail_slow { format!("{}, fail-slow", node.state.name()) } else { node.state.name().into() };
+        [
+            node.id.to_string(),
+            state,
+            memory,
+            latency(node.latency_us_p50),
+            latency(node.latency_us_p99),
+            node.redirect_count.to_string(),
+            node.pid.to_string(),
+            node.address.clone(),
+        ]
     });
-    put(&mut out, format_args!("\n{}", columns(["node", "state", "memory", "pid", "address"], nodes.collect())));
+    let heads = ["node", "state", "memory", "p50", "p99", "redirects", "pid", "address"];
+    put(&mut out, format_args!("\n{}", columns(heads, nodes.collect())));
     let gateways = status.gateways.iter().map(|gateway| {
         let state = if gateway.serving { "serving" } else { gateway.state.name() };
         let memcached = gateway.memcached.as_ref().or(gateway.unix_socket.as_ref());
@@ -88,6 +99,17 @@ fn columns<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> String {
         writeln!(out, "{}", line.trim_end()).expect("writing to memory");
     }
     out
+}
+
+/// A latency for people: two digits are enough.
+fn latency(us: Option<u64>) -> String {
+    match us {
+        None => "-".into(),
+        Some(us @ ..1_000) => format!("{us}us"),
+        Some(us @ ..10_000) => format!("{:.1}ms", us as f64 / 1e3),
+        Some(us @ ..1_000_000) => format!("{}ms", us / 1_000),
+        Some(us) => format!("{:.1}s", us as f64 / 1e6),
+    }
 }
 
 /// A size for people: three digits are enough.
@@ -123,13 +145,21 @@ mod tests {
             state,
             memory_used_bytes: 1 << 20,
             memory_limit_bytes: 256 << 20,
-            cores: 1,
-            chunks_open: 0,
-            chunks_sealed: 0,
+            ..NodeStatusEntry::default()
         };
-        let nodes = vec![node(0, NodeState::Normal), node(1, NodeState::Suspect)];
+        let slow = NodeStatusEntry {
+            fail_slow: true,
+            latency_us_p50: Some(310),
+            latency_us_p99: Some(51_300),
+            redirect_count: 7,
+            ..node(0, NodeState::Normal)
+        };
+        let nodes = vec![slow, node(1, NodeState::Suspect)];
         let text = table(&ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, ..ClusterStatus::default() });
         assert!(text.contains("12 objects"), "{text}");
-        assert!(text.contains("\n1     suspect  1MiB of 256MiB  77   unix:/run/n.sock\n"), "{text}");
+        let line = "\n1     suspect            1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n";
+        assert!(text.contains(line), "{text}");
+        let line = "\n0     normal, fail-slow  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n";
+        assert!(text.contains(line), "{text}");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_units::{NodeId, Now};
 use shorttail_wire::control::{
-    CodeShape, FromCoordinator, GatewayStatus, NodeEntry, NodeState, NodeStatus, ToCoordinator, View,
+    CodeShape, FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, ToCoordinator, View,
 };
 
 use crate::durable::Durable;
@@ -156,10 +156,11 @@ impl Coordinator {
 
     fn handle_gateway_status(&mut self, now: Now, connection: ConnectionId, status: GatewayStatus) {
         let Some(&Member::Gateway(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
-        if status.nodes.len() > NODES_SEEN_MAX {
+        if status.nodes.len() > NODES_SEEN_MAX || !status.nodes.iter().all(NodeSeen::is_well_formed) {
             return self.close(now, connection);
         }
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
+        gateway.recent.note(now.mono_us, &status.nodes);
         gateway.status = status;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
     }

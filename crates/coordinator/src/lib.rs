@@ -13,6 +13,7 @@ mod durable;
 mod lifecycle;
 pub mod limits;
 mod members;
+mod recent;
 mod register;
 mod status;
 #[cfg(test)]

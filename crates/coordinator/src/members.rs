@@ -6,6 +6,7 @@ use shorttail_wire::control::{GatewayRegistration, GatewayStatus, NodeState, Nod
 use crate::ConnectionId;
 use crate::lifecycle::{Event, transition};
 use crate::limits::{DEAD_AFTER_MS, SUSPECT_AFTER_MS};
+use crate::recent::Recent;
 
 /// When and how a member was last heard of.
 #[derive(Clone, Debug)]
@@ -90,4 +91,5 @@ pub struct GatewayMember {
     pub epoch: Epoch,
     pub registration: GatewayRegistration,
     pub status: GatewayStatus,
+    pub recent: Recent,
 }

@@ -11,6 +11,7 @@ use crate::durable::DurableNode;
 use crate::lifecycle::Event;
 use crate::limits::{ADDRESS_BYTES_MAX, GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
 use crate::members::{GatewayMember, NodeMember, Presence};
+use crate::recent::Recent;
 
 impl Coordinator {
     pub(crate) fn register_node(&mut self, now: Now, connection: ConnectionId, registration: NodeRegistration) {
@@ -159,12 +160,12 @@ impl Coordinator {
         if let Some(old) = old_connection {
             self.close(now, old);
         }
-        let status = match self.gateways.get(&session.gateway_id) {
-            Some(known) if known.epoch == session.epoch => known.status.clone(),
-            _ => GatewayStatus::default(),
+        let (status, recent) = match self.gateways.get(&session.gateway_id) {
+            Some(known) if known.epoch == session.epoch => (known.status.clone(), known.recent.clone()),
+            _ => (GatewayStatus::default(), Recent::default()),
         };
         let presence = Presence::registered(now.mono_us, connection);
-        let member = GatewayMember { presence, epoch: session.epoch, registration, status };
+        let member = GatewayMember { presence, epoch: session.epoch, registration, status, recent };
         self.gateways.insert(session.gateway_id, member);
         self.connections.insert(connection, Member::Gateway(session.gateway_id));
         let welcome = GatewayWelcome {

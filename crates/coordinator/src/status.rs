@@ -1,16 +1,20 @@
 //! The picture of the cluster for people and scripts.
 
-use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState, NodeStatusEntry, StoreTotals};
+use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, StoreTotals};
 
 use crate::coordinator::Coordinator;
 use crate::members::{GatewayMember, NodeMember};
+
+/// Shares of a million.
+const MEDIAN_PPM: u32 = 500_000;
+const P99_PPM: u32 = 990_000;
 
 impl Coordinator {
     /// What members last reported, summed up. Counters of dead gateways do not count: a new owner reports the same
     /// objects again.
     pub fn status(&self) -> ClusterStatus {
         let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        let totals = alive.fold(StoreTotals::default(), |sum, gateway| add(sum, gateway.status.totals));
+        let totals = alive.fold(StoreTotals::default(), |sum, gateway| sum.plus(gateway.status.totals));
         let nodes_alive = || self.nodes.values().filter(|node| node.presence.is_alive());
         let bytes_used_on_nodes = nodes_alive().map(|node| node.status.memory_used_bytes).sum();
         let code = self.settings.code;
@@ -27,7 +31,7 @@ impl Coordinator {
             expired_total: totals.expired_total,
             degraded_reads_total: totals.degraded_reads_total,
             nodes_expected: self.settings.node_count_expected,
-            nodes: self.nodes.iter().map(|(&id, node)| node_entry(id, node)).collect(),
+            nodes: self.nodes.iter().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }
     }
@@ -44,34 +48,47 @@ impl Coordinator {
             redis: registration.redis.clone(),
             unix_socket: registration.unix_socket.clone(),
             admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
-            nodes: gateway.status.nodes.clone(),
+            nodes_fail_slow: nodes_where(gateway, |node| node.fail_slow),
+            nodes_unreached: nodes_where(gateway, |node| !node.connected),
         }
     }
-}
 
-fn add(sum: StoreTotals, other: StoreTotals) -> StoreTotals {
-    StoreTotals {
-        objects: sum.objects.saturating_add(other.objects),
-        bytes_stored: sum.bytes_stored.saturating_add(other.bytes_stored),
-        bytes_used: sum.bytes_used.saturating_add(other.bytes_used),
-        bytes_limit: sum.bytes_limit.saturating_add(other.bytes_limit),
-        stored_total: sum.stored_total.saturating_add(other.stored_total),
-        evicted_total: sum.evicted_total.saturating_add(other.evicted_total),
-        expired_total: sum.expired_total.saturating_add(other.expired_total),
-        degraded_reads_total: sum.degraded_reads_total.saturating_add(other.degraded_reads_total),
+    fn node_entry(&self, id: u16, node: &NodeMember) -> NodeStatusEntry {
+        let seen = self.seen_recently(id);
+        let all = seen.read_latency.clone().plus(&seen.write_latency);
+        NodeStatusEntry {
+            id,
+            pid: node.pid,
+            address: node.address.clone(),
+            state: node.presence.state,
+            memory_used_bytes: node.status.memory_used_bytes,
+            memory_limit_bytes: node.memory_limit_bytes,
+            cores: node.core_count,
+            chunks_open: node.status.chunks_open,
+            chunks_sealed: node.status.chunks_sealed,
+            fail_slow: seen.fail_slow,
+            latency_us_p50: all.percentile_us(MEDIAN_PPM),
+            latency_us_p99: all.percentile_us(P99_PPM),
+            read_latency_us_p50: seen.read_latency.percentile_us(MEDIAN_PPM),
+            read_latency_us_p99: seen.read_latency.percentile_us(P99_PPM),
+            write_latency_us_p50: seen.write_latency.percentile_us(MEDIAN_PPM),
+            write_latency_us_p99: seen.write_latency.percentile_us(P99_PPM),
+            redirect_count: seen.redirect_count,
+            flagged_us: seen.flagged_us,
+        }
+    }
+
+    /// A node in the eyes of all live gateways together, with the latencies of the last seconds.
+    fn seen_recently(&self, id: u16) -> NodeSeen {
+        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
+        let of_node = |gateway: &GatewayMember| {
+            let latest = gateway.status.nodes.iter().find(|seen| seen.id == id)?;
+            Some(gateway.recent.of(latest))
+        };
+        alive.filter_map(of_node).fold(NodeSeen { id, ..NodeSeen::default() }, |sum, seen| sum.plus(&seen))
     }
 }
 
-fn node_entry(id: u16, node: &NodeMember) -> NodeStatusEntry {
-    NodeStatusEntry {
-        id,
-        pid: node.pid,
-        address: node.address.clone(),
-        state: node.presence.state,
-        memory_used_bytes: node.status.memory_used_bytes,
-        memory_limit_bytes: node.memory_limit_bytes,
-        cores: node.core_count,
-        chunks_open: node.status.chunks_open,
-        chunks_sealed: node.status.chunks_sealed,
-    }
+fn nodes_where(gateway: &GatewayMember, holds: impl Fn(&NodeSeen) -> bool) -> Vec<u16> {
+    gateway.status.nodes.iter().filter(|node| holds(node)).map(|node| node.id).collect()
 }

@@ -175,6 +175,45 @@ fn sees(nodes: &[u16]) -> ToCoordinator {
 }
 
 #[test]
+fn the_status_tells_of_each_node_what_all_gateways_saw() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    scene.node(node(1, Some(1))).1.expect("let in");
+    assert_eq!(scene.coordinator.status().nodes[0].latency_us_p50, None, "nobody reported");
+    let mut seen = NodeSeen { id: 1, connected: true, ..NodeSeen::default() };
+    seen.read_latency.add(100, 98);
+    let (quick, _) = scene.gateway(None);
+    let (slow, _) = scene.gateway(None);
+    let report = |seen: &NodeSeen| {
+        let nodes = vec![NodeSeen { id: 0, connected: true, ..NodeSeen::default() }, seen.clone()];
+        ToCoordinator::GatewayStatus(GatewayStatus { nodes, ..GatewayStatus::default() })
+    };
+    scene.tell(quick, report(&seen));
+    let mut seen = NodeSeen { id: 1, fail_slow: true, flagged_us: 30, redirect_count: 5, ..seen };
+    seen.read_latency = LatencyHistogram::default();
+    seen.write_latency.add(50_000, 2);
+    scene.tell(slow, report(&seen));
+    let status = scene.coordinator.status();
+    let [first, second] = &status.nodes[..] else { panic!("{status:?}") };
+    assert_eq!((first.fail_slow, first.latency_us_p50), (false, None));
+    assert_eq!((second.fail_slow, second.flagged_us, second.redirect_count), (true, 30, 5));
+    assert_eq!((second.latency_us_p50, second.latency_us_p99), (Some(85), Some(40_000)));
+    assert_eq!((second.read_latency_us_p99, second.write_latency_us_p50), (Some(100), Some(40_000)));
+    assert_eq!((&status.gateways[0].nodes_fail_slow[..], &status.gateways[1].nodes_fail_slow[..]), (&[][..], &[1][..]));
+}
+
+#[test]
+fn a_report_that_is_none_closes_the_connection() {
+    let mut scene = Scene::new();
+    let (gateway, _) = scene.gateway(None);
+    let mut seen = NodeSeen { id: 1, ..NodeSeen::default() };
+    seen.read_latency.classes = vec![(11, 1)];
+    let status = GatewayStatus { nodes: vec![seen], ..GatewayStatus::default() };
+    scene.tell(gateway, ToCoordinator::GatewayStatus(status));
+    assert!(scene.outputs.contains(&Output::Close { connection: gateway }));
+}
+
+#[test]
 fn a_node_that_a_gateway_reaches_is_not_given_up() {
     let mut scene = Scene::new();
     scene.node(node(1, Some(0))).1.expect("let in");

@@ -110,7 +110,49 @@ pub struct StoreStats {
     pub met_expired_total: u64,
     /// Look-ups that met an object that a flush hides.
     pub met_flushed_total: u64,
-    /// Value length histogram: objects per 32-byte class, keyed by the class's upper bound; filled only on request.
+    /// Requests sent beside one that was late.
+    pub hedges_sent_total: u64,
+    /// Hedges that answered first.
+    pub hedges_won_total: u64,
+    /// Times that a hedge was wanted and the budget had none left.
+    pub hedge_budget_exhausted_total: u64,
+    /// Reads that asked for more than they needed and used the first answers.
+    pub late_bound_total: u64,
+    /// Requests that lost a race: withdrawn, or their answer was ignored.
+    pub cancelled_total: u64,
+    /// Writes placed elsewhere because the node meant for them was slow or down.
+    pub redirected_writes_total: u64,
+    /// Timeslices that the request monitor judged.
+    pub slices_judged_total: u64,
+    /// Nodes in use, and nodes known.
     pub nodes_alive: u16,
     pub nodes_total: u16,
+}
+
+impl StoreStats {
+    /// What two cores of a gateway count together. What every core sees alike, the nodes and their memory, is taken once.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        StoreStats {
+            objects: self.objects + other.objects,
+            bytes_stored: self.bytes_stored + other.bytes_stored,
+            stored_total: self.stored_total + other.stored_total,
+            evicted_total: self.evicted_total + other.evicted_total,
+            expired_total: self.expired_total + other.expired_total,
+            degraded_reads_total: self.degraded_reads_total + other.degraded_reads_total,
+            met_expired_total: self.met_expired_total + other.met_expired_total,
+            met_flushed_total: self.met_flushed_total + other.met_flushed_total,
+            hedges_sent_total: self.hedges_sent_total + other.hedges_sent_total,
+            hedges_won_total: self.hedges_won_total + other.hedges_won_total,
+            hedge_budget_exhausted_total: self.hedge_budget_exhausted_total + other.hedge_budget_exhausted_total,
+            late_bound_total: self.late_bound_total + other.late_bound_total,
+            cancelled_total: self.cancelled_total + other.cancelled_total,
+            redirected_writes_total: self.redirected_writes_total + other.redirected_writes_total,
+            slices_judged_total: self.slices_judged_total + other.slices_judged_total,
+            bytes_used: self.bytes_used,
+            bytes_limit: self.bytes_limit,
+            nodes_alive: self.nodes_alive,
+            nodes_total: self.nodes_total,
+        }
+    }
 }

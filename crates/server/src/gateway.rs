@@ -217,25 +217,41 @@ impl Cores {
     }
 
     fn status(&self) -> GatewayStatus {
-        let mut totals = StoreTotals::default();
+        let mut sum: Option<StoreStats> = None;
         let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
-        for (core, gauges) in self.gauges.iter().enumerate() {
+        for gauges in &self.gauges {
             let published = gauges.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let (stats, nodes) = &*published;
-            totals.objects += stats.objects;
-            totals.bytes_stored += stats.bytes_stored;
-            totals.stored_total += stats.stored_total;
-            totals.evicted_total += stats.evicted_total;
-            totals.expired_total += stats.expired_total;
-            totals.degraded_reads_total += stats.degraded_reads_total;
-            if core == 0 {
-                // Every core sees the same nodes.
-                totals.bytes_used = stats.bytes_used;
-                totals.bytes_limit = stats.bytes_limit;
+            sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(stats)));
+            for node in nodes {
+                match seen.get_mut(&node.id) {
+                    Some(known) => *known = std::mem::take(known).plus(node),
+                    None => _ = seen.insert(node.id, node.clone()),
+                }
             }
-            nodes.iter().for_each(|node| _ = seen.insert(node.id, node.clone()));
         }
+        let totals = sum.as_ref().map(totals).unwrap_or_default();
         GatewayStatus { serving: self.is_serving(), totals, nodes: seen.into_values().collect() }
+    }
+}
+
+fn totals(stats: &StoreStats) -> StoreTotals {
+    StoreTotals {
+        objects: stats.objects,
+        bytes_stored: stats.bytes_stored,
+        bytes_used: stats.bytes_used,
+        bytes_limit: stats.bytes_limit,
+        stored_total: stats.stored_total,
+        evicted_total: stats.evicted_total,
+        expired_total: stats.expired_total,
+        degraded_reads_total: stats.degraded_reads_total,
+        hedges_sent_total: stats.hedges_sent_total,
+        hedges_won_total: stats.hedges_won_total,
+        hedge_budget_exhausted_total: stats.hedge_budget_exhausted_total,
+        late_bound_total: stats.late_bound_total,
+        cancelled_total: stats.cancelled_total,
+        redirected_writes_total: stats.redirected_writes_total,
+        slices_judged_total: stats.slices_judged_total,
     }
 }
 

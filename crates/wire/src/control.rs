@@ -19,6 +19,7 @@
 mod frame;
 pub mod fuzz;
 mod ids;
+mod latency;
 mod member;
 mod status;
 #[cfg(test)]
@@ -27,6 +28,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use frame::{CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, put_message};
+pub use latency::{LATENCY_BOUNDS_US, LATENCY_CLASS_COUNT_MAX, LatencyHistogram};
 pub use member::{
     CodeShape, GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
 };
@@ -37,7 +39,7 @@ pub use status::{
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 1;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 2;
 
 /// Milliseconds between two status messages of a member.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -87,10 +89,11 @@ pub struct NodeEntry {
 }
 
 /// What the coordinator makes of a node, from its heartbeats alone.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// Heartbeats arrive.
+    #[default]
     Normal,
     /// Heartbeats are late; the node may be slow, hung or cut off.
     Suspect,

@@ -38,27 +38,12 @@ fn every_path_answers() {
 fn metrics_name_every_node_and_gateway() {
     let node = NodeStatusEntry {
         id: 3,
-        pid: 1,
-        address: "a:1".into(),
         state: NodeState::Dead,
         memory_used_bytes: 10,
         memory_limit_bytes: 20,
-        cores: 1,
-        chunks_open: 0,
-        chunks_sealed: 0,
+        ..NodeStatusEntry::default()
     };
-    let gateway = GatewayStatusEntry {
-        id: 0,
-        pid: 2,
-        epoch: 1,
-        state: NodeState::Normal,
-        serving: true,
-        memcached: None,
-        redis: None,
-        unix_socket: None,
-        admin: None,
-        nodes: Vec::new(),
-    };
+    let gateway = GatewayStatusEntry { serving: true, ..GatewayStatusEntry::default() };
     let status = ClusterStatus { objects: 7, nodes: vec![node], gateways: vec![gateway], ..ClusterStatus::default() };
     let text = metrics::text(&status);
     for line in [

@@ -6,7 +6,7 @@
 use hashbrown::HashMap;
 use shorttail_gateway::command::StoreError;
 use shorttail_gateway::engine::Token;
-use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, StoreStats};
+use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest};
 
 const CORE_SHIFT: u32 = 48;
 
@@ -83,20 +83,7 @@ fn merge(one: KeyspaceReply, other: KeyspaceReply) -> KeyspaceReply {
     match (one, other) {
         (KeyspaceReply::Count(one), KeyspaceReply::Count(other)) => KeyspaceReply::Count(one + other),
         (KeyspaceReply::RandomKey(one), KeyspaceReply::RandomKey(other)) => KeyspaceReply::RandomKey(one.or(other)),
-        (KeyspaceReply::Stats(one), KeyspaceReply::Stats(other)) => {
-            KeyspaceReply::Stats(Box::new(StoreStats {
-                objects: one.objects + other.objects,
-                bytes_stored: one.bytes_stored + other.bytes_stored,
-                stored_total: one.stored_total + other.stored_total,
-                evicted_total: one.evicted_total + other.evicted_total,
-                expired_total: one.expired_total + other.expired_total,
-                degraded_reads_total: one.degraded_reads_total + other.degraded_reads_total,
-                met_expired_total: one.met_expired_total + other.met_expired_total,
-                met_flushed_total: one.met_flushed_total + other.met_flushed_total,
-                // Every core sees the same nodes.
-                ..*one
-            }))
-        }
+        (KeyspaceReply::Stats(one), KeyspaceReply::Stats(other)) => KeyspaceReply::Stats(Box::new(one.plus(&other))),
         (one, _) => one,
     }
 }

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 /// Length of the header in bytes.
 pub const CONTROL_HEADER_BYTES: usize = 4;
 
-/// Largest body: a view of 4096 nodes on Unix sockets with the longest paths is half of it.
-pub const CONTROL_BODY_BYTES_MAX: usize = 1 << 20;
+/// Largest body: a gateway's report on 4096 nodes with two histograms each, which is a little less than a KiB a node.
+pub const CONTROL_BODY_BYTES_MAX: usize = 4 << 20;
 
 /// Why bytes are not a control message. The connection that sent them is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

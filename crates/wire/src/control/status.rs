@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::NodeState;
+use super::{LatencyHistogram, NodeState};
 
 /// A node's heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -35,6 +35,13 @@ pub struct StoreTotals {
     pub evicted_total: u64,
     pub expired_total: u64,
     pub degraded_reads_total: u64,
+    pub hedges_sent_total: u64,
+    pub hedges_won_total: u64,
+    pub hedge_budget_exhausted_total: u64,
+    pub late_bound_total: u64,
+    pub cancelled_total: u64,
+    pub redirected_writes_total: u64,
+    pub slices_judged_total: u64,
 }
 
 /// A node as one gateway sees it.
@@ -42,9 +49,69 @@ pub struct StoreTotals {
 pub struct NodeSeen {
     pub id: u16,
     pub connected: bool,
+    /// The gateway goes round it because it is abnormally slow.
+    pub fail_slow: bool,
     pub requests_in_flight: u32,
-    /// Average latency of recent requests; 0: none.
-    pub latency_us: u32,
+    /// How long it was fail-slow so far, in microseconds.
+    pub flagged_us: u64,
+    /// Writes that were placed on it because the node meant for them was slow or down.
+    pub redirect_count: u64,
+    pub read_latency: LatencyHistogram,
+    pub write_latency: LatencyHistogram,
+}
+
+impl NodeSeen {
+    /// What two that watch the same node saw together: two cores of a gateway, or two gateways.
+    #[must_use]
+    pub fn plus(self, other: &Self) -> Self {
+        NodeSeen {
+            id: self.id,
+            connected: self.connected || other.connected,
+            fail_slow: self.fail_slow || other.fail_slow,
+            requests_in_flight: self.requests_in_flight.saturating_add(other.requests_in_flight),
+            flagged_us: self.flagged_us.max(other.flagged_us),
+            redirect_count: self.redirect_count.saturating_add(other.redirect_count),
+            read_latency: self.read_latency.plus(&other.read_latency),
+            write_latency: self.write_latency.plus(&other.write_latency),
+        }
+    }
+
+    /// What happened between an earlier report of the same gateway and this one: latencies only.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut recent = self.clone();
+        recent.read_latency = self.read_latency.since(&earlier.read_latency);
+        recent.write_latency = self.write_latency.since(&earlier.write_latency);
+        recent
+    }
+
+    pub fn is_well_formed(&self) -> bool {
+        self.read_latency.is_well_formed() && self.write_latency.is_well_formed()
+    }
+}
+
+impl StoreTotals {
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let sum = u64::saturating_add;
+        StoreTotals {
+            objects: sum(self.objects, other.objects),
+            bytes_stored: sum(self.bytes_stored, other.bytes_stored),
+            bytes_used: sum(self.bytes_used, other.bytes_used),
+            bytes_limit: sum(self.bytes_limit, other.bytes_limit),
+            stored_total: sum(self.stored_total, other.stored_total),
+            evicted_total: sum(self.evicted_total, other.evicted_total),
+            expired_total: sum(self.expired_total, other.expired_total),
+            degraded_reads_total: sum(self.degraded_reads_total, other.degraded_reads_total),
+            hedges_sent_total: sum(self.hedges_sent_total, other.hedges_sent_total),
+            hedges_won_total: sum(self.hedges_won_total, other.hedges_won_total),
+            hedge_budget_exhausted_total: sum(self.hedge_budget_exhausted_total, other.hedge_budget_exhausted_total),
+            late_bound_total: sum(self.late_bound_total, other.late_bound_total),
+            cancelled_total: sum(self.cancelled_total, other.cancelled_total),
+            redirected_writes_total: sum(self.redirected_writes_total, other.redirected_writes_total),
+            slices_judged_total: sum(self.slices_judged_total, other.slices_judged_total),
+        }
+    }
 }
 
 /// The whole cluster.
@@ -68,7 +135,7 @@ pub struct ClusterStatus {
 }
 
 /// A node in the status.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatusEntry {
     pub id: u16,
     pub pid: u32,
@@ -79,10 +146,23 @@ pub struct NodeStatusEntry {
     pub cores: u16,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
+    /// Some gateway goes round it because it is abnormally slow.
+    pub fail_slow: bool,
+    /// Of requests of all gateways in the last ten to twenty seconds; none: there were no requests.
+    pub latency_us_p50: Option<u64>,
+    pub latency_us_p99: Option<u64>,
+    pub read_latency_us_p50: Option<u64>,
+    pub read_latency_us_p99: Option<u64>,
+    pub write_latency_us_p50: Option<u64>,
+    pub write_latency_us_p99: Option<u64>,
+    /// Writes placed on it because the node meant for them was slow or down.
+    pub redirect_count: u64,
+    /// How long it was fail-slow so far, in microseconds, in the eyes of the gateway that saw it so longest.
+    pub flagged_us: u64,
 }
 
 /// A gateway in the status.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GatewayStatusEntry {
     pub id: u16,
     pub pid: u32,
@@ -93,5 +173,7 @@ pub struct GatewayStatusEntry {
     pub redis: Option<String>,
     pub unix_socket: Option<String>,
     pub admin: Option<String>,
-    pub nodes: Vec<NodeSeen>,
+    /// Nodes that it goes round because they are abnormally slow, and nodes that it does not reach.
+    pub nodes_fail_slow: Vec<u16>,
+    pub nodes_unreached: Vec<u16>,
 }

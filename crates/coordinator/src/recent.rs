@@ -1,0 +1,68 @@
+//! What a gateway saw of the nodes in the last ten to twenty seconds: its reports count from its start.
+//!
+//! ```text
+//! reports   |----.----.----.----|----.----.----.----|----.----> now
+//!           base                next
+//! recent    <-------------------------------------------------->   until `next` is ten seconds old and becomes `base`
+//! ```
+
+use shorttail_wire::control::NodeSeen;
+
+/// Microseconds between two reports that are kept to compare with.
+const KEEP_EVERY_US: u64 = 10_000_000;
+
+/// Two earlier reports of one gateway.
+#[derive(Clone, Debug, Default)]
+pub struct Recent {
+    base: Vec<NodeSeen>,
+    next: Vec<NodeSeen>,
+    next_us: u64,
+}
+
+impl Recent {
+    /// Notes a report.
+    pub fn note(&mut self, now_us: u64, report: &[NodeSeen]) {
+        if now_us.saturating_sub(self.next_us) >= KEEP_EVERY_US {
+            self.base = std::mem::replace(&mut self.next, report.to_vec());
+            self.next_us = now_us;
+        }
+    }
+
+    /// What the latest report counts beyond the older of those kept.
+    pub fn of(&self, latest: &NodeSeen) -> NodeSeen {
+        match self.base.iter().find(|earlier| earlier.id == latest.id) {
+            Some(earlier) => latest.since(earlier),
+            None => latest.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(count: u64) -> NodeSeen {
+        let mut seen = NodeSeen { id: 3, ..NodeSeen::default() };
+        seen.read_latency.add(100, count);
+        seen
+    }
+
+    #[test]
+    fn what_is_older_than_twenty_seconds_is_forgotten() {
+        let mut recent = Recent::default();
+        for second in 0..60 {
+            // One request a second.
+            recent.note(second * 1_000_000, &[report(second)]);
+            let counted = recent.of(&report(second)).read_latency.count();
+            assert!(counted <= 20 && counted >= second.min(10), "{counted} in second {second}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_new_counts_from_its_start() {
+        let mut recent = Recent::default();
+        recent.note(0, &[]);
+        recent.note(20_000_000, &[report(5)]);
+        assert_eq!(recent.of(&report(7)).read_latency.count(), 7);
+    }
+}
