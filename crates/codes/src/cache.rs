@@ -8,25 +8,30 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::chunk_set::ChunkSet;
+use crate::planner::Readable;
 
 /// What a plan is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pattern {
-    pub available: ChunkSet,
+    pub readable: Readable,
     pub wanted: ChunkSet,
 }
 
 impl Hash for Pattern {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Odd constants with well-spread bits: the fractional digits of square roots of primes. The four products do
-        // not wait for each other.
+        // Odd constants with well-spread bits: the fractional digits of square roots of primes. The products do not wait
+        // for each other.
         let halves = |set: ChunkSet| [set.bits() as u64, (set.bits() >> 64) as u64];
-        let ([a, b], [c, d]) = (halves(self.available), halves(self.wanted));
+        let [a, b] = halves(self.readable.low);
+        let [c, d] = halves(self.wanted);
+        let [e, f] = halves(self.readable.high);
         state.write_u64(
             a.wrapping_mul(0x6a09_e667_f3bc_c909)
                 ^ b.wrapping_mul(0xbb67_ae85_84ca_a73b)
                 ^ c.wrapping_mul(0x3c6e_f372_fe94_f82b)
-                ^ d.wrapping_mul(0xa54f_f53a_5f1d_36f1),
+                ^ d.wrapping_mul(0xa54f_f53a_5f1d_36f1)
+                ^ e.wrapping_mul(0x510e_527f_ade6_82d1)
+                ^ f.wrapping_mul(0x9b05_688c_2b3e_6c1f),
         );
     }
 }
@@ -104,7 +109,7 @@ mod tests {
 
     fn pattern(number: usize) -> Pattern {
         let bits = |value: usize| (0..16).filter(|&bit| value >> bit & 1 == 1).collect();
-        Pattern { available: bits(number), wanted: bits(1) }
+        Pattern { readable: Readable { low: bits(number), high: ChunkSet::default() }, wanted: bits(1) }
     }
 
     fn get(cache: &PlanCache<usize>, number: usize) -> (usize, bool) {

@@ -1,14 +1,16 @@
 //! One erasure code: encodes, folds, and plans decoding.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use shorttail_units::{CodeShape, CodeShapeError, DATA_COUNT_MAX, PARITY_COUNT_MAX};
 
 use crate::cache::{Pattern, PlanCache};
 use crate::chunk_set::ChunkSet;
 use crate::kernel::Engine;
-use crate::limits::{DATA_COUNT_MAX, PARITY_COUNT_MAX, PLAN_CACHE_ENTRIES_MAX};
+use crate::limits::PLAN_CACHE_ENTRIES_MAX;
 use crate::matrix::Generator;
-use crate::planner::{self, Combination};
-use crate::{CodeError, Kernel, Plan, RepairPlan};
+use crate::planner::{self, Combination, Readable};
+use crate::{CodeError, Cost, Kernel, Plan, RepairPlan, lrc};
 
 /// An erasure code. Immutable, cheap to clone; clones share the plans they remember, behind a lock that finding one only
 /// shares. A core that wants no cache line in common with others makes its own by [`Code::with_kernel`].
@@ -19,20 +21,40 @@ pub struct Code(Arc<Inner>);
 
 struct Inner {
     generator: Generator,
-    is_reed_solomon: bool,
+    /// Of a code that has a name; a matrix of the caller's has none.
+    shape: Option<CodeShape>,
+    tolerance: OnceLock<usize>,
     engine: Engine,
     plans: PlanCache<Plan>,
     repair_plans: PlanCache<RepairPlan>,
 }
 
 impl Code {
+    /// The code of this shape: the same coefficients wherever it is made.
+    pub fn new(shape: CodeShape) -> Code {
+        let generator = match shape.local_count() {
+            0 => Generator::cauchy(shape.data_count(), shape.parity_count()),
+            _ => lrc::generator(shape),
+        };
+        Code::with_parts(generator, Some(shape), Engine::best())
+    }
+
     /// A Reed-Solomon code from a Cauchy matrix: any `parity_count` lost chunks can be decoded.
     ///
     /// # Errors
-    /// [`CodeError::DataCount`] or [`CodeError::ParityCount`] outside 1 to 64 and 0 to 16.
+    /// [`CodeError::Shape`]: a count outside its limits.
     pub fn reed_solomon(data_count: usize, parity_count: usize) -> Result<Code, CodeError> {
-        check_counts(data_count, parity_count)?;
-        Ok(Code::new(Generator::cauchy(data_count, parity_count), true, Engine::best()))
+        Ok(Code::new(CodeShape::reed_solomon(data_count, parity_count)?))
+    }
+
+    /// A local reconstruction code: the data chunks are in `local_count` groups, each with a parity of its own, and
+    /// `global_count` parities are of all data chunks. Any `global_count + 1` lost chunks can be decoded, and more if
+    /// they are spread well: see [`Code::is_maximally_recoverable`].
+    ///
+    /// # Errors
+    /// [`CodeError::Shape`]: a count outside its limits.
+    pub fn lrc(data_count: usize, local_count: usize, global_count: usize) -> Result<Code, CodeError> {
+        Ok(Code::new(CodeShape::lrc(data_count, local_count, global_count)?))
     }
 
     /// A code from the rows of its parities, `parity_count x data_count` coefficients.
@@ -40,9 +62,14 @@ impl Code {
     /// Which losses such a code survives is decided by its matrix, loss by loss.
     ///
     /// # Errors
-    /// As [`Code::reed_solomon`], and [`CodeError::RowLength`].
+    /// [`CodeError::Shape`]: a count outside its limits. [`CodeError::RowLength`].
     pub fn from_generator(data_count: usize, parity_rows: &[impl AsRef<[u8]>]) -> Result<Code, CodeError> {
-        check_counts(data_count, parity_rows.len())?;
+        if !(1..=DATA_COUNT_MAX).contains(&data_count) {
+            return Err(CodeShapeError::DataCount(data_count).into());
+        }
+        if parity_rows.len() > PARITY_COUNT_MAX {
+            return Err(CodeShapeError::ParityCount(parity_rows.len()).into());
+        }
         let mut coefficients = Vec::with_capacity(parity_rows.len() * data_count);
         for (parity_index, row) in parity_rows.iter().enumerate() {
             let row = row.as_ref();
@@ -51,7 +78,7 @@ impl Code {
             }
             coefficients.extend_from_slice(row);
         }
-        Ok(Code::new(Generator::new(data_count, coefficients), false, Engine::best()))
+        Ok(Code::with_parts(Generator::new(data_count, coefficients), None, Engine::best()))
     }
 
     /// The same code, computed by this kernel instead of the fastest one. It remembers its own plans.
@@ -60,13 +87,19 @@ impl Code {
     /// [`CodeError::KernelUnsupported`].
     pub fn with_kernel(&self, kernel: Kernel) -> Result<Code, CodeError> {
         let generator = Generator::new(self.data_count(), self.0.generator.coefficients().to_vec());
-        Ok(Code::new(generator, self.0.is_reed_solomon, Engine::new(kernel)?))
+        Ok(Code::with_parts(generator, self.0.shape, Engine::new(kernel)?))
     }
 
-    fn new(generator: Generator, is_reed_solomon: bool, engine: Engine) -> Code {
+    fn with_parts(generator: Generator, shape: Option<CodeShape>, engine: Engine) -> Code {
         let plans = PlanCache::new(PLAN_CACHE_ENTRIES_MAX);
         let repair_plans = PlanCache::new(PLAN_CACHE_ENTRIES_MAX);
-        Code(Arc::new(Inner { generator, is_reed_solomon, engine, plans, repair_plans }))
+        let tolerance = shape.map_or_else(OnceLock::new, |shape| OnceLock::from(shape.tolerance()));
+        Code(Arc::new(Inner { generator, shape, tolerance, engine, plans, repair_plans }))
+    }
+
+    /// Its shape; a matrix of the caller's has none.
+    pub fn shape(&self) -> Option<CodeShape> {
+        self.0.shape
     }
 
     pub fn data_count(&self) -> usize {
@@ -82,13 +115,27 @@ impl Code {
         self.data_count() + self.parity_count()
     }
 
+    /// How many chunks may be lost, whichever they are: all parities of a Reed-Solomon code, one more than the global
+    /// parities of a code with groups. Of a matrix of the caller's it is found by trying, which takes long for a large one.
+    pub fn tolerance(&self) -> usize {
+        *self.0.tolerance.get_or_init(|| planner::tolerance(&self.0.generator))
+    }
+
+    /// Does it decode every pattern of losses that any code of its shape could? Reed-Solomon codes do. Codes with groups
+    /// do with one group, with at most one global parity, with two and at most fifteen data chunks in a group, and in
+    /// many small shapes with more. A matrix of the caller's promises nothing.
+    pub fn is_maximally_recoverable(&self) -> bool {
+        self.0.shape.is_some_and(|shape| shape.local_count() == 0 || lrc::is_maximally_recoverable(shape))
+    }
+
+    /// Can everything be decoded from the chunks that may be read?
+    pub fn is_decodable(&self, available: &dyn Fn(usize) -> bool) -> bool {
+        planner::is_decodable(&self.0.generator, self.set_of(available))
+    }
+
     /// The kernel that computes.
     pub fn kernel(&self) -> Kernel {
         self.0.engine.kernel()
-    }
-
-    pub(crate) fn is_reed_solomon(&self) -> bool {
-        self.0.is_reed_solomon
     }
 
     /// What data chunk `data_index` is multiplied by in parity `parity_index`.
@@ -122,40 +169,70 @@ impl Code {
         self.0.engine.fold(self.coefficient(parity_index, data_index), delta, parity);
     }
 
-    /// How to get chunk `wanted` from chunks that may be read.
-    ///
-    /// Plans few chunks: the chunk itself, the smallest group around one parity, or as many as the losses demand, data
-    /// chunks before parities, parities of few data chunks before others, then those of a low index. Remembered by
-    /// pattern.
+    /// How to get chunk `wanted` from chunks that may be read: [`Code::cheapest_plan`] with one cost for all.
     ///
     /// # Errors
     /// [`CodeError::NotDecodable`], [`CodeError::NoSuchChunk`].
     pub fn read_plan(&self, wanted: usize, available: &dyn Fn(usize) -> bool) -> Result<Arc<Plan>, CodeError> {
+        let readable = Readable { low: self.set_of(available), high: ChunkSet::default() };
+        self.plan_within(wanted, readable)
+    }
+
+    /// How to get chunk `wanted` most cheaply.
+    ///
+    /// With as few chunks of high cost as possible, and then from few chunks: the chunk itself, the smallest group around
+    /// one parity, or as many as the losses demand, data chunks before parities, parities of few data chunks before
+    /// others, then those of a low index. Remembered by pattern.
+    ///
+    /// # Errors
+    /// [`CodeError::NotDecodable`], [`CodeError::NoSuchChunk`].
+    pub fn cheapest_plan(&self, wanted: usize, cost: &dyn Fn(usize) -> Cost) -> Result<Arc<Plan>, CodeError> {
+        self.plan_within(wanted, self.readable(cost))
+    }
+
+    fn plan_within(&self, wanted: usize, readable: Readable) -> Result<Arc<Plan>, CodeError> {
         self.check_index(wanted)?;
-        let available: ChunkSet = (0..self.chunk_count()).filter(|&index| available(index)).collect();
-        let pattern = Pattern { available, wanted: [wanted].into_iter().collect() };
+        let pattern = Pattern { readable, wanted: [wanted].into_iter().collect() };
         self.0.plans.get_or_make(pattern, || {
-            let (sources, coefficients) = self.combination(wanted, available)?.into_iter().unzip();
+            let (sources, coefficients) = self.combination(wanted, readable)?.into_iter().unzip();
             Ok(Plan { sources, coefficients, engine: self.0.engine })
         })
     }
 
-    /// How to get the `wanted` chunks, each once and ascending in the plan, when the `erased` ones cannot be read.
-    /// Remembered by pattern.
+    /// How to get the `wanted` chunks, each once and ascending in the plan, when the `erased` ones cannot be read:
+    /// [`Code::cheapest_repair`] with one cost for all others.
     ///
     /// # Errors
     /// [`CodeError::NotDecodable`] naming the first that cannot be decoded, [`CodeError::NoSuchChunk`].
     pub fn repair_plan(&self, erased: &[usize], wanted: &[usize]) -> Result<Arc<RepairPlan>, CodeError> {
-        erased.iter().chain(wanted).try_for_each(|&index| self.check_index(index))?;
-        let mut available = ChunkSet::first(self.chunk_count());
-        erased.iter().for_each(|&index| available.remove(index));
-        let wanted: ChunkSet = wanted.iter().copied().collect();
-        let pattern = Pattern { available, wanted };
-        self.0.repair_plans.get_or_make(pattern, || self.make_repair_plan(wanted, available))
+        erased.iter().try_for_each(|&index| self.check_index(index))?;
+        let mut low = ChunkSet::first(self.chunk_count());
+        erased.iter().for_each(|&index| low.remove(index));
+        self.repair_within(wanted, Readable { low, high: ChunkSet::default() })
     }
 
-    fn make_repair_plan(&self, wanted: ChunkSet, available: ChunkSet) -> Result<RepairPlan, CodeError> {
-        let rows = wanted.iter().map(|index| self.combination(index, available)).collect::<Result<Vec<_>, _>>()?;
+    /// How to get the `wanted` chunks most cheaply, each once and ascending in the plan. Each is planned as by
+    /// [`Code::cheapest_plan`]. Remembered by pattern.
+    ///
+    /// # Errors
+    /// As [`Code::repair_plan`].
+    pub fn cheapest_repair(
+        &self,
+        wanted: &[usize],
+        cost: &dyn Fn(usize) -> Cost,
+    ) -> Result<Arc<RepairPlan>, CodeError> {
+        self.repair_within(wanted, self.readable(cost))
+    }
+
+    fn repair_within(&self, wanted: &[usize], readable: Readable) -> Result<Arc<RepairPlan>, CodeError> {
+        wanted.iter().try_for_each(|&index| self.check_index(index))?;
+        let wanted: ChunkSet = wanted.iter().copied().collect();
+        let pattern = Pattern { readable, wanted };
+        self.0.repair_plans.get_or_make(pattern, || self.make_repair_plan(wanted, readable))
+    }
+
+    fn make_repair_plan(&self, wanted: ChunkSet, readable: Readable) -> Result<RepairPlan, CodeError> {
+        let rows = wanted.iter().map(|index| self.combination(index, readable)).collect::<Result<Vec<_>, _>>()?;
         let sources: ChunkSet = rows.iter().flatten().map(|&(source, _)| source).collect();
         let coefficient_in = |row: &Combination, source: usize| {
             row.iter().find(|&&(index, _)| index == source).map_or(0, |&(_, coefficient)| coefficient)
@@ -169,23 +246,29 @@ impl Code {
         })
     }
 
-    fn combination(&self, wanted: usize, available: ChunkSet) -> Result<Combination, CodeError> {
-        planner::combination(&self.0.generator, wanted, available)
-            .ok_or(CodeError::NotDecodable { wanted, available_count: available.len() })
+    fn combination(&self, wanted: usize, readable: Readable) -> Result<Combination, CodeError> {
+        planner::combination(&self.0.generator, wanted, readable)
+            .ok_or(CodeError::NotDecodable { wanted, available_count: readable.all().len() })
+    }
+
+    fn set_of(&self, contains: &dyn Fn(usize) -> bool) -> ChunkSet {
+        (0..self.chunk_count()).filter(|&index| contains(index)).collect()
+    }
+
+    fn readable(&self, cost: &dyn Fn(usize) -> Cost) -> Readable {
+        let mut readable = Readable::default();
+        for index in 0..self.chunk_count() {
+            match cost(index) {
+                Cost::Low => readable.low.insert(index),
+                Cost::High => readable.high.insert(index),
+                Cost::Infinite => {}
+            }
+        }
+        readable
     }
 
     fn check_index(&self, index: usize) -> Result<(), CodeError> {
         let chunk_count = self.chunk_count();
         if index < chunk_count { Ok(()) } else { Err(CodeError::NoSuchChunk { index, chunk_count }) }
     }
-}
-
-fn check_counts(data_count: usize, parity_count: usize) -> Result<(), CodeError> {
-    if !(1..=DATA_COUNT_MAX).contains(&data_count) {
-        return Err(CodeError::DataCount(data_count));
-    }
-    if parity_count > PARITY_COUNT_MAX {
-        return Err(CodeError::ParityCount(parity_count));
-    }
-    Ok(())
 }

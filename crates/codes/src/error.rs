@@ -1,17 +1,14 @@
 //! What can be wrong with a code or with a wish to decode.
 
+use shorttail_units::CodeShapeError;
+
 use crate::Kernel;
-use crate::limits::{DATA_COUNT_MAX, PARITY_COUNT_MAX};
 
 /// Why a code could not be made, or a chunk not be decoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CodeError {
-    #[error("{0:?} is not a code: write rs:DATA+PARITY, for example rs:4+2")]
-    Malformed(String),
-    #[error("a code needs 1 to {DATA_COUNT_MAX} data chunks, not {0}")]
-    DataCount(usize),
-    #[error("a code has 0 to {PARITY_COUNT_MAX} parity chunks, not {0}")]
-    ParityCount(usize),
+    #[error(transparent)]
+    Shape(#[from] CodeShapeError),
     #[error(
         "generator row of parity {parity_index} has {actual} coefficients, not one for each of {expected} data chunks"
     )]

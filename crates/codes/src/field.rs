@@ -25,11 +25,13 @@ pub const fn invert(element: u8) -> Option<u8> {
     if element == 0 {
         return None;
     }
-    // The multiplicative group has 255 elements, so the 254th power is the inverse.
+    // The multiplicative group has 255 elements, so the inverse is the 254th power: 2 + 4 + ... + 128.
     let mut power = 1;
+    let mut square = element;
     let mut step = 0;
-    while step < 254 {
-        power = multiply(power, element);
+    while step < 7 {
+        square = multiply(square, square);
+        power = multiply(power, square);
         step += 1;
     }
     Some(power)

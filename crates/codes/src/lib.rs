@@ -1,6 +1,6 @@
 //! Erasure codes over GF(2^8): generator matrices, encoding, folding, decoding, kernels.
 //!
-//! A [`Code`] turns the data chunks of a stripe into parity chunks, folds a change of one data chunk into one parity
+//! A [`Code`], Reed-Solomon or with local groups, turns the data chunks of a stripe into parity chunks, folds a change of one data chunk into one parity
 //! chunk, and answers which chunks, combined how, give a lost one ([`Plan`], [`RepairPlan`]).
 //!
 //! ```
@@ -30,6 +30,7 @@ mod error;
 mod field;
 mod kernel;
 pub mod limits;
+mod lrc;
 mod matrix;
 mod name;
 mod plan;
@@ -39,4 +40,5 @@ pub use code::Code;
 pub use error::CodeError;
 pub use field::{invert, multiply};
 pub use kernel::Kernel;
-pub use plan::{Plan, RepairPlan};
+pub use plan::{Cost, Plan, RepairPlan};
+pub use shorttail_units::{CodeShape, CodeShapeError};

@@ -24,15 +24,19 @@ impl Generator {
         Generator { data_count, coefficients }
     }
 
-    /// Cauchy rows, each column scaled so that the first row is all ones.
+    /// Cauchy rows, each column scaled so that the first row is all ones, and then each row so that the first column is.
     ///
-    /// Scaling a column keeps every square part invertible, and makes the first parity a plain XOR: folding into it and
-    /// decoding a single erasure with it are XORs, as in RAID-5.
+    /// Scaling columns and rows keeps every square part invertible. It makes the first parity a plain XOR: folding into
+    /// it and decoding a single erasure with it are XORs, as in RAID-5. And the parities of a single data chunk are copies.
     pub fn cauchy(data_count: usize, parity_count: usize) -> Self {
         // The points of rows and columns are the chunk indexes, all distinct, so no element is zero.
         let denominator =
             |parity: usize, data: usize| u8::try_from((data_count + parity) ^ data).expect("at most 80 chunks");
-        let row = |parity| (0..data_count).map(move |data| divide(denominator(0, data), denominator(parity, data)));
+        let ratio = move |parity, data| divide(denominator(0, data), denominator(parity, data));
+        let row = |parity| {
+            let scale = divide(1, ratio(parity, 0));
+            (0..data_count).map(move |data| multiply(ratio(parity, data), scale))
+        };
         Generator { data_count, coefficients: (0..parity_count).flat_map(row).collect() }
     }
 
@@ -80,6 +84,18 @@ pub fn solve(vectors: &[Vec<u8>], target: &[u8]) -> Option<Vec<u8>> {
         weights[column] = equations[row][value_column];
     }
     Some(weights)
+}
+
+/// How many of the vectors, all equally long, are independent.
+pub fn rank(mut vectors: Vec<Vec<u8>>) -> usize {
+    let mut pivots = 0;
+    for column in 0..vectors.first().map_or(0, Vec::len) {
+        let Some(found) = (pivots..vectors.len()).find(|&row| vectors[row][column] != 0) else { continue };
+        vectors.swap(pivots, found);
+        eliminate(&mut vectors, pivots, column);
+        pivots += 1;
+    }
+    pivots
 }
 
 /// Makes `column` one in equation `pivot` and zero in all others.
@@ -147,6 +163,7 @@ mod tests {
         let matrix = generator.coefficients();
         assert!(matrix.iter().all(|&coefficient| coefficient != 0));
         assert!(matrix[..64].iter().all(|&coefficient| coefficient == 1));
+        assert!(matrix.iter().step_by(64).all(|&coefficient| coefficient == 1));
         for (upper, lower) in (0..16).flat_map(|lower| (0..lower).map(move |upper| (upper * 64, lower * 64))) {
             for (left, right) in (0..64).flat_map(|right| (0..right).map(move |left| (left, right))) {
                 let down = multiply(matrix[upper + left], matrix[lower + right]);

@@ -2,6 +2,17 @@
 
 use crate::kernel::Engine;
 
+/// What it costs to read a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Cost {
+    /// The usual.
+    Low,
+    /// To be read only if it cannot be avoided: its node is slow, or busier than others.
+    High,
+    /// It cannot be read.
+    Infinite,
+}
+
 /// How to get one chunk, or a range of it, from the same range of others.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Plan {

@@ -6,17 +6,73 @@
 //! however many data chunks the stripe has; no large matrix is inverted.
 //!
 //! Fewest chunks first: `t` itself (a lost parity is encoded again), then a single parity, which is how a local group
-//! repairs itself, then any parities, the sparsest rows preferred.
+//! repairs itself, then any parities, the sparsest rows preferred. Chunks of high cost count as missing while there is a
+//! combination without them; then as few of them as possible are allowed.
 
 use crate::chunk_set::ChunkSet;
 use crate::field::multiply;
+use crate::limits::HIGH_COST_TRIED_MAX;
 use crate::matrix::{self, Generator};
 
 /// A sum of scaled chunks: `(chunk index, coefficient)`, indexes ascending, coefficients not zero.
 pub type Combination = Vec<(usize, u8)>;
 
-/// A combination of `available` chunks that equals chunk `wanted`; `None` if there is none.
-pub fn combination(generator: &Generator, wanted: usize, available: ChunkSet) -> Option<Combination> {
+/// The chunks that may be read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Readable {
+    /// At the usual cost.
+    pub low: ChunkSet,
+    /// Only if it cannot be avoided.
+    pub high: ChunkSet,
+}
+
+impl Readable {
+    pub fn all(self) -> ChunkSet {
+        self.low.union(self.high)
+    }
+}
+
+/// A combination of readable chunks that equals chunk `wanted`; `None` if there is none.
+pub fn combination(generator: &Generator, wanted: usize, readable: Readable) -> Option<Combination> {
+    combination_of(generator, wanted, readable.low)
+        .or_else(|| readable.high.contains(wanted).then(|| vec![(wanted, 1)]))
+        .or_else(|| combination_with_few(generator, wanted, readable))
+        .or_else(|| combination_of(generator, wanted, readable.all()))
+}
+
+/// With as few chunks of high cost as possible, if there are not too many to try.
+fn combination_with_few(generator: &Generator, wanted: usize, readable: Readable) -> Option<Combination> {
+    let high: Vec<usize> = readable.high.iter().collect();
+    if high.len() > HIGH_COST_TRIED_MAX {
+        return None;
+    }
+    let with = |choice: u32| {
+        let chosen = high.iter().enumerate().filter(|&(place, _)| choice >> place & 1 == 1).map(|(_, &chunk)| chunk);
+        combination_of(generator, wanted, readable.low.union(chosen.collect()))
+    };
+    let sizes = 1..=u32::try_from(high.len()).expect("a few");
+    let choices = |size: u32| (1u32..1 << high.len()).filter(move |choice| choice.count_ones() == size);
+    sizes.into_iter().find_map(|size| choices(size).filter_map(with).min_by_key(Vec::len))
+}
+
+/// Can every missing data chunk be decoded? (Parities then can be, too.) The rank of what the parities say of them.
+pub fn is_decodable(generator: &Generator, available: ChunkSet) -> bool {
+    let missing: Vec<usize> = (0..generator.data_count()).filter(|&data| !available.contains(data)).collect();
+    let parities = (0..generator.parity_count()).filter(|&parity| available.contains(generator.data_count() + parity));
+    let at_missing = |parity: usize| missing.iter().map(|&data| generator.row(parity)[data]).collect();
+    matrix::rank(parities.map(at_missing).collect()) == missing.len()
+}
+
+/// The largest number of chunks that may be lost whichever they are.
+pub fn tolerance(generator: &Generator) -> usize {
+    let (chunk_count, all) = (generator.data_count() + generator.parity_count(), ChunkSet::first);
+    let survives = |lost: ChunkSet| is_decodable(generator, all(chunk_count).without(lost));
+    let survives_all = |size: usize| ChunkSet::subsets(chunk_count, size).all(survives);
+    (1..=generator.parity_count()).take_while(|&size| survives_all(size)).count()
+}
+
+/// A combination of `available` chunks that equals chunk `wanted`.
+fn combination_of(generator: &Generator, wanted: usize, available: ChunkSet) -> Option<Combination> {
     if available.contains(wanted) {
         return Some(vec![(wanted, 1)]);
     }
@@ -94,7 +150,7 @@ mod tests {
     fn sources(wanted: usize, lost: &[usize]) -> Option<Vec<usize>> {
         let mut available = ChunkSet::first(10);
         lost.iter().for_each(|&index| available.remove(index));
-        let combination = combination(&local_groups(), wanted, available)?;
+        let combination = combination_of(&local_groups(), wanted, available)?;
         Some(combination.into_iter().map(|(index, _)| index).collect())
     }
 
@@ -117,7 +173,7 @@ mod tests {
     fn sources_of(rows: &[[u8; 8]], wanted: usize, lost: &[usize]) -> Vec<usize> {
         let mut available = ChunkSet::first(8 + rows.len());
         lost.iter().for_each(|&index| available.remove(index));
-        let combination = combination(&Generator::new(8, rows.concat()), wanted, available).expect("decodable");
+        let combination = combination_of(&Generator::new(8, rows.concat()), wanted, available).expect("decodable");
         combination.into_iter().map(|(index, _)| index).collect()
     }
 

@@ -1,61 +1,11 @@
 //! Encoding, folding and decoding: every pattern of losses for small shapes, random ones for the rest.
 
+mod stripes;
+
 use proptest::prelude::*;
 use shorttail_codes::limits::{CHUNK_COUNT_MAX, DATA_COUNT_MAX, PARITY_COUNT_MAX};
-use shorttail_codes::{Code, CodeError, multiply};
-
-/// Bytes that differ from chunk to chunk and repeat nowhere soon.
-fn chunk(seed: usize, bytes: usize) -> Vec<u8> {
-    let mut state = seed as u64 + 1;
-    (0..bytes)
-        .map(|_| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            (state >> 56) as u8
-        })
-        .collect()
-}
-
-fn slices(chunks: &[Vec<u8>]) -> Vec<&[u8]> {
-    chunks.iter().map(Vec::as_slice).collect()
-}
-
-fn slices_mut(chunks: &mut [Vec<u8>]) -> Vec<&mut [u8]> {
-    chunks.iter_mut().map(Vec::as_mut_slice).collect()
-}
-
-/// All chunks of a stripe.
-fn stripe(code: &Code, bytes: usize) -> Vec<Vec<u8>> {
-    let mut chunks: Vec<Vec<u8>> = (0..code.data_count()).map(|index| chunk(index, bytes)).collect();
-    let mut parities = vec![vec![0xee; bytes]; code.parity_count()];
-    code.encode(&slices(&chunks), &mut slices_mut(&mut parities));
-    chunks.append(&mut parities);
-    chunks
-}
-
-fn pick<'a>(stripe: &'a [Vec<u8>], indexes: &[usize]) -> Vec<&'a [u8]> {
-    indexes.iter().map(|&index| stripe[index].as_slice()).collect()
-}
-
-/// Decodes every lost chunk alone, and all of them together.
-fn assert_decodes(code: &Code, stripe: &[Vec<u8>], lost: &[usize]) {
-    let bytes = stripe[0].len();
-    for &wanted in lost {
-        let plan = code.read_plan(wanted, &|index| !lost.contains(&index)).expect("decodable");
-        assert!(plan.sources.iter().all(|source| !lost.contains(source)), "{lost:?}: reads {:?}", plan.sources);
-        assert!(plan.sources.len() <= code.data_count());
-        let mut out = vec![0xee; bytes];
-        plan.decode(&pick(stripe, &plan.sources), &mut out);
-        assert_eq!(out, stripe[wanted], "{code}: chunk {wanted} of lost {lost:?}");
-    }
-    let plan = code.repair_plan(lost, lost).expect("decodable");
-    assert_eq!(plan.wanted, lost);
-    assert!(plan.sources.len() <= code.data_count());
-    let mut outs = vec![vec![0xee; bytes]; lost.len()];
-    plan.decode(&pick(stripe, &plan.sources), &mut slices_mut(&mut outs));
-    for (&wanted, out) in lost.iter().zip(&outs) {
-        assert_eq!(*out, stripe[wanted], "{code}: chunk {wanted} of lost {lost:?}, all at once");
-    }
-}
+use shorttail_codes::{Code, CodeError, CodeShapeError, multiply};
+use stripes::{assert_decodes, pick, slices, slices_mut, stripe};
 
 /// Sets of up to `size_max` of the first `of` numbers.
 fn sets(of: usize, size_max: usize) -> impl Iterator<Item = Vec<usize>> {
@@ -128,10 +78,13 @@ fn limits_hold_at_their_edges() {
     assert!(Code::reed_solomon(1, 0).is_ok());
     let largest = Code::reed_solomon(DATA_COUNT_MAX, PARITY_COUNT_MAX).expect("within limits");
     assert_eq!(largest.chunk_count(), CHUNK_COUNT_MAX);
-    assert_eq!(Code::reed_solomon(0, 2).expect_err("none"), CodeError::DataCount(0));
-    assert_eq!(Code::reed_solomon(65, 2).expect_err("too many"), CodeError::DataCount(65));
-    assert_eq!(Code::reed_solomon(4, 17).expect_err("too many"), CodeError::ParityCount(17));
-    assert_eq!(Code::reed_solomon(usize::MAX, usize::MAX).expect_err("too many"), CodeError::DataCount(usize::MAX));
+    assert_eq!(Code::reed_solomon(0, 2).expect_err("none"), CodeError::Shape(CodeShapeError::DataCount(0)));
+    assert_eq!(Code::reed_solomon(65, 2).expect_err("too many"), CodeError::Shape(CodeShapeError::DataCount(65)));
+    assert_eq!(Code::reed_solomon(4, 17).expect_err("too many"), CodeError::Shape(CodeShapeError::ParityCount(17)));
+    assert_eq!(
+        Code::reed_solomon(usize::MAX, usize::MAX).expect_err("too many"),
+        CodeError::Shape(CodeShapeError::DataCount(usize::MAX))
+    );
     assert!(Code::from_generator(2, &[[1; 2]; PARITY_COUNT_MAX]).is_ok());
     assert!(Code::from_generator(2, &[[1; 2]; PARITY_COUNT_MAX + 1]).is_err());
     let error = Code::from_generator(3, &[vec![1; 3], vec![1; 2]]).expect_err("a short row");
@@ -179,6 +132,7 @@ fn any_generator_matrix_works() {
     sets(7, 2).for_each(|lost| assert_decodes(&code, &stripe, &lost));
     assert_decodes(&code, &stripe, &[0, 2, 4]);
     assert!(code.repair_plan(&[0, 1, 4], &[0]).is_err(), "two losses beside the global parity alone");
+    assert_eq!((code.tolerance(), code.is_maximally_recoverable()), (2, false));
     assert_eq!(code.read_plan(0, &|index| index != 0).expect("decodable").sources, [1, 4]);
 }
 

@@ -1,13 +1,16 @@
-//! The vocabulary every other crate shares: identifiers, epochs, versions, times and sizes.
+//! The vocabulary every other crate shares: identifiers, epochs, versions, times, sizes and
+//! shapes of codes.
 //!
 //! Must not know: anything else of ShortTail. It has no dependencies and no logic beyond the
 //! legal range of each value and its packing into an integer.
 
+mod code_shape;
 mod identity;
 mod slot;
 mod time;
 mod version;
 
+pub use code_shape::{CodeShape, CodeShapeError, DATA_COUNT_MAX, LOCAL_COUNT_MAX, PARITY_COUNT_MAX};
 pub use identity::{ClusterId, Incarnation, NodeId, PartitionId, StripeId};
 pub use slot::{SLOT_COUNT, Slot};
 pub use time::{Now, UnixMs};

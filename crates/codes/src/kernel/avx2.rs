@@ -5,7 +5,6 @@
 use std::arch::x86_64::*;
 
 use super::lanes::{self, Job, Lanes};
-use super::partial;
 use crate::field::NIBBLE_PRODUCTS;
 
 struct Avx2;
@@ -31,46 +30,11 @@ struct LowHigh {
 
 #[expect(clippy::undocumented_unsafe_blocks, reason = "each needs what the trait demands of its callers")]
 impl Lanes for Avx2 {
-    const BYTES: usize = 32;
     // Sixteen registers: at most four sums, each source vector as two of nibbles, and a factor of two.
     const UNROLL: [usize; 3] = [2, 2, 1];
     type Vector = __m256i;
     type Operand = LowHigh;
     type Factor = LowHigh;
-
-    #[inline(always)]
-    unsafe fn zero() -> __m256i {
-        unsafe { _mm256_setzero_si256() }
-    }
-
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> __m256i {
-        unsafe { _mm256_loadu_si256(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(to: *mut u8, vector: __m256i) {
-        unsafe { _mm256_storeu_si256(to.cast(), vector) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_partial(from: *const u8, count: usize) -> __m256i {
-        unsafe { Self::load(partial::read::<32>(from, count).as_ptr()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store_partial(to: *mut u8, count: usize, vector: __m256i) {
-        let mut bytes = [0; 32];
-        unsafe {
-            Self::store(bytes.as_mut_ptr(), vector);
-            partial::write(to, count, &bytes);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn xor(left: __m256i, right: __m256i) -> __m256i {
-        unsafe { _mm256_xor_si256(left, right) }
-    }
 
     #[inline(always)]
     unsafe fn factor(coefficient: u8) -> LowHigh {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{self, Job, Lanes};
+use super::lanes::{self, Bytes, Job, Lanes};
 use crate::field::BIT_MATRICES;
 
 struct Avx512Gfni;
@@ -26,21 +26,16 @@ fn mask(count: usize) -> __mmask64 {
 }
 
 #[expect(clippy::undocumented_unsafe_blocks, reason = "each needs what the trait demands of its callers")]
-impl Lanes for Avx512Gfni {
-    const BYTES: usize = 64;
-    // Of 32 registers, at most sixteen for sums, eight for the sources' bytes and one for a factor.
-    const UNROLL: [usize; 3] = [8, 8, 4];
-    type Vector = __m512i;
-    type Operand = __m512i;
-    type Factor = __m512i;
+impl Bytes for __m512i {
+    const COUNT: usize = 64;
 
     #[inline(always)]
-    unsafe fn zero() -> __m512i {
+    unsafe fn zero() -> Self {
         unsafe { _mm512_setzero_si512() }
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> __m512i {
+    unsafe fn load(from: *const u8) -> Self {
         unsafe { _mm512_loadu_si512(from.cast()) }
     }
 
@@ -50,24 +45,33 @@ impl Lanes for Avx512Gfni {
     }
 
     #[inline(always)]
-    unsafe fn store(to: *mut u8, vector: __m512i) {
-        unsafe { _mm512_storeu_si512(to.cast(), vector) }
+    unsafe fn store(self, to: *mut u8) {
+        unsafe { _mm512_storeu_si512(to.cast(), self) }
     }
 
     #[inline(always)]
-    unsafe fn load_partial(from: *const u8, count: usize) -> __m512i {
+    unsafe fn load_partial(from: *const u8, count: usize) -> Self {
         unsafe { _mm512_maskz_loadu_epi8(mask(count), from.cast()) }
     }
 
     #[inline(always)]
-    unsafe fn store_partial(to: *mut u8, count: usize, vector: __m512i) {
-        unsafe { _mm512_mask_storeu_epi8(to.cast(), mask(count), vector) }
+    unsafe fn store_partial(self, to: *mut u8, count: usize) {
+        unsafe { _mm512_mask_storeu_epi8(to.cast(), mask(count), self) }
     }
 
     #[inline(always)]
-    unsafe fn xor(left: __m512i, right: __m512i) -> __m512i {
-        unsafe { _mm512_xor_si512(left, right) }
+    unsafe fn xor(self, other: Self) -> Self {
+        unsafe { _mm512_xor_si512(self, other) }
     }
+}
+
+#[expect(clippy::undocumented_unsafe_blocks, reason = "each needs what the trait demands of its callers")]
+impl Lanes for Avx512Gfni {
+    // Of 32 registers, at most sixteen for sums, eight for the sources' bytes and one for a factor.
+    const UNROLL: [usize; 3] = [8, 8, 4];
+    type Vector = __m512i;
+    type Operand = __m512i;
+    type Factor = __m512i;
 
     #[inline(always)]
     unsafe fn factor(coefficient: u8) -> __m512i {

@@ -18,31 +18,38 @@ const STRIP_BYTES: usize = 4096;
 /// fast enough, and asking costs 10 % with chunks of 512 B.
 const PREFETCH_OUTPUTS_MIN: usize = 3;
 
-/// The vector instructions of one kernel.
+/// A vector of bytes: what all kernels of one width share.
 ///
 /// # Safety
 /// Every function needs the processor features of its kernel. Loads and stores need that many bytes at the pointer:
-/// `BYTES`, or `count < BYTES` for the partial ones.
+/// `COUNT`, or `count < COUNT` for the partial ones.
+pub trait Bytes: Copy {
+    const COUNT: usize;
+
+    unsafe fn zero() -> Self;
+    unsafe fn load(from: *const u8) -> Self;
+    /// Says that the bytes at `from`, which need not exist, are wanted soon.
+    #[inline(always)]
+    unsafe fn prefetch(_from: *const u8) {}
+    unsafe fn store(self, to: *mut u8);
+    unsafe fn load_partial(from: *const u8, count: usize) -> Self;
+    unsafe fn store_partial(self, to: *mut u8, count: usize);
+    unsafe fn xor(self, other: Self) -> Self;
+}
+
+/// How one kernel multiplies.
+///
+/// # Safety
+/// Every function needs the processor features of its kernel.
 pub trait Lanes {
-    /// Width of a vector.
-    const BYTES: usize;
     /// Vectors of one output that are worked on at once, when a group has one, two, or more outputs.
     const UNROLL: [usize; 3];
-    type Vector: Copy;
+    type Vector: Bytes;
     /// A vector made ready for being multiplied by several factors.
     type Operand: Copy;
     /// A coefficient in the form that `multiply` wants.
     type Factor: Copy;
 
-    unsafe fn zero() -> Self::Vector;
-    unsafe fn load(from: *const u8) -> Self::Vector;
-    /// Says that the bytes at `from`, which need not exist, are wanted soon.
-    #[inline(always)]
-    unsafe fn prefetch(_from: *const u8) {}
-    unsafe fn store(to: *mut u8, vector: Self::Vector);
-    unsafe fn load_partial(from: *const u8, count: usize) -> Self::Vector;
-    unsafe fn store_partial(to: *mut u8, count: usize, vector: Self::Vector);
-    unsafe fn xor(left: Self::Vector, right: Self::Vector) -> Self::Vector;
     unsafe fn factor(coefficient: u8) -> Self::Factor;
     unsafe fn operand(vector: Self::Vector) -> Self::Operand;
     unsafe fn multiply(operand: Self::Operand, factor: Self::Factor) -> Self::Vector;
@@ -95,18 +102,18 @@ unsafe fn group<L: Lanes, const OUTPUTS: usize>(job: &mut Job<'_, '_>, first: us
     let mut column = start;
     // SAFETY: in all three cases the columns touched end at or before `end`.
     unsafe {
-        while column + unroll * L::BYTES <= end {
+        while column + unroll * L::Vector::COUNT <= end {
             match unroll {
                 1 => block::<L, OUTPUTS, 1>(job, first, column),
                 2 => block::<L, OUTPUTS, 2>(job, first, column),
                 4 => block::<L, OUTPUTS, 4>(job, first, column),
                 _ => block::<L, OUTPUTS, 8>(job, first, column),
             }
-            column += unroll.min(8) * L::BYTES;
+            column += unroll.min(8) * L::Vector::COUNT;
         }
-        while column + L::BYTES <= end {
+        while column + L::Vector::COUNT <= end {
             block::<L, OUTPUTS, 1>(job, first, column);
-            column += L::BYTES;
+            column += L::Vector::COUNT;
         }
         if column < end {
             partial_block::<L, OUTPUTS>(job, first, column, end - column);
@@ -123,44 +130,44 @@ unsafe fn block<L: Lanes, const OUTPUTS: usize, const VECTORS: usize>(
 ) {
     let source_count = job.sources.len();
     let coefficients = job.coefficients.as_ptr();
-    // SAFETY: the caller keeps `column + VECTORS * BYTES` within all chunks; coefficient and chunk indexes are below
+    // SAFETY: the caller keeps `column + VECTORS * COUNT` within all chunks; coefficient and chunk indexes are below
     // the counts of the job.
     unsafe {
-        let mut sums = [[L::zero(); VECTORS]; OUTPUTS];
+        let mut sums = [[L::Vector::zero(); VECTORS]; OUTPUTS];
         if job.accumulate {
             for (output, sums) in sums.iter_mut().enumerate() {
                 let from = job.outputs.get_unchecked(first + output).as_ptr().add(column);
                 for (vector, sum) in sums.iter_mut().enumerate() {
-                    *sum = L::load(from.add(vector * L::BYTES));
+                    *sum = L::Vector::load(from.add(vector * L::Vector::COUNT));
                 }
             }
         }
         for source in 0..source_count {
             let from = job.sources.get_unchecked(source).as_ptr().add(column);
-            let mut operands = [L::operand(L::zero()); VECTORS];
+            let mut operands = [L::operand(L::Vector::zero()); VECTORS];
             for (vector, operand) in operands.iter_mut().enumerate() {
-                *operand = L::operand(L::load(from.add(vector * L::BYTES)));
+                *operand = L::operand(L::Vector::load(from.add(vector * L::Vector::COUNT)));
                 if OUTPUTS >= PREFETCH_OUTPUTS_MIN {
-                    L::prefetch(from.wrapping_add((VECTORS + vector) * L::BYTES));
+                    L::Vector::prefetch(from.wrapping_add((VECTORS + vector) * L::Vector::COUNT));
                 }
             }
             for (output, sums) in sums.iter_mut().enumerate() {
                 let factor = L::factor(*coefficients.add((first + output) * source_count + source));
                 for (sum, &operand) in sums.iter_mut().zip(&operands) {
-                    *sum = L::xor(*sum, L::multiply(operand, factor));
+                    *sum = sum.xor(L::multiply(operand, factor));
                 }
             }
         }
         for (output, sums) in sums.iter().enumerate() {
             let to = job.outputs.get_unchecked_mut(first + output).as_mut_ptr().add(column);
             for (vector, &sum) in sums.iter().enumerate() {
-                L::store(to.add(vector * L::BYTES), sum);
+                sum.store(to.add(vector * L::Vector::COUNT));
             }
         }
     }
 }
 
-/// The last `count < BYTES` bytes of the chunks, at `column`.
+/// The last `count < COUNT` bytes of the chunks, at `column`.
 #[inline(always)]
 unsafe fn partial_block<L: Lanes, const OUTPUTS: usize>(
     job: &mut Job<'_, '_>,
@@ -171,23 +178,23 @@ unsafe fn partial_block<L: Lanes, const OUTPUTS: usize>(
     let source_count = job.sources.len();
     // SAFETY: the caller keeps `column + count` within all chunks; indexes are below the counts of the job.
     unsafe {
-        let mut sums = [L::zero(); OUTPUTS];
+        let mut sums = [L::Vector::zero(); OUTPUTS];
         if job.accumulate {
             for (output, sum) in sums.iter_mut().enumerate() {
-                *sum = L::load_partial(job.outputs.get_unchecked(first + output).as_ptr().add(column), count);
+                *sum = L::Vector::load_partial(job.outputs.get_unchecked(first + output).as_ptr().add(column), count);
             }
         }
         for source in 0..source_count {
             let from = job.sources.get_unchecked(source).as_ptr().add(column);
-            let operand = L::operand(L::load_partial(from, count));
+            let operand = L::operand(L::Vector::load_partial(from, count));
             for (output, sum) in sums.iter_mut().enumerate() {
                 let coefficient = *job.coefficients.get_unchecked((first + output) * source_count + source);
-                *sum = L::xor(*sum, L::multiply(operand, L::factor(coefficient)));
+                *sum = sum.xor(L::multiply(operand, L::factor(coefficient)));
             }
         }
         for (output, &sum) in sums.iter().enumerate() {
             let to = job.outputs.get_unchecked_mut(first + output).as_mut_ptr().add(column);
-            L::store_partial(to, count, sum);
+            sum.store_partial(to, count);
         }
     }
 }

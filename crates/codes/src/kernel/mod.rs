@@ -15,6 +15,8 @@ mod avx2;
 mod avx2_gfni;
 #[cfg(target_arch = "x86_64")]
 mod avx512_gfni;
+#[cfg(target_arch = "x86_64")]
+mod bytes256;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 

@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::lanes::{self, Job, Lanes};
+use super::lanes::{self, Bytes, Job, Lanes};
 use super::partial;
 use crate::field::NIBBLE_PRODUCTS;
 
@@ -28,46 +28,50 @@ struct LowHigh {
 }
 
 #[expect(clippy::undocumented_unsafe_blocks, reason = "each needs what the trait demands of its callers")]
-impl Lanes for Neon {
-    const BYTES: usize = 16;
-    const UNROLL: [usize; 3] = [4, 4, 2];
-    type Vector = uint8x16_t;
-    type Operand = LowHigh;
-    type Factor = LowHigh;
+impl Bytes for uint8x16_t {
+    const COUNT: usize = 16;
 
     #[inline(always)]
-    unsafe fn zero() -> uint8x16_t {
+    unsafe fn zero() -> Self {
         unsafe { vdupq_n_u8(0) }
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> uint8x16_t {
+    unsafe fn load(from: *const u8) -> Self {
         unsafe { vld1q_u8(from) }
     }
 
     #[inline(always)]
-    unsafe fn store(to: *mut u8, vector: uint8x16_t) {
-        unsafe { vst1q_u8(to, vector) }
+    unsafe fn store(self, to: *mut u8) {
+        unsafe { vst1q_u8(to, self) }
     }
 
     #[inline(always)]
-    unsafe fn load_partial(from: *const u8, count: usize) -> uint8x16_t {
+    unsafe fn load_partial(from: *const u8, count: usize) -> Self {
         unsafe { Self::load(partial::read::<16>(from, count).as_ptr()) }
     }
 
     #[inline(always)]
-    unsafe fn store_partial(to: *mut u8, count: usize, vector: uint8x16_t) {
+    unsafe fn store_partial(self, to: *mut u8, count: usize) {
         let mut bytes = [0; 16];
         unsafe {
-            Self::store(bytes.as_mut_ptr(), vector);
+            self.store(bytes.as_mut_ptr());
             partial::write(to, count, &bytes);
         }
     }
 
     #[inline(always)]
-    unsafe fn xor(left: uint8x16_t, right: uint8x16_t) -> uint8x16_t {
-        unsafe { veorq_u8(left, right) }
+    unsafe fn xor(self, other: Self) -> Self {
+        unsafe { veorq_u8(self, other) }
     }
+}
+
+#[expect(clippy::undocumented_unsafe_blocks, reason = "each needs what the trait demands of its callers")]
+impl Lanes for Neon {
+    const UNROLL: [usize; 3] = [4, 4, 2];
+    type Vector = uint8x16_t;
+    type Operand = LowHigh;
+    type Factor = LowHigh;
 
     #[inline(always)]
     unsafe fn factor(coefficient: u8) -> LowHigh {
