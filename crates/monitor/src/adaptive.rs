@@ -1,0 +1,148 @@
+//! The default rule: a node is fail-slow when its requests take longer than its peers would have taken for them, by more
+//! than a floor and more than a few times, for longer than a hiccup lasts.
+//!
+//! ```text
+//!   each period:   slow   time is added to the track's slow time  --> reaches the patience: fail-slow
+//!                  good   time is taken off
+//!   each window:   slow by less, several windows in a row                              --> fail-slow
+//! ```
+//!
+//! Time counts in proportion to how many requests were seen, up to what a slice should have.
+//!
+//! Must not know: slices, how latencies are gathered.
+
+use crate::config::{AdaptiveConfig, MonitorConfig};
+use crate::lane::Period;
+use crate::peers::{Common, Peers, Sums};
+use crate::track::{Evidence, Track};
+use crate::verdict::Reason;
+
+/// Fewer requests of a node do not make it a peer of others.
+const PEER_SAMPLES: u32 = 4;
+/// What held for everyone is believed for so long when a period has too few peers.
+const COMMON_US: u64 = 1_000_000;
+/// A window needs so many requests.
+const WINDOW_SAMPLES: u32 = 32;
+
+/// A fail-slow node that misses so many probes gets none.
+const UNTRIED_PROBES: u64 = 20;
+
+/// Room for the comparisons of a period, and what the last one found.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    peers: Peers,
+    latest: Option<(Common, u64)>,
+}
+
+impl Comparison {
+    /// Takes what is seen of each node.
+    pub fn gather<'a>(&mut self, seen: impl Iterator<Item = (&'a Sums, bool)>, now_us: u64) {
+        self.peers.clear();
+        seen.filter(|(sums, is_slow)| is_peer(sums, *is_slow)).for_each(|(sums, _)| self.peers.add(sums));
+        self.peers.sort();
+        if self.peers.count() >= 2
+            && let Some(common) = self.peers.common_without(&Sums::default(), false)
+        {
+            self.latest = Some((common, now_us));
+        }
+    }
+
+    /// What holds for everyone, in excess of what is usual.
+    pub fn common_us(&self) -> u64 {
+        self.latest.map_or(0, |(common, _)| u64::try_from(common.excess_us()).unwrap_or(0))
+    }
+
+    /// What the peers would have taken for these requests, in all.
+    pub fn would_take_us(&self, own: &Sums, is_slow: bool, now_us: u64) -> Option<u64> {
+        let now = self.peers.common_without(own, is_peer(own, is_slow));
+        let latest = || self.latest.filter(|(_, at_us)| now_us - at_us <= COMMON_US).map(|(common, _)| common);
+        now.or_else(latest).map(|common| common.would_take_us(own))
+    }
+}
+
+/// A fail-slow track that nobody asked for longer than its back-off is tried again.
+pub fn judge_untried(config: &MonitorConfig, now_us: u64, track: &Track) -> Option<(bool, Reason, Evidence)> {
+    let is_asked = track.outstanding > 0
+        || track.sent_us.is_some_and(|sent_us| now_us - sent_us < UNTRIED_PROBES * config.probe_interval_us);
+    let is_over = !is_asked && track.standing.is_served(now_us, &config.adaptive);
+    is_over.then_some((false, Reason::Untried, track.evidence))
+}
+
+fn is_peer(sums: &Sums, is_slow: bool) -> bool {
+    sums.samples >= PEER_SAMPLES && !is_slow
+}
+
+/// How slow is slow.
+#[derive(Clone, Copy, Debug)]
+struct Bar {
+    floor_us: u64,
+    ratio_halves: u64,
+    threshold_us: u64,
+}
+
+impl Bar {
+    fn evidence(&self, own: &Sums, peers_us: u64) -> Evidence {
+        let count = u64::from(own.samples.max(1));
+        let peers_us = peers_us / count;
+        let threshold_us = (peers_us + self.floor_us).max(peers_us * self.ratio_halves / 2).max(self.threshold_us);
+        Evidence { latency_us: own.mean_us(), peers_us, threshold_us, samples: own.samples }
+    }
+}
+
+fn is_above(evidence: &Evidence) -> bool {
+    evidence.latency_us > evidence.threshold_us
+}
+
+/// Judges a period of one track. `Some(fail_slow)`: a verdict.
+pub fn judge_period(
+    config: &MonitorConfig,
+    period: &Period,
+    comparison: &Comparison,
+    seen: &Sums,
+    track: &mut Track,
+) -> Option<(bool, Reason, Evidence)> {
+    let rule = &config.adaptive;
+    let is_slow = track.standing.is_slow();
+    if seen.samples == 0 {
+        return None;
+    }
+    let peers_us = comparison.would_take_us(seen, track.is_slow(), period.now_us)?;
+    let evidence = bar(config, rule.floor_us, is_slow).evidence(seen, peers_us);
+    let weight = u64::from(seen.samples.min(config.slice_samples));
+    let time_us = period.length_us * weight / u64::from(config.slice_samples.max(1));
+    if is_above(&evidence) {
+        track.evidence = evidence;
+        return track.standing.bad(time_us, rule).then_some((true, Reason::Slices, evidence));
+    }
+    let is_over = track.standing.good(time_us, seen.samples, period.now_us, rule);
+    is_over.then_some((false, Reason::Slices, evidence))
+}
+
+/// Judges a window of one track.
+pub fn judge_window(
+    config: &MonitorConfig,
+    comparison: &Comparison,
+    now_us: u64,
+    track: &mut Track,
+) -> Option<(bool, Reason, Evidence)> {
+    let rule = &config.adaptive;
+    let seen = track.window;
+    if seen.samples < WINDOW_SAMPLES || track.is_slow() {
+        return None;
+    }
+    let peers_us = comparison.would_take_us(&seen, false, now_us)?;
+    let evidence = bar(config, rule.window_floor_us, false).evidence(&seen, peers_us);
+    track.standing.window(is_above(&evidence), rule).then_some((true, Reason::Horizon, evidence))
+}
+
+/// Half of everything suffices to stay fail-slow.
+fn bar(config: &MonitorConfig, floor_us: u64, is_slow: bool) -> Bar {
+    let AdaptiveConfig { ratio, .. } = config.adaptive;
+    let threshold_us = config.threshold_us.unwrap_or(0);
+    if is_slow {
+        // At least one: what takes no longer than with the peers is good.
+        Bar { floor_us: floor_us / 2, ratio_halves: ratio.max(2), threshold_us: threshold_us / 2 }
+    } else {
+        Bar { floor_us, ratio_halves: 2 * ratio, threshold_us }
+    }
+}
