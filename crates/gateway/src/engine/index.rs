@@ -1,15 +1,14 @@
 //! The index: for every object eight bytes that say where its record lies. The key is compared in the record itself.
 //!
-//! One small hash table per hash slot, so that a slot can be counted, listed, moved and grown on its own: growing
-//! copies some hundred entries, never millions. An entry costs 8 bytes and one control byte per bucket of its table.
+//! One sorted array per hash slot, so that a slot can be counted, listed, moved and grown on its own: an insertion moves
+//! some hundred entries at most, never millions. An entry costs 8 bytes, and an array has an eighth of room to spare.
 //!
 //! ```text
 //! entry, from the top: tag 18 | fetched 1 | recent 1 | chunk number 28 | offset 16
 //! ```
-//! The tag is 18 bits of the key's hash; the table places entries by it alone, so a slot with very many keys (one hash
-//! tag for millions of them) costs extra reads, not wrong answers.
+//! The tag is 18 bits of the key's hash and spread evenly, so its share of all tags says nearly where in the array it
+//! is. A slot with very many keys (one tag for thousands of them) costs extra reads, not wrong answers.
 
-use hashbrown::HashTable;
 use shorttail_units::{SLOT_COUNT, Slot};
 
 const OFFSET_BITS: u32 = 16;
@@ -17,6 +16,7 @@ const CHUNK_BITS: u32 = 28;
 const RECENT_BIT: u32 = OFFSET_BITS + CHUNK_BITS;
 const FETCHED_BIT: u32 = RECENT_BIT + 1;
 const TAG_SHIFT: u32 = FETCHED_BIT + 1;
+const TAG_BITS: u32 = u64::BITS - TAG_SHIFT;
 const PLACE_MASK: u64 = (1 << RECENT_BIT) - 1;
 
 /// Place of a stripe in the owner's stripe table.
@@ -49,15 +49,10 @@ impl Location {
 pub struct Tag(u32);
 
 impl Tag {
-    pub const COUNT: u32 = 1 << 18;
+    pub const COUNT: u32 = 1 << TAG_BITS;
 
     pub fn of_hash(hash: u64) -> Self {
-        Tag((hash >> 46) as u32)
-    }
-
-    /// Spreads the tag over the bits that a hash table looks at (low ones and the top seven).
-    fn spread(self) -> u64 {
-        u64::from(self.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        Tag((hash >> TAG_SHIFT) as u32)
     }
 }
 
@@ -82,93 +77,156 @@ impl Entry {
     }
 }
 
+/// The entries of one slot, in the order of their tags.
+#[derive(Debug, Default)]
+struct Table(Vec<Entry>);
+
+impl Table {
+    /// Entries by which a table grows and shrinks at least.
+    const STEP: usize = 16;
+
+    /// Place of the first entry whose tag is not below `tag`, which may be `Tag::COUNT`.
+    fn first_from(&self, tag: u32) -> usize {
+        let (entries, least) = (&self.0, u64::from(tag) << TAG_SHIFT);
+        let is_below = |place: usize| entries[place].0 < least;
+        let guess = (entries.len() * tag as usize) >> TAG_BITS;
+        let (mut low, mut high) = (0, entries.len());
+        let mut step = 4;
+        // Steps that double from the guess on bound the place; a binary search finds it.
+        if guess < high && is_below(guess) {
+            low = guess + 1;
+            while low + step < high {
+                if !is_below(low + step) {
+                    high = low + step;
+                    break;
+                }
+                low += step + 1;
+                step *= 2;
+            }
+        } else {
+            high = guess;
+            while high > step {
+                if is_below(high - step) {
+                    low = high - step + 1;
+                    break;
+                }
+                high -= step;
+                step *= 2;
+            }
+        }
+        low + entries[low..high].partition_point(|entry| entry.0 < least)
+    }
+
+    fn with_tag(&self, tag: Tag) -> impl Iterator<Item = Entry> {
+        let from = &self.0[self.first_from(tag.0)..];
+        from.iter().copied().take_while(move |entry| entry.tag() == tag)
+    }
+
+    fn place_of(&self, tag: Tag, location: Location) -> Option<usize> {
+        let first = self.first_from(tag.0);
+        let with_tag = self.0[first..].iter().take_while(|entry| entry.tag() == tag);
+        with_tag.enumerate().find(|(_, entry)| entry.is_at(tag, location)).map(|(step, _)| first + step)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        if self.0.len() == self.0.capacity() {
+            self.0.reserve_exact(Self::spare(self.0.len()));
+        }
+        self.0.insert(self.first_from(entry.tag().0), entry);
+    }
+
+    fn remove(&mut self, place: usize) {
+        self.0.remove(place);
+        if self.0.len() * 2 + Self::STEP < self.0.capacity() {
+            self.0.shrink_to(self.0.len() + Self::spare(self.0.len()));
+        }
+    }
+
+    /// Room for an eighth more, in whole steps: arrays of few sizes leave the allocator few holes.
+    fn spare(length: usize) -> usize {
+        (length / 8).next_multiple_of(Self::STEP).max(Self::STEP)
+    }
+}
+
 #[derive(Debug)]
 pub struct Index {
-    tables: Vec<HashTable<Entry>>,
+    tables: Vec<Table>,
     object_count: u64,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Index { tables: (0..SLOT_COUNT).map(|_| HashTable::new()).collect(), object_count: 0 }
+        Index { tables: (0..SLOT_COUNT).map(|_| Table::default()).collect(), object_count: 0 }
     }
 }
 
 impl Index {
     /// Locations of the objects that may have this key's tag; usually none or one.
     pub fn candidates(&self, slot: Slot, tag: Tag) -> impl Iterator<Item = Location> {
-        let entries = self.tables[slot.index()].iter_hash(tag.spread());
-        entries.filter(move |entry| entry.tag() == tag).map(|entry| entry.location())
+        self.tables[slot.index()].with_tag(tag).map(Entry::location)
     }
 
     pub fn contains(&self, slot: Slot, tag: Tag, location: Location) -> bool {
-        self.tables[slot.index()].find(tag.spread(), |entry| entry.is_at(tag, location)).is_some()
+        self.entry(slot, tag, location).is_some()
+    }
+
+    fn entry(&self, slot: Slot, tag: Tag, location: Location) -> Option<Entry> {
+        let table = &self.tables[slot.index()];
+        table.place_of(tag, location).map(|place| table.0[place])
+    }
+
+    fn entry_mut(&mut self, slot: Slot, tag: Tag, location: Location) -> Option<&mut Entry> {
+        let table = &mut self.tables[slot.index()];
+        table.place_of(tag, location).map(|place| &mut table.0[place])
     }
 
     /// # Panics
     /// If the location's chunk number is beyond [`Location::CHUNK_NUMBER_MAX`].
     pub fn insert(&mut self, slot: Slot, tag: Tag, location: Location) {
         assert!(location.chunk_number <= Location::CHUNK_NUMBER_MAX, "chunk number");
-        self.tables[slot.index()].insert_unique(tag.spread(), Entry::new(tag, location), |entry| entry.tag().spread());
+        self.tables[slot.index()].insert(Entry::new(tag, location));
         self.object_count += 1;
     }
 
     /// Whether there was such an entry.
     pub fn remove(&mut self, slot: Slot, tag: Tag, location: Location) -> bool {
-        match self.tables[slot.index()].find_entry(tag.spread(), |entry| entry.is_at(tag, location)) {
-            Ok(found) => {
-                found.remove();
-                self.object_count -= 1;
-                true
-            }
-            Err(_) => false,
-        }
+        let table = &mut self.tables[slot.index()];
+        let Some(place) = table.place_of(tag, location) else { return false };
+        table.remove(place);
+        self.object_count -= 1;
+        true
     }
 
     /// Marks a read: for eviction order (`recent`), and that the object was fetched since it was stored.
     pub fn mark_read(&mut self, slot: Slot, tag: Tag, location: Location) {
-        if let Some(entry) = self.tables[slot.index()].find_mut(tag.spread(), |entry| entry.is_at(tag, location)) {
+        if let Some(entry) = self.entry_mut(slot, tag, location) {
             entry.0 |= 1 << RECENT_BIT | 1 << FETCHED_BIT;
         }
     }
 
     /// Was the object read since it was stored?
     pub fn was_fetched(&self, slot: Slot, tag: Tag, location: Location) -> bool {
-        self.bit(slot, tag, location, FETCHED_BIT)
+        self.entry(slot, tag, location).is_some_and(|entry| entry.0 & 1 << FETCHED_BIT != 0)
     }
 
     /// Was it read since it was stored or moved?
     pub fn was_recent(&self, slot: Slot, tag: Tag, location: Location) -> bool {
-        self.bit(slot, tag, location, RECENT_BIT)
+        self.entry(slot, tag, location).is_some_and(|entry| entry.0 & 1 << RECENT_BIT != 0)
     }
 
     /// Was it read since it was stored or moved? From now on it was not: a second chance is given once.
     pub fn take_recent(&mut self, slot: Slot, tag: Tag, location: Location) -> bool {
-        match self.tables[slot.index()].find_mut(tag.spread(), |entry| entry.is_at(tag, location)) {
-            Some(entry) => {
-                let was_recent = entry.0 & 1 << RECENT_BIT != 0;
-                entry.0 &= !(1 << RECENT_BIT);
-                was_recent
-            }
-            None => false,
-        }
-    }
-
-    fn bit(&self, slot: Slot, tag: Tag, location: Location, bit: u32) -> bool {
-        let found = self.tables[slot.index()].find(tag.spread(), |entry| entry.is_at(tag, location));
-        found.is_some_and(|entry| entry.0 & 1 << bit != 0)
+        let Some(entry) = self.entry_mut(slot, tag, location) else { return false };
+        let was_recent = entry.0 & 1 << RECENT_BIT != 0;
+        entry.0 &= !(1 << RECENT_BIT);
+        was_recent
     }
 
     /// The same object at another place; `fetched` is kept, `recent` starts anew.
     pub fn relocate(&mut self, slot: Slot, tag: Tag, from: Location, to: Location) -> bool {
-        match self.tables[slot.index()].find_mut(tag.spread(), |entry| entry.is_at(tag, from)) {
-            Some(entry) => {
-                let fetched = entry.0 & 1 << FETCHED_BIT;
-                *entry = Entry(Entry::new(tag, to).0 | fetched);
-                true
-            }
-            None => false,
-        }
+        let Some(entry) = self.entry_mut(slot, tag, from) else { return false };
+        *entry = Entry(Entry::new(tag, to).0 | entry.0 & 1 << FETCHED_BIT);
+        true
     }
 
     pub fn object_count(&self) -> u64 {
@@ -178,29 +236,24 @@ impl Index {
     /// Locations in one slot with tags from `first` on, in tag order: about `count`, and all of the last tag.
     /// Also the tag to go on from, if the slot holds more.
     pub fn list(&self, slot: Slot, first: u32, count: usize) -> (Vec<(Tag, Location)>, Option<u32>) {
-        let entries = self.tables[slot.index()].iter().filter(|entry| entry.tag().0 >= first);
-        let mut found: Vec<_> = entries.map(|entry| (entry.tag(), entry.location())).collect();
-        found.sort_by_key(|(tag, location)| (tag.0, location.pack()));
-        if found.len() <= count || count == 0 {
-            return (found, None);
-        }
-        let last = found[count - 1].0;
-        let keep = found.iter().take_while(|(tag, _)| tag.0 <= last.0).count();
-        let more = keep < found.len();
-        found.truncate(keep);
-        (found, more.then_some(last.0 + 1))
+        let table = &self.tables[slot.index()];
+        let entries = &table.0[table.first_from(first.min(Tag::COUNT))..];
+        let is_last = |step: usize| entries[step].tag() != entries[step - 1].tag();
+        let end = (count.max(1)..entries.len()).find(|&step| is_last(step)).filter(|_| count > 0);
+        let listed = &entries[..end.unwrap_or(entries.len())];
+        let found = listed.iter().map(|entry| (entry.tag(), entry.location())).collect();
+        (found, end.map(|end| entries[end].tag().0))
     }
 
     /// Forgets the objects of one slot.
     pub fn clear_slot(&mut self, slot: Slot) {
-        let table = &mut self.tables[slot.index()];
-        self.object_count -= table.len() as u64;
-        *table = HashTable::new();
+        let table = std::mem::take(&mut self.tables[slot.index()]);
+        self.object_count -= table.0.len() as u64;
     }
 
     /// Every location, for invariants.
     pub fn locations(&self) -> impl Iterator<Item = Location> {
-        self.tables.iter().flatten().map(|entry| entry.location())
+        self.tables.iter().flat_map(|table| &table.0).map(|entry| entry.location())
     }
 }
 
@@ -239,6 +292,32 @@ mod tests {
         assert!(index.relocate(slot, tag, from, to));
         assert!(index.was_fetched(slot, tag, to) && !index.was_recent(slot, tag, to));
         assert!(!index.contains(slot, tag, from));
+    }
+
+    #[test]
+    fn a_table_finds_what_a_plain_list_finds() {
+        // Tags that are spread evenly, that crowd at the ends, and that are all one.
+        for spread in [2_654_435_761_u64, 1, 0] {
+            let (mut index, mut plain) = (Index::default(), Vec::new());
+            let slot = Slot::of_key(b"a");
+            let tag = |number: u32| Tag((u64::from(number).wrapping_mul(spread) % u64::from(Tag::COUNT)) as u32);
+            for number in 0..700 {
+                index.insert(slot, tag(number), location(number, 9));
+                plain.push((tag(number), location(number, 9)));
+            }
+            for number in (0..700).filter(|number| number % 3 != 0) {
+                assert!(index.remove(slot, tag(number), location(number, 9)));
+                plain.retain(|entry| *entry != (tag(number), location(number, 9)));
+            }
+            for number in 0..700 {
+                assert_eq!(index.contains(slot, tag(number), location(number, 9)), number % 3 == 0);
+                let mut found: Vec<_> = index.candidates(slot, tag(number)).map(|it| it.chunk_number).collect();
+                found.sort_unstable();
+                let with_tag = plain.iter().filter(|(other, _)| *other == tag(number));
+                assert_eq!(found, with_tag.map(|(_, it)| it.chunk_number).collect::<Vec<_>>());
+            }
+            assert!(index.tables[slot.index()].0.is_sorted_by_key(|entry| entry.tag()));
+        }
     }
 
     #[test]

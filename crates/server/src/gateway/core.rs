@@ -24,7 +24,7 @@ use super::gather::{Asked, Gather};
 use super::peers::{Peers, session_of};
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
-use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
+use crate::net::{ASK_US_MAX, Inbox, Link, Listener, Outlet, Patience, ReadEnd, Stream};
 
 pub const INBOX: MioToken = MioToken(0);
 const FIRST_LISTENER: usize = 1;
@@ -66,6 +66,7 @@ pub struct Core {
     poll: Poll,
     inbox: Inbox<ToCore>,
     clock: Clock,
+    patience: Patience,
     now: Now,
     engine: Engine<AnyCommand>,
     router: Router,
@@ -109,6 +110,7 @@ impl Core {
             poll: setup.poll,
             inbox: setup.inbox,
             clock: setup.clock,
+            patience: Patience::default(),
             now,
             router: Router {
                 core,
@@ -141,10 +143,7 @@ impl Core {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         loop {
-            match self.poll.poll(&mut events, Some(self.wait())) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result?,
-            }
+            self.await_events(&mut events)?;
             self.now = self.read_clock();
             for client in std::mem::take(&mut self.unread) {
                 self.read_client(client);
@@ -174,11 +173,31 @@ impl Core {
         now
     }
 
-    fn wait(&self) -> Duration {
+    /// Waits until something arrived or is due, asleep or asking (see [`Patience`]).
+    fn await_events(&mut self, events: &mut Events) -> io::Result<()> {
         if !self.unread.is_empty() {
-            return Duration::ZERO;
+            return poll(&mut self.poll, events, Duration::ZERO);
         }
-        let now_us = self.clock.now().mono_us;
+        let began_us = self.clock.now().mono_us;
+        let mut now_us = began_us;
+        while self.patience.asks() && now_us - began_us <= ASK_US_MAX {
+            poll(&mut self.poll, events, Duration::ZERO)?;
+            if !events.is_empty() {
+                break;
+            }
+            // Whoever is to answer may need this very core.
+            std::thread::yield_now();
+            now_us = self.clock.now().mono_us;
+        }
+        if events.is_empty() || !self.patience.asks() {
+            let wait = self.wait(now_us);
+            poll(&mut self.poll, events, wait)?;
+        }
+        self.patience.waited(self.clock.now().mono_us - began_us);
+        Ok(())
+    }
+
+    fn wait(&self, now_us: u64) -> Duration {
         let due_us = self.engine.poll_deadline().unwrap_or(u64::MAX).min(self.housekeeping_us);
         // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
         Duration::from_micros(due_us.saturating_sub(now_us).max(1000))
@@ -507,6 +526,17 @@ impl Client {
     fn is_overfull(&self) -> bool {
         // A request that is not complete may go on: how long it may get is the session's to bound.
         self.link.input.len() >= INPUT_BYTES_MAX && self.session.input_hint_bytes() == 0
+    }
+}
+
+/// A signal ends a wait like an event does.
+fn poll(poll: &mut Poll, events: &mut Events, wait: Duration) -> io::Result<()> {
+    match poll.poll(events, Some(wait)) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            events.clear();
+            Ok(())
+        }
+        result => result,
     }
 }
 
