@@ -31,8 +31,14 @@ impl Settling {
     }
 }
 
-/// Lets go of the program text and constants that only the start needed. Costs some page faults, once.
+/// Lets go of the program text and constants that only the start needed, and of the memory that it gave back to the
+/// allocator. Costs some page faults, once.
 pub fn drop_startup_pages() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the function may be called at any time; it only gives unused pages of the heap back to the system.
+    unsafe {
+        libc::malloc_trim(0);
+    }
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
     for line in maps.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -34,6 +34,7 @@ impl Stream {
                 let stream = TcpStream::connect(*address)?;
                 // Not connected yet on some systems: the option is set again by the first use if this fails.
                 let _ = stream.set_nodelay(true);
+                spare_pacing(&stream, *address);
                 Ok(Stream::Tcp(stream))
             }
             Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
@@ -106,12 +107,21 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Stream> {
         match self {
             Listener::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
+                let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
+                spare_pacing(&stream, peer);
                 Ok(Stream::Tcp(stream))
             }
             Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
         }
+    }
+}
+
+/// A connection within one machine meets no congestion: the pacing and bookkeeping of the newer congestion controls only
+/// cost CPU there. Where it cannot be set, the system's own stays.
+fn spare_pacing(stream: &TcpStream, peer: SocketAddr) {
+    if peer.ip().is_loopback() {
+        let _ = rustix::net::sockopt::set_tcp_congestion(stream, "reno");
     }
 }
 
