@@ -50,7 +50,7 @@ fn flags_that_make_no_sense_are_usage_errors() {
     for (line, wanted) in [
         (&["up", "--nodes", "5"][..], "--nodes: 5 is too few"),
         (&["up", "--node-memory", "1m"], "--node-memory: 1MiB is less than 16MiB"),
-        (&["up", "--code", "rs:0+2"], "the number of data chunks must be 1 to 64"),
+        (&["up", "--code", "rs:0+2"], "a code needs 1 to 64 data chunks, not 0"),
         (&["up", "--nodse", "5"], "--nodse"),
         (&["node"], "--coordinator: is needed"),
         (&["gateway"], "--coordinator: is needed"),

@@ -26,6 +26,7 @@
 mod cache;
 mod chunk_set;
 mod code;
+mod code_cache;
 mod error;
 mod field;
 mod kernel;
@@ -37,6 +38,7 @@ mod plan;
 mod planner;
 
 pub use code::Code;
+pub use code_cache::CodeCache;
 pub use error::CodeError;
 pub use field::{invert, multiply};
 pub use kernel::Kernel;

@@ -12,3 +12,6 @@ pub const PLAN_CACHE_ENTRIES_MAX: usize = 4096;
 /// Chunks of high cost for which every choice is tried when a plan cannot do without any: more than the nodes that are
 /// ever avoided for one stripe, and few enough for a plan to be made in less than a millisecond.
 pub const HIGH_COST_TRIED_MAX: usize = 8;
+
+/// Codes of different shapes that a cache keeps: a cluster uses one or two at a time.
+pub const CODES_MAX: usize = 16;

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shorttail_units::{NodeId, Now};
+use shorttail_units::{CodeShape, NodeId, Now};
 use shorttail_wire::control::{
-    CodeShape, FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, ToCoordinator, View,
+    FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, ToCoordinator, View,
 };
 
 use crate::durable::Durable;

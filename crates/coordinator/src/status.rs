@@ -17,10 +17,9 @@ impl Coordinator {
         let totals = alive.fold(StoreTotals::default(), |sum, gateway| sum.plus(gateway.status.totals));
         let nodes_alive = || self.nodes.values().filter(|node| node.presence.is_alive());
         let bytes_used_on_nodes = nodes_alive().map(|node| node.status.memory_used_bytes).sum();
-        let code = self.settings.code;
         ClusterStatus {
             cluster_id: format!("{:016x}", self.durable.cluster_id),
-            code: format!("rs:{}+{}", code.data_count, code.parity_count),
+            code: self.settings.code.to_string(),
             partitions: self.settings.partition_count,
             epoch: self.durable.epoch,
             objects: totals.objects,

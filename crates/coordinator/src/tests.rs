@@ -1,6 +1,6 @@
 //! Scenarios: members register, fall silent, come back, and are given up.
 
-use shorttail_units::{Incarnation, NodeId, Now};
+use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::*;
 
 use crate::limits::*;
@@ -10,7 +10,7 @@ const RETIRE_AFTER_MS_HERE: u64 = 30_000;
 
 fn settings() -> Settings {
     Settings {
-        code: CodeShape { data_count: 4, parity_count: 2 },
+        code: CodeShape::default(),
         partition_count: 4,
         node_count_expected: 8,
         retire_after_ms: RETIRE_AFTER_MS_HERE,

@@ -3,7 +3,7 @@
 //! A session is sans-IO: the server feeds it bytes and replies, and takes bytes from it.
 //! It never blocks and never reorders: see [`crate::reply_queue::ReplyQueue`].
 
-use shorttail_units::Now;
+use shorttail_units::{CodeShape, Now};
 
 use crate::request::{Reply, Request, RequestId};
 
@@ -66,10 +66,8 @@ pub struct Settings {
     pub shutdown_enabled: bool,
     /// Commands of memcached's debug build (`debugtime`), which its own tests use.
     pub debug_commands: bool,
-    /// Data chunks of a stripe: what memory costs, as Redis clients are told.
-    pub data_count: u8,
-    /// Parity chunks of a stripe: how many nodes hold a write besides the first.
-    pub parity_count: u8,
+    /// What memory costs and how many nodes hold a write, as Redis clients are told.
+    pub code: CodeShape,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,8 +102,7 @@ impl Default for Settings {
             reported: Vec::new(),
             shutdown_enabled: false,
             debug_commands: false,
-            data_count: 4,
-            parity_count: 2,
+            code: CodeShape::default(),
         }
     }
 }

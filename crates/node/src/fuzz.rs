@@ -3,7 +3,7 @@
 //! The first byte chooses: raw bytes from the peer, or bytes that a tiny decoder turns into well-formed requests with
 //! nonsense values, which go deeper. Whatever comes, nothing panics and the invariants hold.
 
-use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
 use crate::{Node, NodeConfig, NodeStats};
@@ -169,14 +169,16 @@ impl<'a> Source<'a> {
         let index = self.byte() % member_count;
         self.known[usize::from(self.recent)] = Known { data_count, index, ..Known::default() };
         let chunk_bytes = 64 * (1 + u32::from(self.byte()));
+        let (epoch, partition, kind) = (self.epoch(), self.partition(), self.byte());
+        let local_count = (kind >> 4).min(parity_count).min(data_count);
+        let counts = [data_count, local_count, parity_count - local_count].map(usize::from);
         ChunkDescription {
             stripe: StripeId::from_raw(u64::from(self.recent)),
-            epoch: self.epoch(),
-            partition: self.partition(),
-            kind: if self.byte().is_multiple_of(4) { ChunkKind::Striped } else { ChunkKind::Packed },
+            epoch,
+            partition,
+            kind: if kind.is_multiple_of(4) { ChunkKind::Striped } else { ChunkKind::Packed },
             index,
-            data_count,
-            parity_count,
+            shape: CodeShape::from_counts(counts[0], counts[1], counts[2]).expect("small counts"),
             chunk_bytes: self.or_nonsense(chunk_bytes),
             members: Members(vec![NodeId(0); usize::from(member_count)]),
         }

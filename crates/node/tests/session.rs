@@ -1,7 +1,7 @@
 //! A node and its owners, message by message.
 
 use shorttail_node::{Node, NodeConfig, SessionError};
-use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
     ALL_PARTITIONS, ChunkDescription, ChunkKind, Frame, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION,
     Refusal, next_frame,
@@ -136,8 +136,7 @@ fn description(counter: u64, index: u8) -> ChunkDescription {
         partition: PARTITION,
         kind: ChunkKind::Packed,
         index,
-        data_count: 2,
-        parity_count: 1,
+        shape: CodeShape::reed_solomon(2, 1).expect("a shape"),
         chunk_bytes: 4000,
         members,
     }

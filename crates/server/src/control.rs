@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use shorttail_units::{Incarnation, NodeId};
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, ClusterStatus, CodeShape, FromCoordinator, GatewayRegistration, GatewaySession,
-    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome,
+    NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
 };
 
 pub use client::{ControlClient, ControlError, ControlEvent, Wake};
@@ -93,7 +93,7 @@ fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {
         session: GatewaySession { cluster_id: cluster.cluster_id, gateway_id: 0, epoch: cluster.epoch },
         partition_count: cluster.partition_count,
         partitions_owned: (0..cluster.partition_count).collect(),
-        code: CodeShape { data_count: cluster.code.data_count.get(), parity_count: cluster.code.parity_count },
+        code: cluster.code,
         node_count_expected: u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX),
     }
 }

@@ -21,7 +21,7 @@ use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
 use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 use shorttail_units::{Now, UnixMs};
-use shorttail_wire::control::{ClusterStatus, CodeShape, ToCoordinator};
+use shorttail_wire::control::{ClusterStatus, ToCoordinator};
 
 use crate::admin;
 use crate::config::CoordinatorConfig;
@@ -242,7 +242,7 @@ impl Server {
 
 fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> Settings {
     Settings {
-        code: CodeShape { data_count: config.code.data_count.get(), parity_count: config.code.parity_count },
+        code: config.code,
         partition_count: config.partition_count,
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,

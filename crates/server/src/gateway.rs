@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mio::Poll;
-use shorttail_codes::Code;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::session::Settings;
@@ -120,9 +119,8 @@ pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
 }
 
 fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Result<EngineConfig> {
-    let code = Code::reed_solomon(usize::from(welcome.code.data_count), usize::from(welcome.code.parity_count))?;
     let mut engine =
-        EngineConfig::new(code, welcome.session.epoch, welcome.session.cluster_id, welcome.node_count_expected);
+        EngineConfig::new(welcome.code, welcome.session.epoch, welcome.session.cluster_id, welcome.node_count_expected);
     engine.gateway = welcome.session.gateway_id;
     engine.partition_count = welcome.partition_count;
     engine.value_bytes_max = config.value_bytes_max;
@@ -152,8 +150,7 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         redis_port: port(Protocol::Redis).unwrap_or(0),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         memory_limit_bytes: 0,
-        data_count: engine.data_count() as u8,
-        parity_count: engine.parity_count() as u8,
+        code: engine.shape,
         ..Settings::default()
     }
 }

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mio::Poll;
-use shorttail_codes::Code;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::session::Settings;
 use shorttail_node::{Node, NodeConfig};
@@ -149,9 +148,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
 fn node_bytes(options: &LauncherOptions) -> usize {
     let asked = usize::try_from(options.memory_bytes).unwrap_or(UNLIMITED_BYTES);
     let objects = if asked == 0 { UNLIMITED_BYTES } else { asked.max(options.value_bytes_max) };
-    let data_count = usize::from(options.code.data_count.get());
-    let members = data_count + usize::from(options.code.parity_count);
-    let coded = objects / data_count * members / options.node_count;
+    let coded = objects / options.code.data_count() * options.code.chunk_count() / options.node_count;
     coded + coded / 10 + NODE_BYTES_MIN
 }
 
@@ -168,9 +165,7 @@ impl NodeThreads {
 }
 
 fn engine_config(options: &LauncherOptions) -> anyhow::Result<EngineConfig> {
-    let (data_count, parity_count) = (options.code.data_count.get(), options.code.parity_count);
-    let code = Code::reed_solomon(usize::from(data_count), usize::from(parity_count))?;
-    let mut engine = EngineConfig::new(code, Epoch(1), CLUSTER, u16::try_from(options.node_count)?);
+    let mut engine = EngineConfig::new(options.code, Epoch(1), CLUSTER, u16::try_from(options.node_count)?);
     engine.partition_count = options.partition_count;
     engine.value_bytes_max = options.value_bytes_max;
     engine.when_full = match options.when_full {
@@ -208,8 +203,7 @@ fn settings(options: &LauncherOptions, listeners: &Listeners) -> Settings {
         pipeline_count_max: options.pipeline_count_max.unwrap_or(defaults.pipeline_count_max),
         debug_commands: std::env::var_os("SHORTTAIL_DEBUG_COMMANDS").is_some(),
         prefix_delimiter: options.prefix_delimiter.unwrap_or(b':'),
-        data_count: options.code.data_count.get(),
-        parity_count: options.code.parity_count,
+        code: options.code,
         ..defaults
     }
 }

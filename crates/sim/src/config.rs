@@ -5,6 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use shorttail_units::CodeShape;
+
 use crate::rng::Rng;
 
 /// A family of runs; what is left open is drawn from the seed.
@@ -72,8 +74,7 @@ pub struct FaultWeights {
 /// Everything that a run is made of, apart from its random draws.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimConfig {
-    pub data_count: usize,
-    pub parity_count: usize,
+    pub code: CodeShape,
     pub node_count: u16,
     pub node_core_count: u16,
     /// Memory of one core of a node, in bytes.
@@ -101,17 +102,34 @@ pub struct SimConfig {
     pub audit_events: u64,
 }
 
-const SHAPES: [(usize, usize, u16); 9] =
-    [(4, 2, 8), (4, 2, 8), (4, 2, 7), (2, 1, 5), (2, 1, 4), (8, 2, 12), (1, 2, 5), (2, 2, 6), (3, 0, 5)];
+/// Codes with numbers of nodes.
+const SHAPES: [(&str, u16); 12] = [
+    ("rs:4+2", 8),
+    ("rs:4+2", 8),
+    ("rs:4+2", 7),
+    ("rs:2+1", 5),
+    ("rs:2+1", 4),
+    ("rs:8+2", 12),
+    ("rs:1+2", 5),
+    ("rs:2+2", 6),
+    ("rs:3+0", 5),
+    ("lrc:4+2+1", 9),
+    ("lrc:4+2+1", 8),
+    ("lrc:5+2+2", 11),
+];
+
+fn code(name: &str) -> CodeShape {
+    name.parse().expect("a legal shape")
+}
 
 impl SimConfig {
     /// The run that a profile makes of a seed.
     pub fn draw(profile: Profile, seed: u64) -> Self {
         let rng = &mut Rng::new(seed ^ 0xC0F1);
-        let &(data_count, parity_count, node_count) = rng.choose(&SHAPES).expect("shapes");
+        let &(name, node_count) = rng.choose(&SHAPES).expect("shapes");
+        let code = code(name);
         let mut config = SimConfig {
-            data_count,
-            parity_count,
+            code,
             node_count,
             node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
             node_memory_bytes: 1 << 20,
@@ -136,7 +154,7 @@ impl SimConfig {
                 gateway_crash: 0,
                 gateway_stall: 1,
             },
-            disturbed_max: 1 + rng.index(parity_count + 2),
+            disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
         };
         config.apply(profile, rng);
@@ -146,8 +164,7 @@ impl SimConfig {
     /// A scenario's cluster: RS(4,2) on eight nodes, one partition, nobody acting but the scenario.
     pub fn scripted() -> Self {
         SimConfig {
-            data_count: 4,
-            parity_count: 2,
+            code: CodeShape::default(),
             node_count: 8,
             node_core_count: 1,
             partition_count: 1,
@@ -190,7 +207,7 @@ impl SimConfig {
 
     /// So little memory that the store is often full, and chunks so large that few of them fit.
     fn shrink(&mut self, rng: &mut Rng) {
-        (self.data_count, self.parity_count, self.node_count) = (2, 1, 4 + rng.below(2) as u16);
+        (self.code, self.node_count) = (code("rs:2+1"), 4 + rng.below(2) as u16);
         self.disturbed_max = self.disturbed_max.min(2);
         self.node_core_count = 1;
         self.node_memory_bytes = 256 << 10;
@@ -223,7 +240,7 @@ mod tests {
             for (_, profile) in PROFILES {
                 let config = SimConfig::draw(profile, seed);
                 assert_eq!(config, SimConfig::draw(profile, seed));
-                assert!(usize::from(config.node_count) > config.data_count + config.parity_count);
+                assert!(usize::from(config.node_count) > config.code.chunk_count());
             }
         }
     }

@@ -143,7 +143,8 @@ impl ChunkMut<'_> {
         if state.last < chunk_last {
             return Err(Refusal::Gap);
         }
-        let parity_lacks = self.facts().is_parity() && chunk_last != last;
+        let facts = self.facts();
+        let parity_lacks = facts.is_parity() && !facts.is_local_parity() && chunk_last != last;
         if state.last > chunk_last || chunk_last > last || parity_lacks {
             return Err(Refusal::Invalid);
         }
@@ -188,9 +189,7 @@ impl ChunkMut<'_> {
     /// What holds for an append whatever came before; answers where it ends.
     fn check_shape(&self, append: &Append<'_>) -> Result<u32, Refusal> {
         let facts = self.facts();
-        let here =
-            if facts.is_parity() { append.data_index < facts.data_count } else { append.data_index == facts.index };
-        if !here || append.bytes.is_empty() || append.previous >= append.op {
+        if !facts.takes(append.data_index) || append.bytes.is_empty() || append.previous >= append.op {
             return Err(Refusal::Invalid);
         }
         let length = u32::try_from(append.bytes.len()).map_err(|_| Refusal::OutOfRange)?;
@@ -228,7 +227,7 @@ impl ChunkMut<'_> {
                 self.put_state(state);
                 Ok(())
             }
-            // Every operation of the stripe passes through each parity node, so it holds all stable ones.
+            // A parity is told the last stable one of the operations that concern it, so it holds that one.
             Some(OpenState::Parity(_)) if stable > state.last => Err(Refusal::Gap),
             Some(OpenState::Parity(_)) => {
                 self.fold(state, stable, None);

@@ -7,6 +7,7 @@
 //!
 //! Must not know: sessions, fences.
 
+use shorttail_codes::CodeCache;
 use shorttail_units::{OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal};
 
@@ -14,13 +15,12 @@ use crate::arena::{Allocation, Arena};
 use crate::budget::Budget;
 use crate::chunk::{ChunkMut, data_state};
 use crate::chunk_view::ChunkView;
-use crate::code_cache::CodeCache;
 use crate::counters::Counters;
 use crate::freed::FreedMarks;
 use crate::header::{self, ChunkState};
 use crate::limits::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, DATA_COUNT_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
-    PARITY_COUNT_MAX, RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
+    RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX,
 };
 use crate::open_state::{OpenState, RawBuffer};
 use crate::stripe_map::StripeMap;
@@ -81,8 +81,7 @@ impl ChunkStore {
             return Err(Refusal::Invalid);
         }
         let open = if description.is_parity() {
-            let code = self.codes.get(description.data_count, description.parity_count)?;
-            OpenState::Parity(RawBuffer::new(code, description.data_count))
+            OpenState::Parity(RawBuffer::new(self.codes.get(description.shape)))
         } else {
             data_state()
         };
@@ -268,12 +267,8 @@ fn invariant_chunk(id: u64, view: &ChunkView<'_>) -> usize {
 }
 
 fn check_description(description: &ChunkDescription) -> Result<(), Refusal> {
-    let (data_count, parity_count) = (description.data_count, description.parity_count);
-    let members = usize::from(data_count) + usize::from(parity_count);
-    let shape = (1..=DATA_COUNT_MAX).contains(&data_count)
-        && parity_count <= PARITY_COUNT_MAX
-        && description.members.0.len() == members
-        && usize::from(description.index) < members;
+    let members = description.shape.chunk_count();
+    let shape = description.members.0.len() == members && usize::from(description.index) < members;
     let size = (1..=CHUNK_BYTES_MAX).contains(&(description.chunk_bytes as usize));
     if shape && size { Ok(()) } else { Err(Refusal::Invalid) }
 }

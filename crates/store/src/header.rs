@@ -20,14 +20,15 @@
 //! 58  u8       kind: 0 packed, 1 striped
 //! 59  u8       index
 //! 60  u8       data count
-//! 61  u8       parity count
-//! 62  u8 x 34  zero
+//! 61  u8       parity count, local parities included
+//! 62  u8       local parities
+//! 63  u8 x 33  zero
 //! 96  u16 x 80 members, zero beyond data count + parity count
 //! ```
 //!
 //! Little-endian. The state has a checksum of its own because it changes with every append.
 
-use shorttail_units::{Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{CodeShape, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, MEMBERS_MAX, Members};
 
 use crate::limits::HEADER_BYTES;
@@ -69,12 +70,35 @@ pub(crate) struct ChunkFacts {
     pub kind: ChunkKind,
     pub index: u8,
     pub data_count: u8,
+    pub local_count: u8,
     pub parity_count: u8,
 }
 
 impl ChunkFacts {
     pub fn is_parity(&self) -> bool {
         self.index >= self.data_count
+    }
+
+    /// Is it a parity of one group only? Operations on other groups pass it by.
+    pub fn is_local_parity(&self) -> bool {
+        self.is_parity() && self.index - self.data_count < self.local_count
+    }
+
+    /// Does what is appended to a data chunk concern this chunk?
+    pub fn takes(&self, data_index: u8) -> bool {
+        match self.index.checked_sub(self.data_count) {
+            None => data_index == self.index,
+            Some(parity) => {
+                let covers = |shape: CodeShape| shape.covers(usize::from(parity), usize::from(data_index));
+                data_index < self.data_count && self.shape().is_some_and(covers)
+            }
+        }
+    }
+
+    fn shape(&self) -> Option<CodeShape> {
+        let global_count = self.parity_count.checked_sub(self.local_count)?;
+        let [data, local, global] = [self.data_count, self.local_count, global_count].map(usize::from);
+        CodeShape::from_counts(data, local, global).ok()
     }
 }
 
@@ -91,8 +115,11 @@ pub(crate) fn write_new(description: &ChunkDescription, state: &ChunkState, head
         ChunkKind::Striped => 1,
     };
     header[59] = description.index;
-    header[60] = description.data_count;
-    header[61] = description.parity_count;
+    let shape = description.shape;
+    header[60..63].copy_from_slice(
+        &[shape.data_count(), shape.parity_count(), shape.local_count()]
+            .map(|count| u8::try_from(count).expect("a shape's counts are small")),
+    );
     for (place, member) in header[MEMBERS_AT..].chunks_exact_mut(2).zip(&description.members.0) {
         place.copy_from_slice(&member.0.to_le_bytes());
     }
@@ -136,6 +163,7 @@ pub(crate) fn read_facts(header: &HeaderBytes) -> ChunkFacts {
         index: header[59],
         data_count: header[60],
         parity_count: header[61],
+        local_count: header[62],
     }
 }
 
@@ -150,16 +178,15 @@ pub(crate) fn read_description(header: &HeaderBytes) -> Option<ChunkDescription>
         return None;
     }
     let facts = read_facts(header);
-    let member_count = usize::from(facts.data_count) + usize::from(facts.parity_count);
-    let members = header[MEMBERS_AT..].as_chunks::<2>().0.iter().take(member_count);
+    let shape = facts.shape()?;
+    let members = header[MEMBERS_AT..].as_chunks::<2>().0.iter().take(shape.chunk_count());
     Some(ChunkDescription {
         stripe: facts.stripe,
         epoch: facts.epoch,
         partition: facts.partition,
         kind: facts.kind,
         index: facts.index,
-        data_count: facts.data_count,
-        parity_count: facts.parity_count,
+        shape,
         chunk_bytes: facts.chunk_bytes,
         members: Members(members.map(|bytes| NodeId(u16::from_le_bytes(*bytes))).collect()),
     })
@@ -184,8 +211,7 @@ mod tests {
             partition: PartitionId(2),
             kind: ChunkKind::Striped,
             index: 79,
-            data_count: 64,
-            parity_count: 16,
+            shape: CodeShape::lrc(64, 5, 11).expect("a shape"),
             chunk_bytes: 5000,
             members: Members((0..80).map(|number| NodeId(number * 811)).collect()),
         }
@@ -231,7 +257,7 @@ mod tests {
         assert_eq!(header[8], 3);
         assert_eq!(u32_at(&header, 12), 4999);
         assert_eq!(header[40..48], description().stripe.raw().to_le_bytes());
-        assert_eq!((header[58], header[59], header[60], header[61]), (1, 79, 64, 16));
+        assert_eq!(header[58..63], [1, 79, 64, 16, 5]);
         assert_eq!(header[254..], (79u16 * 811).to_le_bytes());
     }
 }

@@ -8,7 +8,6 @@ mod budget;
 mod chunk;
 mod chunk_store;
 mod chunk_view;
-mod code_cache;
 mod counters;
 mod freed;
 mod header;

@@ -55,13 +55,4 @@ pub const FREED_MARKS_MAX: usize = 16_384;
 /// Chunk reports in one answer to a scan: below the largest frame with 80 members each.
 pub const SCAN_COUNT_MAX: usize = 4096;
 
-/// Different codes (data and parity counts) kept ready: a cluster uses one or two at a time.
-pub const CODES_MAX: usize = 16;
-
-/// Most data chunks of a stripe.
-pub const DATA_COUNT_MAX: u8 = 64;
-
-/// Most parity chunks of a stripe.
-pub const PARITY_COUNT_MAX: u8 = 16;
-
 const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push out its own marks");

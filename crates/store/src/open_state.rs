@@ -101,8 +101,8 @@ pub(crate) struct RawBuffer {
 }
 
 impl RawBuffer {
-    pub fn new(code: Code, data_count: u8) -> Self {
-        let ends = vec![0; usize::from(data_count)].into_boxed_slice();
+    pub fn new(code: Code) -> Self {
+        let ends = vec![0; code.data_count()].into_boxed_slice();
         RawBuffer { code, entries: VecDeque::new(), bytes: Vec::new(), start: 0, ends }
     }
 

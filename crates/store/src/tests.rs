@@ -1,7 +1,7 @@
 //! A stripe over as many stores as it has chunks, and verbs for what its owner does.
 
 use shorttail_codes::Code;
-use shorttail_units::{Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{CodeShape, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members, Refusal};
 
 use crate::{Append, ChunkStore};
@@ -17,16 +17,20 @@ pub(crate) fn stripe_id(counter: u64) -> StripeId {
 }
 
 pub(crate) fn description(index: u8, data_count: u8, parity_count: u8, chunk_bytes: u32) -> ChunkDescription {
+    let shape = CodeShape::reed_solomon(usize::from(data_count), usize::from(parity_count)).expect("a shape");
+    description_of(index, shape, chunk_bytes)
+}
+
+fn description_of(index: u8, shape: CodeShape, chunk_bytes: u32) -> ChunkDescription {
     ChunkDescription {
         stripe: stripe_id(1),
         epoch: Epoch(1),
         partition: PARTITION,
         kind: ChunkKind::Packed,
         index,
-        data_count,
-        parity_count,
+        shape,
         chunk_bytes,
-        members: Members((0..u16::from(data_count + parity_count)).map(NodeId).collect()),
+        members: Members((0..shape.chunk_count() as u16).map(NodeId).collect()),
     }
 }
 
@@ -48,8 +52,7 @@ pub(crate) struct Sent {
 /// An owner and the stores of one stripe.
 pub(crate) struct Stripe {
     pub stores: Vec<ChunkStore>,
-    pub data_count: u8,
-    pub parity_count: u8,
+    pub shape: CodeShape,
     pub chunk_bytes: u32,
     pub sent: Vec<Sent>,
     /// Last operation sent, by participant.
@@ -58,19 +61,22 @@ pub(crate) struct Stripe {
 
 impl Stripe {
     pub fn open(data_count: u8, parity_count: u8, chunk_bytes: u32) -> Self {
-        let members = usize::from(data_count + parity_count);
+        let shape = CodeShape::reed_solomon(usize::from(data_count), usize::from(parity_count)).expect("a shape");
+        Self::open_as(shape, chunk_bytes)
+    }
+
+    pub fn open_as(shape: CodeShape, chunk_bytes: u32) -> Self {
         let mut stores = Vec::new();
-        for index in 0..data_count + parity_count {
+        for index in 0..shape.chunk_count() as u8 {
             let mut store = ChunkStore::new(MEMORY_BYTES).expect("memory");
-            store.open(&description(index, data_count, parity_count, chunk_bytes)).expect("a new stripe");
+            store.open(&description_of(index, shape, chunk_bytes)).expect("a new stripe");
             stores.push(store);
         }
-        Stripe { stores, data_count, parity_count, chunk_bytes, sent: Vec::new(), last_sent: vec![0; members] }
+        Stripe { stores, shape, chunk_bytes, sent: Vec::new(), last_sent: vec![0; shape.chunk_count()] }
     }
 
     pub fn participants(&self, data_index: u8) -> Vec<usize> {
-        let parities = self.data_count..self.data_count + self.parity_count;
-        std::iter::once(data_index).chain(parities).map(usize::from).collect()
+        self.shape.participants(usize::from(data_index)).collect()
     }
 
     pub fn length(&self, data_index: u8) -> u32 {
@@ -88,11 +94,18 @@ impl Stripe {
             previous: self.last_sent.clone(),
         };
         for participant in self.participants(data_index) {
+            let stable = self.own_stable(participant, stable);
             assert_eq!(self.send(participant, &sent, stable), Ok(op(number)), "append {number} to {participant}");
             self.last_sent[participant] = number;
         }
         self.sent.push(sent);
         number
+    }
+
+    /// The last of a participant's own operations up to `stable`.
+    pub fn own_stable(&self, participant: usize, stable: u32) -> u32 {
+        let concerns = |sent: &&Sent| sent.op <= stable && self.participants(sent.data_index).contains(&participant);
+        self.sent.iter().rfind(concerns).map_or(0, |sent| sent.op)
     }
 
     pub fn send(&mut self, participant: usize, sent: &Sent, stable: u32) -> Result<OpNumber, Refusal> {
@@ -127,19 +140,19 @@ impl Stripe {
 
     /// What chunk `participant` must hold as of an operation: data as sent, parities encoded anew.
     pub fn expected(&self, participant: usize, at: u32) -> Vec<u8> {
-        let mut data = vec![vec![0u8; self.chunk_bytes as usize]; usize::from(self.data_count)];
+        let mut data = vec![vec![0u8; self.chunk_bytes as usize]; self.shape.data_count()];
         for sent in self.sent.iter().filter(|sent| sent.op <= at) {
             data[usize::from(sent.data_index)][sent.offset as usize..][..sent.bytes.len()].copy_from_slice(&sent.bytes);
         }
         if participant < data.len() {
             return data.swap_remove(participant);
         }
-        let code = Code::reed_solomon(usize::from(self.data_count), usize::from(self.parity_count)).expect("a code");
-        let mut parities = vec![vec![0u8; self.chunk_bytes as usize]; usize::from(self.parity_count)];
+        let code = Code::new(self.shape);
+        let mut parities = vec![vec![0u8; self.chunk_bytes as usize]; self.shape.parity_count()];
         let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
         let mut outputs: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
         code.encode(&data, &mut outputs);
-        parities.swap_remove(participant - usize::from(self.data_count))
+        parities.swap_remove(participant - self.shape.data_count())
     }
 
     pub fn check_invariants(&self) {

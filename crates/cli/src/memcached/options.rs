@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use shorttail_gateway::session::Credential;
-use shorttail_server::config::{CodeSpec, LauncherOptions, UnixSocketConfig, WhenFull, read_credentials};
+use shorttail_server::config::{LauncherOptions, UnixSocketConfig, WhenFull, read_credentials};
+use shorttail_units::CodeShape;
 
 use super::getopt::{self, Flag, Given, Takes};
 use super::suboptions::Suboptions;
@@ -316,9 +317,9 @@ impl Collected {
     }
 }
 
-fn cluster_of(variable: &impl Fn(&str) -> Option<String>) -> Result<(CodeSpec, usize), Refusal> {
-    let code = variable(CODE_VARIABLE).map_or(Ok(CodeSpec::DEFAULT), |text| text.parse());
-    let code: CodeSpec = code.map_err(|error| usage(&format!("{CODE_VARIABLE}: {error}")))?;
+fn cluster_of(variable: &impl Fn(&str) -> Option<String>) -> Result<(CodeShape, usize), Refusal> {
+    let code = variable(CODE_VARIABLE).map_or(Ok(CodeShape::default()), |text| text.parse());
+    let code: CodeShape = code.map_err(|error| usage(&format!("{CODE_VARIABLE}: {error}")))?;
     let least = code.chunk_count();
     let node_count = match variable(NODES_VARIABLE) {
         None => NODE_COUNT_DEFAULT.max(least),

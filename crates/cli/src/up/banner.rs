@@ -35,19 +35,19 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateway: &GatewayStatusE
 
 fn summary(config: &UpConfig) -> String {
     let memory = Size(config.node_memory.0.saturating_mul(config.node_count as u64));
-    let (data, chunks) = (config.code.data() as f64, config.code.chunk_count() as f64);
+    let (data, chunks) = (config.code.data_count() as f64, config.code.chunk_count() as f64);
     format!(
         "ShortTail: {} nodes of {}, {memory} in all, {} (any {} may die; {:.2} bytes of memory a byte)",
         config.node_count,
         config.node_memory,
         config.code,
-        config.code.parity(),
+        config.code.tolerance(),
         chunks / data
     )
 }
 
 fn kill_line(config: &UpConfig, pids: &[String]) -> Option<String> {
-    let victims = pids.get(..config.code.parity()).filter(|victims| !victims.is_empty())?;
+    let victims = pids.get(..config.code.tolerance()).filter(|victims| !victims.is_empty())?;
     Some(format!("             kill -9 {}    and nothing is lost", victims.join(" ")))
 }
 

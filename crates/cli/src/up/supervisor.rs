@@ -177,7 +177,7 @@ impl Supervisor {
     fn handle_death(&mut self, index: usize, pid: u32, how: &str) {
         let dead = self.members.iter().filter(|member| member.child.is_none() && is_node(member.part)).count();
         let restart_nodes = self.plan.config.restart_nodes;
-        let tolerated = self.plan.config.code.parity();
+        let tolerated = self.plan.config.code.tolerance();
         let member = &mut self.members[index];
         let again_and_again = member.start_count > 1 && member.started.elapsed() < SHORT_LIFE;
         if !is_node(member.part) || restart_nodes {

@@ -230,6 +230,7 @@ impl<C: Command> Engine<C> {
         job.source = Source::Loading;
         let wanted = Wanted {
             stripe: stripe.id,
+            shape: self.config.shape,
             members: stripe.members.clone(),
             data_index,
             chunk_bytes: self.config.chunk_bytes as u32,

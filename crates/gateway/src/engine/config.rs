@@ -1,7 +1,7 @@
 //! What one engine is told when it is made.
 
 use shorttail_codes::Code;
-use shorttail_units::{ClusterId, Epoch, PartitionId, SLOT_COUNT, Slot};
+use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
 
 use super::limits::CHUNK_BYTES;
 
@@ -25,6 +25,8 @@ pub struct EngineConfig {
     pub core: u16,
     pub core_count: u16,
     pub partition_count: u16,
+    pub shape: CodeShape,
+    /// The code of that shape.
     pub code: Code,
     /// Payload bytes of a packed chunk.
     pub chunk_bytes: usize,
@@ -32,11 +34,11 @@ pub struct EngineConfig {
     pub block_bytes: usize,
     pub value_bytes_max: usize,
     pub when_full: WhenFull,
-    /// Nodes that the cluster should have; a new owner serves when all but at most `m` of them accepted it.
+    /// Nodes that the cluster should have; a new owner serves when all but as many as may be lost accepted it.
     pub node_count: u16,
     /// After this long without an answer a node is treated as slow: its requests go elsewhere.
     pub request_deadline_us: u64,
-    /// How long a new owner waits for the last `m` nodes before it serves without them.
+    /// How long a new owner waits for these last nodes before it serves without them.
     pub gather_us: u64,
     /// Seed of the key hash.
     pub hash_seed: u64,
@@ -48,7 +50,7 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    pub fn new(code: Code, epoch: Epoch, cluster: ClusterId, node_count: u16) -> Self {
+    pub fn new(shape: CodeShape, epoch: Epoch, cluster: ClusterId, node_count: u16) -> Self {
         EngineConfig {
             cluster,
             epoch,
@@ -56,7 +58,8 @@ impl EngineConfig {
             core: 0,
             core_count: 1,
             partition_count: 4,
-            code,
+            shape,
+            code: Code::new(shape),
             chunk_bytes: CHUNK_BYTES,
             block_bytes: 4096,
             value_bytes_max: 1 << 20,
@@ -71,15 +74,16 @@ impl EngineConfig {
     }
 
     pub fn data_count(&self) -> usize {
-        self.code.data_count()
+        self.shape.data_count()
     }
 
-    pub fn parity_count(&self) -> usize {
-        self.code.parity_count()
+    /// How many nodes may be lost: the `m` of every promise.
+    pub fn tolerance(&self) -> usize {
+        self.shape.tolerance()
     }
 
     pub fn member_count(&self) -> usize {
-        self.code.chunk_count()
+        self.shape.chunk_count()
     }
 
     /// The partition of a slot: contiguous ranges of equal length.
@@ -98,10 +102,11 @@ impl EngineConfig {
         (0..self.partition_count).filter(move |number| number % core_count == core).map(PartitionId)
     }
 
-    /// Largest record that is packed: `s = floor((k+m)/(m+1))` blocks (ShortTail 3.3), and never more than a quarter of
+    /// Largest record that is packed: `s` blocks, as many as stored `m+1` times cost no more than a stripe of single
+    /// blocks (ShortTail 3.3: `s = floor((k+m)/(m+1))`; with local parities `m+1` is what may be lost and one), and never more than a quarter of
     /// a chunk, so that a chunk's unused tail stays small.
     pub fn packed_bytes_max(&self) -> usize {
-        let threshold = self.member_count() / (self.parity_count() + 1);
+        let threshold = self.member_count() / (self.tolerance() + 1);
         (threshold * self.block_bytes).min(self.chunk_bytes / 4).max(self.chunk_bytes.min(2048))
     }
 

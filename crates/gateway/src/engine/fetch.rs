@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use shorttail_codes::Plan;
 use shorttail_store::record::{RecordError, record_bytes};
-use shorttail_units::{NodeId, OpNumber, StripeId};
+use shorttail_units::{CodeShape, NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 
 use super::limits::DEGRADED_GUESS_BYTES;
@@ -55,6 +55,7 @@ pub enum Extent {
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub stripe: StripeId,
+    pub shape: CodeShape,
     pub members: Arc<[NodeId]>,
     pub data_index: usize,
     /// Payload bytes of the stripe's chunks.
@@ -119,10 +120,10 @@ impl<C: Command> Engine<C> {
         let wanted = fetch.wanted.clone();
         fetch.excluded |= 1 << wanted.data_index;
         let excluded = fetch.excluded;
+        let code = self.codes.get(wanted.shape);
         let nodes = &self.nodes;
         let ready = |chunk: usize| excluded & 1 << chunk == 0 && nodes.is_ready(wanted.members[chunk]);
         let reachable = |chunk: usize| excluded & 1 << chunk == 0 && nodes.is_reachable(wanted.members[chunk]);
-        let code = &self.config.code;
         let plan = code.read_plan(wanted.data_index, &ready).or_else(|_| code.read_plan(wanted.data_index, &reachable));
         let Ok(plan) = plan else { return self.fetch_failed(key, FetchError::Unreadable) };
         let room = wanted.chunk_bytes - wanted.offset;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shorttail_placement::{Candidate, choose};
 use shorttail_store::record::Record;
-use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
 
 use super::index::StripeSlot;
@@ -149,24 +149,26 @@ impl<C: Command> Engine<C> {
         let members = self.choose_members(self.config.chunk_bytes)?;
         let id = self.take_stripe_ids(1);
         let buffer = self.stripes.take_buffer(self.config.data_count() * self.config.chunk_bytes);
-        let (data_count, parity_count) = (self.config.data_count(), self.config.parity_count());
-        let open = OpenStripe::new(data_count, parity_count, self.config.chunk_bytes, buffer);
+        let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes, buffer);
         let slot = self.stripes.insert(Stripe::new(id, partition, members.clone(), open));
         self.log(partition).current = Some(slot);
         self.expect_use(&members, id, self.config.chunk_bytes + 256);
+        let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
+        let first = self.describe(id, partition, ChunkKind::Packed, shape, chunk_bytes, &members);
         for (index, &node) in members.iter().enumerate() {
-            let description = self.describe(id, partition, ChunkKind::Packed, index, self.config.chunk_bytes, &members);
+            let description = ChunkDescription { index: index as u8, ..first.clone() };
             self.ask(node, id, &NodeRequest::Open(description), What::Open { stripe: id });
         }
         Ok(slot)
     }
 
+    /// What is told of chunk 0; of the others only the index differs.
     pub(super) fn describe(
         &self,
         stripe: StripeId,
         partition: PartitionId,
         kind: ChunkKind,
-        index: usize,
+        shape: CodeShape,
         chunk_bytes: usize,
         members: &[NodeId],
     ) -> ChunkDescription {
@@ -175,9 +177,8 @@ impl<C: Command> Engine<C> {
             epoch: self.config.epoch,
             partition,
             kind,
-            index: index as u8,
-            data_count: self.config.data_count() as u8,
-            parity_count: self.config.parity_count() as u8,
+            index: 0,
+            shape,
             chunk_bytes: chunk_bytes as u32,
             members: Members(members.to_vec()),
         }
@@ -246,20 +247,17 @@ impl<C: Command> Engine<C> {
         let stripe = self.stripes.at_mut(slot);
         let Some(open) = stripe.open.as_mut() else { return false };
         let Some(append) = open.flush(now_us) else { return false };
-        let parity_members = self.config.data_count()..self.config.member_count();
-        for member in std::iter::once(append.data_index).chain(parity_members) {
-            let is_data = member == append.data_index;
-            let previous = if is_data { append.data_previous } else { OpNumber(append.op.0 - 1) };
+        for share in open.shares() {
             let request = NodeRequest::Append {
                 stripe: stripe.id,
                 op: append.op,
-                previous,
-                stable: append.stable,
+                previous: share.previous,
+                stable: share.stable,
                 data_index: append.data_index as u8,
                 offset: append.offset as u32,
                 bytes: open.append_bytes(&append),
             };
-            let session = self.nodes.session_of(stripe.members[member], stripe.id);
+            let session = self.nodes.session_of(stripe.members[share.member], stripe.id);
             // A member that is gone is noticed by its session's end, which abandons the stripe.
             self.nodes.send(session, &request, append_tag(stripe.id));
         }
@@ -372,7 +370,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A record is held by `m+1` nodes.
+    /// A record is held by all its participants.
     pub(super) fn record_confirmed(&mut self, slot: StripeSlot, item: Item<Purpose>) {
         let location = self.stripes.location(slot, item.data_index, item.offset);
         match item.purpose {
@@ -400,11 +398,9 @@ impl<C: Command> Engine<C> {
         for &slot in &self.stripes.unsealed().to_vec() {
             let stripe = self.stripes.at_mut(slot);
             let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
-            let Some(stable) = open.stable_untold(now_us, IDLE_STABLE_US) else { continue };
-            let (id, members) = (stripe.id, stripe.members.clone());
-            for &node in &members[self.config.data_count()..] {
-                let session = self.nodes.session_of(node, id);
-                self.nodes.send(session, &NodeRequest::Stable { stripe: id, stable }, 0);
+            for (member, stable) in open.stable_untold(now_us, IDLE_STABLE_US) {
+                let session = self.nodes.session_of(stripe.members[member], stripe.id);
+                self.nodes.send(session, &NodeRequest::Stable { stripe: stripe.id, stable }, 0);
             }
         }
     }

@@ -141,6 +141,7 @@ impl<C: Command> Engine<C> {
         let key = self.lookups.insert(lookup);
         self.start_fetch(Wanted {
             stripe: id,
+            shape: self.config.shape,
             members,
             data_index,
             chunk_bytes: self.config.chunk_bytes as u32,

@@ -1,15 +1,16 @@
 //! The manifest of a striped object: which stripes hold its value.
 //!
 //! ```text
-//! u64 value bytes | u64 first stripe | u32 stripe count | u32 piece bytes | u8 data count | u8 parity count | u16 node ...
+//! u64 value bytes | u64 first stripe | u32 stripe count | u32 piece bytes
+//! u8 data count | u8 parity count | u8 local parities among them | u16 node ...
 //! ```
 //! All stripes of an object have consecutive ids, the same members and the same piece length, so a manifest is some
-//! forty bytes however large the object. Each data piece ends in the CRC32C of the rest of it: a piece checks itself,
+//! forty bytes however large the object. Their code is the object's own, so that one may be stored otherwise than another. Each data piece ends in the CRC32C of the rest of it: a piece checks itself,
 //! read directly or decoded.
 
 use std::sync::Arc;
 
-use shorttail_units::{NodeId, StripeId};
+use shorttail_units::{CodeShape, NodeId, StripeId};
 
 /// Bytes of checksum at the end of each piece.
 pub const PIECE_CRC_BYTES: usize = 4;
@@ -21,19 +22,24 @@ pub struct Manifest {
     pub stripe_count: u32,
     /// Bytes of a chunk of these stripes, checksum included.
     pub piece_bytes: usize,
-    pub data_count: usize,
-    pub parity_count: usize,
+    pub shape: CodeShape,
     pub members: Arc<[NodeId]>,
 }
 
 impl Manifest {
-    const FIXED_BYTES: usize = 26;
+    const FIXED_BYTES: usize = 27;
 
-    /// How a value of `value_bytes` is cut: as few stripes as chunks of at most `chunk_bytes_max` allow, all equally long.
-    pub fn shape(value_bytes: usize, data_count: usize, chunk_bytes_max: usize) -> (u32, usize) {
+    /// How a value of `value_bytes` is cut: as few stripes as chunks of at most `chunk_bytes_max` allow, all equally long,
+    /// with at least `payload_bytes_min` of it in a piece, zeros included.
+    pub fn cut(
+        value_bytes: usize,
+        data_count: usize,
+        chunk_bytes_max: usize,
+        payload_bytes_min: usize,
+    ) -> (u32, usize) {
         let payload_max = chunk_bytes_max - PIECE_CRC_BYTES;
         let stripe_count = value_bytes.div_ceil(payload_max * data_count).max(1);
-        let payload = value_bytes.div_ceil(stripe_count * data_count).max(1);
+        let payload = value_bytes.div_ceil(stripe_count * data_count).max(payload_bytes_min.clamp(1, payload_max));
         (u32::try_from(stripe_count).expect("values are at most 1 GiB"), payload + PIECE_CRC_BYTES)
     }
 
@@ -41,9 +47,14 @@ impl Manifest {
         self.piece_bytes - PIECE_CRC_BYTES
     }
 
+    /// Data pieces that hold something of the value; one at least, so that there is something to read.
+    pub fn piece_count(&self) -> usize {
+        self.value_bytes.div_ceil(self.payload_bytes()).max(1)
+    }
+
     /// Byte range of the value that data piece `index` of stripe `number` holds; empty beyond the value's end.
     pub fn value_range(&self, number: u32, index: usize) -> std::ops::Range<usize> {
-        let piece = number as usize * self.data_count + index;
+        let piece = number as usize * self.shape.data_count() + index;
         let start = (piece * self.payload_bytes()).min(self.value_bytes);
         start..(start + self.payload_bytes()).min(self.value_bytes)
     }
@@ -54,8 +65,8 @@ impl Manifest {
         out.extend_from_slice(&self.first.raw().to_le_bytes());
         out.extend_from_slice(&self.stripe_count.to_le_bytes());
         out.extend_from_slice(&(self.piece_bytes as u32).to_le_bytes());
-        out.push(self.data_count as u8);
-        out.push(self.parity_count as u8);
+        let shape = self.shape;
+        out.extend([shape.data_count(), shape.parity_count(), shape.local_count()].map(|count| count as u8));
         self.members.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
         out
     }
@@ -65,8 +76,9 @@ impl Manifest {
         let (fixed, nodes) = bytes.split_first_chunk::<{ Self::FIXED_BYTES }>()?;
         let word = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
         let half = |at: usize| u32::from_le_bytes(fixed[at..at + 4].try_into().expect("four bytes"));
-        let (data_count, parity_count) = (usize::from(fixed[24]), usize::from(fixed[25]));
-        if nodes.len() != 2 * (data_count + parity_count) || (half(20) as usize) <= PIECE_CRC_BYTES || data_count == 0 {
+        let [data_count, parity_count, local_count] = [24, 25, 26].map(|at| usize::from(fixed[at]));
+        let shape = CodeShape::from_counts(data_count, local_count, parity_count.checked_sub(local_count)?).ok()?;
+        if nodes.len() != 2 * shape.chunk_count() || (half(20) as usize) <= PIECE_CRC_BYTES {
             return None;
         }
         Some(Manifest {
@@ -74,8 +86,7 @@ impl Manifest {
             first: StripeId::from_raw(word(8)),
             stripe_count: half(16),
             piece_bytes: half(20) as usize,
-            data_count,
-            parity_count,
+            shape,
             members: nodes.chunks_exact(2).map(|node| NodeId(u16::from_le_bytes([node[0], node[1]]))).collect(),
         })
     }
@@ -98,26 +109,43 @@ pub fn open_piece(piece: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
+    fn manifest(shape: &str, value_bytes: usize, payload_bytes_min: usize) -> Manifest {
+        let shape: CodeShape = shape.parse().expect("a shape");
+        let (stripe_count, piece_bytes) = Manifest::cut(value_bytes, shape.data_count(), 65_280, payload_bytes_min);
+        let members = (1..=shape.chunk_count() as u16).map(NodeId).collect();
+        Manifest { value_bytes, first: StripeId::from_raw(7), stripe_count, piece_bytes, shape, members }
+    }
+
     #[test]
     fn manifests_survive_the_trip_and_cover_the_value() {
-        for value_bytes in [1, 3, 8193, 1 << 20, 5_000_001] {
-            let (stripe_count, piece_bytes) = Manifest::shape(value_bytes, 4, 65_280);
-            let manifest = Manifest {
-                value_bytes,
-                first: StripeId::from_raw(7),
-                stripe_count,
-                piece_bytes,
-                data_count: 4,
-                parity_count: 2,
-                members: [1, 2, 3, 4, 5, 6].map(NodeId).into(),
-            };
+        for (shape, value_bytes) in ["rs:4+2", "rs:1+2", "lrc:4+2+1"]
+            .into_iter()
+            .flat_map(|shape| [0, 1, 3, 8193, 1 << 20, 5_000_001].map(|value_bytes| (shape, value_bytes)))
+        {
+            let manifest = manifest(shape, value_bytes, 1);
             assert_eq!(Manifest::parse(&manifest.encode()), Some(manifest.clone()));
-            let pieces = (0..stripe_count).flat_map(|number| (0..4).map(move |index| (number, index)));
-            let covered: usize = pieces.map(|(number, index)| manifest.value_range(number, index).len()).sum();
-            assert_eq!(covered, value_bytes);
-            assert!(piece_bytes <= 65_280);
+            let data_count = manifest.shape.data_count();
+            let pieces =
+                (0..manifest.stripe_count).flat_map(|number| (0..data_count).map(move |index| (number, index)));
+            let ranges: Vec<_> = pieces.map(|(number, index)| manifest.value_range(number, index)).collect();
+            assert_eq!(ranges.iter().map(|range| range.len()).sum::<usize>(), value_bytes);
+            let held = ranges.iter().filter(|range| !range.is_empty()).count();
+            assert_eq!(manifest.piece_count(), held.max(1));
+            assert!(manifest.piece_bytes <= 65_280);
         }
         assert_eq!(Manifest::parse(b"short"), None);
+        let mut bytes = manifest("rs:4+2", 9, 1).encode();
+        bytes[26] = 3;
+        assert_eq!(Manifest::parse(&bytes), None, "more local parities than parities");
+    }
+
+    #[test]
+    fn small_values_fill_their_pieces_with_zeros() {
+        let padded = manifest("rs:4+2", 5000, 4096);
+        assert_eq!((padded.stripe_count, padded.payload_bytes(), padded.piece_count()), (1, 4096, 2));
+        let large = manifest("rs:4+2", 100_000, 4096);
+        assert_eq!((large.stripe_count, large.payload_bytes()), (1, 25_000));
+        assert_eq!(manifest("rs:4+2", 10, 1 << 20).piece_bytes, 65_280, "no chunk is longer");
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod stripes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use shorttail_codes::CodeCache;
 use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -161,6 +162,7 @@ pub struct Engine<C> {
     logs: BTreeMap<PartitionId, Log>,
     nodes: Nodes,
     retired: BTreeSet<(NodeId, Incarnation)>,
+    codes: CodeCache,
     awaited: Pool<Awaited>,
     fetches: Pool<fetch::Fetch>,
     lookups: Pool<lookup::Lookup<C>>,
@@ -202,6 +204,7 @@ impl<C: Command> Engine<C> {
             logs,
             nodes: Nodes::default(),
             retired: BTreeSet::new(),
+            codes: CodeCache::default(),
             awaited: Pool::default(),
             fetches: Pool::default(),
             lookups: Pool::default(),

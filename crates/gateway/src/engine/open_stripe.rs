@@ -1,9 +1,14 @@
 //! A stripe that still takes appends, or waits to be sealed: its bytes at the owner, its operations, who holds what.
 //!
 //! ```text
-//! record -> pending operation -> (end of turn) sent to data node and parities -> confirmed by all m+1 -> stable prefix
+//! record -> pending operation -> (end of turn) sent to its participants -> confirmed by all of them -> stable prefix
 //! ```
-//! Records that arrive in one turn share one operation: one message to each of `m+1` nodes, whatever their number.
+//! Participants of an operation are the node of its data chunk and those of the parities that cover it: at least one more
+//! than may be lost. Records that arrive in one turn share one operation: one message to each participant, whatever their
+//! number.
+//!
+//! A local parity is passed by the operations of other groups, so each participant counts by its own: what it is told is
+//! previous or stable are operations that it was sent.
 //!
 //! Invariants: rule R1, nothing beyond the prefix that every participant confirmed is ever told stable; rule R7, each
 //! append names the participant's previous operation.
@@ -12,7 +17,7 @@
 
 use std::collections::VecDeque;
 
-use shorttail_units::OpNumber;
+use shorttail_units::{CodeShape, OpNumber};
 
 /// An operation that is not confirmed yet.
 #[derive(Debug)]
@@ -35,22 +40,37 @@ pub struct Item<I> {
     pub length: usize,
 }
 
-/// What to send for an operation.
+/// What to send for an operation, to each of its participants with their [`Share`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Append {
     pub op: OpNumber,
-    /// Operation before this one on the data node; on every parity it is `op - 1`.
-    pub data_previous: OpNumber,
-    pub stable: OpNumber,
     pub data_index: usize,
     pub offset: usize,
     pub length: usize,
 }
 
+/// What of an append differs from participant to participant: operations that it was sent before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    pub member: usize,
+    pub previous: OpNumber,
+    pub stable: OpNumber,
+}
+
+/// What is known of a member, in operations that it was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    sent: OpNumber,
+    acked: OpNumber,
+    /// Confirmed by all participants, and so is every operation of the stripe before it.
+    stable: OpNumber,
+    /// The stable one that it was told last.
+    told: OpNumber,
+}
+
 #[derive(Debug)]
 pub struct OpenStripe<I> {
-    data_count: usize,
-    parity_count: usize,
+    shape: CodeShape,
     chunk_bytes: usize,
     /// `data_count x chunk_bytes`.
     bytes: Vec<u8>,
@@ -59,48 +79,45 @@ pub struct OpenStripe<I> {
     turn_index: usize,
     pending: Option<Op<I>>,
     last_op: OpNumber,
-    chunk_last: Vec<OpNumber>,
-    /// Per member, the last operation it acknowledged.
-    acked: Vec<OpNumber>,
+    members: Box<[Progress]>,
     ops: VecDeque<Op<I>>,
     stable: OpNumber,
-    /// The stable operation that all parities were told last.
-    told: OpNumber,
+    /// When operations told anyone what is stable.
     told_us: u64,
+    /// Of the last flush; kept for its memory.
+    shares: Vec<Share>,
     /// Bit per member that confirmed the seal.
     pub seal_confirmed: u128,
 }
 
 impl<I> OpenStripe<I> {
     /// `bytes` is a buffer of `data_count x chunk_bytes`; what it contains does not matter.
-    pub fn new(data_count: usize, parity_count: usize, chunk_bytes: usize, bytes: Vec<u8>) -> Self {
-        assert_eq!(bytes.len(), data_count * chunk_bytes, "buffer of a stripe");
+    pub fn new(shape: CodeShape, chunk_bytes: usize, bytes: Vec<u8>) -> Self {
+        assert_eq!(bytes.len(), shape.data_count() * chunk_bytes, "buffer of a stripe");
         OpenStripe {
-            data_count,
-            parity_count,
+            shape,
             chunk_bytes,
             bytes,
-            fills: vec![0; data_count],
+            fills: vec![0; shape.data_count()],
             turn_index: 0,
             pending: None,
             last_op: OpNumber(0),
-            chunk_last: vec![OpNumber(0); data_count],
-            acked: vec![OpNumber(0); data_count + parity_count],
+            members: vec![Progress::default(); shape.chunk_count()].into(),
             ops: VecDeque::new(),
             stable: OpNumber(0),
-            told: OpNumber(0),
             told_us: 0,
+            shares: Vec::new(),
             seal_confirmed: 0,
         }
     }
 
     /// A stripe that was read back from nodes and only waits to be emptied.
-    pub fn from_chunks(data_count: usize, parity_count: usize, chunks: &[Vec<u8>], chunk_bytes: usize) -> Self {
-        let mut bytes = vec![0; data_count * chunk_bytes];
+    pub fn from_chunks(shape: CodeShape, chunks: &[Vec<u8>], chunk_bytes: usize) -> Self {
+        let mut bytes = vec![0; shape.data_count() * chunk_bytes];
         for (place, chunk) in bytes.chunks_exact_mut(chunk_bytes).zip(chunks) {
             place[..chunk.len()].copy_from_slice(chunk);
         }
-        let mut stripe = Self::new(data_count, parity_count, chunk_bytes, bytes);
+        let mut stripe = Self::new(shape, chunk_bytes, bytes);
         stripe.fills = chunks.iter().map(Vec::len).collect();
         stripe
     }
@@ -121,8 +138,9 @@ impl<I> OpenStripe<I> {
 
     /// The data chunk that a record of `length` goes to, keeping to this turn's chunk while it has room.
     pub fn room_for(&self, length: usize) -> Option<usize> {
-        (0..self.data_count)
-            .map(|step| (self.turn_index + step) % self.data_count)
+        let data_count = self.shape.data_count();
+        (0..data_count)
+            .map(|step| (self.turn_index + step) % data_count)
             .find(|&index| self.fills[index] + length <= self.chunk_bytes)
     }
 
@@ -159,24 +177,26 @@ impl<I> OpenStripe<I> {
         (offset, &mut self.bytes[start..start + length])
     }
 
-    /// The pending operation becomes an operation in flight; what to send for it.
+    /// The pending operation becomes an operation in flight; what to send for it, to each participant with its share.
     pub fn flush(&mut self, now_us: u64) -> Option<Append> {
         let mut op = self.pending.take()?;
         op.sent_us = now_us;
-        let append = Append {
-            op: op.op,
-            data_previous: self.chunk_last[op.data_index],
-            stable: self.stable,
-            data_index: op.data_index,
-            offset: op.offset,
-            length: op.length,
-        };
+        let append = Append { op: op.op, data_index: op.data_index, offset: op.offset, length: op.length };
+        self.shares.clear();
+        for member in self.shape.participants(op.data_index) {
+            let progress = &mut self.members[member];
+            self.shares.push(Share { member, previous: progress.sent, stable: progress.stable });
+            (progress.sent, progress.told) = (op.op, progress.stable);
+        }
         self.last_op = op.op;
-        self.chunk_last[op.data_index] = op.op;
-        self.told = self.stable;
         self.told_us = now_us;
         self.ops.push_back(op);
         Some(append)
+    }
+
+    /// The shares of the operation that was flushed last.
+    pub fn shares(&self) -> &[Share] {
+        &self.shares
     }
 
     pub fn append_bytes(&self, append: &Append) -> &[u8] {
@@ -186,28 +206,26 @@ impl<I> OpenStripe<I> {
 
     /// The next turn writes to the next chunk, so that chunks fill evenly.
     pub fn end_turn(&mut self) {
-        self.turn_index = (self.turn_index + 1) % self.data_count;
+        self.turn_index = (self.turn_index + 1) % self.shape.data_count();
     }
 
     /// Takes a cumulative acknowledgement of `member`; the records that are confirmed by it, in order.
     pub fn acknowledge(&mut self, member: usize, op: OpNumber) -> Vec<Item<I>> {
-        if op > self.last_op || op <= self.acked[member] {
+        if op > self.last_op || op <= self.members[member].acked {
             return Vec::new();
         }
-        self.acked[member] = op;
-        let parities = self.acked[self.data_count..].iter().copied().min().unwrap_or(OpNumber(u32::MAX));
+        self.members[member].acked = op;
+        let (shape, members) = (self.shape, &mut self.members);
         let mut confirmed = Vec::new();
-        for op in &mut self.ops {
-            if op.op > parities {
-                break;
-            }
-            if !op.confirmed && op.op <= self.acked[op.data_index] {
+        for op in self.ops.iter_mut().take_while(|other| other.op <= op).filter(|op| !op.confirmed) {
+            if shape.participants(op.data_index).all(|member| members[member].acked >= op.op) {
                 op.confirmed = true;
                 confirmed.append(&mut op.items);
             }
         }
-        while self.ops.front().is_some_and(|op| op.confirmed) {
-            self.stable = self.ops.pop_front().expect("a front").op;
+        while let Some(op) = self.ops.pop_front_if(|op| op.confirmed) {
+            self.stable = op.op;
+            shape.participants(op.data_index).for_each(|member| members[member].stable = op.op);
         }
         confirmed
     }
@@ -230,7 +248,7 @@ impl<I> OpenStripe<I> {
 
     /// Last operation that `member` was sent.
     pub fn member_last(&self, member: usize) -> OpNumber {
-        if member < self.data_count { self.chunk_last[member] } else { self.last_op }
+        self.members[member].sent
     }
 
     pub fn is_settled(&self) -> bool {
@@ -245,33 +263,39 @@ impl<I> OpenStripe<I> {
     /// Members that have not acknowledged an operation that was sent before `before_us`.
     pub fn laggards(&self, before_us: u64) -> Vec<usize> {
         let late: Vec<_> = self.ops.iter().filter(|op| !op.confirmed && op.sent_us < before_us).collect();
-        let lags = |member: &usize| {
-            let owes = |op: &&Op<I>| *member >= self.data_count || op.data_index == *member;
-            late.iter().any(|op| owes(op) && self.acked[*member] < op.op)
+        let lags = |member: &usize| late.iter().any(|op| self.owes(*member, op));
+        (0..self.members.len()).filter(lags).collect()
+    }
+
+    fn owes(&self, member: usize, op: &Op<I>) -> bool {
+        self.members[member].acked < op.op && self.shape.participants(op.data_index).any(|other| other == member)
+    }
+
+    /// Parities that have not been told what is stable, with that, if nobody was told anything for `idle_us`.
+    pub fn stable_untold(&mut self, now_us: u64, idle_us: u64) -> Vec<(usize, OpNumber)> {
+        if self.told_us + idle_us > now_us {
+            return Vec::new();
+        }
+        let parities = self.members.iter_mut().enumerate().skip(self.shape.data_count());
+        let untold = parities.filter(|(_, progress)| progress.told < progress.stable);
+        let tell = |(member, progress): (usize, &mut Progress)| {
+            progress.told = progress.stable;
+            (member, progress.stable)
         };
-        (0..self.acked.len()).filter(lags).collect()
+        let untold: Vec<_> = untold.map(tell).collect();
+        self.told_us = if untold.is_empty() { self.told_us } else { now_us };
+        untold
     }
 
-    /// The stable operation, if parities have not been told of it for `idle_us`.
-    pub fn stable_untold(&mut self, now_us: u64, idle_us: u64) -> Option<OpNumber> {
-        if self.parity_count == 0 || self.told >= self.stable || self.told_us + idle_us > now_us {
-            return None;
-        }
-        self.told = self.stable;
-        self.told_us = now_us;
-        Some(self.stable)
-    }
-
-    /// Rule R1: what parities were told stable, every participant has confirmed.
+    /// Rule R1: what a member was told stable, every participant has confirmed.
     pub fn invariant_only_the_confirmed_prefix_is_stable(&self) {
-        assert!(self.told <= self.stable, "told {:?}, stable {:?}", self.told, self.stable);
-        for member in self.data_count..self.acked.len() {
-            assert!(self.acked[member] >= self.stable, "parity {member} lacks stable operations");
-        }
-        for (index, last) in self.chunk_last.iter().enumerate() {
-            let acked = self.acked[index];
-            let first_open = self.ops.iter().find(|op| op.data_index == index && op.op > acked).map(|op| op.op);
-            assert!(acked >= *last || first_open.is_some_and(|op| op > self.stable), "data chunk {index} lags");
+        for (member, progress) in self.members.iter().enumerate() {
+            let Progress { sent, acked, stable, told } = *progress;
+            assert!(told <= stable && stable <= self.stable, "{member}: told {told:?} of {stable:?}");
+            assert!(stable <= acked && acked <= sent, "{member}: {acked:?} acked, {stable:?} stable, {sent:?} sent");
+            let first_owed = self.ops.iter().find(|op| self.owes(member, op)).map(|op| op.op);
+            assert!(first_owed.is_none_or(|op| op > self.stable), "{member} lacks stable operations");
+            assert!(acked == sent || first_owed.is_some(), "{member} owes {sent:?}, which nothing waits for");
         }
     }
 }
@@ -283,12 +307,21 @@ mod tests {
     const PARITY: [usize; 2] = [2, 3];
 
     fn stripe() -> OpenStripe<u32> {
-        OpenStripe::new(2, 2, 100, vec![0; 200])
+        stripe_of("rs:2+2")
     }
 
-    fn put(stripe: &mut OpenStripe<u32>, data_index: usize, purpose: u32) -> Append {
+    fn stripe_of(shape: &str) -> OpenStripe<u32> {
+        let shape: CodeShape = shape.parse().expect("a shape");
+        OpenStripe::new(shape, 100, vec![0; 100 * shape.data_count()])
+    }
+
+    fn put(stripe: &mut OpenStripe<u32>, data_index: usize, purpose: u32) -> (Append, Vec<Share>) {
         stripe.append(data_index, 10, purpose).1.fill(purpose as u8);
-        stripe.flush(0).expect("a pending operation")
+        (stripe.flush(0).expect("a pending operation"), stripe.shares().to_vec())
+    }
+
+    fn share(member: usize, previous: u32, stable: u32) -> Share {
+        Share { member, previous: OpNumber(previous), stable: OpNumber(stable) }
     }
 
     fn confirmed(items: Vec<Item<u32>>) -> Vec<u32> {
@@ -310,8 +343,8 @@ mod tests {
     fn a_laggard_blocks_stability_but_not_the_confirmation_of_others() {
         let mut stripe = stripe();
         put(&mut stripe, 0, 1);
-        let second = put(&mut stripe, 1, 2);
-        assert_eq!(second.stable, OpNumber(0));
+        let (_, shares) = put(&mut stripe, 1, 2);
+        assert!(shares.iter().all(|share| share.stable == OpNumber(0)));
         stripe.acknowledge(1, OpNumber(2));
         stripe.acknowledge(PARITY[0], OpNumber(2));
         assert_eq!(confirmed(stripe.acknowledge(PARITY[1], OpNumber(2))), [2]);
@@ -327,8 +360,29 @@ mod tests {
         let mut stripe = stripe();
         put(&mut stripe, 0, 1);
         put(&mut stripe, 1, 2);
-        let third = put(&mut stripe, 0, 3);
-        assert_eq!((third.op, third.data_previous, third.offset), (OpNumber(3), OpNumber(1), 10));
+        let (third, shares) = put(&mut stripe, 0, 3);
+        assert_eq!((third.op, third.offset), (OpNumber(3), 10));
+        assert_eq!(shares, [share(0, 1, 0), share(2, 2, 0), share(3, 2, 0)]);
+    }
+
+    #[test]
+    fn a_local_parity_hears_of_its_own_operations_only() {
+        let mut stripe = stripe_of("lrc:4+2+1");
+        put(&mut stripe, 0, 1);
+        put(&mut stripe, 2, 2);
+        let (_, shares) = put(&mut stripe, 3, 3);
+        assert_eq!(shares, [share(3, 0, 0), share(5, 2, 0), share(6, 2, 0)]);
+        for (member, op) in [(0, 1), (4, 1), (2, 2), (3, 3), (5, 3)] {
+            assert!(stripe.acknowledge(member, OpNumber(op)).is_empty(), "the global parity holds nothing yet");
+        }
+        assert_eq!(confirmed(stripe.acknowledge(6, OpNumber(2))), [1, 2]);
+        stripe.invariant_only_the_confirmed_prefix_is_stable();
+        let (_, shares) = put(&mut stripe, 1, 4);
+        assert_eq!(shares, [share(1, 0, 0), share(4, 1, 1), share(6, 3, 2)]);
+        assert_eq!(stripe.stable_untold(9, 10), []);
+        assert_eq!(stripe.stable_untold(10, 10), [(5, OpNumber(2))], "the others know");
+        assert_eq!((4..7).map(|parity| stripe.member_last(parity).0).collect::<Vec<_>>(), [4, 3, 4]);
+        assert_eq!(stripe.laggards(1), [1, 4, 6]);
     }
 
     #[test]

@@ -164,8 +164,7 @@ impl<C: Command> Engine<C> {
             let mut adopted = Stripe::inherited(id, stripe.partition, stripe.members, fills);
             adopted.kept_bytes = stripe.kept_bytes;
             if let Some(chunks) = stripe.chunks {
-                let (data_count, parity_count) = (self.config.data_count(), self.config.parity_count());
-                let open = OpenStripe::from_chunks(data_count, parity_count, &chunks, stripe.chunk_bytes);
+                let open = OpenStripe::from_chunks(self.config.shape, &chunks, stripe.chunk_bytes);
                 adopted.open = Some(Box::new(open));
                 adopted.become_phase(StripePhase::Leaving);
             }

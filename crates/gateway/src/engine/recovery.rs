@@ -78,7 +78,7 @@ impl<C: Command> Engine<C> {
         }
         let (ready, expected) = (self.nodes.ready_count(), usize::from(self.config.node_count));
         let has_waited = self.now.mono_us.saturating_sub(gathering.started_us) >= self.config.gather_us;
-        let is_enough = ready >= expected || has_waited && ready + self.config.parity_count() >= expected;
+        let is_enough = ready >= expected || has_waited && ready + self.config.tolerance() >= expected;
         if !is_enough || ready == 0 {
             return;
         }
@@ -150,6 +150,7 @@ impl<C: Command> Engine<C> {
             }
             self.start_fetch(Wanted {
                 stripe,
+                shape: self.config.shape,
                 members: members.clone(),
                 data_index,
                 chunk_bytes: chunk_bytes as u32,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkKind, NodeRequest, Refusal};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::limits::INSTALLS_IN_FLIGHT;
@@ -73,8 +73,8 @@ impl<C: Command> Engine<C> {
     }
 
     fn begin_attempt(&mut self, lock: PoolKey, partition: PartitionId, value: Vec<u8>, attempts: u32) {
-        let data_count = self.config.data_count();
-        let (stripe_count, piece_bytes) = Manifest::shape(value.len(), data_count, self.config.chunk_bytes);
+        let shape = self.config.shape;
+        let (stripe_count, piece_bytes) = Manifest::cut(value.len(), shape.data_count(), self.config.chunk_bytes, 1);
         let members = match self.choose_members_for(piece_bytes, stripe_count) {
             Ok(members) => members,
             Err(error) => return self.postpone_striped(lock, value, error),
@@ -84,8 +84,7 @@ impl<C: Command> Engine<C> {
             first: self.take_stripe_ids(u64::from(stripe_count)),
             stripe_count,
             piece_bytes,
-            data_count,
-            parity_count: self.config.parity_count(),
+            shape,
             members,
         };
         let Some(held) = self.locks.get(lock) else { return };
@@ -126,13 +125,14 @@ impl<C: Command> Engine<C> {
             write.next += 1;
             write.open.insert(number, write.manifest.members.len());
             let (partition, manifest) = (write.partition, write.manifest.clone());
-            let chunks = cut(&manifest, number, &write.value, &self.config.code);
+            let code = self.codes.get(manifest.shape);
+            let chunks = cut(&manifest, number, &write.value, &code);
             let stripe = manifest.first.plus(u64::from(number));
             self.expect_use(&manifest.members, stripe, manifest.piece_bytes + 256);
+            let (kind, shape) = (ChunkKind::Striped, manifest.shape);
+            let first = self.describe(stripe, partition, kind, shape, manifest.piece_bytes, &manifest.members);
             for (index, chunk) in chunks.iter().enumerate() {
-                let kind = ChunkKind::Striped;
-                let description =
-                    self.describe(stripe, partition, kind, index, manifest.piece_bytes, &manifest.members);
+                let description = ChunkDescription { index: index as u8, ..first.clone() };
                 let install = NodeRequest::Install { description, bytes: chunk };
                 self.ask(manifest.members[index], stripe, &install, What::Install { write: key, number });
             }
@@ -200,11 +200,11 @@ impl<C: Command> Engine<C> {
     fn load_striped(&mut self, reader: Reader<C>, object: Object) {
         let ObjectData::Striped { manifest, .. } = &object.data else { return };
         let manifest = manifest.clone();
-        let pieces = manifest.value_bytes.div_ceil(manifest.payload_bytes());
         let value = vec![0; manifest.value_bytes];
-        let read = StripedRead { reader, object, manifest, value, next: 0, missing: pieces };
+        let in_flight = INSTALLS_IN_FLIGHT * manifest.shape.data_count();
+        let read = StripedRead { reader, object, missing: manifest.piece_count(), manifest, value, next: 0 };
         let key = self.striped_reads.insert(read);
-        for _ in 0..INSTALLS_IN_FLIGHT * self.config.data_count() {
+        for _ in 0..in_flight {
             self.fetch_next_piece(key);
         }
     }
@@ -212,14 +212,16 @@ impl<C: Command> Engine<C> {
     fn fetch_next_piece(&mut self, key: PoolKey) {
         let Some(read) = self.striped_reads.get_mut(key) else { return };
         let manifest = &read.manifest;
-        if read.next * manifest.payload_bytes() >= manifest.value_bytes {
+        if read.next == manifest.piece_count() {
             return;
         }
-        let number = (read.next / manifest.data_count) as u32;
-        let data_index = read.next % manifest.data_count;
+        let data_count = manifest.shape.data_count();
+        let number = (read.next / data_count) as u32;
+        let data_index = read.next % data_count;
         read.next += 1;
         let wanted = Wanted {
             stripe: manifest.first.plus(u64::from(number)),
+            shape: manifest.shape,
             members: manifest.members.clone(),
             data_index,
             chunk_bytes: manifest.piece_bytes as u32,
@@ -303,14 +305,14 @@ impl<C: Command> Engine<C> {
 /// The chunks of stripe `number` of a value, parities included.
 fn cut(manifest: &Manifest, number: u32, value: &[u8], code: &shorttail_codes::Code) -> Vec<Vec<u8>> {
     let mut data: Vec<Vec<u8>> = Vec::with_capacity(manifest.members.len());
-    for index in 0..manifest.data_count {
+    for index in 0..manifest.shape.data_count() {
         let mut piece = vec![0; manifest.piece_bytes];
         let range = manifest.value_range(number, index);
         piece[..range.len()].copy_from_slice(&value[range]);
         seal_piece(&mut piece);
         data.push(piece);
     }
-    let mut parities = vec![vec![0; manifest.piece_bytes]; manifest.parity_count];
+    let mut parities = vec![vec![0; manifest.piece_bytes]; manifest.shape.parity_count()];
     let sources: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let mut targets: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
     code.encode(&sources, &mut targets);

@@ -134,7 +134,7 @@ fn counters(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
 fn replication(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
     fields.title("Replication").field("role", "master");
     fields.field("connected_slaves", 0);
-    fields.field("erasure_code", format_args!("{}+{}", shared.settings.data_count, shared.settings.parity_count));
+    fields.field("erasure_code", shared.settings.code);
     fields.field("nodes_alive", stats.nodes_alive);
     fields.field("nodes_total", stats.nodes_total);
 }

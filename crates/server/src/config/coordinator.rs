@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use shorttail_units::CodeShape;
+
 use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
 use super::error::{ConfigError, within};
@@ -20,7 +22,7 @@ pub struct CoordinatorConfig {
     pub admin: Option<SocketAddr>,
     /// Where identity and epochs are kept. Without it, a restart begins a new cluster.
     pub dir: Option<PathBuf>,
-    pub code: CodeSpec,
+    pub code: CodeShape,
     pub partition_count: u16,
     /// Nodes that gateways should wait for before they place stripes.
     pub node_count: usize,
@@ -53,7 +55,7 @@ pub struct CoordinatorOptions {
     /// Directory for the identity and the epochs of the cluster; without it a restart begins a new cluster
     #[arg(long, env = "SHORTTAIL_COORDINATOR_DIR", value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Erasure code: rs:K+M [default: rs:4+2]
+    /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
     /// Units of ownership and parallelism [default: 4]
@@ -77,7 +79,7 @@ impl CoordinatorOptions {
     /// # Errors
     /// Names the setting that makes no sense.
     pub fn resolve(self) -> Result<CoordinatorConfig, ConfigError> {
-        let code = self.code.unwrap_or(CodeSpec::DEFAULT);
+        let code = self.code.unwrap_or_default().0;
         let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
         check_node_count("coordinator", code, node_count)?;
         let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
@@ -99,7 +101,7 @@ impl CoordinatorOptions {
 ///
 /// # Errors
 /// When there are too few nodes for the code, or too many.
-pub fn check_node_count(section: &'static str, code: CodeSpec, node_count: usize) -> Result<(), ConfigError> {
+pub fn check_node_count(section: &'static str, code: CodeShape, node_count: usize) -> Result<(), ConfigError> {
     let least = code.chunk_count();
     if node_count < least {
         let problem = format!("{node_count} is too few: {code} places each stripe on {least} different nodes");

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 use shorttail_gateway::session::Credential;
-use shorttail_units::{ClusterId, Epoch, NodeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
 use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
@@ -63,7 +63,7 @@ pub struct StaticCluster {
     pub cluster_id: ClusterId,
     /// Must be higher at each start of a gateway on the same nodes.
     pub epoch: Epoch,
-    pub code: CodeSpec,
+    pub code: CodeShape,
     pub partition_count: u16,
     pub nodes: Vec<StaticNode>,
 }
@@ -188,7 +188,7 @@ pub struct GatewayOptions {
     /// Without a coordinator: all nodes, as ID=ADDRESS
     #[arg(long, env = "SHORTTAIL_GATEWAY_NODES", value_name = "ID=ADDR", value_delimiter = ',')]
     pub nodes: Option<Vec<StaticNode>>,
-    /// Without a coordinator: the erasure code, rs:K+M [default: rs:4+2]
+    /// Without a coordinator: the erasure code, rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_GATEWAY_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
     /// Without a coordinator: units of ownership and parallelism [default: 4]
@@ -300,7 +300,7 @@ impl GatewayOptions {
         };
         let Some(epoch) = self.epoch else { return error("epoch", "is needed beside --nodes") };
         within("gateway", "epoch", epoch, 1, Epoch::MAX.0)?;
-        let code = self.code.unwrap_or(CodeSpec::DEFAULT);
+        let code = self.code.unwrap_or_default().0;
         check_node_count("gateway", code, nodes.len())?;
         let distinct: std::collections::BTreeSet<NodeId> = nodes.iter().map(|node| node.id).collect();
         if distinct.len() < nodes.len() {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use shorttail_gateway::session::Credential;
 
-use super::code::CodeSpec;
+use shorttail_units::CodeShape;
+
 use super::gateway::{UnixSocketConfig, WhenFull};
 
 /// Options of `shorttail memcached`, checked.
@@ -43,7 +44,7 @@ pub struct LauncherOptions {
     pub cas_disabled: bool,
     /// `-A`: a client may send `shutdown`.
     pub shutdown_enabled: bool,
-    pub code: CodeSpec,
+    pub code: CodeShape,
     pub node_count: usize,
     pub partition_count: u16,
     /// `MEMCACHED_PORT_FILENAME`: file to write one `TCP INET: <port>` (or `TCP INET6: <port>`) line per listening

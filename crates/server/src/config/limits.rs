@@ -2,10 +2,6 @@
 
 use super::size::Size;
 
-/// Data chunks of a stripe: beyond 64 a degraded read asks more nodes than it helps.
-pub const DATA_COUNT_MAX: u8 = 64;
-/// Parity chunks of a stripe: what the codes are tested for.
-pub const PARITY_COUNT_MAX: u8 = 16;
 /// Nodes of a cluster: node numbers have 16 bits, and a view of all nodes must fit in one control frame.
 pub const NODE_COUNT_MAX: usize = 4096;
 /// Nodes that `up` starts as processes of one machine.

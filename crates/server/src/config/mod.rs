@@ -24,7 +24,7 @@ mod tests;
 mod up;
 
 pub use address::{Address, AddressError, OptionalAddress, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
-pub use code::{CodeSpec, CodeSpecError};
+pub use code::CodeSpec;
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;
 pub use environment::check_environment;

@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
+use shorttail_units::CodeShape;
+
 use super::address::OptionalAddress;
 use super::code::CodeSpec;
 use super::coordinator::{ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, check_node_count};
@@ -22,7 +24,7 @@ use super::size::Size;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpConfig {
     pub node_count: usize,
-    pub code: CodeSpec,
+    pub code: CodeShape,
     pub node_memory: Size,
     pub memcached: Option<SocketAddr>,
     pub redis: Option<SocketAddr>,
@@ -84,7 +86,7 @@ pub struct UpOptions {
     /// Node processes [default: 8]
     #[arg(long, env = "SHORTTAIL_UP_NODES", value_name = "N")]
     pub nodes: Option<usize>,
-    /// Erasure code: any M of the nodes of a stripe may die, rs:K+M [default: rs:4+2]
+    /// Erasure code: any M (or G+1) nodes may die, rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_UP_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
     /// Memory of each node [default: 256MiB]
@@ -166,7 +168,7 @@ impl UpOptions {
     /// # Errors
     /// Names the setting that makes no sense.
     pub fn resolve(self) -> Result<UpConfig, ConfigError> {
-        let code = self.code.unwrap_or(CodeSpec::DEFAULT);
+        let code = self.code.unwrap_or_default().0;
         let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
         check_node_count("up", code, node_count)?;
         within("up", "nodes", node_count, 1, UP_NODE_COUNT_MAX)?;

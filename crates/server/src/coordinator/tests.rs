@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
-use shorttail_units::{Incarnation, NodeId};
+use shorttail_units::{CodeShape, Incarnation, NodeId};
 use shorttail_wire::control::{GatewayStatus, NodeState, Refusal, StoreTotals, View};
 
 use super::*;
-use crate::config::{Address, CodeSpec, NodeConfig, NodeMembership};
+use crate::config::{Address, NodeConfig, NodeMembership};
 use crate::control::{self, ControlError, ControlEvent, GatewayAddresses, GatewayControl, NodeControl};
 
 /// A coordinator on a thread, stopped when dropped.
@@ -35,7 +35,7 @@ impl RunningCoordinator {
             listen: control.clone(),
             admin: Some("127.0.0.1:0".parse().expect("literal")),
             dir,
-            code: CodeSpec::DEFAULT,
+            code: CodeShape::default(),
             partition_count: 4,
             node_count: 8,
             retire_after_ms: 30_000,

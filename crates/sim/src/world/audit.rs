@@ -3,11 +3,11 @@
 //! The audit asks each node's machine over a session of its own, with requests that change nothing. It knows the rules:
 //! - R1, R5: at any moment, the data chunks of a stripe as of the operation that a parity chunk folded last encode to
 //!   what that parity chunk holds. A parity that folded what a data node lacks shows here.
-//! - Promise 1: a write is acknowledged when `m+1` nodes hold it.
+//! - Promise 1: a write is acknowledged when one node more holds it than may be lost.
 //!
 //! Chunks that were lost with a node's memory, or freed, are not looked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_codes::Code;
 use shorttail_node::Node;
@@ -52,14 +52,20 @@ struct Found {
     report: ChunkReport,
 }
 
+impl Found {
+    fn index(&self) -> usize {
+        usize::from(self.report.description.index)
+    }
+}
+
 type Stripes = BTreeMap<StripeId, Vec<Found>>;
 
 impl World {
     pub(super) fn audit(&mut self) {
         self.check_engine();
         let stripes = self.scan_all();
-        let code = Code::reed_solomon(self.config.data_count, self.config.parity_count).expect("a legal shape");
         for (id, found) in stripes {
+            let code = self.codes.get(found[0].report.description.shape);
             if let Err(text) = self.audit_stripe(&code, id, &found) {
                 return self.fail(Violation::Audit(text));
             }
@@ -95,9 +101,8 @@ impl World {
     }
 
     fn audit_stripe(&mut self, code: &Code, id: StripeId, found: &[Found]) -> Result<(), String> {
-        let data_count = self.config.data_count;
-        let (data, parities): (Vec<&Found>, Vec<&Found>) =
-            found.iter().partition(|chunk| usize::from(chunk.report.description.index) < data_count);
+        let data_count = code.data_count();
+        let (data, parities): (Vec<&Found>, Vec<&Found>) = found.iter().partition(|chunk| chunk.index() < data_count);
         if data.len() < data_count {
             return Ok(());
         }
@@ -117,19 +122,23 @@ impl World {
             ChunkKind::Packed if report.folded == OpNumber(0) => return None,
             ChunkKind::Packed => report.folded,
         };
-        let mut pieces = vec![None; data.len()];
-        for chunk in data {
-            // It answers exactly as of the operation, or not at all.
-            pieces[usize::from(chunk.report.description.index)] = Some(self.range_of(chunk, id, op)?);
-        }
+        let parity_index = parity.index() - data.len();
         let held = self.range_of(parity, id, op)?;
-        let pieces: Vec<Vec<u8>> = pieces.into_iter().collect::<Option<_>>()?;
+        // What a local parity does not cover may be anything.
+        let mut pieces = vec![vec![0; held.len()]; data.len()];
+        for chunk in data {
+            let data_index = chunk.index();
+            if report.description.shape.covers(parity_index, data_index) {
+                // It answers exactly as of the operation, or not at all.
+                pieces[data_index] = self.range_of(chunk, id, op)?;
+            }
+        }
         let sources: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        let mut encoded = vec![vec![0; held.len()]; self.config.parity_count];
+        let mut encoded = vec![vec![0; held.len()]; code.parity_count()];
         let mut targets: Vec<&mut [u8]> = encoded.iter_mut().map(Vec::as_mut_slice).collect();
         code.encode(&sources, &mut targets);
         self.counts.stripes_audited += 1;
-        let expected = &encoded[usize::from(report.description.index) - data.len()];
+        let expected = &encoded[parity_index];
         (*expected != held).then(|| format!("not what the data chunks encode to at operation {}", op.0))
     }
 
@@ -142,17 +151,17 @@ impl World {
         })
     }
 
-    /// A plain store is acknowledged: `m+1` nodes hold it, those counted that held it and lost their memory since.
+    /// A plain store is acknowledged: enough nodes hold it, those counted that held it and lost their memory since.
     pub(super) fn audit_acknowledgement(&mut self, op: u64, received: &Received) {
         if !op.is_multiple_of(ACKNOWLEDGEMENTS_PER_AUDIT) || !matches!(received, Received::Key(Heard::Answer { .. })) {
             return;
         }
         let Some((_, value)) = self.sole_value_of(op) else { return };
-        // Longer ones are striped: their pieces hold none of it whole.
+        // Longer ones may be cut: their pieces hold none of it whole.
         if value.as_bytes().len() > self.config.block_bytes {
             return;
         }
-        let needed = self.config.parity_count + 1;
+        let needed = self.config.code.tolerance() + 1;
         let holders = self.holders_max(value.as_bytes());
         self.counts.acknowledgements_audited += 1;
         if holders < needed {
@@ -168,40 +177,47 @@ impl World {
     }
 
     fn holders(&mut self, id: StripeId, found: &[Found], value: &[u8]) -> usize {
+        let held: Vec<Vec<usize>> = found.iter().map(|chunk| self.data_indexes_of(chunk, id, value)).collect();
         let description = &found[0].report.description;
-        if description.kind == ChunkKind::Striped {
-            return 0;
-        }
-        let holds: Vec<bool> = found.iter().map(|chunk| self.holds(chunk, id, value)).collect();
-        let is_parity = |chunk: &Found| usize::from(chunk.report.description.index) >= self.config.data_count;
-        let on_data = found.iter().zip(&holds).any(|(chunk, holds)| *holds && !is_parity(chunk));
-        let raw = found.iter().zip(&holds).filter(|(chunk, holds)| **holds && is_parity(chunk)).count();
-        if !on_data && raw == 0 {
-            return 0;
-        }
-        // A parity that folded it no longer has it as it was; that it folded rightly is the other audit's matter.
-        let folded = found.iter().zip(&holds);
-        let folded =
-            folded.filter(|(chunk, holds)| !**holds && is_parity(chunk) && chunk.report.folded > OpNumber(0)).count();
-        let lost = description.members.0.iter().filter(|node| !self.nodes[usize::from(node.0)].retired.is_empty());
-        let present: Vec<usize> = found.iter().map(|chunk| chunk.node).collect();
-        let lost = lost.filter(|node| !present.contains(&usize::from(node.0))).count();
-        usize::from(on_data) + raw + folded + lost
+        // A value that was moved twice may lie in two chunks of a stripe.
+        let data_indexes: BTreeSet<usize> = held.iter().flatten().copied().collect();
+        let holders = |data_index: usize| {
+            let participants: Vec<usize> = match description.kind {
+                ChunkKind::Packed => description.shape.participants(data_index).collect(),
+                ChunkKind::Striped => (0..description.shape.chunk_count()).collect(),
+            };
+            let of = |index: usize| found.iter().zip(&held).find(|(it, _)| it.index() == index);
+            let holds = |&&index: &&usize| match of(index) {
+                // A parity that folded it no longer has it as it was; that it folded rightly is the other audit's matter.
+                Some((chunk, held)) => {
+                    let is_coded = description.shape.is_parity(index) && chunk.report.folded > OpNumber(0);
+                    held.contains(&data_index) || is_coded || description.kind == ChunkKind::Striped
+                }
+                None => !self.nodes[usize::from(description.members.0[index].0)].retired.is_empty(),
+            };
+            participants.iter().filter(holds).count()
+        };
+        data_indexes.into_iter().map(holders).max().unwrap_or(0)
     }
 
-    fn holds(&mut self, chunk: &Found, stripe: StripeId, value: &[u8]) -> bool {
+    /// The data chunks to which a chunk's copies of a value belong: itself, or those that a parity holds raw.
+    fn data_indexes_of(&mut self, chunk: &Found, stripe: StripeId, value: &[u8]) -> Vec<usize> {
+        let (description, index) = (&chunk.report.description, chunk.index());
         let machine = &mut self.nodes[chunk.node].cores[chunk.core];
-        if usize::from(chunk.report.description.index) >= self.config.data_count {
+        if description.is_parity() {
             return ask(machine, &NodeRequest::Inspect { stripe }, |reply| match reply {
-                NodeReply::Inspected(report) => report.raw.iter().any(|raw| contains(raw.bytes, value)),
-                _ => false,
+                NodeReply::Inspected(report) => {
+                    let raw = report.raw.iter().filter(|raw| contains(raw.bytes, value));
+                    raw.map(|raw| usize::from(raw.data_index)).collect()
+                }
+                _ => Vec::new(),
             });
         }
         let length = chunk.report.length;
         let op = if chunk.report.sealed { OpNumber(0) } else { chunk.report.last };
         ask(machine, &NodeRequest::ReadRange { stripe, offset: 0, length, op }, |reply| match reply {
-            NodeReply::Bytes(bytes) => contains(bytes, value),
-            _ => false,
+            NodeReply::Bytes(bytes) if contains(bytes, value) => vec![index],
+            _ => Vec::new(),
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shorttail_codes::Code;
 use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token, WhenFull};
 use shorttail_gateway::request::{Reply, Request};
 use shorttail_units::{Epoch, NodeId};
@@ -61,7 +60,6 @@ impl GatewayHost {
 
 impl World {
     pub(super) fn start_gateway(&mut self) {
-        let code = Code::reed_solomon(self.config.data_count, self.config.parity_count).expect("a legal shape");
         self.gateway.epoch += 1;
         self.gateway.generation += 1;
         let config = EngineConfig {
@@ -70,7 +68,7 @@ impl World {
             block_bytes: self.config.block_bytes,
             when_full: WhenFull::Error,
             gather_us: 500_000,
-            ..EngineConfig::new(code, Epoch(self.gateway.epoch), CLUSTER, self.config.node_count)
+            ..EngineConfig::new(self.config.code, Epoch(self.gateway.epoch), CLUSTER, self.config.node_count)
         };
         let mut engine = Engine::new(config, self.now());
         let nodes: Vec<_> = (0..self.config.node_count).map(NodeId).collect();

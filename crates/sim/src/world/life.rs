@@ -157,7 +157,7 @@ impl World {
     /// An open stripe per partition, one that is not worth cleaning, and one that is being freed.
     fn chunks_kept_max(&self) -> u64 {
         let stripes = u64::from(self.config.partition_count) + 2;
-        stripes * (self.config.data_count + self.config.parity_count) as u64
+        stripes * self.config.code.chunk_count() as u64
     }
 }
 

@@ -23,6 +23,7 @@ mod nodes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use shorttail_codes::CodeCache;
 use shorttail_units::{ClusterId, Now, UnixMs};
 
 use crate::config::{Profile, SimConfig};
@@ -156,6 +157,7 @@ pub struct World {
     history: History,
     gateway: GatewayHost,
     nodes: Vec<NodeHost>,
+    codes: CodeCache,
     clients: Clients,
     /// Nodes that may lose their memory: as many as may fail.
     victims: BTreeSet<usize>,
@@ -187,11 +189,12 @@ impl World {
         );
         let mut numbers: Vec<usize> = (0..usize::from(config.node_count)).collect();
         rng.shuffle(&mut numbers);
-        let victims = numbers.into_iter().take(config.parity_count).collect();
+        let victims = numbers.into_iter().take(config.code.tolerance()).collect();
         let mut world = World {
             clients: Clients::new(workload, config.client_count),
             gateway: GatewayHost::default(),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
+            codes: CodeCache::default(),
             config,
             schedule: Schedule::default(),
             network,

@@ -1,6 +1,7 @@
 //! Random histories of a stripe against what its bytes must be.
 
 use proptest::prelude::*;
+use shorttail_units::CodeShape;
 use shorttail_wire::node::Refusal;
 
 use super::Stripe;
@@ -49,12 +50,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// The stripe and what each participant was told is stable.
 struct History {
     stripe: Stripe,
-    told: [u32; 5],
+    told: Vec<u32>,
 }
 
 impl History {
     fn last(&self) -> u32 {
         self.stripe.sent.len() as u32
+    }
+
+    /// A participant hears of the last stable one of its own operations.
+    fn tell(&mut self, participant: usize, stable: u32) -> u32 {
+        let own = self.stripe.own_stable(participant, stable);
+        self.told[participant] = self.told[participant].max(own);
+        own
     }
 
     fn run(&mut self, step: &Step) {
@@ -67,13 +75,13 @@ impl History {
                 let bytes: Vec<u8> = (0..length).map(|at| (at as u32 * 31 + self.last() * 7 + 1) as u8).collect();
                 self.stripe.append(data_index, &bytes, stable);
                 for participant in self.stripe.participants(data_index) {
-                    self.told[participant] = self.told[participant].max(stable);
+                    self.tell(participant, stable);
                 }
             }
             Step::Stable { participant, lag } => {
-                let stable = self.last().saturating_sub(lag);
+                let participant = participant % self.told.len();
+                let stable = self.tell(participant, self.last().saturating_sub(lag));
                 assert_eq!(self.stripe.stable(participant, stable), Ok(()));
-                self.told[participant] = self.told[participant].max(stable);
             }
             Step::Again { which, participant } => {
                 let Some(sent) = self.stripe.sent.get(which % self.stripe.sent.len().max(1)).cloned() else { return };
@@ -82,8 +90,11 @@ impl History {
                 let held = self.stripe.report(participant).last;
                 assert_eq!(self.stripe.send(participant, &sent, 0), Ok(held), "a repetition is acknowledged");
             }
-            Step::Read { participant, lag } => self.check_read(participant, self.last().saturating_sub(lag)),
+            Step::Read { participant, lag } => {
+                self.check_read(participant % self.told.len(), self.last().saturating_sub(lag));
+            }
             Step::SealOne { participant } => {
+                let participant = participant % self.told.len();
                 assert_eq!(self.stripe.seal(participant), Ok(()));
                 assert_eq!(self.stripe.seal(participant), Ok(()), "sealing twice is the same");
             }
@@ -93,7 +104,7 @@ impl History {
     /// A chunk answers exactly as of the operation or refuses, and refuses only where it may.
     fn check_read(&self, participant: usize, at: u32) {
         let told = self.told[participant];
-        let is_parity = participant >= usize::from(self.stripe.data_count);
+        let is_parity = self.stripe.shape.is_parity(participant);
         let knows = if at == 0 {
             false
         } else if is_parity {
@@ -108,14 +119,15 @@ impl History {
 
 proptest! {
     #[test]
-    fn chunks_are_what_was_appended_and_parities_what_is_encoded(steps in steps()) {
-        let mut history = History { stripe: Stripe::open(3, 2, 5000), told: [0; 5] };
+    fn chunks_are_what_was_appended_and_parities_what_is_encoded(steps in steps(), lrc: bool) {
+        let shape: CodeShape = if lrc { "lrc:3+2+1" } else { "rs:3+2" }.parse().expect("a shape");
+        let mut history = History { stripe: Stripe::open_as(shape, 5000), told: vec![0; shape.chunk_count()] };
         for step in &steps {
             history.run(step);
             history.stripe.check_invariants();
         }
         let last = history.last();
-        for participant in 0..5 {
+        for participant in 0..shape.chunk_count() {
             prop_assert_eq!(history.stripe.seal(participant), Ok(()));
             prop_assert_eq!(history.stripe.read(participant, 0), Ok(history.stripe.expected(participant, last)));
             prop_assert_eq!(history.stripe.read(participant, last), history.stripe.read(participant, 0));

@@ -319,17 +319,15 @@ fn a_scan_goes_on_from_the_last_id_it_told() {
 }
 
 #[test]
-fn shapes_that_are_no_code_and_sizes_that_are_no_chunk_are_refused() {
+fn members_that_are_not_the_shapes_and_sizes_that_are_no_chunk_are_refused() {
     let mut store = store();
     let good = description(0, 3, 2, 1000);
     let bad = [
-        ChunkDescription { data_count: 0, ..good.clone() },
+        ChunkDescription { shape: CodeShape::default(), ..good.clone() },
         ChunkDescription { index: 5, ..good.clone() },
         ChunkDescription { members: Members(vec![NodeId(1)]), ..good.clone() },
         ChunkDescription { chunk_bytes: 0, ..good.clone() },
         ChunkDescription { chunk_bytes: CHUNK_BYTES_MAX as u32 + 1, ..good.clone() },
-        description(0, 65, 2, 1000),
-        description(0, 3, 17, 1000),
     ];
     for description in bad {
         assert_eq!(store.open(&description), Err(Refusal::Invalid), "{description:?}");
@@ -337,6 +335,36 @@ fn shapes_that_are_no_code_and_sizes_that_are_no_chunk_are_refused() {
     }
     assert_eq!((store.chunk_count(), store.used_bytes()), (0, 0));
     assert_eq!(store.open(&description(79, 64, 16, 1000)), Ok(()));
+}
+
+#[test]
+fn a_local_parity_is_passed_by_operations_of_other_groups() {
+    let mut stripe = Stripe::open_as("lrc:4+2+1".parse().expect("a shape"), 1000);
+    assert_eq!((stripe.participants(1), stripe.participants(2)), (vec![1, 4, 6], vec![2, 5, 6]));
+    stripe.append(0, b"first", 0);
+    stripe.append(2, b"of the other group", 0);
+    stripe.append(1, b"third", 2);
+    assert_eq!((stripe.report(4).last, stripe.report(4).folded), (op(3), op(1)), "the first is its last stable one");
+    assert_eq!((stripe.report(5).last, stripe.report(6).folded), (op(2), op(2)));
+    let strayed = Sent { op: 4, data_index: 3, offset: 0, bytes: b"lost".to_vec(), previous: vec![3; 7] };
+    assert_eq!(stripe.send(4, &strayed, 0), Err(Refusal::Invalid), "it concerns another group");
+    for participant in 0..7 {
+        assert_eq!(stripe.seal(participant), Ok(()));
+        assert_eq!(stripe.read(participant, 0), Ok(stripe.expected(participant, 3)));
+    }
+    stripe.check_invariants();
+}
+
+#[test]
+fn r7_a_local_parity_notices_a_gap_in_its_own_operations() {
+    let mut stripe = Stripe::open_as("lrc:4+2+1".parse().expect("a shape"), 1000);
+    stripe.append(0, b"first", 0);
+    stripe.append(2, b"second", 0);
+    let third = Sent { op: 4, data_index: 1, offset: 0, bytes: b"fourth".to_vec(), previous: vec![3; 7] };
+    assert_eq!(stripe.send(4, &third, 0), Err(Refusal::Gap));
+    let (last, chunk_last) = (op(3), op(3));
+    let sealed = stripe.stores[4].chunk_mut(stripe_id(1)).expect("here").seal(last, chunk_last);
+    assert_eq!(sealed, Err(Refusal::Gap));
 }
 
 #[test]

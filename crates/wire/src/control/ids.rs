@@ -1,4 +1,4 @@
-//! How identifiers of `units`, which knows no serialisation, are written: as their number.
+//! How values of `units`, which knows no serialisation, are written: identifiers as their number, codes as their name.
 
 macro_rules! as_number {
     ($module:ident, $type:ident, $number:ident) => {
@@ -21,3 +21,16 @@ as_number!(cluster_id, ClusterId, u64);
 as_number!(node_id, NodeId, u16);
 as_number!(incarnation, Incarnation, u64);
 as_number!(epoch, Epoch, u32);
+
+pub mod code_shape {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use shorttail_units::CodeShape;
+
+    pub fn serialize<S: Serializer>(shape: &CodeShape, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(shape)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CodeShape, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}

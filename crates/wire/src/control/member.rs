@@ -1,7 +1,7 @@
 //! Registration of members, and the answers.
 
 use serde::{Deserialize, Serialize};
-use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId};
 
 use super::ids;
 
@@ -71,16 +71,10 @@ pub struct GatewayWelcome {
     pub partition_count: u16,
     /// Partitions that it owns, in order.
     pub partitions_owned: Vec<u16>,
+    #[serde(with = "ids::code_shape")]
     pub code: CodeShape,
     /// Nodes that the cluster is meant to have.
     pub node_count_expected: u16,
-}
-
-/// Reed-Solomon with this many data and parity chunks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct CodeShape {
-    pub data_count: u8,
-    pub parity_count: u8,
 }
 
 /// Why the coordinator does not take a member.

@@ -64,7 +64,7 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         session: GatewaySession { cluster_id: ClusterId(1), gateway_id: 0, epoch: Epoch(5) },
         partition_count: 4,
         partitions_owned: vec![0, 1, 2, 3],
-        code: CodeShape { data_count: 4, parity_count: 2 },
+        code: "lrc:12+2+2".parse().expect("a shape"),
         node_count_expected: 8,
     });
     let entry = NodeEntry {

@@ -1,12 +1,20 @@
 //! What an owner asks of a node.
 
-use shorttail_units::{ClusterId, Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{
+    ClusterId, CodeShape, DATA_COUNT_MAX, Epoch, LOCAL_COUNT_MAX, NodeId, OpNumber, PARITY_COUNT_MAX, PartitionId,
+    StripeId,
+};
 
 use super::bytes::{Put, Reader};
 use super::frame::{Frame, FrameError, put_frame};
 
-/// Most members a stripe may have: 64 data and 16 parity chunks.
-pub const MEMBERS_MAX: usize = 80;
+/// Most members a stripe may have.
+pub const MEMBERS_MAX: usize = DATA_COUNT_MAX + PARITY_COUNT_MAX;
+
+/// Where the local parities begin in the byte that they share with the chunk's kind.
+const LOCAL_COUNT_SHIFT: u32 = 4;
+
+const _: () = assert!(LOCAL_COUNT_MAX < 1 << (u8::BITS - LOCAL_COUNT_SHIFT), "the byte has room for them");
 
 /// The nodes of a stripe, data chunks first, then parities: chunk `i` is on `members[i]`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -31,8 +39,7 @@ pub struct ChunkDescription {
     pub kind: ChunkKind,
     /// This chunk's place among the members.
     pub index: u8,
-    pub data_count: u8,
-    pub parity_count: u8,
+    pub shape: CodeShape,
     /// Payload bytes of every chunk of the stripe.
     pub chunk_bytes: u32,
     pub members: Members,
@@ -296,6 +303,11 @@ fn parse_stripe(body: &mut Reader<'_>) -> Result<StripeId, FrameError> {
     body.u64().map(StripeId::from_raw)
 }
 
+/// A shape from its counts: data chunks, local parities, all parities.
+fn parse_shape([data_count, local_count, parity_count]: [usize; 3]) -> Option<CodeShape> {
+    CodeShape::from_counts(data_count, local_count, parity_count.checked_sub(local_count)?).ok()
+}
+
 fn parse_epoch(body: &mut Reader<'_>) -> Result<Epoch, FrameError> {
     let epoch = Epoch(body.u32()?);
     if epoch > Epoch::MAX { Err(FrameError::Value("epoch")) } else { Ok(epoch) }
@@ -329,13 +341,14 @@ impl ChunkDescription {
         out.put_u32(self.epoch.0);
         out.put_u32(self.chunk_bytes);
         out.put_u16(self.partition.0);
-        out.put_u8(match self.kind {
+        let kind = match self.kind {
             ChunkKind::Packed => 0,
             ChunkKind::Striped => 1,
-        });
+        };
+        out.put_u8(kind | (self.shape.local_count() as u8) << LOCAL_COUNT_SHIFT);
         out.put_u8(self.index);
-        out.put_u8(self.data_count);
-        out.put_u8(self.parity_count);
+        out.put_u8(self.shape.data_count() as u8);
+        out.put_u8(self.shape.parity_count() as u8);
         for node in &self.members.0 {
             out.put_u16(node.0);
         }
@@ -346,32 +359,22 @@ impl ChunkDescription {
         let epoch = parse_epoch(body)?;
         let chunk_bytes = body.u32()?;
         let partition = PartitionId(body.u16()?);
-        let kind = match body.u8()? {
+        let kind_and_local = body.u8()?;
+        let kind = match kind_and_local & ((1 << LOCAL_COUNT_SHIFT) - 1) {
             0 => ChunkKind::Packed,
             1 => ChunkKind::Striped,
             _ => return Err(FrameError::Value("chunk kind")),
         };
-        let (index, data_count, parity_count) = (body.u8()?, body.u8()?, body.u8()?);
-        let member_count = usize::from(data_count) + usize::from(parity_count);
-        if data_count == 0 || member_count > MEMBERS_MAX || usize::from(index) >= member_count {
-            return Err(FrameError::Value("stripe shape"));
-        }
-        let members = (0..member_count).map(|_| body.u16().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
-        Ok(ChunkDescription {
-            stripe,
-            epoch,
-            partition,
-            kind,
-            index,
-            data_count,
-            parity_count,
-            chunk_bytes,
-            members: Members(members),
-        })
+        let index = body.u8()?;
+        let counts = [body.u8()?, kind_and_local >> LOCAL_COUNT_SHIFT, body.u8()?].map(usize::from);
+        let shape = parse_shape(counts).filter(|shape| usize::from(index) < shape.chunk_count());
+        let shape = shape.ok_or(FrameError::Value("stripe shape"))?;
+        let members = (0..shape.chunk_count()).map(|_| body.u16().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
+        Ok(ChunkDescription { stripe, epoch, partition, kind, index, shape, chunk_bytes, members: Members(members) })
     }
 
     /// Is this a parity chunk?
     pub fn is_parity(&self) -> bool {
-        self.index >= self.data_count
+        self.shape.is_parity(usize::from(self.index))
     }
 }

@@ -1,7 +1,7 @@
 //! Every message survives the trip through bytes; no bytes from outside panic.
 
 use proptest::prelude::*;
-use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::*;
 
@@ -12,8 +12,7 @@ fn description() -> ChunkDescription {
         partition: PartitionId(2),
         kind: ChunkKind::Packed,
         index: 4,
-        data_count: 4,
-        parity_count: 2,
+        shape: CodeShape::default(),
         chunk_bytes: 65_280,
         members: Members([5, 3, 1, 7, 6, 2].map(NodeId).to_vec()),
     }

@@ -50,11 +50,7 @@ pub fn memory_usage(call: &mut Call<'_>) -> Handled {
         }
     }
     let settings = call.settings();
-    let verb = KeyVerb::MemoryUsage {
-        key_bytes: call.args[2].len(),
-        data_count: usize::from(settings.data_count),
-        parity_count: usize::from(settings.parity_count),
-    };
+    let verb = KeyVerb::MemoryUsage { key_bytes: call.args[2].len(), code: settings.code };
     Ok(Plan::Key(call.on_key(2, verb)?))
 }
 

@@ -14,7 +14,7 @@ pub fn time(call: &mut Call<'_>) -> Handled {
     Ok(Plan::Answered)
 }
 
-/// WAIT count timeout: a write is answered only when `parity_count` more nodes hold it besides the first, and this
+/// WAIT count timeout: a write is answered only when as many nodes hold it besides the first as may be lost, and this
 /// reply leaves after those of all writes before it. So that many holders are the truth, and waiting longer adds none.
 pub fn wait(call: &mut Call<'_>) -> Handled {
     let timeout = parse_i64(&call.args[2]);
@@ -24,7 +24,7 @@ pub fn wait(call: &mut Call<'_>) -> Handled {
         Some(timeout) if timeout < 0 => return Err(CommandError::fixed("ERR timeout is negative")),
         Some(_) => {}
     }
-    let holders = u64::from(call.settings().parity_count);
+    let holders = call.settings().code.tolerance() as u64;
     encode::count(call.out, holders);
     Ok(Plan::Answered)
 }

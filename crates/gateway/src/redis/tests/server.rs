@@ -117,7 +117,8 @@ fn info_and_config_tell_settings_and_counters() {
     let mut client = Client::new();
     client.script(&[("SET a v", "+OK"), ("GET a", "$1 v"), ("GET b", "$-1"), ("MGET a b", "*2 $1 v $-1")]);
     let info = client.say("INFO");
-    for field in ["redis_version:7.0.15", "keyspace_hits:2", "keyspace_misses:2", "db0:keys=1,", "erasure_code:4+2"] {
+    for field in ["redis_version:7.0.15", "keyspace_hits:2", "keyspace_misses:2", "db0:keys=1,", "erasure_code:rs:4+2"]
+    {
         assert!(info.contains(field), "{field} in {info}");
     }
     assert!(client.say("INFO keyspace memory").contains("# Memory"));

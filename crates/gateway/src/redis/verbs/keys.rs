@@ -1,5 +1,6 @@
 //! A key as such: DEL, EXISTS, TOUCH, TYPE, and what OBJECT and MEMORY tell of it.
 
+use shorttail_units::CodeShape;
 use shorttail_wire::resp::{encode, parse_i64};
 
 use crate::command::{Access, Effect, ObjectRef, Wants};
@@ -20,8 +21,7 @@ pub enum KeyVerb {
     /// Node memory that the object takes, with its share of parity.
     MemoryUsage {
         key_bytes: usize,
-        data_count: usize,
-        parity_count: usize,
+        code: CodeShape,
     },
 }
 
@@ -71,9 +71,9 @@ impl Family for KeyVerb {
             KeyVerb::Encoding => encode::bulk(reply, encoding(object)),
             KeyVerb::Frequency => NO_FREQUENCY.encode(reply),
             KeyVerb::IdleTime => encode::integer(reply, i64::from(object.idle_s)),
-            KeyVerb::MemoryUsage { key_bytes, data_count, parity_count } => {
+            KeyVerb::MemoryUsage { key_bytes, code } => {
                 let chunk_bytes = key_bytes + object.value_bytes + HEADER_BYTES;
-                let coded_bytes = (chunk_bytes * (data_count + parity_count)).div_ceil((*data_count).max(1));
+                let coded_bytes = (chunk_bytes * code.chunk_count()).div_ceil(code.data_count());
                 encode::count(reply, (coded_bytes + INDEX_BYTES) as u64);
             }
         }
