@@ -25,9 +25,13 @@ struct Cluster {
 
 impl Cluster {
     fn start(flags: &[&str]) -> Self {
+        Self::start_of(6, flags)
+    }
+
+    fn start_of(node_count: usize, flags: &[&str]) -> Self {
         let temp = tempfile::tempdir().expect("a directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
-        command.args(["up", "--node-memory", "16MiB", "--nodes", "6"]);
+        command.args(["up", "--node-memory", "16MiB", "--nodes", &node_count.to_string()]);
         command.args(["--memcached", ANY_PORT, "--redis", ANY_PORT, "--admin", ANY_PORT]).args(flags);
         let mut up = command.env("TMPDIR", temp.path()).stdout(Stdio::piped()).spawn().expect("the program runs");
         let out = BufReader::new(up.stdout.take().expect("piped"));
@@ -74,6 +78,23 @@ impl Cluster {
             assert!(reader.read_line(&mut answer).expect("an answer") > 0, "closed after {answer:?}");
         }
         answer
+    }
+
+    fn kill_node(&mut self, id: usize) {
+        let pid = self.status()["nodes"][id]["pid"].as_i64().expect("a pid");
+        kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL).expect("it runs");
+        let line = self.line_with("node ");
+        assert!(line.starts_with(&format!("node {id} (pid {pid}) died: killed by SIGKILL;")), "{line}");
+    }
+
+    /// Kills the gateway and waits until another serves; what the status said of the old one.
+    fn replace_gateway(&mut self) -> Value {
+        let gateway = self.status()["gateways"][0].clone();
+        let pid = i32::try_from(gateway["pid"].as_i64().expect("a pid")).expect("a pid");
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
+        self.line_with("the gateway (pid");
+        self.line_with("the gateway serves again");
+        gateway
     }
 
     fn signal(&self, signal: Signal) {
@@ -147,12 +168,7 @@ fn it_serves_and_says_so_in_the_status() {
 fn a_dead_node_is_reported_and_nothing_is_lost() {
     let mut cluster = Cluster::start(&[]);
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
-    for id in [1, 4] {
-        let pid = cluster.status()["nodes"][id]["pid"].as_i64().expect("a pid");
-        kill(Pid::from_raw(i32::try_from(pid).expect("a pid")), Signal::SIGKILL).expect("it runs");
-        let line = cluster.line_with("node ");
-        assert!(line.starts_with(&format!("node {id} (pid {pid}) died: killed by SIGKILL;")), "{line}");
-    }
+    [1, 4].into_iter().for_each(|id| cluster.kill_node(id));
     assert_eq!(cluster.ask("get greeting\r\n", "END\r\n"), "VALUE greeting 0 5\r\nhello\r\nEND\r\n");
 }
 
@@ -160,18 +176,58 @@ fn a_dead_node_is_reported_and_nothing_is_lost() {
 fn a_dead_gateway_is_replaced_and_nothing_is_lost() {
     let mut cluster = Cluster::start(&[]);
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
-    let gateway = cluster.status()["gateways"][0].clone();
-    let pid = i32::try_from(gateway["pid"].as_i64().expect("a pid")).expect("a pid");
-    kill(Pid::from_raw(pid), Signal::SIGKILL).expect("it runs");
-    cluster.line_with("the gateway (pid");
-    let line = cluster.line_with("the gateway serves again");
+    let gateway = cluster.replace_gateway();
     let status = cluster.status();
     let serving: Vec<&Value> =
         status["gateways"].as_array().expect("gateways").iter().filter(|one| one["serving"] == true).collect();
-    assert_eq!(serving.len(), 1, "{line}");
+    assert_eq!(serving.len(), 1);
     assert_eq!(serving[0]["memcached"], gateway["memcached"], "the port stays");
     assert!(serving[0]["epoch"].as_u64() > gateway["epoch"].as_u64(), "the epoch grows");
     assert_eq!(cluster.ask("get greeting\r\n", "END\r\n"), "VALUE greeting 0 5\r\nhello\r\nEND\r\n");
+}
+
+/// Objects of all kinds: in unsealed, in sealed and in stripes of their own.
+struct Load {
+    sizes: Vec<usize>,
+}
+
+impl Load {
+    fn new() -> Self {
+        let small = std::iter::repeat_n(900, 1500);
+        Load { sizes: small.chain([70_000, 300_000, 1]).collect() }
+    }
+
+    fn value(number: usize, bytes: usize) -> String {
+        format!("{number:08x}").chars().cycle().take(bytes).collect()
+    }
+
+    fn store(&self, cluster: &Cluster) {
+        let set = |(number, &bytes): (usize, &usize)| {
+            format!("set key{number} 0 0 {bytes} noreply\r\n{}\r\n", Self::value(number, bytes))
+        };
+        let sets: String = self.sizes.iter().enumerate().map(set).collect();
+        assert_eq!(cluster.ask(&(sets + "mn\r\n"), "MN\r\n"), "MN\r\n");
+    }
+
+    fn check(&self, cluster: &Cluster) {
+        for (number, &bytes) in self.sizes.iter().enumerate() {
+            let expected = format!("VALUE key{number} 0 {bytes}\r\n{}\r\nEND\r\n", Self::value(number, bytes));
+            assert!(cluster.ask(&format!("get key{number}\r\n"), "END\r\n") == expected, "key{number}");
+        }
+    }
+}
+
+#[test]
+fn local_groups_and_one_global_parity_survive_two_nodes_and_then_the_gateway() {
+    let mut cluster = Cluster::start_of(8, &["--code", "lrc:4+2+1"]);
+    assert_eq!(cluster.status()["code"], "lrc:4+2+1");
+    let load = Load::new();
+    load.store(&cluster);
+    [2, 5].into_iter().for_each(|id| cluster.kill_node(id));
+    load.check(&cluster);
+    cluster.replace_gateway();
+    load.check(&cluster);
+    assert!(cluster.ask("set more 0 0 1\r\nx\r\n", "\r\n").starts_with("SERVER_ERROR"), "six nodes of seven chunks");
 }
 
 #[test]
