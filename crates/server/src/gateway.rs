@@ -10,6 +10,7 @@ mod client;
 mod core;
 mod gather;
 mod peers;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -125,6 +126,9 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     engine.partition_count = welcome.partition_count;
     engine.value_bytes_max = config.value_bytes_max;
     engine.request_deadline_us = config.request_deadline_ms * 1000;
+    engine.policy = config.sidestep.policy;
+    engine.monitor = config.sidestep.monitor();
+    engine.hedge_budget = config.sidestep.hedge_budget_share();
     engine.when_full = match config.when_full {
         WhenFull::Evict => EngineWhenFull::Evict,
         WhenFull::Error => EngineWhenFull::Error,

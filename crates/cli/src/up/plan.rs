@@ -104,6 +104,15 @@ impl Plan {
         flags.put("--connections-max", config.connection_count_max);
         flags.put("--idle-timeout", config.idle_timeout_s);
         flags.put("--threads", config.gateway_threads);
+        let said = config.sidestep;
+        flags.put_if("--policy", said.policy);
+        flags.put_if("--read-sidestep", said.read_sidestep);
+        flags.put_if("--write-sidestep", said.write_sidestep);
+        flags.put_if("--hedge", said.hedge);
+        flags.put_if("--hedge-budget", said.hedge_budget);
+        flags.put_if("--detector", said.detector);
+        flags.put_if("--slice", said.slice);
+        flags.put_if("--fail-slow-above", said.fail_slow_above);
         if let Some(file) = &config.auth_file {
             flags.0.extend(["--auth-file".into(), file.clone().into_os_string()]);
         }
@@ -116,6 +125,12 @@ struct Flags(Vec<OsString>);
 impl Flags {
     fn of(verb: &str) -> Self {
         Flags(vec![verb.into()])
+    }
+
+    fn put_if(&mut self, flag: &str, value: Option<impl std::fmt::Display>) {
+        if let Some(value) = value {
+            self.put(flag, value);
+        }
     }
 
     fn put(&mut self, flag: &str, value: impl std::fmt::Display) {

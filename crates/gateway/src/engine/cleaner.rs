@@ -231,6 +231,7 @@ impl<C: Command> Engine<C> {
         let wanted = Wanted {
             stripe: stripe.id,
             shape: self.config.shape,
+            partition: stripe.partition,
             members: stripe.members.clone(),
             data_index,
             chunk_bytes: self.config.chunk_bytes as u32,

@@ -1,9 +1,11 @@
 //! What one engine is told when it is made.
 
 use shorttail_codes::Code;
+use shorttail_monitor::MonitorConfig;
 use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
 
 use super::limits::CHUNK_BYTES;
+use super::policy::Policy;
 
 /// What happens to a store that is full of live objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,6 +49,11 @@ pub struct EngineConfig {
     /// Bytes of data chunks per byte of live records above which cleaning starts: what is left to the bound of 1.35 is
     /// for open stripes and for stripes on their way out.
     pub clean_above: f64,
+    /// What is done about slow nodes, for every partition until it is changed.
+    pub policy: Policy,
+    pub monitor: MonitorConfig,
+    /// Hedges for each request, at most, in the long run.
+    pub hedge_budget: f64,
 }
 
 impl EngineConfig {
@@ -70,6 +77,9 @@ impl EngineConfig {
             hash_seed: cluster.0 ^ 0x5348_4f52_5454_4149,
             auth: Vec::new(),
             clean_above: 1.28,
+            policy: Policy::default(),
+            monitor: MonitorConfig::default(),
+            hedge_budget: 0.05,
         }
     }
 

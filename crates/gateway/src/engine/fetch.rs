@@ -1,18 +1,26 @@
-//! Reading bytes of a chunk: from its node, or by decoding exactly the range wanted from other chunks of the stripe.
+//! Reading bytes of a chunk: from its node, by decoding exactly the range wanted from other chunks of the stripe, or both.
 //!
-//! A fetch goes to the chunk's own node if that is ready. When it fails there (gone, late, damaged, wrong checksum), the
-//! chunk is excluded and the range is read from the sources that the code's plan names; each failure excludes one more
-//! chunk, until the plan has no answer. The length of a record is not known to the owner: a degraded read of one asks
-//! for a guess first, and again when the record turns out longer.
+//! ```text
+//! way: direct -------------------- answered ---------------> done, the others are let go
+//!      degraded, both at once --- enough parts arrived ----> decode -> done
+//!      direct --late--> hedge: a degraded read beside it
+//!      a source late --> hedge: another source is asked
+//! ```
+//! What fails (gone, damaged, wrong checksum, refused) is excluded, and the range is read from the sources that the code's
+//! plan names; each failure excludes one more chunk, until there is no plan. The first way that ends wins. The length of
+//! a record is not known to the owner: a degraded read of one asks for a guess first, and again when the record turns out
+//! longer.
 
 use std::sync::Arc;
 
 use shorttail_codes::Plan;
-use shorttail_store::record::{RecordError, record_bytes};
-use shorttail_units::{CodeShape, NodeId, OpNumber, StripeId};
+use shorttail_store::record::{Record, record_bytes};
+use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{NodeRequest, Refusal};
+use smallvec::SmallVec;
 
-use super::limits::DEGRADED_GUESS_BYTES;
+use super::manifest::open_piece;
+use super::policy::Hedge;
 use super::pool::PoolKey;
 use super::{Engine, What};
 use crate::command::Command;
@@ -43,6 +51,13 @@ pub enum FetchPurpose {
     },
 }
 
+impl FetchPurpose {
+    /// Does a client wait for it? Work in the background is never hedged.
+    pub fn is_urgent(self) -> bool {
+        matches!(self, FetchPurpose::Lookup(_) | FetchPurpose::Piece { .. } | FetchPurpose::Scan { .. })
+    }
+}
+
 /// How much is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
@@ -56,6 +71,7 @@ pub enum Extent {
 pub struct Wanted {
     pub stripe: StripeId,
     pub shape: CodeShape,
+    pub partition: PartitionId,
     pub members: Arc<[NodeId]>,
     pub data_index: usize,
     /// Payload bytes of the stripe's chunks.
@@ -67,10 +83,43 @@ pub struct Wanted {
     pub purpose: FetchPurpose,
 }
 
+impl Wanted {
+    /// Do the bytes prove themselves to be what is wanted, if they are of a kind that can?
+    fn is_whole(&self, bytes: &[u8]) -> bool {
+        match self.purpose {
+            FetchPurpose::Lookup(_) | FetchPurpose::Scan { .. } => Record::parse(bytes, self.stripe).is_ok(),
+            FetchPurpose::Piece { .. } => open_piece(bytes).is_some(),
+            FetchPurpose::Job { .. } | FetchPurpose::Gather { .. } => true,
+        }
+    }
+}
+
+/// A degraded read under way.
 #[derive(Debug)]
-enum Stage {
-    Direct,
-    Degraded { plan: Arc<Plan>, parts: Vec<Option<Vec<u8>>>, length: u32 },
+struct Degraded {
+    plan: Arc<Plan>,
+    /// Bytes asked of each source.
+    length: u32,
+    /// Sources that have not answered.
+    asked: SmallVec<[(u8, PoolKey); 8]>,
+    parts: Vec<(u8, Vec<u8>)>,
+}
+
+impl Degraded {
+    fn decode(&self, plan: &Plan) -> Vec<u8> {
+        let part = |&source: &usize| self.parts.iter().find(|&&(chunk, _)| usize::from(chunk) == source);
+        let sources: SmallVec<[&[u8]; 16]> =
+            plan.sources.iter().filter_map(part).map(|(_, bytes)| &bytes[..]).collect();
+        let mut decoded = vec![0; self.length as usize];
+        plan.decode(&sources, &mut decoded);
+        decoded
+    }
+
+    /// Chunks that were asked, answered or not.
+    fn taken(&self) -> u128 {
+        let asked = self.asked.iter().map(|&(chunk, _)| chunk);
+        asked.chain(self.parts.iter().map(|part| part.0)).fold(0, |bits, chunk| bits | 1 << chunk)
+    }
 }
 
 #[derive(Debug)]
@@ -78,7 +127,13 @@ pub struct Fetch {
     wanted: Wanted,
     /// Bit per chunk that failed for this fetch.
     excluded: u128,
-    stage: Stage,
+    /// The request to the chunk's own node, while it is awaited.
+    direct: Option<PoolKey>,
+    degraded: Option<Box<Degraded>>,
+    /// The degraded read was begun because something was late.
+    is_hedged: bool,
+    /// Sources to ask beyond those that suffice.
+    spare: u8,
 }
 
 /// Why no bytes came.
@@ -90,6 +145,21 @@ pub enum FetchError {
     Unreadable,
 }
 
+/// How a fetch begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Direct,
+    /// `spare`: sources beyond those that suffice.
+    Degraded {
+        spare: u8,
+    },
+    /// Both at once.
+    Both {
+        spare: u8,
+        is_hedge: bool,
+    },
+}
+
 impl<C: Command> Engine<C> {
     pub(super) fn start_fetch(&mut self, wanted: Wanted) {
         self.start_fetch_without(wanted, 0);
@@ -97,10 +167,22 @@ impl<C: Command> Engine<C> {
 
     /// As [`Engine::start_fetch`], without the chunks in `excluded`.
     pub(super) fn start_fetch_without(&mut self, wanted: Wanted, excluded: u128) {
-        let node = wanted.members[wanted.data_index];
-        let direct = excluded & 1 << wanted.data_index == 0 && self.nodes.is_ready(node);
-        let fetch = self.fetches.insert(Fetch { wanted, excluded, stage: Stage::Direct });
-        if direct { self.fetch_direct(fetch) } else { self.fetch_degraded(fetch, None) }
+        if wanted.purpose.is_urgent() {
+            self.budget.earn();
+        }
+        let way = self.way_to(&wanted, excluded);
+        let (spare, is_hedged) = match way {
+            Way::Direct => (0, false),
+            Way::Degraded { spare } => (spare, false),
+            Way::Both { spare, is_hedge } => (spare, is_hedge),
+        };
+        let fetch = self.fetches.insert(Fetch { wanted, excluded, direct: None, degraded: None, is_hedged, spare });
+        if !matches!(way, Way::Degraded { .. }) {
+            self.fetch_direct(fetch);
+        }
+        if way != Way::Direct {
+            self.fetch_degraded(fetch, None);
+        }
     }
 
     fn fetch_direct(&mut self, key: PoolKey) {
@@ -111,117 +193,249 @@ impl<C: Command> Engine<C> {
             Extent::Record => NodeRequest::ReadRecord { stripe, offset },
             Extent::Bytes(length) => NodeRequest::ReadRange { stripe, offset, length, op: wanted.op },
         };
-        self.ask(node, stripe, &request, What::Fetch { fetch: key, part });
+        let is_urgent = wanted.purpose.is_urgent();
+        let tag = self.ask(node, stripe, &request, What::Fetch { fetch: key, part });
+        self.fetches.get_mut(key).expect("just inserted").direct = Some(tag);
+        if is_urgent {
+            self.note_hedgeable(node);
+        }
     }
 
     /// Asks the sources of a plan that avoids the excluded chunks; `length`: of the record, once known.
     fn fetch_degraded(&mut self, key: PoolKey, length: Option<u32>) {
-        let Some(fetch) = self.fetches.get_mut(key) else { return };
-        let wanted = fetch.wanted.clone();
-        fetch.excluded |= 1 << wanted.data_index;
-        let excluded = fetch.excluded;
-        let code = self.codes.get(wanted.shape);
-        let nodes = &self.nodes;
-        let ready = |chunk: usize| excluded & 1 << chunk == 0 && nodes.is_ready(wanted.members[chunk]);
-        let reachable = |chunk: usize| excluded & 1 << chunk == 0 && nodes.is_reachable(wanted.members[chunk]);
-        let plan = code.read_plan(wanted.data_index, &ready).or_else(|_| code.read_plan(wanted.data_index, &reachable));
-        let Ok(plan) = plan else { return self.fetch_failed(key, FetchError::Unreadable) };
+        let Some(fetch) = self.fetches.get(key) else { return };
+        let code = self.codes.get(fetch.wanted.shape);
+        let Some(plan) = self.choose_plan(&code, &fetch.wanted, fetch.excluded) else {
+            if fetch.direct.is_none() {
+                self.fetch_failed(key, FetchError::Unreadable);
+            }
+            return;
+        };
+        let wanted = &fetch.wanted;
         let room = wanted.chunk_bytes - wanted.offset;
         let length = match wanted.extent {
             Extent::Bytes(length) => length,
-            Extent::Record => length.unwrap_or(DEGRADED_GUESS_BYTES).min(room),
+            Extent::Record => length.unwrap_or_else(|| self.record_guess.bytes()).min(room),
         };
-        let parts = vec![None; plan.sources.len()];
-        fetch.stage = Stage::Degraded { plan: plan.clone(), parts, length };
+        let spare = self.choose_spare(&fetch.wanted, fetch.excluded, &plan, fetch.spare);
+        let sources: SmallVec<[usize; 16]> = plan.sources.iter().copied().chain(spare).collect();
         self.stats.degraded_reads_total += 1;
-        for &chunk in &plan.sources {
+        let parts = Vec::with_capacity(sources.len());
+        let fetch = self.fetches.get_mut(key).expect("it is there");
+        fetch.degraded = Some(Box::new(Degraded { plan, length, asked: SmallVec::new(), parts }));
+        self.ask_sources(key, &sources);
+    }
+
+    /// Asks chunks for the range of a degraded read.
+    fn ask_sources(&mut self, key: PoolKey, sources: &[usize]) {
+        for &chunk in sources {
+            let Some(fetch) = self.fetches.get(key) else { return };
+            let Some(degraded) = &fetch.degraded else { return };
+            let wanted = &fetch.wanted;
+            let (stripe, node, is_urgent) = (wanted.stripe, wanted.members[chunk], wanted.purpose.is_urgent());
             let request =
-                NodeRequest::ReadRange { stripe: wanted.stripe, offset: wanted.offset, length, op: wanted.op };
-            let what = What::Fetch { fetch: key, part: chunk as u8 };
-            self.ask(wanted.members[chunk], wanted.stripe, &request, what);
+                NodeRequest::ReadRange { stripe, offset: wanted.offset, length: degraded.length, op: wanted.op };
+            let tag = self.ask(node, stripe, &request, What::Fetch { fetch: key, part: chunk as u8 });
+            let degraded = self.fetches.get_mut(key).and_then(|fetch| fetch.degraded.as_mut());
+            degraded.expect("it is there").asked.push((chunk as u8, tag));
+            if is_urgent {
+                self.note_hedgeable(node);
+            }
+        }
+    }
+
+    /// A request of a fetch is late. If a token is to be had, another way to the same bytes is begun; false: none is.
+    pub(super) fn hedge_fetch(&mut self, key: PoolKey, part: u8) -> bool {
+        let Some(fetch) = self.fetches.get(key) else { return true };
+        let is_direct = usize::from(part) == fetch.wanted.data_index;
+        let code = self.codes.get(fetch.wanted.shape);
+        let may = self.policy(fetch.wanted.partition).hedge == Hedge::Adaptive && fetch.wanted.purpose.is_urgent();
+        if !may || is_direct && fetch.degraded.is_some() {
+            return true;
+        }
+        let Some(degraded) = &fetch.degraded else {
+            if self.choose_plan(&code, &fetch.wanted, fetch.excluded).is_none() {
+                return true;
+            }
+            if !self.take_token() {
+                return false;
+            }
+            self.begin_hedge(key);
+            return true;
+        };
+        // A source is late: one more is asked, so that what else arrives suffices without it.
+        let taken = degraded.taken() | 1 << fetch.wanted.data_index;
+        let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded | taken) else { return true };
+        if !self.take_token() {
+            return false;
+        }
+        self.ask_sources(key, &[other]);
+        true
+    }
+
+    /// The node of chunk `part` is fail-slow: whatever the policy lets, the fetch goes on without it.
+    pub(super) fn sidestep_fetch(&mut self, key: PoolKey, part: u8) {
+        let Some(fetch) = self.fetches.get(key) else { return };
+        if !self.policy(fetch.wanted.partition).read_sidestep {
+            return;
+        }
+        if usize::from(part) == fetch.wanted.data_index {
+            return self.begin_hedge(key);
+        }
+        let Some(degraded) = &fetch.degraded else { return };
+        let taken = degraded.taken() | 1 << fetch.wanted.data_index;
+        if let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded | taken) {
+            self.ask_sources(key, &[other]);
+        }
+    }
+
+    /// A degraded read beside the direct one.
+    fn begin_hedge(&mut self, key: PoolKey) {
+        if let Some(fetch) = self.fetches.get_mut(key).filter(|fetch| fetch.degraded.is_none()) {
+            fetch.is_hedged = true;
+            self.fetch_degraded(key, None);
         }
     }
 
     /// Bytes arrived from chunk `part`.
     pub(super) fn fetched(&mut self, key: PoolKey, part: u8, bytes: &[u8]) {
         let Some(fetch) = self.fetches.get_mut(key) else { return };
-        match &mut fetch.stage {
-            Stage::Direct => self.fetch_done(key, bytes),
-            Stage::Degraded { plan, parts, length } => {
-                let Some(place) = plan.sources.iter().position(|&source| source == usize::from(part)) else { return };
-                if bytes.len() != *length as usize {
-                    return self.fetch_refused(key, part, None);
-                }
-                parts[place] = Some(bytes.to_vec());
-                if parts.iter().all(Option::is_some) {
-                    self.decode(key);
-                }
-            }
+        if usize::from(part) == fetch.wanted.data_index {
+            fetch.direct = None;
+            return self.fetch_done(key, bytes);
+        }
+        let Some(degraded) = &mut fetch.degraded else { return };
+        let Some(place) = degraded.asked.iter().position(|&(chunk, _)| chunk == part) else { return };
+        if bytes.len() != degraded.length as usize {
+            return self.fetch_refused(key, part, None);
+        }
+        degraded.asked.swap_remove(place);
+        degraded.parts.push((part, bytes.to_vec()));
+        if let Some(plan) = self.sufficient_plan(key) {
+            self.decode(key, &plan);
         }
     }
 
-    fn decode(&mut self, key: PoolKey) {
-        let fetch = self.fetches.get(key).expect("it has all its parts");
-        let Stage::Degraded { plan, parts, length } = &fetch.stage else { return };
-        let sources: Vec<&[u8]> = parts.iter().flatten().map(Vec::as_slice).collect();
-        let mut decoded = vec![0; *length as usize];
-        plan.decode(&sources, &mut decoded);
+    /// A plan whose sources have all arrived.
+    fn sufficient_plan(&mut self, key: PoolKey) -> Option<Arc<Plan>> {
+        let fetch = self.fetches.get(key)?;
+        let degraded = fetch.degraded.as_ref()?;
+        let arrived = degraded.parts.iter().fold(0u128, |bits, &(chunk, _)| bits | 1 << chunk);
+        if degraded.plan.sources.iter().all(|&source| arrived & 1 << source != 0) {
+            return Some(Arc::clone(&degraded.plan));
+        }
+        if degraded.parts.len() < degraded.plan.sources.len() {
+            return None;
+        }
+        let code = self.codes.get(fetch.wanted.shape);
+        code.read_plan(fetch.wanted.data_index, &|chunk| arrived & 1 << chunk != 0).ok()
+    }
+
+    fn decode(&mut self, key: PoolKey, plan: &Plan) {
+        let fetch = self.fetches.get(key).expect("it has enough parts");
+        let Some(degraded) = &fetch.degraded else { return };
+        let mut decoded = degraded.decode(plan);
         if fetch.wanted.extent == Extent::Record {
-            let room = fetch.wanted.chunk_bytes - fetch.wanted.offset;
+            let room = (fetch.wanted.chunk_bytes - fetch.wanted.offset) as usize;
             match record_bytes(&decoded) {
-                Ok(needed) if needed > decoded.len() && needed <= room as usize => {
-                    return self.fetch_degraded(key, Some(needed as u32));
+                Ok(needed) if needed > decoded.len() && needed <= room => {
+                    return self.fetch_longer(key, needed as u32);
                 }
                 Ok(needed) if needed <= decoded.len() => decoded.truncate(needed),
-                Ok(_) | Err(RecordError::NoRecord | RecordError::Short | RecordError::Checksum) => {}
+                // No record: whoever looks at it sees that it is damaged.
+                Ok(_) | Err(_) => {}
             }
         }
+        let own = 1 << fetch.wanted.data_index;
+        if fetch.excluded & own == 0 && !fetch.wanted.is_whole(&decoded) {
+            return self.fetch_directly_after_all(key);
+        }
+        self.stats.hedges_won_total += u64::from(fetch.is_hedged);
+        self.stats.late_bound_total += u64::from(fetch.spare > 0);
+        self.fetches.get_mut(key).expect("it has enough parts").excluded |= own;
         self.fetch_done(key, &decoded);
+    }
+
+    /// What was decoded is damaged, so a source is; the chunk itself was only gone round.
+    fn fetch_directly_after_all(&mut self, key: PoolKey) {
+        self.drop_degraded(key);
+        if self.fetches.get(key).is_some_and(|fetch| fetch.direct.is_none()) {
+            self.fetch_direct(key);
+        }
+    }
+
+    /// The guess was too short.
+    fn fetch_longer(&mut self, key: PoolKey, needed: u32) {
+        self.drop_degraded(key);
+        self.fetch_degraded(key, Some(needed));
+    }
+
+    /// What a degraded read still waits for is let go; how much it asked of each source.
+    fn drop_degraded(&mut self, key: PoolKey) -> Option<u32> {
+        let degraded = self.fetches.get_mut(key)?.degraded.take()?;
+        degraded.asked.iter().for_each(|&(_, tag)| self.let_go(tag));
+        Some(degraded.length)
     }
 
     /// Chunk `part` gave no bytes: refused, late, or its session ended.
     pub(super) fn fetch_refused(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>) {
         let Some(fetch) = self.fetches.get_mut(key) else { return };
-        let is_current = match &fetch.stage {
-            Stage::Direct => usize::from(part) == fetch.wanted.data_index,
-            Stage::Degraded { plan, .. } => plan.sources.contains(&usize::from(part)),
-        };
-        if !is_current || fetch.excluded & 1 << part != 0 {
+        let is_direct = usize::from(part) == fetch.wanted.data_index;
+        let is_asked = |degraded: &Degraded| degraded.asked.iter().any(|&(chunk, _)| chunk == part);
+        let is_awaited =
+            if is_direct { fetch.direct.is_some() } else { fetch.degraded.as_deref().is_some_and(is_asked) };
+        if !is_awaited {
             return;
         }
         fetch.excluded |= 1 << part;
-        let was_direct = matches!(fetch.stage, Stage::Direct);
-        if was_direct && fetch.wanted.extent == Extent::Record && refusal == Some(Refusal::NoChunk) {
-            return self.fetch_failed(key, FetchError::Gone);
+        if is_direct {
+            fetch.direct = None;
+            if fetch.wanted.extent == Extent::Record && refusal == Some(Refusal::NoChunk) {
+                return self.fetch_failed(key, FetchError::Gone);
+            }
+            if fetch.degraded.is_none() {
+                self.fetch_degraded(key, None);
+            }
+            return;
         }
-        let length = match &fetch.stage {
-            Stage::Degraded { length, .. } => Some(*length),
-            Stage::Direct => None,
-        };
+        let length = self.drop_degraded_without(key, part);
         self.fetch_degraded(key, length);
     }
 
-    fn fetch_done(&mut self, key: PoolKey, bytes: &[u8]) {
-        let Some(fetch) = self.fetches.remove(key) else { return };
-        let Fetch { wanted, excluded, .. } = fetch;
-        match wanted.purpose {
-            FetchPurpose::Lookup(lookup) => self.lookup_fetched(lookup, wanted, excluded, Ok(bytes)),
-            FetchPurpose::Job { .. } => self.job_fetched(wanted, excluded, Ok(bytes)),
-            FetchPurpose::Piece { .. } => self.piece_fetched(wanted, excluded, Ok(bytes)),
-            FetchPurpose::Scan { scan } => self.scan_fetched(scan, wanted, excluded, Ok(bytes)),
-            FetchPurpose::Gather { stripe, data_index } => self.gather_fetched(stripe, data_index, Ok(bytes)),
+    /// As [`Engine::drop_degraded`]; `failed` is not owed any more.
+    fn drop_degraded_without(&mut self, key: PoolKey, failed: u8) -> Option<u32> {
+        if let Some(degraded) = self.fetches.get_mut(key).and_then(|fetch| fetch.degraded.as_mut()) {
+            degraded.asked.retain(|&mut (chunk, _)| chunk != failed);
         }
+        self.drop_degraded(key)
+    }
+
+    /// Takes the fetch out; what it still waits for is let go.
+    fn end_fetch(&mut self, key: PoolKey) -> Option<(Wanted, u128)> {
+        self.drop_degraded(key);
+        let fetch = self.fetches.remove(key)?;
+        if let Some(direct) = fetch.direct {
+            self.let_go(direct);
+        }
+        Some((fetch.wanted, fetch.excluded))
+    }
+
+    fn fetch_done(&mut self, key: PoolKey, bytes: &[u8]) {
+        self.fetch_ends(key, Ok(bytes));
     }
 
     fn fetch_failed(&mut self, key: PoolKey, error: FetchError) {
-        let Some(fetch) = self.fetches.remove(key) else { return };
-        let Fetch { wanted, excluded, .. } = fetch;
+        self.fetch_ends(key, Err(error));
+    }
+
+    fn fetch_ends(&mut self, key: PoolKey, result: Result<&[u8], FetchError>) {
+        let Some((wanted, excluded)) = self.end_fetch(key) else { return };
         match wanted.purpose {
-            FetchPurpose::Lookup(lookup) => self.lookup_fetched(lookup, wanted, excluded, Err(error)),
-            FetchPurpose::Job { .. } => self.job_fetched(wanted, excluded, Err(error)),
-            FetchPurpose::Piece { .. } => self.piece_fetched(wanted, excluded, Err(error)),
-            FetchPurpose::Scan { scan } => self.scan_fetched(scan, wanted, excluded, Err(error)),
-            FetchPurpose::Gather { stripe, data_index } => self.gather_fetched(stripe, data_index, Err(error)),
+            FetchPurpose::Lookup(lookup) => self.lookup_fetched(lookup, wanted, excluded, result),
+            FetchPurpose::Job { .. } => self.job_fetched(wanted, excluded, result),
+            FetchPurpose::Piece { .. } => self.piece_fetched(wanted, excluded, result),
+            FetchPurpose::Scan { scan } => self.scan_fetched(scan, wanted, excluded, result),
+            FetchPurpose::Gather { stripe, data_index } => self.gather_fetched(stripe, data_index, result),
         }
     }
 }

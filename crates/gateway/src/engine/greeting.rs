@@ -9,7 +9,8 @@ use shorttail_wire::node::{
     ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal,
 };
 
-use super::nodes::{NodePhase, Session, SessionId};
+use super::nodes::{NodePhase, SessionId};
+use super::session::Session;
 use super::{Engine, Phase, What, Work};
 use crate::command::Command;
 

@@ -19,8 +19,24 @@ pub const STALLED_MAX: usize = 4096;
 /// that very key, so this is never met in practice.
 pub const LOOKUP_RESTARTS_MAX: u32 = 64;
 
-/// Bytes asked of each source of a degraded read whose length is not known yet: most small objects fit.
+/// Bytes asked of each source of a degraded read whose length is not known yet, before anything is known of the records;
+/// and at most.
 pub const DEGRADED_GUESS_BYTES: u32 = 512;
+pub const DEGRADED_GUESS_BYTES_MAX: u32 = 8 << 10;
+
+/// Requests and bytes that a node may owe answers to before it is treated as slow: far more than a batch, far less than
+/// memory.
+pub const OUTSTANDING_MAX: u32 = 4096;
+pub const OUTSTANDING_BYTES_MAX: u64 = 32 << 20;
+
+/// Requests of a session that one look for late ones goes through.
+pub const HEDGE_LOOKS_MAX: usize = 32;
+
+/// Microseconds after which a late request that found no token is looked at again.
+pub const HEDGE_RETRY_US: u64 = 1_000;
+
+/// Verdicts kept for whoever logs them.
+pub const VERDICTS_KEPT_MAX: usize = 64;
 
 /// Bytes of records that a cleaning job has in flight at most.
 pub const MOVES_IN_FLIGHT_BYTES: usize = 128 << 10;

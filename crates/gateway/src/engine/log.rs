@@ -3,9 +3,7 @@
 //! A partition has one stripe that takes appends at a time. So of two records of a key the newer never lies in an older
 //! stripe, and when the oldest stripe of a partition goes, nothing it ended can come back (rule R3).
 
-use std::sync::Arc;
-
-use shorttail_placement::{Candidate, choose};
+use shorttail_monitor::Class;
 use shorttail_store::record::Record;
 use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
@@ -146,7 +144,7 @@ impl<C: Command> Engine<C> {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }
-        let members = self.choose_members(self.config.chunk_bytes)?;
+        let members = self.choose_members(partition, self.config.chunk_bytes)?;
         let id = self.take_stripe_ids(1);
         let buffer = self.stripes.take_buffer(self.config.data_count() * self.config.chunk_bytes);
         let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes, buffer);
@@ -192,18 +190,6 @@ impl<C: Command> Engine<C> {
         Err(PlaceError::Refuse(StoreError::TooFewNodes { alive: alive as u16, needed: needed as u16 }))
     }
 
-    /// Members for a new stripe: ready nodes with room, the least loaded ones.
-    pub(super) fn choose_members(&mut self, chunk_bytes: usize) -> Result<Arc<[NodeId]>, PlaceError> {
-        self.too_few_nodes()?;
-        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes as u64 + 1024;
-        let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
-        let candidates: Vec<_> =
-            ready.filter(has_room).map(|node| Candidate { node: node.id, load: node.used_bytes() }).collect();
-        let turn = self.next_stripe;
-        let members = choose(&candidates, self.config.member_count(), turn).ok_or(PlaceError::Wait)?;
-        Ok(members.into())
-    }
-
     /// Counts memory that was asked for until the nodes' answers tell what is in use.
     pub(super) fn expect_use(&mut self, members: &[NodeId], stripe: StripeId, bytes: usize) {
         for &node in members {
@@ -247,7 +233,8 @@ impl<C: Command> Engine<C> {
         let stripe = self.stripes.at_mut(slot);
         let Some(open) = stripe.open.as_mut() else { return false };
         let Some(append) = open.flush(now_us) else { return false };
-        for share in open.shares() {
+        for place in 0..open.shares().len() {
+            let share = open.shares()[place];
             let request = NodeRequest::Append {
                 stripe: stripe.id,
                 op: append.op,
@@ -257,9 +244,12 @@ impl<C: Command> Engine<C> {
                 offset: append.offset as u32,
                 bytes: open.append_bytes(&append),
             };
-            let session = self.nodes.session_of(stripe.members[share.member], stripe.id);
+            let node = stripe.members[share.member];
+            let session = self.nodes.session_of(node, stripe.id);
             // A member that is gone is noticed by its session's end, which abandons the stripe.
-            self.nodes.send(session, &request, append_tag(stripe.id));
+            let _ = self.nodes.send(session, &request, append_tag(stripe.id));
+            let ticket = self.monitor.sent(node, Class::Write, append.length as u32, now_us);
+            open.owe(share.member, append.op, ticket);
         }
         true
     }
@@ -269,10 +259,14 @@ impl<C: Command> Engine<C> {
         let Some(slot) = self.stripes.slot_of(id) else { return };
         let stripe = self.stripes.at_mut(slot);
         let Some(member) = stripe.member_of(node) else { return };
-        if !stripe.is_unsealed() {
+        let is_unsealed = stripe.is_unsealed();
+        let Some(open) = stripe.open.as_mut() else { return };
+        while let Some(ticket) = open.settle(member, op) {
+            self.monitor.answered(ticket, self.now.mono_us);
+        }
+        if !is_unsealed {
             return;
         }
-        let Some(open) = stripe.open.as_mut() else { return };
         for item in open.acknowledge(member, op) {
             self.work.push_back(Work::Confirmed { slot, item });
         }
@@ -333,6 +327,11 @@ impl<C: Command> Engine<C> {
         let partition = stripe.partition;
         let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
         let unconfirmed = open.take_unconfirmed();
+        for member in 0..stripe.members.len() {
+            while let Some(ticket) = open.settle(member, OpNumber(u32::MAX)) {
+                self.monitor.cancelled(ticket);
+            }
+        }
         self.stripes.no_longer_unsealed(slot);
         let log = self.log(partition);
         if log.current == Some(slot) {

@@ -137,11 +137,12 @@ impl<C: Command> Engine<C> {
     fn fetch_candidate(&mut self, lookup: Lookup<C>, location: Location) {
         let (slot, data_index) = self.stripes.place_of(location);
         let stripe = self.stripes.at(slot);
-        let (id, members) = (stripe.id, stripe.members.clone());
+        let (id, partition, members) = (stripe.id, stripe.partition, stripe.members.clone());
         let key = self.lookups.insert(lookup);
         self.start_fetch(Wanted {
             stripe: id,
             shape: self.config.shape,
+            partition,
             members,
             data_index,
             chunk_bytes: self.config.chunk_bytes as u32,
@@ -175,6 +176,7 @@ impl<C: Command> Engine<C> {
                     self.restart_lookup(lookup);
                 }
                 Ok((record, length)) => {
+                    self.record_guess.learn(length);
                     let location = location.unwrap_or(Location { chunk_number: 0, offset: 0 });
                     let (fetched, idle_s) = self.access_of(&lookup, location);
                     let old = old_record(&record, location, length);

@@ -17,6 +17,7 @@
 //!
 //! Must not know: sockets, clocks, client protocols.
 
+mod budget;
 mod cleaner;
 mod config;
 mod control;
@@ -25,6 +26,7 @@ mod fetch;
 mod flush;
 mod greeting;
 mod group;
+mod hedge;
 mod index;
 mod invariants;
 mod keyspace;
@@ -35,33 +37,43 @@ mod lookup;
 mod manifest;
 mod nodes;
 mod open_stripe;
+mod policy;
 mod pool;
 mod rebuild;
 mod recent;
 mod reconstruct;
 mod recovery;
+mod redirect;
 mod round;
+mod session;
 mod sessions;
+mod sources;
 mod striped;
 mod stripes;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shorttail_codes::CodeCache;
+use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
 pub use nodes::{NodePhase, SessionId};
+pub use policy::{Hedge, LATE_BINDING_MAX, Policy, PolicyName};
+pub use watch::Watched;
 
 use crate::command::{Access, Command};
 use crate::request::{Reply, Request, RequestId, StoreStats};
+use budget::Budget;
 use index::{Index, StripeSlot, Tag};
 use lock::Locks;
 use log::{Log, Purpose};
 use nodes::Nodes;
 use pool::{Pool, PoolKey};
 use recent::Recent;
+use sources::RecordGuess;
 use stripes::Stripes;
 
 /// Names a part of a client request across the gateway: replies carry it back to the connection.
@@ -107,10 +119,19 @@ enum Work {
 struct Awaited {
     session: SessionId,
     what: What,
+    /// Where in the session's stream the request begins.
+    at: u64,
+    /// Bytes that it moves.
+    bytes: u32,
+    ticket: Option<Ticket>,
+    /// It was late, and what can be done about it was done.
+    is_hedged: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum What {
+    /// Somebody else was faster: only the monitor wants to know when it is answered.
+    Nothing,
     Hello,
     Fence {
         remaining: u16,
@@ -188,6 +209,15 @@ pub struct Engine<C> {
     next_stripe: u64,
     tick_us: u64,
     usage_us: u64,
+    monitor: Monitor,
+    monitor_due_us: u64,
+    verdicts: VecDeque<Verdict>,
+    /// By partition.
+    policies: Vec<Policy>,
+    budget: Budget,
+    /// When something may be late that is not hedged.
+    hedge_due_us: u64,
+    record_guess: RecordGuess,
     stats: StoreStats,
 }
 
@@ -196,6 +226,13 @@ impl<C: Command> Engine<C> {
         let logs = config.partitions().map(|partition| (partition, Log::default())).collect();
         Engine {
             stripes: Stripes::new(config.data_count()),
+            monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
+            monitor_due_us: 0,
+            verdicts: VecDeque::new(),
+            policies: vec![config.policy; usize::from(config.partition_count)],
+            budget: Budget::new(config.hedge_budget),
+            hedge_due_us: u64::MAX,
+            record_guess: RecordGuess::default(),
             config,
             now,
             phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us))),
@@ -260,6 +297,8 @@ impl<C: Command> Engine<C> {
     pub fn end_turn(&mut self, now: Now) {
         self.now = now;
         self.tick();
+        self.watch();
+        self.hedge_late();
         self.run_work();
         self.flush_logs();
     }
@@ -270,7 +309,7 @@ impl<C: Command> Engine<C> {
 
     /// When [`Engine::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
-        Some(self.tick_us)
+        Some(self.tick_us.min(self.hedge_due_us).min(self.monitor_due_us))
     }
 
     /// Counters and gauges of this core.
@@ -281,6 +320,7 @@ impl<C: Command> Engine<C> {
             bytes_limit: self.nodes.iter().map(nodes::Node::memory_bytes).sum(),
             nodes_alive: self.nodes.ready_count() as u16,
             nodes_total: self.nodes.count() as u16,
+            slices_judged_total: self.monitor.counters().slices_judged,
             ..self.stats.clone()
         }
     }
@@ -304,6 +344,8 @@ impl<C: Command> Engine<C> {
         }
         self.tick_us = self.now.mono_us + limits::TICK_US;
         self.check_deadlines();
+        self.refresh_delays();
+        self.probe();
         self.tell_stable_when_idle();
         self.take_due_flush();
         self.start_jobs();

@@ -7,13 +7,12 @@
 //! Away: no session. Greeting: hello, fence and scan are under way. Ready: used. Suspect: connected but late with an
 //! answer; reads go round it and writes leave it until it answers again. A node has one session per core of its own.
 
-use std::collections::VecDeque;
-
 use shorttail_units::{Incarnation, NodeId, StripeId};
 use shorttail_wire::node::NodeRequest;
 
-use super::limits::BATCH_BYTES_MAX;
-use super::pool::PoolKey;
+use shorttail_monitor::limits::HEDGE_US_MAX;
+
+use super::session::Session;
 
 /// A session: a node and one of its cores.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -30,60 +29,30 @@ pub enum NodePhase {
     Suspect,
 }
 
-#[derive(Debug, Default)]
-pub struct Session {
-    /// Bytes for the server to send.
-    pub outbox: Vec<u8>,
-    pub connected: bool,
-    /// The outbox holds a request that is answered.
-    expects_answer: bool,
-    /// A batch was sent, and nothing came back since.
-    is_batch_out: bool,
-    /// Hello, fence and scan are done.
-    pub greeted: bool,
-    /// Tags in the order in which they were sent, with the time; answered ones are dropped lazily.
-    pub asked: VecDeque<(u64, PoolKey)>,
-    pub memory_bytes: u64,
-    pub used_bytes: u64,
-}
-
-impl Session {
-    /// The outbox, if it is to be sent now. One batch is out at a time: what comes up meanwhile leaves together when the
-    /// node answered, for one wake-up of it (a busy node is not asked sooner by being asked more often). A batch that
-    /// grows large leaves at once.
-    pub fn batch(&mut self) -> Option<&mut Vec<u8>> {
-        if self.outbox.is_empty() || self.is_batch_out && self.outbox.len() < BATCH_BYTES_MAX {
-            return None;
-        }
-        self.is_batch_out = std::mem::take(&mut self.expects_answer);
-        Some(&mut self.outbox)
-    }
-
-    pub fn answered(&mut self) {
-        self.is_batch_out = false;
-    }
-
-    /// A new connection begins: nothing of the old one is left.
-    pub fn restart(&mut self, connected: bool) {
-        self.connected = connected;
-        self.greeted = false;
-        self.expects_answer = false;
-        self.is_batch_out = false;
-        self.outbox.clear();
-    }
-}
-
 #[derive(Debug)]
 pub struct Node {
     pub id: NodeId,
     pub phase: NodePhase,
     pub incarnation: Option<Incarnation>,
     pub sessions: Vec<Session>,
+    /// After how long a short read, and a write, is late.
+    pub read_delay_us: u64,
+    pub write_delay_us: u64,
+    /// Chunks that it took in the place of slow nodes.
+    pub redirect_count: u64,
 }
 
 impl Node {
     fn new(id: NodeId) -> Self {
-        Node { id, phase: NodePhase::Away, incarnation: None, sessions: vec![Session::default()] }
+        Node {
+            id,
+            phase: NodePhase::Away,
+            incarnation: None,
+            sessions: vec![Session::default()],
+            read_delay_us: HEDGE_US_MAX,
+            write_delay_us: HEDGE_US_MAX,
+            redirect_count: 0,
+        }
     }
 
     /// The core that holds a stripe's chunk.
@@ -140,6 +109,19 @@ impl Nodes {
         self.get_mut(id.node)?.sessions.get_mut(usize::from(id.core))
     }
 
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.get(id.node)?.sessions.get(usize::from(id.core))
+    }
+
+    /// Sessions that owe something.
+    pub fn busy_sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.iter().flat_map(|node| {
+            let busy = |(_, session): &(usize, &Session)| !session.asked.is_empty();
+            let number = |(core, _): (usize, _)| SessionId { node: node.id, core: core as u16 };
+            node.sessions.iter().enumerate().filter(busy).map(number)
+        })
+    }
+
     pub fn session_of(&self, node: NodeId, stripe: StripeId) -> SessionId {
         let core = self.get(node).map_or(0, |node| node.core_of(stripe));
         SessionId { node, core: core as u16 }
@@ -162,11 +144,9 @@ impl Nodes {
         self.iter().count()
     }
 
-    /// Puts a request in a session's outbox. Returns false, with nothing sent, when there is no session.
-    pub fn send(&mut self, id: SessionId, request: &NodeRequest<'_>, tag: u64) -> bool {
-        let Some(session) = self.session_mut(id).filter(|session| session.connected) else { return false };
-        request.encode(tag, &mut session.outbox);
-        session.expects_answer |= !matches!(request, NodeRequest::Stable { .. });
-        true
+    /// Puts a request in a session's outbox; where in the session's stream it begins. `None`, with nothing sent, when
+    /// there is no session.
+    pub fn send(&mut self, id: SessionId, request: &NodeRequest<'_>, tag: u64) -> Option<u64> {
+        Some(self.session_mut(id).filter(|session| session.connected)?.put(request, tag))
     }
 }

@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 
+use shorttail_monitor::Ticket;
 use shorttail_units::{CodeShape, OpNumber};
 
 /// An operation that is not confirmed yet.
@@ -80,6 +81,8 @@ pub struct OpenStripe<I> {
     pending: Option<Op<I>>,
     last_op: OpNumber,
     members: Box<[Progress]>,
+    /// Per member, what it was sent and has not acknowledged.
+    owed: Vec<VecDeque<(OpNumber, Ticket)>>,
     ops: VecDeque<Op<I>>,
     stable: OpNumber,
     /// When operations told anyone what is stable.
@@ -103,6 +106,7 @@ impl<I> OpenStripe<I> {
             pending: None,
             last_op: OpNumber(0),
             members: vec![Progress::default(); shape.chunk_count()].into(),
+            owed: vec![VecDeque::new(); shape.chunk_count()],
             ops: VecDeque::new(),
             stable: OpNumber(0),
             told_us: 0,
@@ -228,6 +232,18 @@ impl<I> OpenStripe<I> {
             shape.participants(op.data_index).for_each(|member| members[member].stable = op.op);
         }
         confirmed
+    }
+
+    /// `member` was sent an operation.
+    pub fn owe(&mut self, member: usize, op: OpNumber, ticket: Ticket) {
+        self.owed[member].push_back((op, ticket));
+    }
+
+    /// What `member` was sent up to `op`, one by one, and no longer owes.
+    pub fn settle(&mut self, member: usize, op: OpNumber) -> Option<Ticket> {
+        let owed = &mut self.owed[member];
+        let is_settled = owed.front().is_some_and(|&(owed, _)| owed <= op);
+        if is_settled { owed.pop_front().map(|(_, ticket)| ticket) } else { None }
     }
 
     /// Everything not confirmed, in order: to be appended elsewhere.

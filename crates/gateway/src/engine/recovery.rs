@@ -148,9 +148,11 @@ impl<C: Command> Engine<C> {
                 self.gather_fetched(stripe, data_index as u8, Ok(&[]));
                 continue;
             }
+            let partition = self.partition_reported(stripe);
             self.start_fetch(Wanted {
                 stripe,
                 shape: self.config.shape,
+                partition,
                 members: members.clone(),
                 data_index,
                 chunk_bytes: chunk_bytes as u32,

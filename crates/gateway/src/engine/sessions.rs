@@ -8,6 +8,7 @@ use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_fra
 use super::limits::{HUNG_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
+use super::watch::class_of;
 use super::{Awaited, Engine, What, Work};
 use crate::command::Command;
 
@@ -21,7 +22,10 @@ pub(super) fn append_tag(stripe: StripeId) -> u64 {
 impl<C: Command> Engine<C> {
     /// The nodes of the cluster, from configuration or from the coordinator. Known ones stay as they are.
     pub fn handle_nodes(&mut self, nodes: &[NodeId]) {
-        nodes.iter().for_each(|&node| self.nodes.add(node));
+        for &node in nodes {
+            self.nodes.add(node);
+            self.monitor.add_node(node);
+        }
     }
 
     /// An incarnation is gone for good: its memory counts as wiped, and it is refused should it come back (rule R3).
@@ -51,25 +55,33 @@ impl<C: Command> Engine<C> {
 
     /// Bytes that a full socket did not take: they go out before anything else, whatever is in flight.
     pub fn session_rest(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
-        self.nodes.session_mut(id).map(|session| &mut session.outbox)
+        self.nodes.session_mut(id).map(super::session::Session::rest)
     }
 
     /// Sends a request whose reply is awaited. Without a session the request has failed already: the failure is
     /// handled as work, like that of a request whose session ends later.
-    pub(super) fn ask(&mut self, node: NodeId, stripe: StripeId, request: &NodeRequest<'_>, what: What) {
+    pub(super) fn ask(&mut self, node: NodeId, stripe: StripeId, request: &NodeRequest<'_>, what: What) -> PoolKey {
         let session = self.nodes.session_of(node, stripe);
-        self.ask_session(session, request, what);
+        self.ask_session(session, request, what)
     }
 
-    pub(super) fn ask_session(&mut self, session: SessionId, request: &NodeRequest<'_>, what: What) {
-        let tag = self.awaited.insert(Awaited { session, what });
-        if !self.nodes.send(session, request, tag.raw()) {
-            return self.work.push_back(Work::Failover(vec![tag]));
-        }
+    pub(super) fn ask_session(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What) -> PoolKey {
         let now_us = self.now.mono_us;
-        if let Some(session) = self.nodes.session_mut(session) {
-            session.asked.push_back((now_us, tag));
+        let tag = self.awaited.insert(Awaited { session: id, what, at: 0, bytes: 0, ticket: None, is_hedged: false });
+        let session = self.nodes.session_mut(id).filter(|session| session.connected);
+        let Some(session) = session else {
+            self.work.push_back(Work::Failover(vec![tag]));
+            return tag;
+        };
+        let at = session.put(request, tag.raw());
+        session.asked.push_back((now_us, tag));
+        let awaited = self.awaited.get_mut(tag).expect("just inserted");
+        awaited.at = at;
+        if let Some((class, bytes)) = class_of(request, self.record_guess.bytes()) {
+            awaited.bytes = bytes;
+            awaited.ticket = Some(self.monitor.sent(id.node, class, bytes, now_us));
         }
+        tag
     }
 
     /// Takes whole frames from the front of `input` and returns how many bytes they were.
@@ -103,11 +115,15 @@ impl<C: Command> Engine<C> {
             return self.abandon_by_id(StripeId::from_raw(tag & !APPEND_TAG));
         }
         let Some(awaited) = self.awaited.remove(PoolKey::from_raw(tag)) else { return };
+        if let Some(ticket) = awaited.ticket {
+            self.monitor.answered(ticket, self.now.mono_us);
+        }
         self.forget_answered(session);
         match (awaited.what, reply) {
             (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
             (What::Fence { remaining }, NodeReply::Done { .. }) => self.fenced(session, remaining),
             (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
+            (What::Nothing, _) => {}
             (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
             (What::Open { .. }, NodeReply::Done { .. }) => {}
             (What::Close, NodeReply::Done { .. }) => self.close_settled(),
@@ -141,7 +157,7 @@ impl<C: Command> Engine<C> {
             What::Free { first } => self.free_unanswered(session.node, first),
             What::GatherRead { stripe, member } => self.part_read(stripe, member, None),
             What::Close => self.close_settled(),
-            What::Ping => {}
+            What::Ping | What::Nothing => {}
         }
     }
 
@@ -155,9 +171,7 @@ impl<C: Command> Engine<C> {
     fn forget_answered(&mut self, id: SessionId) {
         let awaited = &self.awaited;
         if let Some(session) = self.nodes.session_mut(id) {
-            while session.asked.front().is_some_and(|&(_, tag)| awaited.get(tag).is_none()) {
-                session.asked.pop_front();
-            }
+            session.forget_asked(|tag| awaited.get(tag).is_some());
         }
     }
 
@@ -166,7 +180,8 @@ impl<C: Command> Engine<C> {
         self.now = now;
         let Some(session) = self.nodes.session_mut(id) else { return };
         session.restart(false);
-        let tags: Vec<_> = session.asked.drain(..).map(|(_, tag)| tag).collect();
+        let tags: Vec<_> = session.take_asked().collect();
+        self.monitor.node_lost(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         node.phase = NodePhase::Away;
         self.leave_unsealed_stripes_of(id.node);
@@ -185,6 +200,9 @@ impl<C: Command> Engine<C> {
     pub(super) fn failover(&mut self, tags: Vec<PoolKey>) {
         for tag in tags {
             if let Some(awaited) = self.awaited.remove(tag) {
+                if let Some(ticket) = awaited.ticket {
+                    self.monitor.cancelled(ticket);
+                }
                 self.refused(awaited.session, awaited.what, None);
             }
         }
@@ -202,9 +220,7 @@ impl<C: Command> Engine<C> {
         };
         for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Ready) {
             for session in &mut node.sessions {
-                while session.asked.front().is_some_and(|&(_, tag)| awaited.get(tag).is_none()) {
-                    session.asked.pop_front();
-                }
+                session.forget_asked(|tag| awaited.get(tag).is_some());
                 if let Some(&(sent_us, _)) = session.asked.front().filter(|(sent_us, _)| *sent_us < before_us) {
                     note(node.id, sent_us);
                 }
@@ -217,22 +233,18 @@ impl<C: Command> Engine<C> {
             open.laggards(before_us).into_iter().for_each(|member| note(stripe.members[member], sent_us));
         }
         let hung_before_us = self.now.mono_us.saturating_sub(self.config.request_deadline_us * HUNG_DEADLINES);
+        let goes_round = self.policies.iter().any(|policy| policy.read_sidestep);
         for (node, oldest_us) in late {
-            // Without a spare node to write to, leaving a slow one would fail writes that it only delays.
+            // Without a spare node to write to, leaving a slow one would fail writes that it only delays. What is known
+            // to be slow is gone round already.
             let has_spare = self.nodes.ready_count() > self.config.member_count();
-            if has_spare || oldest_us < hung_before_us { self.suspect(node) } else { self.read_around(node) }
-        }
-    }
-
-    /// Reads that wait for a slow node are decoded from others; all else goes on waiting for it.
-    fn read_around(&mut self, id: NodeId) {
-        let Some(node) = self.nodes.get_mut(id) else { return };
-        let awaited = &self.awaited;
-        let is_read = |tag: PoolKey| awaited.get(tag).is_some_and(|it| matches!(it.what, What::Fetch { .. }));
-        let asked = node.sessions.iter().flat_map(|session| &session.asked);
-        let reads: Vec<_> = asked.map(|&(_, tag)| tag).filter(|&tag| is_read(tag)).collect();
-        if !reads.is_empty() {
-            self.work.push_back(Work::Failover(reads));
+            let is_known = self.monitor.is_fail_slow(node);
+            if oldest_us < hung_before_us || has_spare && !is_known && goes_round {
+                self.suspect(node);
+            } else if goes_round {
+                // Its reads are decoded from others, as far as there is a way; all else goes on waiting for it.
+                self.hedge_all_of(node);
+            }
         }
     }
 
@@ -240,7 +252,7 @@ impl<C: Command> Engine<C> {
     fn suspect(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Ready) else { return };
         node.phase = NodePhase::Suspect;
-        let tags = node.sessions.iter_mut().flat_map(|session| session.asked.drain(..)).map(|(_, tag)| tag).collect();
+        let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
         self.work.push_back(Work::Failover(tags));
         self.leave_unsealed_stripes_of(id);
         self.ask_session(SessionId { node: id, core: 0 }, &NodeRequest::Ping, What::Ping);
@@ -254,12 +266,13 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Asks every node now and then what it has in use: other owners use it too.
+    /// Asks every node now and then what it has in use: other owners use it too. What could not be read is tried again.
     pub(super) fn refresh_usage(&mut self) {
         if self.now.mono_us < self.usage_us {
             return;
         }
         self.usage_us = self.now.mono_us + USAGE_US;
+        self.verify_doubtful();
         let ready = self.nodes.iter().filter(|node| node.phase == NodePhase::Ready);
         let sessions =
             ready.flat_map(|node| (0..node.sessions.len()).map(|core| SessionId { node: node.id, core: core as u16 }));

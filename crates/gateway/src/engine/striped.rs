@@ -55,6 +55,7 @@ enum Reader<C> {
 pub struct StripedRead<C> {
     reader: Reader<C>,
     object: Object,
+    partition: PartitionId,
     manifest: Manifest,
     value: Vec<u8>,
     /// Next piece to ask for, counted over all stripes, and pieces not there yet.
@@ -75,7 +76,7 @@ impl<C: Command> Engine<C> {
     fn begin_attempt(&mut self, lock: PoolKey, partition: PartitionId, value: Vec<u8>, attempts: u32) {
         let shape = self.config.shape;
         let (stripe_count, piece_bytes) = Manifest::cut(value.len(), shape.data_count(), self.config.chunk_bytes, 1);
-        let members = match self.choose_members_for(piece_bytes, stripe_count) {
+        let members = match self.choose_members_for(partition, piece_bytes, stripe_count) {
             Ok(members) => members,
             Err(error) => return self.postpone_striped(lock, value, error),
         };
@@ -95,10 +96,18 @@ impl<C: Command> Engine<C> {
         self.send_stripes(write);
     }
 
-    fn choose_members_for(&mut self, piece_bytes: usize, stripe_count: u32) -> Result<Arc<[NodeId]>, PlaceError> {
+    fn choose_members_for(
+        &mut self,
+        partition: PartitionId,
+        piece_bytes: usize,
+        stripe_count: u32,
+    ) -> Result<Arc<[NodeId]>, PlaceError> {
         let per_node = (piece_bytes + 256).next_multiple_of(1024) * stripe_count as usize;
         let reserve = self.reserved_stripes() * (self.config.chunk_bytes as u64 + 256);
-        self.choose_members(per_node + usize::try_from(reserve).unwrap_or(usize::MAX) / self.config.member_count())
+        self.choose_members(
+            partition,
+            per_node + usize::try_from(reserve).unwrap_or(usize::MAX) / self.config.member_count(),
+        )
     }
 
     /// The value goes back to its round, which waits for memory or fails.
@@ -202,7 +211,9 @@ impl<C: Command> Engine<C> {
         let manifest = manifest.clone();
         let value = vec![0; manifest.value_bytes];
         let in_flight = INSTALLS_IN_FLIGHT * manifest.shape.data_count();
-        let read = StripedRead { reader, object, missing: manifest.piece_count(), manifest, value, next: 0 };
+        let partition = self.striped.get(&manifest.first).map(|object| object.partition).unwrap_or_default();
+        let missing = manifest.piece_count();
+        let read = StripedRead { reader, object, partition, manifest, value, next: 0, missing };
         let key = self.striped_reads.insert(read);
         for _ in 0..in_flight {
             self.fetch_next_piece(key);
@@ -222,6 +233,7 @@ impl<C: Command> Engine<C> {
         let wanted = Wanted {
             stripe: manifest.first.plus(u64::from(number)),
             shape: manifest.shape,
+            partition: read.partition,
             members: manifest.members.clone(),
             data_index,
             chunk_bytes: manifest.piece_bytes as u32,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_gateway::engine::{Hedge, PolicyName};
 use shorttail_gateway::session::Credential;
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
@@ -17,6 +18,7 @@ use super::error::{ConfigError, within};
 use super::limits::*;
 use super::merge;
 use super::node::ClusterName;
+use super::sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 use super::size::Size;
 
 /// Configuration of one gateway, checked.
@@ -40,6 +42,8 @@ pub struct GatewayConfig {
     pub request_deadline_ms: u64,
     /// Who may use the store; empty: anyone.
     pub credentials: Vec<Credential>,
+    /// What is done about slow nodes.
+    pub sidestep: SidestepConfig,
 }
 
 /// A listening Unix socket.
@@ -218,6 +222,30 @@ pub struct GatewayOptions {
     /// File of user:password lines; clients must authenticate
     #[arg(long, env = "SHORTTAIL_GATEWAY_AUTH_FILE", value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
+    /// What is done about slow nodes: ecwide, llf, ec-cache, shorttail or adaptive [default: adaptive]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_POLICY", value_name = "POLICY")]
+    pub policy: Option<Text<PolicyName>>,
+    /// Whether reads go round fail-slow nodes [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_READ_SIDESTEP", value_name = "on|off")]
+    pub read_sidestep: Option<Text<Switch>>,
+    /// Whether writes leave fail-slow nodes [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_WRITE_SIDESTEP", value_name = "on|off")]
+    pub write_sidestep: Option<Text<Switch>>,
+    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more) [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_HEDGE", value_name = "HEDGE")]
+    pub hedge: Option<Text<Hedge>>,
+    /// Adaptive hedges for each request, at most [default: 5%]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_HEDGE_BUDGET", value_name = "SHARE")]
+    pub hedge_budget: Option<Text<Share>>,
+    /// How fail-slow nodes are found: adaptive, fixed or off [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_DETECTOR", value_name = "DETECTOR")]
+    pub detector: Option<Text<DetectorName>>,
+    /// Timeslice of the detector, as 20ms [default: follows the requests]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_SLICE", value_name = "TIME")]
+    pub slice: Option<Text<Micros>>,
+    /// Mean latency of a slice above which a node is fail-slow, as 60ms [default: follows the other nodes]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_FAIL_SLOW_ABOVE", value_name = "TIME")]
+    pub fail_slow_above: Option<Text<Micros>>,
 }
 
 impl GatewayOptions {
@@ -245,7 +273,15 @@ impl GatewayOptions {
                 idle_timeout,
                 threads,
                 request_deadline_ms,
-                auth_file
+                auth_file,
+                policy,
+                read_sidestep,
+                write_sidestep,
+                hedge,
+                hedge_budget,
+                detector,
+                slice,
+                fail_slow_above
             }
         )
     }
@@ -254,6 +290,7 @@ impl GatewayOptions {
     /// Names the setting that makes no sense.
     pub fn resolve(self) -> Result<GatewayConfig, ConfigError> {
         let membership = self.membership()?;
+        let sidestep = self.sidestep().resolve("gateway")?;
         let memcached = self.memcached.unwrap_or_else(|| OptionalAddress::loopback(MEMCACHED_PORT)).0;
         let redis = self.redis.unwrap_or_else(|| OptionalAddress::loopback(REDIS_PORT)).0;
         check_client_ports("gateway", memcached, redis)?;
@@ -278,8 +315,22 @@ impl GatewayOptions {
             idle_timeout_s: self.idle_timeout.unwrap_or(0),
             threads: within("gateway", "threads", self.threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
             request_deadline_ms: within("gateway", "request_deadline_ms", deadline_ms, 1, REQUEST_DEADLINE_MS_MAX)?,
+            sidestep,
             credentials: self.auth_file.as_deref().map_or_else(|| Ok(Vec::new()), read_credentials)?,
         })
+    }
+
+    fn sidestep(&self) -> SidestepOptions {
+        SidestepOptions {
+            policy: self.policy,
+            read_sidestep: self.read_sidestep,
+            write_sidestep: self.write_sidestep,
+            hedge: self.hedge,
+            hedge_budget: self.hedge_budget,
+            detector: self.detector,
+            slice: self.slice,
+            fail_slow_above: self.fail_slow_above,
+        }
     }
 
     fn membership(&self) -> Result<GatewayMembership, ConfigError> {

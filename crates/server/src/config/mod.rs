@@ -18,6 +18,7 @@ mod gateway;
 mod launcher;
 pub mod limits;
 mod node;
+mod sidestep;
 mod size;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ pub use gateway::{
 };
 pub use launcher::LauncherOptions;
 pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
+pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 pub use size::{Size, SizeError};
 pub use up::{Transport, UpConfig, UpOptions};
 

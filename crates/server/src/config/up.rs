@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_gateway::engine::{Hedge, PolicyName};
 
 use shorttail_units::CodeShape;
 
@@ -18,6 +19,7 @@ use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenF
 use super::limits::*;
 use super::merge;
 use super::node::NODE_MEMORY_DEFAULT;
+use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
 
 /// Configuration of a local cluster, checked.
@@ -40,6 +42,8 @@ pub struct UpConfig {
     pub gateway_threads: usize,
     pub transport: Transport,
     pub restart_nodes: bool,
+    /// What is said of slow nodes, for the gateway.
+    pub sidestep: SidestepOptions,
 }
 
 /// How gateway and nodes of a local cluster talk.
@@ -134,6 +138,30 @@ pub struct UpOptions {
     /// Start a node again when it dies, with empty memory [default: false]
     #[arg(long, env = "SHORTTAIL_UP_RESTART_NODES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub restart_nodes: Option<bool>,
+    /// What is done about slow nodes: ecwide, llf, ec-cache, shorttail or adaptive [default: adaptive]
+    #[arg(long, env = "SHORTTAIL_UP_POLICY", value_name = "POLICY")]
+    pub policy: Option<Text<PolicyName>>,
+    /// Whether reads go round fail-slow nodes [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_UP_READ_SIDESTEP", value_name = "on|off")]
+    pub read_sidestep: Option<Text<Switch>>,
+    /// Whether writes leave fail-slow nodes [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_UP_WRITE_SIDESTEP", value_name = "on|off")]
+    pub write_sidestep: Option<Text<Switch>>,
+    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more) [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_UP_HEDGE", value_name = "HEDGE")]
+    pub hedge: Option<Text<Hedge>>,
+    /// Adaptive hedges for each request, at most [default: 5%]
+    #[arg(long, env = "SHORTTAIL_UP_HEDGE_BUDGET", value_name = "SHARE")]
+    pub hedge_budget: Option<Text<Share>>,
+    /// How fail-slow nodes are found: adaptive, fixed or off [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_UP_DETECTOR", value_name = "DETECTOR")]
+    pub detector: Option<Text<DetectorName>>,
+    /// Timeslice of the detector, as 20ms [default: follows the requests]
+    #[arg(long, env = "SHORTTAIL_UP_SLICE", value_name = "TIME")]
+    pub slice: Option<Text<Micros>>,
+    /// Mean latency of a slice above which a node is fail-slow, as 60ms [default: follows the other nodes]
+    #[arg(long, env = "SHORTTAIL_UP_FAIL_SLOW_ABOVE", value_name = "TIME")]
+    pub fail_slow_above: Option<Text<Micros>>,
 }
 
 impl UpOptions {
@@ -160,7 +188,15 @@ impl UpOptions {
                 node_threads,
                 gateway_threads,
                 transport,
-                restart_nodes
+                restart_nodes,
+                policy,
+                read_sidestep,
+                write_sidestep,
+                hedge,
+                hedge_budget,
+                detector,
+                slice,
+                fail_slow_above
             }
         )
     }
@@ -168,6 +204,8 @@ impl UpOptions {
     /// # Errors
     /// Names the setting that makes no sense.
     pub fn resolve(self) -> Result<UpConfig, ConfigError> {
+        let sidestep = self.sidestep();
+        sidestep.resolve("up")?;
         let code = self.code.unwrap_or_default().0;
         let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
         check_node_count("up", code, node_count)?;
@@ -206,7 +244,21 @@ impl UpOptions {
             gateway_threads: within("up", "gateway_threads", self.gateway_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
             transport: self.transport.unwrap_or_default(),
             restart_nodes: self.restart_nodes.unwrap_or(false),
+            sidestep,
         })
+    }
+
+    fn sidestep(&self) -> SidestepOptions {
+        SidestepOptions {
+            policy: self.policy,
+            read_sidestep: self.read_sidestep,
+            write_sidestep: self.write_sidestep,
+            hedge: self.hedge,
+            hedge_budget: self.hedge_budget,
+            detector: self.detector,
+            slice: self.slice,
+            fail_slow_above: self.fail_slow_above,
+        }
     }
 }
 

@@ -118,6 +118,7 @@ fn gateway(control: &Address) -> (GatewayControl, Events) {
         threads: 1,
         request_deadline_ms: 1000,
         credentials: Vec::new(),
+        sidestep: Default::default(),
     };
     let addresses = GatewayAddresses { memcached: Some("127.0.0.1:11211".into()), ..GatewayAddresses::default() };
     let (wake, events) = wake();

@@ -472,6 +472,7 @@ impl Core {
         self.connect_peers();
         self.write_sessions();
         self.drop_idle_clients();
+        self.log_verdicts();
         self.publish();
         if !self.is_listening && self.engine.is_serving() {
             self.is_listening = true;
@@ -482,6 +483,16 @@ impl Core {
             self.gauges.is_serving.store(1, Ordering::Release);
         }
         Ok(())
+    }
+
+    fn log_verdicts(&mut self) {
+        while let Some(verdict) = self.engine.poll_verdict() {
+            if verdict.fail_slow {
+                tracing::warn!("{verdict}");
+            } else {
+                tracing::info!("{verdict}");
+            }
+        }
     }
 
     fn drop_idle_clients(&mut self) {
@@ -513,7 +524,7 @@ impl Core {
         let seen = seen.map(|session| NodeSeen {
             id: session.node.0,
             connected: self.engine.reaches(session.node),
-            ..NodeSeen::default()
+            ..super::seen::node_seen(&self.engine.watched(session.node))
         });
         let seen = seen.collect();
         let mut published = self.gauges.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,0 +1,64 @@
+//! Writes go round slow nodes: who holds the chunks of a new stripe, and which stripes leave a node that turned slow.
+//!
+//! Must not know: records, how a stripe is filled.
+
+use std::sync::Arc;
+
+use shorttail_placement::{Candidate, choose_around};
+use shorttail_units::{NodeId, PartitionId};
+
+use super::Engine;
+use super::log::PlaceError;
+use crate::command::Command;
+
+impl<C: Command> Engine<C> {
+    /// Is the node better left alone by writes?
+    pub(super) fn is_evaded(&self, node: NodeId) -> bool {
+        self.monitor.is_fail_slow(node) || self.is_full(node)
+    }
+
+    /// Members for a new stripe: ready nodes with room, the least loaded ones; evaded ones give their place to those that
+    /// did so least often (ShortTail 3.2.2), as far as there are others.
+    pub(super) fn choose_members(
+        &mut self,
+        partition: PartitionId,
+        chunk_bytes: usize,
+    ) -> Result<Arc<[NodeId]>, PlaceError> {
+        self.too_few_nodes()?;
+        let sidesteps = self.policy(partition).write_sidestep;
+        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes as u64 + 1024;
+        let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
+        let candidates: Vec<_> = ready
+            .filter(has_room)
+            .map(|node| Candidate {
+                node: node.id,
+                load: node.used_bytes(),
+                is_evaded: sidesteps && self.is_evaded(node.id),
+                redirect_count: node.redirect_count,
+            })
+            .collect();
+        let choice = choose_around(&candidates, self.config.member_count(), self.next_stripe);
+        let choice = choice.ok_or(PlaceError::Wait)?;
+        self.stats.redirected_writes_total += choice.stand_ins.len() as u64;
+        for &node in &choice.stand_ins {
+            if let Some(node) = self.nodes.get_mut(node) {
+                node.redirect_count += 1;
+            }
+        }
+        Ok(choice.members.into())
+    }
+
+    /// Open stripes leave a node that turned slow, if others can take its place.
+    pub(super) fn leave_slow(&mut self, node: NodeId) {
+        let others = self.nodes.iter().filter(|other| self.nodes.is_ready(other.id) && !self.is_evaded(other.id));
+        if others.count() < self.config.member_count() {
+            return;
+        }
+        for slot in self.logs.values().filter_map(|log| log.current).collect::<Vec<_>>() {
+            let stripe = self.stripes.at(slot);
+            if stripe.member_of(node).is_some() && self.policy(stripe.partition).write_sidestep {
+                self.begin_seal(slot);
+            }
+        }
+    }
+}

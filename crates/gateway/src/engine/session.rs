@@ -1,0 +1,220 @@
+//! One session with a core of a node: what waits to be sent, what is out, what is owed.
+//!
+//! ```text
+//!            sent           handed out        queued
+//! stream  -----------|---------------------|------------------|
+//!                    '--------------- outbox ----------------'  end
+//! ```
+//! One batch is out at a time: what comes up meanwhile leaves together when the node answered, for one wake-up of it (a
+//! busy node is not asked sooner by being asked more often). What is still queued can be withdrawn. A request is known by
+//! its place in the stream, counted in bytes since the session began.
+//!
+//! Must not know: what requests mean, who waits for them.
+
+use std::collections::VecDeque;
+
+use shorttail_wire::node::{NodeRequest, next_frame};
+
+use super::limits::BATCH_BYTES_MAX;
+use super::pool::PoolKey;
+
+#[derive(Debug, Default)]
+pub struct Session {
+    /// Bytes for the server to send. It drains what it sent.
+    pub outbox: Vec<u8>,
+    pub connected: bool,
+    /// Where the outbox ends in the stream, and up to where it was handed out.
+    end: u64,
+    handed: u64,
+    /// Queued requests that are not to be sent.
+    withdrawn: Vec<u64>,
+    /// Queued requests that are answered.
+    answered_queued: usize,
+    /// A batch was sent, and nothing came back since.
+    is_batch_out: bool,
+    /// Hello, fence and scan are done.
+    pub greeted: bool,
+    /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.
+    pub asked: VecDeque<(u64, PoolKey)>,
+    /// How many of `asked` were looked at for hedging already.
+    pub looked_at: usize,
+    pub memory_bytes: u64,
+    pub used_bytes: u64,
+}
+
+impl Session {
+    /// Queues a request; its place in the stream.
+    pub fn put(&mut self, request: &NodeRequest<'_>, tag: u64) -> u64 {
+        let (at, before) = (self.end, self.outbox.len());
+        request.encode(tag, &mut self.outbox);
+        self.end += (self.outbox.len() - before) as u64;
+        self.answered_queued += usize::from(is_answered(request));
+        at
+    }
+
+    /// Takes back a request that is answered, if it is still queued.
+    pub fn withdraw(&mut self, at: u64) -> bool {
+        if at < self.handed {
+            return false;
+        }
+        self.withdrawn.push(at);
+        self.answered_queued -= 1;
+        true
+    }
+
+    /// The outbox, if it is to be sent now. A batch that grows large leaves at once.
+    pub fn batch(&mut self) -> Option<&mut Vec<u8>> {
+        if self.outbox.is_empty() || self.is_batch_out && self.outbox.len() < BATCH_BYTES_MAX {
+            return None;
+        }
+        self.drop_withdrawn();
+        if self.outbox.is_empty() {
+            return None;
+        }
+        self.is_batch_out = self.answered_queued > 0;
+        Some(self.hand_out())
+    }
+
+    /// All that is to be sent, whatever is out: the socket was full, and its rest goes first.
+    pub fn rest(&mut self) -> &mut Vec<u8> {
+        self.drop_withdrawn();
+        self.is_batch_out |= self.answered_queued > 0;
+        self.hand_out()
+    }
+
+    fn hand_out(&mut self) -> &mut Vec<u8> {
+        self.answered_queued = 0;
+        self.handed = self.end;
+        &mut self.outbox
+    }
+
+    /// Closes the gaps that withdrawn requests leave.
+    fn drop_withdrawn(&mut self) {
+        if self.withdrawn.is_empty() {
+            return;
+        }
+        self.withdrawn.sort_unstable();
+        let start = self.end - self.outbox.len() as u64;
+        let place = |at: u64| usize::try_from(at - start).expect("what is queued is in memory");
+        let mut kept = place(self.withdrawn[0]);
+        for (number, &at) in self.withdrawn.iter().enumerate() {
+            let begin = place(at);
+            let frame = next_frame(&self.outbox[begin..]).ok().flatten();
+            let (_, length) = frame.expect("the engine's own frames are whole");
+            let next = self.withdrawn.get(number + 1).map_or(self.outbox.len(), |&next| place(next));
+            self.outbox.copy_within(begin + length..next, kept);
+            kept += next - begin - length;
+        }
+        // Places count from the end of the outbox, which stays: all before it is handed out now.
+        self.outbox.truncate(kept);
+        self.withdrawn.clear();
+    }
+
+    pub fn answered(&mut self) {
+        self.is_batch_out = false;
+    }
+
+    /// Drops what is no longer owed from the front of the queue.
+    pub fn forget_asked(&mut self, is_owed: impl Fn(PoolKey) -> bool) {
+        while self.asked.front().is_some_and(|&(_, tag)| !is_owed(tag)) {
+            self.asked.pop_front();
+            self.looked_at = self.looked_at.saturating_sub(1);
+        }
+    }
+
+    /// Everything asked, which is no longer awaited here.
+    pub fn take_asked(&mut self) -> impl Iterator<Item = PoolKey> {
+        self.looked_at = 0;
+        self.asked.drain(..).map(|(_, tag)| tag)
+    }
+
+    /// A new connection begins: nothing of the old one is left.
+    pub fn restart(&mut self, connected: bool) {
+        let asked = std::mem::take(&mut self.asked);
+        *self = Session {
+            connected,
+            asked,
+            memory_bytes: self.memory_bytes,
+            used_bytes: self.used_bytes,
+            ..Session::default()
+        };
+    }
+}
+
+/// Does a node answer it?
+fn is_answered(request: &NodeRequest<'_>) -> bool {
+    !matches!(request, NodeRequest::Stable { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{OpNumber, StripeId};
+
+    use super::*;
+
+    fn read(number: u64) -> NodeRequest<'static> {
+        NodeRequest::ReadRecord { stripe: StripeId::from_raw(number), offset: 0 }
+    }
+
+    /// Tags of the frames that a server would send.
+    fn tags(bytes: &[u8]) -> Vec<u64> {
+        let (mut tags, mut at) = (Vec::new(), 0);
+        while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
+            tags.push(frame.tag);
+            at += length;
+        }
+        assert_eq!(at, bytes.len());
+        tags
+    }
+
+    fn sent(session: &mut Session) -> Vec<u64> {
+        session.batch().map_or(Vec::new(), |outbox| tags(&std::mem::take(outbox)))
+    }
+
+    #[test]
+    fn what_waits_behind_a_batch_is_withdrawn_and_what_left_is_not() {
+        let mut session = Session { connected: true, ..Session::default() };
+        let first = session.put(&read(1), 1);
+        assert_eq!(sent(&mut session), [1]);
+        let places: Vec<u64> = (2..8).map(|tag| session.put(&read(tag), tag)).collect();
+        assert!(!session.withdraw(first));
+        for gone in [5, 0, 2, 3] {
+            assert!(session.withdraw(places[gone]));
+        }
+        assert_eq!(sent(&mut session), [0; 0], "one batch is out");
+        session.answered();
+        assert_eq!(sent(&mut session), [3, 6]);
+        assert!(!session.withdraw(places[1]));
+        let later = session.put(&read(9), 9);
+        session.put(&read(10), 10);
+        assert!(!session.withdraw(places[4]), "gone for good, although gaps before it were closed");
+        assert!(session.withdraw(later));
+        session.answered();
+        assert_eq!(sent(&mut session), [10]);
+    }
+
+    #[test]
+    fn a_rest_that_the_socket_left_stays_whole() {
+        let mut session = Session { connected: true, ..Session::default() };
+        session.put(&read(1), 1);
+        let outbox = session.batch().expect("a batch");
+        let begun: Vec<u8> = outbox.drain(..7).collect();
+        let second = session.put(&read(2), 2);
+        session.put(&read(3), 3);
+        assert!(session.withdraw(second));
+        let rest = std::mem::take(session.rest());
+        assert_eq!(tags(&[begun, rest].concat()), [1, 3]);
+    }
+
+    #[test]
+    fn nothing_but_withdrawn_requests_is_no_batch() {
+        let mut session = Session { connected: true, ..Session::default() };
+        let only = session.put(&read(1), 1);
+        assert!(session.withdraw(only));
+        assert_eq!(session.batch(), None);
+        session.put(&NodeRequest::Stable { stripe: StripeId::from_raw(1), stable: OpNumber(1) }, 0);
+        assert_eq!(sent(&mut session), [0]);
+        session.put(&read(2), 2);
+        assert_eq!(sent(&mut session), [2], "a message that nobody answers does not count as out");
+    }
+}
