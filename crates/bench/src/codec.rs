@@ -86,10 +86,11 @@ impl Codec {
         }
     }
 
-    pub fn write_set(&self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    /// Appends a write of `value_bytes` bytes, which `value` appends in their place.
+    pub fn write_set(&self, key: &[u8], value_bytes: usize, value: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         match self.protocol {
-            Protocol::Memcached => memcached::write_set(key, value, out),
-            Protocol::Redis => redis::write_set(key, value, self.wait_replicas, out),
+            Protocol::Memcached => memcached::write_set(key, value_bytes, value, out),
+            Protocol::Redis => redis::write_set(key, value_bytes, value, self.wait_replicas, out),
         }
     }
 
@@ -117,7 +118,7 @@ impl Codec {
 fn line(input: &[u8], from: usize) -> Result<Option<(&[u8], usize)>, ProtocolError> {
     let rest = &input[from..];
     let searched = &rest[..rest.len().min(LINE_BYTES_MAX)];
-    match searched.iter().position(|&byte| byte == b'\n') {
+    match memchr::memchr(b'\n', searched) {
         Some(end) => {
             let line = &rest[..end];
             Ok(Some((line.strip_suffix(b"\r").unwrap_or(line), from + end + 1)))
@@ -138,9 +139,11 @@ fn block(input: &[u8], from: usize, length: usize) -> Result<Option<(Range<usize
 }
 
 fn number(text: &[u8]) -> Result<usize, ProtocolError> {
-    std::str::from_utf8(text)
-        .ok()
-        .and_then(|text| text.parse().ok())
+    // Ten digits hold every length that is allowed and cannot overflow.
+    let digits = (1..=10).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    let length = || text.iter().fold(0usize, |number, &digit| number * 10 + usize::from(digit - b'0'));
+    digits
+        .then(length)
         .filter(|&length| length <= crate::limits::REPLY_BYTES_MAX)
         .ok_or_else(|| ProtocolError::BadLength(shown(text)))
 }
@@ -154,8 +157,7 @@ pub fn shown(bytes: &[u8]) -> String {
 }
 
 fn write_number(number: usize, out: &mut Vec<u8>) {
-    use std::io::Write;
-    write!(out, "{number}").expect("a Vec takes every byte");
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 #[cfg(test)]

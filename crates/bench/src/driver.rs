@@ -35,7 +35,7 @@ pub struct Driver {
     timeout_ns: u64,
     pipeline: usize,
     poll: Poll,
-    events: Option<Events>,
+    events: Events,
     timer: OwnedFd,
     connections: Vec<Connection>,
     /// One entry per free slot of a connection, longest free first.
@@ -70,7 +70,7 @@ impl Driver {
             timeout_ns: setup.timeout_ns,
             pipeline: setup.pipeline,
             poll,
-            events: Some(Events::with_capacity(EVENTS)),
+            events: Events::with_capacity(EVENTS),
             timer,
             connections: (0..setup.connections).map(|_| Connection::new()).collect(),
             free: VecDeque::new(),
@@ -95,7 +95,8 @@ impl Driver {
             if self.now_ns() > deadline {
                 bail!("{} does not accept {} connections", self.target, self.connections.len());
             }
-            for index in self.wait(None)? {
+            self.wait(None)?;
+            for index in ready(&self.events) {
                 let done = self.connections[index].finish_connect();
                 done.with_context(|| format!("cannot connect to {}", self.target))?;
             }
@@ -123,13 +124,14 @@ impl Driver {
                 return Ok(self.engine.take_recorder());
             }
             let wake_ns = if let Fill::WaitUntil(at_ns) = next { Some(at_ns) } else { None };
-            let ready = self.wait(wake_ns)?;
+            self.wait(wake_ns)?;
             if let Some(wake_ns) = wake_ns {
                 self.engine.woke_late(self.now_ns().saturating_sub(wake_ns));
             }
-            for index in ready {
-                self.handle_event(index)?;
-            }
+            let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+            let handled = ready(&events).try_for_each(|index| self.handle_event(index));
+            self.events = events;
+            handled?;
             self.sweep()?;
         }
     }
@@ -179,9 +181,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for sockets, at most until `wake_ns` or the next sweep; answers the connections that have something.
-    fn wait(&mut self, wake_ns: Option<u64>) -> anyhow::Result<Vec<usize>> {
-        let mut events = self.events.take().expect("given back below");
+    /// Waits for sockets, at most until `wake_ns` or the next sweep; which have something is in `events`.
+    fn wait(&mut self, wake_ns: Option<u64>) -> anyhow::Result<()> {
         let mut longest = Duration::from_nanos(TIMEOUT_SWEEP_NS);
         if let Some(wake_ns) = wake_ns {
             let gap_ns = wake_ns.saturating_sub(self.now_ns());
@@ -192,16 +193,13 @@ impl Driver {
                 self.arm(gap_ns)?;
             }
         }
-        let polled = self.poll.poll(&mut events, Some(longest));
+        let polled = self.poll.poll(&mut self.events, Some(longest));
         if let Err(error) = polled
             && error.kind() != io::ErrorKind::Interrupted
         {
             return Err(error).context("epoll failed");
         }
-        let ready = events.iter().map(|event| event.token()).filter(|&token| token != TIMER).map(|token| token.0);
-        let ready = ready.collect();
-        self.events = Some(events);
-        Ok(ready)
+        Ok(())
     }
 
     fn arm(&self, gap_ns: u64) -> anyhow::Result<()> {
@@ -301,6 +299,11 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// The connections that have something to read or to say.
+fn ready(events: &Events) -> impl Iterator<Item = usize> {
+    events.iter().map(|event| event.token()).filter(|&token| token != TIMER).map(|token| token.0)
 }
 
 enum Fill {

@@ -80,7 +80,6 @@ pub struct Engine {
     phase_start_ns: u64,
     recorder: Recorder,
     key: Vec<u8>,
-    value: Vec<u8>,
 }
 
 impl Engine {
@@ -95,7 +94,6 @@ impl Engine {
             phase_start_ns: 0,
             recorder: Recorder::default(),
             key: Vec::new(),
-            value: Vec::new(),
             plan,
             part,
         }
@@ -204,9 +202,10 @@ impl Engine {
         pending.write = Some(write);
         pending.expect = Expect::Stored;
         self.name_key(key);
-        self.value.clear();
-        self.plan.names.write_value(self.global(key), write.version, &mut self.value);
-        self.plan.codec.write_set(&self.key, &self.value, out);
+        let (names, name) = (&self.plan.names, self.global(key));
+        let value_bytes = names.value_size(name, write.version);
+        let value = |out: &mut Vec<u8>| names.write_value(name, write.version, out);
+        self.plan.codec.write_set(&self.key, value_bytes, value, out);
     }
 
     /// The key drawn and those after it, as YCSB's scan.

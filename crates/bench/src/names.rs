@@ -57,10 +57,10 @@ impl Names {
         if out.len() - start < size {
             out.push(b':');
         }
-        let mut letters = hash;
+        let letters: [u8; 16] = std::array::from_fn(|nibble| b'a' + ((hash >> (4 * nibble)) % 16) as u8);
         while out.len() - start < size {
-            out.push(b'a' + (letters % 16) as u8);
-            letters = letters.rotate_right(4);
+            let missing = size - (out.len() - start);
+            out.extend_from_slice(&letters[..missing.min(letters.len())]);
         }
     }
 
@@ -75,13 +75,16 @@ impl Names {
     /// Appends the value of a version.
     pub fn write_value(&self, index: u32, version: u32, out: &mut Vec<u8>) {
         let size = self.value_size(index, version);
-        let start = out.len();
-        out.extend_from_slice(&header(version, self.run, index));
-        let mut fill = Fill(self.seed(index, version, self.run));
-        while out.len() - start < size {
-            out.extend_from_slice(&fill.next().to_le_bytes());
+        let header = header(version, self.run, index);
+        let (header_bytes, mut rest) = (size.min(HEADER_BYTES), size.saturating_sub(HEADER_BYTES));
+        out.reserve(size);
+        out.extend_from_slice(&header[..header_bytes]);
+        let mut fill = Fill::new(self.seed(index, version, self.run));
+        while rest > 0 {
+            let taken = rest.min(FILL_BYTES);
+            out.extend_from_slice(&fill.next()[..taken]);
+            rest -= taken;
         }
-        out.truncate(start + size);
     }
 
     /// Reads what `value`, found under key `index`, says about itself.
@@ -140,28 +143,40 @@ fn header(version: u32, run: u32, index: u32) -> [u8; HEADER_BYTES] {
 }
 
 fn first_difference(seed: u64, content: &[u8]) -> Option<usize> {
-    let mut fill = Fill(seed);
-    for (word_index, chunk) in content.chunks(8).enumerate() {
-        let word = fill.next().to_le_bytes();
-        if chunk != &word[..chunk.len()] {
-            let within = chunk.iter().zip(word).position(|(a, b)| *a != b).unwrap_or(0);
-            return Some(word_index * 8 + within);
+    let mut fill = Fill::new(seed);
+    for (block_index, block) in content.chunks(FILL_BYTES).enumerate() {
+        let expected = fill.next();
+        if block != &expected[..block.len()] {
+            let within = block.iter().zip(expected).position(|(a, b)| *a != b).unwrap_or(0);
+            return Some(block_index * FILL_BYTES + within);
         }
     }
     None
 }
 
-/// A stream of bytes that does not compress: Marsaglia's xorshift64.
-struct Fill(u64);
+/// Bytes that [`Fill`] gives at a time.
+const FILL_BYTES: usize = 8 * FILL_LANES;
+const FILL_LANES: usize = 8;
+
+/// A stream of bytes that does not compress: Marsaglia's xorshift64 in lanes beside each other, which a processor runs at
+/// the speed of its memory. Every byte of every read is compared with it.
+struct Fill([u64; FILL_LANES]);
 
 impl Fill {
-    fn next(&mut self) -> u64 {
-        // Zero is the one state it would never leave.
-        self.0 = if self.0 == 0 { 1 } else { self.0 };
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
+    fn new(seed: u64) -> Self {
+        // Zero is the one state that a lane would never leave.
+        Fill(std::array::from_fn(|lane| mix(seed.wrapping_add(lane as u64)).max(1)))
+    }
+
+    fn next(&mut self) -> [u8; FILL_BYTES] {
+        let mut bytes = [0; FILL_BYTES];
+        for (lane, word) in self.0.iter_mut().zip(bytes.as_chunks_mut().0) {
+            *lane ^= *lane << 13;
+            *lane ^= *lane >> 7;
+            *lane ^= *lane << 17;
+            *word = lane.to_le_bytes();
+        }
+        bytes
     }
 }
 

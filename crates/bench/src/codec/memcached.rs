@@ -13,13 +13,13 @@ pub(super) fn write_get(keys: &[&[u8]], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn write_set(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_set(key: &[u8], value_bytes: usize, value: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     out.extend_from_slice(b"set ");
     out.extend_from_slice(key);
     out.extend_from_slice(b" 0 0 ");
-    write_number(value.len(), out);
+    write_number(value_bytes, out);
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(value);
+    value(out);
     out.extend_from_slice(b"\r\n");
 }
 

@@ -14,11 +14,19 @@ pub(super) fn write_get(keys: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-pub(super) fn write_set(key: &[u8], value: &[u8], wait_replicas: Option<u32>, out: &mut Vec<u8>) {
+pub(super) fn write_set(
+    key: &[u8],
+    value_bytes: usize,
+    value: impl FnOnce(&mut Vec<u8>),
+    wait_replicas: Option<u32>,
+    out: &mut Vec<u8>,
+) {
     write_array(3, out);
     write_bulk(b"SET", out);
     write_bulk(key, out);
-    write_bulk(value, out);
+    write_bulk_head(value_bytes, out);
+    value(out);
+    out.extend_from_slice(b"\r\n");
     write_wait(wait_replicas, out);
 }
 
@@ -45,10 +53,14 @@ fn write_array(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_bulk(bytes: &[u8], out: &mut Vec<u8>) {
+fn write_bulk_head(bytes: usize, out: &mut Vec<u8>) {
     out.push(b'$');
-    write_number(bytes.len(), out);
+    write_number(bytes, out);
     out.extend_from_slice(b"\r\n");
+}
+
+fn write_bulk(bytes: &[u8], out: &mut Vec<u8>) {
+    write_bulk_head(bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
