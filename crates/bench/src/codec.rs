@@ -25,6 +25,15 @@ pub struct Codec {
     pub wait_replicas: Option<u32>,
 }
 
+/// What a write says besides its value.
+#[derive(Clone, Copy, Debug)]
+pub struct SetHead<'a> {
+    pub key: &'a [u8],
+    pub value_bytes: usize,
+    /// 0: the object lives for ever.
+    pub ttl_seconds: u32,
+}
+
 /// What reply a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
@@ -86,11 +95,11 @@ impl Codec {
         }
     }
 
-    /// Appends a write of `value_bytes` bytes, which `value` appends in their place.
-    pub fn write_set(&self, key: &[u8], value_bytes: usize, value: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    /// Appends a write of `head.value_bytes` bytes, which `value` appends in their place.
+    pub fn write_set(&self, head: SetHead, value: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         match self.protocol {
-            Protocol::Memcached => memcached::write_set(key, value_bytes, value, out),
-            Protocol::Redis => redis::write_set(key, value_bytes, value, self.wait_replicas, out),
+            Protocol::Memcached => memcached::write_set(head, value, out),
+            Protocol::Redis => redis::write_set(head, value, self.wait_replicas, out),
         }
     }
 

@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::choice::KeyChooser;
-use crate::codec::{Expect, Found, Reply, shown};
+use crate::codec::{Expect, Found, Reply, SetHead, shown};
 use crate::history::{History, Mismatch, Verdict, Write};
 use crate::limits::KEYS_MAX;
 use crate::pacer::{Limit, Pacer, Turn};
@@ -77,6 +77,8 @@ pub struct Engine {
     rng: SmallRng,
     pacer: Pacer,
     source: Source,
+    /// The trace's next access.
+    trace_at: usize,
     phase_start_ns: u64,
     recorder: Recorder,
     key: Vec<u8>,
@@ -86,11 +88,12 @@ impl Engine {
     pub fn new(plan: Arc<Plan>, part: Part) -> Self {
         let keys = plan.keys / part.count + u32::from(part.index < plan.keys % part.count);
         Engine {
-            history: History::new(keys, plan.expect_all),
+            history: History::new(keys, plan.absence()),
             chooser: KeyChooser::new(plan.choice, keys),
             rng: SmallRng::seed_from_u64(plan.seed ^ crate::names::mix(u64::from(part.index))),
             pacer: Pacer::new(None, plan.arrivals, Limit::Operations(0), 0),
             source: Source::Mix,
+            trace_at: 0,
             phase_start_ns: 0,
             recorder: Recorder::default(),
             key: Vec::new(),
@@ -112,6 +115,7 @@ impl Engine {
         };
         self.source = source;
         self.pacer = Pacer::new(rate, self.plan.arrivals, limit, now_ns);
+        self.recorder.samples = (self.plan.keep_samples && phase == Phase::Measure).then(Vec::new);
         self.phase_start_ns = now_ns;
     }
 
@@ -159,12 +163,28 @@ impl Engine {
                 *next += 1;
                 (OperationClass::Get, *next - 1)
             }
+            Source::Mix if self.plan.names.trace.is_some() => self.next_access(),
             Source::Mix => match self.plan.mix.draw(&mut self.rng) {
                 OperationClass::Insert if self.history.count() < KEYS_MAX / self.part.count => {
                     (OperationClass::Insert, self.history.add_key())
                 }
                 class => (class, self.chooser.draw(&mut self.rng, self.history.count())),
             },
+        }
+    }
+
+    /// The trace's next access to a key of this thread; after the last comes the first.
+    fn next_access(&mut self) -> (OperationClass, u32) {
+        let accesses = self.plan.names.trace.as_ref().map_or(&[][..], |trace| &trace.accesses);
+        let Part { index, count } = self.part;
+        loop {
+            let access = accesses[self.trace_at];
+            self.trace_at = (self.trace_at + 1) % accesses.len();
+            // Every key occurs, so every thread finds one of its own.
+            if access.key % count == index {
+                let class = if access.is_read { OperationClass::Get } else { OperationClass::Set };
+                return (class, access.key / count);
+            }
         }
     }
 
@@ -204,8 +224,8 @@ impl Engine {
         self.name_key(key);
         let (names, name) = (&self.plan.names, self.global(key));
         let value_bytes = names.value_size(name, write.version);
-        let value = |out: &mut Vec<u8>| names.write_value(name, write.version, out);
-        self.plan.codec.write_set(&self.key, value_bytes, value, out);
+        let head = SetHead { key: &self.key, value_bytes, ttl_seconds: names.ttl_seconds(name, write.version) };
+        self.plan.codec.write_set(head, |out| names.write_value(name, write.version, out), out);
     }
 
     /// The key drawn and those after it, as YCSB's scan.

@@ -79,14 +79,24 @@ pub struct History {
     keys: Vec<KeyRecord>,
     in_flight: HashMap<u32, Vec<Write>>,
     unknown: HashMap<u32, Unknown>,
-    /// An acknowledged key that is absent is lost, not evicted.
-    expect_all: bool,
+    absence: Absence,
+}
+
+/// Why an acknowledged key may be absent that nobody deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// The store must keep everything.
+    Lost,
+    /// It may evict.
+    Evicted,
+    /// Objects have a time to live. When it ends is not judged: the server's clock is not known here.
+    Expired,
 }
 
 impl History {
-    pub fn new(count: u32, expect_all: bool) -> Self {
+    pub fn new(count: u32, absence: Absence) -> Self {
         let keys = vec![KeyRecord::default(); count as usize];
-        History { keys, in_flight: HashMap::new(), unknown: HashMap::new(), expect_all }
+        History { keys, in_flight: HashMap::new(), unknown: HashMap::new(), absence }
     }
 
     pub fn count(&self) -> u32 {
@@ -160,11 +170,12 @@ impl History {
         let record = self.keys[key as usize];
         let forgiven = self.unknown.get(&key).is_some_and(|unknown| unknown.has_delete || unknown.overflowed);
         if floor == 0 || record.newest_delete >= floor || forgiven {
-            Verdict::Absent
-        } else if self.expect_all {
-            Verdict::Lost { floor }
-        } else {
-            Verdict::Missed { floor }
+            return Verdict::Absent;
+        }
+        match self.absence {
+            Absence::Lost => Verdict::Lost { floor },
+            Absence::Evicted => Verdict::Missed { floor },
+            Absence::Expired => Verdict::Absent,
         }
     }
 

@@ -9,6 +9,12 @@ pub const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Where a distribution without an upper end is cut, in bytes: below memcached's default item size of 1 MiB.
 pub const VALUE_TAIL_BYTES_MAX: usize = 1_000_000;
 
+/// Longest time to live, in seconds: memcached takes a longer one for a date.
+pub const TTL_SECONDS_MAX: u32 = 30 * 24 * 3_600;
+
+/// Most requests of a trace that are read: 8 bytes each while it is replayed, 16 while it is read.
+pub const TRACE_REQUESTS_MAX: usize = 50_000_000;
+
 /// Most keys of one run: their history costs 12 bytes each.
 pub const KEYS_MAX: u32 = 1_000_000_000;
 

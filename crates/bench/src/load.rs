@@ -20,6 +20,7 @@ use crate::report::{
 };
 
 pub use crate::options::{KeyChoiceName, LoadOptions};
+use crate::samples::Sample;
 use crate::workload::OperationClass;
 
 /// Is told when a phase starts; runs on the thread that called [`execute`].
@@ -98,6 +99,17 @@ pub fn write_results<T: serde::Serialize>(
 /// # Errors
 /// Flags that make no sense, or an unreachable server.
 pub fn execute(options: &LoadOptions, observer: &mut dyn Observer) -> anyhow::Result<LoadReport> {
+    execute_with_samples(options, observer).map(|(report, _)| report)
+}
+
+/// The same, with every operation of the measured phase if `options` want them kept.
+///
+/// # Errors
+/// As for [`execute`].
+pub fn execute_with_samples(
+    options: &LoadOptions,
+    observer: &mut dyn Observer,
+) -> anyhow::Result<(LoadReport, Vec<Sample>)> {
     let plan = Arc::new(options.plan()?);
     let mut run = Run::connect(options, plan)?;
     let preload = if options.preload { Some(run.phase(Phase::Preload, observer)?) } else { None };
@@ -105,11 +117,12 @@ pub fn execute(options: &LoadOptions, observer: &mut dyn Observer) -> anyhow::Re
         run.phase(Phase::WarmUp, observer)?;
     }
     let before = cpu_now(&options.server_pids)?;
-    let measured = run.phase(Phase::Measure, observer)?;
+    let mut measured = run.phase(Phase::Measure, observer)?;
     let after = cpu_now(&options.server_pids)?;
     let verify = if options.verify_all { Some(run.phase(Phase::Verify, observer)?) } else { None };
     let cpu = cpu_report(&options.server_pids, &before, &after, measured.recorder.operations);
-    Ok(run.report(options, measured, preload, verify, cpu))
+    let samples = measured.recorder.samples.take().unwrap_or_default();
+    Ok((run.report(options, measured, preload, verify, cpu), samples))
 }
 
 struct Run<'a> {
@@ -169,7 +182,9 @@ impl<'a> Run<'a> {
         for one in recorders {
             recorder.merge(&one?);
         }
+        let samples = recorder.samples.take();
         self.totals.merge(&recorder);
+        recorder.samples = samples;
         Ok(PhaseResult { recorder, seconds })
     }
 
@@ -234,6 +249,8 @@ fn settings(options: &LoadOptions, plan: &Plan) -> Settings {
         pipeline: plan.pipeline,
         threads: options.threads,
         rate_per_s: plan.rate,
+        ttl_seconds: plan.names.lifetimes.as_ref().map(ToString::to_string),
+        trace: plan.names.trace.as_ref().map(|trace| trace.summary.clone()),
         expect_all: plan.expect_all,
         seed: plan.seed,
     }

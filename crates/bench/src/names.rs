@@ -10,8 +10,12 @@
 //! A value shorter than its header holds the front of it. The run number tells values of this run from what an earlier
 //! run left behind. Must not know: which versions are legal at the moment; see `history`.
 
+use std::sync::Arc;
+
+use crate::lifetimes::Lifetimes;
 use crate::limits::KEY_BYTES_MAX;
 use crate::sizes::SizeDistribution;
+use crate::trace::Trace;
 
 /// Bytes of the header: version, run, key.
 const HEADER_BYTES: usize = 12;
@@ -22,6 +26,10 @@ pub struct Names {
     pub prefix: String,
     pub key_sizes: SizeDistribution,
     pub value_sizes: SizeDistribution,
+    /// Gives the sizes of values instead, if there is one.
+    pub trace: Option<Arc<Trace>>,
+    /// None: objects live for ever.
+    pub lifetimes: Option<Lifetimes>,
     pub run: u32,
 }
 
@@ -66,10 +74,22 @@ impl Names {
 
     /// Size of a value in bytes.
     pub fn value_size(&self, index: u32, version: u32) -> usize {
-        match self.value_sizes {
-            SizeDistribution::Fixed(bytes) => bytes,
-            ref sizes => sizes.quantile(unit(mix(self.seed(index, version, self.run)))),
+        match (&self.trace, &self.value_sizes) {
+            (Some(trace), _) => trace.value_size(index, version),
+            (None, SizeDistribution::Fixed(bytes)) => *bytes,
+            (None, sizes) => sizes.quantile(unit(mix(self.seed(index, version, self.run)))),
         }
+    }
+
+    /// Largest value that can occur.
+    pub fn value_largest(&self) -> usize {
+        self.trace.as_ref().map_or_else(|| self.value_sizes.largest(), |trace| trace.largest())
+    }
+
+    /// Time to live of a value in seconds; 0 is for ever.
+    pub fn ttl_seconds(&self, index: u32, version: u32) -> u32 {
+        let drawn = || unit(mix(!self.seed(index, version, self.run)));
+        self.lifetimes.as_ref().map_or(0, |lifetimes| lifetimes.quantile(drawn()))
     }
 
     /// Appends the value of a version.
@@ -217,6 +237,8 @@ mod tests {
             prefix: String::new(),
             key_sizes: key.parse().expect("size"),
             value_sizes: value.parse().expect("size"),
+            trace: None,
+            lifetimes: None,
             run: 77,
         }
     }

@@ -8,14 +8,17 @@ use anyhow::{Context, bail, ensure};
 use crate::choice::KeyChoice;
 use crate::codec::{Codec, Protocol};
 use crate::connection::Target;
+use crate::lifetimes::Lifetimes;
 use crate::limits::{
     CONNECTIONS_MAX, KEY_BYTES_MAX, KEYS_MAX, MULTI_GET_KEYS_MAX, PIPELINE_MAX, RATE_MAX, REPLY_BYTES_MAX, THREADS_MAX,
 };
 use crate::names::Names;
 use crate::pacer::{Arrivals, Limit};
 use crate::plan::Plan;
+use crate::preset::{Preset, THETA_DEFAULT};
 use crate::sizes::SizeDistribution;
-use crate::workload::{Mix, OperationClass, Preset, Workload};
+use crate::trace::TraceOptions;
+use crate::workload::{Mix, OperationClass, Workload};
 
 /// How keys are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,9 +40,11 @@ pub struct LoadOptions {
     /// Mix of operations: YCSB's A to F, or reads or writes only [default: a, or that of the preset].
     #[arg(long, value_enum, ignore_case = true)]
     pub workload: Option<Workload>,
-    /// Sizes, mix and popularity of a published cache: etc, twitter-12, ...
+    /// Sizes, mix, popularity and lifetimes of a published cache: etc, or twitter:N for its cluster N.
     #[arg(long)]
     pub preset: Option<Preset>,
+    #[command(flatten)]
+    pub trace: TraceOptions,
     /// Share of operations that delete a key; the others shrink alike.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub deletes: f64,
@@ -64,6 +69,12 @@ pub struct LoadOptions {
     /// Bytes of a value: N, MIN-MAX, exp:MEAN or etc [default: 100].
     #[arg(long, value_name = "SIZE")]
     pub value_size: Option<SizeDistribution>,
+    /// Time to live of what is written: SECONDS, or SECONDS:SHARE and more [default: that of the preset; else none].
+    #[arg(long, value_name = "SECONDS")]
+    pub ttl: Option<Lifetimes>,
+    /// Objects live for ever, whatever the preset says.
+    #[arg(long, conflicts_with = "ttl")]
+    pub no_ttl: bool,
     /// Put before every key.
     #[arg(long, default_value = "")]
     pub key_prefix: String,
@@ -112,6 +123,9 @@ pub struct LoadOptions {
     /// Number from which the sequence of operations is derived.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Keep every operation of the measured phase by itself, for callers that look at parts of it.
+    #[arg(skip)]
+    pub keep_samples: bool,
     /// Process ids of the servers, whose CPU time is reported.
     #[arg(long, value_delimiter = ',', value_name = "PID,...")]
     pub server_pids: Vec<u32>,
@@ -148,10 +162,20 @@ impl LoadOptions {
         };
         let key_sizes = self.key_size.clone().or_else(|| preset.map(|preset| preset.key_sizes.clone()));
         let value_sizes = self.value_size.clone().or_else(|| preset.map(|preset| preset.value_sizes.clone()));
+        let lifetimes = self.ttl.clone().or_else(|| preset.and_then(|preset| preset.lifetimes.clone()));
+        let lifetimes = lifetimes.filter(|_| !self.no_ttl);
+        ensure!(
+            !(self.expect_all && lifetimes.is_some()),
+            "--expect-all: objects with a time to live are gone when it ends; add --no-ttl"
+        );
+        let trace = self.trace.read(self.seed)?;
+        let keys = trace.as_ref().map_or(self.keys, |trace| trace.key_count());
         let names = Names {
             prefix: self.key_prefix.clone(),
             key_sizes: key_sizes.unwrap_or(SizeDistribution::Fixed(24)),
             value_sizes: value_sizes.unwrap_or(SizeDistribution::Fixed(100)),
+            trace,
+            lifetimes,
             run: run_number(),
         };
         let limit = match self.operations {
@@ -161,7 +185,7 @@ impl LoadOptions {
         let plan = Plan {
             codec: Codec { protocol: self.protocol, wait_replicas: self.wait },
             names,
-            keys: self.keys,
+            keys,
             choice: self.choice()?,
             mix: mix.with_deletes(self.deletes),
             multi_get_max: u32::try_from(self.multi_get_max).context("--multi-get-max")?,
@@ -170,6 +194,7 @@ impl LoadOptions {
             arrivals: self.arrivals,
             warm_up_ns: nanoseconds(self.warm_up),
             limit,
+            keep_samples: self.keep_samples,
             seed: self.seed,
             pipeline: self.pipeline,
             connections: self.connections,
@@ -177,6 +202,7 @@ impl LoadOptions {
             timeout_ns: self.timeout_ms.saturating_mul(1_000_000),
         };
         check_reply_size(&plan)?;
+        ensure!(self.threads <= keys as usize, "--threads is {}: there are only {keys} keys", self.threads);
         Ok(plan)
     }
 
@@ -196,7 +222,6 @@ impl LoadOptions {
         within("--connections", self.connections, CONNECTIONS_MAX)?;
         within("--pipeline", self.pipeline, PIPELINE_MAX)?;
         within("--threads", self.threads, THREADS_MAX.min(self.connections))?;
-        within("--threads", self.threads, self.keys as usize)?;
         within("--multi-get-max", self.multi_get_max, MULTI_GET_KEYS_MAX)?;
         if let Some(rate) = self.rate {
             ensure!(rate > 0.0 && rate <= RATE_MAX, "--rate is {rate}: it must be above 0 and at most {RATE_MAX}");
@@ -218,7 +243,7 @@ impl LoadOptions {
     }
 
     fn choice(&self) -> anyhow::Result<KeyChoice> {
-        let theta = self.theta.or(self.preset.as_ref().map(|preset| preset.theta)).unwrap_or(0.99);
+        let theta = self.theta.or(self.preset.as_ref().map(|preset| preset.theta)).unwrap_or(THETA_DEFAULT);
         ensure!((0.0..=10.0).contains(&theta), "--theta is {theta}: it must be between 0 and 10");
         let latest = self.workload == Some(Workload::D);
         let by_default = if latest { KeyChoiceName::Latest } else { KeyChoiceName::Zipfian };
@@ -250,7 +275,7 @@ impl LoadOptions {
 
 fn check_reply_size(plan: &Plan) -> anyhow::Result<()> {
     let keys = if plan.mix.share(OperationClass::MultiGet) > 0.0 { plan.multi_get_max as usize } else { 1 };
-    let largest = keys.saturating_mul(plan.names.value_sizes.largest() + 2 * KEY_BYTES_MAX);
+    let largest = keys.saturating_mul(plan.names.value_largest() + 2 * KEY_BYTES_MAX);
     ensure!(
         largest < REPLY_BYTES_MAX,
         "a multi-get could answer {largest} bytes, more than the {REPLY_BYTES_MAX} of a reply: lower --multi-get-max or --value-size"
@@ -294,16 +319,19 @@ mod tests {
 
     #[test]
     fn presets_give_sizes_and_mix_and_flags_override_them() {
-        let preset: Preset = "twitter-12".parse().expect("known");
+        let preset: Preset = "twitter:12".parse().expect("known");
         let plan = options(|options| options.preset = Some(preset.clone())).plan().expect("good");
         assert_eq!((plan.mix, plan.names.key_sizes), (preset.mix, SizeDistribution::Fixed(44)));
         assert_eq!(plan.choice, KeyChoice::Zipfian { theta: 0.3048 });
+        assert_eq!(plan.names.lifetimes, preset.lifetimes);
         let plan = options(|options| {
             options.preset = Some(preset);
             options.value_size = Some(SizeDistribution::Fixed(7));
             options.workload = Some(Workload::C);
+            options.no_ttl = true;
         });
         let plan = plan.plan().expect("good");
+        assert_eq!(plan.names.lifetimes, None);
         assert_eq!((plan.mix, plan.names.value_sizes), (Workload::C.mix(), SizeDistribution::Fixed(7)));
     }
 
@@ -321,6 +349,10 @@ mod tests {
         assert!(refusal(|options| options.threads = 65).contains("--threads"));
         assert!(refusal(|options| options.wait = Some(2)).contains("--protocol redis"));
         assert!(refusal(|options| options.rate = Some(0.0)).contains("--rate"));
+        let expiring = |options: &mut LoadOptions| {
+            (options.expect_all, options.ttl) = (true, "60".parse().ok());
+        };
+        assert!(refusal(expiring).contains("--no-ttl"));
         assert!(refusal(|options| options.key_prefix = "a b".to_owned()).contains("--key-prefix"));
         let too_large = refusal(|options| {
             options.workload = Some(Workload::E);

@@ -14,6 +14,18 @@ pub enum Arrivals {
     Even,
     /// Exponential gaps, as of many independent clients.
     Poisson,
+    /// Burstier: the generalised Pareto gaps of Facebook's ETC pool, scaled to the rate.
+    Etc,
+}
+
+/// Scale and shape of the gaps of the ETC pool (Atikoglu et al. 2012), in microseconds; they begin at 0.
+const ETC_GAP_SCALE: f64 = 16.0292;
+const ETC_GAP_SHAPE: f64 = 0.154971;
+
+/// A gap of the ETC pool in multiples of the mean one; `u` is in [0, 1).
+fn etc_gap(u: f64) -> f64 {
+    let mean = ETC_GAP_SCALE / (1.0 - ETC_GAP_SHAPE);
+    ETC_GAP_SCALE * ((1.0 - u).powf(-ETC_GAP_SHAPE) - 1.0) / ETC_GAP_SHAPE / mean
 }
 
 /// When a phase ends.
@@ -73,6 +85,7 @@ impl Pacer {
             open.next_ns += match open.arrivals {
                 Arrivals::Even => open.gap_ns,
                 Arrivals::Poisson => -(1.0 - rng.random::<f64>()).ln() * open.gap_ns,
+                Arrivals::Etc => etc_gap(rng.random()) * open.gap_ns,
             };
         }
         Turn::Start { intended_ns }
@@ -121,6 +134,18 @@ mod tests {
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((mean - 1000.0).abs() < 15.0, "{mean}");
         assert!((variance.sqrt() - 1000.0).abs() < 30.0, "{}", variance.sqrt());
+    }
+
+    #[test]
+    fn gaps_of_the_etc_pool_keep_the_rate_and_scatter_more_than_exponential_ones() {
+        let mut pacer = Pacer::new(Some(1e6), Arrivals::Etc, Limit::Operations(200_000), 0);
+        let starts = starts(&mut pacer, u64::MAX / 2);
+        let gaps: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let deviation = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
+        assert!((mean - 1000.0).abs() < 20.0, "{mean}");
+        // Of a generalised Pareto distribution: mean / sqrt(1 - 2 shape).
+        assert!((deviation / mean - (1.0 - 2.0 * ETC_GAP_SHAPE).powf(-0.5)).abs() < 0.05, "{deviation}");
     }
 
     #[test]

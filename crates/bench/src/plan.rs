@@ -2,6 +2,7 @@
 
 use crate::choice::KeyChoice;
 use crate::codec::Codec;
+use crate::history::Absence;
 use crate::names::Names;
 use crate::pacer::{Arrivals, Limit};
 use crate::workload::Mix;
@@ -24,6 +25,8 @@ pub struct Plan {
     pub arrivals: Arrivals,
     pub warm_up_ns: u64,
     pub limit: Limit,
+    /// Every operation of the measured phase is kept by itself.
+    pub keep_samples: bool,
     pub seed: u64,
     /// Operations in flight per connection.
     pub pipeline: usize,
@@ -32,4 +35,15 @@ pub struct Plan {
     pub threads: u32,
     /// Age at which an unanswered operation fails.
     pub timeout_ns: u64,
+}
+
+impl Plan {
+    /// What it means that an acknowledged key is absent.
+    pub fn absence(&self) -> Absence {
+        match (&self.names.lifetimes, self.expect_all) {
+            (Some(_), _) => Absence::Expired,
+            (None, true) => Absence::Lost,
+            (None, false) => Absence::Evicted,
+        }
+    }
 }

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 
 use crate::history::Verdict;
 use crate::limits::{ERROR_TEXTS_MAX, EXAMPLES_MAX, LATENCY_NS_MAX};
+use crate::samples::Sample;
 use crate::timeline::Timeline;
 use crate::workload::OperationClass;
 
@@ -58,6 +59,8 @@ pub struct Recorder {
     pub error_count: u64,
     /// Longest time that the client woke up after its schedule.
     pub client_late_ns_max: u64,
+    /// Every operation by itself, if they are kept.
+    pub samples: Option<Vec<Sample>>,
 }
 
 /// Text under which errors beyond [`ERROR_TEXTS_MAX`] distinct ones are counted.
@@ -82,6 +85,7 @@ impl Default for Recorder {
             operations: 0,
             error_count: 0,
             client_late_ns_max: 0,
+            samples: None,
         }
     }
 }
@@ -102,8 +106,15 @@ impl Recorder {
         latencies.corrected.saturating_record(latency_ns);
         latencies.service.saturating_record(done.now_ns.saturating_sub(done.sent_ns));
         self.operations += 1;
+        self.keep_sample(done, latency_ns, false);
         self.timeline.record(done.now_ns, latency_ns);
         self.consider_worst(done.class, latency_ns, done.intended_ns, key);
+    }
+
+    fn keep_sample(&mut self, done: &Completion, latency_ns: u64, is_failed: bool) {
+        if let Some(samples) = &mut self.samples {
+            samples.push(Sample { intended_ns: done.intended_ns, latency_ns, class: done.class, is_failed });
+        }
     }
 
     fn consider_worst(&mut self, class: OperationClass, latency_ns: u64, at_ns: u64, key: impl FnOnce() -> String) {
@@ -115,7 +126,9 @@ impl Recorder {
     /// Counts an operation that failed. Its time may be the worst of all too: a failure after a long wait is no relief.
     pub fn failed(&mut self, done: &Completion, text: &str, key: impl Fn() -> String) {
         self.error_count += 1;
-        self.consider_worst(done.class, done.now_ns.saturating_sub(done.intended_ns), done.intended_ns, &key);
+        let latency_ns = done.now_ns.saturating_sub(done.intended_ns);
+        self.keep_sample(done, latency_ns, true);
+        self.consider_worst(done.class, latency_ns, done.intended_ns, &key);
         self.timeline.record_error(done.now_ns);
         let known = self.errors.contains_key(text) || self.errors.len() < ERROR_TEXTS_MAX;
         let text = if known { text } else { OTHER_ERRORS };
@@ -148,6 +161,9 @@ impl Recorder {
     }
 
     pub fn merge(&mut self, other: &Recorder) {
+        if let Some(theirs) = &other.samples {
+            self.samples.get_or_insert_default().extend_from_slice(theirs);
+        }
         for (mine, theirs) in self.latencies.iter_mut().zip(&other.latencies) {
             mine.corrected.add(&theirs.corrected).expect("equal bounds");
             mine.service.add(&theirs.service).expect("equal bounds");

@@ -50,6 +50,10 @@ pub struct Settings {
     pub threads: usize,
     /// Operations a second of an open loop.
     pub rate_per_s: Option<f64>,
+    #[serde(default)]
+    pub ttl_seconds: Option<String>,
+    #[serde(default)]
+    pub trace: Option<crate::trace::Summary>,
     pub expect_all: bool,
     pub seed: u64,
 }
@@ -240,6 +244,19 @@ impl LoadReport {
             "{} operations in {:.2} s: {:.0} /s, {} errors\n",
             self.operations, self.seconds, self.throughput_per_s, self.error_count
         );
+        if let Some(trace) = &settings.trace {
+            let kind = if trace.is_synthetic { "synthetic" } else { "recorded" };
+            let _ = writeln!(
+                out,
+                "{kind} trace {}: {} requests, {:.0} % reads of {:.0} B (as replayed {:.0} B), writes of {:.0} B\n",
+                trace.name,
+                trace.requests,
+                100.0 * trace.read_share,
+                trace.read_bytes_mean,
+                trace.read_bytes_mean_replayed,
+                trace.write_bytes_mean
+            );
+        }
         self.write_latencies(&mut out);
         self.write_verification(&mut out);
         self.write_errors(&mut out);

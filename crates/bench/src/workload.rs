@@ -1,15 +1,10 @@
-//! What operations a run consists of: YCSB's mixes, presets of published caches, deletes on top.
+//! What operations a run consists of: YCSB's mixes, deletes on top.
 //!
-//! Sources: YCSB core workloads A to F; Facebook's ETC pool (30 gets to 1 set); twitter/cache-trace (CC BY 4.0), mean
-//! sizes, mix and Zipf exponent of single clusters. Deviations: E's scan is a multi-get of as many keys, because
-//! neither protocol has ordered keys; Twitter's value sizes are exponential about their published mean.
-
-use std::str::FromStr;
+//! Source: YCSB core workloads A to F. Deviation: E's scan is a multi-get of as many keys, because neither protocol has
+//! ordered keys.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
-
-use crate::sizes::SizeDistribution;
 
 /// One kind of operation; latencies are reported per kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,9 +84,9 @@ impl Workload {
 }
 
 impl Mix {
-    /// Reads and writes only; `reads` is in 0 to 1.
-    pub fn reads_and_sets(reads: f64) -> Self {
-        Mix([reads, 1.0 - reads, 0.0, 0.0, 0.0, 0.0])
+    /// Gets, deletes, and sets for the rest; the shares are in 0 to 1, and so is their sum.
+    pub fn of(gets: f64, deletes: f64) -> Self {
+        Mix([gets, (1.0 - gets - deletes).max(0.0), 0.0, 0.0, 0.0, deletes])
     }
 
     /// Gives `share` of all operations to deletes and shrinks the others alike.
@@ -119,55 +114,6 @@ impl Mix {
     }
 }
 
-/// Sizes, mix and popularity of a published cache.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Preset {
-    pub key_sizes: SizeDistribution,
-    pub value_sizes: SizeDistribution,
-    pub mix: Mix,
-    pub theta: f64,
-}
-
-/// cluster, mean key bytes, mean value bytes, share of reads, Zipf exponent.
-const TWITTER: [(u32, usize, usize, f64, f64); 9] = [
-    (11, 24, 170, 0.97, 1.4891),
-    (12, 44, 1030, 0.20, 0.3048),
-    (15, 18, 102, 0.0, 0.0242),
-    (18, 18, 37, 0.97, 2.0994),
-    (31, 41, 15, 0.06, 0.0),
-    (37, 72, 20_134, 0.63, 0.4251),
-    (49, 44, 10_658, 0.57, 1.5095),
-    (50, 18, 67_485, 0.52, 1.2816),
-    (52, 20, 273, 0.93, 1.2117),
-];
-
-impl FromStr for Preset {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "etc" {
-            return Ok(Preset {
-                key_sizes: SizeDistribution::EtcKey,
-                value_sizes: SizeDistribution::EtcValue,
-                mix: Mix::reads_and_sets(30.0 / 31.0),
-                theta: 0.99,
-            });
-        }
-        let number = text.strip_prefix("twitter-").and_then(|number| number.parse::<u32>().ok());
-        let row = TWITTER.iter().find(|row| Some(row.0) == number);
-        let Some(&(_, key, value, reads, theta)) = row else {
-            let known: Vec<_> = TWITTER.iter().map(|row| format!("twitter-{}", row.0)).collect();
-            return Err(format!("`{text}` is no preset: give etc or one of {}", known.join(", ")));
-        };
-        Ok(Preset {
-            key_sizes: SizeDistribution::Fixed(key),
-            value_sizes: SizeDistribution::Exponential { mean: value },
-            mix: Mix::reads_and_sets(reads),
-            theta,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;
@@ -192,14 +138,5 @@ mod tests {
             let close = mix.0.iter().zip(drawn).all(|(told, seen)| (told - seen).abs() < 0.005);
             assert!(close, "{workload:?}: {mix:?} drawn as {drawn:?}");
         }
-    }
-
-    #[test]
-    fn presets_are_found_and_unknown_ones_name_the_known() {
-        let preset: Preset = "twitter-12".parse().expect("known");
-        assert_eq!(preset.value_sizes, SizeDistribution::Exponential { mean: 1030 });
-        assert!((preset.mix.share(OperationClass::Set) - 0.8).abs() < 1e-12);
-        let error = "twitter-999".parse::<Preset>().expect_err("unknown");
-        assert!(error.contains("twitter-52"), "{error}");
     }
 }

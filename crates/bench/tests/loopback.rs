@@ -105,6 +105,46 @@ fn too_few_replicas_fail_the_write() {
 }
 
 #[test]
+fn a_trace_is_replayed_in_its_order_and_its_values_are_verified() {
+    let target = start(Habit::Honest, memcached);
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/msr.csv.gz");
+    let options = ["load", "--target", &target, "--quiet", "-c", "2", "--threads", "2", "--preload", "--verify-all"];
+    let measured = |more: &[&str]| {
+        let options = Flags::parse_from(options.iter().chain(more)).options;
+        let report = execute(&options, &mut ()).expect("the run ends");
+        check(&report).expect("an honest server");
+        report
+    };
+    let report = measured(&["--expect-all", "--trace", trace, "--operations", "36"]);
+    assert_eq!((report.operations, report.verify.as_ref().map(|verify| verify.operations)), (36, Some(5)));
+    let replayed = report.settings.trace.as_ref().expect("told");
+    assert_eq!((replayed.requests, replayed.keys, replayed.is_synthetic), (12, 5, false));
+    let report = measured(&[
+        "--expect-all",
+        "--trace",
+        "usr_1",
+        "--trace-requests",
+        "500",
+        "--rate",
+        "20000",
+        "--seconds",
+        "0.1",
+    ]);
+    assert_eq!((report.operations, report.settings.rate_per_s), (2_000, Some(20_000.0)));
+}
+
+#[test]
+fn presets_run_with_their_lifetimes() {
+    let target = start(Habit::Honest, memcached);
+    for preset in ["twitter:14", "etc"] {
+        let report = measured(&target, &["--preset", preset, "--preload", "--operations", "2000"]);
+        check(&report).expect("an honest server");
+        assert_eq!(report.operations, 2_000);
+        assert_eq!(report.settings.ttl_seconds.is_some(), preset != "etc");
+    }
+}
+
+#[test]
 fn results_are_written_as_json_and_svg() {
     let directory = std::env::temp_dir().join(format!("shorttail-bench-test-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");

@@ -2,7 +2,9 @@
 //!
 //! Source: `doc/protocol.txt` of memcached 1.6.
 
-use super::{Expect, Found, FoundValue, Parsed, ProtocolError, Reply, block, line, number, shown, write_number};
+use super::{
+    Expect, Found, FoundValue, Parsed, ProtocolError, Reply, SetHead, block, line, number, shown, write_number,
+};
 
 pub(super) fn write_get(keys: &[&[u8]], out: &mut Vec<u8>) {
     out.extend_from_slice(b"get");
@@ -13,11 +15,13 @@ pub(super) fn write_get(keys: &[&[u8]], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn write_set(key: &[u8], value_bytes: usize, value: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+pub(super) fn write_set(head: SetHead, value: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     out.extend_from_slice(b"set ");
-    out.extend_from_slice(key);
-    out.extend_from_slice(b" 0 0 ");
-    write_number(value_bytes, out);
+    out.extend_from_slice(head.key);
+    out.extend_from_slice(b" 0 ");
+    write_number(head.ttl_seconds as usize, out);
+    out.push(b' ');
+    write_number(head.value_bytes, out);
     out.extend_from_slice(b"\r\n");
     value(out);
     out.extend_from_slice(b"\r\n");

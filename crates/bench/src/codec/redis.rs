@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
-use super::{Expect, Found, FoundValue, Parsed, ProtocolError, Reply, block, line, number, shown, write_number};
+use super::{
+    Expect, Found, FoundValue, Parsed, ProtocolError, Reply, SetHead, block, line, number, shown, write_number,
+};
 
 pub(super) fn write_get(keys: &[&[u8]], out: &mut Vec<u8>) {
     write_array(keys.len() + 1, out);
@@ -15,18 +17,22 @@ pub(super) fn write_get(keys: &[&[u8]], out: &mut Vec<u8>) {
 }
 
 pub(super) fn write_set(
-    key: &[u8],
-    value_bytes: usize,
+    head: SetHead,
     value: impl FnOnce(&mut Vec<u8>),
     wait_replicas: Option<u32>,
     out: &mut Vec<u8>,
 ) {
-    write_array(3, out);
+    let expires = head.ttl_seconds > 0;
+    write_array(if expires { 5 } else { 3 }, out);
     write_bulk(b"SET", out);
-    write_bulk(key, out);
-    write_bulk_head(value_bytes, out);
+    write_bulk(head.key, out);
+    write_bulk_head(head.value_bytes, out);
     value(out);
     out.extend_from_slice(b"\r\n");
+    if expires {
+        write_bulk(b"EX", out);
+        write_bulk(itoa::Buffer::new().format(head.ttl_seconds).as_bytes(), out);
+    }
     write_wait(wait_replicas, out);
 }
 

@@ -25,6 +25,10 @@ fn parsed(codec: Codec, expect: Expect, input: &str) -> Result<(Reply, Vec<Optio
     Ok((reply, found.values.iter().map(|one| one.value.as_ref().map(text)).collect()))
 }
 
+fn head(value_bytes: usize, ttl_seconds: u32) -> SetHead<'static> {
+    SetHead { key: b"a", value_bytes, ttl_seconds }
+}
+
 fn refused(codec: Codec, expect: Expect, input: &str) -> ProtocolError {
     codec.parse(expect, input.as_bytes(), &mut Found::default()).expect_err("no reply of this protocol")
 }
@@ -32,12 +36,15 @@ fn refused(codec: Codec, expect: Expect, input: &str) -> ProtocolError {
 #[test]
 fn requests_are_those_of_the_protocol_documents() {
     assert_eq!(written(|out| MEMCACHED.write_get(&[b"a", b"bc"], out)), "get a bc\r\n");
-    assert_eq!(written(|out| MEMCACHED.write_set(b"a", 3, |out| out.extend(b"xyz"), out)), "set a 0 0 3\r\nxyz\r\n");
+    assert_eq!(written(|out| MEMCACHED.write_set(head(3, 0), |out| out.extend(b"xyz"), out)), "set a 0 0 3\r\nxyz\r\n");
+    assert_eq!(written(|out| MEMCACHED.write_set(head(1, 60), |out| out.extend(b"x"), out)), "set a 0 60 1\r\nx\r\n");
+    let expiring = "*5\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nx\r\n$2\r\nEX\r\n$2\r\n60\r\n";
+    assert_eq!(written(|out| REDIS.write_set(head(1, 60), |out| out.extend(b"x"), out)), expiring);
     assert_eq!(written(|out| MEMCACHED.write_delete(b"a", out)), "delete a\r\n");
     assert_eq!(written(|out| REDIS.write_get(&[b"a"], out)), "*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
     assert_eq!(written(|out| REDIS.write_get(&[b"a", b"b"], out)), "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n");
     let set = "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\nxy\r\n*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$1\r\n0\r\n";
-    assert_eq!(written(|out| REDIS_WAIT.write_set(b"a", 2, |out| out.extend(b"xy"), out)), set);
+    assert_eq!(written(|out| REDIS_WAIT.write_set(head(2, 0), |out| out.extend(b"xy"), out)), set);
 }
 
 #[test]

@@ -20,6 +20,8 @@ fn plan(mix: Mix, limit: Limit) -> Plan {
             prefix: String::new(),
             key_sizes: SizeDistribution::Fixed(24),
             value_sizes: SizeDistribution::Fixed(100),
+            trace: None,
+            lifetimes: None,
             run: 5,
         },
         keys: 50,
@@ -31,6 +33,7 @@ fn plan(mix: Mix, limit: Limit) -> Plan {
         arrivals: Arrivals::Even,
         warm_up_ns: 0,
         limit,
+        keep_samples: false,
         seed: 3,
         pipeline: 1,
         connections: 1,
@@ -259,6 +262,21 @@ fn failures_are_counted_by_text_and_their_writes_may_still_appear() {
     run(&mut engine, Phase::Verify, &mut server, 1, SECOND);
     let verified = engine.take_recorder().tally;
     assert_eq!((verified.hits, verified.absent, verified.faults()), (1, 49, 0));
+}
+
+#[test]
+fn every_operation_of_the_measured_phase_is_kept_if_wanted() {
+    let mut kept = plan(Workload::A.mix(), Limit::Operations(300));
+    kept.keep_samples = true;
+    let mut engine = Engine::new(Arc::new(kept), Part { index: 0, count: 1 });
+    let mut server = Server::new(Habit::Honest);
+    let end_ns = run(&mut engine, Phase::Preload, &mut server, 4, 0);
+    assert!(engine.take_recorder().samples.is_none());
+    run(&mut engine, Phase::Measure, &mut server, 4, end_ns);
+    let recorder = engine.take_recorder();
+    let samples = recorder.samples.expect("wanted");
+    let worst = samples.iter().map(|sample| sample.latency_ns).max();
+    assert_eq!((samples.len(), worst), (300, recorder.worst.map(|worst| worst.latency_ns)));
 }
 
 #[test]

@@ -13,7 +13,8 @@ struct Story {
 fn story_of(value_bytes: usize) -> Story {
     let value_sizes = crate::sizes::SizeDistribution::Fixed(value_bytes);
     let key_sizes = crate::sizes::SizeDistribution::Fixed(24);
-    Story { history: History::new(1, true), names: Names { prefix: String::new(), key_sizes, value_sizes, run: 3 } }
+    let names = Names { prefix: String::new(), key_sizes, value_sizes, trace: None, lifetimes: None, run: 3 };
+    Story { history: History::new(1, Absence::Lost), names }
 }
 
 fn story() -> Story {
@@ -62,10 +63,20 @@ fn the_acknowledged_version_is_right_and_older_or_absent_is_not() {
 #[test]
 fn a_store_that_may_evict_misses_but_never_loses() {
     let mut story = story();
-    story.history.expect_all = false;
+    story.history.absence = Absence::Evicted;
     let version = story.set();
     assert_eq!(story.absent(), Verdict::Missed { floor: version });
     assert!(!story.absent().is_fault());
+}
+
+#[test]
+fn an_object_with_a_time_to_live_may_be_absent_but_never_stale() {
+    let mut story = story();
+    story.history.absence = Absence::Expired;
+    let first = story.set();
+    let second = story.set();
+    assert_eq!(story.absent(), Verdict::Absent);
+    assert_eq!(story.read(first), Verdict::Stale { floor: second, found: first });
 }
 
 #[test]

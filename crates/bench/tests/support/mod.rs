@@ -113,7 +113,7 @@ pub fn memcached(store: &Store, input: &mut dyn BufRead, output: &mut dyn Write)
             }
             answer.extend(b"END\r\n");
         }
-        ["set", key, "0", "0", length] => {
+        ["set", key, "0", ttl, length] if ttl.parse::<u32>().is_ok() => {
             let value = block(input, length.parse().ok()?)?;
             match store.set(key, value) {
                 Ok(()) => answer.extend(b"STORED\r\n"),
