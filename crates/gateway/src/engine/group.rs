@@ -67,6 +67,7 @@ impl<C: Command> Engine<C> {
             locks.push(match self.locks.find(wanted) {
                 Some(lock) => {
                     let held = self.locks.get_mut(lock).expect("it was found");
+                    self.deferred.press();
                     held.queue.push_back(Waiting::Group(key));
                     None
                 }

@@ -3,6 +3,8 @@
 //! A partition has one stripe that takes appends at a time. So of two records of a key the newer never lies in an older
 //! stripe, and when the oldest stripe of a partition goes, nothing it ended can come back (rule R3).
 
+use std::sync::Arc;
+
 use shorttail_monitor::Class;
 use shorttail_store::record::Record;
 use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
@@ -144,7 +146,7 @@ impl<C: Command> Engine<C> {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }
-        let members = self.choose_members(partition, self.config.chunk_bytes)?;
+        let members = self.sociable_members(partition)?;
         let id = self.take_stripe_ids(1);
         let buffer = self.stripes.take_buffer(self.config.data_count() * self.config.chunk_bytes);
         let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes, buffer);
@@ -158,6 +160,29 @@ impl<C: Command> Engine<C> {
             self.ask(node, id, &NodeRequest::Open(description), What::Open { stripe: id });
         }
         Ok(slot)
+    }
+
+    /// Members for a packed stripe: those of the last one, until each partition of this core had its turn with them. The
+    /// open stripes of a core then lie on the same nodes in the same order, and what a turn appends, to whichever
+    /// partition, wakes one data node and the parity nodes.
+    fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
+        let sidesteps = self.policy(partition).write_sidestep;
+        let bytes = self.config.chunk_bytes as u64 + 1024;
+        let is_good = |&id: &NodeId| {
+            let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes);
+            node.is_some() && self.nodes.is_ready(id) && !(sidesteps && self.is_evaded(id))
+        };
+        if let Some((members, uses)) = &self.shared_members
+            && *uses < self.logs.len()
+            && members.iter().all(is_good)
+        {
+            let (members, uses) = (members.clone(), uses + 1);
+            self.shared_members = Some((members.clone(), uses));
+            return Ok(members);
+        }
+        let members = self.choose_members(partition, self.config.chunk_bytes)?;
+        self.shared_members = Some((members.clone(), 1));
+        Ok(members)
     }
 
     /// What is told of chunk 0; of the others only the index differs.
@@ -218,13 +243,18 @@ impl<C: Command> Engine<C> {
         common.min(free[needed - 1] * free.len() as u64 / needed as u64) / (self.config.chunk_bytes as u64 + 256)
     }
 
-    /// Sends the pending operation of every stripe that takes appends.
+    /// Sends the pending operation of every stripe that takes appends. The next turn writes to the next data chunk, in
+    /// all stripes alike: so chunks fill evenly, and a turn's appends go to few nodes (see [`Self::sociable_members`]).
     pub(super) fn flush_logs(&mut self) {
-        for current in self.logs.values().filter_map(|log| log.current).collect::<Vec<_>>() {
-            if self.flush_stripe(current) {
-                let open = self.stripes.at_mut(current).open.as_mut().expect("the current stripe has its bytes");
-                open.end_turn();
-            }
+        let current: Vec<_> = self.logs.values().filter_map(|log| log.current).collect();
+        let flushed = current.iter().filter(|&&slot| self.flush_stripe(slot)).count();
+        if flushed == 0 {
+            return;
+        }
+        self.turn += 1;
+        for slot in current {
+            let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
+            open.begin_turn(self.turn);
         }
     }
 

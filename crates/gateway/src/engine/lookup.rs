@@ -70,7 +70,10 @@ impl<C: Command> Engine<C> {
                     candidates.extend(written.filter(|&it| self.index.contains(slot, key.tag(), it)));
                 }
                 // A write of this key is under way: the read follows it (rule R10).
-                _ if lock.queue.len() < KEY_QUEUE_MAX => return lock.queue.push_back(Waiting::Command(token, command)),
+                _ if lock.queue.len() < KEY_QUEUE_MAX => {
+                    self.deferred.press();
+                    return lock.queue.push_back(Waiting::Command(token, command));
+                }
                 _ => return self.refuse(token, &command, StoreError::Overloaded),
             }
         } else {
@@ -138,8 +141,9 @@ impl<C: Command> Engine<C> {
         let (slot, data_index) = self.stripes.place_of(location);
         let stripe = self.stripes.at(slot);
         let (id, partition, members) = (stripe.id, stripe.partition, stripe.members.clone());
+        let can_wait = matches!(lookup.purpose, LookupPurpose::Verify { .. });
         let key = self.lookups.insert(lookup);
-        self.start_fetch(Wanted {
+        let wanted = Wanted {
             stripe: id,
             shape: self.config.shape,
             partition,
@@ -150,7 +154,8 @@ impl<C: Command> Engine<C> {
             extent: Extent::Record,
             op: OpNumber(0),
             purpose: FetchPurpose::Lookup(key),
-        });
+        };
+        if can_wait { self.deferred.push(self.now, wanted) } else { self.start_fetch(wanted) }
     }
 
     pub(super) fn lookup_fetched(

@@ -21,6 +21,7 @@ mod budget;
 mod cleaner;
 mod config;
 mod control;
+mod deferred;
 mod evict;
 mod fetch;
 mod flush;
@@ -53,6 +54,7 @@ mod stripes;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
@@ -181,12 +183,16 @@ pub struct Engine<C> {
     recent: Recent,
     stripes: Stripes<Purpose>,
     logs: BTreeMap<PartitionId, Log>,
+    turn: u64,
+    /// Members that open stripes share, and how many were opened with them.
+    shared_members: Option<(Arc<[NodeId]>, usize)>,
     nodes: Nodes,
     retired: BTreeSet<(NodeId, Incarnation)>,
     codes: CodeCache,
     awaited: Pool<Awaited>,
     fetches: Pool<fetch::Fetch>,
     lookups: Pool<lookup::Lookup<C>>,
+    deferred: deferred::Deferred,
     locks: Locks<C>,
     striped_writes: Pool<striped::StripedWrite>,
     striped_reads: Pool<striped::StripedRead<C>>,
@@ -239,12 +245,15 @@ impl<C: Command> Engine<C> {
             index: Index::default(),
             recent: Recent::new(),
             logs,
+            turn: 0,
+            shared_members: None,
             nodes: Nodes::default(),
             retired: BTreeSet::new(),
             codes: CodeCache::default(),
             awaited: Pool::default(),
             fetches: Pool::default(),
             lookups: Pool::default(),
+            deferred: deferred::Deferred::default(),
             locks: Locks::default(),
             striped_writes: Pool::default(),
             striped_reads: Pool::default(),
@@ -301,6 +310,7 @@ impl<C: Command> Engine<C> {
         self.hedge_late();
         self.run_work();
         self.flush_logs();
+        self.start_deferred();
     }
 
     pub fn poll_reply(&mut self) -> Option<(Token, Reply)> {

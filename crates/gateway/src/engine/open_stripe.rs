@@ -208,9 +208,9 @@ impl<I> OpenStripe<I> {
         &self.bytes[start..start + append.length]
     }
 
-    /// The next turn writes to the next chunk, so that chunks fill evenly.
-    pub fn end_turn(&mut self) {
-        self.turn_index = (self.turn_index + 1) % self.shape.data_count();
+    /// Records of turn `turn` go to the chunk whose turn it is.
+    pub fn begin_turn(&mut self, turn: u64) {
+        self.turn_index = (turn % self.shape.data_count() as u64) as usize;
     }
 
     /// Takes a cumulative acknowledgement of `member`; the records that are confirmed by it, in order.

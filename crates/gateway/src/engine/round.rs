@@ -37,6 +37,7 @@ impl<C: Command> Engine<C> {
             if lock.is_doubtful() {
                 return self.refuse(token, &command, StoreError::Unreadable);
             }
+            self.deferred.press();
             return lock.queue.push_back(Waiting::Command(token, command));
         }
         let lock = self.locks.insert(key, LockPhase::Starting);
@@ -152,6 +153,9 @@ impl<C: Command> Engine<C> {
         };
         let Some(version) = written else { return self.finish_unwritten(key, finished, &old, mark_read) };
         let needs_verification = matches!(old, Old::Unverified);
+        if matches!(end, End::Delete) || !lock.queue.is_empty() {
+            self.deferred.press();
+        }
         let round = Round {
             finished,
             end,
