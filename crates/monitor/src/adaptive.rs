@@ -7,7 +7,7 @@
 //!   each window:   slow by less, several windows in a row                              --> fail-slow
 //! ```
 //!
-//! Time counts in proportion to how many requests were seen, up to what a slice should have.
+//! A slice counts once, with its length; one with a single request counts half.
 //!
 //! Must not know: slices, how latencies are gathered.
 
@@ -19,6 +19,8 @@ use crate::verdict::Reason;
 
 /// Fewer requests of a node do not make it a peer of others.
 const PEER_SAMPLES: u32 = 4;
+/// A slice with fewer requests counts for less.
+const FULL_SAMPLES: u32 = 2;
 /// What held for everyone is believed for so long when a period has too few peers.
 const COMMON_US: u64 = 1_000_000;
 /// A window needs so many requests.
@@ -98,6 +100,7 @@ pub fn judge_period(
     config: &MonitorConfig,
     period: &Period,
     comparison: &Comparison,
+    slice_us: u64,
     seen: &Sums,
     track: &mut Track,
 ) -> Option<(bool, Reason, Evidence)> {
@@ -108,11 +111,12 @@ pub fn judge_period(
     }
     let peers_us = comparison.would_take_us(seen, track.is_slow(), period.now_us)?;
     let evidence = bar(config, rule.floor_us, is_slow).evidence(seen, peers_us);
-    let weight = u64::from(seen.samples.min(config.slice_samples));
-    let time_us = period.length_us * weight / u64::from(config.slice_samples.max(1));
+    let time_us = period.length_us * u64::from(seen.samples.min(FULL_SAMPLES)) / u64::from(FULL_SAMPLES);
     if is_above(&evidence) {
+        // What disturbs a moment disturbs the slices on both sides of it.
+        let patience_us = rule.patience_us + 2 * slice_us;
         track.evidence = evidence;
-        return track.standing.bad(time_us, rule).then_some((true, Reason::Slices, evidence));
+        return track.standing.bad(time_us, patience_us).then_some((true, Reason::Slices, evidence));
     }
     let is_over = track.standing.good(time_us, seen.samples, period.now_us, rule);
     is_over.then_some((false, Reason::Slices, evidence))

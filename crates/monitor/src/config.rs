@@ -25,7 +25,7 @@ pub struct MonitorConfig {
     pub slice_us: Option<u64>,
     /// Threshold `x`: no slice with a lower mean is slow. `None`: follows the latency of the normal nodes.
     pub threshold_us: Option<u64>,
-    /// Requests of one node and class that a slice should have: `t` is chosen for it.
+    /// Requests of one node and class that a slice of the fixed rule should have: `t` is chosen for it.
     pub slice_samples: u32,
     /// How many nodes [`crate::Monitor::avoided`] names at most: parity chunks of a stripe.
     pub avoid_max: usize,
@@ -40,11 +40,13 @@ pub struct MonitorConfig {
 /// Settings of the adaptive detector. How each was chosen: decision 0008.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AdaptiveConfig {
+    /// Requests of one node and class that a slice should have.
+    pub slice_samples: u32,
     /// A slice is slow when its mean exceeds what the peers would have taken by this much ...
     pub floor_us: u64,
     /// ... and is more than so many times as long.
     pub ratio: u64,
-    /// Slow slices, less good ones, must add up to this before they are a verdict: a hiccup is shorter.
+    /// Slow slices, less good ones, must add up to this and two slices before they are a verdict: a hiccup is shorter.
     pub patience_us: u64,
     /// Over a window of the horizon, less than the floor of a slice is enough ...
     pub window_floor_us: u64,
@@ -61,9 +63,10 @@ pub struct AdaptiveConfig {
 impl Default for AdaptiveConfig {
     fn default() -> Self {
         AdaptiveConfig {
+            slice_samples: 4,
             floor_us: 2_000,
             ratio: 3,
-            patience_us: 80_000,
+            patience_us: 60_000,
             window_floor_us: 1_000,
             windows: 3,
             window_us: 1_000_000,

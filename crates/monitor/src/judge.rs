@@ -20,7 +20,8 @@ const REFRESH_US: u64 = 100_000;
 const FADE_US: u64 = 2_000_000;
 /// An opinion of a node is this old at most.
 const OPINION_US: u64 = 2_000_000;
-/// A latency counts in a slice at most as much as makes one of many requests stay below the floor.
+/// A latency counts in a slice at most so many floors, beside what holds for everyone: one alone of more is not slow.
+const CLIP_FLOORS: u64 = 4;
 const CLIP_COMMON: u64 = 4;
 
 impl Monitor {
@@ -46,7 +47,11 @@ impl Monitor {
         self.counters.slices_judged += 1;
         let at = class.index();
         let active = self.nodes.iter().filter(|node| node.tracks[at].is_active(period.now_us)).count();
-        self.lanes[at].follow(period.now_us, active, &self.config);
+        let samples = match self.config.detector {
+            Detector::Adaptive => self.config.adaptive.slice_samples,
+            _ => self.config.slice_samples,
+        };
+        self.lanes[at].follow(period.now_us, active, samples, self.config.slice_us);
         match self.config.detector {
             Detector::Adaptive => self.judge_adaptive(class, period),
             Detector::Fixed { by_age } => self.judge_fixed(class, by_age, period),
@@ -75,15 +80,15 @@ impl Monitor {
         let slow = self.nodes.iter().map(|node| node.tracks[at].is_slow());
         comparison.gather(self.seen.iter().zip(slow), period.now_us);
         let rule = &self.config.adaptive;
-        let samples = u64::from(self.config.slice_samples);
-        self.lanes[at].clip_us = samples * rule.floor_us + CLIP_COMMON * comparison.common_us();
+        self.lanes[at].clip_us = CLIP_FLOORS * rule.floor_us + CLIP_COMMON * comparison.common_us();
         if !self.lanes[at].is_calibrated() {
             return;
         }
         for place in 0..self.nodes.len() {
             let (config, comparison) = (&self.config, &self.comparisons[at]);
+            let slice_us = self.lanes[at].slice_us();
             let track = &mut self.nodes[place].tracks[at];
-            let verdict = adaptive::judge_period(config, period, comparison, &self.seen[place], track)
+            let verdict = adaptive::judge_period(config, period, comparison, slice_us, &self.seen[place], track)
                 .or_else(|| adaptive::judge_untried(config, period.now_us, track));
             if let Some((fail_slow, reason, evidence)) = verdict {
                 self.change(place, class, fail_slow, reason, evidence);

@@ -121,8 +121,8 @@ impl Lane {
         Some(Period { slice, now_us, length_us })
     }
 
-    /// Follows the rate of requests, `active` nodes being asked. The end of the first such period switches detection on.
-    pub fn follow(&mut self, now_us: u64, active: usize, config: &MonitorConfig) {
+    /// Follows the rate of requests, `active` nodes being asked, so that a slice has so many samples of a node. The end of the first such period switches detection on.
+    pub fn follow(&mut self, now_us: u64, active: usize, samples: u32, set_us: Option<u64>) {
         let Some(since_us) = self.tempo_us else {
             if self.starts > 0 {
                 (self.tempo_us, self.starts) = (Some(now_us), 0);
@@ -139,10 +139,10 @@ impl Lane {
         if !enough {
             return;
         }
-        let wanted_us = match config.slice_us {
+        let wanted_us = match set_us {
             Some(us) => us.max(1),
             None => {
-                let slice_us = u64::from(config.slice_samples) * elapsed_us * active / self.starts.max(1);
+                let slice_us = u64::from(samples) * elapsed_us * active / self.starts.max(1);
                 slice_us.clamp(SLICE_US_MIN, SLICE_US_MAX)
             }
         };
@@ -193,7 +193,7 @@ mod tests {
         let mut run = |from_us: u64, to_us: u64, step_us: usize| {
             for now_us in (from_us..to_us).step_by(step_us) {
                 lane.count();
-                lane.follow(now_us, 4, &config);
+                lane.follow(now_us, 4, 16, None);
             }
             (lane.is_calibrated(), lane.slice_us())
         };

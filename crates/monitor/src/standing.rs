@@ -45,14 +45,14 @@ impl Standing {
     }
 
     /// Slow for `time_us`. True: that makes it fail-slow.
-    pub fn bad(&mut self, time_us: u64, config: &AdaptiveConfig) -> bool {
+    pub fn bad(&mut self, time_us: u64, patience_us: u64) -> bool {
         if self.is_slow {
             self.good_since_us = None;
             self.good_samples = 0;
             return false;
         }
         self.bad_us += time_us;
-        self.bad_us >= config.patience_us
+        self.bad_us >= patience_us
     }
 
     /// Good for `time_us`, with so many answers. True: that makes it normal.
@@ -94,6 +94,7 @@ mod tests {
     use super::*;
 
     const CONFIG: AdaptiveConfig = AdaptiveConfig {
+        slice_samples: 4,
         floor_us: 2000,
         ratio: 3,
         patience_us: 80,
@@ -108,10 +109,10 @@ mod tests {
     #[test]
     fn good_time_pays_for_slow_time() {
         let mut standing = Standing::default();
-        assert!(!standing.bad(70, &CONFIG));
+        assert!(!standing.bad(70, 80));
         assert!(!standing.good(30, 9, 0, &CONFIG));
-        assert!(!standing.bad(39, &CONFIG));
-        assert!(standing.bad(1, &CONFIG));
+        assert!(!standing.bad(39, 80));
+        assert!(standing.bad(1, 80));
     }
 
     #[test]
@@ -127,7 +128,7 @@ mod tests {
         standing.set_slow(1000, &CONFIG);
         assert!(!standing.good(10, 4, 2000, &CONFIG));
         assert!(!standing.good(10, 4, 2499, &CONFIG), "too soon");
-        assert!(!standing.bad(10, &CONFIG), "and it begins anew");
+        assert!(!standing.bad(10, 80), "and it begins anew");
         assert!(!standing.good(10, 1, 3000, &CONFIG));
         assert!(!standing.good(10, 3, 3500, &CONFIG), "four answers");
         assert!(standing.good(10, 1, 3500, &CONFIG));

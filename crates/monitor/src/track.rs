@@ -103,20 +103,17 @@ impl Track {
         self.slow_us = (self.slow_us * (SEVERITY_GAIN - 1) + latency_us) / SEVERITY_GAIN;
     }
 
-    /// What is to be judged after a period: requests of slices that had a whole slice of time to end, and the ages of all
-    /// that is outstanding. No latency counts more than `clip_us`.
+    /// What is to be judged after a period: requests of the slices that had a whole slice of time to end since they were
+    /// over, each slice once, and what is outstanding of those before. No latency counts more than `clip_us`.
     pub fn observe(&mut self, period: &Period, clip_us: u64) -> Sums {
         let mut sums = Sums::default();
         let mut ages_us = 0;
         if self.outstanding > 0 {
             ages_us += add_outstanding(&mut sums, self.cells.elder(), period.now_us, clip_us);
         }
-        for cell in self.cells.before(period.slice) {
-            if cell.is_judged && cell.outstanding() == 0 {
-                continue;
-            }
+        for cell in self.cells.before(period.slice - 1) {
             ages_us += add_outstanding(&mut sums, cell, period.now_us, clip_us);
-            if !cell.is_judged && cell.slice + 1 < period.slice {
+            if !cell.is_judged {
                 cell.is_judged = true;
                 sums.samples += cell.ended;
                 sums.sum_us += cell.clipped_us;

@@ -15,7 +15,10 @@ use crate::world::{Counts, Violation, World};
 
 /// Flags of `shorttail sim`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct SimOptions {
+    #[command(subcommand)]
+    pub experiment: Option<Experiment>,
     /// Run this one seed, and print what happened.
     #[arg(long)]
     pub seed: Option<u64>,
@@ -40,6 +43,13 @@ pub struct SimOptions {
     /// Lines of the event log that a failure prints.
     #[arg(long, default_value_t = 60)]
     pub lines: usize,
+}
+
+/// Simulations of a part, instead of a whole cluster.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Experiment {
+    /// How soon the request monitor finds a slow node, and whom it suspects wrongly: a table.
+    Detect(crate::detect::DetectOptions),
 }
 
 /// How one seed went.
@@ -148,6 +158,9 @@ impl std::fmt::Display for Totals {
 /// # Errors
 /// When a seed shows a violation, or the flags make no sense.
 pub fn run(options: SimOptions) -> anyhow::Result<()> {
+    if let Some(Experiment::Detect(options)) = &options.experiment {
+        return crate::detect::run(options);
+    }
     if options.threads == 0 || options.threads > CAMPAIGN_THREADS_MAX {
         bail!("--threads must be 1 to {CAMPAIGN_THREADS_MAX}, not {}", options.threads);
     }

@@ -1,7 +1,8 @@
 //! Simulator: the roles' own state machines under one seed, and the checker of histories.
 //!
 //! One seed is one run: [`rng`] draws, [`schedule`] orders, [`network`] carries, [`trace`] proves that two runs were
-//! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`].
+//! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`]. [`detect`] experiments with
+//! the request monitor alone.
 //!
 //! Must not know: sockets, clocks, threads, the operating system's randomness.
 
@@ -9,6 +10,7 @@ pub mod checker;
 pub mod command;
 pub mod command_of_model;
 pub mod config;
+pub mod detect;
 pub mod history;
 pub mod limits;
 pub mod model;
