@@ -32,7 +32,8 @@ fn main() {
             // A node and size that the branch predictor does not know.
             let drawn = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
             let class = if drawn & 8 == 0 { Class::Read } else { Class::Write };
-            under_way[place] = monitor.sent(NodeId((drawn % u64::from(NODES)) as u16), class, (drawn >> 8 & 4095) as u32, now_us);
+            under_way[place] =
+                monitor.sent(NodeId((drawn % u64::from(NODES)) as u16), class, (drawn >> 8 & 4095) as u32, now_us);
             if turn.is_multiple_of(TICK_EVERY) {
                 monitor.tick(now_us);
             }
@@ -42,6 +43,8 @@ fn main() {
     let mut taken: Vec<f64> = (0..ROUNDS).map(|_| round()).collect();
     taken.sort_by(f64::total_cmp);
     println!("sent + answered: median {:.1} ns, best {:.1} ns a request", taken[ROUNDS / 2], taken[0]);
-    let latencies: u64 = (0..NODES).map(|node| Class::ALL.map(|class| monitor.latency(NodeId(node), class).count()).iter().sum::<u64>()).sum();
+    let latencies: u64 = (0..NODES)
+        .map(|node| Class::ALL.map(|class| monitor.latency(NodeId(node), class).count()).iter().sum::<u64>())
+        .sum();
     assert_eq!(latencies as usize + 1, ROUND * ROUNDS - UNDER_WAY + 2, "every request was counted");
 }
