@@ -40,8 +40,12 @@ impl Budget {
         self.level = (self.level + self.share).min(BURST * TOKEN);
     }
 
+    pub fn has_token(&self) -> bool {
+        self.share > 0 && self.level >= TOKEN
+    }
+
     pub fn take(&mut self) -> bool {
-        if self.share == 0 || self.level < TOKEN {
+        if !self.has_token() {
             return false;
         }
         self.level -= TOKEN;

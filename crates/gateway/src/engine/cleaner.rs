@@ -151,6 +151,8 @@ impl<C: Command> Engine<C> {
     /// records would leave such tails again.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
+        // A stripe that was sealed early gains its room.
+        let used = used.max((self.config.data_count() * self.config.chunk_bytes) as u64 * 3 / 4);
         (stripe.live_estimate(self.now.unix_ms) + stripe.kept_bytes) as f64 / used.max(1) as f64
     }
 
@@ -328,8 +330,8 @@ impl<C: Command> Engine<C> {
         is_expired: bool,
     ) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
-        let (partition, id) = (job.partition, job.id);
-        if self.stripes.exists_older(partition, id) {
+        let (partition, slot) = (job.partition, job.slot);
+        if self.stripes.may_hold_older(slot) {
             let version = self.take_version();
             let purpose = Purpose::Carry { job: key };
             match self.place_tombstone(partition, record.key, version, purpose, Urgency::Cleaning) {

@@ -193,10 +193,10 @@ impl<C: Command> Engine<C> {
             Extent::Record => NodeRequest::ReadRecord { stripe, offset },
             Extent::Bytes(length) => NodeRequest::ReadRange { stripe, offset, length, op: wanted.op },
         };
-        let is_urgent = wanted.purpose.is_urgent();
+        let is_hedgeable = self.is_hedgeable(wanted);
         let tag = self.ask(node, stripe, &request, What::Fetch { fetch: key, part });
         self.fetches.get_mut(key).expect("just inserted").direct = Some(tag);
-        if is_urgent {
+        if is_hedgeable {
             self.note_hedgeable(node);
         }
     }
@@ -232,27 +232,30 @@ impl<C: Command> Engine<C> {
             let Some(fetch) = self.fetches.get(key) else { return };
             let Some(degraded) = &fetch.degraded else { return };
             let wanted = &fetch.wanted;
-            let (stripe, node, is_urgent) = (wanted.stripe, wanted.members[chunk], wanted.purpose.is_urgent());
+            let (stripe, node, is_hedgeable) = (wanted.stripe, wanted.members[chunk], self.is_hedgeable(wanted));
             let request =
                 NodeRequest::ReadRange { stripe, offset: wanted.offset, length: degraded.length, op: wanted.op };
             let tag = self.ask(node, stripe, &request, What::Fetch { fetch: key, part: chunk as u8 });
             let degraded = self.fetches.get_mut(key).and_then(|fetch| fetch.degraded.as_mut());
             degraded.expect("it is there").asked.push((chunk as u8, tag));
-            if is_urgent {
+            if is_hedgeable {
                 self.note_hedgeable(node);
             }
         }
+    }
+
+    fn is_hedgeable(&self, wanted: &Wanted) -> bool {
+        wanted.purpose.is_urgent() && self.policy(wanted.partition).hedge == Hedge::Adaptive
     }
 
     /// A request of a fetch is late. If a token is to be had, another way to the same bytes is begun; false: none is.
     pub(super) fn hedge_fetch(&mut self, key: PoolKey, part: u8) -> bool {
         let Some(fetch) = self.fetches.get(key) else { return true };
         let is_direct = usize::from(part) == fetch.wanted.data_index;
-        let code = self.codes.get(fetch.wanted.shape);
-        let may = self.policy(fetch.wanted.partition).hedge == Hedge::Adaptive && fetch.wanted.purpose.is_urgent();
-        if !may || is_direct && fetch.degraded.is_some() {
+        if !self.is_hedgeable(&fetch.wanted) || is_direct && fetch.degraded.is_some() {
             return true;
         }
+        let code = self.codes.get(fetch.wanted.shape);
         let Some(degraded) = &fetch.degraded else {
             if self.choose_plan(&code, &fetch.wanted, fetch.excluded).is_none() {
                 return true;

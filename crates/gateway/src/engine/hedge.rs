@@ -28,6 +28,7 @@ impl<C: Command> Engine<C> {
         }
         self.hedge_due_us = u64::MAX;
         self.hedge_late_reads();
+        self.hedge_late_writes();
     }
 
     fn hedge_late_reads(&mut self) {

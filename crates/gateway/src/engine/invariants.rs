@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Engine;
 use super::index::StripeSlot;
+use super::limits::OPEN_MAX;
 use super::stripes::StripePhase;
 use crate::command::Command;
 
@@ -15,7 +16,7 @@ impl<C: Command> Engine<C> {
         self.invariant_only_the_confirmed_prefix_is_stable();
         self.invariant_unsealed_stripes_keep_their_bytes();
         self.invariant_members_are_distinct();
-        self.invariant_one_stripe_of_a_partition_takes_appends();
+        self.invariant_the_log_knows_its_open_stripes();
     }
 
     fn invariant_index_names_existing_stripes(&self) {
@@ -55,10 +56,17 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn invariant_one_stripe_of_a_partition_takes_appends(&self) {
+    /// Few stripes of a partition take appends, and the log knows which, oldest first.
+    fn invariant_the_log_knows_its_open_stripes(&self) {
         for (slot, stripe) in self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Open) {
-            let current = self.logs.get(&stripe.partition).and_then(|log| log.current);
-            assert_eq!(current, Some(slot), "{:?} is open beside the log's own", stripe.id);
+            let log = self.logs.get(&stripe.partition).expect("a partition of this core");
+            assert!(log.open.contains(&slot), "{:?} is open beside the log's own", stripe.id);
+            assert!(stripe.reach >= stripe.id && stripe.reach <= log.newest, "reach of {:?}", stripe.id);
+        }
+        for log in self.logs.values() {
+            assert!(log.open.len() <= OPEN_MAX, "{} stripes are open", log.open.len());
+            let ids: Vec<_> = log.open.iter().map(|&slot| self.stripes.at(slot).id).collect();
+            assert!(ids.is_sorted(), "{ids:?}");
         }
     }
 }

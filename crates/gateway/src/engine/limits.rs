@@ -35,6 +35,12 @@ pub const HEDGE_LOOKS_MAX: usize = 32;
 /// Microseconds after which a late request that found no token is looked at again.
 pub const HEDGE_RETRY_US: u64 = 1_000;
 
+/// Stripes of a partition that take appends at once: one, and two while nodes are slow.
+pub const OPEN_MAX: usize = 3;
+
+/// Copies of a record that may be under way at once.
+pub const RACE_COPIES_MAX: u32 = 3;
+
 /// Verdicts kept for whoever logs them.
 pub const VERDICTS_KEPT_MAX: usize = 64;
 

@@ -1,19 +1,20 @@
 //! The log of a partition: where records are appended, and how stripes open, fill, seal and are abandoned.
 //!
-//! A partition has one stripe that takes appends at a time. So of two records of a key the newer never lies in an older
-//! stripe, and when the oldest stripe of a partition goes, nothing it ended can come back (rule R3).
+//! Usually one stripe of a partition takes appends; more while nodes are slow (see `room.rs`).
 
 use std::sync::Arc;
 
 use shorttail_monitor::Class;
-use shorttail_store::record::Record;
+use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
+use smallvec::SmallVec;
 
 use super::index::StripeSlot;
-use super::limits::{APPEND_BYTES_MAX, IDLE_STABLE_US, UNSEALED_MAX};
+use super::limits::{IDLE_STABLE_US, UNSEALED_MAX};
 use super::open_stripe::{Item, OpenStripe};
 use super::pool::PoolKey;
+use super::race::Left;
 use super::sessions::append_tag;
 use super::stripes::{Stripe, StripePhase};
 use super::{Engine, What, Work};
@@ -34,11 +35,16 @@ pub enum Purpose {
     Floor { partition: PartitionId },
     /// A pair of a group.
     Group { group: PoolKey, pair: u32 },
+    /// Whoever waits for one of several copies.
+    Raced(PoolKey),
 }
 
 #[derive(Debug, Default)]
 pub struct Log {
-    pub current: Option<StripeSlot>,
+    /// Stripes that take appends, oldest first; at most [`super::limits::OPEN_MAX`].
+    pub open: Vec<StripeSlot>,
+    /// The youngest stripe ever opened.
+    pub newest: StripeId,
 }
 
 /// Why a record found no place.
@@ -67,10 +73,17 @@ impl<C: Command> Engine<C> {
     ) -> Result<(), PlaceError> {
         let epoch = self.config.epoch;
         let length = record.encoded_bytes(epoch);
-        let slot = self.make_room(partition, length, urgency)?;
-        let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
-        let data_index = open.room_for(length).expect("room was made");
-        let (_, place) = open.append(data_index, length, purpose);
+        // A new owner reads stripes newest first: it must know that a stripe is void before it meets it.
+        let above = match record.kind {
+            RecordKind::Control => match Control::parse(record.value) {
+                Some(Control::Void(stripe)) => stripe,
+                _ => StripeId::default(),
+            },
+            _ => StripeId::default(),
+        };
+        let room = self.make_room(partition, length, urgency, above)?;
+        let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+        let (_, place) = open.append(room.data_index, length, purpose);
         record.encode(epoch, place);
         Ok(())
     }
@@ -87,10 +100,9 @@ impl<C: Command> Engine<C> {
         if from.epoch() != self.config.epoch {
             return self.append_record(partition, record, purpose, Urgency::Cleaning);
         }
-        let slot = self.make_room(partition, bytes.len(), Urgency::Cleaning)?;
-        let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
-        let data_index = open.room_for(bytes.len()).expect("room was made");
-        open.append(data_index, bytes.len(), purpose).1.copy_from_slice(bytes);
+        let room = self.make_room(partition, bytes.len(), Urgency::Cleaning, StripeId::default())?;
+        let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+        open.append(room.data_index, bytes.len(), purpose).1.copy_from_slice(bytes);
         Ok(())
     }
 
@@ -102,41 +114,22 @@ impl<C: Command> Engine<C> {
     ) -> Result<(), PlaceError> {
         let epoch = self.config.epoch;
         let length: usize = records.iter().map(|(record, _)| record.encoded_bytes(epoch)).sum();
-        let slot = self.make_room(partition, length, Urgency::Client)?;
-        self.flush_stripe(slot);
-        let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
-        let data_index = open.room_for(length).expect("room was made");
+        let room = self.make_room(partition, length, Urgency::Client, StripeId::default())?;
+        self.flush_stripe(room.slot);
+        let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
         for (record, purpose) in records {
-            let (_, place) = open.append(data_index, record.encoded_bytes(epoch), *purpose);
+            let (_, place) = open.append(room.data_index, record.encoded_bytes(epoch), *purpose);
             record.encode(epoch, place);
         }
-        self.flush_stripe(slot);
+        self.flush_stripe(room.slot);
         Ok(())
-    }
-
-    /// The stripe that has room for `length` bytes in the chunk it names by `room_for`, ready to be appended to.
-    fn make_room(&mut self, partition: PartitionId, length: usize, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
-        if length > self.config.chunk_bytes {
-            return Err(PlaceError::Refuse(StoreError::TooLarge));
-        }
-        if let Some(slot) = self.log(partition).current {
-            let open = self.stripes.at(slot).open.as_ref().expect("the current stripe has its bytes");
-            if let Some(data_index) = open.room_for(length) {
-                if open.needs_flush(data_index, length, APPEND_BYTES_MAX) {
-                    self.flush_stripe(slot);
-                }
-                return Ok(slot);
-            }
-            self.begin_seal(slot);
-        }
-        self.open_stripe(partition, urgency)
     }
 
     fn log(&mut self, partition: PartitionId) -> &mut Log {
         self.logs.get_mut(&partition).expect("a partition of this core")
     }
 
-    fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
+    pub(super) fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
         let unsealed = self.stripes.unsealed().iter().filter(|&&slot| self.stripes.at(slot).partition == partition);
         if unsealed.count() >= UNSEALED_MAX {
             return Err(PlaceError::Wait);
@@ -151,7 +144,10 @@ impl<C: Command> Engine<C> {
         let buffer = self.stripes.take_buffer(self.config.data_count() * self.config.chunk_bytes);
         let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes, buffer);
         let slot = self.stripes.insert(Stripe::new(id, partition, members.clone(), open));
-        self.log(partition).current = Some(slot);
+        let log = self.log(partition);
+        log.open.push(slot);
+        log.newest = id;
+        self.refresh_hampered();
         self.expect_use(&members, id, self.config.chunk_bytes + 256);
         let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
         let first = self.describe(id, partition, ChunkKind::Packed, shape, chunk_bytes, &members);
@@ -246,19 +242,19 @@ impl<C: Command> Engine<C> {
     /// Sends the pending operation of every stripe that takes appends. The next turn writes to the next data chunk, in
     /// all stripes alike: so chunks fill evenly, and a turn's appends go to few nodes (see [`Self::sociable_members`]).
     pub(super) fn flush_logs(&mut self) {
-        let current: Vec<_> = self.logs.values().filter_map(|log| log.current).collect();
-        let flushed = current.iter().filter(|&&slot| self.flush_stripe(slot)).count();
+        let open: SmallVec<[StripeSlot; 16]> = self.logs.values().flat_map(|log| &log.open).copied().collect();
+        let flushed = open.iter().filter(|&&slot| self.flush_stripe(slot)).count();
         if flushed == 0 {
             return;
         }
         self.turn += 1;
-        for slot in current {
-            let open = self.stripes.at_mut(slot).open.as_mut().expect("the current stripe has its bytes");
-            open.begin_turn(self.turn);
+        for slot in open {
+            let open = self.stripes.at_mut(slot).open.as_mut();
+            open.expect("a stripe that takes appends has its bytes").begin_turn(self.turn);
         }
     }
 
-    fn flush_stripe(&mut self, slot: StripeSlot) -> bool {
+    pub(super) fn flush_stripe(&mut self, slot: StripeSlot) -> bool {
         let now_us = self.now.mono_us;
         let stripe = self.stripes.at_mut(slot);
         let Some(open) = stripe.open.as_mut() else { return false };
@@ -279,7 +275,13 @@ impl<C: Command> Engine<C> {
             // A member that is gone is noticed by its session's end, which abandons the stripe.
             let _ = self.nodes.send(session, &request, append_tag(stripe.id));
             let ticket = self.monitor.sent(node, Class::Write, append.length as u32, now_us);
-            open.owe(share.member, append.op, ticket);
+            open.owe(share.member, append.op, now_us, ticket);
+        }
+        let (partition, members) = (stripe.partition, Arc::clone(&stripe.members));
+        self.budget.earn();
+        if self.races_late(partition) {
+            let participants = self.config.shape.participants(append.data_index);
+            self.note_raceable(participants.map(|member| members[member]), append.length);
         }
         true
     }
@@ -311,10 +313,7 @@ impl<C: Command> Engine<C> {
         let stripe = self.stripes.at_mut(slot);
         stripe.become_phase(StripePhase::Sealing);
         let partition = stripe.partition;
-        let log = self.log(partition);
-        if log.current == Some(slot) {
-            log.current = None;
-        }
+        self.log(partition).open.retain(|&other| other != slot);
         self.send_seals(slot);
     }
 
@@ -363,10 +362,7 @@ impl<C: Command> Engine<C> {
             }
         }
         self.stripes.no_longer_unsealed(slot);
-        let log = self.log(partition);
-        if log.current == Some(slot) {
-            log.current = None;
-        }
+        self.log(partition).open.retain(|&other| other != slot);
         for item in unconfirmed {
             self.append_again(slot, partition, &item);
         }
@@ -379,11 +375,18 @@ impl<C: Command> Engine<C> {
         let open = stripe.open.as_ref().expect("a stripe being left keeps its bytes");
         let bytes = open.item_bytes(item.data_index, item.offset, item.length).to_vec();
         let (record, _) = Record::parse(&bytes, stripe.id).expect("the owner's own bytes are a record");
-        if let Purpose::Move { lock, job } = item.purpose {
+        let purpose = match item.purpose {
+            Purpose::Raced(race) => match self.leave_race(race) {
+                Left::Nothing => return,
+                Left::Last(purpose) => purpose,
+            },
+            purpose => purpose,
+        };
+        if let Purpose::Move { lock, job } = purpose {
             return self.move_interrupted(lock, job);
         }
-        if let Err(error) = self.append_record(partition, &record, item.purpose, Urgency::Cleaning) {
-            self.append_failed(item.purpose, error);
+        if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
+            self.append_failed(purpose, error);
         }
     }
 
@@ -396,6 +399,7 @@ impl<C: Command> Engine<C> {
             Purpose::Void { stripe } => self.void_interrupted(stripe),
             Purpose::Floor { partition } => self.floor_interrupted(partition),
             Purpose::Group { group, .. } => self.fail_group(group, StoreError::OutcomeUnknown),
+            Purpose::Raced(_) => unreachable!("a copy leaves its race before it is appended again"),
         }
     }
 
@@ -418,6 +422,11 @@ impl<C: Command> Engine<C> {
                 self.floor_confirmed(partition);
             }
             Purpose::Group { group, pair } => self.group_confirmed(group, pair, location, item.length),
+            Purpose::Raced(race) => {
+                if let Some(purpose) = self.race_confirmed(race, location) {
+                    self.record_confirmed(slot, Item { purpose, ..item });
+                }
+            }
         }
     }
 

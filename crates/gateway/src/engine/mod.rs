@@ -40,11 +40,13 @@ mod nodes;
 mod open_stripe;
 mod policy;
 mod pool;
+mod race;
 mod rebuild;
 mod recent;
 mod reconstruct;
 mod recovery;
 mod redirect;
+mod room;
 mod round;
 mod session;
 mod sessions;
@@ -190,6 +192,7 @@ pub struct Engine<C> {
     retired: BTreeSet<(NodeId, Incarnation)>,
     codes: CodeCache,
     awaited: Pool<Awaited>,
+    races: Pool<race::Race>,
     fetches: Pool<fetch::Fetch>,
     lookups: Pool<lookup::Lookup<C>>,
     deferred: deferred::Deferred,
@@ -251,6 +254,7 @@ impl<C: Command> Engine<C> {
             retired: BTreeSet::new(),
             codes: CodeCache::default(),
             awaited: Pool::default(),
+            races: Pool::default(),
             fetches: Pool::default(),
             lookups: Pool::default(),
             deferred: deferred::Deferred::default(),
@@ -355,9 +359,11 @@ impl<C: Command> Engine<C> {
         self.tick_us = self.now.mono_us + limits::TICK_US;
         self.check_deadlines();
         self.refresh_delays();
+        self.forgive_writers();
         self.probe();
         self.tell_stable_when_idle();
         self.take_due_flush();
+        self.close_spare_stripes();
         self.start_jobs();
         self.work.push_back(Work::Resume);
         self.resend_frees();

@@ -38,6 +38,8 @@ pub struct Node {
     /// After how long a short read, and a write, is late.
     pub read_delay_us: u64,
     pub write_delay_us: u64,
+    /// It owes an append that is older than usual.
+    pub is_write_late: bool,
     /// Chunks that it took in the place of slow nodes.
     pub redirect_count: u64,
 }
@@ -51,6 +53,7 @@ impl Node {
             sessions: vec![Session::default()],
             read_delay_us: HEDGE_US_MAX,
             write_delay_us: HEDGE_US_MAX,
+            is_write_late: false,
             redirect_count: 0,
         }
     }

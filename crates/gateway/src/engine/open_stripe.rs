@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 
 use shorttail_monitor::Ticket;
 use shorttail_units::{CodeShape, OpNumber};
+use smallvec::SmallVec;
 
 /// An operation that is not confirmed yet.
 #[derive(Debug)]
@@ -29,11 +30,13 @@ pub struct Op<I> {
     pub length: usize,
     pub sent_us: u64,
     pub confirmed: bool,
+    /// It was appended once more, or there was no place for that.
+    pub raced: bool,
     pub items: Vec<Item<I>>,
 }
 
 /// A record within an operation.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Item<I> {
     pub purpose: I,
     pub data_index: usize,
@@ -69,6 +72,23 @@ struct Progress {
     told: OpNumber,
 }
 
+/// What a member was sent.
+#[derive(Clone, Copy, Debug)]
+struct Owed {
+    op: OpNumber,
+    sent_us: u64,
+    ticket: Ticket,
+}
+
+/// An operation that waits for some of its participants.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    pub sent_us: u64,
+    pub length: usize,
+    /// Participants that have not acknowledged it.
+    pub laggards: SmallVec<[usize; 8]>,
+}
+
 #[derive(Debug)]
 pub struct OpenStripe<I> {
     shape: CodeShape,
@@ -78,11 +98,13 @@ pub struct OpenStripe<I> {
     fills: Vec<usize>,
     /// Chunk that this turn's records go to.
     turn_index: usize,
+    /// Bit per data chunk that takes no appends for now.
+    hampered: u128,
     pending: Option<Op<I>>,
     last_op: OpNumber,
     members: Box<[Progress]>,
     /// Per member, what it was sent and has not acknowledged.
-    owed: Vec<VecDeque<(OpNumber, Ticket)>>,
+    owed: Vec<VecDeque<Owed>>,
     ops: VecDeque<Op<I>>,
     stable: OpNumber,
     /// When operations told anyone what is stable.
@@ -103,6 +125,7 @@ impl<I> OpenStripe<I> {
             bytes,
             fills: vec![0; shape.data_count()],
             turn_index: 0,
+            hampered: 0,
             pending: None,
             last_op: OpNumber(0),
             members: vec![Progress::default(); shape.chunk_count()].into(),
@@ -140,12 +163,31 @@ impl<I> OpenStripe<I> {
         &self.fills
     }
 
-    /// The data chunk that a record of `length` goes to, keeping to this turn's chunk while it has room.
+    /// The data chunk that a record of `length` goes to, keeping to this turn's chunk while it has room. Hampered chunks
+    /// have none.
     pub fn room_for(&self, length: usize) -> Option<usize> {
+        self.chunks_with_room(length).find(|&index| self.hampered & 1 << index == 0)
+    }
+
+    /// As [`OpenStripe::room_for`], hampered or not.
+    pub fn room_anyway(&self, length: usize) -> Option<usize> {
+        self.chunks_with_room(length).next()
+    }
+
+    fn chunks_with_room(&self, length: usize) -> impl Iterator<Item = usize> {
         let data_count = self.shape.data_count();
-        (0..data_count)
-            .map(|step| (self.turn_index + step) % data_count)
-            .find(|&index| self.fills[index] + length <= self.chunk_bytes)
+        let turned = (0..data_count).map(move |step| (self.turn_index + step) % data_count);
+        turned.filter(move |&index| self.fills[index] + length <= self.chunk_bytes)
+    }
+
+    /// Which data chunks take no appends if others can: bit per chunk.
+    pub fn set_hampered(&mut self, chunks: u128) {
+        self.hampered = chunks;
+    }
+
+    /// Was nothing ever appended?
+    pub fn is_empty(&self) -> bool {
+        self.last_op == OpNumber(0) && self.pending.is_none()
     }
 
     /// Must the pending operation be sent before a record can go to `data_index`?
@@ -170,6 +212,7 @@ impl<I> OpenStripe<I> {
             length: 0,
             sent_us: 0,
             confirmed: false,
+            raced: false,
             items: Vec::new(),
         });
         assert_eq!(pending.data_index, data_index, "one operation goes to one chunk");
@@ -235,15 +278,46 @@ impl<I> OpenStripe<I> {
     }
 
     /// `member` was sent an operation.
-    pub fn owe(&mut self, member: usize, op: OpNumber, ticket: Ticket) {
-        self.owed[member].push_back((op, ticket));
+    pub fn owe(&mut self, member: usize, op: OpNumber, sent_us: u64, ticket: Ticket) {
+        self.owed[member].push_back(Owed { op, sent_us, ticket });
     }
 
     /// What `member` was sent up to `op`, one by one, and no longer owes.
     pub fn settle(&mut self, member: usize, op: OpNumber) -> Option<Ticket> {
-        let owed = &mut self.owed[member];
-        let is_settled = owed.front().is_some_and(|&(owed, _)| owed <= op);
-        if is_settled { owed.pop_front().map(|(_, ticket)| ticket) } else { None }
+        self.owed[member].pop_front_if(|owed| owed.op <= op).map(|owed| owed.ticket)
+    }
+
+    /// Does `member` owe what it was sent before this time?
+    pub fn owes_since(&self, member: usize, before_us: u64) -> bool {
+        self.owed[member].front().is_some_and(|owed| owed.sent_us < before_us)
+    }
+
+    /// The oldest operation that is not confirmed and was not raced.
+    pub fn next_to_race(&self) -> Option<Waiting> {
+        let op = self.ops.iter().find(|op| !op.confirmed && !op.raced)?;
+        let laggards = self.shape.participants(op.data_index).filter(|&member| self.members[member].acked < op.op);
+        Some(Waiting { sent_us: op.sent_us, length: op.length, laggards: laggards.collect() })
+    }
+
+    /// That operation counts as raced from now on: its records, and their bytes together.
+    pub fn begin_race(&mut self) -> Option<(Vec<Item<I>>, Vec<u8>)>
+    where
+        I: Copy,
+    {
+        let op = self.ops.iter_mut().find(|op| !op.confirmed && !op.raced)?;
+        op.raced = true;
+        let start = op.data_index * self.chunk_bytes + op.offset;
+        Some((op.items.clone(), self.bytes[start..start + op.length].to_vec()))
+    }
+
+    /// The records of the operation that begins there are for these purposes now.
+    pub fn set_purposes(&mut self, data_index: usize, offset: usize, purposes: &[I])
+    where
+        I: Copy,
+    {
+        let op = self.ops.iter_mut().find(|op| op.data_index == data_index && op.offset == offset);
+        let items = op.into_iter().flat_map(|op| &mut op.items);
+        items.zip(purposes).for_each(|(item, &purpose)| item.purpose = purpose);
     }
 
     /// Everything not confirmed, in order: to be appended elsewhere.
@@ -410,6 +484,35 @@ mod tests {
         assert!(stripe.needs_flush(1, 10, 100) && stripe.needs_flush(0, 10, 25));
         assert_eq!(stripe.flush(0).map(|append| append.length), Some(20));
         assert_eq!(confirmed(stripe.take_unconfirmed()), [1, 2]);
+    }
+
+    #[test]
+    fn a_hampered_chunk_takes_nothing_if_another_can() {
+        let mut stripe = stripe();
+        stripe.set_hampered(0b01);
+        assert_eq!(stripe.room_for(10), Some(1));
+        (0..10).for_each(|purpose| _ = put(&mut stripe, 1, purpose));
+        assert_eq!((stripe.room_for(10), stripe.room_anyway(10)), (None, Some(0)));
+        stripe.set_hampered(0);
+        assert_eq!(stripe.room_for(10), Some(0));
+    }
+
+    #[test]
+    fn an_operation_is_raced_once_and_knows_whom_it_waits_for() {
+        let mut stripe = stripe();
+        put(&mut stripe, 0, 1);
+        put(&mut stripe, 1, 2);
+        stripe.acknowledge(0, OpNumber(1));
+        stripe.acknowledge(PARITY[0], OpNumber(2));
+        let first = stripe.next_to_race().expect("operation 1 lacks a parity");
+        assert_eq!(first.laggards.as_slice(), [PARITY[1]]);
+        let (items, bytes) = stripe.begin_race().expect("operation 1");
+        assert_eq!((items.len(), bytes), (1, vec![1; 10]));
+        stripe.set_purposes(items[0].data_index, items[0].offset, &[7]);
+        assert_eq!(stripe.next_to_race().expect("operation 2").laggards.as_slice(), [1, PARITY[1]]);
+        assert_eq!(confirmed(stripe.acknowledge(PARITY[1], OpNumber(2))), [7], "operation 2 lacks its data node");
+        stripe.invariant_only_the_confirmed_prefix_is_stable();
+        assert_eq!(confirmed(stripe.take_unconfirmed()), [2]);
     }
 
     #[test]

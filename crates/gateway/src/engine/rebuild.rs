@@ -51,6 +51,8 @@ struct Inherited {
 pub struct Rebuild {
     keys: HashMap<Vec<u8>, Newest>,
     stripes: BTreeMap<StripeId, Inherited>,
+    /// Stripes that hold something newer than a younger one does, and the youngest such (see `Stripe::reach`).
+    reaches: BTreeMap<StripeId, StripeId>,
     voids: BTreeSet<StripeId>,
     floors: BTreeMap<PartitionId, Version>,
     flush_due: Option<UnixMs>,
@@ -107,8 +109,14 @@ impl Rebuild {
             }
             return;
         }
-        if self.keys.get(record.key).is_some_and(|newest| newest.version >= record.version) {
+        let known = self.keys.get(record.key);
+        if known.is_some_and(|newest| newest.version >= record.version) {
             return;
+        }
+        if let Some(younger) = known.and_then(|newest| newest.live.as_ref()).map(|live| live.stripe) {
+            let beyond = self.reaches.get(&younger).copied().unwrap_or(younger).max(younger);
+            let reach = self.reaches.entry(stripe).or_insert(stripe);
+            *reach = beyond.max(*reach);
         }
         let live = (record.kind != RecordKind::Tombstone).then(|| {
             let old = old_record(record, super::index::Location { chunk_number: 0, offset: 0 }, length);
@@ -140,7 +148,7 @@ impl<C: Command> Engine<C> {
         if let Some(at) = rebuild.flush_due {
             self.inherit_flush_due(at);
         }
-        let slots = self.adopt_stripes(rebuild.stripes);
+        let slots = self.adopt_stripes(rebuild.stripes, &rebuild.reaches);
         for (key, newest) in rebuild.keys {
             if let Some(live) = newest.live {
                 self.adopt_object(&key, newest.version, live, &slots);
@@ -157,12 +165,17 @@ impl<C: Command> Engine<C> {
         tracing::info!(objects = self.index.object_count(), stripes = self.stripes.len(), "took over");
     }
 
-    fn adopt_stripes(&mut self, inherited: BTreeMap<StripeId, Inherited>) -> BTreeMap<StripeId, StripeSlot> {
+    fn adopt_stripes(
+        &mut self,
+        inherited: BTreeMap<StripeId, Inherited>,
+        reaches: &BTreeMap<StripeId, StripeId>,
+    ) -> BTreeMap<StripeId, StripeSlot> {
         let mut slots = BTreeMap::new();
         for (id, stripe) in inherited {
             let fills = stripe.fills.iter().map(|&fill| fill as u32).collect();
             let mut adopted = Stripe::inherited(id, stripe.partition, stripe.members, fills);
             adopted.kept_bytes = stripe.kept_bytes;
+            adopted.reach = reaches.get(&id).copied().unwrap_or(id);
             if let Some(chunks) = stripe.chunks {
                 let open = OpenStripe::from_chunks(self.config.shape, &chunks, stripe.chunk_bytes);
                 adopted.open = Some(Box::new(open));

@@ -1,4 +1,4 @@
-//! Writes go round slow nodes: who holds the chunks of a new stripe, and which stripes leave a node that turned slow.
+//! Writes go round slow nodes: who holds the chunks of a new stripe.
 //!
 //! Must not know: records, how a stripe is filled.
 
@@ -14,7 +14,8 @@ use crate::command::Command;
 impl<C: Command> Engine<C> {
     /// Is the node better left alone by writes?
     pub(super) fn is_evaded(&self, node: NodeId) -> bool {
-        self.monitor.is_fail_slow(node) || self.is_full(node)
+        let is_late = self.nodes.get(node).is_some_and(|node| node.is_write_late);
+        is_late || self.monitor.is_fail_slow(node) || self.is_full(node)
     }
 
     /// Members for a new stripe: ready nodes with room, the least loaded ones; evaded ones give their place to those that
@@ -46,19 +47,5 @@ impl<C: Command> Engine<C> {
             }
         }
         Ok(choice.members.into())
-    }
-
-    /// Open stripes leave a node that turned slow, if others can take its place.
-    pub(super) fn leave_slow(&mut self, node: NodeId) {
-        let others = self.nodes.iter().filter(|other| self.nodes.is_ready(other.id) && !self.is_evaded(other.id));
-        if others.count() < self.config.member_count() {
-            return;
-        }
-        for slot in self.logs.values().filter_map(|log| log.current).collect::<Vec<_>>() {
-            let stripe = self.stripes.at(slot);
-            if stripe.member_of(node).is_some() && self.policy(stripe.partition).write_sidestep {
-                self.begin_seal(slot);
-            }
-        }
     }
 }

@@ -64,6 +64,9 @@ pub struct Stripe<I> {
     pub id: StripeId,
     pub partition: PartitionId,
     pub members: Arc<[NodeId]>,
+    /// The youngest stripe of the partition that existed when this one last took an append, or of which a record here is
+    /// newer: nothing older than what it holds lies beyond.
+    pub reach: StripeId,
     phase: StripePhase,
     /// Bytes and number of records that the index names.
     pub live_bytes: u64,
@@ -83,6 +86,7 @@ impl<I> Stripe<I> {
             id,
             partition,
             members,
+            reach: id,
             phase: StripePhase::Open,
             live_bytes: 0,
             live_count: 0,
@@ -99,6 +103,7 @@ impl<I> Stripe<I> {
             id,
             partition,
             members,
+            reach: id,
             phase: StripePhase::Sealed,
             live_bytes: 0,
             live_count: 0,
@@ -234,9 +239,11 @@ impl<I> Stripes<I> {
         self.by_age.range(range).map(|(&(_, id), &slot)| (id, slot))
     }
 
-    /// Does a stripe older than `id` exist in its partition? Then something in it may be what a record ended (rule R3).
-    pub fn exists_older(&self, partition: PartitionId, id: StripeId) -> bool {
-        self.by_age(partition).next().is_some_and(|(oldest, _)| oldest < id)
+    /// Does another stripe exist that may hold something older than what this one holds (rule R3)?
+    pub fn may_hold_older(&self, slot: StripeSlot) -> bool {
+        let stripe = self.at(slot);
+        let oldest_other = self.by_age(stripe.partition).map(|(id, _)| id).find(|&id| id != stripe.id);
+        oldest_other.is_some_and(|oldest| oldest <= stripe.reach)
     }
 
     pub fn location(&self, slot: StripeSlot, data_index: usize, offset: usize) -> Location {

@@ -108,12 +108,16 @@ impl<C: Command> Engine<C> {
             self.verdicts.push_back(verdict);
             if verdict.fail_slow {
                 self.turned_slow(verdict.node);
+            } else {
+                self.refresh_hampered();
             }
         }
     }
 
     fn turned_slow(&mut self, node: NodeId) {
         self.hedge_all_of(node);
+        self.refresh_hampered();
+        self.race_all_of(node);
         self.leave_slow(node);
     }
 

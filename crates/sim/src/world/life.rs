@@ -2,6 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use shorttail_gateway::engine::limits::OPEN_MAX;
+
 use super::{Outcome, Violation, World};
 use crate::model::Action;
 
@@ -154,9 +156,9 @@ impl World {
         self.nodes.iter().map(super::NodeHost::used_bytes).sum()
     }
 
-    /// An open stripe per partition, one that is not worth cleaning, and one that is being freed.
+    /// The open stripes of each partition, one that is not worth cleaning, and one that is being freed.
     fn chunks_kept_max(&self) -> u64 {
-        let stripes = u64::from(self.config.partition_count) + 2;
+        let stripes = u64::from(self.config.partition_count) * OPEN_MAX as u64 + 2;
         stripes * self.config.code.chunk_count() as u64
     }
 }

@@ -1,0 +1,236 @@
+//! Records that are appended more than once, because the first time took long: the copy that is confirmed first counts.
+//!
+//! ```text
+//! operation late --> its bytes again, same version, to participants that are not
+//!   copy A confirmed --> the purpose hears of it, once; the index names this copy
+//!   copy B confirmed --> garbage
+//!   a copy's stripe is abandoned --> it leaves the race; the last one is appended again
+//! ```
+//! Each stripe's confirmed prefix (rule R1) and each participant's sequence (rule R7) are as ever: nothing that was sent
+//! is taken back. A later owner may find several copies; they are one record, of one version.
+//!
+//! Must not know: what records say.
+
+use shorttail_monitor::Class;
+use shorttail_units::{NodeId, PartitionId, StripeId};
+
+use super::Engine;
+use super::index::{Location, StripeSlot};
+use super::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
+use super::log::{Purpose, Urgency};
+use super::policy::Hedge;
+use super::pool::PoolKey;
+use crate::command::Command;
+
+/// One record that was appended more than once.
+#[derive(Debug)]
+pub struct Race {
+    purpose: Purpose,
+    /// Where the first copy is.
+    first: Location,
+    /// Copies that are not confirmed.
+    copies: u32,
+    is_won: bool,
+}
+
+/// What a copy that left a race leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Left {
+    /// Another copy is there, or was.
+    Nothing,
+    /// It was the last, and nobody heard yet.
+    Last(Purpose),
+}
+
+impl<C: Command> Engine<C> {
+    /// An operation of these participants may be raced when it is late.
+    pub(super) fn note_raceable(&mut self, nodes: impl Iterator<Item = NodeId>, bytes: usize) {
+        let delay_us = nodes.map(|node| self.write_delay_us(node, bytes)).max().unwrap_or(u64::MAX);
+        self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us.saturating_add(delay_us));
+    }
+
+    fn write_delay_us(&self, node: NodeId, bytes: usize) -> u64 {
+        self.hedge_delay_us(node, Class::Write, u32::try_from(bytes).unwrap_or(u32::MAX))
+    }
+
+    /// Races what is late now, oldest first.
+    pub(super) fn hedge_late_writes(&mut self) {
+        for slot in self.stripes.unsealed().to_vec() {
+            if self.races_late(self.stripes.at(slot).partition) {
+                self.race_late(slot);
+            }
+        }
+    }
+
+    /// Are late operations of this partition raced?
+    pub(super) fn races_late(&self, partition: PartitionId) -> bool {
+        let policy = self.policy(partition);
+        policy.write_sidestep && policy.hedge == Hedge::Adaptive
+    }
+
+    fn race_late(&mut self, slot: StripeSlot) {
+        loop {
+            let stripe = self.stripes.at(slot);
+            let Some(open) = &stripe.open else { return };
+            let Some(op) = open.next_to_race() else { return };
+            let late: Vec<_> = op.laggards.iter().map(|&member| stripe.members[member]).collect();
+            let delay_us = late.iter().map(|&node| self.write_delay_us(node, op.length)).max().unwrap_or(0);
+            let due_us = op.sent_us.saturating_add(delay_us);
+            if due_us > self.now.mono_us {
+                self.hedge_due_us = self.hedge_due_us.min(due_us);
+                return;
+            }
+            self.note_late_writers(&late);
+            if !self.budget.has_token() {
+                self.stats.hedge_budget_exhausted_total += 1;
+                self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+                return;
+            }
+            if self.race(slot) {
+                self.take_token();
+            }
+        }
+    }
+
+    /// These owe writes that are older than usual: others are preferred until they have answered.
+    fn note_late_writers(&mut self, late: &[NodeId]) {
+        let mut has_changed = false;
+        for &node in late {
+            let node = self.nodes.get_mut(node).filter(|node| !node.is_write_late);
+            has_changed |= node.map(|node| node.is_write_late = true).is_some();
+        }
+        if has_changed {
+            self.refresh_hampered();
+        }
+    }
+
+    /// Nodes that have answered what they owed too long are as good as any.
+    pub(super) fn forgive_writers(&mut self) {
+        let late: Vec<_> = self.nodes.iter().filter(|node| node.is_write_late).map(|node| node.id).collect();
+        let mut has_changed = false;
+        for id in late {
+            let before_us = self.now.mono_us.saturating_sub(self.write_delay_us(id, 0));
+            let owes = |slot: &StripeSlot| {
+                let stripe = self.stripes.at(*slot);
+                let member = stripe.member_of(id);
+                member.zip(stripe.open.as_ref()).is_some_and(|(member, open)| open.owes_since(member, before_us))
+            };
+            if !self.stripes.unsealed().iter().any(owes) {
+                self.nodes.get_mut(id).expect("a node").is_write_late = false;
+                has_changed = true;
+            }
+        }
+        if has_changed {
+            self.refresh_hampered();
+        }
+    }
+
+    /// Everything that waits for a fail-slow node is raced, without a token.
+    pub(super) fn race_all_of(&mut self, node: NodeId) {
+        for slot in self.stripes.unsealed().to_vec() {
+            let stripe = self.stripes.at(slot);
+            let Some(member) = stripe.member_of(node) else { continue };
+            if !self.policy(stripe.partition).write_sidestep {
+                continue;
+            }
+            loop {
+                let open = self.stripes.at(slot).open.as_ref();
+                let op = open.and_then(|open| open.next_to_race());
+                if !op.is_some_and(|op| op.laggards.contains(&member)) {
+                    break;
+                }
+                self.race(slot);
+            }
+        }
+    }
+
+    /// Appends the oldest operation of a stripe that is not raced again, where nobody is slow. False: there is no such
+    /// place, it goes on waiting.
+    fn race(&mut self, from: StripeSlot) -> bool {
+        let stripe = self.stripes.at_mut(from);
+        let (partition, id) = (stripe.partition, stripe.id);
+        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+        let Some((items, bytes)) = open.begin_race() else { return false };
+        if !items.iter().all(|item| self.may_race(&item.purpose)) {
+            return false;
+        }
+        // What declares a stripe void may only go to a younger one: this stripe was.
+        let is_control = |purpose: Purpose| matches!(purpose, Purpose::Void { .. } | Purpose::Carry { .. });
+        let is_bound = items.iter().any(|item| is_control(self.purpose_of(item.purpose)));
+        let above = if is_bound { StripeId::from_raw(id.raw() - 1) } else { StripeId::default() };
+        let room = self.make_room(partition, bytes.len(), Urgency::Client, above);
+        let Ok(room) = room else { return false };
+        if room.is_hampered {
+            return false;
+        }
+        // An operation of its own, as the first one was: it is durable as a whole.
+        self.flush_stripe(room.slot);
+        let mut start = 0;
+        let mut wrapped = Vec::with_capacity(items.len());
+        for item in &items {
+            let race = match item.purpose {
+                Purpose::Raced(race) => {
+                    self.races.get_mut(race).expect("a copy of it is under way").copies += 1;
+                    race
+                }
+                purpose => {
+                    let first = self.stripes.location(from, item.data_index, item.offset);
+                    self.races.insert(Race { purpose, first, copies: 2, is_won: false })
+                }
+            };
+            wrapped.push(Purpose::Raced(race));
+            let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+            let place = open.append(room.data_index, item.length, Purpose::Raced(race)).1;
+            place.copy_from_slice(&bytes[start..start + item.length]);
+            start += item.length;
+        }
+        self.flush_stripe(room.slot);
+        let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
+        open.set_purposes(items[0].data_index, items[0].offset, &wrapped);
+        self.extend_reach(from);
+        self.stats.redirected_writes_total += items.len() as u64;
+        true
+    }
+
+    /// A copy is held by all its participants: who is to hear of it, if it is the first.
+    pub(super) fn race_confirmed(&mut self, key: PoolKey, at: Location) -> Option<Purpose> {
+        let race = self.races.get_mut(key)?;
+        race.copies -= 1;
+        let first = (!race.is_won).then_some(race.purpose);
+        self.stats.hedges_won_total += u64::from(!race.is_won && at != race.first);
+        race.is_won = true;
+        if race.copies == 0 {
+            self.races.remove(key);
+        }
+        first
+    }
+
+    /// A copy's stripe was abandoned before it was confirmed.
+    pub(super) fn leave_race(&mut self, key: PoolKey) -> Left {
+        let Some(race) = self.races.get_mut(key) else { return Left::Nothing };
+        race.copies -= 1;
+        if race.copies > 0 {
+            return Left::Nothing;
+        }
+        let race = self.races.remove(key).expect("it was there");
+        if race.is_won { Left::Nothing } else { Left::Last(race.purpose) }
+    }
+
+    /// What a record is for, raced or not.
+    fn purpose_of(&self, purpose: Purpose) -> Purpose {
+        match purpose {
+            Purpose::Raced(race) => self.races.get(race).map_or(purpose, |race| race.purpose),
+            purpose => purpose,
+        }
+    }
+
+    /// Is another copy of this record of any use?
+    fn may_race(&self, purpose: &Purpose) -> bool {
+        match purpose {
+            Purpose::Raced(race) => {
+                self.races.get(*race).is_some_and(|race| !race.is_won && race.copies < RACE_COPIES_MAX)
+            }
+            _ => true,
+        }
+    }
+}

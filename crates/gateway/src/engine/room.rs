@@ -1,0 +1,177 @@
+//! Which stripe of a partition takes an append, and when stripes are opened and sealed for want of room.
+//!
+//! ```text
+//! stripes that take appends, oldest first      5: chunk 2 hampered    6: all hampered    8
+//! record --> the oldest that has room in a chunk that is not hampered; else a new one; else any with room
+//! ```
+//! A chunk is *hampered* while one of its participants is evaded or late. So writes go round slow nodes within a stripe if
+//! they can, to another stripe if they must, and come back when a hiccup is over.
+//!
+//! Stripes of a partition are appended to in any order, so a record may be newer than one in a younger stripe. Each
+//! stripe's *reach* is the youngest that existed when it last took an append: nothing beyond it is older than what the
+//! stripe holds (rule R3).
+//!
+//! Must not know: records, who waits for them.
+
+use shorttail_units::{NodeId, PartitionId, StripeId};
+
+use super::Engine;
+use super::index::StripeSlot;
+use super::limits::{APPEND_BYTES_MAX, OPEN_MAX};
+use super::log::{PlaceError, Urgency};
+use crate::command::{Command, StoreError};
+
+/// Where an append goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub slot: StripeSlot,
+    pub data_index: usize,
+    /// A participant is slow: there was no better place.
+    pub is_hampered: bool,
+}
+
+impl<C: Command> Engine<C> {
+    /// Room for `length` bytes in a stripe younger than `above`, ready to be appended to.
+    pub(super) fn make_room(
+        &mut self,
+        partition: PartitionId,
+        length: usize,
+        urgency: Urgency,
+        above: StripeId,
+    ) -> Result<Room, PlaceError> {
+        if length > self.config.chunk_bytes {
+            return Err(PlaceError::Refuse(StoreError::TooLarge));
+        }
+        let room = self.find_room(partition, length, urgency, above)?;
+        let newest = self.newest_of(partition);
+        let stripe = self.stripes.at_mut(room.slot);
+        stripe.reach = stripe.reach.max(newest);
+        let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+        if open.needs_flush(room.data_index, length, APPEND_BYTES_MAX) {
+            self.flush_stripe(room.slot);
+        }
+        Ok(room)
+    }
+
+    fn find_room(
+        &mut self,
+        partition: PartitionId,
+        length: usize,
+        urgency: Urgency,
+        above: StripeId,
+    ) -> Result<Room, PlaceError> {
+        // Almost always there is one stripe, and it has room.
+        for &slot in &self.logs[&partition].open {
+            let stripe = self.stripes.at(slot);
+            let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+            if let Some(data_index) = open.room_for(length).filter(|_| stripe.id > above) {
+                return Ok(Room { slot, data_index, is_hampered: false });
+            }
+        }
+        self.seal_full(partition, length);
+        let hampered = self.hampered_room(partition, length, above);
+        if hampered.is_some() && (!self.may_open_better() || self.is_short_of_memory()) {
+            return hampered.ok_or(PlaceError::Wait);
+        }
+        if self.logs[&partition].open.len() >= OPEN_MAX {
+            self.begin_seal(self.logs[&partition].open[0]);
+        }
+        match self.open_stripe(partition, urgency) {
+            Ok(slot) => {
+                let open = self.stripes.at(slot).open.as_ref().expect("just opened");
+                let (data_index, is_hampered) = match open.room_for(length) {
+                    Some(data_index) => (data_index, false),
+                    None => (open.room_anyway(length).expect("an empty stripe"), true),
+                };
+                Ok(Room { slot, data_index, is_hampered })
+            }
+            Err(error) => self.hampered_room(partition, length, above).ok_or(error),
+        }
+    }
+
+    /// Stripes in which a record found no room at all are sealed.
+    fn seal_full(&mut self, partition: PartitionId, length: usize) {
+        let is_full = |slot: &StripeSlot| {
+            let open = self.stripes.at(*slot).open.as_ref().expect("a stripe that takes appends has its bytes");
+            open.room_anyway(length).is_none()
+        };
+        let full: Vec<_> = self.logs[&partition].open.iter().copied().filter(is_full).collect();
+        full.into_iter().for_each(|slot| self.begin_seal(slot));
+    }
+
+    fn hampered_room(&self, partition: PartitionId, length: usize, above: StripeId) -> Option<Room> {
+        self.logs[&partition].open.iter().rev().find_map(|&slot| {
+            let stripe = self.stripes.at(slot);
+            let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+            let data_index = open.room_anyway(length).filter(|_| stripe.id > above)?;
+            Some(Room { slot, data_index, is_hampered: true })
+        })
+    }
+
+    /// Would a new stripe have a chunk that is not hampered?
+    fn may_open_better(&self) -> bool {
+        let shape = self.config.shape;
+        let free = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id) && !self.is_evaded(node.id)).count();
+        free >= shape.participants(0).count() && self.nodes.ready_count() >= shape.chunk_count()
+    }
+
+    fn newest_of(&self, partition: PartitionId) -> StripeId {
+        self.logs[&partition].newest
+    }
+
+    /// The stripe that holds copies of what is in another from now on.
+    pub(super) fn extend_reach(&mut self, slot: StripeSlot) {
+        let newest = self.newest_of(self.stripes.at(slot).partition);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.reach = stripe.reach.max(newest);
+    }
+
+    /// Who is slow has changed: which chunks are hampered is found anew.
+    pub(super) fn refresh_hampered(&mut self) {
+        let shape = self.config.shape;
+        let slots: Vec<_> = self.logs.values().flat_map(|log| log.open.iter().copied()).collect();
+        for slot in slots {
+            let stripe = self.stripes.at(slot);
+            let sidesteps = self.policy(stripe.partition).write_sidestep;
+            let is_slow = |member: usize| sidesteps && self.is_evaded(stripe.members[member]);
+            let is_hampered = |chunk: &usize| shape.participants(*chunk).any(is_slow);
+            let hampered = (0..shape.data_count()).filter(is_hampered).fold(0u128, |bits, chunk| bits | 1 << chunk);
+            let open = self.stripes.at_mut(slot).open.as_mut();
+            open.expect("a stripe that takes appends has its bytes").set_hampered(hampered);
+        }
+    }
+
+    /// A node is fail-slow: stripes of which it hampers every chunk are sealed as they are, if others can be opened.
+    pub(super) fn leave_slow(&mut self, node: NodeId) {
+        if !self.may_open_better() {
+            return;
+        }
+        let shape = self.config.shape;
+        let slots: Vec<_> = self.logs.values().flat_map(|log| log.open.iter().copied()).collect();
+        for slot in slots {
+            let stripe = self.stripes.at(slot);
+            let member = stripe.member_of(node).filter(|_| self.policy(stripe.partition).write_sidestep);
+            let takes_part =
+                |member: usize| (0..shape.data_count()).all(|it| shape.participants(it).any(|p| p == member));
+            if member.is_some_and(takes_part) {
+                self.retire(slot);
+            }
+        }
+    }
+
+    /// When memory is short, a partition has one stripe open.
+    pub(super) fn close_spare_stripes(&mut self) {
+        if !self.is_short_of_memory() {
+            return;
+        }
+        let spare = self.logs.values().filter(|log| log.open.len() > 1).map(|log| log.open[0]);
+        let spare: Vec<_> = spare.collect();
+        spare.into_iter().for_each(|slot| self.retire(slot));
+    }
+
+    /// A stripe takes no more appends although it has room. One without records is emptied at once.
+    fn retire(&mut self, slot: StripeSlot) {
+        let is_empty = self.stripes.at(slot).open.as_ref().is_some_and(|open| open.is_empty());
+        if is_empty { self.work.push_back(super::Work::Abandon(slot)) } else { self.begin_seal(slot) }
+    }
+}
