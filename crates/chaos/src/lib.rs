@@ -21,3 +21,4 @@ pub use cycle::Cycle;
 pub use fault::{Class, Corrupt, Fault, FaultError, Kind, Loss, Ramp, Slow, Stall, Tail};
 pub use model::{Fate, FaultModel, Traffic};
 pub use order::{FlipBits, Order};
+pub use rng::Rng;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use shorttail_server::config::{CoordinatorOptions, GatewayOptions, NodeOptions, UpOptions, parse_tcp_address};
 
+use crate::chaos::ChaosCommand;
 use crate::logging::LogLevel;
 
 const EXAMPLES: &str = "\
@@ -48,6 +49,9 @@ pub enum Verb {
     /// Show the cluster
     #[command(after_help = STATUS_EXAMPLES)]
     Status(StatusCommand),
+    /// Make nodes faulty on purpose, in a cluster that was started with --allow-chaos
+    #[command(after_help = crate::chaos::EXAMPLES)]
+    Chaos(ChaosCommand),
     /// Check a configuration file, or print one to begin with
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigCommand),
@@ -173,7 +177,7 @@ mod tests {
         for line in [
             "shorttail up --nodes 8 --code rs:4+2 --node-memory 256MiB --memcached 127.0.0.1:11211 \
              --redis 127.0.0.1:6379 --admin 127.0.0.1:8080 --dir d --config f",
-            "shorttail up --restart-nodes --transport tcp",
+            "shorttail up --restart-nodes --transport tcp --allow-chaos",
             "shorttail coordinator --listen 127.0.0.1:7000 --admin off --dir d --code rs:4+2 --partitions 4",
             "shorttail node --coordinator unix:/run/c.sock --id 3 --memory 1g",
             "shorttail gateway --cluster-id c1 --epoch 2 --nodes 0=127.0.0.1:7001,1=unix:/run/n1.sock",

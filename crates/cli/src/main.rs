@@ -5,12 +5,15 @@
 //!
 //! Must not know: anything a role does; this crate parses, starts and reports.
 
+mod admin;
 mod arguments;
+mod chaos;
 mod config_command;
 mod exit;
 mod lifeline;
 mod logging;
 mod memcached;
+mod output;
 mod resources;
 mod roles;
 mod status;
@@ -45,6 +48,7 @@ fn run(verb: Verb, log: LogLevel) -> Result<(), Failure> {
         Verb::Gateway(command) => roles::gateway(command),
         Verb::Coordinator(command) => roles::coordinator(command),
         Verb::Status(command) => status::run(&command),
+        Verb::Chaos(command) => chaos::run(command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
         Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),

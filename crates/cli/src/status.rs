@@ -1,38 +1,22 @@
 //! `shorttail status`: the cluster for scripts and for people.
 
 use std::fmt::Write;
-use std::io::Write as _;
-use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::Context;
 use shorttail_server::config::Size;
 use shorttail_wire::control::ClusterStatus;
 
+use crate::admin::Admin;
 use crate::arguments::StatusCommand;
 use crate::exit::Failure;
-
-/// A coordinator that is there answers in a millisecond.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of an answer: some 300 for each of 4096 nodes, and some 100 for each of them as each gateway sees it.
-const ANSWER_BYTES_MAX: u64 = 256 << 20;
+use crate::output::{columns, print};
 
 pub fn run(command: &StatusCommand) -> Result<(), Failure> {
-    let status = read(command.admin)?;
-    let text = match command.json {
+    let status = Admin::new(command.admin).status()?;
+    print(&match command.json {
         true => serde_json::to_string_pretty(&status).context("cannot print the status")? + "\n",
         false => table(&status),
-    };
-    Ok(std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?)
-}
-
-fn read(admin: SocketAddr) -> anyhow::Result<ClusterStatus> {
-    let config = ureq::Agent::config_builder().proxy(None).timeout_global(Some(TIMEOUT)).build();
-    let answer = ureq::Agent::new_with_config(config).get(format!("http://{admin}/status")).call();
-    let mut answer = answer.with_context(|| format!("no answer from {admin} (--admin says whom to ask)"))?;
-    let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-    let body = body.with_context(|| format!("the answer of {admin} breaks off"))?;
-    serde_json::from_str(&body).with_context(|| format!("{admin} answers, but not as a coordinator does"))
+    })
 }
 
 /// The status as lines and columns.
@@ -84,20 +68,6 @@ pub fn table(status: &ClusterStatus) -> String {
     });
     let heads = ["gateway", "state", "memcached", "redis", "pid", "admin"];
     out.push_str(&columns(heads, gateways.collect()));
-    out
-}
-
-/// Left-aligned columns, two spaces apart.
-fn columns<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> String {
-    let rows: Vec<[String; N]> = std::iter::once(heads.map(str::to_owned)).chain(rows).collect();
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    let mut out = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        writeln!(out, "{}", line.trim_end()).expect("writing to memory");
-    }
     out
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use shorttail_chaos::Order;
 use shorttail_units::{CodeShape, NodeId, Now};
 use shorttail_wire::control::{
     FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, ToCoordinator, View,
@@ -14,6 +15,7 @@ use crate::durable::Durable;
 use crate::lifecycle::Event;
 use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX};
 use crate::members::{GatewayMember, NodeMember, Presence};
+use crate::orders::Pending;
 
 /// Names a connection; never used twice by a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -29,6 +31,8 @@ pub struct Settings {
     pub retire_after_ms: u64,
     /// Where the coordinator serves HTTP: the admin address of gateways that have none of their own.
     pub admin: Option<String>,
+    /// Whether orders to be faulty on purpose are passed on to nodes.
+    pub allow_chaos: bool,
 }
 
 /// What happens to the coordinator.
@@ -40,6 +44,12 @@ pub enum Input {
     },
     Closed {
         connection: ConnectionId,
+    },
+    /// A node is to be faulty on purpose; answered by [`Output::Answer`] with the same ticket.
+    Order {
+        ticket: u64,
+        node: u16,
+        order: Order,
     },
     /// The deadline has come.
     Deadline,
@@ -58,6 +68,11 @@ pub enum Output {
     Close {
         connection: ConnectionId,
     },
+    /// What became of an order: what was done, or why it was not, for people.
+    Answer {
+        ticket: u64,
+        outcome: Result<String, String>,
+    },
 }
 
 /// The control plane of one cluster.
@@ -67,6 +82,9 @@ pub struct Coordinator {
     pub(crate) nodes: BTreeMap<u16, NodeMember>,
     pub(crate) gateways: BTreeMap<u16, GatewayMember>,
     pub(crate) connections: BTreeMap<ConnectionId, Member>,
+    /// Orders that are not answered, by number.
+    pub(crate) orders: BTreeMap<u64, Pending>,
+    pub(crate) order_number_next: u64,
     outputs: VecDeque<Output>,
     view_number: u64,
     view_changed: bool,
@@ -96,6 +114,7 @@ impl Coordinator {
                 pid: 0,
                 memory_limit_bytes: 0,
                 core_count: 0,
+                allows_chaos: false,
                 status: NodeStatus::default(),
             };
             (id, member)
@@ -107,6 +126,8 @@ impl Coordinator {
             durable,
             gateways: BTreeMap::new(),
             connections: BTreeMap::new(),
+            orders: BTreeMap::new(),
+            order_number_next: 0,
             outputs: VecDeque::new(),
             view_number: 0,
             view_changed: false,
@@ -117,9 +138,11 @@ impl Coordinator {
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
+            Input::Order { ticket, node, order } => self.handle_order(now, ticket, node, order),
             Input::Deadline => {}
         }
         self.handle_silence(now);
+        self.end_late_orders(now);
         self.send_view();
     }
 
@@ -131,7 +154,7 @@ impl Coordinator {
     pub fn poll_deadline(&self) -> Option<u64> {
         let nodes = self.nodes.values().map(|node| node.presence.deadline_us(self.settings.retire_after_ms));
         let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
-        nodes.chain(gateways).flatten().min()
+        nodes.chain(gateways).flatten().chain(self.order_deadline_us()).min()
     }
 
     fn handle_message(&mut self, now: Now, connection: ConnectionId, message: ToCoordinator) {
@@ -144,11 +167,15 @@ impl Coordinator {
                 let status = Box::new(self.status());
                 self.send(connection, FromCoordinator::Status(status));
             }
+            ToCoordinator::Obeyed { number, outcome } => self.handle_obeyed(connection, number, outcome),
         }
     }
 
     fn handle_node_status(&mut self, now: Now, connection: ConnectionId, status: NodeStatus) {
         let Some(&Member::Node(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
+        if !status.is_well_formed() {
+            return self.close(now, connection);
+        }
         let node = self.nodes.get_mut(&id).expect("a connection names a known node");
         node.status = status;
         self.view_changed |= node.presence.apply(now.mono_us, Event::Heartbeat);
@@ -166,6 +193,7 @@ impl Coordinator {
     }
 
     fn handle_closed(&mut self, now: Now, connection: ConnectionId) {
+        self.end_orders_of(connection);
         let Some(member) = self.connections.remove(&connection) else { return };
         if self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed) {
             self.view_changed |= matches!(member, Member::Node(_));
@@ -234,6 +262,10 @@ impl Coordinator {
     pub(crate) fn persist(&mut self) {
         self.epoch_persisted = self.durable.epoch;
         self.outputs.push_back(Output::Persist(self.durable.clone()));
+    }
+
+    pub(crate) fn put_out(&mut self, output: Output) {
+        self.outputs.push_back(output);
     }
 
     pub(crate) fn send(&mut self, connection: ConnectionId, message: FromCoordinator) {

@@ -13,6 +13,7 @@ mod durable;
 mod lifecycle;
 pub mod limits;
 mod members;
+mod orders;
 mod recent;
 mod register;
 mod status;

@@ -81,6 +81,8 @@ pub struct NodeMember {
     pub pid: u32,
     pub memory_limit_bytes: u64,
     pub core_count: u16,
+    /// Whether it obeys orders to be faulty.
+    pub allows_chaos: bool,
     pub status: NodeStatus,
 }
 

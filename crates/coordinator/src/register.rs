@@ -89,6 +89,7 @@ impl Coordinator {
             pid: registration.pid,
             memory_limit_bytes: registration.memory_limit_bytes,
             core_count: registration.core_count,
+            allows_chaos: registration.allows_chaos,
             status: NodeStatus::default(),
         };
         match self.nodes.get_mut(&id) {

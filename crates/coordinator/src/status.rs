@@ -1,6 +1,8 @@
 //! The picture of the cluster for people and scripts.
 
-use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, StoreTotals};
+use shorttail_wire::control::{
+    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, StoreTotals,
+};
 
 use crate::coordinator::Coordinator;
 use crate::members::{GatewayMember, NodeMember};
@@ -30,9 +32,16 @@ impl Coordinator {
             expired_total: totals.expired_total,
             degraded_reads_total: totals.degraded_reads_total,
             nodes_expected: self.settings.node_count_expected,
+            chaos_allowed: self.settings.allow_chaos,
             nodes: self.nodes.iter().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }
+    }
+
+    /// What every living gateway reported last, by its number.
+    pub fn gateway_reports(&self) -> Vec<(u16, GatewayStatus)> {
+        let alive = self.gateways.iter().filter(|(_, gateway)| gateway.presence.is_alive());
+        alive.map(|(&id, gateway)| (id, gateway.status.clone())).collect()
     }
 
     fn gateway_entry(&self, id: u16, gateway: &GatewayMember) -> GatewayStatusEntry {
@@ -74,6 +83,8 @@ impl Coordinator {
             write_latency_us_p99: seen.write_latency.percentile_us(P99_PPM),
             redirect_count: seen.redirect_count,
             flagged_us: seen.flagged_us,
+            chaos_allowed: node.allows_chaos,
+            chaos: node.status.chaos.clone(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Scenarios: members register, fall silent, come back, and are given up.
 
+use shorttail_chaos::{FlipBits, Order};
 use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::*;
 
@@ -15,6 +16,7 @@ fn settings() -> Settings {
         node_count_expected: 8,
         retire_after_ms: RETIRE_AFTER_MS_HERE,
         admin: Some("127.0.0.1:8080".into()),
+        allow_chaos: true,
     }
 }
 
@@ -132,6 +134,7 @@ fn node(incarnation: u64, wanted_id: Option<u16>) -> NodeRegistration {
         memory_limit_bytes: 1 << 28,
         core_count: 1,
         wanted_id,
+        allows_chaos: true,
         session: None,
     }
 }
@@ -418,4 +421,88 @@ fn the_status_sums_what_live_gateways_report() {
     assert_eq!((status.objects, status.gateways[0].serving), (0, false));
     scene.pass_ms(FORGET_GATEWAY_AFTER_MS, &[]);
     assert!(scene.coordinator.status().gateways.is_empty());
+}
+
+/// A coordinator with a node that obeys (0) and one that does not (1), and their connections.
+fn with_nodes() -> (Scene, ConnectionId, ConnectionId) {
+    let mut scene = Scene::new();
+    let (brave, _) = scene.node(node(1, Some(0)));
+    let (meek, _) = scene.node(NodeRegistration { allows_chaos: false, ..node(1, Some(1)) });
+    scene.outputs.clear();
+    (scene, brave, meek)
+}
+
+impl Scene {
+    fn order(&mut self, ticket: u64, node: u16, order: Order) {
+        self.handle(Input::Order { ticket, node, order });
+    }
+
+    /// The order that a node was sent last.
+    fn ordered(&self, to: ConnectionId) -> Option<(u64, Order)> {
+        self.sent_to(to).into_iter().rev().find_map(|message| match message {
+            FromCoordinator::Order { number, order } => Some((number, order)),
+            _ => None,
+        })
+    }
+
+    fn answers(&self) -> Vec<(u64, Result<String, String>)> {
+        let answers = self.outputs.iter().filter_map(|output| match output {
+            Output::Answer { ticket, outcome } => Some((*ticket, outcome.clone())),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+#[test]
+fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
+    let (mut scene, brave, meek) = with_nodes();
+    scene.order(7, 0, Order::Clear);
+    scene.order(8, 0, Order::Kill);
+    let (number, order) = scene.ordered(brave).expect("sent");
+    assert_eq!((order, scene.ordered(meek), scene.answers()), (Order::Kill, None, vec![]));
+    let outcome = Ok("no fault".to_owned());
+    scene.tell(meek, ToCoordinator::Obeyed { number: number - 1, outcome: outcome.clone() });
+    assert_eq!(scene.answers(), [], "not its order");
+    for _ in 0..2 {
+        scene.tell(brave, ToCoordinator::Obeyed { number: number - 1, outcome: outcome.clone() });
+    }
+    assert_eq!(scene.answers(), [(7, outcome)], "answered once");
+    scene.handle(Input::Closed { connection: brave });
+    assert_eq!(scene.answers()[1..], [(8, Ok("killed".to_owned()))]);
+}
+
+#[test]
+fn who_does_not_answer_is_not_waited_for() {
+    let (mut scene, brave, _) = with_nodes();
+    scene.order(1, 0, Order::Clear);
+    scene.pass_ms(ORDER_WITHIN_MS - 1, &[brave]);
+    assert_eq!(scene.answers(), []);
+    scene.pass_ms(1, &[brave]);
+    assert!(matches!(&scene.answers()[..], [(1, Err(why))] if why.contains("2000 ms")), "{:?}", scene.answers());
+    scene.order(2, 0, Order::Clear);
+    scene.handle(Input::Closed { connection: brave });
+    assert_eq!(scene.answers()[1..], [(2, Err("the node went away".to_owned()))]);
+}
+
+#[test]
+fn orders_that_nobody_may_obey_are_refused_and_not_sent() {
+    let (mut scene, brave, meek) = with_nodes();
+    let mut refused = |node, order| {
+        scene.outputs.clear();
+        scene.order(1, node, order);
+        assert_eq!((scene.ordered(brave), scene.ordered(meek)), (None, None));
+        let [(1, Err(why))] = &scene.answers()[..] else { panic!("{:?}", scene.outputs) };
+        why.clone()
+    };
+    assert_eq!(refused(1, Order::Clear), "node 1 was not started with --allow-chaos");
+    assert_eq!(refused(5, Order::Clear), "there is no node 5");
+    assert!(refused(0, Order::FlipBits(FlipBits { count: 0 })).contains("number of bits"));
+    scene.handle(Input::Closed { connection: brave });
+    scene.order(2, 0, Order::Kill);
+    assert_eq!(scene.answers()[1..], [(2, Err("node 0 is dead".to_owned()))]);
+    let settings = Settings { allow_chaos: false, ..settings() };
+    scene.coordinator = Coordinator::new(scene.now, settings, scene.persisted.clone());
+    scene.order(3, 0, Order::Kill);
+    assert_eq!(scene.answers()[2..], [(3, Err("the cluster was not started with --allow-chaos".to_owned()))]);
 }

@@ -128,6 +128,12 @@ impl Node {
         self.holdings.stats.with_store(self.holdings.store.chunk_count(), self.holdings.store.counters())
     }
 
+    /// Flips bits of sealed chunks, as decaying memory would; answers how many. One seed chooses the same bits.
+    pub fn flip_bits(&mut self, count: u32, seed: u64) -> u32 {
+        let mut rng = shorttail_chaos::Rng::new(seed);
+        self.holdings.store.flip_bits(count, || rng.next())
+    }
+
     /// Asserts everything that must hold between inputs.
     pub fn check_invariants(&self) {
         self.holdings.store.check_invariants();

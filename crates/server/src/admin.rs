@@ -1,4 +1,4 @@
-//! The admin port: status as JSON, health, metrics for Prometheus, and a page for people.
+//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, and orders to be faulty.
 //!
 //! It runs on a thread of its own with a small tokio runtime, only in the coordinator's process, and asks the
 //! coordinator's loop for the status of the moment.
@@ -16,9 +16,13 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use serde::{Deserialize, Serialize};
+use shorttail_chaos::Order;
 
-use crate::coordinator::StatusReader;
+use shorttail_wire::control::{NodeState, NodeStatusEntry};
+
+use crate::coordinator::Desk;
 
 /// The page: no assets from elsewhere.
 const PAGE: &str = include_str!("admin/page.html");
@@ -27,13 +31,13 @@ const PAGE: &str = include_str!("admin/page.html");
 ///
 /// # Errors
 /// When the address cannot be listened on.
-pub fn start(address: SocketAddr, reader: StatusReader) -> anyhow::Result<SocketAddr> {
+pub fn start(address: SocketAddr, desk: Desk) -> anyhow::Result<SocketAddr> {
     let listener = std::net::TcpListener::bind(address);
     let listener = listener.with_context(|| format!("cannot listen on {address} for the admin port"))?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     let serve = move || {
-        if let Err(error) = serve(listener, reader) {
+        if let Err(error) = serve(listener, desk) {
             tracing::error!(%error, "the admin port is gone");
         }
     };
@@ -41,47 +45,89 @@ pub fn start(address: SocketAddr, reader: StatusReader) -> anyhow::Result<Socket
     Ok(bound)
 }
 
-fn serve(listener: std::net::TcpListener, reader: StatusReader) -> anyhow::Result<()> {
+fn serve(listener: std::net::TcpListener, desk: Desk) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        axum::serve(listener, router(reader)).await.context("serving stopped")
+        axum::serve(listener, router(desk)).await.context("serving stopped")
     })
 }
 
-fn router(reader: StatusReader) -> Router {
+fn router(desk: Desk) -> Router {
     Router::new()
         .route("/", get(|| async { Html(PAGE) }))
         .route("/status", get(status))
         .route("/health", get(health))
         .route("/metrics", get(prometheus))
-        .with_state(reader)
+        .route("/chaos", post(chaos))
+        .with_state(desk)
 }
 
-async fn status(State(reader): State<StatusReader>) -> Response {
-    match reader.read() {
+async fn status(State(desk): State<Desk>) -> Response {
+    match desk.status() {
         Some(status) => Json(status).into_response(),
         None => no_answer(),
     }
 }
 
 /// 200 while clients are served, 503 otherwise; for load balancers.
-async fn health(State(reader): State<StatusReader>) -> Response {
-    let serving = reader.read().is_some_and(|status| status.gateways.iter().any(|gateway| gateway.serving));
+async fn health(State(desk): State<Desk>) -> Response {
+    let serving = desk.status().is_some_and(|status| status.gateways.iter().any(|gateway| gateway.serving));
     match serving {
         true => (StatusCode::OK, "serving\n").into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not serving\n").into_response(),
     }
 }
 
-async fn prometheus(State(reader): State<StatusReader>) -> Response {
-    match reader.read() {
+async fn prometheus(State(desk): State<Desk>) -> Response {
+    match desk.status() {
         Some(status) => {
             let kind = "text/plain; version=0.0.4; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], metrics::text(&status)).into_response()
         }
         None => no_answer(),
     }
+}
+
+/// Orders nodes to be faulty on purpose.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChaosRequest {
+    /// Which; none: all that are alive.
+    pub nodes: Option<Vec<u16>>,
+    pub order: Order,
+}
+
+/// What became of the order of one node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChaosOutcome {
+    pub node: u16,
+    pub is_done: bool,
+    /// What was done, or why it was not.
+    pub text: String,
+}
+
+/// The body must be declared as JSON, which no page of another site may send.
+async fn chaos(State(desk): State<Desk>, Json(request): Json<ChaosRequest>) -> Response {
+    // A node may take its time, and others ask meanwhile.
+    let outcomes = tokio::task::spawn_blocking(move || order(&desk, request)).await;
+    outcomes.ok().flatten().map_or_else(no_answer, |outcomes| Json(outcomes).into_response())
+}
+
+fn order(desk: &Desk, request: ChaosRequest) -> Option<Vec<ChaosOutcome>> {
+    let nodes = match request.nodes {
+        Some(nodes) => nodes,
+        None => {
+            let is_alive = |node: &&NodeStatusEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect);
+            desk.status()?.nodes.iter().filter(is_alive).map(|node| node.id).collect()
+        }
+    };
+    let outcomes = desk.order(nodes.clone(), request.order);
+    let outcomes = nodes.into_iter().zip(outcomes).map(|(node, outcome)| {
+        let is_done = outcome.is_ok();
+        ChaosOutcome { node, is_done, text: outcome.unwrap_or_else(|problem| problem) }
+    });
+    Some(outcomes.collect())
 }
 
 fn no_answer() -> Response {

@@ -19,7 +19,7 @@ use shorttail_wire::control::{
     NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
 };
 
-pub use client::{ControlClient, ControlError, ControlEvent, Wake};
+pub use client::{ControlClient, ControlError, ControlEvent, Obey, Wake};
 pub use role::{GatewayRole, NodeRole, Role};
 
 use crate::config::{Address, GatewayConfig, GatewayMembership, NodeConfig, NodeMembership, StaticCluster};
@@ -39,7 +39,13 @@ pub fn fresh_incarnation() -> Incarnation {
 }
 
 /// Begins a node's membership. `listening` is the address it really listens on.
-pub fn start_node(config: &NodeConfig, listening: &Address, incarnation: Incarnation, wake: Wake) -> NodeControl {
+pub fn start_node(
+    config: &NodeConfig,
+    listening: &Address,
+    incarnation: Incarnation,
+    wake: Wake,
+    obey: Obey,
+) -> NodeControl {
     let (address, wanted_id) = match &config.membership {
         NodeMembership::Static { cluster_id, node_id } => {
             let session = NodeSession { cluster_id: *cluster_id, node_id: *node_id };
@@ -55,9 +61,10 @@ pub fn start_node(config: &NodeConfig, listening: &Address, incarnation: Incarna
         memory_limit_bytes: config.memory_bytes,
         core_count: u16::try_from(config.threads).unwrap_or(u16::MAX),
         wanted_id,
+        allows_chaos: config.allow_chaos,
         session: None,
     };
-    ControlClient::start(address, registration, wake)
+    ControlClient::start(address, registration, wake, obey)
 }
 
 /// Where a gateway really listens, once it does.
@@ -85,7 +92,8 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
         admin: None,
         session: None,
     };
-    ControlClient::start(address, registration, wake)
+    let obey = Box::new(|_| Err("a gateway is never faulty on purpose".to_owned()));
+    ControlClient::start(address, registration, wake, obey)
 }
 
 fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {

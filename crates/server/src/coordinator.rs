@@ -19,9 +19,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
+use shorttail_chaos::Order;
+use shorttail_coordinator::limits::ORDER_WITHIN_MS;
 use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 use shorttail_units::{Now, UnixMs};
-use shorttail_wire::control::{ClusterStatus, ToCoordinator};
+use shorttail_wire::control::{ClusterStatus, GatewayStatus, ToCoordinator};
 
 use crate::admin;
 use crate::config::CoordinatorConfig;
@@ -35,23 +37,64 @@ const WAKER: Token = Token(1);
 const CONNECTION_FIRST: usize = 2;
 /// Connections at once: every possible node and gateway, and some that only ask.
 const CONNECTION_COUNT_MAX: usize = 4096 + 256 + 64;
-/// Status questions that may wait for the loop.
+/// Questions that may wait for the loop.
 const QUESTION_COUNT_MAX: usize = 64;
 
-/// Asks the running loop for the status.
+/// Something that another thread asks of the loop.
+enum Question {
+    Status(SyncSender<ClusterStatus>),
+    /// What every living gateway reported last.
+    Reports(SyncSender<Vec<(u16, GatewayStatus)>>),
+    /// That nodes be faulty on purpose; answered once for each, with its place among them.
+    Order {
+        nodes: Vec<u16>,
+        order: Order,
+        done: SyncSender<(usize, Outcome)>,
+    },
+}
+
+/// What became of an order: what was done, or why it was not, for people.
+pub type Outcome = Result<String, String>;
+
+/// Asks the running loop.
 #[derive(Clone)]
-pub struct StatusReader {
-    questions: SyncSender<SyncSender<ClusterStatus>>,
+pub struct Desk {
+    questions: SyncSender<Question>,
     waker: Arc<Waker>,
 }
 
-impl StatusReader {
+/// Until the loop must have answered; it has an end for every order itself.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(ORDER_WITHIN_MS + 1_000);
+
+impl Desk {
     /// The status now; `None` when the coordinator ends or is overrun with questions.
-    pub fn read(&self) -> Option<ClusterStatus> {
-        let (answer, reading) = sync_channel(1);
-        self.questions.try_send(answer).ok()?;
+    pub fn status(&self) -> Option<ClusterStatus> {
+        self.ask(Question::Status)?.recv_timeout(ANSWERED_WITHIN).ok()
+    }
+
+    /// What every living gateway reported last, by its number; `None` as for the status.
+    pub fn reports(&self) -> Option<Vec<(u16, GatewayStatus)>> {
+        self.ask(Question::Reports)?.recv_timeout(ANSWERED_WITHIN).ok()
+    }
+
+    /// Orders each node to be faulty on purpose; what came of each, in the same order.
+    pub fn order(&self, nodes: Vec<u16>, order: Order) -> Vec<Outcome> {
+        let mut outcomes = vec![Err("the coordinator does not answer".to_owned()); nodes.len()];
+        let (done, answers) = sync_channel(nodes.len());
+        if self.questions.try_send(Question::Order { nodes, order, done }).is_ok() && self.waker.wake().is_ok() {
+            // The channel ends when all are answered, or when the coordinator does.
+            while let Ok((place, outcome)) = answers.recv_timeout(ANSWERED_WITHIN) {
+                outcomes[place] = outcome;
+            }
+        }
+        outcomes
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> Question) -> Option<Receiver<T>> {
+        let (answer, answered) = sync_channel(1);
+        self.questions.try_send(question(answer)).ok()?;
         self.waker.wake().ok()?;
-        reading.recv_timeout(Duration::from_secs(2)).ok()
+        Some(answered)
     }
 }
 
@@ -73,7 +116,10 @@ pub struct Server {
     poll: Poll,
     listener: Listener,
     stopper: Stopper,
-    questions: Receiver<SyncSender<ClusterStatus>>,
+    questions: Receiver<Question>,
+    /// Who waits for the answer to an order, and under which place, by ticket.
+    ordered: HashMap<u64, (SyncSender<(usize, Outcome)>, usize)>,
+    ticket_next: u64,
     connections: HashMap<usize, Connection>,
     token_next: usize,
     admin: Option<std::net::SocketAddr>,
@@ -95,9 +141,9 @@ impl Server {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (asking, questions) = sync_channel(QUESTION_COUNT_MAX);
-        let reader = StatusReader { questions: asking, waker: Arc::clone(&waker) };
+        let desk = Desk { questions: asking, waker: Arc::clone(&waker) };
         let admin = match config.admin {
-            Some(address) => Some(admin::start(address, reader)?),
+            Some(address) => Some(admin::start(address, desk)?),
             None => None,
         };
         let machine = Coordinator::new(now_since(started), settings(config, admin), durable);
@@ -108,6 +154,8 @@ impl Server {
             listener,
             stopper: Stopper::new(waker),
             questions,
+            ordered: HashMap::new(),
+            ticket_next: 0,
             connections: HashMap::new(),
             token_next: CONNECTION_FIRST,
             admin,
@@ -147,7 +195,7 @@ impl Server {
             if self.until_deadline() == Some(Duration::ZERO) {
                 self.handle(Input::Deadline)?;
             }
-            self.answer_questions();
+            self.answer_questions()?;
         }
         self.listener.remove();
         Ok(())
@@ -222,19 +270,32 @@ impl Server {
                 Output::Close { connection } => {
                     self.connections.remove(&(connection.0 as usize));
                 }
+                Output::Answer { ticket, outcome } => {
+                    if let Some((done, place)) = self.ordered.remove(&ticket) {
+                        // Whoever ordered may have given up.
+                        let _ = done.try_send((place, outcome));
+                    }
+                }
             }
         }
         broken.into_iter().try_for_each(|token| self.forget(token))
     }
 
-    fn answer_questions(&mut self) {
+    fn answer_questions(&mut self) -> anyhow::Result<()> {
+        // Whoever asked may have given up waiting for what is sent here.
         loop {
             match self.questions.try_recv() {
-                Ok(answer) => {
-                    // Whoever asked may have given up.
-                    let _ = answer.try_send(self.machine.status());
+                Ok(Question::Status(answer)) => drop(answer.try_send(self.machine.status())),
+                Ok(Question::Reports(answer)) => drop(answer.try_send(self.machine.gateway_reports())),
+                Ok(Question::Order { nodes, order, done }) => {
+                    for (place, node) in nodes.into_iter().enumerate() {
+                        let ticket = self.ticket_next;
+                        self.ticket_next += 1;
+                        self.ordered.insert(ticket, (done.clone(), place));
+                        self.handle(Input::Order { ticket, node, order })?;
+                    }
                 }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
             }
         }
     }
@@ -247,6 +308,7 @@ fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> 
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,
         admin: admin.map(|address| address.to_string()),
+        allow_chaos: config.allow_chaos,
     }
 }
 

@@ -4,21 +4,24 @@
 //!
 //! Must not know: what the messages mean.
 
+mod chaos;
 mod core;
+mod injector;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use mio::Poll;
 use shorttail_node::{Node, NodeConfig as MachineConfig};
 use shorttail_units::Incarnation;
-use shorttail_wire::control::{NodeStatus, Refusal};
+use shorttail_wire::control::{ChaosStatus, NodeStatus, Refusal};
 
 use crate::config::NodeConfig;
 use crate::control::{ControlEvent, fresh_incarnation, start_node};
 use crate::net::{Inbox, Listener, Outlet};
+use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 
 /// What a core publishes for the heartbeats.
@@ -27,6 +30,8 @@ pub struct CoreGauges {
     used_bytes: AtomicU64,
     chunks_open: AtomicU64,
     chunks_sealed: AtomicU64,
+    /// Written only in nodes that obey orders to be faulty.
+    chaos: Mutex<ChaosStatus>,
 }
 
 /// Runs a node until its process is told to end.
@@ -37,10 +42,23 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let listening = listener.address()?;
     let incarnation = fresh_incarnation();
-    let control = start_node(&config, &listening, incarnation, Box::new(|| {}));
+    let desk = OrderDesk::new(config.allow_chaos);
+    let main = std::thread::current();
+    let obey = {
+        let (desk, main) = (desk.clone(), main.clone());
+        move |order| {
+            let outcome = desk.obey(order);
+            main.unpark();
+            outcome
+        }
+    };
+    let control = start_node(&config, &listening, incarnation, Box::new(|| {}), Box::new(obey));
     let welcome = control.registered()?;
-    let cores = start_cores(&config, welcome, incarnation, listener)?;
+    let cores = start_cores(&config, welcome, incarnation, listener, &desk)?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
+    if config.allow_chaos {
+        tracing::warn!("this node obeys orders to be faulty (--allow-chaos)");
+    }
     let mut settling = crate::footprint::Settling::begin();
     loop {
         settling.check();
@@ -51,6 +69,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             memory_used_bytes: sum(|gauges| &gauges.used_bytes),
             chunks_open: sum(|gauges| &gauges.chunks_open),
             chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
+            chaos: chaos_status(&cores),
         });
         while let Some(event) = control.poll_event() {
             if let ControlEvent::Refused(refusal) = event {
@@ -58,8 +77,22 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             }
         }
         // Heartbeats go out twice a second: the picture is never older than this.
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::park_timeout(Duration::from_millis(200));
     }
+}
+
+/// All cores have the same faults; what these did adds up.
+fn chaos_status(cores: &[Arc<CoreGauges>]) -> ChaosStatus {
+    let mut sum = ChaosStatus::default();
+    for gauges in cores {
+        let core = gauges.chaos.lock().unwrap_or_else(PoisonError::into_inner);
+        sum.faults.clone_from(&core.faults);
+        sum.delayed_total += core.delayed_total;
+        sum.dropped_total += core.dropped_total;
+        sum.corrupted_total += core.corrupted_total;
+        sum.bits_flipped_total += core.bits_flipped_total;
+    }
+    sum
 }
 
 /// The memory of a retired incarnation must not be used again: ending the process wipes it.
@@ -72,6 +105,7 @@ fn start_cores(
     welcome: shorttail_wire::control::NodeWelcome,
     incarnation: Incarnation,
     listener: Listener,
+    desk: &OrderDesk,
 ) -> anyhow::Result<Vec<Arc<CoreGauges>>> {
     let core_count = u16::try_from(config.threads).context("threads")?;
     let mut polls: Vec<(Poll, Inbox<ToNodeCore>)> = Vec::new();
@@ -99,14 +133,22 @@ fn start_cores(
         let listener = listener.take();
         let outlets = outlets.clone();
         let machine = Node::new(machine).context("cannot reserve the node's memory")?;
+        // Other nodes and cores fail in other moments.
+        let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
-            if let Err(error) = Core::new(poll, machine, inbox, outlets, listener, gauges).and_then(Core::run) {
+            let core_loop = Core::new(poll, machine, inbox, outlets, listener, gauges);
+            let core_loop = core_loop.and_then(|core| match chaos_seed {
+                Some(seed) => core.allow_chaos(seed),
+                None => Ok(core),
+            });
+            if let Err(error) = core_loop.and_then(Core::run) {
                 tracing::error!(%error, core, "a core ended; the node ends with it");
                 std::process::exit(1);
             }
         })?;
     }
+    desk.open(outlets);
     Ok(all_gauges)
 }
 

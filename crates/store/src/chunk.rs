@@ -9,7 +9,9 @@
 //! ```
 //!
 //! No edge leads back from sealed; every state ends in a free. A chunk whose fold was interrupted (rule R6) or whose
-//! checksums do not hold is damaged: everything but a free is refused.
+//! state fails its checksum is damaged: everything but a free and a report is refused. One whose description fails its
+//! checksum is left out of scans and inspections. A payload that fails its checksum is refused when it is read whole;
+//! what is read in part is the reader's to check.
 //!
 //! Invariants: `last` is the end of a prefix without gaps (rule R7); a parity chunk is folded up to `folded`, which is
 //! never above an operation known to be stable (rule R1), and holds raw everything from there to `last`.
@@ -258,6 +260,14 @@ impl ChunkMut<'_> {
         self.budget.release(raw.drop_up_to(target));
         self.counters.raw_bytes -= raw_bytes - raw.raw_bytes();
         self.counters.folds += 1;
+    }
+
+    /// Payload bytes that hold something.
+    pub(crate) fn payload_in_use(&mut self) -> &mut [u8] {
+        let length = self.state().map_or(0, |state| state.length as usize);
+        let (_, payload) = split_mut(self.bytes);
+        let length = length.min(payload.len());
+        &mut payload[..length]
     }
 
     pub(crate) fn facts(&self) -> ChunkFacts {

@@ -178,6 +178,11 @@ impl ChunkStore {
         ids.iter().filter_map(|&id| self.chunk(StripeId::from_raw(id)).ok()?.report()).collect()
     }
 
+    /// All stripes that a chunk is here of, and whether it is sealed.
+    pub(crate) fn stripes(&self) -> impl Iterator<Item = (StripeId, bool)> {
+        self.chunks.iter().map(|(&id, chunk)| (StripeId::from_raw(id), chunk.open.is_none()))
+    }
+
     pub fn chunk_count(&self) -> usize {
         self.chunks.len()
     }

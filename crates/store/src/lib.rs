@@ -15,6 +15,7 @@ pub mod limits;
 mod mapping;
 mod open_state;
 pub mod record;
+mod rot;
 mod stripe_map;
 
 pub use chunk::{Append, ChunkMut};

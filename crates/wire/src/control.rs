@@ -10,6 +10,8 @@
 //!   |<-- Node / Gateway welcome, View ----|   or Refused
 //!   |-- NodeStatus / GatewayStatus ------>|   every 500 ms
 //!   |<-- View ----------------------------|   when something changed
+//!   |<-- Order ---------------------------|   to be faulty on purpose (nodes)
+//!   |-- Obeyed -------------------------->|   or why not
 //! ```
 //!
 //! Nothing here is on the data path: a lost connection changes nothing about what a member serves.
@@ -26,6 +28,7 @@ mod status;
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use shorttail_chaos::Order;
 
 pub use frame::{CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, put_message};
 pub use latency::{LATENCY_BOUNDS_US, LATENCY_CLASS_COUNT_MAX, LatencyHistogram};
@@ -33,7 +36,7 @@ pub use member::{
     GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
 };
 pub use status::{
-    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, StoreTotals,
+    ChaosStatus, ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, StoreTotals,
 };
 
 use shorttail_units::{Incarnation, NodeId};
@@ -53,6 +56,11 @@ pub enum ToCoordinator {
     GatewayStatus(GatewayStatus),
     /// Asks for a [`FromCoordinator::Status`]; needs no registration.
     ReadStatus,
+    /// What became of the order of this number: what was done, or why it was not, for people.
+    Obeyed {
+        number: u64,
+        outcome: Result<String, String>,
+    },
 }
 
 /// What the coordinator sends.
@@ -63,6 +71,11 @@ pub enum FromCoordinator {
     Refused(Refusal),
     View(View),
     Status(Box<ClusterStatus>),
+    /// Be faulty on purpose; answered by [`ToCoordinator::Obeyed`].
+    Order {
+        number: u64,
+        order: Order,
+    },
 }
 
 /// All nodes that the coordinator knows, as it sees them.

@@ -76,6 +76,7 @@ impl Plan {
         flags.put("--code", config.code);
         flags.put("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
+        flags.put_if(config.allow_chaos, "--allow-chaos");
         flags.0
     }
 
@@ -90,6 +91,7 @@ impl Plan {
         flags.put("--id", id);
         flags.put("--memory", self.config.node_memory);
         flags.put("--threads", self.config.node_threads);
+        flags.put_if(self.config.allow_chaos, "--allow-chaos");
         flags.0
     }
 
@@ -135,6 +137,10 @@ impl Flags {
 
     fn put(&mut self, flag: &str, value: impl std::fmt::Display) {
         self.0.extend([flag.into(), value.to_string().into()]);
+    }
+
+    fn put_if(&mut self, is_set: bool, flag: &str) {
+        self.0.extend(is_set.then(|| flag.into()));
     }
 }
 

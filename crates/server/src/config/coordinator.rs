@@ -28,6 +28,8 @@ pub struct CoordinatorConfig {
     pub node_count: usize,
     /// Milliseconds after its death until an incarnation of a node is retired for good.
     pub retire_after_ms: u64,
+    /// Whether orders to be faulty on purpose are passed on to nodes.
+    pub allow_chaos: bool,
 }
 
 /// Partitions when nothing is said.
@@ -67,13 +69,20 @@ pub struct CoordinatorOptions {
     /// Seconds after its death until the memory of a node is given up for good [default: 30]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
     pub retire_after: Option<u64>,
+    /// Pass on the orders of `shorttail chaos` to nodes that allow it too [default: false]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub allow_chaos: Option<bool>,
 }
 
 impl CoordinatorOptions {
     /// These, and where they say nothing, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        merge!(self, those, CoordinatorOptions { listen, admin, dir, code, partitions, nodes, retire_after })
+        merge!(
+            self,
+            those,
+            CoordinatorOptions { listen, admin, dir, code, partitions, nodes, retire_after, allow_chaos }
+        )
     }
 
     /// # Errors
@@ -93,6 +102,7 @@ impl CoordinatorOptions {
             partition_count: within("coordinator", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
             node_count,
             retire_after_ms: retire_after_s * 1000,
+            allow_chaos: self.allow_chaos.unwrap_or(false),
         })
     }
 }

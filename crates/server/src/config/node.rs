@@ -22,6 +22,8 @@ pub struct NodeConfig {
     /// Budget of chunk memory in bytes, reserved at the start.
     pub memory_bytes: u64,
     pub threads: usize,
+    /// Whether it obeys orders to be faulty on purpose.
+    pub allow_chaos: bool,
 }
 
 /// How a node learns which cluster it belongs to.
@@ -83,13 +85,20 @@ pub struct NodeOptions {
     /// Threads, each with its share of the memory [default: 1]
     #[arg(long, env = "SHORTTAIL_NODE_THREADS", value_name = "N")]
     pub threads: Option<usize>,
+    /// Obey `shorttail chaos`: be slow, lossy or dead on order [default: false]
+    #[arg(long, env = "SHORTTAIL_NODE_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub allow_chaos: Option<bool>,
 }
 
 impl NodeOptions {
     /// These, and where they say nothing, those.
     #[must_use]
     pub fn or(self, those: Self) -> Self {
-        merge!(self, those, NodeOptions { listen, advertise, coordinator, id, cluster_id, memory, threads })
+        merge!(
+            self,
+            those,
+            NodeOptions { listen, advertise, coordinator, id, cluster_id, memory, threads, allow_chaos }
+        )
     }
 
     /// # Errors
@@ -116,6 +125,7 @@ impl NodeOptions {
             return Err(error("memory", &format!("{memory} is less than {least}, the least for {threads} thread(s)")));
         }
         let listen = self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], 7001).into()));
-        Ok(NodeConfig { listen, advertise: self.advertise, membership, memory_bytes: memory.0, threads })
+        let allow_chaos = self.allow_chaos.unwrap_or(false);
+        Ok(NodeConfig { listen, advertise: self.advertise, membership, memory_bytes: memory.0, threads, allow_chaos })
     }
 }

@@ -44,6 +44,7 @@ pub struct UpConfig {
     pub restart_nodes: bool,
     /// What is said of slow nodes, for the gateway.
     pub sidestep: SidestepOptions,
+    pub allow_chaos: bool,
 }
 
 /// How gateway and nodes of a local cluster talk.
@@ -162,6 +163,9 @@ pub struct UpOptions {
     /// Mean latency of a slice above which a node is fail-slow, as 60ms [default: follows the other nodes]
     #[arg(long, env = "SHORTTAIL_UP_FAIL_SLOW_ABOVE", value_name = "TIME")]
     pub fail_slow_above: Option<Text<Micros>>,
+    /// Obey `shorttail chaos`: nodes are slow, lossy or dead on order [default: false]
+    #[arg(long, env = "SHORTTAIL_UP_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub allow_chaos: Option<bool>,
 }
 
 impl UpOptions {
@@ -196,7 +200,8 @@ impl UpOptions {
                 hedge_budget,
                 detector,
                 slice,
-                fail_slow_above
+                fail_slow_above,
+                allow_chaos
             }
         )
     }
@@ -245,6 +250,7 @@ impl UpOptions {
             transport: self.transport.unwrap_or_default(),
             restart_nodes: self.restart_nodes.unwrap_or(false),
             sidestep,
+            allow_chaos: self.allow_chaos.unwrap_or(false),
         })
     }
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shorttail_wire::control::{FromCoordinator, HEARTBEAT_MS, Refusal, View};
+use shorttail_chaos::Order;
+use shorttail_wire::control::{FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator, View};
 
 use super::backoff::Backoff;
 use super::role::Role;
@@ -21,8 +22,14 @@ const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
 /// Wait after the first heartbeat; doubles up to the usual one, so that a starting cluster is seen to start.
 const HEARTBEAT_FIRST: Duration = Duration::from_millis(25);
 
+/// Until the member has published what an order changed.
+const ORDER_SETTLES_WITHIN: Duration = Duration::from_millis(20);
+
 /// Called after an event was queued; must only wake the member's loop.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
+
+/// Does what the coordinator orders and tells what was done, or why it was not; called by the connection's own thread.
+pub type Obey = Box<dyn FnMut(Order) -> Result<String, String> + Send>;
 
 /// What a member may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,9 +74,9 @@ pub struct ControlClient<R: Role> {
 
 impl<R: Role> ControlClient<R> {
     /// Starts to register, and keeps at it.
-    pub fn start(coordinator: Address, registration: R::Registration, wake: Wake) -> Self {
+    pub fn start(coordinator: Address, registration: R::Registration, wake: Wake, obey: Obey) -> Self {
         let shared = Arc::new(Shared::new(wake));
-        let worker = Worker { shared: Arc::clone(&shared), coordinator, registration, backoff: Backoff::new() };
+        let worker = Worker { shared: Arc::clone(&shared), coordinator, registration, obey, backoff: Backoff::new() };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
         ControlClient { shared, thread: Some(thread) }
@@ -179,6 +186,7 @@ struct Worker<R: Role> {
     shared: Arc<Shared<R>>,
     coordinator: Address,
     registration: R::Registration,
+    obey: Obey,
     backoff: Backoff,
 }
 
@@ -236,8 +244,8 @@ impl<R: Role> Worker<R> {
         Ok(End::Lost)
     }
 
-    /// Heartbeats out, views in, until the connection breaks.
-    fn serve(&self, stream: &mut ControlStream) -> io::Result<()> {
+    /// Heartbeats out, views and orders in, until the connection breaks.
+    fn serve(&mut self, stream: &mut ControlStream) -> io::Result<()> {
         let mut heartbeat_due = Instant::now();
         let mut interval = HEARTBEAT_FIRST;
         while !self.shared.is_stopping() {
@@ -250,7 +258,13 @@ impl<R: Role> Worker<R> {
             }
             match stream.receive_until(heartbeat_due)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
-                Some(_) => return Err(io::Error::other("only views were expected")),
+                Some(FromCoordinator::Order { number, order }) => {
+                    let outcome = (self.obey)(order);
+                    stream.send(&ToCoordinator::Obeyed { number, outcome })?;
+                    // What it is like now is to be seen at once.
+                    heartbeat_due = Instant::now() + ORDER_SETTLES_WITHIN;
+                }
+                Some(_) => return Err(io::Error::other("only views and orders were expected")),
                 None => {}
             }
         }

@@ -39,6 +39,7 @@ impl RunningCoordinator {
             partition_count: 4,
             node_count: 8,
             retire_after_ms: 30_000,
+            allow_chaos: true,
         };
         let mut server = Server::bind(&config).expect("free addresses");
         RunningCoordinator {
@@ -61,7 +62,7 @@ impl Drop for RunningCoordinator {
 }
 
 /// A member's view of the control plane: waits for wake-ups, never for time.
-struct Events {
+pub struct Events {
     woken: Receiver<()>,
 }
 
@@ -90,7 +91,10 @@ impl Events {
     }
 }
 
-fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Events) {
+/// A node that was not started to be faulty.
+pub const MEEK: u16 = 6;
+
+pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Events) {
     let listen: Address = format!("127.0.0.1:{}", 7000 + id).parse().expect("literal");
     let config = NodeConfig {
         listen: listen.clone(),
@@ -98,9 +102,11 @@ fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Events) {
         membership: NodeMembership::Coordinator { address: control.clone(), wanted_id: Some(NodeId(id)) },
         memory_bytes: 16 << 20,
         threads: 1,
+        allow_chaos: id != MEEK,
     };
     let (wake, events) = wake();
-    (control::start_node(&config, &listen, Incarnation(incarnation), wake), events)
+    let obey = Box::new(|order| Ok(format!("{order:?}")));
+    (control::start_node(&config, &listen, Incarnation(incarnation), wake, obey), events)
 }
 
 fn gateway(control: &Address) -> (GatewayControl, Events) {

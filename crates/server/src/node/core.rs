@@ -11,6 +11,7 @@ use shorttail_node::Node;
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::CoreGauges;
+use super::chaos::{CoreChaos, CoreOrder};
 use crate::clock::Clock;
 use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
 
@@ -32,6 +33,8 @@ const GREETING_BYTES_MAX: usize = 4096;
 pub enum ToNodeCore {
     /// A connection whose greeting named this core, and what it sent so far.
     Connection { stream: Stream, bytes: Vec<u8> },
+    /// What an operator orders, on purpose.
+    Order(CoreOrder),
     /// End at once, connections and memory with it.
     Stop,
 }
@@ -52,6 +55,8 @@ pub struct Core {
     unread: Vec<usize>,
     touched: Vec<usize>,
     scratch: Vec<u8>,
+    /// Only in nodes that obey orders to be faulty.
+    chaos: Option<CoreChaos>,
     is_stopped: bool,
 }
 
@@ -81,8 +86,18 @@ impl Core {
             unread: Vec::new(),
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
+            chaos: None,
             is_stopped: false,
         })
+    }
+
+    /// From now on orders to be faulty are obeyed.
+    ///
+    /// # Errors
+    /// When the system gives no timer.
+    pub fn allow_chaos(mut self, seed: u64) -> io::Result<Self> {
+        self.chaos = Some(CoreChaos::new(&self.poll, Arc::clone(&self.gauges), seed)?);
+        Ok(self)
     }
 
     /// # Errors
@@ -150,9 +165,16 @@ impl Core {
 
     fn take_messages(&mut self) {
         while let Some(message) = self.inbox.take() {
-            let ToNodeCore::Connection { stream, bytes } = message else {
-                self.is_stopped = true;
-                return;
+            let (stream, bytes) = match message {
+                ToNodeCore::Connection { stream, bytes } => (stream, bytes),
+                ToNodeCore::Order(order) => {
+                    self.obey(order);
+                    continue;
+                }
+                ToNodeCore::Stop => {
+                    self.is_stopped = true;
+                    return;
+                }
             };
             let session = self.next_session;
             self.next_session += 1;
@@ -166,11 +188,30 @@ impl Core {
         }
     }
 
+    fn obey(&mut self, order: CoreOrder) {
+        let Some(chaos) = &mut self.chaos else { return order.refuse() };
+        let now = self.clock.now();
+        // What a full socket left of a reply has begun to leave: no fault can befall it any more.
+        for (&session, _) in self.sessions.iter().filter(|(_, link)| link.is_full()) {
+            if let Some(output) = self.node.poll_output(session as u64) {
+                chaos.adopt(session, output);
+            }
+            self.touched.push(session);
+        }
+        chaos.obey(now, order, &mut self.node);
+        self.touched.extend(self.sessions.keys());
+    }
+
     fn handle_left_over(&mut self, session: usize) {
         let now = self.clock.now();
         let Some(link) = self.sessions.get_mut(&session) else { return };
         match self.node.handle_input(now, session as u64, &link.input) {
-            Ok(consumed) => link.drop_consumed(consumed),
+            Ok(consumed) => {
+                if let Some(chaos) = &mut self.chaos {
+                    chaos.note_requests(now, session, &link.input[..consumed]);
+                }
+                link.drop_consumed(consumed);
+            }
             Err(error) => self.end_session(session, &error.to_string()),
         }
     }
@@ -178,10 +219,15 @@ impl Core {
     fn read(&mut self, session: usize) {
         let now = self.clock.now();
         let Some(link) = self.sessions.get_mut(&session) else { return };
-        let node = &mut self.node;
+        let (node, chaos) = (&mut self.node, &mut self.chaos);
         let mut failure = None;
         let end = link.read(&mut self.scratch, |input| match node.handle_input(now, session as u64, input) {
-            Ok(consumed) => consumed,
+            Ok(consumed) => {
+                if let Some(chaos) = chaos {
+                    chaos.note_requests(now, session, &input[..consumed]);
+                }
+                consumed
+            }
             Err(error) => {
                 failure = Some(error.to_string());
                 input.len()
@@ -203,23 +249,40 @@ impl Core {
             let _ = link.write(output, self.poll.registry());
         }
         link.close(self.poll.registry());
+        if let Some(chaos) = &mut self.chaos {
+            chaos.forget(session);
+        }
         self.node.handle_session_closed(session as u64);
         tracing::debug!(session, reason, "session ended");
     }
 
     fn end_turn(&mut self) {
-        self.node.end_turn(self.clock.now());
+        let now = self.clock.now();
+        self.node.end_turn(now);
         let mut touched = std::mem::take(&mut self.touched);
+        if let Some(chaos) = &mut self.chaos {
+            chaos.release(now, &mut touched);
+        }
         touched.sort_unstable();
         touched.dedup();
         for session in touched.drain(..) {
             let Some(link) = self.sessions.get_mut(&session) else { continue };
-            let Some(output) = self.node.poll_output(session as u64).filter(|output| !output.is_empty()) else {
+            let replies = self.node.poll_output(session as u64);
+            let output = match &mut self.chaos {
+                None => Ok(replies),
+                Some(chaos) => chaos.output(now, session, replies),
+            };
+            let Ok(output) = output else {
+                self.end_session(session, "broken on purpose");
                 continue;
             };
+            let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
             if link.write(output, self.poll.registry()).is_err() {
                 self.end_session(session, "the connection broke");
             }
+        }
+        if let Some(chaos) = &mut self.chaos {
+            chaos.end_turn(now);
         }
         self.touched = touched;
         while let Some(session) = self.node.poll_closed_session() {

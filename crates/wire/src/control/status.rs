@@ -3,6 +3,7 @@
 //! [`ClusterStatus`] serialises to the JSON that `shorttail status --json` prints: its field names are a contract.
 
 use serde::{Deserialize, Serialize};
+use shorttail_chaos::Fault;
 
 use super::{LatencyHistogram, NodeState};
 
@@ -12,6 +13,18 @@ pub struct NodeStatus {
     pub memory_used_bytes: u64,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
+    pub chaos: ChaosStatus,
+}
+
+/// What is wrong with a node on purpose, and what that did so far, over its cores.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ChaosStatus {
+    /// At most one of each kind.
+    pub faults: Vec<Fault>,
+    pub delayed_total: u64,
+    pub dropped_total: u64,
+    pub corrupted_total: u64,
+    pub bits_flipped_total: u64,
 }
 
 /// A gateway's heartbeat.
@@ -58,6 +71,15 @@ pub struct NodeSeen {
     pub redirect_count: u64,
     pub read_latency: LatencyHistogram,
     pub write_latency: LatencyHistogram,
+}
+
+/// Faults that a node may report: one of each kind.
+pub const FAULT_COUNT_MAX: usize = 4;
+
+impl NodeStatus {
+    pub fn is_well_formed(&self) -> bool {
+        self.chaos.faults.len() <= FAULT_COUNT_MAX
+    }
 }
 
 impl NodeSeen {
@@ -130,6 +152,8 @@ pub struct ClusterStatus {
     pub expired_total: u64,
     pub degraded_reads_total: u64,
     pub nodes_expected: u16,
+    /// Whether the coordinator passes on orders to be faulty.
+    pub chaos_allowed: bool,
     pub nodes: Vec<NodeStatusEntry>,
     pub gateways: Vec<GatewayStatusEntry>,
 }
@@ -159,6 +183,9 @@ pub struct NodeStatusEntry {
     pub redirect_count: u64,
     /// How long it was fail-slow so far, in microseconds, in the eyes of the gateway that saw it so longest.
     pub flagged_us: u64,
+    /// Whether it obeys orders to be faulty, and which faults it has by such orders.
+    pub chaos_allowed: bool,
+    pub chaos: ChaosStatus,
 }
 
 /// A gateway in the status.

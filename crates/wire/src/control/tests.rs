@@ -14,6 +14,7 @@ fn node_registration() -> ToCoordinator {
         memory_limit_bytes: 1 << 28,
         core_count: 1,
         wanted_id: Some(3),
+        allows_chaos: true,
         session: Some(NodeSession { cluster_id: ClusterId(9), node_id: NodeId(3) }),
     })
 }

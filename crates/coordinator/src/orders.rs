@@ -1,0 +1,92 @@
+//! Orders to be faulty on purpose: passed on to nodes that allow it, and what came of them.
+//!
+//! ```text
+//! driver --Input::Order(ticket)--> check --Send--> node --Obeyed--> Output::Answer(ticket)
+//!                                    |               '--gone, or late--^
+//!                                    '--no-----------------------------^
+//! ```
+//!
+//! Every order is answered exactly once. Nothing of it is kept: which faults a node has it says itself.
+
+use shorttail_chaos::Order;
+use shorttail_units::Now;
+use shorttail_wire::control::FromCoordinator;
+
+use crate::coordinator::{ConnectionId, Coordinator, Output};
+use crate::limits::{ORDER_WITHIN_MS, ORDERS_MAX};
+
+/// An order that its node has not answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    /// Names it to the driver.
+    ticket: u64,
+    connection: ConnectionId,
+    deadline_us: u64,
+    is_kill: bool,
+}
+
+impl Coordinator {
+    pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, node: u16, order: Order) {
+        match self.admit_order(node, &order) {
+            Err(problem) => self.answer(ticket, Err(problem)),
+            Ok(connection) => {
+                let number = self.order_number_next;
+                self.order_number_next += 1;
+                let deadline_us = now.mono_us.saturating_add(ORDER_WITHIN_MS * 1000);
+                let pending = Pending { ticket, connection, deadline_us, is_kill: order == Order::Kill };
+                self.orders.insert(number, pending);
+                self.send(connection, FromCoordinator::Order { number, order });
+            }
+        }
+    }
+
+    /// The connection of the node that is to obey.
+    fn admit_order(&self, id: u16, order: &Order) -> Result<ConnectionId, String> {
+        if !self.settings.allow_chaos {
+            return Err("the cluster was not started with --allow-chaos".into());
+        }
+        order.check().map_err(|error| error.to_string())?;
+        let node = self.nodes.get(&id).ok_or_else(|| format!("there is no node {id}"))?;
+        let connection = node.presence.connection;
+        let connection = connection.ok_or_else(|| format!("node {id} is {}", node.presence.state.name()))?;
+        if !node.allows_chaos {
+            return Err(format!("node {id} was not started with --allow-chaos"));
+        }
+        if self.orders.len() >= ORDERS_MAX {
+            return Err(format!("{ORDERS_MAX} orders are under way already"));
+        }
+        Ok(connection)
+    }
+
+    /// A node said what became of an order; of one that is not its own, or late, nothing is known any more.
+    pub(crate) fn handle_obeyed(&mut self, connection: ConnectionId, number: u64, outcome: Result<String, String>) {
+        if self.orders.get(&number).is_some_and(|pending| pending.connection == connection) {
+            let pending = self.orders.remove(&number).expect("looked up");
+            self.answer(pending.ticket, outcome);
+        }
+    }
+
+    /// A connection is gone, and with it who was to answer; one that was to be killed obeyed.
+    pub(crate) fn end_orders_of(&mut self, connection: ConnectionId) {
+        let gone = self.orders.extract_if(.., |_, pending| pending.connection == connection);
+        for (_, pending) in gone.collect::<Vec<_>>() {
+            let outcome = if pending.is_kill { Ok("killed".into()) } else { Err("the node went away".into()) };
+            self.answer(pending.ticket, outcome);
+        }
+    }
+
+    pub(crate) fn end_late_orders(&mut self, now: Now) {
+        let late = self.orders.extract_if(.., |_, pending| pending.deadline_us <= now.mono_us);
+        for (_, pending) in late.collect::<Vec<_>>() {
+            self.answer(pending.ticket, Err(format!("the node did not answer within {ORDER_WITHIN_MS} ms")));
+        }
+    }
+
+    pub(crate) fn order_deadline_us(&self) -> Option<u64> {
+        self.orders.values().map(|pending| pending.deadline_us).min()
+    }
+
+    fn answer(&mut self, ticket: u64, outcome: Result<String, String>) {
+        self.put_out(Output::Answer { ticket, outcome });
+    }
+}

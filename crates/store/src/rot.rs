@@ -1,0 +1,35 @@
+//! Bit rot, made on purpose: what checksums and degraded reads are for.
+
+use shorttail_units::StripeId;
+
+use crate::chunk_store::ChunkStore;
+
+impl ChunkStore {
+    /// Flips `count` bits in the payloads of sealed chunks, each in a chunk and at a place that two numbers of `pick`
+    /// choose. Answers how many: none if nothing is sealed.
+    pub fn flip_bits(&mut self, count: u32, mut pick: impl FnMut() -> u64) -> u32 {
+        let sealed = self.sealed_stripes();
+        if sealed.is_empty() {
+            return 0;
+        }
+        let mut flipped = 0;
+        for _ in 0..count {
+            let stripe = sealed[(pick() % sealed.len() as u64) as usize];
+            let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
+            let payload = chunk.payload_in_use();
+            let bit = pick() % (payload.len() as u64 * 8).max(1);
+            if let Some(byte) = payload.get_mut((bit / 8) as usize) {
+                *byte ^= 1 << (bit % 8);
+                flipped += 1;
+            }
+        }
+        flipped
+    }
+
+    /// In order, so that the same numbers choose the same chunks.
+    fn sealed_stripes(&self) -> Vec<StripeId> {
+        let mut sealed: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| is_sealed).map(|(id, _)| id).collect();
+        sealed.sort_unstable();
+        sealed
+    }
+}
