@@ -167,13 +167,21 @@ impl Coordinator {
                 let status = Box::new(self.status());
                 self.send(connection, FromCoordinator::Status(status));
             }
-            ToCoordinator::Obeyed { number, outcome } => self.handle_obeyed(connection, number, outcome),
+            ToCoordinator::Obeyed { number, outcome, chaos } => {
+                if !chaos.is_well_formed() {
+                    return self.close(now, connection);
+                }
+                if let Some(&Member::Node(id)) = self.connections.get(&connection) {
+                    self.nodes.get_mut(&id).expect("a connection names a known node").status.chaos = chaos;
+                }
+                self.handle_obeyed(connection, number, outcome);
+            }
         }
     }
 
     fn handle_node_status(&mut self, now: Now, connection: ConnectionId, status: NodeStatus) {
         let Some(&Member::Node(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
-        if !status.is_well_formed() {
+        if !status.chaos.is_well_formed() {
             return self.close(now, connection);
         }
         let node = self.nodes.get_mut(&id).expect("a connection names a known node");

@@ -454,6 +454,11 @@ impl Scene {
     }
 }
 
+fn obeyed(number: u64, outcome: &Result<String, String>) -> ToCoordinator {
+    let chaos = ChaosStatus { delayed_total: 9, ..ChaosStatus::default() };
+    ToCoordinator::Obeyed { number, outcome: outcome.clone(), chaos }
+}
+
 #[test]
 fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
     let (mut scene, brave, meek) = with_nodes();
@@ -462,12 +467,13 @@ fn an_order_goes_to_its_node_and_its_outcome_to_whoever_ordered() {
     let (number, order) = scene.ordered(brave).expect("sent");
     assert_eq!((order, scene.ordered(meek), scene.answers()), (Order::Kill, None, vec![]));
     let outcome = Ok("no fault".to_owned());
-    scene.tell(meek, ToCoordinator::Obeyed { number: number - 1, outcome: outcome.clone() });
+    scene.tell(meek, obeyed(number - 1, &outcome));
     assert_eq!(scene.answers(), [], "not its order");
     for _ in 0..2 {
-        scene.tell(brave, ToCoordinator::Obeyed { number: number - 1, outcome: outcome.clone() });
+        scene.tell(brave, obeyed(number - 1, &outcome));
     }
     assert_eq!(scene.answers(), [(7, outcome)], "answered once");
+    assert_eq!(scene.coordinator.status().nodes[0].chaos.delayed_total, 9, "known at once");
     scene.handle(Input::Closed { connection: brave });
     assert_eq!(scene.answers()[1..], [(8, Ok("killed".to_owned()))]);
 }

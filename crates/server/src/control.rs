@@ -15,11 +15,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use shorttail_units::{Incarnation, NodeId};
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome,
-    NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
+    CONTROL_PROTOCOL_VERSION, ChaosStatus, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession,
+    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
 };
 
-pub use client::{ControlClient, ControlError, ControlEvent, Obey, Wake};
+pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
 pub use role::{GatewayRole, NodeRole, Role};
 
 use crate::config::{Address, GatewayConfig, GatewayMembership, NodeConfig, NodeMembership, StaticCluster};
@@ -92,8 +92,11 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
         admin: None,
         session: None,
     };
-    let obey = Box::new(|_| Err("a gateway is never faulty on purpose".to_owned()));
-    ControlClient::start(address, registration, wake, obey)
+    let refuse = |_| {
+        let outcome = Err("a gateway is never faulty on purpose".to_owned());
+        Obeyed { outcome, chaos: ChaosStatus::default() }
+    };
+    ControlClient::start(address, registration, wake, Box::new(refuse))
 }
 
 fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {

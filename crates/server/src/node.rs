@@ -9,7 +9,7 @@ mod core;
 mod injector;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -19,7 +19,7 @@ use shorttail_units::Incarnation;
 use shorttail_wire::control::{ChaosStatus, NodeStatus, Refusal};
 
 use crate::config::NodeConfig;
-use crate::control::{ControlEvent, fresh_incarnation, start_node};
+use crate::control::{ControlEvent, Obeyed, fresh_incarnation, start_node};
 use crate::net::{Inbox, Listener, Outlet};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
@@ -43,16 +43,11 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let listening = listener.address()?;
     let incarnation = fresh_incarnation();
     let desk = OrderDesk::new(config.allow_chaos);
-    let main = std::thread::current();
     let obey = {
-        let (desk, main) = (desk.clone(), main.clone());
-        move |order| {
-            let outcome = desk.obey(order);
-            main.unpark();
-            outcome
-        }
+        let desk = desk.clone();
+        Box::new(move |order| Obeyed { outcome: desk.obey(order), chaos: desk.status() })
     };
-    let control = start_node(&config, &listening, incarnation, Box::new(|| {}), Box::new(obey));
+    let control = start_node(&config, &listening, incarnation, Box::new(|| {}), obey);
     let welcome = control.registered()?;
     let cores = start_cores(&config, welcome, incarnation, listener, &desk)?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
@@ -69,7 +64,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             memory_used_bytes: sum(|gauges| &gauges.used_bytes),
             chunks_open: sum(|gauges| &gauges.chunks_open),
             chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
-            chaos: chaos_status(&cores),
+            chaos: desk.status(),
         });
         while let Some(event) = control.poll_event() {
             if let ControlEvent::Refused(refusal) = event {
@@ -77,22 +72,8 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             }
         }
         // Heartbeats go out twice a second: the picture is never older than this.
-        std::thread::park_timeout(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
     }
-}
-
-/// All cores have the same faults; what these did adds up.
-fn chaos_status(cores: &[Arc<CoreGauges>]) -> ChaosStatus {
-    let mut sum = ChaosStatus::default();
-    for gauges in cores {
-        let core = gauges.chaos.lock().unwrap_or_else(PoisonError::into_inner);
-        sum.faults.clone_from(&core.faults);
-        sum.delayed_total += core.delayed_total;
-        sum.dropped_total += core.dropped_total;
-        sum.corrupted_total += core.corrupted_total;
-        sum.bits_flipped_total += core.bits_flipped_total;
-    }
-    sum
 }
 
 /// The memory of a retired incarnation must not be used again: ending the process wipes it.
@@ -148,7 +129,7 @@ fn start_cores(
             }
         })?;
     }
-    desk.open(outlets);
+    desk.open(outlets.into_iter().zip(all_gauges.iter().cloned()).collect());
     Ok(all_gauges)
 }
 

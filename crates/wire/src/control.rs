@@ -60,6 +60,8 @@ pub enum ToCoordinator {
     Obeyed {
         number: u64,
         outcome: Result<String, String>,
+        /// The faults of the node now.
+        chaos: ChaosStatus,
     },
 }
 

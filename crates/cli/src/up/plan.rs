@@ -76,7 +76,7 @@ impl Plan {
         flags.put("--code", config.code);
         flags.put("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
-        flags.put_if(config.allow_chaos, "--allow-chaos");
+        flags.put_switch("--allow-chaos", config.allow_chaos);
         flags.0
     }
 
@@ -91,7 +91,7 @@ impl Plan {
         flags.put("--id", id);
         flags.put("--memory", self.config.node_memory);
         flags.put("--threads", self.config.node_threads);
-        flags.put_if(self.config.allow_chaos, "--allow-chaos");
+        flags.put_switch("--allow-chaos", self.config.allow_chaos);
         flags.0
     }
 
@@ -139,8 +139,8 @@ impl Flags {
         self.0.extend([flag.into(), value.to_string().into()]);
     }
 
-    fn put_if(&mut self, is_set: bool, flag: &str) {
-        self.0.extend(is_set.then(|| flag.into()));
+    fn put_switch(&mut self, flag: &str, is_on: bool) {
+        self.0.extend(is_on.then(|| flag.into()));
     }
 }
 

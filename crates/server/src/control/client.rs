@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shorttail_chaos::Order;
-use shorttail_wire::control::{FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator, View};
+use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator, View};
 
 use super::backoff::Backoff;
 use super::role::Role;
@@ -22,14 +22,20 @@ const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
 /// Wait after the first heartbeat; doubles up to the usual one, so that a starting cluster is seen to start.
 const HEARTBEAT_FIRST: Duration = Duration::from_millis(25);
 
-/// Until the member has published what an order changed.
-const ORDER_SETTLES_WITHIN: Duration = Duration::from_millis(20);
-
 /// Called after an event was queued; must only wake the member's loop.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
 
-/// Does what the coordinator orders and tells what was done, or why it was not; called by the connection's own thread.
-pub type Obey = Box<dyn FnMut(Order) -> Result<String, String> + Send>;
+/// Does what the coordinator orders; called by the connection's own thread.
+pub type Obey = Box<dyn FnMut(Order) -> Obeyed + Send>;
+
+/// What became of an order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Obeyed {
+    /// What was done, or why it was not.
+    pub outcome: Result<String, String>,
+    /// The faults of the member now.
+    pub chaos: ChaosStatus,
+}
 
 /// What a member may want to know.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -259,10 +265,8 @@ impl<R: Role> Worker<R> {
             match stream.receive_until(heartbeat_due)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Order { number, order }) => {
-                    let outcome = (self.obey)(order);
-                    stream.send(&ToCoordinator::Obeyed { number, outcome })?;
-                    // What it is like now is to be seen at once.
-                    heartbeat_due = Instant::now() + ORDER_SETTLES_WITHIN;
+                    let Obeyed { outcome, chaos } = (self.obey)(order);
+                    stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
                 Some(_) => return Err(io::Error::other("only views and orders were expected")),
                 None => {}

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
 use shorttail_units::{CodeShape, Incarnation, NodeId};
-use shorttail_wire::control::{GatewayStatus, NodeState, Refusal, StoreTotals, View};
+use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, Refusal, StoreTotals, View};
 
 use super::*;
 use crate::config::{Address, NodeConfig, NodeMembership};
@@ -105,8 +105,8 @@ pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Event
         allow_chaos: id != MEEK,
     };
     let (wake, events) = wake();
-    let obey = Box::new(|order| Ok(format!("{order:?}")));
-    (control::start_node(&config, &listen, Incarnation(incarnation), wake, obey), events)
+    let obey = |order| control::Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
+    (control::start_node(&config, &listen, Incarnation(incarnation), wake, Box::new(obey)), events)
 }
 
 fn gateway(control: &Address) -> (GatewayControl, Events) {

@@ -145,17 +145,35 @@ impl CoreChaos {
 #[derive(Clone, Debug)]
 pub struct OrderDesk {
     is_allowed: bool,
-    cores: Arc<OnceLock<Mutex<Vec<Outlet<ToNodeCore>>>>>,
+    cores: Arc<OnceLock<Mutex<Vec<CoreEnd>>>>,
 }
+
+/// How a core is reached, and what it publishes.
+type CoreEnd = (Outlet<ToNodeCore>, Arc<CoreGauges>);
 
 impl OrderDesk {
     pub fn new(is_allowed: bool) -> Self {
         OrderDesk { is_allowed, cores: Arc::default() }
     }
 
-    pub fn open(&self, cores: Vec<Outlet<ToNodeCore>>) {
+    pub fn open(&self, cores: Vec<CoreEnd>) {
         // A node starts its cores once.
         let _ = self.cores.set(Mutex::new(cores));
+    }
+
+    /// The node's faults: all cores have the same ones, and what these did adds up.
+    pub fn status(&self) -> ChaosStatus {
+        let mut sum = ChaosStatus::default();
+        let Some(cores) = self.cores.get() else { return sum };
+        for (_, gauges) in &*cores.lock().unwrap_or_else(PoisonError::into_inner) {
+            let core = gauges.chaos.lock().unwrap_or_else(PoisonError::into_inner);
+            sum.faults.clone_from(&core.faults);
+            sum.delayed_total += core.delayed_total;
+            sum.dropped_total += core.dropped_total;
+            sum.corrupted_total += core.corrupted_total;
+            sum.bits_flipped_total += core.bits_flipped_total;
+        }
+        sum
     }
 
     /// Has every core do it; what was done, for people.
@@ -174,7 +192,7 @@ impl OrderDesk {
             return Err(kill_this_process());
         }
         let (done, answers) = channel();
-        for (place, core) in cores.iter().enumerate() {
+        for (place, (core, _)) in cores.iter().enumerate() {
             let order = share_of(order, place, cores.len());
             core.send(ToNodeCore::Order(CoreOrder { order, done: done.clone() }));
         }

@@ -76,9 +76,9 @@ pub struct NodeSeen {
 /// Faults that a node may report: one of each kind.
 pub const FAULT_COUNT_MAX: usize = 4;
 
-impl NodeStatus {
+impl ChaosStatus {
     pub fn is_well_formed(&self) -> bool {
-        self.chaos.faults.len() <= FAULT_COUNT_MAX
+        self.faults.len() <= FAULT_COUNT_MAX
     }
 }
 
