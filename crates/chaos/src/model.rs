@@ -90,7 +90,7 @@ impl FaultModel {
                 }
                 Kind::Slow(slow) => delay_us = self.delay_us(now_us, running.since_us, &slow, traffic),
                 Kind::Corrupt(corrupt) if traffic.class == Class::Read && self.rng.chance_ppm(corrupt.share_ppm) => {
-                    flip = Some(self.rng.next());
+                    flip = Some(self.rng.draw());
                 }
                 Kind::Stall(_) => stall = Some(running),
                 Kind::Drop(_) | Kind::Corrupt(_) => {}

@@ -35,7 +35,7 @@ impl Coordinator {
                 let deadline_us = now.mono_us.saturating_add(ORDER_WITHIN_MS * 1000);
                 let pending = Pending { ticket, connection, deadline_us, is_kill: order == Order::Kill };
                 self.orders.insert(number, pending);
-                self.send(connection, FromCoordinator::Order { number, order });
+                self.send(connection, FromCoordinator::Order { number, order: Box::new(order) });
             }
         }
     }

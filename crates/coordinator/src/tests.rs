@@ -440,7 +440,7 @@ impl Scene {
     /// The order that a node was sent last.
     fn ordered(&self, to: ConnectionId) -> Option<(u64, Order)> {
         self.sent_to(to).into_iter().rev().find_map(|message| match message {
-            FromCoordinator::Order { number, order } => Some((number, order)),
+            FromCoordinator::Order { number, order } => Some((number, *order)),
             _ => None,
         })
     }

@@ -131,7 +131,7 @@ impl Node {
     /// Flips bits of sealed chunks, as decaying memory would; answers how many. One seed chooses the same bits.
     pub fn flip_bits(&mut self, count: u32, seed: u64) -> u32 {
         let mut rng = shorttail_chaos::Rng::new(seed);
-        self.holdings.store.flip_bits(count, || rng.next())
+        self.holdings.store.flip_bits(count, || rng.draw())
     }
 
     /// Asserts everything that must hold between inputs.

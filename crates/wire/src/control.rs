@@ -76,7 +76,7 @@ pub enum FromCoordinator {
     /// Be faulty on purpose; answered by [`ToCoordinator::Obeyed`].
     Order {
         number: u64,
-        order: Order,
+        order: Box<Order>,
     },
 }
 

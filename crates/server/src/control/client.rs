@@ -265,7 +265,7 @@ impl<R: Role> Worker<R> {
             match stream.receive_until(heartbeat_due)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Order { number, order }) => {
-                    let Obeyed { outcome, chaos } = (self.obey)(order);
+                    let Obeyed { outcome, chaos } = (self.obey)(*order);
                     stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
                 Some(_) => return Err(io::Error::other("only views and orders were expected")),
