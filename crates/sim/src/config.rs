@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use shorttail_units::CodeShape;
 
+use shorttail_gateway::engine::Policy;
+
 use crate::rng::Rng;
 
 /// A family of runs; what is left open is drawn from the seed.
@@ -100,6 +102,8 @@ pub struct SimConfig {
     pub disturbed_max: usize,
     /// Events between two checks of what nodes and owner hold together.
     pub audit_events: u64,
+    /// What the gateway does about slow nodes.
+    pub policy: Policy,
 }
 
 /// Codes with numbers of nodes.
@@ -160,6 +164,7 @@ impl SimConfig {
             },
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
+            policy: Policy::default(),
         };
         config.apply(profile, rng);
         config

@@ -11,6 +11,7 @@ pub mod command;
 pub mod command_of_model;
 pub mod config;
 pub mod detect;
+pub mod faults_slow;
 pub mod history;
 pub mod limits;
 pub mod model;

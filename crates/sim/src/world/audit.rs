@@ -73,6 +73,14 @@ impl World {
     }
 
     /// What is held, stripe by stripe, for people.
+    /// A node that holds a chunk of a stripe that takes appends: a parity, or data.
+    pub fn holder_of_open(&mut self, is_parity: bool) -> Option<usize> {
+        let data_count = self.config.code.data_count();
+        let stripes = self.scan_all();
+        let open = stripes.values().rev().flatten().filter(|found| !found.report.sealed);
+        open.filter(|found| (found.index() >= data_count) == is_parity).map(|found| found.node).next()
+    }
+
     pub(super) fn held_text(&mut self) -> String {
         let stripe = |(id, found): (StripeId, Vec<Found>)| {
             let nodes: Vec<_> = found.iter().map(|chunk| chunk.node).collect();

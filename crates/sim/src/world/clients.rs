@@ -6,7 +6,7 @@ use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::request::{GroupPut, KeyspaceReply, KeyspaceRequest, Reply, Request, RequestId};
 
-use super::{CLIENT_DELAY_US, Event, World};
+use super::{CLIENT_DELAY_US, Event, Sample, World};
 use crate::command_of_model::{Heard, SimCommand, Verb};
 use crate::history::OperationId;
 use crate::model::{Action, Answer, Value};
@@ -37,7 +37,7 @@ pub(super) enum Received {
 }
 
 enum Kind {
-    Key { key: Vec<u8> },
+    Key { key: Vec<u8>, is_read: bool },
     Group { only_if_absent: bool },
     Flush,
     Other,
@@ -46,6 +46,7 @@ enum Kind {
 struct Pending {
     client: u32,
     kind: Kind,
+    asked_us: u64,
     records: Vec<OperationId>,
     /// Until it reaches the gateway.
     request: Option<Request<SimCommand>>,
@@ -88,7 +89,7 @@ impl Clients {
     /// What is still waited for, for people.
     pub fn pending_text(&self) -> String {
         let shown = self.pending.iter().take(5).map(|(op, pending)| match &pending.kind {
-            Kind::Key { key } => format!("operation {op} on {}", key.escape_ascii()),
+            Kind::Key { key, .. } => format!("operation {op} on {}", key.escape_ascii()),
             Kind::Group { .. } => format!("operation {op}, a group"),
             Kind::Flush => format!("operation {op}, a flush"),
             Kind::Other => format!("operation {op} on the keyspace"),
@@ -159,8 +160,9 @@ impl World {
 
     fn ask_key(&mut self, client: u32, key: Vec<u8>, action: Action, verb: Verb) -> Option<u64> {
         let records = self.invoke_all(client, [(key.as_slice(), action)].into_iter())?;
+        let is_read = matches!(verb, Verb::Plain(Action::Get));
         let command = SimCommand { key: key.clone(), verb };
-        Some(self.send(client, Kind::Key { key }, records, Request::Key(command)))
+        Some(self.send(client, Kind::Key { key, is_read }, records, Request::Key(command)))
     }
 
     fn ask_group(&mut self, client: u32, pairs: &[(Vec<u8>, Value)], only_if_absent: bool) {
@@ -200,7 +202,8 @@ impl World {
         self.clients.op_next += 1;
         self.counts.operations += 1;
         let request = Some(request);
-        let pending = Pending { client, kind, records, request, is_answered: false, is_watched: false };
+        let asked_us = self.schedule.now_us();
+        let pending = Pending { client, kind, asked_us, records, request, is_answered: false, is_watched: false };
         self.clients.pending.insert(op, pending);
         let delay_us = self.rng.exponential_us(CLIENT_DELAY_US, 50 * CLIENT_DELAY_US);
         self.schedule.after(delay_us, Event::Request { op });
@@ -303,8 +306,18 @@ impl World {
     fn conclude_answered(&mut self, pending: &Pending, answer: &Answer, token: Option<u64>) -> Outcome {
         self.counts.answered += 1;
         let now_us = self.schedule.now_us();
+        // Groups are about few keys, and whoever asks for these waits for them.
+        if let Kind::Key { key, is_read } = &pending.kind
+            && !key.starts_with(b"{group}")
+        {
+            self.samples.push(Sample {
+                asked_us: pending.asked_us,
+                latency_us: now_us - pending.asked_us,
+                is_read: *is_read,
+            });
+        }
         match &pending.kind {
-            Kind::Key { key } => {
+            Kind::Key { key, .. } => {
                 if let (Answer::Found(Some(value)), Some(token)) = (answer, token) {
                     self.clients.read.insert(key.clone(), (value.clone(), token));
                 }
@@ -334,7 +347,7 @@ impl World {
     /// The value that a plain store was asked to write, if nothing else was at work on its key: then nodes hold it.
     pub(super) fn sole_value_of(&self, op: u64) -> Option<(Vec<u8>, Value)> {
         let pending = self.clients.pending.get(&op)?;
-        let (Kind::Key { key }, [record]) = (&pending.kind, pending.records.as_slice()) else { return None };
+        let (Kind::Key { key, .. }, [record]) = (&pending.kind, pending.records.as_slice()) else { return None };
         let (own, others_overlap) = self.history.overlap(record);
         match &own.action {
             Action::Set(value) if !others_overlap => Some((key.clone(), value.clone())),

@@ -189,6 +189,7 @@ impl World {
             self.restart_node(node);
             self.resume_node(node);
             self.network.slow_down(endpoint_of(node), 1);
+            self.clear_fault(node);
         }
         self.restart_gateway();
         self.resume_gateway();

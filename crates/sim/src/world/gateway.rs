@@ -68,6 +68,7 @@ impl World {
             block_bytes: self.config.block_bytes,
             when_full: WhenFull::Error,
             gather_us: 500_000,
+            policy: self.config.policy,
             ..EngineConfig::new(self.config.code, Epoch(self.gateway.epoch), CLUSTER, self.config.node_count)
         };
         let mut engine = Engine::new(config, self.now());
@@ -163,6 +164,7 @@ impl World {
         let engine = self.gateway.engine.as_mut().expect("a gateway that has turns");
         engine.end_turn(now);
         self.pass_replies();
+        self.note_verdicts();
         self.gateway.turns += 1;
         if self.gateway.turns.is_multiple_of(TURNS_PER_CHECK) {
             self.check_engine();

@@ -19,6 +19,7 @@ mod faults;
 mod gateway;
 mod life;
 mod nodes;
+mod slow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,6 +39,7 @@ use gateway::GatewayHost;
 use nodes::NodeHost;
 
 pub use clients::{Op, Outcome};
+pub use slow::Sample;
 
 pub(crate) const GATEWAY: Endpoint = Endpoint(0);
 const CLUSTER: ClusterId = ClusterId(0x51);
@@ -59,6 +61,7 @@ enum Event {
     GatewayDeadline { generation: u32, at_us: u64 },
     Connect { generation: u32, node: u16, core: u16 },
     NodeTurn { node: usize },
+    Held { node: usize },
     ClientTick { client: u32 },
     Request { op: u64 },
     Reply { op: u64, reply: clients::Received },
@@ -168,6 +171,8 @@ pub struct World {
     rng: Rng,
     event_count: u64,
     counts: Counts,
+    samples: Vec<Sample>,
+    verdicts: Vec<(u64, shorttail_monitor::Verdict)>,
     failure: Option<Violation>,
 }
 
@@ -207,6 +212,8 @@ impl World {
             rng,
             event_count: 0,
             counts: Counts::default(),
+            samples: Vec::new(),
+            verdicts: Vec::new(),
             failure: None,
         };
         for node in 0..world.nodes.len() {
@@ -283,6 +290,7 @@ impl World {
             Event::GatewayDeadline { generation, at_us } => self.gateway_deadline(generation, at_us),
             Event::Connect { generation, node, core } => self.connect(generation, node, core),
             Event::NodeTurn { node } => self.node_turn(node),
+            Event::Held { node } => self.held_leaves(node),
             Event::ClientTick { client } => self.client_tick(client),
             Event::Request { op } => self.request_arrives(op),
             Event::Reply { op, reply } => self.reply_arrives(op, reply),

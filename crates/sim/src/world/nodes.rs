@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use shorttail_node::{Node, NodeConfig};
 use shorttail_units::{Incarnation, NodeId};
 
+use super::slow::Slowness;
 use super::{CLUSTER, Counts, Event, World, endpoint_of};
 use crate::network::{SendError, SessionId, What};
 
@@ -27,6 +28,7 @@ pub(super) struct NodeHost {
     /// Sessions that ended since the last turn, and with what they sent before it.
     ended: Vec<SessionId>,
     turn_is_due: bool,
+    pub slowness: Slowness,
     earlier: Counts,
 }
 
@@ -40,6 +42,7 @@ impl NodeHost {
             links: BTreeMap::new(),
             ended: Vec::new(),
             turn_is_due: false,
+            slowness: Slowness::new(u64::from(id) + 1),
             earlier: Counts::default(),
         }
     }
@@ -105,6 +108,7 @@ impl World {
         host.cores.clear();
         host.links.clear();
         host.ended.clear();
+        host.slowness.forget();
         host.turn_is_due = false;
         let (id, incarnation) = (host.id, host.incarnation);
         host.retired.push(incarnation);
@@ -200,9 +204,13 @@ impl World {
 
     fn send_from_node(&mut self, node: usize) {
         let host = &mut self.nodes[node];
+        let mut outputs = Vec::new();
         for (&session, link) in &host.links {
             let Some(output) = host.cores[link.core].poll_output(session.number()) else { continue };
-            let bytes = std::mem::take(output);
+            outputs.push((session, std::mem::take(output)));
+        }
+        for (session, bytes) in outputs {
+            let bytes = self.pass_slowness(node, session, bytes);
             match self.network.send(&mut self.schedule, endpoint_of(node), session, bytes) {
                 Ok(()) | Err(SendError::NotOpen) => {}
                 Err(error @ SendError::Full) => panic!("a node does not bound what it sends: {error}"),

@@ -1,0 +1,94 @@
+//! The catalogue of slowness, in virtual time: every entry is safe, and clients hardly notice.
+
+use shorttail_gateway::engine::{Policy, PolicyName};
+use shorttail_sim::faults_slow::{ALL_SLOW, CATALOGUE, Observed, Scenario, Target, run};
+
+const SEED: u64 = 1;
+/// RS(4,2) with two nodes to spare, and with none.
+const SPARE: u16 = 8;
+const NO_SPARE: u16 = 6;
+
+fn observed(scenario: Option<&Scenario>, target: Target, nodes: u16, policy: Policy) -> Observed {
+    let (name, after_us) = scenario.map_or(("healthy", CATALOGUE[0].after_us), |it| (it.name, it.after_us));
+    run(scenario, after_us, target, nodes, SEED, policy).unwrap_or_else(|violation| panic!("{name}: {violation}"))
+}
+
+/// What is beyond its bounds.
+fn complaints(scenario: &Scenario, seen: &Observed, healthy: &Observed) -> Vec<String> {
+    let (onset, after) = seen.ratios(healthy);
+    let mut complaints = Vec::new();
+    let mut claim = |holds: bool, what: String| {
+        if !holds {
+            complaints.push(format!("{}: {what}", scenario.name));
+        }
+    };
+    for (when, is, bound) in [("at the onset", onset, scenario.onset), ("afterwards", after, scenario.after)] {
+        claim(is.reads <= bound.reads, format!("p99 of reads {when} is {:.2} times the healthy one", is.reads));
+        claim(is.writes <= bound.writes, format!("p99 of writes {when} is {:.2} times the healthy one", is.writes));
+    }
+    let is_found = seen.found.contains(&seen.slow_node);
+    claim(scenario.is_found.is_none_or(|wanted| wanted == is_found), format!("found out: {is_found}"));
+    claim(seen.found.iter().all(|&node| node == seen.slow_node), format!("others were blamed: {:?}", seen.found));
+    claim(seen.counts.refused == 0 && seen.counts.unknown == 0, format!("errors: {:?}", seen.counts));
+    let budget = 256 + seen.requests / 10;
+    claim(seen.stats.hedges_sent_total <= budget, format!("{} hedges", seen.stats.hedges_sent_total));
+    complaints
+}
+
+fn check(target: Target, nodes: u16, wanted: impl Fn(&Scenario) -> bool) {
+    let healthy = observed(None, target, nodes, Policy::default());
+    assert_eq!(healthy.found, [0; 0], "nobody is slow");
+    let entries = CATALOGUE.iter().filter(|scenario| wanted(scenario));
+    let complaints: Vec<String> = entries
+        .flat_map(|scenario| {
+            complaints(scenario, &observed(Some(scenario), target, nodes, Policy::default()), &healthy)
+        })
+        .collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn a_slow_holder_of_data_is_hardly_noticed() {
+    check(Target::Data, SPARE, |_| true);
+}
+
+#[test]
+fn a_slow_holder_of_parity_is_hardly_noticed() {
+    check(Target::Parity, SPARE, |_| true);
+}
+
+/// Without a spare node the slow one stays a member, and holds data chunks that stay empty.
+#[test]
+fn with_no_node_to_spare_writes_go_on() {
+    let names = ["+5 ms", "+50 ms", "1 % of replies +200 ms", "+50 ms, writes only", "stopped for 1 s"];
+    check(Target::Parity, NO_SPARE, |scenario| names.contains(&scenario.name));
+}
+
+#[test]
+fn when_all_are_slow_nobody_is_blamed_and_hedges_stay_in_their_budget() {
+    let seen = observed(Some(&ALL_SLOW), Target::Data, SPARE, Policy::default());
+    let healthy = observed(None, Target::Data, SPARE, Policy::default());
+    assert_eq!(complaints(&ALL_SLOW, &seen, &healthy), [""; 0]);
+}
+
+/// The catalogue shows something: without sidestepping, a slow node is noticed.
+#[test]
+fn the_baseline_waits_for_a_slow_node() {
+    let plain = Policy::of(PolicyName::Ecwide);
+    let scenario = CATALOGUE.iter().find(|scenario| scenario.name == "+5 ms").expect("an entry");
+    let healthy = observed(None, Target::Parity, SPARE, plain);
+    let seen = observed(Some(scenario), Target::Parity, SPARE, plain);
+    let (onset, after) = seen.ratios(&healthy);
+    assert!(onset.writes > 4.0 && after.writes > 4.0 && after.reads > 4.0, "{onset:?} {after:?}");
+    assert_eq!(seen.stats.hedges_sent_total + seen.stats.redirected_writes_total + seen.stats.degraded_reads_total, 0);
+}
+
+/// What the techniques do is seen in their counters.
+#[test]
+fn hedges_win_and_writes_are_redirected() {
+    let scenario = CATALOGUE.iter().find(|scenario| scenario.name == "+50 ms").expect("an entry");
+    let seen = observed(Some(scenario), Target::Data, SPARE, Policy::default());
+    assert!(seen.stats.hedges_won_total > 10 && seen.stats.cancelled_total > 10, "{:?}", seen.stats);
+    assert!(seen.stats.redirected_writes_total > 10 && seen.stats.degraded_reads_total > 10, "{:?}", seen.stats);
+    assert!(seen.stats.slices_judged_total > 10, "{:?}", seen.stats);
+}
