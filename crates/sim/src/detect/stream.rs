@@ -263,7 +263,8 @@ impl Stream {
         let Experiment { who, span, fault, .. } = self.experiment;
         for node in 0..self.experiment.workload.nodes {
             let is_slow = self.monitor.is_fail_slow(NodeId(node));
-            let begins = is_slow && !std::mem::replace(&mut self.was_slow[usize::from(node)], is_slow);
+            let was_slow = std::mem::replace(&mut self.was_slow[usize::from(node)], is_slow);
+            let begins = is_slow && !was_slow;
             let is_faulty = who == Who::OneNode && node == FAULTY && fault != Fault::Nothing && now_us >= span.from_us;
             if is_faulty && now_us < span.to_us {
                 self.outcome.flagged_us += if is_slow { TICK_US } else { 0 };
