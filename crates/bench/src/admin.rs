@@ -28,6 +28,15 @@ pub struct NodeStatus {
     pub id: u64,
     pub pid: u32,
     pub state: String,
+    /// Some gateway goes round it because it is abnormally slow.
+    #[serde(default)]
+    pub fail_slow: bool,
+    /// How long it was so until now, microseconds.
+    #[serde(default)]
+    pub flagged_us: u64,
+    /// Writes placed on it because another node was slow or down.
+    #[serde(default)]
+    pub redirect_count: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -35,6 +44,15 @@ pub struct GatewayStatus {
     pub pid: u32,
     pub memcached: Option<String>,
     pub redis: Option<String>,
+    #[serde(default)]
+    pub admin: Option<String>,
+    #[serde(default = "yes")]
+    pub serving: bool,
+}
+
+/// A gateway that says nothing of it serves.
+fn yes() -> bool {
+    true
 }
 
 impl Status {
@@ -47,6 +65,11 @@ impl Status {
         serde_json::from_slice(&body).with_context(|| format!("the status of {admin} is not as expected"))
     }
 
+    /// Ids of the nodes that some gateway goes round because they are slow.
+    pub fn fail_slow(&self) -> Vec<u64> {
+        self.nodes.iter().filter(|node| node.fail_slow).map(|node| node.id).collect()
+    }
+
     /// (k + m) / k of the cluster's code: bytes that a byte costs at least.
     ///
     /// # Errors
@@ -56,20 +79,26 @@ impl Status {
     }
 }
 
-/// (k + m) / k of `rs:k+m`.
+/// (k + m) / k of `rs:k+m`, and as much of `lrc:k+l+g`.
 ///
 /// # Errors
 /// The name is of another shape.
 pub fn code_redundancy(code: &str) -> anyhow::Result<f64> {
-    let shape = code.rsplit(':').next().and_then(|shape| shape.split_once('+'));
-    let numbers = shape.and_then(|(data, parity)| Some((data.parse::<u32>().ok()?, parity.parse::<u32>().ok()?)));
-    match numbers {
-        Some((data, parity)) if data > 0 => Ok(f64::from(data + parity) / f64::from(data)),
-        _ => bail!("code `{code}` is not of the form rs:K+M"),
+    let shape = code.rsplit(':').next().unwrap_or(code);
+    let numbers: Option<Vec<u32>> = shape.split('+').map(|number| number.parse().ok()).collect();
+    match numbers.as_deref() {
+        Some([data, parities @ ..]) if *data > 0 && !parities.is_empty() => {
+            Ok(f64::from(data + parities.iter().sum::<u32>()) / f64::from(*data))
+        }
+        _ => bail!("code `{code}` is not of the form rs:K+M or lrc:K+L+G"),
     }
 }
 
-fn http_get(address: &str, path: &str) -> anyhow::Result<Vec<u8>> {
+/// The body of an answer to GET.
+///
+/// # Errors
+/// Nobody answers, or not with success.
+pub fn http_get(address: &str, path: &str) -> anyhow::Result<Vec<u8>> {
     let timeout = Duration::from_secs(HTTP_TIMEOUT_SECONDS);
     let mut resolved = address.to_socket_addrs().with_context(|| format!("{address} is no address"))?;
     let first = resolved.next().with_context(|| format!("{address} has no address"))?;
@@ -119,12 +148,14 @@ mod tests {
     fn a_status_is_read_and_more_fields_do_no_harm() {
         let (address, server) = serve(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"code\":\"rs:8+2\",\"objects\":3,\"bytes_stored\":100,\
-             \"bytes_used\":130,\"nodes\":[{\"id\":1,\"pid\":7,\"address\":\"a\",\"state\":\"normal\",\"new\":1}],\
+             \"bytes_used\":130,\"nodes\":[{\"id\":1,\"pid\":7,\"address\":\"a\",\"state\":\"normal\",\"new\":1,\
+             \"fail_slow\":true}],\
              \"gateways\":[{\"id\":0,\"pid\":8,\"memcached\":\"127.0.0.1:1\",\"redis\":null,\"admin\":\"x\"}]}",
         );
         let status = Status::get(&address).expect("a status");
         server.join().expect("served");
         assert_eq!((status.objects, status.nodes[0].pid, status.gateways[0].redis.clone()), (3, 7, None));
+        assert_eq!(status.fail_slow(), [1]);
         assert_eq!(status.redundancy().expect("rs:8+2"), 1.25);
     }
 
@@ -139,6 +170,7 @@ mod tests {
     #[test]
     fn codes_without_numbers_are_refused() {
         assert_eq!(code_redundancy("rs:4+2").expect("good"), 1.5);
+        assert_eq!(code_redundancy("lrc:12+2+1").expect("good"), 1.25);
         assert!(code_redundancy("rs:0+2").is_err());
         assert!(code_redundancy("mirror").is_err());
     }

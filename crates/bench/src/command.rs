@@ -6,6 +6,8 @@ use crate::kill::{self, KillOptions};
 use crate::load::{self, LoadOptions};
 use crate::memory::{self, MemoryOptions};
 use crate::overwrite::{self, OverwriteOptions};
+use crate::paper::Paper;
+use crate::tail::{self, TailOptions};
 
 /// Measurements of ShortTail and of the stores it is compared with.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -16,6 +18,10 @@ pub enum Command {
     Memory(Box<MemoryOptions>),
     Overwrite(Box<OverwriteOptions>),
     Kill(Box<KillOptions>),
+    Tail(Box<TailOptions>),
+    /// Redraws the figures of a paper.
+    #[command(subcommand)]
+    Paper(Paper),
 }
 
 impl Command {
@@ -31,6 +37,8 @@ impl Command {
             Command::Memory(options) => memory::run(*options),
             Command::Overwrite(options) => overwrite::run(*options),
             Command::Kill(options) => kill::run(*options),
+            Command::Tail(options) => tail::run(*options),
+            Command::Paper(paper) => paper.run(),
         }
     }
 }

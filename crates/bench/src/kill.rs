@@ -220,8 +220,13 @@ mod tests {
         Flags::parse_from([&["kill"], arguments].concat()).options
     }
 
+    fn node(id: u64) -> NodeStatus {
+        let (pid, state) = (100 + id as u32, "normal".to_owned());
+        NodeStatus { id, pid, state, fail_slow: false, flagged_us: 0, redirect_count: 0 }
+    }
+
     fn nodes() -> Vec<NodeStatus> {
-        (1..=8).map(|id| NodeStatus { id, pid: 100 + id as u32, state: "normal".to_owned() }).collect()
+        (1..=8).map(node).collect()
     }
 
     fn refusal(arguments: &[&str]) -> String {

@@ -11,6 +11,7 @@ use anyhow::Context;
 use crate::admin::Status;
 use crate::child::{Child, find_program};
 use crate::codec::Protocol;
+use crate::faults::Site;
 use crate::load::LoadOptions;
 use crate::process;
 
@@ -53,6 +54,26 @@ pub struct ClusterOptions {
     pub up_args: Vec<String>,
 }
 
+impl ClusterOptions {
+    /// The shorttail program.
+    ///
+    /// # Errors
+    /// It was not given, and the system does not say which program this is.
+    pub fn program(&self) -> anyhow::Result<PathBuf> {
+        match &self.binary {
+            Some(program) => Ok(program.clone()),
+            None => std::env::current_exe().context("cannot find this program"),
+        }
+    }
+
+    /// The same with further arguments of `shorttail up`.
+    pub fn with_up_args(&self, more: impl IntoIterator<Item = String>) -> Self {
+        let mut options = self.clone();
+        options.up_args.extend(more);
+        options
+    }
+}
+
 /// A process of a running system and what it does there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolePid {
@@ -67,12 +88,14 @@ pub struct Running {
     pub wait_replicas: Option<u32>,
     pub admin: Option<String>,
     pub pids: Vec<RolePid>,
+    /// Our own cluster: the program that it runs.
+    pub program: Option<PathBuf>,
     _children: Vec<Child>,
     _scratch: Option<Scratch>,
 }
 
 /// A directory that is removed at the end.
-struct Scratch(PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -103,6 +126,7 @@ impl Running {
             wait_replicas: None,
             admin: None,
             pids: vec![RolePid { role: "server", pid: child.pid() }],
+            program: None,
             _children: vec![child],
             _scratch: None,
         })
@@ -129,6 +153,7 @@ impl Running {
             wait_replicas: (replicas > 0).then_some(replicas),
             admin: None,
             pids: pids.collect(),
+            program: None,
             _children: children,
             _scratch: Some(scratch),
         })
@@ -143,15 +168,12 @@ impl Running {
         default_shape: (u32, &str),
         node_memory_mib: u64,
     ) -> anyhow::Result<Self> {
-        let program = match &options.binary {
-            Some(program) => program.clone(),
-            None => std::env::current_exe().context("cannot find this program")?,
-        };
+        let program = options.program()?;
         let scratch = scratch_directory("cluster")?;
         let (memcached, redis, admin) = (free_address()?, free_address()?, free_address()?);
         let nodes = options.nodes.unwrap_or(default_shape.0).to_string();
         let node_memory = options.node_memory.clone().unwrap_or(format!("{node_memory_mib}MiB"));
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
         command.args(["up", "--nodes", &nodes, "--code", options.code.as_deref().unwrap_or(default_shape.1)]);
         command.args(["--node-memory", &node_memory, "--memcached", &memcached, "--redis", &redis]);
         command.args(["--admin", &admin]).arg("--dir").arg(&scratch.0).args(&options.up_args);
@@ -164,9 +186,24 @@ impl Running {
             wait_replicas: None,
             admin: Some(admin),
             pids,
+            program: Some(program),
             _children: vec![child],
             _scratch: Some(scratch),
         })
+    }
+
+    /// Our own cluster, made of processes that were started by themselves. Its coordinator must answer already.
+    ///
+    /// # Errors
+    /// Its gateway is not found.
+    pub fn of_roles(program: PathBuf, admin: String, children: Vec<Child>, scratch: Scratch) -> anyhow::Result<Self> {
+        let mut running = Running::found(&admin)?;
+        let known = |pid: u32| running.pids.iter().any(|one| one.pid == pid);
+        let rest = children.iter().map(Child::pid).filter(|&pid| !known(pid));
+        let rest: Vec<RolePid> = rest.map(|pid| RolePid { role: "control", pid }).collect();
+        running.pids.extend(rest);
+        (running.program, running._children, running._scratch) = (Some(program), children, Some(scratch));
+        Ok(running)
     }
 
     /// A cluster that somebody else runs: it is only looked at.
@@ -189,6 +226,7 @@ impl Running {
             wait_replicas: None,
             admin: Some(admin.to_owned()),
             pids: nodes.chain(gateways).collect(),
+            program: None,
             _children: Vec::new(),
             _scratch: None,
         })
@@ -200,6 +238,15 @@ impl Running {
         options.protocol = self.protocol;
         options.wait = self.wait_replicas;
         options.server_pids = self.pids.iter().map(|one| one.pid).collect();
+    }
+
+    /// Where to order faults of our own cluster.
+    ///
+    /// # Errors
+    /// It is not ours, or has no admin address.
+    pub fn site(&self) -> anyhow::Result<Site> {
+        let program = self.program.clone().context("the cluster was started by somebody else")?;
+        Ok(Site { program, admin: self.admin.clone().context("the cluster has no admin address")? })
     }
 
     pub fn role_of(&self, pid: u32) -> &'static str {
@@ -242,16 +289,16 @@ fn online_replicas(port: u16) -> Option<usize> {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> anyhow::Result<u16> {
+pub fn free_port() -> anyhow::Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0").context("no free port")?;
     Ok(listener.local_addr()?.port())
 }
 
-fn free_address() -> anyhow::Result<String> {
+pub fn free_address() -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{}", free_port()?))
 }
 
-fn scratch_directory(name: &str) -> anyhow::Result<Scratch> {
+pub fn scratch_directory(name: &str) -> anyhow::Result<Scratch> {
     let unique = free_port()?;
     let path = std::env::temp_dir().join(format!("shorttail-bench-{name}-{}-{unique}", std::process::id()));
     std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;

@@ -6,6 +6,10 @@ use std::fmt::Write;
 
 use crate::report::LoadReport;
 
+mod bars;
+
+pub use bars::Bars;
+
 const WIDTH: f64 = 760.0;
 const PANEL_HEIGHT: f64 = 340.0;
 const LEFT: f64 = 84.0;
@@ -17,28 +21,33 @@ const BOTTOM: f64 = 56.0;
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 
 /// One axis: its title with unit, its range and its ticks with their labels.
-struct Axis {
+pub struct Axis {
     title: String,
     from: f64,
     to: f64,
-    ticks: Vec<(f64, String)>,
+    pub ticks: Vec<(f64, String)>,
 }
 
-struct Series {
-    name: String,
-    points: Vec<(f64, f64)>,
+pub struct Series {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
 }
 
-struct Panel {
-    title: String,
-    x: Axis,
-    y: Axis,
-    series: Vec<Series>,
+/// One panel of lines.
+pub struct Panel {
+    pub title: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
 }
 
-/// Latency percentiles of each class, and throughput over time.
-pub fn load_plot(report: &LoadReport) -> String {
-    let panels = [percentile_panel(report), throughput_panel(report)];
+/// What fills a panel.
+pub trait Draw {
+    fn draw(&self, out: &mut String);
+}
+
+/// A document of panels below each other.
+pub fn document(panels: &[&dyn Draw]) -> String {
     let height = PANEL_HEIGHT * panels.len() as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -52,6 +61,12 @@ pub fn load_plot(report: &LoadReport) -> String {
     }
     out.push_str("</svg>\n");
     out
+}
+
+/// Latency percentiles of each class, and throughput over time.
+pub fn load_plot(report: &LoadReport) -> String {
+    let (percentiles, throughput) = (percentile_panel(report), throughput_panel(report));
+    document(&[&percentiles, &throughput])
 }
 
 /// Shares on a scale of nines, microseconds on a logarithmic scale.
@@ -74,11 +89,10 @@ fn percentile_panel(report: &LoadReport) -> Panel {
         labels.iter().enumerate().map(|(index, label)| (index as f64, (*label).to_owned())).collect();
     x_ticks.push((nines(0.5), "50 %".to_owned()));
     x_ticks.retain(|tick| tick.0 <= nines_max);
-    let decades = (low as i32..=high as i32).map(|power| (f64::from(power), decade(power))).collect();
     Panel {
         title: "Latency by percentile".to_owned(),
         x: Axis { title: "share of operations".to_owned(), from: 0.0, to: nines_max, ticks: x_ticks },
-        y: Axis { title: "latency, microseconds".to_owned(), from: low, to: high, ticks: decades },
+        y: Axis::decades("latency, microseconds", low as i32, high as i32),
         series,
     }
 }
@@ -116,13 +130,19 @@ fn throughput_panel(report: &LoadReport) -> Panel {
 
 impl Axis {
     /// From 0 to `to`, or to the next tick above it.
-    fn linear(title: &str, to: f64, to_next_tick: bool) -> Self {
+    pub fn linear(title: &str, to: f64, to_next_tick: bool) -> Self {
         let step = round_step(to / 5.0);
         let end = if to_next_tick { (to / step).ceil() * step } else { to };
         let count = (end / step + 1e-9) as u64;
         let label = |value: f64| if step >= 1.0 { grouped(value.round() as u64) } else { format!("{value:.2}") };
         let ticks = (0..=count).map(|index| index as f64 * step).map(|value| (value, label(value))).collect();
         Axis { title: title.to_owned(), from: 0.0, to: end, ticks }
+    }
+
+    /// Powers of ten; values are given as their logarithms.
+    pub fn decades(title: &str, low: i32, high: i32) -> Self {
+        let ticks = (low..=high).map(|power| (f64::from(power), decade(power))).collect();
+        Axis { title: title.to_owned(), from: f64::from(low), to: f64::from(high.max(low + 1)), ticks }
     }
 
     /// Where a value lies, 0 to 1.
@@ -144,7 +164,7 @@ fn grouped(number: u64) -> String {
     groups.join("\u{202f}")
 }
 
-impl Panel {
+impl Draw for Panel {
     fn draw(&self, out: &mut String) {
         self.draw_frame(out);
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
@@ -160,7 +180,9 @@ impl Panel {
             self.draw_legend(out);
         }
     }
+}
 
+impl Panel {
     fn draw_frame(&self, out: &mut String) {
         let (right, bottom) = (WIDTH - RIGHT, PANEL_HEIGHT - BOTTOM);
         let _ = writeln!(

@@ -1,7 +1,7 @@
 //! Which techniques against slow nodes are in use, for a partition; the named sets of them.
 //!
 //! Source: DESIGN section 12. `ecwide`, `llf`, `ec-cache` and `shorttail` stand for the systems that the ShortTail paper
-//! compares (decision 0009 says what is honest about them); `adaptive` is this project's own.
+//! compares in how they read; where small objects and overwrites go is the same for all; `adaptive` is this project's own.
 //!
 //! Must not know: nodes, requests, time.
 

@@ -1,0 +1,19 @@
+//! `bench paper`: the experiments of the papers that ShortTail is built on, on our own system.
+
+mod shorttail;
+
+/// Which paper.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Paper {
+    Shorttail(Box<shorttail::ShorttailOptions>),
+}
+
+impl Paper {
+    /// # Errors
+    /// As the paper's module says.
+    pub fn run(self) -> anyhow::Result<()> {
+        match self {
+            Paper::Shorttail(options) => shorttail::run(*options),
+        }
+    }
+}
