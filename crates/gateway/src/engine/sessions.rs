@@ -246,6 +246,7 @@ impl<C: Command> Engine<C> {
                 self.hedge_all_of(node);
             }
         }
+        self.ping_again(before_us);
     }
 
     /// Goes round a node until it answers a ping.
@@ -255,7 +256,29 @@ impl<C: Command> Engine<C> {
         let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
         self.work.push_back(Work::Failover(tags));
         self.leave_unsealed_stripes_of(id);
+        self.ping(id);
+    }
+
+    /// Asks a suspect node for a sign of life, whatever it owes: an answer that was lost is not to be waited for.
+    fn ping(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        node.sessions.iter_mut().for_each(super::session::Session::answered);
         self.ask_session(SessionId { node: id, core: 0 }, &NodeRequest::Ping, What::Ping);
+    }
+
+    /// The ping, or its answer, may have been lost too.
+    fn ping_again(&mut self, before_us: u64) {
+        let awaited = &self.awaited;
+        let mut silent = Vec::new();
+        for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Suspect) {
+            for session in &mut node.sessions {
+                session.forget_asked(|tag| awaited.get(tag).is_some());
+            }
+            if node.sessions[0].asked.back().is_none_or(|&(asked_us, _)| asked_us < before_us) {
+                silent.push(node.id);
+            }
+        }
+        silent.into_iter().for_each(|node| self.ping(node));
     }
 
     fn node_answers(&mut self, id: NodeId) {
