@@ -80,13 +80,14 @@ async fn health(State(desk): State<Desk>) -> Response {
 }
 
 async fn prometheus(State(desk): State<Desk>) -> Response {
-    match desk.status() {
-        Some(status) => {
-            let kind = "text/plain; version=0.0.4; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], metrics::text(&status)).into_response()
-        }
+    match desk.status().zip(desk.reports()) {
+        Some((status, reports)) => metrics_answer(metrics::of_cluster(&status, &reports)),
         None => no_answer(),
     }
+}
+
+fn metrics_answer(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
 /// Orders nodes to be faulty on purpose.

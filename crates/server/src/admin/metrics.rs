@@ -1,62 +1,76 @@
 //! The cluster's status in the text format of Prometheus.
+//!
+//! Must not know: where the numbers come from.
 
-use std::fmt::Write;
+mod clients;
+mod gateway;
+#[cfg(test)]
+pub(crate) mod strict;
+mod text;
 
-use shorttail_wire::control::{ClusterStatus, NodeState};
+use shorttail_gateway::session::Counters;
+use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeState, NodeStatusEntry};
 
-/// All metrics of a status.
-pub fn text(status: &ClusterStatus) -> String {
-    let mut out = String::new();
-    cluster_metrics(&mut out, status);
-    node_metrics(&mut out, status);
-    gateway_metrics(&mut out, status);
-    out
+use text::{Kind, Text};
+
+/// All metrics of a coordinator: of the cluster, its nodes, and what living gateways reported.
+pub fn of_cluster(status: &ClusterStatus, gateways: &[(u16, GatewayStatus)]) -> String {
+    let mut text = Text::default();
+    put_cluster(&mut text, status);
+    put_nodes(&mut text, &status.nodes);
+    gateway::put(&mut text, gateways);
+    text.into_string()
 }
 
-fn cluster_metrics(out: &mut String, status: &ClusterStatus) {
-    for (name, kind, help, value) in [
-        ("objects", "gauge", "Objects stored.", status.objects),
-        ("stored_bytes", "gauge", "Key and value bytes of the objects stored.", status.bytes_stored),
-        ("used_bytes", "gauge", "Node memory in use, redundancy included.", status.bytes_used),
-        ("limit_bytes", "gauge", "Node memory of all live nodes.", status.bytes_limit),
-        ("evicted_total", "counter", "Objects that made room for others.", status.evicted_total),
-        ("expired_total", "counter", "Objects whose time was over.", status.expired_total),
-        ("degraded_reads_total", "counter", "Reads answered by decoding.", status.degraded_reads_total),
-        ("epoch", "gauge", "The last epoch that was handed out.", u64::from(status.epoch)),
-        ("nodes_expected", "gauge", "Nodes the cluster is meant to have.", u64::from(status.nodes_expected)),
-    ] {
-        describe(out, name, kind, help);
-        line(out, name, "", value);
+/// All metrics of one gateway: what it reports to the coordinator, and of its clients.
+pub fn of_gateway(id: u16, status: &GatewayStatus, counters: &Counters) -> String {
+    let mut text = Text::default();
+    gateway::put(&mut text, &[(id, status.clone())]);
+    clients::put(&mut text, id, counters);
+    text.into_string()
+}
+
+fn put_cluster(text: &mut Text, status: &ClusterStatus) {
+    text.gauge("objects", "Objects stored.", status.objects);
+    text.gauge("stored_bytes", "Key and value bytes of the objects stored.", status.bytes_stored);
+    text.gauge("used_bytes", "Node memory in use, redundancy included.", status.bytes_used);
+    text.gauge("limit_bytes", "Node memory of all live nodes.", status.bytes_limit);
+    text.gauge("epoch", "The last epoch that was handed out.", status.epoch);
+    text.gauge("nodes_expected", "Nodes the cluster is meant to have.", status.nodes_expected);
+    text.counter("evicted_total", "Objects that made room for others.", status.evicted_total);
+    text.counter("expired_total", "Objects whose time was over.", status.expired_total);
+    text.counter("degraded_reads_total", "Reads answered by decoding.", status.degraded_reads_total);
+}
+
+fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
+    let mut family = text.family("node_up", Kind::Gauge, "1 while a node's heartbeats arrive.");
+    for node in nodes {
+        let id = node.id.to_string();
+        family.sample(&[("node", &id), ("state", node.state.name())], u64::from(node.state == NodeState::Normal));
+    }
+    for (name, kind, help, value) in OF_NODES {
+        let mut family = text.family(name, kind, help);
+        for node in nodes {
+            family.sample(&[("node", &node.id.to_string())], value(node));
+        }
+    }
+    let mut family = text.family("node_chaos_replies_total", Kind::Counter, "Replies that suffered on purpose.");
+    for node in nodes {
+        let (id, chaos) = (node.id.to_string(), &node.chaos);
+        for (effect, count) in
+            [("delayed", chaos.delayed_total), ("dropped", chaos.dropped_total), ("corrupted", chaos.corrupted_total)]
+        {
+            family.sample(&[("node", &id), ("effect", effect)], count);
+        }
     }
 }
 
-fn node_metrics(out: &mut String, status: &ClusterStatus) {
-    describe(out, "node_up", "gauge", "1 while a node's heartbeats arrive.");
-    for node in &status.nodes {
-        let labels = format!("{{node=\"{}\",state=\"{}\"}}", node.id, node.state.name());
-        line(out, "node_up", &labels, u64::from(node.state == NodeState::Normal));
-    }
-    describe(out, "node_memory_used_bytes", "gauge", "Memory of a node in use.");
-    for node in &status.nodes {
-        line(out, "node_memory_used_bytes", &format!("{{node=\"{}\"}}", node.id), node.memory_used_bytes);
-    }
-    describe(out, "node_memory_limit_bytes", "gauge", "Memory budget of a node.");
-    for node in &status.nodes {
-        line(out, "node_memory_limit_bytes", &format!("{{node=\"{}\"}}", node.id), node.memory_limit_bytes);
-    }
-}
+type OfNode = (&'static str, Kind, &'static str, fn(&NodeStatusEntry) -> u64);
 
-fn gateway_metrics(out: &mut String, status: &ClusterStatus) {
-    describe(out, "gateway_serving", "gauge", "1 while a gateway serves clients.");
-    for gateway in &status.gateways {
-        line(out, "gateway_serving", &format!("{{gateway=\"{}\"}}", gateway.id), u64::from(gateway.serving));
-    }
-}
-
-fn describe(out: &mut String, name: &str, kind: &str, help: &str) {
-    writeln!(out, "# HELP shorttail_{name} {help}\n# TYPE shorttail_{name} {kind}").expect("writing to memory");
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: u64) {
-    writeln!(out, "shorttail_{name}{labels} {value}").expect("writing to memory");
-}
+const OF_NODES: [OfNode; 5] = [
+    ("node_memory_used_bytes", Kind::Gauge, "Memory of a node in use.", |node| node.memory_used_bytes),
+    ("node_memory_limit_bytes", Kind::Gauge, "Memory budget of a node.", |node| node.memory_limit_bytes),
+    ("node_chunks_open", Kind::Gauge, "Chunks of a node that take appends.", |node| node.chunks_open),
+    ("node_chunks_sealed", Kind::Gauge, "Chunks of a node that are immutable.", |node| node.chunks_sealed),
+    ("node_chaos_faults", Kind::Gauge, "Faults that a node has on purpose.", |node| node.chaos.faults.len() as u64),
+];

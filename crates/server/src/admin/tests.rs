@@ -3,9 +3,11 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState, NodeStatusEntry};
+use shorttail_gateway::session::Counters;
+use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeSeen, NodeState, NodeStatusEntry, StoreTotals};
 
-use super::{ChaosOutcome, metrics};
+use super::ChaosOutcome;
+use super::metrics::{self, strict};
 use crate::coordinator::tests::{MEEK, RunningCoordinator, node};
 
 fn get(address: SocketAddr, path: &str) -> String {
@@ -74,7 +76,7 @@ fn orders_reach_the_nodes_that_allow_it_and_no_other_page_may_send_them() {
 }
 
 #[test]
-fn metrics_name_every_node_and_gateway() {
+fn metrics_are_what_a_strict_reader_takes() {
     let node = NodeStatusEntry {
         id: 3,
         state: NodeState::Dead,
@@ -82,15 +84,60 @@ fn metrics_name_every_node_and_gateway() {
         memory_limit_bytes: 20,
         ..NodeStatusEntry::default()
     };
-    let gateway = GatewayStatusEntry { serving: true, ..GatewayStatusEntry::default() };
-    let status = ClusterStatus { objects: 7, nodes: vec![node], gateways: vec![gateway], ..ClusterStatus::default() };
-    let text = metrics::text(&status);
-    for line in [
-        "shorttail_objects 7",
-        "shorttail_node_up{node=\"3\",state=\"dead\"} 0",
-        "shorttail_node_memory_used_bytes{node=\"3\"} 10",
-        "shorttail_gateway_serving{gateway=\"0\"} 1",
+    let status = ClusterStatus { objects: 7, nodes: vec![node], ..ClusterStatus::default() };
+    let mut seen = NodeSeen { id: 3, fail_slow: true, flagged_us: 1_500_000, redirect_count: 4, ..NodeSeen::default() };
+    seen.read_latency.add(90, 5);
+    seen.read_latency.add(50_000, 1);
+    let totals = StoreTotals { hedges_sent_total: 9, hedges_won_total: 6, ..StoreTotals::default() };
+    let report = GatewayStatus { serving: true, totals, nodes: vec![seen] };
+    let text = metrics::of_cluster(&status, &[(0, report.clone()), (2, report)]);
+    let samples = strict::read(&text);
+    let value = |name: &str, labels: &[(&str, &str)]| strict::value(&samples, &format!("shorttail_{name}"), labels);
+    assert_eq!(value("objects", &[]), Some(7.0));
+    assert_eq!(value("node_up", &[("node", "3"), ("state", "dead")]), Some(0.0));
+    assert_eq!(value("node_memory_used_bytes", &[("node", "3")]), Some(10.0));
+    for gateway in ["0", "2"] {
+        assert_eq!(value("gateway_serving", &[("gateway", gateway)]), Some(1.0));
+        assert_eq!(value("gateway_hedges_sent_total", &[("gateway", gateway)]), Some(9.0));
+        let of_node = [("gateway", gateway), ("node", "3")];
+        assert_eq!(value("node_fail_slow", &of_node), Some(1.0));
+        assert_eq!(value("node_fail_slow_seconds_total", &of_node), Some(1.5));
+        assert_eq!(value("node_redirects_total", &of_node), Some(4.0));
+        let of_reads = [("gateway", gateway), ("node", "3"), ("operation", "read")];
+        let bucket = |le| value("node_latency_seconds_bucket", &[&of_reads[..], &[("le", le)]].concat());
+        assert_eq!(["0.00005", "0.0001", "0.02", "0.05", "+Inf"].map(bucket), [0.0, 5.0, 5.0, 6.0, 6.0].map(Some));
+        assert_eq!(value("node_latency_seconds_sum", &of_reads), Some(0.050_45));
+    }
+}
+
+#[test]
+fn a_gateway_tells_of_its_clients_too() {
+    let counters = Counters { get_hits: 5, connections_current: 2, cpu_user_us: 1_250_000, ..Counters::default() };
+    let samples = strict::read(&metrics::of_gateway(1, &GatewayStatus::default(), &counters));
+    let value = |name: &str, labels: &[(&str, &str)]| strict::value(&samples, name, labels);
+    let gets = [("gateway", "1"), ("request", "get"), ("outcome", "hit")];
+    assert_eq!(value("shorttail_client_requests_total", &gets), Some(5.0));
+    assert_eq!(value("shorttail_client_connections", &[("gateway", "1")]), Some(2.0));
+    let cpu = [("gateway", "1"), ("mode", "user")];
+    assert_eq!(value("shorttail_process_cpu_seconds_total", &cpu), Some(1.25));
+}
+
+#[test]
+fn a_reader_that_took_anything_would_prove_nothing() {
+    let head = "# HELP a_b B.\n# TYPE a_b gauge\n";
+    assert_eq!(strict::read(&format!("{head}a_b{{c=\"d\\\"\"}} 1\n")).len(), 1);
+    for bad in [
+        "a_b 1\n".to_owned(),
+        format!("{head}a_b 1"),
+        format!("{head}a_b 1\na_b 1\n"),
+        format!("{head}a_c 1\n"),
+        format!("{head}a_b x\n"),
+        format!("{head}a_b{{c=\"d}} 1\n"),
+        format!("{head}{head}a_b 1\n"),
+        "# TYPE a_b gauge\na_b 1\n".to_owned(),
+        head.replace("gauge", "counter") + "a_b 1\n",
+        head.replace("gauge", "histogram") + "a_b_bucket{le=\"1\"} 1\na_b_sum 1\na_b_count 1\n",
     ] {
-        assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+        assert!(std::panic::catch_unwind(|| strict::read(&bad)).is_err(), "{bad}");
     }
 }
