@@ -22,7 +22,21 @@ impl<C, F: FnMut(RequestId, Request<C>)> RequestSink<C> for F {
 #[derive(Debug, Clone)]
 pub struct Shared {
     pub settings: Settings,
+    /// What the sessions of this core counted.
     pub counters: Counters,
+    /// What those of the gateway's other cores counted, as these last told.
+    pub elsewhere: Counters,
+}
+
+impl Shared {
+    pub fn new(settings: Settings) -> Self {
+        Shared { settings, counters: Counters::default(), elsewhere: Counters::default() }
+    }
+
+    /// What the whole gateway counted: what clients are told.
+    pub fn counted(&self) -> Counters {
+        self.counters.plus(&self.elsewhere)
+    }
 }
 
 /// What the operator chose; constant while the gateway runs.
@@ -152,6 +166,70 @@ pub struct Counters {
     pub cpu_system_us: u64,
     /// `stats detail` of memcached clients.
     pub prefixes: crate::memcached::PrefixStats,
+    /// Times that a client cleared the counters.
+    pub resets: u64,
+}
+
+impl Counters {
+    /// Clears what is counted; what is current stays, and so does what clients switched.
+    pub fn reset(&mut self) {
+        self.prefixes.clear();
+        *self = Counters {
+            connections_current: self.connections_current,
+            shutdown_asked: self.shutdown_asked,
+            debug_time_s: self.debug_time_s,
+            cpu_user_us: self.cpu_user_us,
+            cpu_system_us: self.cpu_system_us,
+            prefixes: std::mem::take(&mut self.prefixes),
+            resets: self.resets + 1,
+            ..Counters::default()
+        };
+    }
+
+    /// What two cores counted together. Connections and CPU time are the process' own on every core already.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Counters {
+            connections_current: self.connections_current,
+            connections_total: self.connections_total,
+            connections_rejected: self.connections_rejected,
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_written: self.bytes_written + other.bytes_written,
+            get_commands: self.get_commands + other.get_commands,
+            get_hits: self.get_hits + other.get_hits,
+            get_misses: self.get_misses + other.get_misses,
+            get_expired: self.get_expired + other.get_expired,
+            get_flushed: self.get_flushed + other.get_flushed,
+            set_commands: self.set_commands + other.set_commands,
+            touch_commands: self.touch_commands + other.touch_commands,
+            touch_hits: self.touch_hits + other.touch_hits,
+            touch_misses: self.touch_misses + other.touch_misses,
+            delete_hits: self.delete_hits + other.delete_hits,
+            delete_misses: self.delete_misses + other.delete_misses,
+            incr_hits: self.incr_hits + other.incr_hits,
+            incr_misses: self.incr_misses + other.incr_misses,
+            decr_hits: self.decr_hits + other.decr_hits,
+            decr_misses: self.decr_misses + other.decr_misses,
+            cas_hits: self.cas_hits + other.cas_hits,
+            cas_misses: self.cas_misses + other.cas_misses,
+            cas_badval: self.cas_badval + other.cas_badval,
+            flush_commands: self.flush_commands + other.flush_commands,
+            meta_commands: self.meta_commands + other.meta_commands,
+            auth_commands: self.auth_commands + other.auth_commands,
+            auth_errors: self.auth_errors + other.auth_errors,
+            store_too_large: self.store_too_large + other.store_too_large,
+            store_no_memory: self.store_no_memory + other.store_no_memory,
+            idle_kicks: self.idle_kicks + other.idle_kicks,
+            commands_total: self.commands_total + other.commands_total,
+            connection_yields: self.connection_yields + other.connection_yields,
+            shutdown_asked: self.shutdown_asked || other.shutdown_asked,
+            debug_time_s: self.debug_time_s,
+            cpu_user_us: self.cpu_user_us,
+            cpu_system_us: self.cpu_system_us,
+            prefixes: self.prefixes.plus(&other.prefixes),
+            resets: self.resets,
+        }
+    }
 }
 
 /// One client connection of one protocol.

@@ -1,9 +1,9 @@
 //! The admin port: status as JSON, health, metrics for Prometheus, a page for people, and orders to be faulty.
 //!
-//! It runs on a thread of its own with a small tokio runtime, only in the coordinator's process, and asks the
-//! coordinator's loop for the status of the moment.
+//! It runs on a thread of its own with a small tokio runtime. The coordinator's asks the coordinator's loop for the status
+//! of the moment; a gateway's, which is off unless asked for, reads what the gateway's cores publish.
 //!
-//! Must not know: the coordinator's machine.
+//! Must not know: the coordinator's machine, a gateway's engines.
 
 mod metrics;
 #[cfg(test)]
@@ -23,34 +23,77 @@ use shorttail_chaos::Order;
 use shorttail_wire::control::{NodeState, NodeStatusEntry};
 
 use crate::coordinator::Desk;
+use crate::gateway::GatewayReader;
 
 /// The page: no assets from elsewhere.
 const PAGE: &str = include_str!("admin/page.html");
 
-/// Listens, and serves on a thread of its own until the process ends. Returns where it really listens.
-///
-/// # Errors
-/// When the address cannot be listened on.
-pub fn start(address: SocketAddr, desk: Desk) -> anyhow::Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(address);
-    let listener = listener.with_context(|| format!("cannot listen on {address} for the admin port"))?;
-    listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
-    let serve = move || {
-        if let Err(error) = serve(listener, desk) {
-            tracing::error!(%error, "the admin port is gone");
-        }
-    };
-    std::thread::Builder::new().name("admin".into()).spawn(serve).context("cannot start the admin thread")?;
-    Ok(bound)
+/// An admin port that is bound and not served yet.
+pub struct Bound {
+    listener: std::net::TcpListener,
+    pub address: SocketAddr,
 }
 
-fn serve(listener: std::net::TcpListener, desk: Desk) -> anyhow::Result<()> {
+impl Bound {
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        let listener = std::net::TcpListener::bind(address);
+        let listener = listener.with_context(|| format!("cannot listen on {address} for the admin port"))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Bound { listener, address })
+    }
+
+    /// Serves a coordinator on a thread of its own until the process ends.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    pub fn serve_coordinator(self, desk: Desk) -> anyhow::Result<()> {
+        self.serve(router(desk))
+    }
+
+    /// Serves a gateway on a thread of its own until the process ends.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    pub fn serve_gateway(self, gateway: GatewayReader) -> anyhow::Result<()> {
+        self.serve(gateway_router(gateway))
+    }
+
+    fn serve(self, router: Router) -> anyhow::Result<()> {
+        let serve = move || {
+            if let Err(error) = serve(self.listener, router) {
+                tracing::error!(%error, "the admin port is gone");
+            }
+        };
+        std::thread::Builder::new().name("admin".into()).spawn(serve).context("cannot start the admin thread")?;
+        Ok(())
+    }
+}
+
+fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        axum::serve(listener, router(desk)).await.context("serving stopped")
+        axum::serve(listener, router).await.context("serving stopped")
     })
+}
+
+fn gateway_router(gateway: GatewayReader) -> Router {
+    Router::new()
+        .route("/health", get(gateway_health))
+        .route("/metrics", get(gateway_metrics))
+        .route("/status", get(|State(gateway): State<GatewayReader>| async move { Json(gateway.status()) }))
+        .with_state(gateway)
+}
+
+async fn gateway_health(State(gateway): State<GatewayReader>) -> Response {
+    health_answer(gateway.status().serving)
+}
+
+async fn gateway_metrics(State(gateway): State<GatewayReader>) -> Response {
+    metrics_answer(metrics::of_gateway(gateway.id, &gateway.status(), &gateway.counters()))
 }
 
 fn router(desk: Desk) -> Router {
@@ -73,6 +116,10 @@ async fn status(State(desk): State<Desk>) -> Response {
 /// 200 while clients are served, 503 otherwise; for load balancers.
 async fn health(State(desk): State<Desk>) -> Response {
     let serving = desk.status().is_some_and(|status| status.gateways.iter().any(|gateway| gateway.serving));
+    health_answer(serving)
+}
+
+fn health_answer(serving: bool) -> Response {
     match serving {
         true => (StatusCode::OK, "serving\n").into_response(),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not serving\n").into_response(),

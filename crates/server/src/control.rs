@@ -73,6 +73,7 @@ pub struct GatewayAddresses {
     pub memcached: Option<String>,
     pub redis: Option<String>,
     pub unix_socket: Option<String>,
+    pub admin: Option<String>,
 }
 
 /// Begins a gateway's membership.
@@ -89,7 +90,7 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
         memcached: listening.memcached,
         redis: listening.redis,
         unix_socket: listening.unix_socket,
-        admin: None,
+        admin: listening.admin,
         session: None,
     };
     let refuse = |_| {

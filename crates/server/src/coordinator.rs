@@ -142,11 +142,12 @@ impl Server {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (asking, questions) = sync_channel(QUESTION_COUNT_MAX);
         let desk = Desk { questions: asking, waker: Arc::clone(&waker) };
-        let admin = match config.admin {
-            Some(address) => Some(admin::start(address, desk)?),
-            None => None,
-        };
-        let machine = Coordinator::new(now_since(started), settings(config, admin), durable);
+        let admin = config.admin.map(admin::Bound::new).transpose()?;
+        let admin_address = admin.as_ref().map(|admin| admin.address);
+        if let Some(admin) = admin {
+            admin.serve_coordinator(desk)?;
+        }
+        let machine = Coordinator::new(now_since(started), settings(config, admin_address), durable);
         Ok(Server {
             machine,
             disk,
@@ -158,7 +159,7 @@ impl Server {
             ticket_next: 0,
             connections: HashMap::new(),
             token_next: CONNECTION_FIRST,
-            admin,
+            admin: admin_address,
             started,
         })
     }

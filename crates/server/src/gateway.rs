@@ -11,6 +11,7 @@ mod core;
 mod gather;
 mod peers;
 mod seen;
+mod tallies;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -21,10 +22,11 @@ use anyhow::Context;
 use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::request::StoreStats;
-use shorttail_gateway::session::Settings;
+use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::NodeId;
 use shorttail_wire::control::{GatewayStatus, GatewayWelcome, NodeSeen, NodeState, StoreTotals, View};
 
+use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, WhenFull};
 use crate::control::{ControlEvent, GatewayAddresses, start_gateway};
@@ -32,6 +34,7 @@ use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup};
+use tallies::{Tallies, Teller};
 
 /// What a core publishes for others to read.
 #[derive(Debug, Default)]
@@ -87,7 +90,9 @@ impl Listeners {
 /// When an address is taken, or the coordinator refuses the gateway for good.
 pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
     let listeners = Listeners::bind(&config)?;
+    let admin = config.admin.map(admin::Bound::new).transpose()?;
     let addresses = GatewayAddresses {
+        admin: admin.as_ref().map(|admin| admin.address.to_string()),
         memcached: listeners.address_of(Protocol::Memcached),
         redis: listeners.address_of(Protocol::Redis),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
@@ -97,6 +102,9 @@ pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
     let engine = engine_config(&config, &welcome)?;
     let settings = settings(&config, &engine, &listeners);
     let cores = start_cores(engine, settings, listeners, config.threads)?;
+    if let Some(admin) = admin {
+        admin.serve_gateway(GatewayReader { id: welcome.session.gateway_id, published: cores.published.clone() })?;
+    }
     tracing::info!(gateway = welcome.session.gateway_id, epoch = welcome.session.epoch.0, "started");
     let mut settling = crate::footprint::Settling::begin();
     loop {
@@ -113,7 +121,7 @@ pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
                 ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
-        control.publish(cores.status());
+        control.publish(cores.published.status());
         // Views are rare and statuses go out twice a second: this is quick enough for both.
         std::thread::sleep(Duration::from_millis(25));
     }
@@ -162,7 +170,31 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
 /// The running cores.
 pub(crate) struct Cores {
     pub outlets: Vec<Outlet<ToCore>>,
+    published: Published,
+}
+
+/// What the cores of a gateway publish.
+#[derive(Clone, Debug)]
+struct Published {
     gauges: Vec<Arc<CoreGauges>>,
+    tallies: Arc<Tallies>,
+}
+
+/// Tells of a running gateway: the status of the moment, and what its clients did.
+#[derive(Clone, Debug)]
+pub struct GatewayReader {
+    pub id: u16,
+    published: Published,
+}
+
+impl GatewayReader {
+    pub fn status(&self) -> GatewayStatus {
+        self.published.status()
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.published.tallies.sum()
+    }
 }
 
 /// Starts a thread per core.
@@ -182,6 +214,7 @@ pub(crate) fn start_cores(
         outlets.push(outlet);
     }
     let totals = Arc::new(Totals::default());
+    let tallies = Arc::new(Tallies::new(core_count));
     let mut gauges = Vec::new();
     let mut listeners = Some(listeners);
     for (core, (poll, inbox)) in waiting.into_iter().enumerate() {
@@ -200,6 +233,7 @@ pub(crate) fn start_cores(
             listeners: listeners.take().unwrap_or_default(),
             gauges: core_gauges,
             totals: Arc::clone(&totals),
+            teller: Teller::new(Arc::clone(&tallies), core),
         };
         let builder = std::thread::Builder::new().name(format!("core {core}"));
         builder.spawn(move || {
@@ -209,11 +243,17 @@ pub(crate) fn start_cores(
             }
         })?;
     }
-    Ok(Cores { outlets, gauges })
+    Ok(Cores { outlets, published: Published { gauges, tallies } })
 }
 
 impl Cores {
     pub fn is_serving(&self) -> bool {
+        self.published.is_serving()
+    }
+}
+
+impl Published {
+    fn is_serving(&self) -> bool {
         self.gauges.iter().all(|gauges| gauges.is_serving.load(std::sync::atomic::Ordering::Acquire) != 0)
     }
 

@@ -53,6 +53,20 @@ impl PrefixStats {
         }
     }
 
+    /// What two cores counted together; enabled as this one is.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        for (prefix, counts) in &other.prefixes {
+            let own = sum.prefixes.entry(prefix.clone()).or_default();
+            own.gets += counts.gets;
+            own.hits += counts.hits;
+            own.sets += counts.sets;
+            own.deletes += counts.deletes;
+        }
+        sum
+    }
+
     pub fn clear(&mut self) {
         self.prefixes.clear();
     }

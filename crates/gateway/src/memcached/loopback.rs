@@ -32,7 +32,7 @@ impl Loopback {
     pub fn new(settings: Settings) -> Self {
         Loopback {
             session: MemcachedSession::default(),
-            shared: Shared { settings, counters: Default::default() },
+            shared: Shared::new(settings),
             store: MapStore::default(),
             now: Now { mono_us: 0, unix_ms: UnixMs(1_800_000_000_000) },
             order: AnswerOrder::Asked,

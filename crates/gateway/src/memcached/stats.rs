@@ -62,7 +62,7 @@ impl Question {
             (Question::Flush { .. }, Ok(_)) => reply::line("OK", &mut bytes),
             (Question::General, Ok(KeyspaceReply::Stats(stats))) => bytes = general(now, shared, &stats),
             (Question::Items, Ok(KeyspaceReply::Stats(stats))) => bytes = items(&stats),
-            (Question::Slabs, Ok(KeyspaceReply::Stats(stats))) => bytes = slabs(&shared.counters, &stats),
+            (Question::Slabs, Ok(KeyspaceReply::Stats(stats))) => bytes = slabs(&shared.counted(), &stats),
             (Question::Cachedump, Ok(KeyspaceReply::Scanned { keys, .. })) => bytes = cachedump(&keys),
             (question, Ok(other)) => unreachable!("{question:?} was answered with {other:?}"),
         }
@@ -89,10 +89,11 @@ impl MemcachedSession {
         let is = |name: &str| name.as_bytes().starts_with(subcommand);
         let answer = match subcommand {
             _ if is("reset") => {
-                reset(&mut shared.counters);
+                shared.counters.reset();
+                shared.elsewhere.reset();
                 b"RESET\r\n".to_vec()
             }
-            _ if is("detail") => detail(&mut shared.counters, tokens.next()),
+            _ if is("detail") => detail(shared, tokens.next()),
             _ if is("settings") => stats_settings::settings(shared),
             _ if is("cachedump") => match cachedump_count(tokens.next(), tokens.next()) {
                 Ok(count) => return self.ask(Question::Cachedump, KeyspaceRequest::Scan { cursor: 0, count }, sink),
@@ -109,28 +110,14 @@ impl MemcachedSession {
     }
 }
 
-fn reset(counters: &mut Counters) {
-    let mut prefixes = std::mem::take(&mut counters.prefixes);
-    prefixes.clear();
-    *counters = Counters {
-        connections_current: counters.connections_current,
-        cpu_user_us: counters.cpu_user_us,
-        cpu_system_us: counters.cpu_system_us,
-        shutdown_asked: counters.shutdown_asked,
-        debug_time_s: counters.debug_time_s,
-        prefixes,
-        ..Counters::default()
-    };
-}
-
-fn detail(counters: &mut Counters, switch: Option<&[u8]>) -> Vec<u8> {
+fn detail(shared: &mut Shared, switch: Option<&[u8]>) -> Vec<u8> {
     let is = |name: &str| switch.is_some_and(|switch| name.as_bytes().starts_with(switch));
     if is("on") {
-        counters.prefixes.enabled = true;
+        shared.counters.prefixes.enabled = true;
     } else if is("off") {
-        counters.prefixes.enabled = false;
+        shared.counters.prefixes.enabled = false;
     } else if is("dump") {
-        return counters.prefixes.dump();
+        return shared.counted().prefixes.dump();
     } else {
         return b"CLIENT_ERROR usage: stats detail on|off|dump\r\n".to_vec();
     }
@@ -167,7 +154,7 @@ fn seconds(us: u64) -> String {
 
 /// The general statistics: the names and the order of a memcached without LRU crawler and maintainer.
 fn general(now: Now, shared: &Shared, store: &StoreStats) -> Vec<u8> {
-    let (settings, counters) = (&shared.settings, &shared.counters);
+    let (settings, counters) = (&shared.settings, &shared.counted());
     let mut stats = StatLines::default();
     stats.add("pid", settings.process_id);
     stats.add("uptime", now.mono_us.saturating_sub(settings.started_us) / 1_000_000);

@@ -17,7 +17,7 @@ pub fn fuzz_session(data: &[u8]) {
     let Some((&choice, stream)) = data.split_first() else { return };
     let piece_bytes = usize::from(choice >> 1).max(1);
     let settings = Settings { value_bytes_max: 4096, key_bytes_max: 64, ..Settings::default() };
-    let mut shared = Shared { settings, counters: Default::default() };
+    let mut shared = Shared::new(settings);
     let mut now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
     let mut session = RedisSession::new(1, String::new(), String::new(), now, &shared);
     let mut store = MapStore::default();

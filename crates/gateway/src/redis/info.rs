@@ -117,7 +117,7 @@ fn persistence(fields: &mut Fields<'_>) {
 }
 
 fn counters(fields: &mut Fields<'_>, stats: &StoreStats, shared: &Shared) {
-    let counters = &shared.counters;
+    let counters = &shared.counted();
     fields.title("Stats").field("total_connections_received", counters.connections_total);
     fields.field("total_commands_processed", counters.commands_total);
     fields.field("total_net_input_bytes", counters.bytes_read);

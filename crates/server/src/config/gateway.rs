@@ -30,6 +30,8 @@ pub struct GatewayConfig {
     pub redis: Option<SocketAddr>,
     /// Where memcached clients connect on this machine.
     pub unix_socket: Option<UnixSocketConfig>,
+    /// Where metrics and health are served over HTTP; port 0: any free port.
+    pub admin: Option<SocketAddr>,
     pub membership: GatewayMembership,
     pub when_full: WhenFull,
     pub value_bytes_max: usize,
@@ -177,6 +179,9 @@ pub struct GatewayOptions {
     /// A Unix socket for memcached clients
     #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET", value_name = "PATH")]
     pub unix_socket: Option<PathBuf>,
+    /// Where metrics and health of this gateway are served over HTTP, or off [default: off]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_ADMIN", value_name = "ADDR")]
+    pub admin: Option<OptionalAddress>,
     /// Permissions of the Unix socket, in octal [default: 700]
     #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET_MODE", value_name = "MODE")]
     pub unix_socket_mode: Option<Mode>,
@@ -260,6 +265,7 @@ impl GatewayOptions {
                 redis,
                 unix_socket,
                 unix_socket_mode,
+                admin,
                 coordinator,
                 cluster_id,
                 epoch,
@@ -307,6 +313,7 @@ impl GatewayOptions {
             memcached,
             redis,
             unix_socket,
+            admin: self.admin.and_then(|admin| admin.0),
             membership,
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes_max.as_usize(),

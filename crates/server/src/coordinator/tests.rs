@@ -115,6 +115,7 @@ fn gateway(control: &Address) -> (GatewayControl, Events) {
         memcached: None,
         redis: None,
         unix_socket: None,
+        admin: None,
         membership: GatewayMembership::Coordinator(control.clone()),
         when_full: WhenFull::Evict,
         value_bytes_max: 1 << 20,

@@ -14,14 +14,15 @@ use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token};
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
-use shorttail_gateway::request::{Reply, Request, RequestId};
-use shorttail_gateway::session::{Counters, Settings, Shared};
+use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request, RequestId};
+use shorttail_gateway::session::{Settings, Shared};
 use shorttail_units::Now;
 use shorttail_wire::control::{NodeSeen, NodeState, View};
 
 use super::client::{Client, ClientSession, Protocol};
 use super::gather::{Asked, Gather};
 use super::peers::{Peers, session_of};
+use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
 use crate::net::{ASK_US_MAX, Inbox, Link, Listener, Outlet, Patience, ReadEnd, Stream};
@@ -60,6 +61,7 @@ pub struct CoreSetup {
     pub listeners: Listeners,
     pub gauges: Arc<CoreGauges>,
     pub totals: Arc<Totals>,
+    pub teller: Teller,
 }
 
 pub struct Core {
@@ -71,6 +73,7 @@ pub struct Core {
     engine: Engine<AnyCommand>,
     router: Router,
     shared: Shared,
+    teller: Teller,
     listeners: Vec<(Listener, Protocol)>,
     is_listening: bool,
     gauges: Arc<CoreGauges>,
@@ -121,7 +124,8 @@ impl Core {
                 to_wake: HashSet::new(),
             },
             engine: Engine::new(setup.engine, now),
-            shared: Shared { settings, counters: Counters::default() },
+            shared: Shared::new(settings),
+            teller: setup.teller,
             listeners: setup.listeners.sockets,
             is_listening: false,
             gauges: setup.gauges,
@@ -226,6 +230,9 @@ impl Core {
             match message {
                 ToCore::Client { stream, protocol } => self.serve(stream, protocol),
                 ToCore::Request { from, token, request } => {
+                    if matches!(request, Request::Keyspace(KeyspaceRequest::Stats)) {
+                        self.tell_counters();
+                    }
                     self.router.foreign.insert(token, from);
                     self.engine.handle_request(self.now, token, request);
                 }
@@ -380,7 +387,12 @@ impl Core {
         let core_count = self.router.cores.len();
         let reply = match reply {
             Reply::Keyspace(reply) => match self.router.gather.add(token, reply, core_count) {
-                Some(whole) => Reply::Keyspace(whole),
+                Some(whole) => {
+                    if matches!(whole, Ok(KeyspaceReply::Stats(_))) {
+                        self.tell_counters();
+                    }
+                    Reply::Keyspace(whole)
+                }
                 None => return,
             },
             other => other,
@@ -507,6 +519,10 @@ impl Core {
         idle.into_iter().for_each(|number| self.drop_client(number));
     }
 
+    fn tell_counters(&mut self) {
+        self.shared.elsewhere = self.teller.exchange(&mut self.shared.counters);
+    }
+
     fn publish(&mut self) {
         let counters = &mut self.shared.counters;
         counters.connections_current = self.totals.connections.load(Ordering::Relaxed) as u64;
@@ -516,6 +532,7 @@ impl Core {
             counters.cpu_user_us = user_us;
             counters.cpu_system_us = system_us;
         }
+        self.tell_counters();
         let stats = self.engine.stats();
         if self.reports_node_memory {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;

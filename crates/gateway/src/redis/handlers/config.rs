@@ -5,7 +5,7 @@ use shorttail_wire::resp::encode;
 use super::answer_help;
 use crate::redis::glob::{Case, Glob};
 use crate::redis::plan::{Call, Handled, Plan};
-use crate::session::{Counters, Settings};
+use crate::session::Settings;
 
 /// Every parameter with its value now.
 fn parameters(settings: &Settings) -> [(&'static str, String); 14] {
@@ -43,14 +43,8 @@ pub fn get(call: &mut Call<'_>) -> Handled {
 
 /// Clears what is counted; what is current stays.
 pub fn resetstat(call: &mut Call<'_>) -> Handled {
-    let counters = &mut call.shared.counters;
-    *counters = Counters {
-        connections_current: counters.connections_current,
-        cpu_user_us: counters.cpu_user_us,
-        cpu_system_us: counters.cpu_system_us,
-        prefixes: std::mem::take(&mut counters.prefixes),
-        ..Counters::default()
-    };
+    call.shared.counters.reset();
+    call.shared.elsewhere.reset();
     call.out.extend_from_slice(encode::OK);
     Ok(Plan::Answered)
 }
