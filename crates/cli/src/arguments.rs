@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use shorttail_server::config::{CoordinatorOptions, GatewayOptions, NodeOptions, UpOptions, parse_tcp_address};
+use shorttail_server::config::{
+    CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions, parse_tcp_address,
+};
 
 use crate::chaos::ChaosCommand;
-use crate::logging::LogLevel;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,9 +26,9 @@ Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense
 #[derive(Parser, Debug)]
 #[command(name = "shorttail", version, after_help = EXAMPLES, max_term_width = 110)]
 pub struct Cli {
-    /// How much is said on standard error
-    #[arg(long, global = true, env = "SHORTTAIL_LOG", value_enum, default_value_t = LogLevel::Warn, value_name = "LEVEL")]
-    pub log: LogLevel,
+    /// How much is said on standard error [default: warn]
+    #[arg(long, global = true, env = "SHORTTAIL_LOG", value_enum, value_name = "LEVEL")]
+    pub log: Option<LogLevel>,
     #[command(subcommand)]
     pub verb: Verb,
 }

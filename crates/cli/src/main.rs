@@ -14,6 +14,7 @@ mod lifeline;
 mod logging;
 mod memcached;
 mod output;
+mod reload;
 mod resources;
 mod roles;
 mod status;
@@ -23,10 +24,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use shorttail_server::config::LogLevel;
 
 use arguments::{Cli, Verb};
 use exit::Failure;
-use logging::LogLevel;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -34,19 +35,19 @@ fn main() -> ExitCode {
         return memcached::run(flags);
     }
     let cli = Cli::parse_from(arguments);
-    logging::start(cli.log);
+    logging::start(cli.log.unwrap_or_default());
     match run(cli.verb, cli.log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(verb: Verb, log: LogLevel) -> Result<(), Failure> {
+fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
     match verb {
         Verb::Up(command) => up::run(command, log),
-        Verb::Node(command) => roles::node(command),
-        Verb::Gateway(command) => roles::gateway(command),
-        Verb::Coordinator(command) => roles::coordinator(command),
+        Verb::Node(command) => roles::node(command, log),
+        Verb::Gateway(command) => roles::gateway(command, log),
+        Verb::Coordinator(command) => roles::coordinator(command, log),
         Verb::Status(command) => status::run(&command),
         Verb::Chaos(command) => chaos::run(command),
         Verb::Config(command) => config_command::run(command),

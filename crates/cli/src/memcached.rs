@@ -19,6 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use options::{Parsed, Request};
+use shorttail_server::config::LogLevel;
 
 /// memcached's exit codes, from sysexits.h where it uses those.
 pub const EXIT_FAILURE: u8 = 1;
@@ -85,10 +86,10 @@ fn serve(request: Request) -> Result<(), Refusal> {
         request.notes.iter().for_each(|note| eprintln!("{note}"));
     }
     let level = match request.options.verbosity {
-        0 => crate::logging::LogLevel::Error,
-        1 => crate::logging::LogLevel::Warn,
-        2 => crate::logging::LogLevel::Info,
-        _ => crate::logging::LogLevel::Debug,
+        0 => LogLevel::Error,
+        1 => LogLevel::Warn,
+        2 => LogLevel::Info,
+        _ => LogLevel::Debug,
     };
     crate::logging::start(level);
     crate::resources::raise_file_limit(request.options.connection_count_max);

@@ -1,40 +1,54 @@
 //! The roles alone: settings together, checked, and the role run in this process.
 
 use std::path::Path;
+use std::sync::mpsc::channel;
 
-use shorttail_server::config::{ConfigFile, check_environment};
+use shorttail_server::config::{ConfigFile, LogLevel, check_environment};
 
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
 use crate::exit::Failure;
-use crate::{lifeline, resources};
+use crate::{lifeline, logging, reload, resources};
 
-pub fn node(command: NodeCommand) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref())?;
+pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+    let file = prepare(command.config.as_deref(), log)?;
     let config = command.options.or(file.node).resolve()?;
     hold_lifeline()?;
+    reload::watch(command.config, log, |_| Ok(()))?;
     Ok(shorttail_server::node::run(config)?)
 }
 
-pub fn gateway(command: GatewayCommand) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref())?;
-    let config = command.options.or(file.gateway).resolve()?;
+pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+    let file = prepare(command.config.as_deref(), log)?;
+    let said = command.options;
+    let config = said.clone().or(file.gateway).resolve()?;
     hold_lifeline()?;
     resources::raise_file_limit(config.connection_count_max);
-    Ok(shorttail_server::gateway::run(config)?)
+    let (tell, changes) = channel();
+    reload::watch(command.config, log, move |file| {
+        let config = said.clone().or(file.gateway).resolve()?;
+        resources::raise_file_limit(config.connection_count_max);
+        // A gateway that no longer listens is ending.
+        let _ = tell.send(config);
+        Ok(())
+    })?;
+    Ok(shorttail_server::gateway::run(config, &changes)?)
 }
 
-pub fn coordinator(command: CoordinatorCommand) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref())?;
+pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+    let file = prepare(command.config.as_deref(), log)?;
     let config = command.options.or(file.coordinator).resolve()?;
     hold_lifeline()?;
+    reload::watch(command.config, log, |_| Ok(()))?;
     Ok(shorttail_server::coordinator::run(config)?)
 }
 
-/// What all roles begin with: the environment checked, the file read.
-pub fn prepare(file: Option<&Path>) -> Result<ConfigFile, Failure> {
+/// What all roles begin with: the environment checked, the file read, and as much said as these two want.
+pub fn prepare(file: Option<&Path>, log: Option<LogLevel>) -> Result<ConfigFile, Failure> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     check_environment(names)?;
-    Ok(ConfigFile::read(file)?)
+    let file = ConfigFile::read(file)?;
+    logging::set(reload::log_level(log, &file));
+    Ok(file)
 }
 
 fn hold_lifeline() -> Result<(), Failure> {

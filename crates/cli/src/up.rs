@@ -7,6 +7,7 @@
 
 mod banner;
 mod child;
+mod children_file;
 mod plan;
 mod ports;
 mod probe;
@@ -19,36 +20,44 @@ use std::io::Write;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::Context;
+use shorttail_server::config::LogLevel;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::UpCommand;
 use crate::exit::Failure;
-use crate::logging::LogLevel;
+use crate::reload::log_level;
 use crate::roles::prepare;
 use plan::Plan;
 use run_dir::RunDir;
-use supervisor::{Event, Supervisor};
+use supervisor::{Event, Source, Supervisor};
 
-pub fn run(command: UpCommand, log: LogLevel) -> Result<(), Failure> {
-    let file = prepare(command.config.as_deref())?;
-    let config = command.options.or(file.up).resolve()?;
+pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
+    let file = prepare(command.config.as_deref(), log)?;
+    let level = log_level(log, &file);
+    let config = command.options.clone().or(file.up).resolve()?;
+    let source = Source { file: command.config, options: command.options, log };
     ports::check(&config)?;
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
-    watch_signals(tell.clone()).context("cannot watch for signals")?;
+    watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;
     let run_dir = RunDir::create(config.dir.as_deref())?;
     let program = std::env::current_exe().context("cannot find the program's own file")?;
-    let mut supervisor = Supervisor::new(Plan { config, log, program, run_dir }, tell, events);
+    let mut supervisor = Supervisor::new(Plan { config, log: level, program, run_dir }, source, tell, events);
     let result = supervisor.run();
     supervisor.stop();
     Ok(result?)
 }
 
-fn watch_signals(tell: Sender<Event>) -> std::io::Result<()> {
+/// SIGHUP means that the file is to be read again, if there is one.
+fn watch_signals(tell: Sender<Event>, has_file: bool) -> std::io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD])?;
     let watch = move || {
         for signal in signals.forever() {
-            let event = if signal == SIGCHLD { Event::ChildChanged } else { Event::End };
+            let event = match signal {
+                SIGCHLD => Event::ChildChanged,
+                SIGHUP if has_file => Event::Reload,
+                _ => Event::End,
+            };
             if tell.send(event).is_err() {
                 return;
             }

@@ -165,6 +165,45 @@ fn it_serves_and_says_so_in_the_status() {
 }
 
 #[test]
+fn clients_are_told_what_all_threads_of_the_gateway_counted() {
+    let cluster = Cluster::start(&["--gateway-threads", "3"]);
+    // Each connection is another thread's.
+    for number in 0..12 {
+        assert_eq!(cluster.ask(&format!("set key{number} 0 0 1\r\nx\r\n"), "\r\n"), "STORED\r\n");
+        cluster.ask(&format!("get key{number} none{number}\r\n"), "END\r\n");
+    }
+    for _ in 0..3 {
+        let stats = cluster.ask("stats\r\n", "END\r\n");
+        for line in ["STAT cmd_set 12\r\n", "STAT get_hits 12\r\n", "STAT get_misses 12\r\n", "STAT threads 3\r\n"] {
+            assert!(stats.contains(line), "{line} is not in {stats}");
+        }
+    }
+    assert_eq!(cluster.ask("stats reset\r\n", "\r\n"), "RESET\r\n");
+    for _ in 0..3 {
+        assert!(cluster.ask("stats\r\n", "END\r\n").contains("STAT cmd_set 0\r\n"), "cleared on all threads");
+    }
+}
+
+#[test]
+fn a_file_that_is_read_again_changes_what_may_change() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("shorttail.toml");
+    std::fs::write(&file, "[up]\nconnections_max = 100\n").expect("written");
+    let mut cluster = Cluster::start(&["--config", file.to_str().expect("text")]);
+    let settings = |cluster: &Cluster| cluster.ask("stats settings\r\n", "END\r\n");
+    assert!(settings(&cluster).contains("STAT maxconns 100\r\n"));
+    std::fs::write(&file, "[up]\nconnections_max = 200\nwhen_full = \"error\"\npartitions = 8\n").expect("written");
+    cluster.signal(Signal::SIGHUP);
+    let line = cluster.line_with("the configuration was read again");
+    assert!(line.ends_with("at the next start change: --partitions\n"), "{line}");
+    // The gateway follows in its own time.
+    let follows = (0..100_000).any(|_| settings(&cluster).contains("STAT maxconns 200\r\n"));
+    assert!(follows, "{}", settings(&cluster));
+    assert!(settings(&cluster).contains("STAT evictions off\r\n"), "{}", settings(&cluster));
+    assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
+}
+
+#[test]
 fn a_dead_node_is_reported_and_nothing_is_lost() {
     let mut cluster = Cluster::start(&[]);
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");

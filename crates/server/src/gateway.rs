@@ -15,6 +15,7 @@ mod tallies;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ use crate::control::{ControlEvent, GatewayAddresses, start_gateway};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
-use core::{Core, CoreSetup};
+use core::{Core, CoreSetup, Live};
 use tallies::{Tallies, Teller};
 
 /// What a core publishes for others to read.
@@ -86,9 +87,11 @@ impl Listeners {
 
 /// Runs a gateway until its process is told to end.
 ///
+/// Configurations that come meanwhile change what may change while it runs.
+///
 /// # Errors
 /// When an address is taken, or the coordinator refuses the gateway for good.
-pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
+pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyhow::Result<()> {
     let listeners = Listeners::bind(&config)?;
     let admin = config.admin.map(admin::Bound::new).transpose()?;
     let addresses = GatewayAddresses {
@@ -121,9 +124,35 @@ pub fn run(config: GatewayConfig) -> anyhow::Result<()> {
                 ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
+        while let Ok(wanted) = changes.try_recv() {
+            change(&mut config, wanted, &cores);
+        }
         control.publish(cores.published.status());
         // Views are rare and statuses go out twice a second: this is quick enough for both.
         std::thread::sleep(Duration::from_millis(25));
+    }
+}
+
+/// Tells the cores what is different now.
+fn change(config: &mut GatewayConfig, wanted: GatewayConfig, cores: &Cores) {
+    let sidestep_before = config.sidestep;
+    for flag in config.take_live(wanted) {
+        tracing::warn!(flag, "changes only at the next start");
+    }
+    let live = Live {
+        connection_count_max: config.connection_count_max,
+        idle_timeout_s: config.idle_timeout_s,
+        when_full: engine_when_full(config.when_full),
+        // Partitions may have policies of their own: they keep them unless something was said anew.
+        sidestep: Some(config.sidestep).filter(|sidestep| *sidestep != sidestep_before),
+    };
+    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Change(live.clone())));
+}
+
+fn engine_when_full(when_full: WhenFull) -> EngineWhenFull {
+    match when_full {
+        WhenFull::Evict => EngineWhenFull::Evict,
+        WhenFull::Error => EngineWhenFull::Error,
     }
 }
 
@@ -137,10 +166,7 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     engine.policy = config.sidestep.policy;
     engine.monitor = config.sidestep.monitor();
     engine.hedge_budget = config.sidestep.hedge_budget_share();
-    engine.when_full = match config.when_full {
-        WhenFull::Evict => EngineWhenFull::Evict,
-        WhenFull::Error => EngineWhenFull::Error,
-    };
+    engine.when_full = engine_when_full(config.when_full);
     Ok(engine)
 }
 

@@ -14,6 +14,7 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateway: &GatewayStatusE
         lines.push(format!(
             "             printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc {ip} {port}"
         ));
+        lines.push(format!("             shorttail bench load --target {address}"));
     }
     if let Some(address) = port_of(gateway.redis.as_deref()) {
         let (ip, port) = (address.ip(), address.port());

@@ -5,7 +5,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use nix::sys::prctl;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::{Pid, getpid, getppid};
 
 use crate::lifeline;
@@ -25,11 +25,14 @@ impl RunningChild {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).env(lifeline::VARIABLE, lifeline::STDIN).process_group(0);
         let die_with_parent = move || {
             prctl::set_pdeathsig(Signal::SIGKILL)?;
+            // Until the child listens for it, being asked to read its file again must not end it.
+            // SAFETY: ignoring a signal runs no code of ours when it arrives.
+            unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }?;
             // The parent may have died before the signal was asked for.
             if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent is gone")) }
         };
-        // SAFETY: between fork and exec only async-signal-safe calls are made: the closure makes two system calls
-        // (prctl, getppid) and allocates nothing unless the parent is dead already, when the child only exits.
+        // SAFETY: between fork and exec only async-signal-safe calls are made: the closure makes three system calls
+        // (prctl, sigaction, getppid) and allocates nothing unless the parent is dead already, when the child only exits.
         unsafe { command.pre_exec(die_with_parent) };
         let mut child = command.spawn()?;
         let lifeline = child.stdin.take();
@@ -47,8 +50,17 @@ impl RunningChild {
 
     /// Asks it to end.
     pub fn terminate(&self) {
+        self.send(Signal::SIGTERM);
+    }
+
+    /// Asks it to read its file again.
+    pub fn reload(&self) {
+        self.send(Signal::SIGHUP);
+    }
+
+    fn send(&self, signal: Signal) {
         // It may have ended already; it is not reaped, so the number is still its own.
-        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use shorttail_server::config::{Address, Transport, UpConfig};
+use shorttail_server::config::{Address, LogLevel, Transport, UpConfig};
 
+use super::children_file;
 use super::run_dir::RunDir;
-use crate::logging::LogLevel;
 
 /// What a child is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,11 @@ impl Plan {
         std::iter::once(Part::Coordinator).chain(nodes).chain([Part::Gateway]).collect()
     }
 
+    /// Writes what children may be told anew; must precede their start.
+    pub fn write_children_file(&self) -> std::io::Result<()> {
+        children_file::write(&self.run_dir.children_file(), &self.config, self.log)
+    }
+
     pub fn coordinator(&self) -> Address {
         Address::Unix(self.run_dir.coordinator_socket())
     }
@@ -56,7 +61,8 @@ impl Plan {
             Part::Node(id) => self.node_flags(id),
             Part::Gateway => self.gateway_flags(),
         };
-        command.args(flags).env("SHORTTAIL_LOG", self.log.name());
+        // What may change while a child runs is in a file; the rest stands here.
+        command.args(flags).arg("--config").arg(self.run_dir.children_file()).env_remove("SHORTTAIL_LOG");
         for (name, _) in std::env::vars_os() {
             // Settings for roles that run alone are none of these children's.
             let roles = ["SHORTTAIL_NODE_", "SHORTTAIL_GATEWAY_", "SHORTTAIL_COORDINATOR_", "SHORTTAIL_UP_"];
@@ -101,20 +107,8 @@ impl Plan {
         flags.put("--memcached", or_off(config.memcached));
         flags.put("--redis", or_off(config.redis));
         flags.put("--coordinator", self.coordinator());
-        flags.put("--when-full", config.when_full);
         flags.put("--value-bytes-max", config.value_bytes_max);
-        flags.put("--connections-max", config.connection_count_max);
-        flags.put("--idle-timeout", config.idle_timeout_s);
         flags.put("--threads", config.gateway_threads);
-        let said = config.sidestep;
-        flags.put_if("--policy", said.policy);
-        flags.put_if("--read-sidestep", said.read_sidestep);
-        flags.put_if("--write-sidestep", said.write_sidestep);
-        flags.put_if("--hedge", said.hedge);
-        flags.put_if("--hedge-budget", said.hedge_budget);
-        flags.put_if("--detector", said.detector);
-        flags.put_if("--slice", said.slice);
-        flags.put_if("--fail-slow-above", said.fail_slow_above);
         if let Some(file) = &config.auth_file {
             flags.0.extend(["--auth-file".into(), file.clone().into_os_string()]);
         }
@@ -127,12 +121,6 @@ struct Flags(Vec<OsString>);
 impl Flags {
     fn of(verb: &str) -> Self {
         Flags(vec![verb.into()])
-    }
-
-    fn put_if(&mut self, flag: &str, value: Option<impl std::fmt::Display>) {
-        if let Some(value) = value {
-            self.put(flag, value);
-        }
     }
 
     fn put(&mut self, flag: &str, value: impl std::fmt::Display) {

@@ -54,6 +54,11 @@ impl RunDir {
         self.path().join(SOCKET_NAME_LONGEST)
     }
 
+    /// What children may be told anew while they run.
+    pub fn children_file(&self) -> PathBuf {
+        self.path().join("children.toml")
+    }
+
     pub fn node_socket(&self, id: u16) -> PathBuf {
         self.path().join(format!("node-{id}.sock"))
     }

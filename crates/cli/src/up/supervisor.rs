@@ -3,16 +3,21 @@
 //! A dead coordinator or gateway is started again: both lose nothing but time. A dead node is reported only, unless the
 //! user asked otherwise: its memory is gone, and a new process under its number ends the hope for the old one.
 
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use shorttail_server::config::{ConfigFile, LogLevel, UpOptions};
 use shorttail_wire::control::{ClusterStatus, NodeState};
 
 use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
 use super::probe::Wanted;
 use super::{banner, probe, say};
+use crate::exit::Failure;
+use crate::logging;
+use crate::reload::log_level;
 
 /// A cluster of 256 nodes on two busy cores is there in half of it.
 const START_WITHIN: Duration = Duration::from_secs(60);
@@ -27,6 +32,8 @@ const STOP_POLL: Duration = Duration::from_millis(5);
 pub enum Event {
     /// A signal to end.
     End,
+    /// A signal to read the configuration again.
+    Reload,
     /// Some child ended, or stopped, or went on.
     ChildChanged,
     Serving(Box<ClusterStatus>),
@@ -42,9 +49,18 @@ struct Member {
     restart_at: Option<Instant>,
 }
 
+/// Where the configuration came from.
+pub struct Source {
+    pub file: Option<PathBuf>,
+    /// What flags and environment say.
+    pub options: UpOptions,
+    pub log: Option<LogLevel>,
+}
+
 /// All children of one run.
 pub struct Supervisor {
     plan: Plan,
+    source: Source,
     members: Vec<Member>,
     tell: Sender<Event>,
     events: Receiver<Event>,
@@ -52,8 +68,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    pub fn new(plan: Plan, tell: Sender<Event>, events: Receiver<Event>) -> Self {
-        Supervisor { plan, members: Vec::new(), tell, events, is_ready: false }
+    pub fn new(plan: Plan, source: Source, tell: Sender<Event>, events: Receiver<Event>) -> Self {
+        Supervisor { plan, source, members: Vec::new(), tell, events, is_ready: false }
     }
 
     /// Runs the cluster until a signal ends it.
@@ -61,6 +77,7 @@ impl Supervisor {
     /// # Errors
     /// When it does not come to serve.
     pub fn run(&mut self) -> anyhow::Result<()> {
+        self.plan.write_children_file().context("cannot write the children's file")?;
         for part in self.plan.parts() {
             let member = Member { part, child: None, started: Instant::now(), start_count: 0, restart_at: None };
             self.members.push(member);
@@ -70,6 +87,7 @@ impl Supervisor {
         loop {
             match self.next_event()? {
                 Some(Event::End) => return Ok(()),
+                Some(Event::Reload) => self.reload(),
                 Some(Event::ChildChanged) => self.reap()?,
                 Some(Event::Serving(status)) => self.handle_serving(&status),
                 Some(Event::NotServing(status)) => self.handle_not_serving(status.as_deref())?,
@@ -91,6 +109,27 @@ impl Supervisor {
         }
         // Dropping kills.
         drop(running);
+    }
+
+    /// Reads the file again and passes on what may change while the children run.
+    fn reload(&mut self) {
+        match self.read_again() {
+            Ok(changed) if changed.is_empty() => say("the configuration was read again"),
+            Ok(changed) => say(&format!("the configuration was read again; at the next start change: {changed}")),
+            Err(failure) => _ = failure.report(),
+        }
+    }
+
+    /// Settings that change only at the next start, for people.
+    fn read_again(&mut self) -> Result<String, Failure> {
+        let file = ConfigFile::read(self.source.file.as_deref())?;
+        self.plan.log = log_level(self.source.log, &file);
+        logging::set(self.plan.log);
+        let config = self.source.options.clone().or(file.up).resolve()?;
+        let changed = self.plan.config.take_live(config);
+        self.plan.write_children_file().context("cannot write the children's file")?;
+        self.members.iter().filter_map(|member| member.child.as_ref()).for_each(RunningChild::reload);
+        Ok(changed.join(", "))
     }
 
     fn next_event(&self) -> anyhow::Result<Option<Event>> {

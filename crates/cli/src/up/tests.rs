@@ -1,14 +1,14 @@
 //! The children's command lines are ones that the program takes, and mean what the user asked for.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Parser;
-use shorttail_server::config::{GatewayConfig, UpConfig, UpOptions};
+use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, UpConfig, UpOptions};
 
 use super::plan::{Part, Plan};
 use super::run_dir::RunDir;
 use crate::arguments::{Cli, Verb};
-use crate::logging::LogLevel;
 
 fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
     let parent = tempfile::tempdir().expect("a directory");
@@ -25,7 +25,9 @@ fn parsed(plan: &Plan, part: Part) -> Verb {
 
 fn gateway(plan: &Plan) -> GatewayConfig {
     let Verb::Gateway(command) = parsed(plan, Part::Gateway) else { panic!("another verb") };
-    command.options.resolve().expect("sensible")
+    plan.write_children_file().expect("written");
+    let file = ConfigFile::read(command.config.as_deref()).expect("what children take");
+    command.options.or(file.gateway).resolve().expect("sensible")
 }
 
 #[test]
@@ -47,6 +49,24 @@ fn every_part_gets_flags_that_it_takes() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
+    let options = |text: &str| {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(text.as_bytes()).expect("written");
+        ConfigFile::read(Some(file.path())).expect("well-formed").up
+    };
+    let (mut plan, _parent) = plan(options("[up]\nidle_timeout = 7\npartitions = 8\n"));
+    assert_eq!(gateway(&plan).idle_timeout_s, 7);
+    let text = "[up]\nidle_timeout = 9\nconnections_max = 50\nwhen_full = \"error\"\npolicy = \"ecwide\"\nhedge_budget = \"3%\"\n";
+    let wanted = options(text).resolve().expect("sensible");
+    assert_eq!(plan.config.take_live(wanted.clone()), ["--partitions"]);
+    let config = gateway(&plan);
+    assert_eq!((config.idle_timeout_s, config.connection_count_max, config.when_full), (9, 50, wanted.when_full));
+    assert_eq!(Ok(config.sidestep), wanted.sidestep.resolve("up"));
+    assert_eq!(plan.config.partition_count, 8, "until the next start");
 }
 
 #[test]

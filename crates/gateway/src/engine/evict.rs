@@ -13,6 +13,11 @@ use super::{Engine, Tag, WhenFull, Work};
 use crate::command::Command;
 
 impl<C: Command> Engine<C> {
+    /// Changes what happens when memory is full, from now on.
+    pub fn set_when_full(&mut self, when_full: WhenFull) {
+        self.config.when_full = when_full;
+    }
+
     pub(super) fn oldest_striped(&self) -> Option<StripeId> {
         self.striped.keys().next().copied()
     }

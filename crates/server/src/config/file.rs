@@ -9,6 +9,7 @@ use super::coordinator::CoordinatorOptions;
 use super::error::{ConfigError, Setting};
 use super::gateway::GatewayOptions;
 use super::limits::FILE_BYTES_MAX;
+use super::log::LogLevel;
 use super::node::NodeOptions;
 use super::up::UpOptions;
 
@@ -16,6 +17,8 @@ use super::up::UpOptions;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ConfigFile {
+    /// How much is said, by any role that reads the file.
+    pub log: Option<LogLevel>,
     pub up: UpOptions,
     pub node: NodeOptions,
     pub gateway: GatewayOptions,

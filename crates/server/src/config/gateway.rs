@@ -16,10 +16,10 @@ use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count};
 use super::credentials::read_credentials;
 use super::error::{ConfigError, within};
 use super::limits::*;
-use super::merge;
 use super::node::ClusterName;
 use super::sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 use super::size::Size;
+use super::{merge, take_live};
 
 /// Configuration of one gateway, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +46,29 @@ pub struct GatewayConfig {
     pub credentials: Vec<Credential>,
     /// What is done about slow nodes.
     pub sidestep: SidestepConfig,
+}
+
+impl GatewayConfig {
+    /// Takes over what may change while the gateway runs; names what else differs and has to wait for the next start.
+    pub fn take_live(&mut self, wanted: Self) -> Vec<&'static str> {
+        take_live!(
+            self,
+            wanted,
+            live { when_full, connection_count_max, idle_timeout_s, sidestep },
+            fixed {
+                memcached = "--memcached",
+                redis = "--redis",
+                unix_socket = "--unix-socket",
+                admin = "--admin",
+                membership = "--coordinator",
+                value_bytes_max = "--value-bytes-max",
+                key_bytes_max = "--key-bytes-max",
+                threads = "--threads",
+                request_deadline_ms = "--request-deadline-ms",
+                credentials = "--auth-file",
+            }
+        )
+    }
 }
 
 /// A listening Unix socket.

@@ -17,6 +17,7 @@ pub mod fuzz;
 mod gateway;
 mod launcher;
 pub mod limits;
+mod log;
 mod node;
 mod sidestep;
 mod size;
@@ -35,6 +36,7 @@ pub use gateway::{
     GatewayConfig, GatewayMembership, GatewayOptions, Mode, StaticCluster, StaticNode, UnixSocketConfig, WhenFull,
 };
 pub use launcher::LauncherOptions;
+pub use log::LogLevel;
 pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
 pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 pub use size::{Size, SizeError};
@@ -48,3 +50,16 @@ macro_rules! merge {
     }};
 }
 use merge;
+
+/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. Ports that
+/// were any free one are not compared.
+macro_rules! take_live {
+    ($running:expr, $wanted:expr, live { $($live:ident),* $(,)? }, fixed { $($fixed:ident = $flag:literal),* $(,)? }) => {{
+        let (running, wanted) = ($running, $wanted);
+        $(running.$live = wanted.$live;)*
+        let mut differing: Vec<&'static str> = Vec::new();
+        $(if running.$fixed != wanted.$fixed { differing.push($flag); })*
+        differing
+    }};
+}
+use take_live;

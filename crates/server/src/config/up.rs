@@ -17,10 +17,10 @@ use super::credentials::read_credentials;
 use super::error::{ConfigError, within};
 use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull, check_client_ports, value_bytes};
 use super::limits::*;
-use super::merge;
 use super::node::NODE_MEMORY_DEFAULT;
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
+use super::{merge, take_live};
 
 /// Configuration of a local cluster, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +45,31 @@ pub struct UpConfig {
     /// What is said of slow nodes, for the gateway.
     pub sidestep: SidestepOptions,
     pub allow_chaos: bool,
+}
+
+impl UpConfig {
+    /// Takes over what may change while the cluster runs; names what else differs and has to wait for the next start.
+    pub fn take_live(&mut self, wanted: Self) -> Vec<&'static str> {
+        take_live!(
+            self,
+            wanted,
+            live { when_full, connection_count_max, idle_timeout_s, sidestep },
+            fixed {
+                node_count = "--nodes",
+                code = "--code",
+                node_memory = "--node-memory",
+                dir = "--dir",
+                partition_count = "--partitions",
+                value_bytes_max = "--value-bytes-max",
+                auth_file = "--auth-file",
+                node_threads = "--node-threads",
+                gateway_threads = "--gateway-threads",
+                transport = "--transport",
+                restart_nodes = "--restart-nodes",
+                allow_chaos = "--allow-chaos",
+            }
+        )
+    }
 }
 
 /// How gateway and nodes of a local cluster talk.

@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token as MioToken};
 use shorttail_gateway::any::AnyCommand;
-use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token};
+use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token, WhenFull};
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request, RequestId};
@@ -25,6 +25,7 @@ use super::peers::{Peers, session_of};
 use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
+use crate::config::SidestepConfig;
 use crate::net::{ASK_US_MAX, Inbox, Link, Listener, Outlet, Patience, ReadEnd, Stream};
 
 pub const INBOX: MioToken = MioToken(0);
@@ -48,6 +49,17 @@ pub enum ToCore {
     Request { from: usize, token: Token, request: Request<AnyCommand> },
     Reply { token: Token, reply: Reply },
     View(Arc<View>),
+    Change(Live),
+}
+
+/// What may change while a gateway runs.
+#[derive(Clone, Debug)]
+pub struct Live {
+    pub connection_count_max: usize,
+    pub idle_timeout_s: u64,
+    pub when_full: WhenFull,
+    /// None: as it is.
+    pub sidestep: Option<SidestepConfig>,
 }
 
 /// Everything that a core is made of.
@@ -238,7 +250,21 @@ impl Core {
                 }
                 ToCore::Reply { token, reply } => self.deliver(token, reply),
                 ToCore::View(view) => self.take_view(&view),
+                ToCore::Change(live) => self.change(&live),
             }
+        }
+    }
+
+    fn change(&mut self, live: &Live) {
+        let settings = &mut self.shared.settings;
+        settings.connection_count_max = live.connection_count_max;
+        settings.idle_timeout_s = live.idle_timeout_s;
+        settings.evict_when_full = live.when_full == WhenFull::Evict;
+        self.engine.set_when_full(live.when_full);
+        if let Some(sidestep) = &live.sidestep {
+            self.engine.set_policy(None, sidestep.policy);
+            self.engine.set_monitor(sidestep.monitor());
+            self.engine.set_hedge_budget(sidestep.hedge_budget_share());
         }
     }
 

@@ -1,0 +1,85 @@
+"""The metrics of a coordinator, read by Prometheus' own client library."""
+
+import json
+import urllib.request
+
+import pymemcache
+from prometheus_client.parser import text_string_to_metric_families
+
+from expect import address, becomes, case, equal, main, true
+
+HOST, PORT = address("SHORTTAIL_MEMCACHED")
+ADMIN = "http://%s:%d" % address("SHORTTAIL_ADMIN")
+
+
+def fetch(path):
+    with urllib.request.urlopen(ADMIN + path, timeout=30) as answer:
+        return answer.headers, answer.read().decode()
+
+
+def families():
+    headers, text = fetch("/metrics")
+    true(headers["Content-Type"].startswith("text/plain; version=0.0.4"), "the content type names the format")
+    found = {}
+    for family in text_string_to_metric_families(text):
+        true(family.name not in found, f"{family.name} is described once")
+        true(family.documentation, f"{family.name} has a help text")
+        true(family.type in ("gauge", "counter", "histogram"), f"{family.name} has a type: {family.type}")
+        found[family.name] = family
+    return found
+
+
+def value(found, name, **labels):
+    samples = [s for family in found.values() for s in family.samples if s.name == name and s.labels == labels]
+    equal(len(samples), 1)
+    return samples[0].value
+
+
+@case
+def every_family_parses():
+    """every family has a help text, a type and samples that parse"""
+    found = families()
+    for name in ("shorttail_objects", "shorttail_node_up", "shorttail_gateway_hedges_sent"):
+        true(name in found, name)
+    true(all(sample.name.startswith("shorttail_") for family in found.values() for sample in family.samples), "one prefix")
+
+
+@case
+def nodes_have_latencies():
+    """reads and writes of every node are counted in buckets that add up"""
+    with pymemcache.Client((HOST, PORT), timeout=60) as client:
+        for number in range(2000):
+            client.set("metrics%d" % number, b"x" * 500)
+
+    def counts(operation):
+        samples = families()["shorttail_node_latency_seconds"].samples
+        return [s for s in samples if s.name.endswith("_count") and s.labels["operation"] == operation]
+
+    # The gateway reports twice a second.
+    becomes(True, lambda: sum(sample.value for sample in counts("write")) > 0)
+    status = json.loads(fetch("/status")[1])
+    equal({int(sample.labels["node"]) for sample in counts("write")}, {node["id"] for node in status["nodes"]})
+    found = families()
+    for count in (s for s in found["shorttail_node_latency_seconds"].samples if s.name.endswith("_count")):
+        buckets = [
+            (float(s.labels["le"]), s.value)
+            for s in found["shorttail_node_latency_seconds"].samples
+            if s.name.endswith("_bucket") and {k: v for k, v in s.labels.items() if k != "le"} == count.labels
+        ]
+        equal(buckets, sorted(buckets))
+        equal(buckets[-1], (float("inf"), count.value))
+
+
+@case
+def the_status_agrees():
+    """what the status says is what the metrics say"""
+    found, status = families(), json.loads(fetch("/status")[1])
+    equal(value(found, "shorttail_nodes_expected"), status["nodes_expected"])
+    for node in status["nodes"]:
+        limit = value(found, "shorttail_node_memory_limit_bytes", node=str(node["id"]))
+        equal(limit, node["memory_limit_bytes"])
+        for key in ("fail_slow", "latency_us_p50", "latency_us_p99", "redirect_count"):
+            true(key in node, key)
+
+
+main()
