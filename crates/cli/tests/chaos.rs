@@ -4,18 +4,20 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 const ANY_PORT: &str = "127.0.0.1:0";
 /// Nothing here takes long; a test that hangs should end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Rounds of work until a fault has done something: a node that is known to be slow is asked only now and then.
-const ROUNDS_MAX: usize = 400;
+/// Until a fault has done something: a node that is known to be slow is asked only now and then, and the more often it
+/// was slow the longer it has to be good before it is used as before.
+const WORK_MAX: Duration = Duration::from_secs(240);
 /// RS(4,2) and one to spare.
 const NODES: &str = "7";
 const VICTIM: usize = 3;
+const KEYS_PER_ROUND: u64 = 64;
 
 /// A running `shorttail up` on free ports, killed when dropped.
 struct Cluster {
@@ -30,7 +32,7 @@ impl Cluster {
     fn start(flags: &[&str]) -> Self {
         let temp = tempfile::tempdir().expect("a directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
-        command.args(["--log", "error", "up", "--node-memory", "16MiB", "--nodes", NODES, "--redis", "off"]);
+        command.args(["--log", "error", "up", "--nodes", NODES, "--redis", "off"]);
         command.args(["--memcached", ANY_PORT, "--admin", ANY_PORT]).args(flags).env("TMPDIR", temp.path());
         let mut up = command.stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut out = BufReader::new(up.stdout.take().expect("piped"));
@@ -63,17 +65,21 @@ impl Cluster {
         status["nodes"][VICTIM]["chaos"][what].as_u64().expect("a count")
     }
 
+    fn store(&mut self, round: u64) -> std::ops::Range<u64> {
+        let keys = round * KEYS_PER_ROUND..(round + 1) * KEYS_PER_ROUND;
+        let set = |key| format!("set key{key} 0 0 1000\r\n{}\r\n", value_of(key));
+        let stored = self.ask(&keys.clone().map(set).collect::<String>(), KEYS_PER_ROUND as usize);
+        assert!(stored.iter().all(|line| line == "STORED"), "{stored:?}");
+        keys
+    }
+
     /// Stores values and reads them back, so that every node has something to do.
     fn work(&mut self, round: u64) {
-        let keys: Vec<u64> = (round * 64..(round + 1) * 64).collect();
-        let value = |key: u64| format!("{key:0>1000}");
-        let sets: String = keys.iter().map(|&key| format!("set key{key} 0 0 1000\r\n{}\r\n", value(key))).collect();
-        let stored = self.ask(&sets, keys.len());
-        assert!(stored.iter().all(|line| line == "STORED"), "{stored:?}");
+        let keys = self.store(round);
         // What was stored last lies in the owner's memory, what came before it in sealed chunks.
-        for key in (keys[0].saturating_sub(4096)..keys[0] + 64).step_by(31) {
+        for key in (keys.start.saturating_sub(4096)..keys.end).step_by(31) {
             let lines = self.ask(&format!("get key{key}\r\n"), 3);
-            assert_eq!(lines, [format!("VALUE key{key} 0 1000"), value(key), "END".to_owned()]);
+            assert_eq!(lines, [format!("VALUE key{key} 0 1000"), value_of(key), "END".to_owned()]);
         }
     }
 
@@ -86,7 +92,8 @@ impl Cluster {
     /// Works until the victim's fault did something.
     fn work_until(&mut self, round: &mut u64, what: &str) {
         let before = self.count(what);
-        for _ in 0..ROUNDS_MAX {
+        let begin = Instant::now();
+        while begin.elapsed() < WORK_MAX {
             self.work(*round);
             *round += 1;
             if self.count(what) > before {
@@ -94,9 +101,9 @@ impl Cluster {
             }
         }
         panic!(
-            "{what} stays {before}:
-{}",
-            self.chaos("show")
+            "{what} stays {before}:\n{}{}",
+            self.chaos("show"),
+            String::from_utf8_lossy(&self.run("status --json").stdout)
         );
     }
 }
@@ -106,6 +113,10 @@ impl Drop for Cluster {
         let _ = self.up.kill();
         let _ = self.up.wait();
     }
+}
+
+fn value_of(key: u64) -> String {
+    format!("{key:0>1000}")
 }
 
 /// Reads on until a line that begins so.
@@ -123,7 +134,7 @@ fn line_with(out: &mut impl BufRead, beginning: &str) -> String {
 
 #[test]
 fn clients_get_right_answers_whatever_one_node_does() {
-    let mut cluster = Cluster::start(&["--allow-chaos"]);
+    let mut cluster = Cluster::start(&["--node-memory", "16MiB", "--allow-chaos"]);
     let mut round = 0;
     cluster.work(round);
     round += 1;
@@ -159,8 +170,27 @@ fn clients_get_right_answers_whatever_one_node_does() {
 }
 
 #[test]
+fn a_full_cache_goes_on_whichever_node_is_dead() {
+    let mut cluster = Cluster::start(&["--node-memory", "16MiB", "--allow-chaos"]);
+    // More than fits, and more with one node less.
+    let rounds = 1250;
+    for round in 0..rounds {
+        cluster.store(round);
+    }
+    cluster.chaos("kill 3");
+    for round in rounds..rounds + 500 {
+        cluster.store(round);
+    }
+    let newest = (rounds + 500) * KEYS_PER_ROUND;
+    for key in newest - 4096..newest {
+        let lines = cluster.ask(&format!("get key{key}\r\n"), 3);
+        assert_eq!(lines, [format!("VALUE key{key} 0 1000"), value_of(key), "END".to_owned()]);
+    }
+}
+
+#[test]
 fn a_cluster_that_was_not_started_for_it_refuses() {
-    let mut cluster = Cluster::start(&[]);
+    let mut cluster = Cluster::start(&["--node-memory", "16MiB"]);
     for order in ["slow 3 --delay 1ms", "kill 3", "clear"] {
         let output = cluster.run(&format!("chaos {order}"));
         let said = String::from_utf8_lossy(&output.stderr);

@@ -188,8 +188,8 @@ impl Node {
                 node: self.config.node,
                 incarnation: self.config.incarnation,
                 core_count: self.config.core_count,
-                memory_bytes: self.memory_bytes(),
-                used_bytes: self.used_bytes(),
+                memory_bytes: self.holdings.store.chunk_limit_bytes() as u64,
+                used_bytes: self.holdings.chunk_taken_bytes(),
             }),
             Err((refusal, detail)) => NodeReply::Refused { refusal, detail },
         };

@@ -41,6 +41,11 @@ impl From<Fenced> for No {
 }
 
 impl Holdings {
+    /// What owners are told: memory that they cannot give to chunks.
+    pub fn chunk_taken_bytes(&self) -> u64 {
+        (self.store.chunk_limit_bytes() - self.store.chunk_free_bytes().min(self.store.chunk_limit_bytes())) as u64
+    }
+
     /// Does what a request of a greeted session asks, and answers it there.
     pub fn handle_request(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
         if let Err(No { refusal, detail }) = self.answer(tag, request, session) {
@@ -97,7 +102,7 @@ impl Holdings {
             // The node handles greetings before it asks here.
             NodeRequest::Hello(_) => return Err(Refusal::Invalid.into()),
         }
-        session.reply(tag, &NodeReply::Done { used_bytes: self.store.used_bytes() as u64 });
+        session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() });
         Ok(())
     }
 

@@ -89,6 +89,19 @@ impl Arena {
         self.used_units * UNIT_BYTES
     }
 
+    /// Bytes that can be handed out in all.
+    pub fn limit_bytes(&self) -> usize {
+        self.block_count * BLOCK_BYTES
+    }
+
+    /// Bytes that runs of `units` units would find now, at least.
+    pub fn free_bytes_for(&self, units: usize) -> usize {
+        let fitting = |run: usize| run / units * units;
+        let free_blocks = self.block_count - self.blocks.len() + self.lists[RELEASED].len();
+        let partial: usize = (units..=RESIDENT).map(|run| self.lists[run].len() * fitting(run)).sum();
+        (free_blocks * fitting(BLOCK_UNITS) + partial) * UNIT_BYTES
+    }
+
     /// Zeroed memory of `units` neighbouring units, or `None` when no block has such a run.
     ///
     /// # Panics

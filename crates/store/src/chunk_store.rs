@@ -49,6 +49,8 @@ pub struct ChunkStore {
     freed: FreedMarks,
     codes: CodeCache,
     counters: Counters,
+    /// Units of the largest chunk that was opened.
+    opened_units: usize,
 }
 
 impl ChunkStore {
@@ -68,6 +70,7 @@ impl ChunkStore {
             freed: FreedMarks::default(),
             codes: CodeCache::default(),
             counters: Counters::default(),
+            opened_units: 1,
         })
     }
 
@@ -86,6 +89,7 @@ impl ChunkStore {
             data_state()
         };
         self.insert(description, &ChunkState::default(), description.chunk_bytes as usize, Some(Box::new(open)))?;
+        self.opened_units = self.opened_units.max(Arena::units_for(HEADER_BYTES + description.chunk_bytes as usize));
         self.counters.opens += 1;
         Ok(())
     }
@@ -194,6 +198,18 @@ impl ChunkStore {
 
     pub fn memory_bytes(&self) -> usize {
         self.budget.limit_bytes()
+    }
+
+    /// What chunks may take: the budget without what is kept for raw operations, in bytes.
+    pub fn chunk_limit_bytes(&self) -> usize {
+        self.arena.limit_bytes()
+    }
+
+    /// What is left of [`Self::chunk_limit_bytes`] for chunks as large as those that were opened so far, in bytes: neither
+    /// crumbs between smaller ones, nor what raw operations took beyond their part.
+    pub fn chunk_free_bytes(&self) -> usize {
+        let budget = self.budget.limit_bytes() - self.budget.used_bytes();
+        self.arena.free_bytes_for(self.opened_units).min(budget)
     }
 
     pub fn counters(&self) -> Counters {

@@ -72,6 +72,7 @@ impl<C: Command> Engine<C> {
             mark_read: false,
             confirmed: None,
             is_sent: false,
+            was_sent: false,
             helps_cleaning: true,
             stalled_us: None,
         };

@@ -103,6 +103,8 @@ pub struct Round<C> {
     pub confirmed: Option<(Location, usize)>,
     /// It was handed to the log (or to a striped write).
     pub is_sent: bool,
+    /// Nodes may hold its record although it is to be sent (again): if it fails, its outcome is unknown.
+    pub was_sent: bool,
     /// It frees more than it takes: it may use memory that is reserved for cleaning.
     pub helps_cleaning: bool,
     /// Since when it waits for memory.

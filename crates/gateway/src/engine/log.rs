@@ -223,7 +223,8 @@ impl<C: Command> Engine<C> {
 
     /// Stripes whose memory clients leave to cleaning: each partition's log may need one, and one declares voids.
     pub(super) fn reserved_stripes(&self) -> u64 {
-        self.logs.len() as u64 + 2
+        // Those of all cores: they share the memory, and each must be able to clean whatever the others do.
+        u64::from(self.config.partition_count) + 2 * u64::from(self.config.core_count)
     }
 
     /// How many more packed stripes fit, roughly: what the `k+m` emptiest nodes have in common.
@@ -390,9 +391,11 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A record that was in flight found no other place: what depended on it hears that its outcome is unknown.
-    fn append_failed(&mut self, purpose: Purpose, _error: PlaceError) {
+    /// A record that was in flight found no other place: a client's write waits for one; what else depended on it hears
+    /// that its outcome is unknown.
+    fn append_failed(&mut self, purpose: Purpose, error: PlaceError) {
         match purpose {
+            Purpose::Write(lock) if error == PlaceError::Wait => self.send_again(lock),
             Purpose::Write(lock) => self.fail_round(lock, StoreError::OutcomeUnknown),
             Purpose::Move { lock, job } => self.move_interrupted(lock, job),
             Purpose::Carry { job } => self.carry_interrupted(job),

@@ -164,6 +164,7 @@ impl<C: Command> Engine<C> {
             mark_read,
             confirmed: None,
             is_sent: false,
+            was_sent: false,
             helps_cleaning: false,
             stalled_us: None,
         };
@@ -419,6 +420,7 @@ impl<C: Command> Engine<C> {
     /// The round did not become durable: commands that changed something, or saw the change, are refused.
     pub(super) fn fail_round(&mut self, key: PoolKey, error: StoreError) {
         let Some(round) = self.round_mut(key) else { return };
+        let error = if round.was_sent { StoreError::OutcomeUnknown } else { error };
         let finished = std::mem::take(&mut round.finished);
         self.free_unused_stripes(key);
         for done in finished {
@@ -446,6 +448,13 @@ impl<C: Command> Engine<C> {
         if !self.may_stall(Stalled::Round(key), since_us) {
             self.fail_round(key, StoreError::OutOfMemory);
         }
+    }
+
+    /// A round whose record was under way, and now has no place, waits for one.
+    pub(super) fn send_again(&mut self, key: PoolKey) {
+        let Some(round) = self.round_mut(key) else { return };
+        (round.is_sent, round.was_sent) = (false, true);
+        self.stall(key);
     }
 
     /// Lets a write wait for memory, if there is hope.

@@ -74,7 +74,7 @@ pub struct HelloReply {
     pub node: NodeId,
     pub incarnation: Incarnation,
     pub core_count: u16,
-    /// Memory of this core, in bytes, and how much of it is in use.
+    /// Memory of this core for chunks, in bytes, and how much of it cannot be given to chunks any more.
     pub memory_bytes: u64,
     pub used_bytes: u64,
 }
