@@ -93,5 +93,8 @@ pub const EVICTIONS_MAX: usize = 8;
 /// Request deadlines after which a node that owes an answer is taken for hung even if no other could take its place.
 pub const HUNG_DEADLINES: u64 = 20;
 
+/// Microseconds until a part of a greeting that is not answered is taken for lost.
+pub const GREETING_US_MAX: u64 = 2_000_000;
+
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;

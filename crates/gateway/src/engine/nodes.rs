@@ -29,6 +29,13 @@ pub enum NodePhase {
     Suspect,
 }
 
+impl NodePhase {
+    /// Some of its sessions are still to be opened or greeted.
+    pub fn is_greeting(self) -> bool {
+        matches!(self, NodePhase::Away | NodePhase::Greeting)
+    }
+}
+
 #[derive(Debug)]
 pub struct Node {
     pub id: NodeId,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
-use super::limits::{HUNG_DEADLINES, USAGE_US};
+use super::limits::{GREETING_US_MAX, HUNG_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
 use super::watch::class_of;
@@ -46,6 +46,21 @@ impl<C: Command> Engine<C> {
             (0..node.sessions.len()).map(move |core| SessionId { node: id, core: core as u16 }).collect::<Vec<_>>()
         };
         self.nodes.iter().flat_map(of_node).collect()
+    }
+
+    /// Sessions whose greeting gets no further: the server closes them, and connects anew. A message may have been lost.
+    pub fn hung_greetings(&self) -> Vec<SessionId> {
+        let Some(before_us) = self.now.mono_us.checked_sub(GREETING_US_MAX) else { return Vec::new() };
+        let owes = |session: &super::session::Session| {
+            let oldest = session.asked.iter().find(|(_, tag)| self.awaited.get(*tag).is_some());
+            oldest.is_some_and(|&(asked_us, _)| asked_us < before_us)
+        };
+        let hung = |session: &SessionId| {
+            let node = self.nodes.get(session.node).filter(|node| node.phase.is_greeting());
+            let session = node.and_then(|node| node.sessions.get(usize::from(session.core)));
+            session.is_some_and(|session| session.connected && !session.greeted && owes(session))
+        };
+        self.wanted_sessions().into_iter().filter(hung).collect()
     }
 
     /// Bytes to send on a session now; the caller drains what it sent.

@@ -507,6 +507,7 @@ impl Core {
             return Ok(());
         }
         self.housekeeping_us = self.now.mono_us + HOUSEKEEPING_US;
+        self.engine.hung_greetings().into_iter().for_each(|id| self.close_session(id));
         self.connect_peers();
         self.write_sessions();
         self.drop_idle_clients();
