@@ -119,6 +119,11 @@ impl Node {
         self.holdings.store.used_bytes() as u64
     }
 
+    /// What owners are told: memory that they cannot give to chunks, in bytes.
+    pub fn chunk_taken_bytes(&self) -> u64 {
+        self.holdings.chunk_taken_bytes()
+    }
+
     /// The budget, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.holdings.store.memory_bytes() as u64

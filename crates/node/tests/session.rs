@@ -81,7 +81,7 @@ impl Peer {
             NodeReplyOwned::Done(used_bytes) => used_bytes,
             other => panic!("{request:?} was answered {other:?}"),
         };
-        assert_eq!(used_bytes, self.node.used_bytes());
+        assert_eq!(used_bytes, self.node.chunk_taken_bytes());
     }
 }
 
@@ -176,7 +176,7 @@ fn a_session_begins_with_a_greeting_and_nothing_else() {
     assert_eq!(peer.turn(1, &[NodeRequest::Ping]), Err(SessionError::Ended));
     peer.node.handle_session_opened(2);
     let greeted = peer.turn(2, &[NodeRequest::Hello(hello())]);
-    assert_eq!(greeted, Ok(vec![NodeReplyOwned::Hello(NodeId(5), 1 << 20)]));
+    assert_eq!(greeted, Ok(vec![NodeReplyOwned::Hello(NodeId(5), (1 << 20) - (64 << 10))]));
     assert_eq!(peer.turn(2, &[NodeRequest::Hello(hello())]), Err(SessionError::Greeting));
 }
 
