@@ -148,6 +148,11 @@ class Cluster:
         command = [binary_path(), "status", "--admin", self.admin, "--json"]
         return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
 
+    def chaos(self, fault):
+        """`shorttail chaos`: the cluster must have been started with --allow-chaos."""
+        command = [binary_path(), "chaos", *fault.split(), "--admin", self.admin]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=60)
+
     def kill_nodes(self, count):
         """SIGKILL to `count` nodes; returns their ids once the processes are gone."""
         victims = [node for node in self.status()["nodes"] if is_alive(node["pid"])][:count]

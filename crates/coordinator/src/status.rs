@@ -18,7 +18,6 @@ impl Coordinator {
         let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
         let totals = alive.fold(StoreTotals::default(), |sum, gateway| sum.plus(gateway.status.totals));
         let nodes_alive = || self.nodes.values().filter(|node| node.presence.is_alive());
-        let bytes_used_on_nodes = nodes_alive().map(|node| node.status.memory_used_bytes).sum();
         ClusterStatus {
             cluster_id: format!("{:016x}", self.durable.cluster_id),
             code: self.settings.code.to_string(),
@@ -26,7 +25,7 @@ impl Coordinator {
             epoch: self.durable.epoch,
             objects: totals.objects,
             bytes_stored: totals.bytes_stored,
-            bytes_used: if totals.bytes_used > 0 { totals.bytes_used } else { bytes_used_on_nodes },
+            bytes_used: nodes_alive().map(|node| node.status.memory_used_bytes).sum(),
             bytes_limit: nodes_alive().map(|node| node.memory_limit_bytes).sum(),
             evicted_total: totals.evicted_total,
             expired_total: totals.expired_total,

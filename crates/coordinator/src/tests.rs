@@ -402,9 +402,11 @@ fn the_cluster_has_room_for_so_many_nodes_only() {
 #[test]
 fn the_status_sums_what_live_gateways_report() {
     let mut scene = Scene::new();
-    scene.node(node(1, Some(0))).1.expect("let in");
+    let (beating, welcome) = scene.node(node(1, Some(0)));
+    welcome.expect("let in");
+    scene.tell(beating, ToCoordinator::NodeStatus(NodeStatus { memory_used_bytes: 75, ..NodeStatus::default() }));
     let (gateway, _) = scene.gateway(None);
-    let totals = StoreTotals { objects: 5, bytes_stored: 50, bytes_used: 75, ..StoreTotals::default() };
+    let totals = StoreTotals { objects: 5, bytes_stored: 50, ..StoreTotals::default() };
     let status = GatewayStatus { serving: true, totals, nodes: Vec::new() };
     scene.tell(gateway, ToCoordinator::GatewayStatus(status));
     let asker = scene.connect();

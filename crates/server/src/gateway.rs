@@ -306,8 +306,6 @@ fn totals(stats: &StoreStats) -> StoreTotals {
     StoreTotals {
         objects: stats.objects,
         bytes_stored: stats.bytes_stored,
-        bytes_used: stats.bytes_used,
-        bytes_limit: stats.bytes_limit,
         stored_total: stats.stored_total,
         evicted_total: stats.evicted_total,
         expired_total: stats.expired_total,

@@ -42,8 +42,6 @@ pub struct GatewayStatus {
 pub struct StoreTotals {
     pub objects: u64,
     pub bytes_stored: u64,
-    pub bytes_used: u64,
-    pub bytes_limit: u64,
     pub stored_total: u64,
     pub evicted_total: u64,
     pub expired_total: u64,
@@ -119,8 +117,6 @@ impl StoreTotals {
         StoreTotals {
             objects: sum(self.objects, other.objects),
             bytes_stored: sum(self.bytes_stored, other.bytes_stored),
-            bytes_used: sum(self.bytes_used, other.bytes_used),
-            bytes_limit: sum(self.bytes_limit, other.bytes_limit),
             stored_total: sum(self.stored_total, other.stored_total),
             evicted_total: sum(self.evicted_total, other.evicted_total),
             expired_total: sum(self.expired_total, other.expired_total),
