@@ -127,6 +127,7 @@ impl<C: Command> Engine<C> {
             if matches!(&current, Current::Present(object) if object.expiry.is_some_and(|at| at <= self.now.unix_ms)) {
                 current = Current::Absent;
             }
+            let was_fetched = matches!(&current, Current::Present(object) if object.fetched);
             let version = self.take_version();
             let context = ApplyContext { now: self.now, version };
             let mut reply = Vec::new();
@@ -135,7 +136,7 @@ impl<C: Command> Engine<C> {
             touched |= command.touches();
             mark_read = match &effect {
                 Effect::Keep => mark_read || command.touches() && command.access() == Access::Read,
-                Effect::Amend(_) => mark_read || command.touches(),
+                Effect::Amend(_) => mark_read || command.touches() || was_fetched,
                 Effect::Put(_) | Effect::Delete => false,
             };
             current = current.after(effect, version);
