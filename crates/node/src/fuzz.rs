@@ -71,7 +71,7 @@ fn greet(node: &mut Node) {
         Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 1, epoch: Epoch(1), auth: Vec::new() };
     let mut bytes = Vec::new();
     NodeRequest::Hello(hello).encode(0, &mut bytes);
-    NodeRequest::Fence { partition: 0, epoch: Epoch(1) }.encode(0, &mut bytes);
+    NodeRequest::Fence { partition: 0, epoch: Epoch(1), next: StripeId::default() }.encode(0, &mut bytes);
     feed(node, &bytes);
 }
 
@@ -223,7 +223,7 @@ impl<'a> Source<'a> {
 
     fn request(&mut self) -> NodeRequest<'static> {
         match self.byte() % 32 {
-            0 => NodeRequest::Fence { partition: self.partition().0, epoch: self.epoch() },
+            0 => NodeRequest::Fence { partition: self.partition().0, epoch: self.epoch(), next: StripeId::default() },
             1..=3 => NodeRequest::Open(self.description()),
             4..=19 => self.append(),
             20 => NodeRequest::Stable { stripe: self.stripe(), stable: self.op() },

@@ -89,7 +89,11 @@ impl Holdings {
                 session.reply(tag, &NodeReply::Inspected(inspected));
                 return Ok(());
             }
-            NodeRequest::Fence { partition, epoch } => self.fence(partition, epoch)?,
+            NodeRequest::Fence { partition, epoch, next } => {
+                let joined = self.fence(partition, epoch, next)?;
+                session.reply(tag, &NodeReply::Fenced { joined });
+                return Ok(());
+            }
             NodeRequest::Open(ref description) => self.open(description)?,
             NodeRequest::Install { ref description, bytes } => self.install(description, bytes)?,
             NodeRequest::Seal { stripe, last, chunk_last } => self.seal(stripe, last, chunk_last)?,
@@ -134,12 +138,12 @@ impl Holdings {
         Ok(chunk.close(epoch, last)?)
     }
 
-    fn fence(&mut self, partition: u16, epoch: Epoch) -> Result<(), No> {
+    fn fence(&mut self, partition: u16, epoch: Epoch, next: StripeId) -> Result<StripeId, No> {
         // Epoch 0 says "never fenced" in a refusal.
         if epoch == Epoch(0) {
             return Err(Refusal::Invalid.into());
         }
-        Ok(self.fences.raise(partition, epoch)?)
+        Ok(self.fences.raise(partition, epoch, next)?)
     }
 
     fn open(&mut self, description: &ChunkDescription) -> Result<(), No> {

@@ -34,7 +34,7 @@ impl Peer {
     fn serving() -> Self {
         let mut peer = Peer::new();
         peer.greet(1, hello());
-        assert!(matches!(peer.ask(1, &fence(ALL_PARTITIONS, 3)), NodeReplyOwned::Done(_)));
+        peer.fences(1, ALL_PARTITIONS, 3);
         peer
     }
 
@@ -76,6 +76,11 @@ impl Peer {
         assert_eq!(self.ask(session, request), NodeReplyOwned::Refused(refusal, detail), "{request:?}");
     }
 
+    fn fences(&mut self, session: u64, partition: u16, epoch: u32) {
+        let reply = self.ask(session, &fence(partition, epoch));
+        assert!(matches!(reply, NodeReplyOwned::Fenced(_)), "{reply:?}");
+    }
+
     fn does(&mut self, session: u64, request: &NodeRequest<'_>) {
         let used_bytes = match self.ask(session, request) {
             NodeReplyOwned::Done(used_bytes) => used_bytes,
@@ -90,6 +95,7 @@ impl Peer {
 enum NodeReplyOwned {
     Hello(NodeId, u64),
     Done(u64),
+    Fenced(StripeId),
     Acked(StripeId, u32),
     Bytes(Vec<u8>),
     Chunks(usize),
@@ -105,6 +111,7 @@ impl NodeReplyOwned {
         match reply {
             NodeReply::Hello(hello) => NodeReplyOwned::Hello(hello.node, hello.memory_bytes),
             NodeReply::Done { used_bytes } => NodeReplyOwned::Done(used_bytes),
+            NodeReply::Fenced { joined } => NodeReplyOwned::Fenced(joined),
             NodeReply::Acked { stripe, op } => NodeReplyOwned::Acked(stripe, op.0),
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),
             NodeReply::Chunks(reports) => NodeReplyOwned::Chunks(reports.len()),
@@ -119,7 +126,7 @@ fn hello() -> Hello {
 }
 
 fn fence(partition: u16, epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Fence { partition, epoch: Epoch(epoch) }
+    NodeRequest::Fence { partition, epoch: Epoch(epoch), next: StripeId::default() }
 }
 
 fn stripe(counter: u64) -> StripeId {
@@ -271,10 +278,19 @@ fn r2_nothing_is_changed_before_a_fence() {
         peer.refuses(1, request, Refusal::Fenced, 0);
     }
     peer.refuses(1, &fence(PARTITION.0, 0), Refusal::Invalid, 0);
-    peer.does(1, &fence(PARTITION.0 + 1, 3));
+    peer.fences(1, PARTITION.0 + 1, 3);
     peer.refuses(1, &before[0], Refusal::Fenced, 0);
-    peer.does(1, &fence(PARTITION.0, 3));
+    peer.fences(1, PARTITION.0, 3);
     peer.does(1, &before[0]);
+}
+
+#[test]
+fn r2_a_node_remembers_what_its_first_fence_said_was_next() {
+    let mut peer = Peer::new();
+    peer.greet(1, hello());
+    let fence = |epoch, next| NodeRequest::Fence { partition: PARTITION.0, epoch: Epoch(epoch), next: stripe(next) };
+    assert_eq!(peer.ask(1, &fence(3, 40)), NodeReplyOwned::Fenced(stripe(40)));
+    assert_eq!(peer.ask(1, &fence(4, 90)), NodeReplyOwned::Fenced(stripe(40)));
 }
 
 #[test]
@@ -284,7 +300,7 @@ fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
     peer.does(1, &NodeRequest::Open(description(3, 2)));
     peer.turn(1, &[append(3, 1, 0)]).expect("acknowledged");
     peer.greet(2, Hello { owner: 7, epoch: Epoch(5), ..hello() });
-    peer.does(2, &fence(PARTITION.0, 5));
+    peer.fences(2, PARTITION.0, 5);
     let close = |epoch| NodeRequest::Close { stripe: stripe(1), epoch: Epoch(epoch), last: OpNumber(0) };
     let late = [
         fence(PARTITION.0, 4),

@@ -208,8 +208,6 @@ impl SimConfig {
             }
             Profile::Takeover => {
                 self.faults.gateway_crash = 4;
-                // A lost memory and unreachable nodes together may be more than `m` failures at the take-over.
-                self.faults.crash = 0;
             }
         }
     }

@@ -31,6 +31,12 @@ impl Version {
         self.0
     }
 
+    /// Of the owner that gave it.
+    pub fn epoch(self) -> Epoch {
+        // 24 bits are left above the counter, and epochs have 23.
+        Epoch((self.0 >> Self::COUNTER_BITS) as u32)
+    }
+
     pub fn next(self) -> Self {
         Version(self.0 + 1)
     }

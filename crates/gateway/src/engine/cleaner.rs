@@ -175,9 +175,10 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn advance_job(&mut self, key: PoolKey) {
+        let is_flushing = self.is_flushing();
         loop {
             let Some(job) = self.jobs.get_mut(key) else { return };
-            if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us {
+            if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_flushing {
                 return;
             }
             match &mut job.source {

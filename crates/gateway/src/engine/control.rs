@@ -5,6 +5,7 @@
 //! record itself is kept until every member confirmed, or the memory of those that did not is gone for good.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{NodeId, PartitionId, StripeId};
@@ -25,10 +26,19 @@ struct PendingFree {
     cores: Vec<u16>,
 }
 
+/// A stripe that is about to be declared void.
+#[derive(Debug)]
+struct Undeclared {
+    partition: PartitionId,
+    members: Arc<[NodeId]>,
+    /// The control record is in the log.
+    is_appended: bool,
+}
+
 #[derive(Debug, Default)]
 pub struct Voids {
-    /// Emptied stripes whose control record is not durable yet; false: not even appended.
-    undeclared: BTreeMap<StripeId, bool>,
+    /// Stripes whose control record is not durable yet.
+    undeclared: BTreeMap<StripeId, Undeclared>,
     /// What nodes have not confirmed to have freed.
     pending: BTreeMap<NodeId, BTreeMap<StripeId, PendingFree>>,
     /// Void packed stripes and how many members have not confirmed.
@@ -39,30 +49,36 @@ impl<C: Command> Engine<C> {
     /// Nothing in a stripe is alive any more.
     pub(super) fn declare_void(&mut self, slot: StripeSlot) {
         let stripe = self.stripes.at(slot);
-        let (id, partition) = (stripe.id, stripe.partition);
+        self.declare_void_of(stripe.id, stripe.partition, stripe.members.clone());
+    }
+
+    pub(super) fn declare_void_of(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
         let value = Control::Void(id).encode();
         let version = self.take_version();
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
         let placed = self.append_record(partition, &record, Purpose::Void { stripe: id }, Urgency::Cleaning);
-        self.voids.undeclared.insert(id, placed.is_ok());
+        self.voids.undeclared.insert(id, Undeclared { partition, members, is_appended: placed.is_ok() });
     }
 
     /// The control record is durable.
     pub(super) fn void_confirmed(&mut self, id: StripeId) {
-        self.voids.undeclared.remove(&id);
-        let Some(slot) = self.stripes.slot_of(id) else { return };
-        let stripe = self.stripes.remove(slot);
-        if let Some(open) = stripe.open {
+        let Some(Undeclared { partition, members, .. }) = self.voids.undeclared.remove(&id) else { return };
+        if let Some(slot) = self.stripes.slot_of(id)
+            && let Some(open) = self.stripes.remove(slot).open
+        {
             self.stripes.keep_buffer(open.into_buffer());
         }
-        self.voids.unconfirmed.insert(id, stripe.members.iter().copied().collect());
-        for &node in stripe.members.iter() {
-            self.free_on(node, id, stripe.partition);
+        self.voids.unconfirmed.insert(id, members.iter().copied().collect());
+        for &node in members.iter() {
+            self.free_on(node, id, partition);
         }
+        self.end_completing_when_done();
     }
 
     pub(super) fn void_interrupted(&mut self, id: StripeId) {
-        self.voids.undeclared.insert(id, false);
+        if let Some(undeclared) = self.voids.undeclared.get_mut(&id) {
+            undeclared.is_appended = false;
+        }
     }
 
     pub(super) fn free_on(&mut self, node: NodeId, stripe: StripeId, partition: PartitionId) {
@@ -71,8 +87,11 @@ impl<C: Command> Engine<C> {
 
     /// Tells a node to drop its chunks of `count` stripes; told again until it confirms.
     pub(super) fn free_range_on(&mut self, node: NodeId, first: StripeId, count: u32, partition: PartitionId) {
-        let pending = PendingFree { count, partition, is_asked: false, cores: Vec::new() };
-        self.voids.pending.entry(node).or_default().insert(first, pending);
+        // A scan finds the first stripe of a range alone: the rest of the range may lie on other cores.
+        let pending = self.voids.pending.entry(node).or_default();
+        if pending.get(&first).is_none_or(|known| known.count < count) {
+            pending.insert(first, PendingFree { count, partition, is_asked: false, cores: Vec::new() });
+        }
         if self.nodes.is_ready(node) {
             self.resend_frees_to(node);
         }
@@ -102,11 +121,10 @@ impl<C: Command> Engine<C> {
     pub(super) fn resend_frees(&mut self) {
         let ready: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&node| self.nodes.is_ready(node)).collect();
         ready.into_iter().for_each(|node| self.resend_frees_to(node));
-        let undeclared = self.voids.undeclared.iter().filter(|(_, declared)| !**declared);
-        for id in undeclared.map(|(&id, _)| id).collect::<Vec<_>>() {
-            if let Some(slot) = self.stripes.slot_of(id) {
-                self.declare_void(slot);
-            }
+        let waiting = self.voids.undeclared.iter().filter(|(_, undeclared)| !undeclared.is_appended);
+        let waiting: Vec<_> = waiting.map(|(&id, it)| (id, it.partition, it.members.clone())).collect();
+        for (id, partition, members) in waiting {
+            self.declare_void_of(id, partition, members);
         }
     }
 
@@ -154,6 +172,10 @@ impl<C: Command> Engine<C> {
 
     /// A node was scanned: what it was not found to hold, it has freed.
     pub(super) fn settle_voids_of(&mut self, node: NodeId) {
+        // Until a take-over is complete nothing is freed, so nothing that was found counts as freed.
+        if self.census_mut().is_some() {
+            return;
+        }
         let pending = self.voids.pending.get(&node);
         let is_pending = |id: &StripeId| pending.is_some_and(|pending| pending.contains_key(id));
         let settled: Vec<_> = self.voids.unconfirmed.keys().copied().filter(|id| !is_pending(id)).collect();

@@ -1,26 +1,70 @@
 //! flush_all: a floor under each partition. Objects of a lower version are gone.
 //!
-//! The index is emptied at once; a control record makes the floor durable before the client hears of it. A delayed flush
-//! is a control record too, so that it happens although the owner changes meanwhile.
+//! ```text
+//! declared: a floor record goes to every partition's log; from here on no round of any key begins
+//!    |--all durable--> applied: the index is emptied, the client hears, rounds begin again
+//!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it
+//! ```
+//! Nobody sees a flush before it is durable (rule R10): until then reads find what was there. Rounds wait, because one that
+//! began on what the flush ends would write a version above the floor. Rounds under way have lower versions: what they
+//! write is dead on arrival.
+//!
+//! A delayed flush is a control record too, so that it happens although the owner changes meanwhile. An immediate flush
+//! cancels it: its version is below the floor.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
 
+use super::limits::STALL_US_MAX;
+use super::lock::LockPhase;
 use super::log::{PlaceError, Purpose, Urgency};
-use super::{Engine, Token};
+use super::pool::{Pool, PoolKey};
+use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{KeyspaceReply, Reply};
+
+/// A control record for every partition, on its way.
+#[derive(Debug)]
+struct Declaration {
+    version: Version,
+    control: Control,
+    unconfirmed: BTreeSet<PartitionId>,
+    waiting: Vec<Token>,
+}
+
+/// Why a control record is not on its way to every partition.
+#[derive(Debug)]
+struct NotDeclared {
+    error: PlaceError,
+    /// No partition got it.
+    is_untouched: bool,
+}
+
+impl NotDeclared {
+    fn store_error(&self) -> StoreError {
+        match self.error {
+            PlaceError::Refuse(error) if self.is_untouched => error,
+            PlaceError::Wait if self.is_untouched => StoreError::OutOfMemory,
+            _ => StoreError::OutcomeUnknown,
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub struct Flushes {
     floors: BTreeMap<PartitionId, Version>,
-    due: Option<UnixMs>,
-    /// Clients that wait for so many control records.
-    waiting: Vec<(Token, usize)>,
-    /// Control records to append again.
-    interrupted: Vec<PartitionId>,
+    /// The delayed flush that is to come, and the version of its declaration.
+    due: Option<(Version, UnixMs)>,
+    declarations: Pool<Declaration>,
+    /// The floor that is being declared.
+    declaring: Option<PoolKey>,
+    /// Locks and groups whose turn comes when it is applied.
+    held_locks: Vec<PoolKey>,
+    held_groups: Vec<PoolKey>,
+    /// Clients whose flush found no memory yet, and since when they wait.
+    postponed: Vec<(Token, u64)>,
 }
 
 impl<C: Command> Engine<C> {
@@ -31,17 +75,103 @@ impl<C: Command> Engine<C> {
         }
         match at.filter(|&at| at > self.now.unix_ms) {
             Some(at) => {
-                self.flushes.due = Some(at);
-                self.declare(Some(token), Control::FlushDue(at));
+                let version = self.take_version();
+                if let Err(failed) = self.declare(version, Control::FlushDue(at), vec![token]) {
+                    self.answer_flush(token, Err(failed.store_error()));
+                }
             }
-            None => self.flush_now(Some(token)),
+            None => self.flush_now(token, self.now.mono_us),
         }
     }
 
-    fn flush_now(&mut self, token: Option<Token>) {
-        self.flushes.due = None;
+    /// One more client waits for the floor that is being declared, or a new one is.
+    fn flush_now(&mut self, token: Token, since_us: u64) {
+        if let Some(declaration) = self.flushes.declaring.and_then(|key| self.flushes.declarations.get_mut(key)) {
+            return declaration.waiting.push(token);
+        }
+        let Err(failed) = self.declare_floor(vec![token]) else { return };
+        let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
+        if failed.error == PlaceError::Wait && !has_waited {
+            return self.flushes.postponed.push((token, since_us));
+        }
+        self.answer_flush(token, Err(failed.store_error()));
+    }
+
+    fn declare_floor(&mut self, waiting: Vec<Token>) -> Result<(), NotDeclared> {
         let floor = self.take_version();
         let horizon = self.take_stripe_ids(0);
+        self.declare(floor, Control::Floor { floor, horizon }, waiting)
+    }
+
+    /// Appends a control record to every partition.
+    ///
+    /// # Errors
+    /// One found no place. Those before it did, so that a later owner may take them for a flush.
+    fn declare(&mut self, version: Version, control: Control, waiting: Vec<Token>) -> Result<(), NotDeclared> {
+        let partitions: Vec<_> = self.config.partitions().collect();
+        let value = control.encode();
+        let is_floor = matches!(control, Control::Floor { .. });
+        let unconfirmed = partitions.iter().copied().collect();
+        let key = self.flushes.declarations.insert(Declaration { version, control, unconfirmed, waiting });
+        for (place, &partition) in partitions.iter().enumerate() {
+            let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
+            let purpose = Purpose::Declared { declaration: key, partition };
+            if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
+                self.flushes.declarations.remove(key);
+                return Err(NotDeclared { error, is_untouched: place == 0 });
+            }
+        }
+        if is_floor {
+            self.flushes.declaring = Some(key);
+        }
+        Ok(())
+    }
+
+    fn answer_flush(&mut self, token: Token, result: Result<KeyspaceReply, StoreError>) {
+        self.reply(token, Reply::Keyspace(result));
+    }
+
+    /// A partition's control record is durable.
+    pub(super) fn declaration_confirmed(&mut self, key: PoolKey, partition: PartitionId) {
+        let Some(declaration) = self.flushes.declarations.get_mut(key) else { return };
+        declaration.unconfirmed.remove(&partition);
+        if !declaration.unconfirmed.is_empty() {
+            return;
+        }
+        let Some(declaration) = self.flushes.declarations.remove(key) else { return };
+        match declaration.control {
+            Control::FlushDue(at) => self.flushes.due = Some((declaration.version, at)),
+            Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
+                return self.declare_floor_again(declaration.waiting);
+            }
+            _ => self.apply_floor(declaration.version),
+        }
+        for token in declaration.waiting {
+            self.answer_flush(token, Ok(KeyspaceReply::Flushed));
+        }
+    }
+
+    /// A partition's control record was in flight and found no other place.
+    pub(super) fn declaration_interrupted(&mut self, key: PoolKey) {
+        let Some(declaration) = self.flushes.declarations.remove(key) else { return };
+        for token in declaration.waiting {
+            self.answer_flush(token, Err(StoreError::OutcomeUnknown));
+        }
+        if self.flushes.declaring == Some(key) {
+            self.let_rounds_begin();
+        }
+    }
+
+    /// Stripes were opened since the floor was declared: what was in flight may lie in them, above its horizon, and would
+    /// come back when the floor is no longer kept (rule R3).
+    fn declare_floor_again(&mut self, waiting: Vec<Token>) {
+        if self.declare_floor(waiting.clone()).is_err() {
+            waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
+            self.let_rounds_begin();
+        }
+    }
+
+    fn apply_floor(&mut self, floor: Version) {
         for number in 0..SLOT_COUNT as u16 {
             let slot = Slot::new(number).expect("below the slot count");
             self.index.clear_slot(slot);
@@ -60,45 +190,47 @@ impl<C: Command> Engine<C> {
         for partition in self.config.partitions() {
             self.flushes.floors.insert(partition, floor);
         }
-        self.declare(token, Control::Floor { floor, horizon });
+        self.flushes.due = self.flushes.due.filter(|&(version, _)| version > floor);
+        self.end_losses();
+        self.let_rounds_begin();
     }
 
-    /// Appends a control record to every partition; the client hears when all are durable.
-    fn declare(&mut self, token: Option<Token>, control: Control) {
-        let partitions: Vec<_> = self.config.partitions().collect();
-        let value = control.encode();
-        for &partition in &partitions {
-            self.append_control(partition, &value);
+    fn let_rounds_begin(&mut self) {
+        self.flushes.declaring = None;
+        for lock in std::mem::take(&mut self.flushes.held_locks) {
+            self.work.push_back(Work::Start(lock));
         }
-        if let Some(token) = token {
-            self.flushes.waiting.push((token, partitions.len()));
-        }
-    }
-
-    /// What finds no place now is tried again at the next tick.
-    fn append_control(&mut self, partition: PartitionId, value: &[u8]) {
-        let version = self.take_version();
-        let record = Record { kind: RecordKind::Control, ..Record::object(b"", value, version) };
-        if self.append_record(partition, &record, Purpose::Floor { partition }, Urgency::Cleaning).is_err() {
-            self.flushes.interrupted.push(partition);
+        for group in std::mem::take(&mut self.flushes.held_groups) {
+            self.look_up_when_held(group);
         }
     }
 
-    fn answer_flush(&mut self, token: Token, result: Result<KeyspaceReply, StoreError>) {
-        self.reply(token, Reply::Keyspace(result));
+    /// Is a floor being declared? Then nothing that it may end is moved.
+    pub(super) fn is_flushing(&self) -> bool {
+        self.flushes.declaring.is_some()
     }
 
-    pub(super) fn floor_confirmed(&mut self, _partition: PartitionId) {
-        let Some((_, missing)) = self.flushes.waiting.first_mut() else { return };
-        *missing -= 1;
-        if *missing == 0 {
-            let (token, _) = self.flushes.waiting.remove(0);
-            self.answer_flush(token, Ok(KeyspaceReply::Flushed));
+    /// Does a flush keep rounds from beginning? Then the lock's turn comes afterwards.
+    pub(super) fn hold_for_flush(&mut self, lock: PoolKey) -> bool {
+        if !self.is_flushing() {
+            return false;
         }
+        if let Some(held) = self.locks.get_mut(lock) {
+            held.phase = LockPhase::Starting;
+            self.flushes.held_locks.push(lock);
+        }
+        true
     }
 
-    pub(super) fn floor_interrupted(&mut self, partition: PartitionId) {
-        self.flushes.interrupted.push(partition);
+    /// As [`Engine::hold_for_flush`], for a group that has all its locks.
+    pub(super) fn hold_group_for_flush(&mut self, group: PoolKey) -> bool {
+        if !self.is_flushing() {
+            return false;
+        }
+        if !self.flushes.held_groups.contains(&group) {
+            self.flushes.held_groups.push(group);
+        }
+        true
     }
 
     pub(super) fn floor_of(&self, partition: PartitionId) -> Version {
@@ -106,7 +238,7 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn is_flush_due(&self, at: UnixMs) -> bool {
-        self.flushes.due == Some(at)
+        self.flushes.due.is_some_and(|(_, due)| due == at)
     }
 
     /// What an earlier owner had declared.
@@ -115,20 +247,22 @@ impl<C: Command> Engine<C> {
         *known = floor.max(*known);
     }
 
-    pub(super) fn inherit_flush_due(&mut self, at: UnixMs) {
-        self.flushes.due = Some(at);
+    pub(super) fn inherit_flush_due(&mut self, version: Version, at: UnixMs) {
+        self.flushes.due = Some((version, at));
     }
 
-    pub(super) fn take_due_flush(&mut self) {
-        for partition in std::mem::take(&mut self.flushes.interrupted) {
-            let control = match self.flushes.due {
-                Some(at) => Control::FlushDue(at),
-                None => Control::Floor { floor: self.floor_of(partition), horizon: self.take_stripe_ids(0) },
-            };
-            self.append_control(partition, &control.encode());
+    /// Flushes when it is time, and tries again what found no memory.
+    pub(super) fn advance_flushes(&mut self) {
+        if !self.is_serving() {
+            return;
         }
-        if self.is_serving() && self.flushes.due.is_some_and(|at| at <= self.now.unix_ms) {
-            self.flush_now(None);
+        for (token, since_us) in std::mem::take(&mut self.flushes.postponed) {
+            self.flush_now(token, since_us);
+        }
+        let is_due = self.flushes.due.is_some_and(|(_, at)| at <= self.now.unix_ms);
+        if is_due && !self.is_flushing() {
+            // What finds no place now is tried again at the next tick.
+            _ = self.declare_floor(Vec::new());
         }
     }
 }

@@ -11,7 +11,7 @@ use shorttail_wire::node::{
 
 use super::nodes::{NodePhase, SessionId};
 use super::session::Session;
-use super::{Engine, Phase, What, Work};
+use super::{Engine, What, Work};
 use crate::command::Command;
 
 /// Chunk reports asked for at once; each has at most 200 bytes.
@@ -48,17 +48,24 @@ impl<C: Command> Engine<C> {
         session.used_bytes = hello.used_bytes;
         if forgotten {
             self.void_frees_of(id.node);
+            if let Some(census) = self.census_mut() {
+                census.forget(id.node);
+            }
         }
         let partitions: Vec<_> = self.config.partitions().collect();
         let (epoch, all) = (self.config.epoch, usize::from(self.config.partition_count) == partitions.len());
         let fences: Vec<u16> = if all { vec![ALL_PARTITIONS] } else { partitions.iter().map(|p| p.0).collect() };
+        let next = self.take_stripe_ids(0);
         for (index, &partition) in fences.iter().enumerate() {
             let remaining = (fences.len() - 1 - index) as u16;
-            self.ask_session(id, &NodeRequest::Fence { partition, epoch }, What::Fence { remaining });
+            self.ask_session(id, &NodeRequest::Fence { partition, epoch, next }, What::Fence { partition, remaining });
         }
     }
 
-    pub(super) fn fenced(&mut self, id: SessionId, remaining: u16) {
+    pub(super) fn fenced(&mut self, id: SessionId, partition: u16, remaining: u16, joined: StripeId) {
+        if let Some(census) = self.census_mut() {
+            census.take_joined(id, partition, joined);
+        }
         if remaining == 0 {
             self.scan(id, StripeId::default());
         }
@@ -77,9 +84,9 @@ impl<C: Command> Engine<C> {
             if !self.logs.contains_key(&partition) {
                 continue;
             }
-            match &mut self.phase {
-                Phase::Gathering(gathering) => gathering.take(id.node, chunk),
-                Phase::Serving => self.reconcile(id.node, &chunk),
+            match self.census_mut() {
+                Some(census) => census.take(id.node, chunk),
+                None => self.reconcile(id.node, &chunk),
             }
         }
         match last.filter(|_| more) {
@@ -100,16 +107,17 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A node came while the owner serves: what it holds of stripes that are gone, or were left before they were
-    /// sealed, is dropped. What it holds of sealed stripes is as good as ever.
+    /// A node came while the owner serves: what it holds of stripes that are gone is dropped. What it holds of stripes
+    /// that exist stays until they are emptied, even if it is damaged or lacks operations: a later owner would take a
+    /// member without a chunk for one that never had it, and may need what is left.
     fn reconcile(&mut self, node: shorttail_units::NodeId, chunk: &ChunkReport) {
         let description = &chunk.description;
         let known = match description.kind {
             ChunkKind::Packed => {
                 let stripe = self.stripes.slot_of(description.stripe).map(|slot| self.stripes.at(slot));
-                stripe.is_some_and(|stripe| chunk.sealed && !chunk.damaged && stripe.member_of(node).is_some())
+                stripe.is_some_and(|stripe| stripe.member_of(node).is_some()) || self.is_lost(description.stripe)
             }
-            ChunkKind::Striped => chunk.sealed && !chunk.damaged && self.is_striped(description.stripe),
+            ChunkKind::Striped => self.is_striped(description.stripe),
         };
         if !known {
             self.free_on(node, description.stripe, description.partition);

@@ -94,9 +94,9 @@ impl<C: Command> Engine<C> {
         self.look_up_when_held(key);
     }
 
-    fn look_up_when_held(&mut self, key: PoolKey) {
+    pub(super) fn look_up_when_held(&mut self, key: PoolKey) {
         let is_held = |group: &Group| group.pairs.iter().all(|pair| pair.lock.is_some());
-        if self.groups.get(key).is_some_and(is_held) {
+        if self.groups.get(key).is_some_and(is_held) && !self.hold_group_for_flush(key) {
             self.look_up_group(key);
         }
     }
@@ -118,6 +118,12 @@ impl<C: Command> Engine<C> {
         if group.pairs.iter().any(|pair| pair.old.is_none()) {
             return;
         }
+        if self.hold_group_for_flush(key) {
+            // What was found is about to end: it is looked up again.
+            let group = self.groups.get_mut(key).expect("it was there");
+            return group.pairs.iter_mut().for_each(|pair| pair.old = None);
+        }
+        let Some(group) = self.groups.get(key) else { return };
         if group.only_if_absent && group.pairs.iter().any(|pair| pair.exists) {
             return self.end_group(key, Ok(false));
         }
@@ -132,6 +138,10 @@ impl<C: Command> Engine<C> {
         let partition = self.config.partition_of(self.key_ref(&first.key).slot);
         let pairs: Vec<_> = group.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
         let version = group.version;
+        if version < self.floor_of(partition) {
+            // Flushed while it waited.
+            return self.end_group(key, Ok(true));
+        }
         let records: Vec<_> = pairs
             .iter()
             .enumerate()
@@ -186,7 +196,7 @@ impl<C: Command> Engine<C> {
         self.end_group(key, Err(error));
     }
 
-    fn end_group(&mut self, key: PoolKey, result: Result<bool, StoreError>) {
+    pub(super) fn end_group(&mut self, key: PoolKey, result: Result<bool, StoreError>) {
         let Some(group) = self.groups.remove(key) else { return };
         for lock in group.pairs.iter().filter_map(|pair| pair.lock) {
             if let Some(held) = self.locks.get_mut(lock) {

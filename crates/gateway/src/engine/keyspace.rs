@@ -35,6 +35,10 @@ impl<C: Command> Engine<C> {
             KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.index.object_count())),
             KeyspaceRequest::Stats => self.answer(token, KeyspaceReply::Stats(Box::new(self.stats()))),
             KeyspaceRequest::Flush { at } => self.flush(token, at),
+            // What is listed might be gone, and what is not might be there.
+            KeyspaceRequest::Scan { .. } | KeyspaceRequest::RandomKey if self.has_losses() => {
+                self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
+            }
             KeyspaceRequest::Scan { cursor, count } => self.scan_keys(token, cursor, count.clamp(1, SCAN_KEYS_MAX)),
             KeyspaceRequest::RandomKey => self.random_key(token),
         }

@@ -55,6 +55,7 @@ pub struct Object {
 #[derive(Clone, Debug)]
 pub struct OldRecord {
     pub location: Location,
+    pub version: Version,
     pub record_bytes: usize,
     /// Bytes of the record, and of a striped value.
     pub object_bytes: u64,

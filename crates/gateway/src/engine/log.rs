@@ -31,8 +31,8 @@ pub enum Purpose {
     Carry { job: PoolKey },
     /// A stripe is void from now on.
     Void { stripe: StripeId },
-    /// A floor of the partition.
-    Floor { partition: PartitionId },
+    /// A floor, or a delayed flush, of the partition.
+    Declared { declaration: PoolKey, partition: PartitionId },
     /// A pair of a group.
     Group { group: PoolKey, pair: u32 },
     /// Whoever waits for one of several copies.
@@ -300,10 +300,25 @@ impl<C: Command> Engine<C> {
         if !is_unsealed {
             return;
         }
-        for item in open.acknowledge(member, op) {
+        let confirmed = open.acknowledge(member, op);
+        self.pass_on(slot, confirmed);
+    }
+
+    /// A node has its chunk of a stripe.
+    pub(super) fn stripe_opened(&mut self, node: NodeId, id: StripeId) {
+        let Some(slot) = self.stripes.slot_of(id) else { return };
+        let stripe = self.stripes.at_mut(slot);
+        let Some(member) = stripe.member_of(node).filter(|_| stripe.is_unsealed()) else { return };
+        let Some(open) = stripe.open.as_mut() else { return };
+        let confirmed = open.open(member);
+        self.pass_on(slot, confirmed);
+    }
+
+    fn pass_on(&mut self, slot: StripeSlot, confirmed: Vec<Item<Purpose>>) {
+        for item in confirmed {
             self.work.push_back(Work::Confirmed { slot, item });
         }
-        if stripe.phase() == StripePhase::Sealing {
+        if self.stripes.at(slot).phase() == StripePhase::Sealing {
             self.send_seals(slot);
         }
     }
@@ -386,6 +401,14 @@ impl<C: Command> Engine<C> {
         if let Purpose::Move { lock, job } = purpose {
             return self.move_interrupted(lock, job);
         }
+        if record.version < self.floor_of(partition) {
+            // Flushed while it was in flight: in a stripe above the flush's horizon it would come back (rule R3).
+            match purpose {
+                Purpose::Write(lock) => return self.finish_round(lock),
+                Purpose::Group { group, .. } => return self.end_group(group, Ok(true)),
+                _ => {}
+            }
+        }
         if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
             self.append_failed(purpose, error);
         }
@@ -400,7 +423,7 @@ impl<C: Command> Engine<C> {
             Purpose::Move { lock, job } => self.move_interrupted(lock, job),
             Purpose::Carry { job } => self.carry_interrupted(job),
             Purpose::Void { stripe } => self.void_interrupted(stripe),
-            Purpose::Floor { partition } => self.floor_interrupted(partition),
+            Purpose::Declared { declaration, .. } => self.declaration_interrupted(declaration),
             Purpose::Group { group, .. } => self.fail_group(group, StoreError::OutcomeUnknown),
             Purpose::Raced(_) => unreachable!("a copy leaves its race before it is appended again"),
         }
@@ -420,9 +443,9 @@ impl<C: Command> Engine<C> {
                 self.stripes.at_mut(slot).kept_bytes += item.length as u64;
                 self.void_confirmed(stripe);
             }
-            Purpose::Floor { partition } => {
+            Purpose::Declared { declaration, partition } => {
                 self.stripes.at_mut(slot).kept_bytes += item.length as u64;
-                self.floor_confirmed(partition);
+                self.declaration_confirmed(declaration, partition);
             }
             Purpose::Group { group, pair } => self.group_confirmed(group, pair, location, item.length),
             Purpose::Raced(race) => {

@@ -42,6 +42,13 @@ pub struct Lookup<C> {
     is_doubtful: bool,
 }
 
+impl<C> Lookup<C> {
+    /// Does what it finds go beyond which record is to be replaced?
+    fn shows(&self) -> bool {
+        !matches!(self.purpose, LookupPurpose::Verify { .. } | LookupPurpose::Evict { .. })
+    }
+}
+
 /// What a record means to a lookup.
 enum Digest {
     /// The reading command is answered.
@@ -238,7 +245,11 @@ impl<C: Command> Engine<C> {
         (fetched, self.recent.idle_s(lookup.hash, self.now.unix_ms.seconds()))
     }
 
-    fn lookup_found(&mut self, lookup: Lookup<C>, old: OldRecord, digest: Digest) {
+    fn lookup_found(&mut self, mut lookup: Lookup<C>, old: OldRecord, digest: Digest) {
+        if lookup.shows() && self.is_overshadowed(lookup.slot, Some(old.version)) {
+            lookup.is_doubtful = true;
+            return self.lookup_absent(lookup);
+        }
         let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
         match (lookup.purpose, digest) {
             (LookupPurpose::Read { token, command }, Digest::Answer(reply)) => {
@@ -279,7 +290,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn lookup_absent(&mut self, lookup: Lookup<C>) {
+    fn lookup_absent(&mut self, mut lookup: Lookup<C>) {
+        lookup.is_doubtful |= lookup.shows() && self.is_overshadowed(lookup.slot, None);
         let old = if lookup.is_doubtful { Old::Unreadable } else { Old::Absent };
         match lookup.purpose {
             LookupPurpose::Read { token, command } if lookup.is_doubtful => {
@@ -316,7 +328,7 @@ impl<C: Command> Engine<C> {
 pub(super) fn old_record(record: &Record<'_>, location: Location, record_bytes: usize) -> OldRecord {
     let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
     let striped_bytes = manifest.as_ref().map_or(0, |manifest| manifest.value_bytes);
-    OldRecord { location, record_bytes, object_bytes: (record_bytes + striped_bytes) as u64, manifest }
+    OldRecord { location, version: record.version, record_bytes, object_bytes: (record_bytes + striped_bytes) as u64, manifest }
 }
 
 fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {

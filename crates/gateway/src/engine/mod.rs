@@ -18,6 +18,7 @@
 //! Must not know: sockets, clocks, client protocols.
 
 mod budget;
+mod census;
 mod cleaner;
 mod config;
 mod control;
@@ -32,9 +33,11 @@ mod index;
 mod invariants;
 mod keyspace;
 pub mod limits;
+mod loading;
 mod lock;
 mod log;
 mod lookup;
+mod loss;
 mod manifest;
 mod nodes;
 mod open_stripe;
@@ -53,6 +56,7 @@ mod sessions;
 mod sources;
 mod striped;
 mod stripes;
+mod synchronise;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -114,6 +118,8 @@ enum Work {
     Resume,
     /// A job may go on.
     Job(PoolKey),
+    /// Stripes of earlier owners are read.
+    Loaded,
     /// A node is late or gone: what it was asked goes elsewhere.
     Failover(Vec<PoolKey>),
 }
@@ -138,6 +144,7 @@ enum What {
     Nothing,
     Hello,
     Fence {
+        partition: u16,
         remaining: u16,
     },
     Scan,
@@ -170,10 +177,15 @@ enum What {
     Close,
 }
 
+/// Where the core begins in the counter of a stripe id.
+const CORE_SHIFT: u32 = 34;
+
 /// Is the engine serving, or still learning what the nodes hold?
 #[derive(Debug)]
 enum Phase {
     Gathering(Box<recovery::Gathering>),
+    /// What is not certain is written anew first.
+    Completing,
     Serving,
 }
 
@@ -209,6 +221,9 @@ pub struct Engine<C> {
     scans: Pool<keyspace::ScanStep>,
     flushes: flush::Flushes,
     voids: control::Voids,
+    /// What is left to do of a take-over.
+    completing: Option<Box<recovery::Completing>>,
+    losses: loss::Losses,
     stalled: VecDeque<round::Stalled>,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
@@ -269,6 +284,8 @@ impl<C: Command> Engine<C> {
             scans: Pool::default(),
             flushes: flush::Flushes::default(),
             voids: control::Voids::default(),
+            completing: None,
+            losses: loss::Losses::default(),
             stalled: VecDeque::new(),
             doubtful: Vec::new(),
             work: VecDeque::new(),
@@ -347,6 +364,7 @@ impl<C: Command> Engine<C> {
                 Work::Abandon(slot) => self.abandon(slot),
                 Work::Resume => self.resume_stalled(),
                 Work::Job(job) => self.advance_job(job),
+                Work::Loaded => self.take_loaded(),
                 Work::Failover(tags) => self.failover(tags),
             }
         }
@@ -362,12 +380,12 @@ impl<C: Command> Engine<C> {
         self.forgive_writers();
         self.probe();
         self.tell_stable_when_idle();
-        self.take_due_flush();
+        self.advance_flushes();
         self.close_spare_stripes();
         self.start_jobs();
         self.work.push_back(Work::Resume);
         self.resend_frees();
-        self.advance_gathering();
+        self.advance_recovery();
         self.refresh_usage();
     }
 
@@ -383,7 +401,6 @@ impl<C: Command> Engine<C> {
 
     /// `count` consecutive stripe ids; the cores of a gateway take them from ranges of their own.
     fn take_stripe_ids(&mut self, count: u64) -> StripeId {
-        const CORE_SHIFT: u32 = 34;
         let counter = u64::from(self.config.core) << CORE_SHIFT | self.next_stripe;
         self.next_stripe += count;
         assert!(self.next_stripe < 1 << CORE_SHIFT, "stripe ids of this epoch are used up");

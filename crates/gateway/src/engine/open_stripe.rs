@@ -103,6 +103,9 @@ pub struct OpenStripe<I> {
     pending: Option<Op<I>>,
     last_op: OpNumber,
     members: Box<[Progress]>,
+    /// Bit per member that has its chunk. Nothing is confirmed before all have: so a member without one has lost it, or
+    /// nothing in the stripe was ever acknowledged (a new owner asks which).
+    opened: u128,
     /// Per member, what it was sent and has not acknowledged.
     owed: Vec<VecDeque<Owed>>,
     ops: VecDeque<Op<I>>,
@@ -129,6 +132,7 @@ impl<I> OpenStripe<I> {
             pending: None,
             last_op: OpNumber(0),
             members: vec![Progress::default(); shape.chunk_count()].into(),
+            opened: 0,
             owed: vec![VecDeque::new(); shape.chunk_count()],
             ops: VecDeque::new(),
             stable: OpNumber(0),
@@ -262,6 +266,21 @@ impl<I> OpenStripe<I> {
             return Vec::new();
         }
         self.members[member].acked = op;
+        // A member that acknowledges has its chunk, whatever became of the answer to its opening.
+        let is_known = self.opened & 1 << member != 0;
+        if is_known { self.confirm_through(op) } else { self.open(member) }
+    }
+
+    /// A member has its chunk; the records that are confirmed by it, in order.
+    pub fn open(&mut self, member: usize) -> Vec<Item<I>> {
+        self.opened |= 1 << member;
+        self.confirm_through(self.last_op)
+    }
+
+    fn confirm_through(&mut self, op: OpNumber) -> Vec<Item<I>> {
+        if self.opened.count_ones() as usize != self.members.len() {
+            return Vec::new();
+        }
         let (shape, members) = (self.shape, &mut self.members);
         let mut confirmed = Vec::new();
         for op in self.ops.iter_mut().take_while(|other| other.op <= op).filter(|op| !op.confirmed) {
@@ -397,7 +416,13 @@ mod tests {
     const PARITY: [usize; 2] = [2, 3];
 
     fn stripe() -> OpenStripe<u32> {
-        stripe_of("rs:2+2")
+        opened("rs:2+2")
+    }
+
+    fn opened(shape: &str) -> OpenStripe<u32> {
+        let mut stripe = stripe_of(shape);
+        (0..stripe.members.len()).for_each(|member| _ = stripe.open(member));
+        stripe
     }
 
     fn stripe_of(shape: &str) -> OpenStripe<u32> {
@@ -430,6 +455,16 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_confirmed_before_every_member_has_its_chunk() {
+        let mut stripe = stripe_of("rs:2+2");
+        put(&mut stripe, 0, 1);
+        for member in [0, PARITY[0], PARITY[1]] {
+            assert!(stripe.acknowledge(member, OpNumber(1)).is_empty());
+        }
+        assert_eq!(confirmed(stripe.open(1)), [1]);
+    }
+
+    #[test]
     fn a_laggard_blocks_stability_but_not_the_confirmation_of_others() {
         let mut stripe = stripe();
         put(&mut stripe, 0, 1);
@@ -457,7 +492,7 @@ mod tests {
 
     #[test]
     fn a_local_parity_hears_of_its_own_operations_only() {
-        let mut stripe = stripe_of("lrc:4+2+1");
+        let mut stripe = opened("lrc:4+2+1");
         put(&mut stripe, 0, 1);
         put(&mut stripe, 2, 2);
         let (_, shares) = put(&mut stripe, 3, 3);

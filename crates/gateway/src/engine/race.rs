@@ -17,6 +17,7 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 use super::Engine;
 use super::index::{Location, StripeSlot};
 use super::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
+use super::lock::LockPhase;
 use super::log::{Purpose, Urgency};
 use super::policy::Hedge;
 use super::pool::PoolKey;
@@ -228,9 +229,18 @@ impl<C: Command> Engine<C> {
     fn may_race(&self, purpose: &Purpose) -> bool {
         match purpose {
             Purpose::Raced(race) => {
-                self.races.get(*race).is_some_and(|race| !race.is_won && race.copies < RACE_COPIES_MAX)
+                let race = self.races.get(*race).filter(|race| !race.is_won && race.copies < RACE_COPIES_MAX);
+                race.is_some_and(|race| !self.is_flushed(race.purpose))
             }
-            _ => true,
+            purpose => !self.is_flushed(*purpose),
         }
+    }
+
+    /// Was what a record is for flushed since? In a stripe above the flush's horizon it would come back (rule R3).
+    fn is_flushed(&self, purpose: Purpose) -> bool {
+        let Purpose::Write(lock) = purpose else { return false };
+        let Some(lock) = self.locks.get(lock) else { return false };
+        let LockPhase::Writing(round) = &lock.phase else { return false };
+        round.version < self.floor_of(self.config.partition_of(lock.slot))
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{NodeId, PartitionId, StripeId, UnixMs, Version};
-use shorttail_wire::node::{ChunkKind, ChunkReport};
+use shorttail_wire::node::ChunkKind;
 
 use super::Engine;
+use super::census::Census;
 use super::index::StripeSlot;
 use super::lookup::old_record;
 use super::manifest::Manifest;
@@ -46,6 +47,17 @@ struct Inherited {
     chunks: Option<Vec<Vec<u8>>>,
 }
 
+/// A stripe as it was read.
+#[derive(Debug)]
+pub struct Loaded {
+    pub partition: PartitionId,
+    pub members: Arc<[NodeId]>,
+    pub chunk_bytes: usize,
+    /// Its data chunks, each as far as it is used.
+    pub chunks: Vec<Vec<u8>>,
+    pub is_sealed: bool,
+}
+
 /// Filled stripe by stripe, newest first.
 #[derive(Debug, Default)]
 pub struct Rebuild {
@@ -55,62 +67,86 @@ pub struct Rebuild {
     reaches: BTreeMap<StripeId, StripeId>,
     voids: BTreeSet<StripeId>,
     floors: BTreeMap<PartitionId, Version>,
-    flush_due: Option<UnixMs>,
+    /// The last delayed flush that was declared in each partition, and as of which version.
+    flushes_due: BTreeMap<PartitionId, (Version, UnixMs)>,
+    /// Stripes that cannot be read any more.
+    lost: BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)>,
 }
 
 impl Rebuild {
-    /// Takes the data chunks of a stripe; every younger stripe was taken before.
-    pub fn take(
-        &mut self,
-        stripe: StripeId,
-        partition: PartitionId,
-        members: Arc<[NodeId]>,
-        chunk_bytes: usize,
-        chunks: Vec<Vec<u8>>,
-        is_sealed: bool,
-    ) {
-        if self.voids.contains(&stripe) {
+    pub fn is_void(&self, stripe: StripeId) -> bool {
+        self.voids.contains(&stripe)
+    }
+
+    /// Notes that nothing is to be had of a stripe any more.
+    pub fn take_lost(&mut self, stripe: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
+        if !self.is_void(stripe) {
+            self.lost.insert(stripe, (partition, members));
+        }
+    }
+
+    /// Takes a stripe; every younger one was taken before. `is_void_manifest`: does a manifest not make an object
+    /// (rule R8)?
+    pub fn take(&mut self, id: StripeId, loaded: Loaded, is_void_manifest: &dyn Fn(&Manifest) -> bool) {
+        if self.is_void(id) {
             return;
         }
+        let Loaded { partition, members, chunk_bytes, chunks, is_sealed } = loaded;
         let mut kept_bytes = 0;
         for (data_index, chunk) in chunks.iter().enumerate() {
             let mut offset = 0;
-            while let Ok((record, length)) = Record::parse(&chunk[offset..], stripe) {
+            while let Ok((record, length)) = Record::parse(&chunk[offset..], id) {
                 if matches!(record.kind, RecordKind::Control | RecordKind::Tombstone) {
                     kept_bytes += length as u64;
                 }
-                self.take_record(stripe, partition, data_index, offset, length, &record);
+                match record.kind {
+                    RecordKind::Control => self.take_control(id, partition, &record),
+                    _ => self.take_keyed(id, (data_index, offset, length), &record, is_void_manifest),
+                }
                 offset += length;
             }
         }
         let fills = chunks.iter().map(Vec::len).collect();
         let chunks = (!is_sealed).then_some(chunks);
-        self.stripes.insert(stripe, Inherited { partition, members, chunk_bytes, fills, kept_bytes, chunks });
+        self.stripes.insert(id, Inherited { partition, members, chunk_bytes, fills, kept_bytes, chunks });
     }
 
-    fn take_record(
+    fn take_control(&mut self, stripe: StripeId, partition: PartitionId, record: &Record<'_>) {
+        match Control::parse(record.value) {
+            Some(Control::Void(stripe)) => _ = self.voids.insert(stripe),
+            Some(Control::Floor { floor, .. }) => {
+                let known = self.floors.entry(partition).or_default();
+                *known = floor.max(*known);
+            }
+            Some(Control::FlushDue(at)) => {
+                let known = self.flushes_due.entry(partition).or_default();
+                *known = (record.version, at).max(*known);
+            }
+            None => tracing::error!(?stripe, "a control record of another version"),
+        }
+    }
+
+    /// The delayed flush that is still to come: the one declared last, unless everything was flushed since.
+    fn flush_due(&self) -> Option<(Version, UnixMs)> {
+        let floor = |partition| self.floors.get(partition).copied().unwrap_or_default();
+        let due = self.flushes_due.iter().filter(|(partition, (version, _))| *version > floor(partition));
+        due.map(|(_, &due)| due).max()
+    }
+
+    fn take_keyed(
         &mut self,
         stripe: StripeId,
-        partition: PartitionId,
-        data_index: usize,
-        offset: usize,
-        length: usize,
+        (data_index, offset, length): (usize, usize, usize),
         record: &Record<'_>,
+        is_void_manifest: &dyn Fn(&Manifest) -> bool,
     ) {
-        if record.kind == RecordKind::Control {
-            match Control::parse(record.value) {
-                Some(Control::Void(stripe)) => _ = self.voids.insert(stripe),
-                Some(Control::Floor { floor, .. }) => {
-                    let known = self.floors.entry(partition).or_default();
-                    *known = floor.max(*known);
-                }
-                Some(Control::FlushDue(at)) => self.flush_due = Some(self.flush_due.map_or(at, |due| due.max(at))),
-                None => tracing::error!(?stripe, "a control record of another version"),
-            }
-            return;
-        }
         let known = self.keys.get(record.key);
         if known.is_some_and(|newest| newest.version >= record.version) {
+            return;
+        }
+        let old = old_record(record, super::index::Location { chunk_number: 0, offset: 0 }, length);
+        if old.manifest.as_ref().is_some_and(is_void_manifest) {
+            tracing::debug!(?stripe, offset, "a striped object that was never whole");
             return;
         }
         if let Some(younger) = known.and_then(|newest| newest.live.as_ref()).map(|live| live.stripe) {
@@ -118,35 +154,30 @@ impl Rebuild {
             let reach = self.reaches.entry(stripe).or_insert(stripe);
             *reach = beyond.max(*reach);
         }
-        let live = (record.kind != RecordKind::Tombstone).then(|| {
-            let old = old_record(record, super::index::Location { chunk_number: 0, offset: 0 }, length);
-            Live {
-                stripe,
-                data_index,
-                offset,
-                record_bytes: length,
-                object_bytes: old.object_bytes,
-                expiry: record.expiry,
-                manifest: old.manifest,
-            }
+        let live = (record.kind != RecordKind::Tombstone).then_some(Live {
+            stripe,
+            data_index,
+            offset,
+            record_bytes: length,
+            object_bytes: old.object_bytes,
+            expiry: record.expiry,
+            manifest: old.manifest,
         });
         self.keys.insert(record.key.to_vec(), Newest { version: record.version, live });
     }
 }
 
 impl<C: Command> Engine<C> {
-    /// Makes the picture this owner's own, and drops what belongs to nothing. `away`: nodes that were not scanned.
-    pub(super) fn rebuild(
-        &mut self,
-        rebuild: Rebuild,
-        reports: &BTreeMap<StripeId, Vec<(NodeId, ChunkReport)>>,
-        away: &BTreeSet<NodeId>,
-    ) {
+    /// Makes the picture this owner's own; answers which stripes are void. `away`: nodes that may come back with more.
+    pub(super) fn rebuild(&mut self, rebuild: Rebuild, census: &Census, away: &BTreeSet<NodeId>) -> BTreeSet<StripeId> {
         for (&partition, &floor) in &rebuild.floors {
             self.inherit_floor(partition, floor);
         }
-        if let Some(at) = rebuild.flush_due {
-            self.inherit_flush_due(at);
+        if let Some((version, at)) = rebuild.flush_due() {
+            self.inherit_flush_due(version, at);
+        }
+        for (id, (partition, members)) in rebuild.lost {
+            self.note_loss(id, partition, members);
         }
         let slots = self.adopt_stripes(rebuild.stripes, &rebuild.reaches);
         for (key, newest) in rebuild.keys {
@@ -155,14 +186,14 @@ impl<C: Command> Engine<C> {
             }
         }
         for &void in &rebuild.voids {
-            self.inherit_void(void, away.clone());
+            self.inherit_void(void, away.iter().copied().chain(census.holders(void)).collect());
         }
-        self.drop_leftovers(reports, &rebuild.voids);
         let leaving = slots.values().filter(|&&slot| self.stripes.at(slot).phase() == StripePhase::Leaving);
         for slot in leaving.copied().collect::<Vec<_>>() {
             self.start_leaving(slot);
         }
         tracing::info!(objects = self.index.object_count(), stripes = self.stripes.len(), "took over");
+        rebuild.voids
     }
 
     fn adopt_stripes(
@@ -202,17 +233,19 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Chunks of void stripes, damaged chunks and pieces without a manifest are freed.
-    fn drop_leftovers(&mut self, reports: &BTreeMap<StripeId, Vec<(NodeId, ChunkReport)>>, voids: &BTreeSet<StripeId>) {
-        for (&stripe, members) in reports {
-            for (node, report) in members {
-                let belongs = match report.description.kind {
-                    ChunkKind::Packed => !voids.contains(&stripe) && self.stripes.slot_of(stripe).is_some(),
-                    ChunkKind::Striped => self.is_striped(stripe),
-                };
-                if !belongs || report.damaged {
-                    self.free_on(*node, stripe, report.description.partition);
+    /// Chunks of void stripes and pieces without a manifest are freed. Not so what is damaged: its place would look as if
+    /// it had never held anything.
+    pub(super) fn drop_leftovers(&mut self, census: &Census, voids: &BTreeSet<StripeId>) {
+        for (stripe, node, report) in census.reports() {
+            let partition = report.description.partition;
+            let belongs = match report.description.kind {
+                ChunkKind::Packed => {
+                    !voids.contains(&stripe) && (self.stripes.slot_of(stripe).is_some() || self.is_lost(stripe))
                 }
+                ChunkKind::Striped => self.is_striped(stripe),
+            };
+            if !belongs {
+                self.free_on(node, stripe, partition);
             }
         }
     }

@@ -1,12 +1,16 @@
 //! Version synchronisation: the content of a stripe that was never sealed, from what its living members hold.
 //!
 //! ```text
-//! F     the highest operation that a parity folded: every member had confirmed it (rule R1)
+//! F     the highest operation that a member knows to be stable: every participant had confirmed it (rule R1)
 //! <= F  data chunks as they are, cut back to F; parities brought to F with the raw operations they hold;
 //!       a missing data chunk is decoded from these
 //!  > F  appended from whichever member holds the operation: its data node, or any parity, raw
 //! ```
 //! What any living member holds is completed; operations beyond a close of an earlier owner are void (rule R4).
+//!
+//! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the content,
+//! but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before it is
+//! written anew (rule R10).
 //!
 //! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B) and DESIGN section 7. Pure.
 
@@ -27,9 +31,11 @@ pub struct HeldOp {
     pub bytes: Vec<u8>,
 }
 
-/// What one living member told.
-#[derive(Clone, Debug)]
+/// What one living member told. The default is a member that was never given anything.
+#[derive(Clone, Debug, Default)]
 pub struct Part {
+    /// Last operation that it holds; it holds all of its own before that one.
+    pub last: OpNumber,
     /// Operation that the parity chunk's bytes are folded to; last known stable one on a data node.
     pub folded: OpNumber,
     /// Payload: of a data chunk as far as it is used, of a parity chunk whole (empty if nothing was folded).
@@ -37,28 +43,80 @@ pub struct Part {
     pub held: Vec<HeldOp>,
 }
 
-/// The data chunks of the stripe, each as far as it is used. A chunk that cannot be decoded is cut where its bytes end.
-pub fn reconstruct(
-    code: &Code,
-    stripe: StripeId,
-    chunk_bytes: usize,
-    parts: &BTreeMap<usize, Part>,
-    close: Option<OpNumber>,
-) -> Vec<Vec<u8>> {
-    let data_count = code.data_count();
-    let last = close.unwrap_or(OpNumber(u32::MAX));
-    let parities = parts.range(data_count..);
-    let folded = parities.map(|(_, part)| part.folded).max().unwrap_or(OpNumber(0));
-    (0..data_count)
-        .map(|index| {
-            let mut chunk = match parts.get(&index) {
-                Some(part) => cut_back(part, last),
-                None => decode(code, stripe, chunk_bytes, parts, folded, index),
-            };
-            append_held(&mut chunk, index, parts, last);
-            chunk
-        })
-        .collect()
+/// What is known of a stripe that was never sealed.
+#[derive(Clone, Debug)]
+pub struct Stripe<'a> {
+    pub id: StripeId,
+    pub chunk_bytes: usize,
+    /// By place in the stripe. What is missing here was lost, or its node is away.
+    pub parts: &'a BTreeMap<usize, Part>,
+    /// Bit per member whose node may come back with its chunk.
+    pub away: u128,
+    /// Where an earlier owner ended it.
+    pub close: Option<OpNumber>,
+}
+
+/// The content of a stripe.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Content {
+    /// The data chunks, each as far as it is used.
+    pub chunks: Vec<Vec<u8>>,
+    /// No failures that the code tolerates take any of it away.
+    pub is_certain: bool,
+    /// Too many members are missing: something that was acknowledged may not be in it.
+    pub is_lossy: bool,
+}
+
+/// Settles the content of a stripe.
+pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
+    let stable = stripe.parts.values().map(|part| part.folded).max().unwrap_or_default();
+    let mut content = Content { chunks: Vec::new(), is_certain: true, is_lossy: false };
+    for index in 0..code.data_count() {
+        let mut chunk = match stripe.parts.get(&index) {
+            Some(part) => cut_back(part, stripe.last()),
+            None => {
+                let decoded = decode(code, stripe, stable, index);
+                content.is_lossy |= decoded.is_none() || !is_told_of(code, stripe, index);
+                decoded.unwrap_or_default()
+            }
+        };
+        let last = append_held(&mut chunk, index, stripe).max(last_in_place(stripe, index));
+        content.is_certain &= last <= stable || is_held_by_all(code, stripe, index, last);
+        content.chunks.push(chunk);
+    }
+    content
+}
+
+impl Stripe<'_> {
+    fn last(&self) -> OpNumber {
+        self.close.unwrap_or(OpNumber(u32::MAX))
+    }
+}
+
+/// The members that an operation on data chunk `index` goes to: its own node, and the parities that it counts in.
+fn participants(code: &Code, index: usize) -> impl Iterator<Item = usize> {
+    let counts = move |parity: &usize| code.coefficient(*parity, index) != 0;
+    let parities = (0..code.parity_count()).filter(counts).map(|parity| code.data_count() + parity);
+    std::iter::once(index).chain(parities)
+}
+
+/// Does some participant tell of every operation on a data chunk whose own node is missing?
+fn is_told_of(code: &Code, stripe: &Stripe<'_>, index: usize) -> bool {
+    participants(code, index).any(|member| stripe.parts.contains_key(&member))
+}
+
+/// Does every participant of data chunk `index` hold its operation `op`, but those that are gone for good?
+fn is_held_by_all(code: &Code, stripe: &Stripe<'_>, index: usize, op: OpNumber) -> bool {
+    participants(code, index).all(|member| match stripe.parts.get(&member) {
+        Some(part) => part.last >= op,
+        None => stripe.away & 1 << member == 0,
+    })
+}
+
+/// The last operation that a data chunk's own node holds and that is not void.
+fn last_in_place(stripe: &Stripe<'_>, index: usize) -> OpNumber {
+    let held = stripe.parts.get(&index).into_iter().flat_map(|part| &part.held);
+    held.map(|held| held.op).filter(|&op| op <= stripe.last()).max().unwrap_or_default()
 }
 
 /// A data chunk without the operations above `last`.
@@ -68,22 +126,19 @@ fn cut_back(part: &Part, last: OpNumber) -> Vec<u8> {
     part.bytes[..keep].to_vec()
 }
 
-/// A missing data chunk as of `folded`; empty if too many members are missing.
-fn decode(
-    code: &Code,
-    stripe: StripeId,
-    chunk_bytes: usize,
-    parts: &BTreeMap<usize, Part>,
-    folded: OpNumber,
-    wanted: usize,
-) -> Vec<u8> {
-    let Ok(plan) = code.read_plan(wanted, &|index| parts.contains_key(&index)) else { return Vec::new() };
+/// A missing data chunk as of `stable`; `None` if too many members are missing.
+fn decode(code: &Code, stripe: &Stripe<'_>, stable: OpNumber, wanted: usize) -> Option<Vec<u8>> {
+    if stable == OpNumber(0) {
+        return Some(Vec::new());
+    }
+    let Stripe { id, chunk_bytes, parts, .. } = *stripe;
+    let plan = code.read_plan(wanted, &|index| parts.contains_key(&index)).ok()?;
     let as_of = |&index: &usize| {
         let part = &parts[&index];
-        let mut bytes = if index < code.data_count() { cut_back(part, folded) } else { part.bytes.clone() };
+        let mut bytes = if index < code.data_count() { cut_back(part, stable) } else { part.bytes.clone() };
         bytes.resize(chunk_bytes, 0);
         if index >= code.data_count() {
-            let behind = part.held.iter().filter(|held| held.op > part.folded && held.op <= folded);
+            let behind = part.held.iter().filter(|held| held.op > part.folded && held.op <= stable);
             for held in behind {
                 let range = held.offset..held.offset + held.bytes.len();
                 code.fold(index - code.data_count(), held.data_index, &held.bytes, &mut bytes[range]);
@@ -95,8 +150,8 @@ fn decode(
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let mut chunk = vec![0; chunk_bytes];
     plan.decode(&sources, &mut chunk);
-    chunk.truncate(used_bytes(&chunk, stripe));
-    chunk
+    chunk.truncate(used_bytes(&chunk, id));
+    Some(chunk)
 }
 
 /// Where the records of a chunk end.
@@ -108,19 +163,22 @@ pub fn used_bytes(chunk: &[u8], stripe: StripeId) -> usize {
     offset
 }
 
-/// Completes a chunk with the operations that parities hold raw, in order, as far as they join up.
-fn append_held(chunk: &mut Vec<u8>, index: usize, parts: &BTreeMap<usize, Part>, last: OpNumber) {
+/// Completes a chunk with the operations that parities hold raw, in order, as far as they join up; answers the last one.
+fn append_held(chunk: &mut Vec<u8>, index: usize, stripe: &Stripe<'_>) -> OpNumber {
     let mut held: BTreeMap<OpNumber, &HeldOp> = BTreeMap::new();
-    for op in parts.values().flat_map(|part| &part.held) {
-        if op.data_index == index && op.op <= last && !op.bytes.is_empty() {
+    for op in stripe.parts.values().flat_map(|part| &part.held) {
+        if op.data_index == index && op.op <= stripe.last() && !op.bytes.is_empty() {
             held.insert(op.op, op);
         }
     }
-    for op in held.into_values() {
+    let mut last = OpNumber(0);
+    for (number, op) in held {
         if op.offset == chunk.len() {
             chunk.extend_from_slice(&op.bytes);
+            last = number;
         }
     }
+    last
 }
 
 #[cfg(test)]
@@ -156,8 +214,9 @@ mod tests {
         let mut parts = BTreeMap::new();
         for (index, bytes) in chunks.into_iter().enumerate() {
             let own = ops.iter().filter(|op| op.data_index == index).cloned();
-            let held = own.map(|op| HeldOp { bytes: Vec::new(), ..op }).collect();
-            parts.insert(index, Part { folded: OpNumber(0), bytes, held });
+            let held: Vec<HeldOp> = own.map(|op| HeldOp { bytes: Vec::new(), ..op }).collect();
+            let last = held.last().map_or(OpNumber(0), |held| held.op);
+            parts.insert(index, Part { last, folded: OpNumber(0), bytes, held });
         }
         for (parity, folded) in folded.into_iter().enumerate() {
             let mut bytes = vec![0; CHUNK_BYTES];
@@ -166,9 +225,24 @@ mod tests {
                 code.fold(parity, op.data_index, &op.bytes, &mut bytes[range]);
             }
             let held = ops.iter().filter(|op| op.op.0 > folded).cloned().collect();
-            parts.insert(2 + parity, Part { folded: OpNumber(folded), bytes, held });
+            parts.insert(2 + parity, Part { last: OpNumber(op_count), folded: OpNumber(folded), bytes, held });
         }
         parts
+    }
+
+    fn settle(code: &Code, parts: &BTreeMap<usize, Part>, away: u128, close: Option<OpNumber>) -> Content {
+        reconstruct(code, &Stripe { id: stripe(), chunk_bytes: CHUNK_BYTES, parts, away, close })
+    }
+
+    /// Takes away what a member holds of the operations from `first` on.
+    fn lags(parts: &mut BTreeMap<usize, Part>, member: usize, first: u32) {
+        let part = parts.get_mut(&member).expect("a part");
+        let own = part.held.iter().filter(|held| held.op.0 < first && (member >= 2 || held.data_index == member));
+        let last = own.map(|held| held.op).max().unwrap_or(part.folded);
+        let end = part.held.iter().filter(|held| held.op.0 >= first && member < 2).map(|held| held.offset).min();
+        part.bytes.truncate(end.unwrap_or(part.bytes.len()));
+        part.held.retain(|held| held.op.0 < first);
+        part.last = last;
     }
 
     #[test]
@@ -176,37 +250,109 @@ mod tests {
         let code = Code::reed_solomon(2, 2).expect("a code");
         for folded in [[0, 0], [6, 6], [3, 3], [2, 5], [5, 1], [0, 6]] {
             let all = members(&code, 6, folded);
-            let expected = reconstruct(&code, stripe(), CHUNK_BYTES, &all, None);
-            assert_eq!(expected[0], all[&0].bytes);
+            let expected = settle(&code, &all, 0, None);
+            assert_eq!(expected.chunks[0], all[&0].bytes);
+            assert!(expected.is_certain);
             for (one, other) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
                 let mut parts = all.clone();
                 parts.remove(&one);
                 parts.remove(&other);
-                let chunks = reconstruct(&code, stripe(), CHUNK_BYTES, &parts, None);
-                assert_eq!(chunks, expected, "folded {folded:?} without {one} and {other}");
+                let found = settle(&code, &parts, 0, None);
+                assert_eq!(found, expected, "folded {folded:?} without {one} and {other}");
             }
         }
     }
 
+    /// Data nodes hear of stability too, and forget where operations began: they cannot be cut back further.
     #[test]
-    fn what_only_one_member_holds_is_completed() {
+    fn a_data_node_may_know_more_to_be_stable_than_any_parity() {
         let code = Code::reed_solomon(2, 2).expect("a code");
-        let mut parts = members(&code, 6, [2, 2]);
-        let whole = parts[&0].bytes.clone();
-        // The data node never got operation 6, and one parity got none of the last two.
+        let all = members(&code, 6, [2, 3]);
+        let mut parts = all.clone();
         let data = parts.get_mut(&0).expect("a part");
-        data.bytes.truncate(data.bytes.len() - record(6).len());
-        data.held.retain(|op| op.op < OpNumber(6));
-        parts.get_mut(&3).expect("a part").held.retain(|op| op.op < OpNumber(5));
-        assert_eq!(reconstruct(&code, stripe(), CHUNK_BYTES, &parts, None)[0], whole);
+        data.folded = OpNumber(5);
+        data.held.retain(|held| held.op > OpNumber(5));
+        parts.remove(&1);
+        parts.remove(&3);
+        let found = settle(&code, &parts, 0, None);
+        assert_eq!((&found.chunks[0], &found.chunks[1]), (&all[&0].bytes, &all[&1].bytes));
+        assert!(!found.is_lossy);
+    }
+
+    #[test]
+    fn what_only_some_members_hold_is_completed_and_not_certain() {
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        let all = members(&code, 6, [2, 2]);
+        for (member, first) in [(0, 6), (3, 5), (2, 3)] {
+            let mut parts = all.clone();
+            lags(&mut parts, member, first);
+            let found = settle(&code, &parts, 0, None);
+            assert_eq!((&found.chunks[0], &found.chunks[1]), (&all[&0].bytes, &all[&1].bytes), "member {member} lags");
+            assert!(!found.is_certain && !found.is_lossy, "member {member} lags");
+        }
+    }
+
+    /// A member that may come back without an operation makes it doubtful; one that was lost is one failure less to come.
+    #[test]
+    fn what_an_absent_member_may_lack_is_not_certain() {
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        let all = members(&code, 6, [4, 4]);
+        for member in [0, 2, 3] {
+            let mut parts = all.clone();
+            parts.remove(&member);
+            assert!(!settle(&code, &parts, 1 << member, None).is_certain, "without {member}");
+            assert!(settle(&code, &parts, 0, None).is_certain, "without {member}");
+        }
+        let folded = members(&code, 6, [6, 6]);
+        for member in 0..4 {
+            let mut parts = folded.clone();
+            parts.remove(&member);
+            assert!(settle(&code, &parts, 1 << member, None).is_certain, "everything was stable");
+        }
+    }
+
+    #[test]
+    fn more_losses_than_the_code_tolerates_are_told() {
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        let all = members(&code, 6, [4, 4]);
+        let without = |gone: [usize; 3]| {
+            let mut parts = all.clone();
+            gone.iter().for_each(|member| _ = parts.remove(member));
+            settle(&code, &parts, 0, None).is_lossy
+        };
+        assert!(without([0, 1, 2]) && without([0, 2, 3]) && without([1, 2, 3]));
+        // One parity that folded nothing has everything raw.
+        let mut parts = members(&code, 6, [0, 0]);
+        [0, 1, 2].iter().for_each(|member| _ = parts.remove(member));
+        let found = settle(&code, &parts, 0, None);
+        assert_eq!((&found.chunks[0], found.is_lossy), (&all[&0].bytes, false));
+    }
+
+    /// A parity that was never given the chunk says that nothing was acknowledged.
+    #[test]
+    fn a_member_that_was_never_given_the_chunk_counts() {
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        let parts: BTreeMap<_, _> = [(2, Part::default()), (1, Part::default())].into();
+        let found = settle(&code, &parts, 0, None);
+        assert_eq!((found.chunks.concat(), found.is_lossy, found.is_certain), (Vec::new(), false, true));
     }
 
     #[test]
     fn operations_beyond_a_close_are_void() {
         let code = Code::reed_solomon(2, 2).expect("a code");
         let parts = members(&code, 6, [2, 3]);
-        let chunks = reconstruct(&code, stripe(), CHUNK_BYTES, &parts, Some(OpNumber(4)));
-        assert_eq!(chunks[0], [record(2), record(4)].concat());
-        assert_eq!(chunks[1], [record(1), record(3)].concat());
+        let found = settle(&code, &parts, 0, Some(OpNumber(4)));
+        assert_eq!(found.chunks[0], [record(2), record(4)].concat());
+        assert_eq!(found.chunks[1], [record(1), record(3)].concat());
+        assert!(found.is_certain);
+    }
+
+    #[test]
+    fn without_parities_a_missing_chunk_is_a_loss() {
+        let code = Code::reed_solomon(3, 0).expect("a code");
+        let part = Part { last: OpNumber(1), bytes: record(1), ..Part::default() };
+        let parts: BTreeMap<_, _> = [(0, part), (2, Part::default())].into();
+        let found = settle(&code, &parts, 0, None);
+        assert_eq!((&found.chunks[0], found.is_lossy), (&record(1), true));
     }
 }

@@ -48,6 +48,10 @@ impl<C: Command> Engine<C> {
     /// Begins the next round of a lock, or lets go of it when nobody waits.
     pub(super) fn start(&mut self, key: PoolKey) {
         let Some(lock) = self.locks.get_mut(key) else { return };
+        if !lock.queue.is_empty() && self.hold_for_flush(key) {
+            return;
+        }
+        let Some(lock) = self.locks.get_mut(key) else { return };
         let first = match lock.queue.front() {
             None => return self.locks.remove(key),
             Some(&Waiting::Group(group)) => {
@@ -73,7 +77,7 @@ impl<C: Command> Engine<C> {
     /// The current object is known.
     pub(super) fn round_current(&mut self, key: PoolKey, object: Option<Object>, old: Old) {
         let is_looking = self.locks.get(key).is_some_and(|lock| matches!(lock.phase, LockPhase::Looking));
-        if is_looking {
+        if is_looking && !self.hold_for_flush(key) {
             self.run_round(key, object.map_or(Current::Absent, Current::Present), old);
         }
     }
@@ -225,6 +229,10 @@ impl<C: Command> Engine<C> {
         if round.is_sent {
             return Placed::Later;
         }
+        if round.version < self.floor_of(partition) {
+            // Flushed while it waited: in a stripe above the flush's horizon it would come back (rule R3).
+            return Placed::Nothing;
+        }
         let urgency = self.urgency_of(round);
         let record = match (&round.end, &round.old) {
             (End::Delete, Old::Absent) => return Placed::Nothing,
@@ -330,7 +338,7 @@ impl<C: Command> Engine<C> {
                 self.count_stored(location, record_bytes, object_bytes, expiry);
                 self.stats.stored_total += 1;
             }
-            Some(_) => self.free_unused_stripes(key),
+            Some(_) => self.free_flushed_stripes(key),
             None => {
                 let (stripe, _) = self.stripes.place_of(location);
                 self.stripes.at_mut(stripe).kept_bytes += record_bytes as u64;
@@ -362,6 +370,17 @@ impl<C: Command> Engine<C> {
             _ => false,
         };
         if let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() {
+            self.free_striped(partition, &manifest);
+        }
+    }
+
+    /// The round's object was flushed before it existed: its stripes go, even if they are the old object's, as that one is
+    /// gone too.
+    fn free_flushed_stripes(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let partition = self.config.partition_of(lock.slot);
+        let manifest = self.round_mut(key).and_then(|round| round.manifest().cloned());
+        if let Some(manifest) = manifest {
             self.free_striped(partition, &manifest);
         }
     }
@@ -409,10 +428,12 @@ impl<C: Command> Engine<C> {
         self.stats.bytes_stored -= old.object_bytes;
     }
 
-    /// A round that had nothing to write.
-    fn finish_round(&mut self, key: PoolKey) {
+    /// A round that has nothing to write.
+    pub(super) fn finish_round(&mut self, key: PoolKey) {
         let Some(round) = self.round_mut(key) else { return };
-        for done in std::mem::take(&mut round.finished) {
+        let finished = std::mem::take(&mut round.finished);
+        self.free_flushed_stripes(key);
+        for done in finished {
             self.reply(done.token, Reply::Bytes(done.reply));
         }
         self.release_round(key);

@@ -136,14 +136,16 @@ impl<C: Command> Engine<C> {
         self.forget_answered(session);
         match (awaited.what, reply) {
             (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
-            (What::Fence { remaining }, NodeReply::Done { .. }) => self.fenced(session, remaining),
+            (What::Fence { partition, remaining }, NodeReply::Fenced { joined }) => {
+                self.fenced(session, partition, remaining, joined);
+            }
             (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
             (What::Nothing, _) => {}
             (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
-            (What::Open { .. }, NodeReply::Done { .. }) => {}
+            (What::Open { stripe }, NodeReply::Done { .. }) => self.stripe_opened(session.node, stripe),
             (What::Close, NodeReply::Done { .. }) => self.close_settled(),
             (What::GatherRead { stripe, member }, NodeReply::Bytes(bytes)) => {
-                self.part_read(stripe, member, Some(bytes));
+                self.part_read(stripe, member, bytes);
             }
             (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
@@ -167,10 +169,11 @@ impl<C: Command> Engine<C> {
             What::Open { stripe } | What::Seal { stripe } => self.abandon_by_id(stripe),
             What::Fetch { fetch, part } => self.fetch_refused(fetch, part, refusal),
             What::Install { write, .. } => self.install_refused(write, refusal),
-            What::Inspect { stripe } => self.inspect_refused(session.node, stripe),
+            What::Inspect { stripe } | What::GatherRead { stripe, .. } => {
+                self.part_refused(session.node, stripe, refusal);
+            }
             What::Hello | What::Fence { .. } | What::Scan => self.greeting_refused(session, refusal),
             What::Free { first } => self.free_unanswered(session.node, first),
-            What::GatherRead { stripe, member } => self.part_read(stripe, member, None),
             What::Close => self.close_settled(),
             What::Ping | What::Nothing => {}
         }

@@ -74,8 +74,8 @@ impl World {
         let mut engine = Engine::new(config, self.now());
         let nodes: Vec<_> = (0..self.config.node_count).map(NodeId).collect();
         engine.handle_nodes(&nodes);
-        for node in &self.nodes {
-            node.retired.iter().for_each(|&incarnation| engine.handle_retired(node.id, incarnation));
+        for node in self.nodes.iter().filter(|node| !node.is_up()) {
+            engine.handle_retired(node.id, node.incarnation);
         }
         self.gateway.engine = Some(engine);
         self.network.start(GATEWAY);

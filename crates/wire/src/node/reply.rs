@@ -123,6 +123,11 @@ pub enum NodeReply<'a> {
     Done {
         used_bytes: u64,
     },
+    /// The fence holds. `joined`: what the first fence of the partition in this life of the node's memory said was next;
+    /// of older stripes the node may have lost its chunks.
+    Fenced {
+        joined: StripeId,
+    },
     /// The participant holds every operation of the stripe that it was sent, up to `op`.
     Acked {
         stripe: StripeId,
@@ -146,12 +151,14 @@ impl NodeReply<'_> {
     const CHUNKS: u8 = 0x85;
     const INSPECTED: u8 = 0x86;
     const REFUSED: u8 = 0x87;
+    const FENCED: u8 = 0x88;
 
     /// Appends the reply as a frame.
     pub fn encode(&self, tag: u64, out: &mut Vec<u8>) {
         match self {
             NodeReply::Hello(hello) => put_frame(out, Self::HELLO, 0, tag, |out| hello.put(out)),
             NodeReply::Done { used_bytes } => put_frame(out, Self::DONE, 0, tag, |out| out.put_u64(*used_bytes)),
+            NodeReply::Fenced { joined } => put_frame(out, Self::FENCED, 0, tag, |out| out.put_u64(joined.raw())),
             NodeReply::Acked { stripe, op } => put_frame(out, Self::ACKED, 0, tag, |out| {
                 out.put_u64(stripe.raw());
                 out.put_u32(op.0);
@@ -176,6 +183,7 @@ impl<'a> NodeReply<'a> {
         let reply = match frame.kind {
             Self::HELLO => NodeReply::Hello(HelloReply::parse(&mut body)?),
             Self::DONE => NodeReply::Done { used_bytes: body.u64()? },
+            Self::FENCED => NodeReply::Fenced { joined: StripeId::from_raw(body.u64()?) },
             Self::ACKED => NodeReply::Acked { stripe: StripeId::from_raw(body.u64()?), op: OpNumber(body.u32()?) },
             Self::BYTES => NodeReply::Bytes(body.rest()),
             Self::CHUNKS => {

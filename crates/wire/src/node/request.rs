@@ -65,10 +65,12 @@ pub struct Hello {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeRequest<'a> {
     Hello(Hello),
-    /// From now on refuse, for this partition (or all), owners of a lower epoch.
+    /// From now on refuse, for this partition (or all), owners of a lower epoch. `next`: no stripe of the partition from
+    /// this id on was opened yet; the node remembers that of its first fence. Replies `Fenced`.
     Fence {
         partition: u16,
         epoch: Epoch,
+        next: StripeId,
     },
     /// Make an empty chunk. Replies `Done`.
     Open(ChunkDescription),
@@ -183,9 +185,10 @@ impl NodeRequest<'_> {
     fn put_body(&self, out: &mut Vec<u8>) {
         match self {
             NodeRequest::Hello(hello) => hello.put(out),
-            NodeRequest::Fence { partition, epoch } => {
+            NodeRequest::Fence { partition, epoch, next } => {
                 out.put_u16(*partition);
                 out.put_u32(epoch.0);
+                out.put_u64(next.raw());
             }
             NodeRequest::Open(description) => description.put(out),
             NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } => {
@@ -255,7 +258,9 @@ impl<'a> NodeRequest<'a> {
     fn parse_body(kind: u8, body: &mut Reader<'a>) -> Result<Self, FrameError> {
         Ok(match kind {
             Self::HELLO => NodeRequest::Hello(Hello::parse(body)?),
-            Self::FENCE => NodeRequest::Fence { partition: body.u16()?, epoch: parse_epoch(body)? },
+            Self::FENCE => {
+                NodeRequest::Fence { partition: body.u16()?, epoch: parse_epoch(body)?, next: parse_stripe(body)? }
+            }
             Self::OPEN => NodeRequest::Open(ChunkDescription::parse(body)?),
             Self::APPEND => NodeRequest::Append {
                 stripe: parse_stripe(body)?,

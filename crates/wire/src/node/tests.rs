@@ -42,7 +42,7 @@ fn requests() -> Vec<NodeRequest<'static>> {
             epoch: Epoch(3),
             auth: b"token".to_vec(),
         }),
-        NodeRequest::Fence { partition: ALL_PARTITIONS, epoch: Epoch(3) },
+        NodeRequest::Fence { partition: ALL_PARTITIONS, epoch: Epoch(3), next: stripe },
         NodeRequest::Open(description()),
         NodeRequest::Append {
             stripe,
@@ -83,6 +83,7 @@ fn replies() -> Vec<NodeReply<'static>> {
             used_bytes: 4096,
         }),
         NodeReply::Done { used_bytes: 77 },
+        NodeReply::Fenced { joined: StripeId::new(Epoch(3), 9) },
         NodeReply::Acked { stripe, op: OpNumber(5) },
         NodeReply::Bytes(b"bytes"),
         NodeReply::Chunks(vec![report(), report()]),

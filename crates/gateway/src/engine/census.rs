@@ -1,0 +1,125 @@
+//! What nodes told a new owner, and what became of each member of a stripe.
+//!
+//! ```text
+//!                      the node is ready                     it is not
+//! chunk reported       Holds (Lost, if damaged)              Away
+//! no chunk             Lost, if its memory joined later;     Lost, if given up for good; else Away
+//!                      else Never
+//! ```
+//! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A node
+//! that restarted empty is not away: without what its memory joined at, it would pass for one that was never given the
+//! chunk, and the store would forget what it held.
+//!
+//! Must not know: sessions, what a stripe holds.
+
+use std::collections::BTreeMap;
+
+use shorttail_units::{NodeId, PartitionId, StripeId};
+use shorttail_wire::node::{ALL_PARTITIONS, ChunkKind, ChunkReport};
+
+use super::nodes::{Nodes, SessionId};
+
+/// What became of a member's chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Member {
+    /// It is there.
+    Holds,
+    /// Its node has had this memory since before the stripe, and holds nothing: it was not given the chunk, or freed it.
+    Never,
+    /// Gone for good.
+    Lost,
+    /// Its node may come back with it.
+    Away,
+}
+
+/// What all nodes told.
+#[derive(Debug, Default)]
+pub struct Census {
+    reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
+    /// By session and partition fenced ([`ALL_PARTITIONS`] included): of older stripes this memory holds nothing.
+    joined: BTreeMap<(SessionId, u16), StripeId>,
+}
+
+impl Census {
+    /// A node that was scanned twice (its session broke in between) is known by its latest report.
+    pub fn take(&mut self, node: NodeId, report: ChunkReport) {
+        self.reports.entry(report.description.stripe).or_default().insert(node, report);
+    }
+
+    pub fn take_joined(&mut self, session: SessionId, partition: u16, joined: StripeId) {
+        self.joined.insert((session, partition), joined);
+    }
+
+    /// The node has another memory than the one that was scanned.
+    pub fn forget(&mut self, node: NodeId) {
+        self.joined.retain(|(session, _), _| session.node != node);
+        self.reports.retain(|_, reports| {
+            reports.remove(&node);
+            !reports.is_empty()
+        });
+    }
+
+    /// Packed stripes, oldest first.
+    pub fn packed(&self) -> Vec<StripeId> {
+        let is_packed = |reports: &BTreeMap<NodeId, ChunkReport>| {
+            reports.values().any(|report| report.description.kind == ChunkKind::Packed)
+        };
+        self.reports.iter().filter(|(_, reports)| is_packed(reports)).map(|(&id, _)| id).collect()
+    }
+
+    /// Some report of a stripe's chunks.
+    pub fn any(&self, stripe: StripeId) -> Option<&ChunkReport> {
+        self.reports.get(&stripe)?.values().next()
+    }
+
+    pub fn reports(&self) -> impl Iterator<Item = (StripeId, NodeId, &ChunkReport)> {
+        let stripes = self.reports.iter();
+        stripes.flat_map(|(&id, reports)| reports.iter().map(move |(&node, report)| (id, node, report)))
+    }
+
+    /// Nodes that hold a chunk of a stripe.
+    pub fn holders(&self, stripe: StripeId) -> impl Iterator<Item = NodeId> {
+        self.reports.get(&stripe).into_iter().flat_map(|reports| reports.keys().copied())
+    }
+
+    /// Reports of a stripe's chunks that are not damaged.
+    pub fn intact(&self, stripe: StripeId) -> impl Iterator<Item = (NodeId, &ChunkReport)> {
+        let reports = self.reports.get(&stripe).into_iter().flatten();
+        reports.map(|(&node, report)| (node, report)).filter(|(_, report)| !report.damaged)
+    }
+
+    /// What became of a stripe's chunk on a node. `is_gone`: the node's memory was given up for good.
+    pub fn member(
+        &self,
+        nodes: &Nodes,
+        node: NodeId,
+        stripe: StripeId,
+        partition: PartitionId,
+        is_gone: bool,
+    ) -> Member {
+        if !nodes.is_ready(node) {
+            return if is_gone { Member::Lost } else { Member::Away };
+        }
+        match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {
+            Some(report) if report.damaged => Member::Lost,
+            Some(_) => Member::Holds,
+            None if self.joined(nodes.session_of(node, stripe), partition).is_some_and(|joined| joined <= stripe) => {
+                Member::Never
+            }
+            None => Member::Lost,
+        }
+    }
+
+    fn joined(&self, session: SessionId, partition: PartitionId) -> Option<StripeId> {
+        let of = |partition| self.joined.get(&(session, partition)).copied();
+        of(partition.0).or_else(|| of(ALL_PARTITIONS))
+    }
+
+    /// Nodes whose memory is younger than the cluster: an earlier one may have been lost.
+    pub fn rejoined_count(&self, is_first: impl Fn(StripeId) -> bool) -> usize {
+        let later = self.joined.iter().filter(|(_, joined)| !is_first(**joined));
+        let mut nodes: Vec<NodeId> = later.map(|((session, _), _)| session.node).collect();
+        nodes.dedup();
+        nodes.len()
+    }
+}

@@ -1,0 +1,313 @@
+//! Reading the stripes of earlier owners, one by one.
+//!
+//! ```text
+//! Waiting --too few of its members: again at the next tick
+//!    |----sealed everywhere--> Sealed: its data chunks are fetched, degraded where a member is gone ------------.
+//!    '----else--> Inspecting --> Reading --> closed (rule R4): see `synchronise` ------------------------------> Done
+//! ```
+//! Packed stripes are read newest first, so that a stripe is known to be void before it is reached. A read that fails
+//! puts its stripe back to Waiting: a stripe is never taken for what happens to be readable of it, unless what is missing
+//! is gone for good.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
+
+use super::census::Member;
+use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
+use super::rebuild::{Loaded, Rebuild};
+use super::reconstruct::{Content, used_bytes};
+use super::synchronise::Parts;
+use super::{Engine, Phase, Work};
+use crate::command::Command;
+
+/// Stripes that are read at once.
+const LOADS_IN_FLIGHT: usize = 8;
+
+/// Times that the chunks of a sealed stripe cannot be fetched before its members are inspected one by one, which tells
+/// those that are damaged from those that were late.
+const FETCH_FAILURES_MAX: u32 = 3;
+
+#[derive(Debug)]
+pub struct Loading {
+    /// Packed stripes, oldest first: taken from the end.
+    to_load: Vec<StripeId>,
+    loads: BTreeMap<StripeId, Load>,
+    pub(super) closes_missing: usize,
+    /// Stripes whose content is not certain.
+    uncertain: BTreeSet<StripeId>,
+    rebuild: Rebuild,
+}
+
+impl Loading {
+    pub fn is_over(&self) -> bool {
+        self.to_load.is_empty() && self.loads.is_empty() && self.closes_missing == 0
+    }
+
+    /// The picture, and the stripes whose content is not certain.
+    pub fn into_parts(self) -> (Rebuild, BTreeSet<StripeId>) {
+        (self.rebuild, self.uncertain)
+    }
+}
+
+/// A stripe being read.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) partition: PartitionId,
+    pub(super) members: Arc<[NodeId]>,
+    pub(super) chunk_bytes: usize,
+    /// Bit per member that refused: its chunk proved damaged.
+    pub(super) refused: u128,
+    /// Answers that are awaited.
+    pub(super) missing: usize,
+    /// One of them did not come.
+    pub(super) has_failed: bool,
+    /// Times that this happened while the stripe was taken for a sealed one.
+    failures: u32,
+    pub(super) step: Step,
+}
+
+impl Load {
+    pub(super) fn place_of(&self, node: NodeId) -> Option<usize> {
+        self.members.iter().position(|&member| member == node)
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Step {
+    Waiting,
+    Sealed { chunks: Vec<Option<Vec<u8>>> },
+    Inspecting { parts: Parts },
+    Reading { parts: Parts },
+    Done { content: Content, is_sealed: bool },
+}
+
+/// Is there enough of a stripe?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Enough,
+    /// Members that may come back are needed.
+    Wait,
+    /// What is missing is gone for good.
+    Hopeless,
+}
+
+impl<C: Command> Engine<C> {
+    pub(super) fn begin_loading(&mut self) {
+        let Phase::Gathering(gathering) = &mut self.phase else { return };
+        gathering.loading = Some(Loading {
+            to_load: gathering.census.packed(),
+            loads: BTreeMap::new(),
+            closes_missing: 0,
+            uncertain: BTreeSet::new(),
+            rebuild: Rebuild::default(),
+        });
+        self.load_more();
+    }
+
+    pub(super) fn loading(&mut self) -> Option<&mut Loading> {
+        match &mut self.phase {
+            Phase::Gathering(gathering) => gathering.loading.as_mut(),
+            Phase::Completing | Phase::Serving => None,
+        }
+    }
+
+    pub(super) fn load(&mut self, stripe: StripeId) -> Option<&mut Load> {
+        self.loading()?.loads.get_mut(&stripe)
+    }
+
+    fn load_more(&mut self) {
+        loop {
+            let Some(loading) = self.loading() else { return };
+            if loading.loads.len() >= LOADS_IN_FLIGHT {
+                return;
+            }
+            let Some(stripe) = loading.to_load.pop() else { return self.end_gathering_when_done() };
+            self.start_load(stripe);
+        }
+    }
+
+    fn start_load(&mut self, stripe: StripeId) {
+        let Some(census) = self.census() else { return };
+        let Some(description) = census.any(stripe).map(|report| report.description.clone()) else { return };
+        let load = Load {
+            partition: description.partition,
+            members: description.members.0.into(),
+            chunk_bytes: description.chunk_bytes as usize,
+            refused: 0,
+            missing: 0,
+            has_failed: false,
+            failures: 0,
+            step: Step::Waiting,
+        };
+        if let Some(loading) = self.loading() {
+            loading.loads.insert(stripe, load);
+        }
+        self.try_load(stripe);
+    }
+
+    /// Tries again what waits for members.
+    pub(super) fn retry_loads(&mut self) {
+        let Some(loading) = self.loading() else { return };
+        let waiting = loading.loads.iter().filter(|(_, load)| matches!(load.step, Step::Waiting));
+        for stripe in waiting.map(|(&stripe, _)| stripe).collect::<Vec<_>>() {
+            self.try_load(stripe);
+        }
+        // What waited may have turned out to be void.
+        self.work.push_back(Work::Loaded);
+    }
+
+    fn try_load(&mut self, stripe: StripeId) {
+        let Some(loading) = self.loading() else { return };
+        if loading.rebuild.is_void(stripe) {
+            loading.loads.remove(&stripe);
+            return;
+        }
+        let members = self.members_of_load(stripe);
+        let verdict = self.weigh(stripe, &members);
+        let is_sealed = self.is_sealed_everywhere(stripe, &members);
+        tracing::debug!(?stripe, is_sealed, ?verdict, "inherited");
+        match verdict {
+            Verdict::Wait => {}
+            Verdict::Enough | Verdict::Hopeless if is_sealed => self.load_sealed(stripe),
+            Verdict::Enough | Verdict::Hopeless => self.inspect_members(stripe, &members),
+        }
+    }
+
+    pub(super) fn members_of_load(&mut self, stripe: StripeId) -> Vec<Member> {
+        let Some(load) = self.load(stripe) else { return Vec::new() };
+        let (nodes, partition, refused) = (load.members.clone(), load.partition, load.refused);
+        let member = |(place, &node)| match self.member(node, stripe, partition) {
+            Member::Holds if refused & 1u128 << place != 0 => Member::Lost,
+            other => other,
+        };
+        nodes.iter().enumerate().map(member).collect()
+    }
+
+    fn is_sealed_everywhere(&self, stripe: StripeId, members: &[Member]) -> bool {
+        let (Some(census), Some(load)) = (self.census(), self.load_at(stripe)) else { return false };
+        let holds = |node| load.place_of(node).is_some_and(|place| members[place] == Member::Holds);
+        let mut holders = census.intact(stripe).filter(|&(node, _)| holds(node));
+        let looks_sealed = !members.contains(&Member::Never) && holders.all(|(_, report)| report.sealed);
+        looks_sealed && load.failures < FETCH_FAILURES_MAX
+    }
+
+    fn load_at(&self, stripe: StripeId) -> Option<&Load> {
+        let Phase::Gathering(gathering) = &self.phase else { return None };
+        gathering.loading.as_ref()?.loads.get(&stripe)
+    }
+
+    pub(super) fn place_in_load(&self, stripe: StripeId, node: NodeId) -> Option<usize> {
+        self.load_at(stripe)?.place_of(node)
+    }
+
+    fn weigh(&self, stripe: StripeId, members: &[Member]) -> Verdict {
+        let count = |wanted| members.iter().filter(|&&member| member == wanted).count();
+        let (away, lost) = (count(Member::Away), count(Member::Lost));
+        if away + lost <= self.config.tolerance() {
+            return Verdict::Enough;
+        }
+        let is_sealed = self.census().is_some_and(|census| census.intact(stripe).any(|(_, report)| report.sealed));
+        let is_beyond_help = is_sealed && count(Member::Holds) + away < self.config.data_count();
+        if away == 0 || is_beyond_help { Verdict::Hopeless } else { Verdict::Wait }
+    }
+
+    fn load_sealed(&mut self, stripe: StripeId) {
+        let data_count = self.config.data_count();
+        let Some(load) = self.load(stripe) else { return };
+        let chunks = vec![None; data_count];
+        (load.missing, load.has_failed, load.step) = (data_count, false, Step::Sealed { chunks });
+        let (partition, members, chunk_bytes) = (load.partition, load.members.clone(), load.chunk_bytes);
+        for data_index in 0..data_count {
+            // The length of a chunk whose node is gone is not known: all of it is decoded.
+            let reported = self.census().and_then(|census| {
+                let mut reports = census.intact(stripe);
+                reports.find(|(_, report)| usize::from(report.description.index) == data_index)
+            });
+            let length = reported.map_or(chunk_bytes as u32, |(_, report)| report.length);
+            if length == 0 {
+                self.gather_fetched(stripe, data_index as u8, Ok(&[]));
+                continue;
+            }
+            self.start_fetch(Wanted {
+                stripe,
+                shape: self.config.shape,
+                partition,
+                members: members.clone(),
+                data_index,
+                chunk_bytes: chunk_bytes as u32,
+                offset: 0,
+                extent: Extent::Bytes(length),
+                op: OpNumber(0),
+                purpose: FetchPurpose::Gather { stripe, data_index: data_index as u8 },
+            });
+        }
+    }
+
+    pub(super) fn gather_fetched(&mut self, stripe: StripeId, data_index: u8, result: Result<&[u8], FetchError>) {
+        let Some(load) = self.load(stripe) else { return };
+        let Step::Sealed { chunks } = &mut load.step else { return };
+        match result {
+            Ok(bytes) => chunks[usize::from(data_index)] = Some(bytes[..used_bytes(bytes, stripe)].to_vec()),
+            Err(_) => load.has_failed = true,
+        }
+        load.missing -= 1;
+        if load.missing == 0 {
+            self.end_sealed(stripe);
+        }
+    }
+
+    fn end_sealed(&mut self, stripe: StripeId) {
+        let members = self.members_of_load(stripe);
+        let is_hopeless = self.weigh(stripe, &members) == Verdict::Hopeless;
+        let Some(load) = self.load(stripe) else { return };
+        let Step::Sealed { chunks } = std::mem::replace(&mut load.step, Step::Waiting) else { return };
+        let is_lossy = load.has_failed;
+        if is_lossy && !is_hopeless {
+            load.failures += 1;
+            return;
+        }
+        let chunks = chunks.into_iter().map(Option::unwrap_or_default).collect();
+        let content = Content { chunks, is_certain: true, is_lossy };
+        load.step = Step::Done { content, is_sealed: true };
+        self.work.push_back(Work::Loaded);
+    }
+
+    /// A member recorded a close, or cannot: it is gone, and counts as failed when it returns.
+    pub(super) fn close_settled(&mut self) {
+        if let Some(loading) = self.loading() {
+            loading.closes_missing = loading.closes_missing.saturating_sub(1);
+            self.end_gathering_when_done();
+        }
+    }
+
+    /// Takes loaded stripes into the picture, newest first.
+    pub(super) fn take_loaded(&mut self) {
+        while let Some(loading) = self.loading() {
+            let is_done = |load: &Load| matches!(load.step, Step::Done { .. });
+            if !loading.loads.last_key_value().is_some_and(|(_, load)| is_done(load)) {
+                break;
+            }
+            let (stripe, load) = loading.loads.pop_last().expect("it has a last");
+            let Step::Done { content, is_sealed } = load.step else { break };
+            let mut rebuild = std::mem::take(&mut loading.rebuild);
+            if content.is_lossy {
+                tracing::error!(?stripe, "more members are gone than the code tolerates: the stripe is lost");
+                rebuild.take_lost(stripe, load.partition, load.members);
+            } else {
+                let is_void = |manifest: &_| self.is_void_manifest(load.partition, manifest);
+                let Load { partition, members, chunk_bytes, .. } = load;
+                let loaded = Loaded { partition, members, chunk_bytes, chunks: content.chunks, is_sealed };
+                rebuild.take(stripe, loaded, &is_void);
+            }
+            if let Some(loading) = self.loading() {
+                loading.rebuild = rebuild;
+                if !content.is_certain {
+                    loading.uncertain.insert(stripe);
+                }
+            }
+        }
+        self.load_more();
+    }
+}

@@ -1,0 +1,152 @@
+//! Reading a stripe that was never sealed: what each member holds, then one content, then its end.
+//!
+//! ```text
+//! Inspecting: headers and raw operations --> Reading: payloads --> settled (see `reconstruct`), closed on all members
+//! ```
+//! A member that refuses is damaged and counts as lost. One that is late or gone sends the stripe back to Waiting.
+
+use std::collections::BTreeMap;
+
+use shorttail_units::{NodeId, OpNumber, StripeId};
+use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
+
+use super::census::Member;
+use super::loading::{Load, Step};
+use super::reconstruct::{self, HeldOp, Part, reconstruct};
+use super::{Engine, What, Work};
+use crate::command::Command;
+
+/// What members told, by their place in the stripe.
+pub type Parts = BTreeMap<usize, (ChunkReport, Part)>;
+
+impl<C: Command> Engine<C> {
+    pub(super) fn inspect_members(&mut self, stripe: StripeId, members: &[Member]) {
+        let Some(load) = self.load(stripe) else { return };
+        let holders: Vec<NodeId> = {
+            let holds = load.members.iter().zip(members).filter(|(_, member)| **member == Member::Holds);
+            holds.map(|(&node, _)| node).collect()
+        };
+        // One more than is asked, so that the answers to come do not end the step before all is asked.
+        (load.missing, load.has_failed) = (holders.len() + 1, false);
+        load.step = Step::Inspecting { parts: BTreeMap::new() };
+        for node in holders {
+            self.ask(node, stripe, &NodeRequest::Inspect { stripe }, What::Inspect { stripe });
+        }
+        self.one_part_less(stripe);
+    }
+
+    pub(super) fn inspected(&mut self, node: NodeId, stripe: StripeId, inspected: &InspectReport<'_>) {
+        if let (false, Some(place)) = (inspected.report.damaged, self.place_in_load(stripe, node)) {
+            let held = inspected.raw.iter().map(|raw| HeldOp {
+                op: raw.op,
+                data_index: usize::from(raw.data_index),
+                offset: raw.offset as usize,
+                length: raw.length as usize,
+                bytes: raw.bytes.to_vec(),
+            });
+            let report = inspected.report.clone();
+            let part = Part { last: report.last, folded: report.folded, bytes: Vec::new(), held: held.collect() };
+            if let Some(Load { step: Step::Inspecting { parts }, .. }) = self.load(stripe) {
+                parts.insert(place, (report, part));
+            }
+            return self.one_part_less(stripe);
+        }
+        self.part_refused(node, stripe, Some(Refusal::Damaged));
+    }
+
+    /// A member did not tell: it refused, or it is late or gone (`None`).
+    pub(super) fn part_refused(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
+        let place = self.place_in_load(stripe, node);
+        if let (Some(place), Some(load)) = (place, self.load(stripe)) {
+            load.has_failed = true;
+            load.refused |= u128::from(refusal.is_some()) << place;
+        }
+        self.one_part_less(stripe);
+    }
+
+    fn one_part_less(&mut self, stripe: StripeId) {
+        let Some(load) = self.load(stripe) else { return };
+        load.missing -= 1;
+        if load.missing > 0 {
+            return;
+        }
+        if load.has_failed {
+            load.step = Step::Waiting;
+            return;
+        }
+        match &load.step {
+            Step::Inspecting { .. } => self.read_parts(stripe),
+            Step::Reading { .. } => self.synchronise(stripe),
+            Step::Waiting | Step::Sealed { .. } | Step::Done { .. } => {}
+        }
+    }
+
+    /// Reads what each inspected member's chunk holds.
+    fn read_parts(&mut self, stripe: StripeId) {
+        let data_count = self.config.data_count();
+        let Some(load) = self.load(stripe) else { return };
+        let Step::Inspecting { parts } = &mut load.step else { return };
+        let parts = std::mem::take(parts);
+        let mut asks = Vec::new();
+        for (&index, (report, _)) in &parts {
+            let is_parity = index >= data_count;
+            let length = if is_parity { load.chunk_bytes as u32 } else { report.length };
+            let as_of = if is_parity { report.folded } else { report.last };
+            let is_empty = length == 0 || !report.sealed && as_of == OpNumber(0);
+            if !is_empty {
+                let op = if report.sealed { OpNumber(0) } else { as_of };
+                asks.push((index, NodeRequest::ReadRange { stripe, offset: 0, length, op }));
+            }
+        }
+        load.missing = asks.len() + 1;
+        load.step = Step::Reading { parts };
+        let members = load.members.clone();
+        for (index, request) in asks {
+            self.ask(members[index], stripe, &request, What::GatherRead { stripe, member: index as u8 });
+        }
+        self.one_part_less(stripe);
+    }
+
+    pub(super) fn part_read(&mut self, stripe: StripeId, member: u8, bytes: &[u8]) {
+        if let Some(Load { step: Step::Reading { parts }, .. }) = self.load(stripe)
+            && let Some((_, part)) = parts.get_mut(&usize::from(member))
+        {
+            part.bytes = bytes.to_vec();
+        }
+        self.one_part_less(stripe);
+    }
+
+    /// All that is to be had of an open stripe is here: its content is settled, and it is closed everywhere.
+    fn synchronise(&mut self, stripe: StripeId) {
+        let (code, epoch) = (self.config.code.clone(), self.config.epoch);
+        let found = self.members_of_load(stripe);
+        let Some(load) = self.load(stripe) else { return };
+        let Step::Reading { parts } = &mut load.step else { return };
+        let closed = parts.values().map(|(report, _)| (report.close_epoch, report.close_op)).max();
+        let close = closed.filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
+        let reached = parts.values().map(|(report, _)| report.last.max(report.folded)).max().unwrap_or_default();
+        let last = close.unwrap_or(reached);
+        let indexes: Vec<usize> = parts.keys().copied().collect();
+        let parts = std::mem::take(parts).into_iter().map(|(index, (_, part))| (index, part));
+        let mut parts: BTreeMap<usize, Part> = parts.collect();
+        let mut away = 0;
+        for (index, member) in found.iter().enumerate().filter(|(index, _)| !indexes.contains(index)) {
+            match member {
+                Member::Never => _ = parts.insert(index, Part::default()),
+                Member::Lost => {}
+                Member::Holds | Member::Away => away |= 1 << index,
+            }
+        }
+        let chunk_bytes = load.chunk_bytes;
+        let content = reconstruct(&code, &reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, close });
+        load.step = Step::Done { content, is_sealed: false };
+        let members = load.members.clone();
+        if let Some(loading) = self.loading() {
+            loading.closes_missing += indexes.len();
+        }
+        for index in indexes {
+            self.ask(members[index], stripe, &NodeRequest::Close { stripe, epoch, last }, What::Close);
+        }
+        self.work.push_back(Work::Loaded);
+    }
+}
