@@ -138,8 +138,8 @@ impl<C: Command> Engine<C> {
         let partition = self.config.partition_of(self.key_ref(&first.key).slot);
         let pairs: Vec<_> = group.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
         let version = group.version;
-        if version < self.floor_of(partition) {
-            // Flushed while it waited.
+        if self.is_group_flushed(key) {
+            // While it waited.
             return self.end_group(key, Ok(true));
         }
         let records: Vec<_> = pairs
@@ -154,6 +154,13 @@ impl<C: Command> Engine<C> {
             Err(PlaceError::Wait) => self.stall_group(key),
             Err(PlaceError::Refuse(error)) => self.fail_group(key, error),
         }
+    }
+
+    /// Was everything flushed since the group got its version?
+    pub(super) fn is_group_flushed(&self, key: PoolKey) -> bool {
+        let Some(group) = self.groups.get(key) else { return false };
+        let Some(first) = group.pairs.first() else { return false };
+        group.version < self.floor_of(self.config.partition_of(self.key_ref(&first.key).slot))
     }
 
     fn stall_group(&mut self, key: PoolKey) {

@@ -328,7 +328,13 @@ impl<C: Command> Engine<C> {
 pub(super) fn old_record(record: &Record<'_>, location: Location, record_bytes: usize) -> OldRecord {
     let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
     let striped_bytes = manifest.as_ref().map_or(0, |manifest| manifest.value_bytes);
-    OldRecord { location, version: record.version, record_bytes, object_bytes: (record_bytes + striped_bytes) as u64, manifest }
+    OldRecord {
+        location,
+        version: record.version,
+        record_bytes,
+        object_bytes: (record_bytes + striped_bytes) as u64,
+        manifest,
+    }
 }
 
 fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {

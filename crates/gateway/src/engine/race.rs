@@ -238,7 +238,11 @@ impl<C: Command> Engine<C> {
 
     /// Was what a record is for flushed since? In a stripe above the flush's horizon it would come back (rule R3).
     fn is_flushed(&self, purpose: Purpose) -> bool {
-        let Purpose::Write(lock) = purpose else { return false };
+        let lock = match purpose {
+            Purpose::Write(lock) => lock,
+            Purpose::Group { group, .. } => return self.is_group_flushed(group),
+            _ => return false,
+        };
         let Some(lock) = self.locks.get(lock) else { return false };
         let LockPhase::Writing(round) = &lock.phase else { return false };
         round.version < self.floor_of(self.config.partition_of(lock.slot))
