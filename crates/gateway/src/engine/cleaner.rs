@@ -9,13 +9,17 @@
 //! whose objects that were not read lately are evicted (a second chance for the others, as in CLOCK). The oldest, because
 //! what it evicts cannot come back from an older stripe.
 
-use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{OpNumber, PartitionId, Slot, StripeId};
+use std::collections::HashSet;
 
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::{OpNumber, PartitionId, StripeId};
+
+use super::control::VoidRecord;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
-use super::limits::{CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES};
-use super::lock::{LockPhase, Move};
+use super::kept::horizon_of;
+use super::limits::{CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES};
+use super::lock::{LockPhase, Move, Round};
 use super::log::{Purpose, Urgency};
 use super::lookup::old_record;
 use super::pool::PoolKey;
@@ -55,8 +59,14 @@ pub struct Job {
     in_flight_bytes: usize,
     /// Chunks were all walked, but something alive could not be dealt with: walk again, not before this time.
     again_us: u64,
-    /// This walk found carried records already: a further walk must not carry them twice.
-    has_carried: bool,
+    /// Tombstones and control records that are not this job's to carry, or not again: under way, or carried; and what was
+    /// not confirmed when the stripe was abandoned, which went elsewhere as what it was.
+    settled: HashSet<Location>,
+    /// Something carried found no place: walk again.
+    must_walk_again: bool,
+    /// This walk has put something on its way; the last whole one has.
+    has_moved: bool,
+    is_moving: bool,
     /// Chunks that the bytes at hand were read without, because they proved damaged.
     excluded: u128,
 }
@@ -71,12 +81,12 @@ enum Step {
 }
 
 impl<C: Command> Engine<C> {
-    /// Starts emptying a stripe whose phase is Leaving.
-    pub(super) fn start_leaving(&mut self, slot: StripeSlot) {
-        self.start_job(slot, Mode::Move);
+    /// Starts emptying a stripe whose phase is Leaving. `settled`: what in it is dealt with already.
+    pub(super) fn start_leaving(&mut self, slot: StripeSlot, settled: HashSet<Location>) {
+        self.start_job(slot, Mode::Move, settled);
     }
 
-    fn start_job(&mut self, slot: StripeSlot, mode: Mode) {
+    fn start_job(&mut self, slot: StripeSlot, mode: Mode, settled: HashSet<Location>) {
         let stripe = self.stripes.at(slot);
         let job = self.jobs.insert(Job {
             slot,
@@ -88,7 +98,10 @@ impl<C: Command> Engine<C> {
             in_flight_count: 0,
             in_flight_bytes: 0,
             again_us: 0,
-            has_carried: false,
+            settled,
+            must_walk_again: false,
+            has_moved: false,
+            is_moving: true,
             excluded: 0,
         });
         self.work.push_back(Work::Job(job));
@@ -100,65 +113,79 @@ impl<C: Command> Engine<C> {
             self.work.push_back(Work::Job(key));
         }
         self.evict_striped();
-        while self.jobs.len() < JOBS_MAX {
+        let fit = usize::try_from(self.spare_stripes()).unwrap_or(usize::MAX).saturating_sub(1);
+        while self.jobs.len() < JOBS_MAX.min(fit).max(1) {
             let Some((slot, mode)) = self.choose_victim() else { return };
             self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
-            self.start_job(slot, mode);
+            self.start_job(slot, mode, HashSet::new());
         }
     }
 
+    /// See `docs/decisions/0012-cleaning-ends.md` for why this comes to an end.
     fn choose_victim(&self) -> Option<(StripeSlot, Mode)> {
         let is_short = self.is_short_of_memory();
         if !is_short && !self.has_much_garbage() {
             return None;
         }
-        let now = self.now.unix_ms;
         let sealed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
-        let emptiest = sealed.min_by_key(|(_, stripe)| stripe.live_estimate(now) + stripe.kept_bytes)?;
-        if self.live_share(emptiest.1) <= CLEAN_LIVE_SHARE_MAX {
-            return Some((emptiest.0, Mode::Move));
+        let shares = sealed.map(|(slot, stripe)| (slot, self.live_share(stripe)));
+        let (emptiest, share) = shares.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        if share <= CLEAN_LIVE_SHARE_MAX {
+            return Some((emptiest, Mode::Move));
         }
-        if let Some(worn) = self.choose_worn() {
-            return Some((worn, Mode::Move));
+        if let Some(slot) = self.choose_to_end_tombstones() {
+            return Some((slot, Mode::Move));
         }
         if !is_short || self.config.when_full == WhenFull::Error || self.jobs.len() > 1 {
             return None;
         }
-        let oldest = self.logs.keys().filter_map(|&partition| self.stripes.by_age(partition).next());
-        let oldest = oldest.filter(|&(_, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed);
+        let oldest = self.logs.keys().filter_map(|&partition| self.oldest_if_sealed(partition));
         // Where a striped object is older still, it goes first.
         let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
         oldest.map(|(_, slot)| (slot, Mode::Evict))
     }
 
-    /// The oldest stripe of a partition, if little in it is alive: nothing older is left that its tombstones end.
-    fn choose_worn(&self) -> Option<StripeSlot> {
-        let capacity = (self.config.data_count() * self.config.chunk_bytes) as f64;
-        let oldest = self.logs.keys().filter_map(|&partition| self.stripes.by_age(partition).next());
-        let mut oldest = oldest.map(|(_, slot)| (slot, self.stripes.at(slot)));
-        let is_worn = |stripe: &Stripe<Purpose>| {
-            let live_share = stripe.live_estimate(self.now.unix_ms) as f64 / capacity;
-            stripe.phase() == StripePhase::Sealed && stripe.kept_bytes > 0 && live_share <= CLEAN_LIVE_SHARE_MAX
+    fn oldest_if_sealed(&self, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {
+        let oldest = self.stripes.by_age(partition).next();
+        oldest.filter(|&(_, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed)
+    }
+
+    /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however much of it is alive.
+    fn choose_to_end_tombstones(&self) -> Option<StripeSlot> {
+        let is_worth_it = |partition: PartitionId| {
+            let stripes = self.stripes.by_age(partition).map(|(_, slot)| self.stripes.at(slot));
+            let (mut kept, mut taken) = (0, 0);
+            for stripe in stripes {
+                kept += stripe.kept.ending_bytes(self.stripes.oldest_beside(stripe));
+                taken += self.stripe_bytes();
+            }
+            kept > taken / CLEAN_KEPT_PART
         };
-        oldest.find(|(_, stripe)| is_worn(stripe)).map(|(slot, _)| slot)
+        let partitions = self.logs.keys().copied().filter(|&partition| is_worth_it(partition));
+        let mut oldest = partitions.filter_map(|partition| self.oldest_if_sealed(partition));
+        oldest.next().map(|(_, slot)| slot)
+    }
+
+    fn stripe_bytes(&self) -> u64 {
+        (self.config.data_count() * self.config.chunk_bytes) as u64
     }
 
     pub(super) fn is_short_of_memory(&self) -> bool {
         !self.stalled.is_empty() || self.spare_stripes() <= self.reserved_stripes() * 2
     }
 
-    /// Share of a stripe's records that cleaning would have to keep. The unused tails of its chunks do not count: the same
-    /// records would leave such tails again.
+    /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the same
+    /// records would leave such tails again; but a stripe that was sealed early gains its room.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
-        // A stripe that was sealed early gains its room.
-        let used = used.max((self.config.data_count() * self.config.chunk_bytes) as u64 * 3 / 4);
-        (stripe.live_estimate(self.now.unix_ms) + stripe.kept_bytes) as f64 / used.max(1) as f64
+        let used = used.max(self.stripe_bytes() * 3 / 4);
+        let kept = stripe.kept.needed_bytes(self.stripes.oldest_beside(stripe));
+        (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
     }
 
     /// Do packed stripes take much more memory than what is stored in them?
     fn has_much_garbage(&self) -> bool {
-        let stripe_bytes = (self.config.data_count() * self.config.chunk_bytes) as f64;
+        let stripe_bytes = self.stripe_bytes() as f64;
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
         let striped: u64 = self.striped.values().map(|object| object.manifest.value_bytes as u64).sum();
@@ -251,6 +278,7 @@ impl<C: Command> Engine<C> {
         let Some(job) = self.jobs.get_mut(key) else { return };
         match result {
             Ok(bytes) => {
+                assert_eq!(job.data_index, wanted.data_index, "a job loads one chunk at a time");
                 job.source = Source::Loaded { bytes: bytes.to_vec(), offset: 0 };
                 job.excluded = excluded;
                 self.work.push_back(Work::Job(key));
@@ -277,7 +305,7 @@ impl<C: Command> Engine<C> {
                 RecordKind::Object | RecordKind::Manifest => {
                     self.deal_with_object(key, &record, offset, &bytes[offset..offset + length])
                 }
-                RecordKind::Tombstone | RecordKind::Control => self.carry(key, &record, length),
+                RecordKind::Tombstone | RecordKind::Control => self.carry(key, &record, offset, length),
             };
             if matches!(step, Step::Wait) {
                 return (offset, Step::Wait);
@@ -285,6 +313,23 @@ impl<C: Command> Engine<C> {
             offset += length;
         }
         (offset, Step::Done)
+    }
+
+    /// How a job may append now. While memory is cramped one job goes on, the one with the least to move, so that what room
+    /// there is ends a stripe; and what fits into one stripe for sure may take the last.
+    fn urgency_of_job(&self, key: PoolKey) -> Option<Urgency> {
+        if !self.is_cramped {
+            return Some(Urgency::Cleaning);
+        }
+        let left = |job: &Job| {
+            let stripe = self.stripes.at(job.slot);
+            stripe.live_bytes + stripe.kept.needed_bytes(self.stripes.oldest_beside(stripe))
+        };
+        let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
+        let jobs = jobs.map(|(key, job)| (left(job), job.id, key));
+        let first = jobs.min_by_key(|&(left, id, _)| (left, id));
+        let (left, ..) = first.filter(|&(_, _, first)| first == key)?;
+        Some(if left <= self.stripe_bytes() * 3 / 4 { Urgency::Freeing } else { Urgency::Cleaning })
     }
 
     fn deal_with_object(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, bytes: &[u8]) -> Step {
@@ -311,17 +356,18 @@ impl<C: Command> Engine<C> {
         }
         let moving = LockPhase::Moving(Move { from, record_bytes: length, expiry: record.expiry });
         let lock = self.locks.insert(looked_at, moving);
-        match self.append_moved(partition, id, record, bytes, Purpose::Move { lock, job: key }) {
-            Ok(()) => self.count_in_flight(key, length),
-            Err(_) => {
-                self.locks.remove(lock);
-                return Step::Wait;
-            }
+        let purpose = Purpose::Move { lock, job: key };
+        let urgency = self.urgency_of_job(key);
+        if urgency.is_none_or(|urgency| self.append_moved(partition, id, record, bytes, purpose, urgency).is_err()) {
+            self.locks.remove(lock);
+            return Step::Wait;
         }
+        self.count_in_flight(key, length);
         Step::Done
     }
 
-    /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist.
+    /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is written
+    /// in a round of the key, which takes the object out of the index when it is durable.
     fn end_object(
         &mut self,
         key: PoolKey,
@@ -331,20 +377,26 @@ impl<C: Command> Engine<C> {
         is_expired: bool,
     ) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
-        let (partition, slot) = (job.partition, job.slot);
-        if self.stripes.may_hold_older(slot) {
-            let version = self.take_version();
-            let purpose = Purpose::Carry { job: key };
-            match self.place_tombstone(partition, record.key, version, purpose, Urgency::Cleaning) {
-                Placed::Sent => self.count_in_flight(key, 0),
-                _ => return Step::Wait,
-            }
-        }
-        let (slot, hash) = (Slot::of_key(record.key), self.key_ref(record.key).hash);
+        let (partition, stripe) = (job.partition, job.slot);
+        let ended = self.key_ref(record.key);
         let old = old_record(record, from, length);
-        self.drop_record(slot, Tag::of_hash(hash), &old);
-        if let Some(manifest) = old.manifest {
-            self.free_striped(partition, &manifest);
+        if self.stripes.may_hold_older(stripe) {
+            let round = Round::ending(old, self.take_version(), Some((key, length)));
+            let version = round.version;
+            let lock = self.locks.insert(ended, LockPhase::Writing(Box::new(round)));
+            let urgency = self.urgency_of_job(key);
+            let place = |urgency| self.place_tombstone(partition, record.key, version, Purpose::Write(lock), urgency);
+            let Some(Placed::Sent) = urgency.map(place) else {
+                self.locks.remove(lock);
+                return Step::Wait;
+            };
+            self.round_mut(lock).expect("just inserted").is_sent = true;
+            self.count_in_flight(key, length);
+        } else {
+            self.drop_record(ended.slot, ended.tag(), &old);
+            if let Some(manifest) = old.manifest {
+                self.free_striped(partition, &manifest);
+            }
         }
         if is_expired {
             self.stats.expired_total += 1;
@@ -354,33 +406,34 @@ impl<C: Command> Engine<C> {
         Step::Done
     }
 
-    /// Tombstones and control records move on while something older may exist that they end.
-    fn carry(&mut self, key: PoolKey, record: &Record<'_>, length: usize) -> Step {
+    /// Tombstones and control records move on while something older may exist that they end. Each moves once.
+    fn carry(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, length: usize) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
-        if job.has_carried || !self.is_needed(job.partition, job.id, record) {
+        let (partition, from) = (job.partition, self.stripes.location(job.slot, job.data_index, offset));
+        if job.settled.contains(&from) || !self.is_needed(partition, job.id, record) {
             return Step::Done;
         }
-        let partition = job.partition;
-        match self.append_record(partition, record, Purpose::Carry { job: key }, Urgency::Cleaning) {
-            Ok(()) => self.count_in_flight(key, length),
-            Err(_) => return Step::Wait,
+        let purpose = Purpose::Carry { job: key, from };
+        let urgency = self.urgency_of_job(key);
+        if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
+            return Step::Wait;
         }
+        self.jobs.get_mut(key).expect("a job that walks").settled.insert(from);
+        self.count_in_flight(key, length);
         Step::Done
     }
 
     fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
-        let exists_below = |horizon: StripeId| {
-            self.stripes.by_age(partition).map(|(id, _)| id).find(|&id| id != own).is_some_and(|id| id < horizon)
-        };
+        let ends_something = horizon_of(record).is_some_and(|horizon| {
+            let mut others = self.stripes.by_age(partition).map(|(id, _)| id).filter(|&id| id != own);
+            others.next().is_some_and(|oldest| oldest < horizon)
+        });
         match record.kind {
-            RecordKind::Tombstone => {
-                let horizon = record.value.try_into().map(|bytes| StripeId::from_raw(u64::from_le_bytes(bytes)));
-                horizon.map_or(true, exists_below)
-            }
+            RecordKind::Tombstone => ends_something,
             RecordKind::Control => match Control::parse(record.value) {
-                Some(Control::Floor { floor, horizon }) => floor >= self.floor_of(partition) && exists_below(horizon),
+                Some(Control::Floor { floor, .. }) => floor >= self.floor_of(partition) && ends_something,
                 Some(Control::FlushDue(at)) => self.is_flush_due(at),
-                Some(Control::Void(stripe)) => self.is_void_needed(stripe),
+                Some(Control::Void(stripe)) => self.is_void_needed(stripe, own),
                 None => true,
             },
             RecordKind::Object | RecordKind::Manifest => false,
@@ -389,11 +442,12 @@ impl<C: Command> Engine<C> {
 
     fn count_in_flight(&mut self, key: PoolKey, bytes: usize) {
         let job = self.jobs.get_mut(key).expect("a job that walks");
+        (job.has_moved, job.is_moving) = (true, true);
         job.in_flight_count += 1;
         job.in_flight_bytes += bytes;
     }
 
-    fn count_landed(&mut self, key: PoolKey, bytes: usize) {
+    pub(super) fn count_landed(&mut self, key: PoolKey, bytes: usize) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.in_flight_count -= 1;
             job.in_flight_bytes = job.in_flight_bytes.saturating_sub(bytes);
@@ -434,19 +488,26 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Start(lock));
     }
 
-    pub(super) fn carry_confirmed(&mut self, job: PoolKey, bytes: usize) {
+    pub(super) fn carry_confirmed(&mut self, job: PoolKey, to: Location, bytes: usize) {
+        let (slot, data_index) = self.stripes.place_of(to);
+        let stripe = self.stripes.at(slot);
+        let open = stripe.open.as_ref().expect("what is confirmed just now is unsealed or being left");
+        let record = Record::parse(open.item_bytes(data_index, usize::from(to.offset), bytes), stripe.id);
+        let control = record.ok().and_then(|(record, _)| Control::parse(record.value));
+        if let Some(Control::Void(void)) = control {
+            let at = stripe.id;
+            self.void_carried(void, VoidRecord { at, bytes });
+        }
         self.count_landed(job, bytes);
     }
 
-    /// A carried record found no place when its stripe was abandoned: all are carried again by the next walk.
-    pub(super) fn carry_interrupted(&mut self, job: PoolKey) {
-        if let Some(job) = self.jobs.get_mut(job) {
-            job.has_carried = false;
-            job.again_us = self.now.mono_us + JOB_RETRY_US;
-            job.data_index = 0;
-            job.source = Source::Next;
+    /// A carried record found no place when its stripe was abandoned: it is carried again by the next walk.
+    pub(super) fn carry_interrupted(&mut self, key: PoolKey, from: Location, bytes: usize) {
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.settled.remove(&from);
+            job.must_walk_again = true;
         }
-        self.count_landed(job, 0);
+        self.count_landed(key, bytes);
     }
 
     /// All chunks were walked: the stripe is empty, or what is left was locked and is met on the next walk.
@@ -456,9 +517,10 @@ impl<C: Command> Engine<C> {
             return;
         }
         let slot = job.slot;
-        job.has_carried = true;
-        if self.stripes.at(slot).live_count > 0 {
+        job.is_moving = std::mem::take(&mut job.has_moved);
+        if job.must_walk_again || self.stripes.at(slot).live_count > 0 {
             job.data_index = 0;
+            job.must_walk_again = false;
             job.again_us = self.now.mono_us + 1;
             return;
         }

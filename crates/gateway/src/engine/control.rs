@@ -26,23 +26,80 @@ struct PendingFree {
     cores: Vec<u16>,
 }
 
-/// A stripe that is about to be declared void.
+/// A stripe that was emptied and still exists.
 #[derive(Debug)]
-struct Undeclared {
+struct Emptied {
     partition: PartitionId,
     members: Arc<[NodeId]>,
+    ending: Ending,
+    /// A member refused to close it.
+    only_by_record: bool,
+}
+
+/// How it is ended.
+#[derive(PartialEq, Eq, Debug)]
+enum Ending {
+    /// Nothing is under way.
+    Waits,
     /// The control record is in the log.
-    is_appended: bool,
+    Recorded,
+    /// These members have not closed it yet.
+    Closing(BTreeSet<NodeId>),
+}
+
+/// The record that declares a stripe void: there is one of each, as records of this kind do not race.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct VoidRecord {
+    /// The stripe that holds it.
+    pub at: StripeId,
+    pub bytes: usize,
+}
+
+/// A stripe that was declared void.
+#[derive(Debug)]
+struct Declared {
+    record: VoidRecord,
+    /// Members that have not confirmed the free.
+    unconfirmed: BTreeSet<NodeId>,
 }
 
 #[derive(Debug, Default)]
 pub struct Voids {
-    /// Stripes whose control record is not durable yet.
-    undeclared: BTreeMap<StripeId, Undeclared>,
+    emptied: BTreeMap<StripeId, Emptied>,
     /// What nodes have not confirmed to have freed.
     pending: BTreeMap<NodeId, BTreeMap<StripeId, PendingFree>>,
-    /// Void packed stripes and how many members have not confirmed.
-    unconfirmed: BTreeMap<StripeId, BTreeSet<NodeId>>,
+    /// Void packed stripes that some member may still hold.
+    declared: BTreeMap<StripeId, Declared>,
+}
+
+impl Voids {
+    pub(super) fn await_closes(&mut self, id: StripeId, members: BTreeSet<NodeId>) {
+        if let Some(emptied) = self.emptied.get_mut(&id) {
+            emptied.ending = Ending::Closing(members);
+        }
+    }
+
+    pub(super) fn closed(&mut self, id: StripeId, node: NodeId) {
+        if let Some(Emptied { ending: Ending::Closing(left), .. }) = self.emptied.get_mut(&id) {
+            left.remove(&node);
+        }
+    }
+
+    pub(super) fn not_closed(&mut self, id: StripeId, may_later: bool) {
+        if let Some(emptied) = self.emptied.get_mut(&id) {
+            emptied.only_by_record |= !may_later;
+            if matches!(emptied.ending, Ending::Closing(_)) {
+                emptied.ending = Ending::Waits;
+            }
+        }
+    }
+
+    /// Takes out a stripe that every member has closed.
+    pub(super) fn take_rescinded(&mut self, id: StripeId) -> Option<(PartitionId, Arc<[NodeId]>)> {
+        let is_closed = |emptied: &Emptied| emptied.ending == Ending::Closing(BTreeSet::new());
+        self.emptied.get(&id).filter(|emptied| is_closed(emptied))?;
+        self.emptied.remove(&id).map(|emptied| (emptied.partition, emptied.members))
+    }
 }
 
 impl<C: Command> Engine<C> {
@@ -53,31 +110,51 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn declare_void_of(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
+        self.voids.emptied.insert(id, Emptied { partition, members, ending: Ending::Waits, only_by_record: false });
+        self.end_emptied(id);
+    }
+
+    /// Ends an emptied stripe as it can be done now.
+    fn end_emptied(&mut self, id: StripeId) {
+        let Some(emptied) = self.voids.emptied.get(&id).filter(|emptied| emptied.ending == Ending::Waits) else {
+            return;
+        };
+        let partition = emptied.partition;
+        let slot = self.stripes.slot_of(id).filter(|_| !emptied.only_by_record);
+        if slot.is_some_and(|slot| self.rescind(slot)) {
+            return;
+        }
         let value = Control::Void(id).encode();
         let version = self.take_version();
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
-        let placed = self.append_record(partition, &record, Purpose::Void { stripe: id }, Urgency::Cleaning);
-        self.voids.undeclared.insert(id, Undeclared { partition, members, is_appended: placed.is_ok() });
+        let placed = self.append_record(partition, &record, Purpose::Void { stripe: id }, Urgency::Freeing);
+        if let Some(emptied) = self.voids.emptied.get_mut(&id).filter(|_| placed.is_ok()) {
+            emptied.ending = Ending::Recorded;
+        }
     }
 
     /// The control record is durable.
-    pub(super) fn void_confirmed(&mut self, id: StripeId) {
-        let Some(Undeclared { partition, members, .. }) = self.voids.undeclared.remove(&id) else { return };
-        if let Some(slot) = self.stripes.slot_of(id)
-            && let Some(open) = self.stripes.remove(slot).open
-        {
-            self.stripes.keep_buffer(open.into_buffer());
-        }
-        self.voids.unconfirmed.insert(id, members.iter().copied().collect());
+    pub(super) fn void_confirmed(&mut self, id: StripeId, record: VoidRecord) {
+        let Some(Emptied { partition, members, .. }) = self.voids.emptied.remove(&id) else { return };
+        self.forget_stripe(id);
+        self.voids.declared.insert(id, Declared { record, unconfirmed: members.iter().copied().collect() });
         for &node in members.iter() {
             self.free_on(node, id, partition);
         }
         self.end_completing_when_done();
     }
 
+    pub(super) fn forget_stripe(&mut self, id: StripeId) {
+        if let Some(slot) = self.stripes.slot_of(id)
+            && let Some(open) = self.stripes.remove(slot).open
+        {
+            self.stripes.keep_buffer(open.into_buffer());
+        }
+    }
+
     pub(super) fn void_interrupted(&mut self, id: StripeId) {
-        if let Some(undeclared) = self.voids.undeclared.get_mut(&id) {
-            undeclared.is_appended = false;
+        if let Some(emptied) = self.voids.emptied.get_mut(&id) {
+            emptied.ending = Ending::Waits;
         }
     }
 
@@ -117,14 +194,13 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Repeats what nodes that are ready have not confirmed, and declares what could not be declared.
+    /// Repeats what nodes that are ready have not confirmed, and ends what could not be ended.
     pub(super) fn resend_frees(&mut self) {
         let ready: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&node| self.nodes.is_ready(node)).collect();
         ready.into_iter().for_each(|node| self.resend_frees_to(node));
-        let waiting = self.voids.undeclared.iter().filter(|(_, undeclared)| !undeclared.is_appended);
-        let waiting: Vec<_> = waiting.map(|(&id, it)| (id, it.partition, it.members.clone())).collect();
-        for (id, partition, members) in waiting {
-            self.declare_void_of(id, partition, members);
+        let waiting = self.voids.emptied.iter().filter(|(_, emptied)| emptied.ending == Ending::Waits);
+        for id in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
+            self.end_emptied(id);
         }
     }
 
@@ -148,11 +224,19 @@ impl<C: Command> Engine<C> {
     }
 
     fn free_confirmed(&mut self, node: NodeId, id: StripeId) {
-        if let Some(members) = self.voids.unconfirmed.get_mut(&id) {
-            members.remove(&node);
-            if members.is_empty() {
-                self.voids.unconfirmed.remove(&id);
-            }
+        let Some(declared) = self.voids.declared.get_mut(&id) else { return };
+        declared.unconfirmed.remove(&node);
+        if declared.unconfirmed.is_empty() {
+            let record = declared.record;
+            self.voids.declared.remove(&id);
+            self.void_done(record);
+        }
+    }
+
+    /// Nobody holds a chunk of the stripe any more: the record that declares it void is garbage.
+    fn void_done(&mut self, record: VoidRecord) {
+        if let Some(slot) = self.stripes.slot_of(record.at) {
+            self.stripes.at_mut(slot).kept.drop_control(record.bytes);
         }
     }
 
@@ -178,23 +262,32 @@ impl<C: Command> Engine<C> {
         }
         let pending = self.voids.pending.get(&node);
         let is_pending = |id: &StripeId| pending.is_some_and(|pending| pending.contains_key(id));
-        let settled: Vec<_> = self.voids.unconfirmed.keys().copied().filter(|id| !is_pending(id)).collect();
+        let settled: Vec<_> = self.voids.declared.keys().copied().filter(|id| !is_pending(id)).collect();
         settled.into_iter().for_each(|id| self.free_confirmed(node, id));
     }
 
-    /// Must the record that declares this stripe void be kept?
-    pub(super) fn is_void_needed(&self, stripe: StripeId) -> bool {
-        self.voids.unconfirmed.contains_key(&stripe) || self.voids.undeclared.contains_key(&stripe)
+    /// Must the record in stripe `at` that declares this stripe void be kept?
+    pub(super) fn is_void_needed(&self, stripe: StripeId, at: StripeId) -> bool {
+        self.voids.declared.get(&stripe).is_some_and(|declared| declared.record.at == at)
     }
 
-    pub(super) fn inherit_void(&mut self, stripe: StripeId, members: BTreeSet<NodeId>) {
-        if !members.is_empty() {
-            self.voids.unconfirmed.insert(stripe, members);
+    /// The record that declares this stripe void lies elsewhere now.
+    pub(super) fn void_carried(&mut self, stripe: StripeId, record: VoidRecord) {
+        match self.voids.declared.get_mut(&stripe) {
+            Some(declared) => declared.record = record,
+            None => self.void_done(record),
         }
+    }
+
+    pub(super) fn inherit_void(&mut self, stripe: StripeId, record: VoidRecord, unconfirmed: BTreeSet<NodeId>) {
+        if unconfirmed.is_empty() {
+            return self.void_done(record);
+        }
+        self.voids.declared.insert(stripe, Declared { record, unconfirmed });
     }
 
     pub(super) fn is_reclaiming(&self) -> bool {
         let asked = |pending: &BTreeMap<StripeId, PendingFree>| pending.values().any(|free| free.is_asked);
-        !self.voids.undeclared.is_empty() || self.voids.pending.values().any(asked)
+        !self.voids.emptied.is_empty() || self.voids.pending.values().any(asked)
     }
 }

@@ -6,7 +6,7 @@
 use shorttail_units::StripeId;
 
 use super::limits::EVICTIONS_MAX;
-use super::lock::{End, LockPhase, Old, OldRecord, Round};
+use super::lock::{LockPhase, OldRecord, Round};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::{Engine, Tag, WhenFull, Work};
@@ -64,18 +64,7 @@ impl<C: Command> Engine<C> {
             return self.work.push_back(Work::Start(key));
         }
         self.stats.evicted_total += 1;
-        let round = Round {
-            finished: Vec::new(),
-            end: End::Delete,
-            version: self.take_version(),
-            old: Old::Present(old),
-            mark_read: false,
-            confirmed: None,
-            is_sent: false,
-            was_sent: false,
-            helps_cleaning: true,
-            stalled_us: None,
-        };
+        let round = Round::ending(old, self.take_version(), None);
         if let Some(lock) = self.locks.get_mut(key) {
             lock.phase = LockPhase::Writing(Box::new(round));
         }

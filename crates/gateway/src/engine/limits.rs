@@ -3,6 +3,10 @@
 /// Payload bytes of a packed chunk: with its 256-byte header it fills one 64 KiB block of a node's arena exactly.
 pub const CHUNK_BYTES: usize = 65_536 - 256;
 
+/// Bytes that a chunk takes on its node beside its payload, and the unit in which the node hands out memory.
+pub const CHUNK_EXTRA_BYTES: u64 = 256;
+pub const CHUNK_UNIT_BYTES: u64 = 1024;
+
 /// Bytes of one append after which it is sent without waiting for the end of the turn.
 pub const APPEND_BYTES_MAX: usize = 16 << 10;
 
@@ -78,8 +82,15 @@ pub const RECENT_PLACES: usize = 1 << 15;
 /// Microseconds after which a job that could not read a chunk tries again.
 pub const JOB_RETRY_US: u64 = 500_000;
 
+/// With no more stripes than this to open, clients wait and one job at a time goes on, so that it can end.
+pub const CRAMPED_STRIPES: u64 = 1;
+
 /// A stripe whose live share is above this is not worth cleaning.
 pub const CLEAN_LIVE_SHARE_MAX: f64 = 0.92;
+
+/// Tombstones and floors that take more than one part in this many of a partition's packed stripes are worth moving the
+/// oldest stripe for, and the next, until nothing is left that they end: at most this many bytes moved for each gained.
+pub const CLEAN_KEPT_PART: u64 = 8;
 
 /// Microseconds between two askings of every node for its memory in use.
 pub const USAGE_US: u64 = 1_000_000;

@@ -108,8 +108,29 @@ pub struct Round<C> {
     pub was_sent: bool,
     /// It frees more than it takes: it may use memory that is reserved for cleaning.
     pub helps_cleaning: bool,
+    /// The job that ends the object, and the bytes of its record.
+    pub job: Option<(PoolKey, usize)>,
     /// Since when it waits for memory.
     pub stalled_us: Option<u64>,
+}
+
+impl<C> Round<C> {
+    /// A round that ends an object for want of memory, or because its time is over.
+    pub fn ending(old: OldRecord, version: Version, job: Option<(PoolKey, usize)>) -> Self {
+        Round {
+            finished: Vec::new(),
+            end: End::Delete,
+            version,
+            old: Old::Present(old),
+            mark_read: false,
+            confirmed: None,
+            is_sent: false,
+            was_sent: false,
+            helps_cleaning: true,
+            job,
+            stalled_us: None,
+        }
+    }
 }
 
 /// A record on its way to another stripe.

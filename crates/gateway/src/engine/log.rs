@@ -10,8 +10,9 @@ use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
 use smallvec::SmallVec;
 
-use super::index::StripeSlot;
-use super::limits::{IDLE_STABLE_US, UNSEALED_MAX};
+use super::control::VoidRecord;
+use super::index::{Location, StripeSlot};
+use super::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, CRAMPED_STRIPES, IDLE_STABLE_US, UNSEALED_MAX};
 use super::open_stripe::{Item, OpenStripe};
 use super::pool::PoolKey;
 use super::race::Left;
@@ -27,8 +28,8 @@ pub enum Purpose {
     Write(PoolKey),
     /// A live record that a job moves under a key lock.
     Move { lock: PoolKey, job: PoolKey },
-    /// A tombstone or control record that a job carries over, or a tombstone for what it evicted.
-    Carry { job: PoolKey },
+    /// A tombstone or control record that a job carries over from there.
+    Carry { job: PoolKey, from: Location },
     /// A stripe is void from now on.
     Void { stripe: StripeId },
     /// A floor, or a delayed flush, of the partition.
@@ -55,11 +56,30 @@ pub enum PlaceError {
     Refuse(StoreError),
 }
 
-/// Who appends: clients leave a reserve of memory to cleaning.
+/// Who appends: how much memory is left to others, and whether it matters that a node is slow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
+    /// Leaves a reserve to all that follows.
     Client,
+    /// Was in a stripe that is gone, or ends what cleaning would have to move.
+    Replacing,
+    /// Nobody waits: opens no stripe to go round slow nodes.
     Cleaning,
+    /// Declares a stripe void: may take the last memory, as it gives some back.
+    Freeing,
+}
+
+/// How many stripes of `member_count` chunks on as many nodes fit on nodes with room for these numbers of chunks: the
+/// largest number of which no node's share, at most one chunk of each, is missing.
+fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
+    let mut count = u64::MAX;
+    loop {
+        let usable: u64 = rooms.iter().map(|&room| room.min(count)).sum();
+        if usable / member_count >= count {
+            return count;
+        }
+        count = usable / member_count;
+    }
 }
 
 impl<C: Command> Engine<C> {
@@ -96,11 +116,12 @@ impl<C: Command> Engine<C> {
         record: &Record<'_>,
         bytes: &[u8],
         purpose: Purpose,
+        urgency: Urgency,
     ) -> Result<(), PlaceError> {
         if from.epoch() != self.config.epoch {
-            return self.append_record(partition, record, purpose, Urgency::Cleaning);
+            return self.append_record(partition, record, purpose, urgency);
         }
-        let room = self.make_room(partition, bytes.len(), Urgency::Cleaning, StripeId::default())?;
+        let room = self.make_room(partition, bytes.len(), urgency, StripeId::default())?;
         let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
         open.append(room.data_index, bytes.len(), purpose).1.copy_from_slice(bytes);
         Ok(())
@@ -134,7 +155,11 @@ impl<C: Command> Engine<C> {
         if unsealed.count() >= UNSEALED_MAX {
             return Err(PlaceError::Wait);
         }
-        let reserve = if urgency == Urgency::Client { self.reserved_stripes() } else { 0 };
+        let reserve = match urgency {
+            Urgency::Client => self.reserved_stripes(),
+            Urgency::Replacing | Urgency::Cleaning => CRAMPED_STRIPES,
+            Urgency::Freeing => 0,
+        };
         if self.spare_stripes() <= reserve {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
@@ -148,7 +173,8 @@ impl<C: Command> Engine<C> {
         log.open.push(slot);
         log.newest = id;
         self.refresh_hampered();
-        self.expect_use(&members, id, self.config.chunk_bytes + 256);
+        self.expect_use(&members, id, self.chunk_room_bytes(self.config.chunk_bytes));
+        self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
         let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
         let first = self.describe(id, partition, ChunkKind::Packed, shape, chunk_bytes, &members);
         for (index, &node) in members.iter().enumerate() {
@@ -163,7 +189,7 @@ impl<C: Command> Engine<C> {
     /// partition, wakes one data node and the parity nodes.
     fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
         let sidesteps = self.policy(partition).write_sidestep;
-        let bytes = self.config.chunk_bytes as u64 + 1024;
+        let bytes = self.chunk_room_bytes(self.config.chunk_bytes);
         let is_good = |&id: &NodeId| {
             let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes);
             node.is_some() && self.nodes.is_ready(id) && !(sidesteps && self.is_evaded(id))
@@ -176,7 +202,7 @@ impl<C: Command> Engine<C> {
             self.shared_members = Some((members.clone(), uses));
             return Ok(members);
         }
-        let members = self.choose_members(partition, self.config.chunk_bytes)?;
+        let members = self.choose_members(partition, bytes)?;
         self.shared_members = Some((members.clone(), 1));
         Ok(members)
     }
@@ -212,11 +238,11 @@ impl<C: Command> Engine<C> {
     }
 
     /// Counts memory that was asked for until the nodes' answers tell what is in use.
-    pub(super) fn expect_use(&mut self, members: &[NodeId], stripe: StripeId, bytes: usize) {
+    pub(super) fn expect_use(&mut self, members: &[NodeId], stripe: StripeId, bytes: u64) {
         for &node in members {
             let session = self.nodes.session_of(node, stripe);
             if let Some(session) = self.nodes.session_mut(session) {
-                session.used_bytes += bytes as u64;
+                session.used_bytes += bytes;
             }
         }
     }
@@ -227,17 +253,18 @@ impl<C: Command> Engine<C> {
         u64::from(self.config.partition_count) + 2 * u64::from(self.config.core_count)
     }
 
-    /// How many more packed stripes fit, roughly: what the `k+m` emptiest nodes have in common.
+    /// Memory that a chunk with so much payload takes on its node.
+    pub(super) fn chunk_room_bytes(&self, payload_bytes: usize) -> u64 {
+        (payload_bytes as u64 + CHUNK_EXTRA_BYTES).next_multiple_of(CHUNK_UNIT_BYTES)
+    }
+
+    /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of other
+    /// sizes may lie so that a few less do.
     pub(super) fn spare_stripes(&self) -> u64 {
         let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
-        let mut free: Vec<_> = ready.map(super::nodes::Node::free_bytes).collect();
-        let needed = self.config.member_count();
-        if free.len() < needed {
-            return 0;
-        }
-        free.sort_unstable_by(|a, b| b.cmp(a));
-        let common: u64 = free.iter().sum::<u64>() / needed as u64;
-        common.min(free[needed - 1] * free.len() as u64 / needed as u64) / (self.config.chunk_bytes as u64 + 256)
+        let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
+        let rooms: SmallVec<[u64; 32]> = ready.map(|node| node.free_bytes() / chunk_bytes).collect();
+        stripes_that_fit(&rooms, self.config.member_count() as u64)
     }
 
     /// Sends the pending operation of every stripe that takes appends. The next turn writes to the next data chunk, in
@@ -379,10 +406,12 @@ impl<C: Command> Engine<C> {
         }
         self.stripes.no_longer_unsealed(slot);
         self.log(partition).open.retain(|&other| other != slot);
+        let place = |item: &Item<Purpose>| self.stripes.location(slot, item.data_index, item.offset);
+        let places = unconfirmed.iter().map(place).collect();
         for item in unconfirmed {
             self.append_again(slot, partition, &item);
         }
-        self.start_leaving(slot);
+        self.start_leaving(slot, places);
         self.work.push_back(Work::Resume);
     }
 
@@ -409,19 +438,20 @@ impl<C: Command> Engine<C> {
                 _ => {}
             }
         }
-        if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
-            self.append_failed(purpose, error);
+        let urgency = if matches!(purpose, Purpose::Void { .. }) { Urgency::Freeing } else { Urgency::Replacing };
+        if let Err(error) = self.append_record(partition, &record, purpose, urgency) {
+            self.append_failed(purpose, item.length, error);
         }
     }
 
     /// A record that was in flight found no other place: a client's write waits for one; what else depended on it hears
     /// that its outcome is unknown.
-    fn append_failed(&mut self, purpose: Purpose, error: PlaceError) {
+    fn append_failed(&mut self, purpose: Purpose, length: usize, error: PlaceError) {
         match purpose {
             Purpose::Write(lock) if error == PlaceError::Wait => self.send_again(lock),
             Purpose::Write(lock) => self.fail_round(lock, StoreError::OutcomeUnknown),
             Purpose::Move { lock, job } => self.move_interrupted(lock, job),
-            Purpose::Carry { job } => self.carry_interrupted(job),
+            Purpose::Carry { job, from } => self.carry_interrupted(job, from, length),
             Purpose::Void { stripe } => self.void_interrupted(stripe),
             Purpose::Declared { declaration, .. } => self.declaration_interrupted(declaration),
             Purpose::Group { group, .. } => self.fail_group(group, StoreError::OutcomeUnknown),
@@ -435,25 +465,35 @@ impl<C: Command> Engine<C> {
         match item.purpose {
             Purpose::Write(lock) => self.round_confirmed(lock, location, item.length),
             Purpose::Move { lock, job } => self.move_confirmed(lock, job, location, item.length),
-            Purpose::Carry { job } => {
-                self.stripes.at_mut(slot).kept_bytes += item.length as u64;
-                self.carry_confirmed(job, item.length);
+            Purpose::Carry { job, .. } => {
+                self.count_kept(location, item.length);
+                self.carry_confirmed(job, location, item.length);
             }
             Purpose::Void { stripe } => {
-                self.stripes.at_mut(slot).kept_bytes += item.length as u64;
-                self.void_confirmed(stripe);
+                self.count_kept(location, item.length);
+                let at = self.stripes.at(slot).id;
+                self.void_confirmed(stripe, VoidRecord { at, bytes: item.length });
             }
             Purpose::Declared { declaration, partition } => {
-                self.stripes.at_mut(slot).kept_bytes += item.length as u64;
+                self.count_kept(location, item.length);
                 self.declaration_confirmed(declaration, partition);
             }
             Purpose::Group { group, pair } => self.group_confirmed(group, pair, location, item.length),
-            Purpose::Raced(race) => {
-                if let Some(purpose) = self.race_confirmed(race, location) {
-                    self.record_confirmed(slot, Item { purpose, ..item });
-                }
-            }
+            Purpose::Raced(race) => match self.race_confirmed(race, location) {
+                Some(purpose) => self.record_confirmed(slot, Item { purpose, ..item }),
+                None => self.count_kept(location, item.length),
+            },
         }
+    }
+
+    /// A record lies there that is kept, if it is a tombstone or control record, in a stripe whose bytes the owner has.
+    pub(super) fn count_kept(&mut self, location: Location, length: usize) {
+        let (slot, data_index) = self.stripes.place_of(location);
+        let stripe = self.stripes.at_mut(slot);
+        let open = stripe.open.as_ref().expect("what is confirmed just now is unsealed or being left");
+        let bytes = open.item_bytes(data_index, usize::from(location.offset), length);
+        let (record, _) = Record::parse(bytes, stripe.id).expect("the owner's own bytes are a record");
+        stripe.kept.add(&record, length);
     }
 
     /// Parities fold soon even when nothing more is appended.
@@ -466,6 +506,26 @@ impl<C: Command> Engine<C> {
                 let session = self.nodes.session_of(stripe.members[member], stripe.id);
                 self.nodes.send(session, &NodeRequest::Stable { stripe: stripe.id, stable }, 0);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stripes_that_fit;
+
+    #[test]
+    fn as_many_stripes_fit_as_find_different_nodes() {
+        for (rooms, members, fit) in [
+            (&[5, 5, 5][..], 3, 5),
+            (&[5, 5, 0], 3, 0),
+            (&[9, 1, 1, 1], 2, 3),
+            (&[1, 1, 1, 1], 3, 1),
+            (&[4, 4, 4, 4], 3, 5),
+            (&[100, 1, 1], 3, 1),
+            (&[], 3, 0),
+        ] {
+            assert_eq!(stripes_that_fit(rooms, members), fit, "{rooms:?}");
         }
     }
 }

@@ -31,6 +31,7 @@ mod group;
 mod hedge;
 mod index;
 mod invariants;
+mod kept;
 mod keyspace;
 pub mod limits;
 mod loading;
@@ -49,6 +50,7 @@ mod recent;
 mod reconstruct;
 mod recovery;
 mod redirect;
+mod rescind;
 mod room;
 mod round;
 mod session;
@@ -76,6 +78,7 @@ use crate::command::{Access, Command};
 use crate::request::{Reply, Request, RequestId, StoreStats};
 use budget::Budget;
 use index::{Index, StripeSlot, Tag};
+use limits::CRAMPED_STRIPES;
 use lock::Locks;
 use log::{Log, Purpose};
 use nodes::Nodes;
@@ -120,6 +123,8 @@ enum Work {
     Job(PoolKey),
     /// Stripes of earlier owners are read.
     Loaded,
+    /// A stripe may be closed on all its members.
+    Rescinded(StripeId),
     /// A node is late or gone: what it was asked goes elsewhere.
     Failover(Vec<PoolKey>),
 }
@@ -175,6 +180,10 @@ enum What {
         member: u8,
     },
     Close,
+    /// A member is to close a stripe that was never sealed and is emptied.
+    Rescind {
+        stripe: StripeId,
+    },
 }
 
 /// Where the core begins in the counter of a stripe id.
@@ -231,6 +240,8 @@ pub struct Engine<C> {
     replies: VecDeque<(Token, Reply)>,
     next_version: u64,
     next_stripe: u64,
+    /// Hardly a stripe fits any more: as of the last tick, or stripe opened.
+    is_cramped: bool,
     tick_us: u64,
     usage_us: u64,
     monitor: Monitor,
@@ -292,6 +303,7 @@ impl<C: Command> Engine<C> {
             replies: VecDeque::new(),
             next_version: 1,
             next_stripe: 1,
+            is_cramped: false,
             tick_us: now.mono_us,
             usage_us: now.mono_us,
             stats: StoreStats::default(),
@@ -365,6 +377,7 @@ impl<C: Command> Engine<C> {
                 Work::Resume => self.resume_stalled(),
                 Work::Job(job) => self.advance_job(job),
                 Work::Loaded => self.take_loaded(),
+                Work::Rescinded(stripe) => self.end_rescinding(stripe),
                 Work::Failover(tags) => self.failover(tags),
             }
         }
@@ -381,6 +394,7 @@ impl<C: Command> Engine<C> {
         self.probe();
         self.tell_stable_when_idle();
         self.advance_flushes();
+        self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
         self.close_spare_stripes();
         self.start_jobs();
         self.work.push_back(Work::Resume);

@@ -19,6 +19,7 @@ use super::index::{Location, StripeSlot};
 use super::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
 use super::lock::LockPhase;
 use super::log::{Purpose, Urgency};
+use super::open_stripe::Item;
 use super::policy::Hedge;
 use super::pool::PoolKey;
 use crate::command::Command;
@@ -149,26 +150,33 @@ impl<C: Command> Engine<C> {
     /// place, it goes on waiting.
     fn race(&mut self, from: StripeSlot) -> bool {
         let stripe = self.stripes.at_mut(from);
-        let (partition, id) = (stripe.partition, stripe.id);
+        let partition = stripe.partition;
         let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
         let Some((items, bytes)) = open.begin_race() else { return false };
-        if !items.iter().all(|item| self.may_race(&item.purpose)) {
+        // The records of a group only ever lie together.
+        let is_group = |item: &Item<Purpose>| matches!(self.purpose_of(item.purpose), Purpose::Group { .. });
+        let raced: Vec<_> = items.iter().map(|item| self.may_race(&item.purpose)).collect();
+        if !raced.contains(&true) || raced.contains(&false) && items.iter().any(is_group) {
             return false;
         }
-        // What declares a stripe void may only go to a younger one: this stripe was.
-        let is_control = |purpose: Purpose| matches!(purpose, Purpose::Void { .. } | Purpose::Carry { .. });
-        let is_bound = items.iter().any(|item| is_control(self.purpose_of(item.purpose)));
-        let above = if is_bound { StripeId::from_raw(id.raw() - 1) } else { StripeId::default() };
-        let room = self.make_room(partition, bytes.len(), Urgency::Client, above);
+        let lengths = items.iter().zip(&raced).filter(|(_, raced)| **raced).map(|(item, _)| item.length);
+        let length = lengths.sum();
+        let room = self.make_room(partition, length, Urgency::Client, StripeId::default());
         let Ok(room) = room else { return false };
         if room.is_hampered {
             return false;
         }
-        // An operation of its own, as the first one was: it is durable as a whole.
+        // An operation of its own, as the first one was: durable as a whole.
         self.flush_stripe(room.slot);
         let mut start = 0;
         let mut wrapped = Vec::with_capacity(items.len());
-        for item in &items {
+        for (item, is_raced) in items.iter().zip(raced) {
+            let bytes = &bytes[start..start + item.length];
+            start += item.length;
+            if !is_raced {
+                wrapped.push(item.purpose);
+                continue;
+            }
             let race = match item.purpose {
                 Purpose::Raced(race) => {
                     self.races.get_mut(race).expect("a copy of it is under way").copies += 1;
@@ -182,8 +190,7 @@ impl<C: Command> Engine<C> {
             wrapped.push(Purpose::Raced(race));
             let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
             let place = open.append(room.data_index, item.length, Purpose::Raced(race)).1;
-            place.copy_from_slice(&bytes[start..start + item.length]);
-            start += item.length;
+            place.copy_from_slice(bytes);
         }
         self.flush_stripe(room.slot);
         let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
@@ -232,6 +239,8 @@ impl<C: Command> Engine<C> {
                 let race = self.races.get(*race).filter(|race| !race.is_won && race.copies < RACE_COPIES_MAX);
                 race.is_some_and(|race| !self.is_flushed(race.purpose))
             }
+            // Nobody waits for these; and a record that is carried must not become two each time a node is slow.
+            Purpose::Carry { .. } | Purpose::Void { .. } => false,
             purpose => !self.is_flushed(*purpose),
         }
     }

@@ -1,6 +1,6 @@
 //! The picture that a new owner makes of its partitions, and the index built from it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use shorttail_store::record::{Control, Record, RecordKind};
@@ -9,7 +9,9 @@ use shorttail_wire::node::ChunkKind;
 
 use super::Engine;
 use super::census::Census;
+use super::control::VoidRecord;
 use super::index::StripeSlot;
+use super::kept::Kept;
 use super::lookup::old_record;
 use super::manifest::Manifest;
 use super::open_stripe::OpenStripe;
@@ -42,7 +44,7 @@ struct Inherited {
     members: Arc<[NodeId]>,
     chunk_bytes: usize,
     fills: Vec<usize>,
-    kept_bytes: u64,
+    kept: Kept,
     /// The bytes of a stripe that was never sealed.
     chunks: Option<Vec<Vec<u8>>>,
 }
@@ -65,7 +67,8 @@ pub struct Rebuild {
     stripes: BTreeMap<StripeId, Inherited>,
     /// Stripes that hold something newer than a younger one does, and the youngest such (see `Stripe::reach`).
     reaches: BTreeMap<StripeId, StripeId>,
-    voids: BTreeSet<StripeId>,
+    /// Void stripes, and the record that says so: the oldest of several, as only one is kept.
+    voids: BTreeMap<StripeId, VoidRecord>,
     floors: BTreeMap<PartitionId, Version>,
     /// The last delayed flush that was declared in each partition, and as of which version.
     flushes_due: BTreeMap<PartitionId, (Version, UnixMs)>,
@@ -75,7 +78,7 @@ pub struct Rebuild {
 
 impl Rebuild {
     pub fn is_void(&self, stripe: StripeId) -> bool {
-        self.voids.contains(&stripe)
+        self.voids.contains_key(&stripe)
     }
 
     /// Notes that nothing is to be had of a stripe any more.
@@ -92,15 +95,13 @@ impl Rebuild {
             return;
         }
         let Loaded { partition, members, chunk_bytes, chunks, is_sealed } = loaded;
-        let mut kept_bytes = 0;
+        let mut kept = Kept::default();
         for (data_index, chunk) in chunks.iter().enumerate() {
             let mut offset = 0;
             while let Ok((record, length)) = Record::parse(&chunk[offset..], id) {
-                if matches!(record.kind, RecordKind::Control | RecordKind::Tombstone) {
-                    kept_bytes += length as u64;
-                }
+                kept.add(&record, length);
                 match record.kind {
-                    RecordKind::Control => self.take_control(id, partition, &record),
+                    RecordKind::Control => self.take_control(id, partition, &record, length),
                     _ => self.take_keyed(id, (data_index, offset, length), &record, is_void_manifest),
                 }
                 offset += length;
@@ -108,12 +109,17 @@ impl Rebuild {
         }
         let fills = chunks.iter().map(Vec::len).collect();
         let chunks = (!is_sealed).then_some(chunks);
-        self.stripes.insert(id, Inherited { partition, members, chunk_bytes, fills, kept_bytes, chunks });
+        self.stripes.insert(id, Inherited { partition, members, chunk_bytes, fills, kept, chunks });
     }
 
-    fn take_control(&mut self, stripe: StripeId, partition: PartitionId, record: &Record<'_>) {
+    fn take_control(&mut self, stripe: StripeId, partition: PartitionId, record: &Record<'_>, bytes: usize) {
         match Control::parse(record.value) {
-            Some(Control::Void(stripe)) => _ = self.voids.insert(stripe),
+            Some(Control::Void(void)) => {
+                let younger = self.voids.insert(void, VoidRecord { at: stripe, bytes });
+                if let Some(holder) = younger.and_then(|younger| self.stripes.get_mut(&younger.at)) {
+                    holder.kept.drop_control(bytes);
+                }
+            }
             Some(Control::Floor { floor, .. }) => {
                 let known = self.floors.entry(partition).or_default();
                 *known = floor.max(*known);
@@ -185,15 +191,16 @@ impl<C: Command> Engine<C> {
                 self.adopt_object(&key, newest.version, live, &slots);
             }
         }
-        for &void in &rebuild.voids {
-            self.inherit_void(void, away.iter().copied().chain(census.holders(void)).collect());
+        let voids: BTreeSet<StripeId> = rebuild.voids.keys().copied().collect();
+        for (void, record) in rebuild.voids {
+            self.inherit_void(void, record, away.iter().copied().chain(census.holders(void)).collect());
         }
         let leaving = slots.values().filter(|&&slot| self.stripes.at(slot).phase() == StripePhase::Leaving);
         for slot in leaving.copied().collect::<Vec<_>>() {
-            self.start_leaving(slot);
+            self.start_leaving(slot, HashSet::new());
         }
         tracing::info!(objects = self.index.object_count(), stripes = self.stripes.len(), "took over");
-        rebuild.voids
+        voids
     }
 
     fn adopt_stripes(
@@ -205,7 +212,7 @@ impl<C: Command> Engine<C> {
         for (id, stripe) in inherited {
             let fills = stripe.fills.iter().map(|&fill| fill as u32).collect();
             let mut adopted = Stripe::inherited(id, stripe.partition, stripe.members, fills);
-            adopted.kept_bytes = stripe.kept_bytes;
+            adopted.kept = stripe.kept;
             adopted.reach = reaches.get(&id).copied().unwrap_or(id);
             if let Some(chunks) = stripe.chunks {
                 let open = OpenStripe::from_chunks(self.config.shape, &chunks, stripe.chunk_bytes);

@@ -69,6 +69,10 @@ pub struct Content {
 
 /// Settles the content of a stripe.
 pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
+    if stripe.close == Some(OpNumber(0)) {
+        // Its owner ended it as a whole, what was stable included.
+        return Content { chunks: vec![Vec::new(); code.data_count()], is_certain: true, is_lossy: false };
+    }
     let stable = stripe.parts.values().map(|part| part.folded).max().unwrap_or_default();
     let mut content = Content { chunks: Vec::new(), is_certain: true, is_lossy: false };
     for index in 0..code.data_count() {
@@ -345,6 +349,13 @@ mod tests {
         assert_eq!(found.chunks[0], [record(2), record(4)].concat());
         assert_eq!(found.chunks[1], [record(1), record(3)].concat());
         assert!(found.is_certain);
+    }
+
+    #[test]
+    fn a_stripe_closed_at_operation_zero_is_void() {
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        let found = settle(&code, &members(&code, 6, [2, 3]), 0, Some(OpNumber(0)));
+        assert_eq!((found.chunks.concat(), found.is_certain, found.is_lossy), (Vec::new(), true, false));
     }
 
     #[test]

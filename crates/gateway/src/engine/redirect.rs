@@ -23,11 +23,11 @@ impl<C: Command> Engine<C> {
     pub(super) fn choose_members(
         &mut self,
         partition: PartitionId,
-        chunk_bytes: usize,
+        chunk_bytes: u64,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
         let sidesteps = self.policy(partition).write_sidestep;
-        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes as u64 + 1024;
+        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes;
         let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
         let candidates: Vec<_> = ready
             .filter(has_room)

@@ -60,6 +60,10 @@ impl<C: Command> Engine<C> {
         urgency: Urgency,
         above: StripeId,
     ) -> Result<Room, PlaceError> {
+        if self.is_cramped && urgency == Urgency::Client {
+            self.too_few_nodes()?;
+            return Err(PlaceError::Wait);
+        }
         // Almost always there is one stripe, and it has room.
         for &slot in &self.logs[&partition].open {
             let stripe = self.stripes.at(slot);
@@ -70,7 +74,9 @@ impl<C: Command> Engine<C> {
         }
         self.seal_full(partition, length);
         let hampered = self.hampered_room(partition, length, above);
-        if hampered.is_some() && (!self.may_open_better() || self.is_short_of_memory()) {
+        let is_unhurried = matches!(urgency, Urgency::Cleaning | Urgency::Freeing);
+        let stays = is_unhurried || !self.may_open_better() || self.is_short_of_memory();
+        if hampered.is_some() && stays {
             return hampered.ok_or(PlaceError::Wait);
         }
         if self.logs[&partition].open.len() >= OPEN_MAX {

@@ -171,6 +171,7 @@ impl<C: Command> Engine<C> {
             is_sent: false,
             was_sent: false,
             helps_cleaning: false,
+            job: None,
             stalled_us: None,
         };
         lock.phase = LockPhase::Writing(Box::new(round));
@@ -257,7 +258,8 @@ impl<C: Command> Engine<C> {
         self.append_record(partition, &record, Purpose::Write(key), urgency).into()
     }
 
-    /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
+    /// A round that replaces what a job would have to move takes no more of the reserve than the job would; a delete takes
+    /// little and gives back more.
     fn urgency_of(&self, round: &Round<C>) -> Urgency {
         let replaces_leaving = match &round.old {
             Old::Present(old) => {
@@ -266,7 +268,8 @@ impl<C: Command> Engine<C> {
             }
             Old::Absent | Old::Unverified | Old::Unreadable => false,
         };
-        if replaces_leaving || round.helps_cleaning { Urgency::Cleaning } else { Urgency::Client }
+        let is_delete = matches!(round.end, End::Delete);
+        if replaces_leaving || is_delete || round.helps_cleaning { Urgency::Replacing } else { Urgency::Client }
     }
 
     /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not younger (rule R3).
@@ -340,8 +343,7 @@ impl<C: Command> Engine<C> {
             }
             Some(_) => self.free_flushed_stripes(key),
             None => {
-                let (stripe, _) = self.stripes.place_of(location);
-                self.stripes.at_mut(stripe).kept_bytes += record_bytes as u64;
+                self.count_kept(location, record_bytes);
             }
         }
         for done in finished {
@@ -456,9 +458,13 @@ impl<C: Command> Engine<C> {
     }
 
     fn release_round(&mut self, key: PoolKey) {
-        if let Some(lock) = self.locks.get_mut(key) {
-            lock.phase = LockPhase::Starting;
-            self.work.push_back(Work::Start(key));
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let ended = std::mem::replace(&mut lock.phase, LockPhase::Starting);
+        self.work.push_back(Work::Start(key));
+        if let LockPhase::Writing(round) = ended
+            && let Some((job, bytes)) = round.job
+        {
+            self.count_landed(job, bytes);
         }
     }
 

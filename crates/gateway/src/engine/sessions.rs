@@ -144,6 +144,7 @@ impl<C: Command> Engine<C> {
             (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
             (What::Open { stripe }, NodeReply::Done { .. }) => self.stripe_opened(session.node, stripe),
             (What::Close, NodeReply::Done { .. }) => self.close_settled(),
+            (What::Rescind { stripe }, NodeReply::Done { .. }) => self.rescind_answered(session.node, stripe, Ok(())),
             (What::GatherRead { stripe, member }, NodeReply::Bytes(bytes)) => {
                 self.part_read(stripe, member, bytes);
             }
@@ -175,6 +176,7 @@ impl<C: Command> Engine<C> {
             What::Hello | What::Fence { .. } | What::Scan => self.greeting_refused(session, refusal),
             What::Free { first } => self.free_unanswered(session.node, first),
             What::Close => self.close_settled(),
+            What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
             What::Ping | What::Nothing => {}
         }
     }

@@ -102,12 +102,13 @@ impl<C: Command> Engine<C> {
         piece_bytes: usize,
         stripe_count: u32,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
-        let per_node = (piece_bytes + 256).next_multiple_of(1024) * stripe_count as usize;
-        let reserve = self.reserved_stripes() * (self.config.chunk_bytes as u64 + 256);
-        self.choose_members(
-            partition,
-            per_node + usize::try_from(reserve).unwrap_or(usize::MAX) / self.config.member_count(),
-        )
+        let per_node = self.chunk_room_bytes(piece_bytes) * u64::from(stripe_count);
+        let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
+        if self.spare_stripes() < self.reserved_stripes() + as_stripes {
+            self.too_few_nodes()?;
+            return Err(PlaceError::Wait);
+        }
+        self.choose_members(partition, per_node)
     }
 
     /// The value goes back to its round, which waits for memory or fails.
@@ -137,7 +138,7 @@ impl<C: Command> Engine<C> {
             let code = self.codes.get(manifest.shape);
             let chunks = cut(&manifest, number, &write.value, &code);
             let stripe = manifest.first.plus(u64::from(number));
-            self.expect_use(&manifest.members, stripe, manifest.piece_bytes + 256);
+            self.expect_use(&manifest.members, stripe, self.chunk_room_bytes(manifest.piece_bytes));
             let (kind, shape) = (ChunkKind::Striped, manifest.shape);
             let first = self.describe(stripe, partition, kind, shape, manifest.piece_bytes, &manifest.members);
             for (index, chunk) in chunks.iter().enumerate() {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use shorttail_units::{NodeId, PartitionId, StripeId, UnixMs};
 
 use super::index::{Location, StripeSlot};
+use super::kept::Kept;
 use super::open_stripe::OpenStripe;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,8 +72,8 @@ pub struct Stripe<I> {
     /// Bytes and number of records that the index names.
     pub live_bytes: u64,
     pub live_count: u32,
-    /// Bytes of tombstones and control records: neither alive nor free to go.
-    pub kept_bytes: u64,
+    /// Tombstones and control records.
+    pub kept: Kept,
     pub expiry: ExpirySummary,
     /// Bytes in use per data chunk, from the seal on.
     pub fills: Box<[u32]>,
@@ -90,7 +91,7 @@ impl<I> Stripe<I> {
             phase: StripePhase::Open,
             live_bytes: 0,
             live_count: 0,
-            kept_bytes: 0,
+            kept: Kept::default(),
             expiry: ExpirySummary::default(),
             fills: Box::default(),
             open: Some(Box::new(open)),
@@ -107,7 +108,7 @@ impl<I> Stripe<I> {
             phase: StripePhase::Sealed,
             live_bytes: 0,
             live_count: 0,
-            kept_bytes: 0,
+            kept: Kept::default(),
             expiry: ExpirySummary::default(),
             fills,
             open: None,
@@ -239,11 +240,15 @@ impl<I> Stripes<I> {
         self.by_age.range(range).map(|(&(_, id), &slot)| (id, slot))
     }
 
+    /// The oldest other stripe of a stripe's partition.
+    pub fn oldest_beside(&self, stripe: &Stripe<I>) -> Option<StripeId> {
+        self.by_age(stripe.partition).map(|(id, _)| id).find(|&id| id != stripe.id)
+    }
+
     /// Does another stripe exist that may hold something older than what this one holds (rule R3)?
     pub fn may_hold_older(&self, slot: StripeSlot) -> bool {
         let stripe = self.at(slot);
-        let oldest_other = self.by_age(stripe.partition).map(|(id, _)| id).find(|&id| id != stripe.id);
-        oldest_other.is_some_and(|oldest| oldest <= stripe.reach)
+        self.oldest_beside(stripe).is_some_and(|oldest| oldest <= stripe.reach)
     }
 
     pub fn location(&self, slot: StripeSlot, data_index: usize, offset: usize) -> Location {

@@ -61,7 +61,9 @@ fn class_of(reply: &NodeReply<'_>) -> Class {
     match reply {
         NodeReply::Bytes(_) | NodeReply::Inspected(_) => Class::Read,
         NodeReply::Acked { .. } | NodeReply::Done { .. } => Class::Write,
-        NodeReply::Hello(_) | NodeReply::Chunks(_) | NodeReply::Refused { .. } => Class::Other,
+        NodeReply::Hello(_) | NodeReply::Fenced { .. } | NodeReply::Chunks(_) | NodeReply::Refused { .. } => {
+            Class::Other
+        }
     }
 }
 

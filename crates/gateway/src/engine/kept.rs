@@ -1,0 +1,105 @@
+//! What a stripe holds that is neither alive nor free to go: tombstones, floors, other control records.
+//!
+//! A tombstone or floor is needed while the partition has a stripe below its horizon, other than the one it lies in
+//! (rule R3). Of those in a stripe only the highest horizon is known here, so that the estimate errs to the safe side: what
+//! is thought to be needed may not be, never the other way round.
+//!
+//! Must not know: which stripes exist.
+
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::StripeId;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kept {
+    /// Tombstones and floors.
+    ending_bytes: u64,
+    /// The highest of their horizons.
+    horizon: StripeId,
+    /// Voids and delayed flushes that still count.
+    control_bytes: u64,
+}
+
+impl Kept {
+    /// Counts a record of `bytes` bytes, if it is of a kind that is kept.
+    pub fn add(&mut self, record: &Record<'_>, bytes: usize) {
+        let Some(horizon) = horizon_of(record) else {
+            let is_control = record.kind == RecordKind::Control;
+            return self.control_bytes += if is_control { bytes as u64 } else { 0 };
+        };
+        self.ending_bytes += bytes as u64;
+        self.horizon = self.horizon.max(horizon);
+    }
+
+    /// A control record of `bytes` bytes has done its duty.
+    pub fn drop_control(&mut self, bytes: usize) {
+        self.control_bytes = self.control_bytes.saturating_sub(bytes as u64);
+    }
+
+    /// Bytes that a job would have to carry, when the oldest other stripe of the partition is this one.
+    pub fn needed_bytes(&self, oldest_other: Option<StripeId>) -> u64 {
+        self.control_bytes + self.ending_bytes(oldest_other)
+    }
+
+    /// Of these, the tombstones and floors.
+    pub fn ending_bytes(&self, oldest_other: Option<StripeId>) -> u64 {
+        let is_needed = oldest_other.is_some_and(|oldest| oldest < self.horizon);
+        if is_needed { self.ending_bytes } else { 0 }
+    }
+}
+
+/// Below which stripe lies what a tombstone or floor ended; `None`: the record is neither.
+pub fn horizon_of(record: &Record<'_>) -> Option<StripeId> {
+    match record.kind {
+        // One that cannot be read is kept for ever.
+        RecordKind::Tombstone => Some(
+            record
+                .value
+                .try_into()
+                .map_or(StripeId::from_raw(u64::MAX), |bytes| StripeId::from_raw(u64::from_le_bytes(bytes))),
+        ),
+        RecordKind::Control => match Control::parse(record.value) {
+            Some(Control::Floor { horizon, .. }) => Some(horizon),
+            _ => None,
+        },
+        RecordKind::Object | RecordKind::Manifest => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{Epoch, Version};
+
+    use super::*;
+
+    fn id(counter: u64) -> StripeId {
+        StripeId::new(Epoch(1), counter)
+    }
+
+    fn tombstone(horizon: StripeId, kept: &mut Kept) {
+        let value = horizon.raw().to_le_bytes();
+        let object = Record::object(b"key", &value, Version::new(Epoch(1), 1));
+        kept.add(&Record { kind: RecordKind::Tombstone, ..object }, 30);
+    }
+
+    #[test]
+    fn a_tombstone_counts_while_something_older_than_its_horizon_exists() {
+        let mut kept = Kept::default();
+        tombstone(id(5), &mut kept);
+        tombstone(id(7), &mut kept);
+        assert_eq!(kept.needed_bytes(Some(id(6))), 60, "of two only the higher horizon is known");
+        assert_eq!(kept.needed_bytes(Some(id(7))), 0);
+        assert_eq!(kept.needed_bytes(None), 0);
+    }
+
+    #[test]
+    fn a_control_record_counts_until_it_is_dropped_and_an_object_never() {
+        let mut kept = Kept::default();
+        let void = Control::Void(id(3)).encode();
+        let object = Record::object(b"", &void, Version::new(Epoch(1), 1));
+        kept.add(&object, 40);
+        kept.add(&Record { kind: RecordKind::Control, ..object }, 40);
+        assert_eq!(kept.needed_bytes(None), 40);
+        kept.drop_control(40);
+        assert_eq!(kept.needed_bytes(Some(id(1))), 0);
+    }
+}
