@@ -111,6 +111,14 @@ impl CodeShape {
         self.global_count() + usize::from(self.local_count > 0)
     }
 
+    /// Members that may lack their (empty) chunk when the first operation of a stripe is acknowledged. If all the others
+    /// are lost or away, at most [`CodeShape::tolerance`] of them away, more are lost than the code tolerates: only then
+    /// does no node tell of the stripe.
+    pub fn unopened_max(self) -> usize {
+        let tolerance = self.tolerance();
+        (self.data_count() - 1).saturating_sub(tolerance).min(tolerance)
+    }
+
     pub fn is_parity(self, chunk: usize) -> bool {
         chunk >= self.data_count()
     }
@@ -242,6 +250,16 @@ mod tests {
         assert_eq!(said("lrc:4+5+2"), "such a code has 1 to 4 local parities, not 5");
         assert_eq!(said("lrc:64+16+0"), "such a code has 1 to 15 local parities, not 16");
         assert!(CodeShape::from_counts(4, usize::MAX, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_stripe_that_failures_hide_has_more_of_them_than_the_code_tolerates() {
+        for (name, unopened) in [("rs:4+2", 1), ("rs:8+2", 2), ("rs:2+1", 0), ("rs:1+2", 0), ("rs:3+0", 0)] {
+            let shape = shape(name);
+            assert_eq!(shape.unopened_max(), unopened, "{name}");
+            let lost = shape.chunk_count() - shape.unopened_max() - shape.tolerance();
+            assert!(unopened == 0 || lost > shape.tolerance(), "{name}");
+        }
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub struct OpenStripe<I> {
     pending: Option<Op<I>>,
     last_op: OpNumber,
     members: Box<[Progress]>,
-    /// Bit per member that has its chunk. Nothing is confirmed before all have: so a member without one has lost it, or
-    /// nothing in the stripe was ever acknowledged (a new owner asks which).
+    /// Bit per member that has its chunk. Nothing is confirmed before all but a few have (see
+    /// [`CodeShape::unopened_max`]): so a new owner hears of the stripe.
     opened: u128,
     /// Per member, what it was sent and has not acknowledged.
     owed: Vec<VecDeque<Owed>>,
@@ -278,7 +278,7 @@ impl<I> OpenStripe<I> {
     }
 
     fn confirm_through(&mut self, op: OpNumber) -> Vec<Item<I>> {
-        if self.opened.count_ones() as usize != self.members.len() {
+        if (self.opened.count_ones() as usize) + self.shape.unopened_max() < self.members.len() {
             return Vec::new();
         }
         let (shape, members) = (self.shape, &mut self.members);
@@ -455,13 +455,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_confirmed_before_every_member_has_its_chunk() {
+    fn nothing_is_confirmed_before_enough_members_have_their_chunks() {
         let mut stripe = stripe_of("rs:2+2");
         put(&mut stripe, 0, 1);
         for member in [0, PARITY[0], PARITY[1]] {
             assert!(stripe.acknowledge(member, OpNumber(1)).is_empty());
         }
         assert_eq!(confirmed(stripe.open(1)), [1]);
+        let mut stripe = stripe_of("rs:4+2");
+        put(&mut stripe, 0, 1);
+        for member in [0, 4, 5] {
+            assert!(stripe.acknowledge(member, OpNumber(1)).is_empty());
+        }
+        assert!(stripe.open(1).is_empty());
+        assert_eq!(confirmed(stripe.open(2)), [1], "all but one");
     }
 
     #[test]

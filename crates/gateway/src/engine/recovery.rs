@@ -77,10 +77,12 @@ impl<C: Command> Engine<C> {
         if self.nodes.ready_count() == 0 {
             return false;
         }
-        // A stripe that no ready node tells of: all its members are away or lost their memory, and enough of them are away
-        // to decode it when they are back.
+        // A stripe that no ready node tells of: all its members, but those that were never given their chunk, are away or
+        // lost their memory; and enough of them are away to decode it when they are back.
         let rejoined = self.census().map_or(0, |census| census.rejoined_count(Self::is_first_id));
-        let may_hide = away >= data_count && away + gone + rejoined >= self.config.member_count();
+        let unopened = self.config.shape.unopened_max();
+        let holders = self.config.member_count() - unopened;
+        let may_hide = away + unopened >= data_count && away + gone + rejoined >= holders;
         away == 0 || has_waited && away <= tolerated && !may_hide
     }
 
