@@ -33,6 +33,8 @@ pub struct Operation {
     pub action: Action,
     pub invoked: Moment,
     pub outcome: Outcome,
+    /// When its answer left the store, counted over the history: a hint where to look first for an order.
+    pub left: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,6 +87,7 @@ pub struct Checked {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     keys: BTreeMap<Vec<u8>, Vec<Operation>>,
+    left_count: u64,
     last: Option<Moment>,
     healed: Option<Moment>,
 }
@@ -123,8 +126,14 @@ impl History {
         }
         let invoked = self.moment(now_us);
         let operations = self.keys.entry(key.to_vec()).or_default();
-        operations.push(Operation { client, action, invoked, outcome: Outcome::Pending });
+        operations.push(Operation { client, action, invoked, outcome: Outcome::Pending, left: None });
         Ok(OperationId { key: key.to_vec(), index: operations.len() - 1 })
+    }
+
+    /// The answer is on its way to the client.
+    pub fn leave(&mut self, id: &OperationId) {
+        self.left_count += 1;
+        self.pending(id).left = Some(self.left_count);
     }
 
     /// The client was answered.

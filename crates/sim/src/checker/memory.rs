@@ -40,6 +40,11 @@ impl EntryList {
         self.next[entry]
     }
 
+    /// Where an operation returns.
+    pub fn return_of(&self, known: usize) -> usize {
+        self.ends[known][1]
+    }
+
     pub fn remove(&mut self, known: usize) {
         for entry in self.ends[known] {
             let (before, after) = (self.previous[entry], self.next[entry]);

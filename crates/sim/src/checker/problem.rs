@@ -16,6 +16,8 @@ pub(super) struct Known<'a> {
     /// Index into [`Problem::actions`].
     pub action: usize,
     pub answer: &'a Answer,
+    /// When its answer left the store, if that is known.
+    pub left: Option<u64>,
 }
 
 /// Operations of unknown outcome with the same action: index into the history and order of invocation, ascending.
@@ -61,7 +63,7 @@ impl<'a> Problem<'a> {
             match &operation.outcome {
                 Outcome::Answered(answer, returned) if returned.order <= end => {
                     let known = problem.known.len();
-                    problem.known.push(Known { operation: index, action, answer });
+                    problem.known.push(Known { operation: index, action, answer, left: operation.left });
                     let (invoked, returned) = (operation.invoked.order, returned.order);
                     problem.entries.push(Entry { order: invoked, known, is_return: false });
                     problem.entries.push(Entry { order: returned, known, is_return: true });

@@ -65,13 +65,15 @@ struct Frame {
     /// The state before an unknown operation led here: what leaving it out would give.
     without_unknown: Option<usize>,
     next: Next,
+    /// By index into [`Problem::known`].
+    candidates: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Next {
     /// The configuration is new: look for an answer to commit.
     Commit,
-    /// Try answered operations from this list entry on.
+    /// Try the answered operations that begin before the first return: this one of them.
     Known(usize),
     /// Try classes from this one on, whose next member was invoked before the first return.
     Unknown {
@@ -106,7 +108,13 @@ impl<'a> Search<'a> {
             list: EntryList::new(problem),
             class_used: vec![0; problem.classes.len()],
             states: States::new(problem),
-            frames: vec![Frame { state: 0, placed: None, without_unknown: None, next: Next::Commit }],
+            frames: vec![Frame {
+                state: 0,
+                placed: None,
+                without_unknown: None,
+                next: Next::Commit,
+                candidates: Vec::new(),
+            }],
             placed_fingerprint: Fingerprint::default(),
             visited: HashSet::default(),
             stuck: None,
@@ -134,18 +142,23 @@ impl<'a> Search<'a> {
             match frame.next {
                 Next::Commit => {
                     let commit = self.commit();
-                    self.set_next(if commit.is_some() { Next::Exhausted } else { Next::Known(self.list.first()) });
+                    self.set_next(if commit.is_some() { Next::Exhausted } else { Next::Known(0) });
+                    if commit.is_none() {
+                        self.note_candidates();
+                    }
                     if commit.is_some_and(|step| self.is_new(step)) {
                         return commit;
                     }
                 }
-                Next::Known(entry) if self.problem.entries[entry].is_return => {
+                Next::Known(place) if place == frame.candidates.len() => {
+                    let entry = self.first_return();
                     self.note_stuck(entry);
                     self.set_next(Next::Unknown { class: 0, first_return: self.problem.entries[entry].order });
                 }
-                Next::Known(entry) => {
-                    self.set_next(Next::Known(self.list.after(entry)));
-                    if let Some(step) = self.try_known(self.problem.entries[entry].known).filter(|&s| self.is_new(s)) {
+                Next::Known(place) => {
+                    let known = frame.candidates[place];
+                    self.set_next(Next::Known(place + 1));
+                    if let Some(step) = self.try_known(known).filter(|&s| self.is_new(s)) {
                         return Some(step);
                     }
                 }
@@ -158,6 +171,28 @@ impl<'a> Search<'a> {
                 Next::Unknown { .. } | Next::Exhausted => return None,
             }
         }
+    }
+
+    /// The first return of an operation that is not placed.
+    fn first_return(&self) -> usize {
+        let mut entry = self.list.first();
+        while !self.problem.entries[entry].is_return {
+            entry = self.list.after(entry);
+        }
+        entry
+    }
+
+    /// What may be placed next, in the order in which the answers left the store: nearly always the right one, however many
+    /// blind writes overlap.
+    fn note_candidates(&mut self) {
+        let mut candidates = Vec::new();
+        let mut entry = self.list.first();
+        while !self.problem.entries[entry].is_return {
+            candidates.push(self.problem.entries[entry].known);
+            entry = self.list.after(entry);
+        }
+        candidates.sort_unstable_by_key(|&known| (self.problem.known[known].left, self.list.return_of(known)));
+        self.frames.last_mut().expect("the root stays").candidates = candidates;
     }
 
     /// An answered operation that fits here and changed nothing.
@@ -227,7 +262,13 @@ impl<'a> Search<'a> {
                 Some(self.top().state)
             }
         };
-        self.frames.push(Frame { state, placed: Some(placed), without_unknown, next: Next::Commit });
+        self.frames.push(Frame {
+            state,
+            placed: Some(placed),
+            without_unknown,
+            next: Next::Commit,
+            candidates: Vec::new(),
+        });
     }
 
     fn retreat(&mut self) {

@@ -63,6 +63,7 @@ fn history(mut rows: Vec<Row>) -> Vec<Operation> {
         Moment { order: order as u64, us: wanted.0 }
     };
     let operations = rows.iter().enumerate().map(|(row, (from, action, returned))| Operation {
+        left: None,
         client: row as u32,
         action: action.clone(),
         invoked: moment((*from, 0, row)),

@@ -237,6 +237,7 @@ impl World {
         };
         assert!(!pending.is_answered, "operation {op} is answered twice");
         pending.is_answered = true;
+        pending.records.iter().for_each(|record| self.history.leave(record));
         let received = match reply {
             Reply::Bytes(bytes) => Received::Key(Heard::parse(&bytes)),
             Reply::Group(Ok(stored)) => Received::Group(Heard::Answer { answer: Answer::Applied(stored), token: None }),
