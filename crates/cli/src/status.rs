@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use shorttail_server::config::Size;
-use shorttail_wire::control::ClusterStatus;
+use shorttail_wire::control::{ClusterStatus, RepairStatus};
 
 use crate::admin::Admin;
 use crate::arguments::StatusCommand;
@@ -37,6 +37,7 @@ pub fn table(status: &ClusterStatus) -> String {
             status.degraded_reads_total
         ),
     );
+    put(&mut out, format_args!("{}", repair_line(&status.repair)));
     let nodes = status.nodes.iter().map(|node| {
         let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
         let state = if node.fail_slow { format!("{}, fail-slow", node.state.name()) } else { node.state.name().into() };
@@ -69,6 +70,27 @@ pub fn table(status: &ClusterStatus) -> String {
     let heads = ["gateway", "state", "memcached", "redis", "pid", "admin"];
     out.push_str(&columns(heads, gateways.collect()));
     out
+}
+
+/// What is lost, how far repair is, and what it waits for.
+fn repair_line(repair: &RepairStatus) -> String {
+    let RepairStatus { chunks_missing, chunks_stranded, nodes_alive, nodes_needed, .. } = *repair;
+    let mut line = match chunks_missing {
+        0 => "no chunk is missing".to_owned(),
+        _ => format!("{chunks_missing} chunks are missing"),
+    };
+    if repair.chunks_rebuilt_total > 0 {
+        line += &format!(", {} rebuilt ({})", repair.chunks_rebuilt_total, rounded(repair.bytes_rebuilt_total));
+    }
+    if let Some(seconds) = repair.seconds_left {
+        line += &format!(", {}/s, {seconds} s left", rounded(repair.bytes_per_s));
+    }
+    if nodes_alive < nodes_needed {
+        line += &format!("; only {nodes_alive} nodes are alive and a stripe needs {nodes_needed}: nothing can be rebuilt");
+    } else if chunks_stranded > 0 {
+        line += &format!("; {chunks_stranded} stripes wait for a node that has room and holds nothing of them yet");
+    }
+    line
 }
 
 /// A latency for people: two digits are enough.
@@ -104,6 +126,25 @@ mod tests {
         for (bytes, text) in [(0, "0"), (1023, "1023"), (1536, "1.5KiB"), (256 << 20, "256MiB"), (5 << 29, "2.5GiB")] {
             assert_eq!(rounded(bytes), text);
         }
+    }
+
+    #[test]
+    fn repair_says_what_it_does_and_what_it_waits_for() {
+        let whole = RepairStatus { nodes_alive: 8, nodes_needed: 6, ..RepairStatus::default() };
+        assert_eq!(repair_line(&whole), "no chunk is missing");
+        let busy = RepairStatus {
+            chunks_missing: 40,
+            chunks_rebuilt_total: 16,
+            bytes_rebuilt_total: 1 << 20,
+            bytes_per_s: 1 << 18,
+            seconds_left: Some(10),
+            ..whole
+        };
+        assert_eq!(repair_line(&busy), "40 chunks are missing, 16 rebuilt (1MiB), 256KiB/s, 10 s left");
+        let few = RepairStatus { chunks_missing: 3, nodes_alive: 5, ..whole };
+        assert!(repair_line(&few).contains("only 5 nodes are alive and a stripe needs 6"));
+        let stranded = RepairStatus { chunks_missing: 3, chunks_stranded: 2, ..whole };
+        assert!(repair_line(&stranded).contains("2 stripes wait for a node"));
     }
 
     #[test]

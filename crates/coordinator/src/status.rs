@@ -1,7 +1,8 @@
 //! The picture of the cluster for people and scripts.
 
 use shorttail_wire::control::{
-    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, StoreTotals,
+    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, RepairStatus,
+    StoreTotals,
 };
 
 use crate::coordinator::Coordinator;
@@ -31,6 +32,16 @@ impl Coordinator {
             expired_total: totals.expired_total,
             degraded_reads_total: totals.degraded_reads_total,
             nodes_expected: self.settings.node_count_expected,
+            repair: RepairStatus {
+                chunks_missing: totals.chunks_missing,
+                chunks_stranded: totals.chunks_stranded,
+                chunks_rebuilt_total: totals.chunks_rebuilt_total,
+                bytes_rebuilt_total: totals.bytes_rebuilt_total,
+                bytes_per_s: totals.repair_bytes_per_s,
+                seconds_left: RepairStatus::estimate(&totals),
+                nodes_alive: nodes_alive().count() as u16,
+                nodes_needed: self.settings.code.chunk_count() as u16,
+            },
             chaos_allowed: self.settings.allow_chaos,
             nodes: self.nodes.iter().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),

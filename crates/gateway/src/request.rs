@@ -124,6 +124,14 @@ pub struct StoreStats {
     pub redirected_writes_total: u64,
     /// Timeslices that the request monitor judged.
     pub slices_judged_total: u64,
+    /// Chunks of sealed stripes that are lost, or on a node that is away; of them those for which no node has room.
+    pub chunks_missing: u64,
+    pub chunks_stranded: u64,
+    /// Chunks that nodes rebuilt, and their payload bytes.
+    pub chunks_rebuilt_total: u64,
+    pub bytes_rebuilt_total: u64,
+    /// How fast it goes at present.
+    pub repair_bytes_per_s: u64,
     /// Nodes in use, and nodes known.
     pub nodes_alive: u16,
     pub nodes_total: u16,
@@ -149,6 +157,11 @@ impl StoreStats {
             cancelled_total: self.cancelled_total + other.cancelled_total,
             redirected_writes_total: self.redirected_writes_total + other.redirected_writes_total,
             slices_judged_total: self.slices_judged_total + other.slices_judged_total,
+            chunks_missing: self.chunks_missing + other.chunks_missing,
+            chunks_stranded: self.chunks_stranded + other.chunks_stranded,
+            chunks_rebuilt_total: self.chunks_rebuilt_total + other.chunks_rebuilt_total,
+            bytes_rebuilt_total: self.bytes_rebuilt_total + other.bytes_rebuilt_total,
+            repair_bytes_per_s: self.repair_bytes_per_s + other.repair_bytes_per_s,
             bytes_used: self.bytes_used,
             bytes_limit: self.bytes_limit,
             nodes_alive: self.nodes_alive,

@@ -1,9 +1,11 @@
 //! What a node's core is told at its start.
 
 use shorttail_store::StoreError;
-use shorttail_units::{ClusterId, Incarnation, NodeId};
+use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
+use shorttail_wire::node::{Hello, NodeRequest, PROTOCOL_VERSION};
 
 use crate::limits::AUTH_BYTES_MAX;
+use crate::rebuild::PeerId;
 
 /// Identity and memory of one core of a node.
 #[derive(Clone, Debug)]
@@ -18,6 +20,8 @@ pub struct NodeConfig {
     pub memory_bytes: usize,
     /// What a greeting must prove itself with; empty: nothing.
     pub auth: Vec<u8>,
+    /// What this core may fetch from other nodes to rebuild lost chunks, in bytes a second.
+    pub repair_bytes_per_s: u64,
 }
 
 /// Why a node cannot start.
@@ -32,6 +36,21 @@ pub enum NodeError {
 }
 
 impl NodeConfig {
+    /// What a session of this core with another node's begins with.
+    pub(crate) fn greeting(&self, peer: PeerId) -> Vec<u8> {
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            cluster: self.cluster,
+            core: peer.core,
+            owner: u32::from(self.node.0) << 16 | u32::from(self.core),
+            epoch: Epoch(0),
+            auth: self.auth.clone(),
+        };
+        let mut bytes = Vec::new();
+        NodeRequest::Peer(hello).encode(0, &mut bytes);
+        bytes
+    }
+
     pub(crate) fn check(&self) -> Result<(), NodeError> {
         if self.core >= self.core_count {
             return Err(NodeError::Core { core: self.core, core_count: self.core_count });

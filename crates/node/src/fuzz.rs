@@ -62,6 +62,7 @@ fn small_node() -> Node {
         core_count: 1,
         memory_bytes: MEMORY_BYTES,
         auth: Vec::new(),
+        repair_bytes_per_s: u64::MAX,
     };
     Node::new(config).expect("a small node")
 }
@@ -180,6 +181,7 @@ impl<'a> Source<'a> {
             index,
             shape: CodeShape::from_counts(counts[0], counts[1], counts[2]).expect("small counts"),
             chunk_bytes: self.or_nonsense(chunk_bytes),
+            configuration: Default::default(),
             members: Members(vec![NodeId(0); usize::from(member_count)]),
         }
     }

@@ -1,17 +1,20 @@
 //! The node role as a synchronous state machine: one [`Node`] per core of a process that lends memory.
 //!
-//! Must not know: sockets, threads, clocks; owners beyond what their sessions say; other nodes.
+//! Must not know: sockets, threads, clocks; owners beyond what their sessions say; other
+//! nodes beyond what is fetched from them.
 
 mod config;
 mod fences;
 pub mod fuzz;
 pub mod limits;
 mod node;
+mod rebuild;
 mod requests;
 mod session;
 mod stats;
 
 pub use config::{NodeConfig, NodeError};
 pub use node::Node;
+pub use rebuild::PeerId;
 pub use session::SessionError;
 pub use stats::NodeStats;

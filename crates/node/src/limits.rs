@@ -18,3 +18,12 @@ pub const AUTH_BYTES_MAX: usize = 4 * KIB;
 /// Acknowledgements gathered in a turn that are searched backwards for the same stripe: an owner appends to a few
 /// stripes at a time.
 pub const ACK_SEARCH_DEPTH: usize = 16;
+
+/// Orders to rebuild a chunk that wait or are under way: of a hundred owners, a few each.
+pub const REBUILDS_MAX: usize = 256;
+
+/// Orders that fetch at once: enough to hide a round trip, few enough that what they hold (`k` chunks each) stays small.
+pub const REBUILDS_ACTIVE_MAX: usize = 4;
+
+/// Microseconds after which an order that still misses something has failed: its owner orders again, from others.
+pub const REBUILD_US_MAX: u64 = 5_000_000;

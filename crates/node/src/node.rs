@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_store::ChunkStore;
 use shorttail_units::Now;
-use shorttail_wire::node::{Frame, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
+use shorttail_wire::node::{FrameError, Frame, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
 use crate::limits::SESSIONS_MAX;
+use crate::rebuild::{PeerId, Rebuilds, Rebuilt};
 use crate::requests::Holdings;
 use crate::session::{Phase, Session, SessionError};
 use crate::stats::NodeStats;
@@ -32,6 +33,9 @@ pub struct Node {
     unacknowledged: Vec<u64>,
     /// Sessions that ended for a reason other than their own input.
     superseded: VecDeque<u64>,
+    rebuilds: Rebuilds,
+    /// Sessions that have output although nothing came from them in this turn.
+    written: Vec<u64>,
 }
 
 impl Node {
@@ -47,6 +51,8 @@ impl Node {
             scratch: Vec::new(),
         };
         Ok(Node {
+            rebuilds: Rebuilds::new(config.repair_bytes_per_s),
+            written: Vec::new(),
             config,
             holdings,
             sessions: BTreeMap::new(),
@@ -70,6 +76,7 @@ impl Node {
         self.owners.retain(|_, other| *other != session);
         self.unacknowledged.retain(|&other| other != session);
         self.superseded.retain(|&other| other != session);
+        self.rebuilds.forget_session(session);
     }
 
     /// Takes whole frames from the front of `input`; answers how many bytes they were. Input of a session that a
@@ -87,12 +94,15 @@ impl Node {
         {
             ended.end();
             self.owners.retain(|_, other| *other != session);
+            self.rebuilds.forget_session(session);
         }
         outcome
     }
 
-    /// Ends a turn: acknowledges what was appended in it.
-    pub fn end_turn(&mut self, _now: Now) {
+    /// Ends a turn: acknowledges what was appended in it, goes on with what is being rebuilt.
+    pub fn end_turn(&mut self, now: Now) {
+        let ended = self.rebuilds.advance(now.mono_us, |peer| self.config.greeting(peer));
+        self.settle(ended);
         for id in self.unacknowledged.drain(..) {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.write_acks();
@@ -112,6 +122,57 @@ impl Node {
         let session = self.superseded.pop_front()?;
         self.sessions.remove(&session);
         Some(session)
+    }
+
+    /// When [`Node::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
+    pub fn poll_deadline(&self) -> Option<u64> {
+        self.rebuilds.deadline_us()
+    }
+
+    /// A session to which a turn wrote although nothing came from it.
+    pub fn poll_written_session(&mut self) -> Option<u64> {
+        self.written.pop()
+    }
+
+    /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected.
+    pub fn wanted_peers(&self) -> impl Iterator<Item = PeerId> {
+        self.rebuilds.peers()
+    }
+
+    /// Bytes to send to a core of another node; the caller takes them from the front.
+    pub fn poll_peer_output(&mut self, peer: PeerId) -> Option<&mut Vec<u8>> {
+        self.rebuilds.output(peer)
+    }
+
+    /// Takes whole frames from the front of what another node sent; answers how many bytes they were.
+    ///
+    /// # Errors
+    /// When the bytes are no replies: the caller closes the session and says so.
+    pub fn handle_peer_input(&mut self, _now: Now, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
+        let (consumed, ended) = self.rebuilds.input(peer, input)?;
+        self.settle(ended);
+        Ok(consumed)
+    }
+
+    /// A session with another node ended, or could not be had.
+    pub fn handle_peer_closed(&mut self, peer: PeerId) {
+        let ended = self.rebuilds.peer_closed(peer);
+        self.settle(ended);
+    }
+
+    /// Installs what was rebuilt, and tells those who ordered it.
+    fn settle(&mut self, ended: Vec<Rebuilt>) {
+        for Rebuilt { session, description, outcome } in ended {
+            let installed = outcome.and_then(|content| {
+                let installed = self.holdings.install_rebuilt(&description, &content.bytes, content.last);
+                installed.map_err(|refusal| (refusal, None))
+            });
+            self.holdings.stats.rebuild_failures += u64::from(installed.is_err());
+            if let Some(open) = self.sessions.get_mut(&session) {
+                open.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: installed });
+                self.written.push(session);
+            }
+        }
     }
 
     /// Chunks and raw operations, in bytes.
@@ -162,7 +223,10 @@ impl Node {
             let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
             match session.phase {
                 Phase::Greeting => self.handle_greeting(id, &frame)?,
-                Phase::Serving { .. } => Self::handle_frame(&mut self.holdings, &frame, session)?,
+                Phase::Serving { .. } => {
+                    Self::handle_frame(&mut self.holdings, &mut self.rebuilds, id, &frame, session)?;
+                }
+                Phase::Reading => Self::handle_read(&mut self.holdings, &frame, session)?,
                 Phase::Ended => return Err(SessionError::Ended),
             }
             consumed += frame_bytes;
@@ -174,18 +238,43 @@ impl Node {
         Ok(consumed)
     }
 
-    fn handle_frame(holdings: &mut Holdings, frame: &Frame<'_>, session: &mut Session) -> Result<(), SessionError> {
-        let request = NodeRequest::parse(frame)?;
-        if matches!(request, NodeRequest::Hello(_)) {
-            return Err(SessionError::Greeting);
+    fn handle_frame(
+        holdings: &mut Holdings,
+        rebuilds: &mut Rebuilds,
+        id: u64,
+        frame: &Frame<'_>,
+        session: &mut Session,
+    ) -> Result<(), SessionError> {
+        match NodeRequest::parse(frame)? {
+            NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
+            NodeRequest::Rebuild { description, sources } => {
+                holdings.take_order(frame.tag, &description, session, || rebuilds.order(id, &description, &sources));
+            }
+            request => holdings.handle_request(frame.tag, &request, session),
         }
-        holdings.handle_request(frame.tag, &request, session);
+        session.check_output()
+    }
+
+    /// What another node asks: it may read, and change nothing.
+    fn handle_read(holdings: &mut Holdings, frame: &Frame<'_>, session: &mut Session) -> Result<(), SessionError> {
+        let request = NodeRequest::parse(frame)?;
+        match request {
+            NodeRequest::ReadRange { .. } | NodeRequest::Inspect { .. } | NodeRequest::Ping => {
+                holdings.handle_request(frame.tag, &request, session);
+            }
+            NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
+            _ => session.reply(frame.tag, &NodeReply::Refused { refusal: Refusal::Invalid, detail: 0 }),
+        }
         session.check_output()
     }
 
     fn handle_greeting(&mut self, id: u64, frame: &Frame<'_>) -> Result<(), SessionError> {
-        let NodeRequest::Hello(hello) = NodeRequest::parse(frame)? else { return Err(SessionError::Greeting) };
-        let accepted = self.check_greeting(&hello);
+        let (hello, is_owner) = match NodeRequest::parse(frame)? {
+            NodeRequest::Hello(hello) => (hello, true),
+            NodeRequest::Peer(hello) => (hello, false),
+            _ => return Err(SessionError::Greeting),
+        };
+        let accepted = self.check_greeting(&hello, is_owner);
         let reply = match accepted {
             Ok(()) => NodeReply::Hello(HelloReply {
                 version: PROTOCOL_VERSION,
@@ -201,6 +290,10 @@ impl Node {
         let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
         session.reply(frame.tag, &reply);
         accepted.map_err(|(refusal, _)| SessionError::Refused(refusal))?;
+        if !is_owner {
+            session.phase = Phase::Reading;
+            return Ok(());
+        }
         session.phase = Phase::Serving { owner: hello.owner, epoch: hello.epoch };
         if let Some(older) = self.owners.insert(hello.owner, id) {
             self.supersede(older);
@@ -208,7 +301,7 @@ impl Node {
         Ok(())
     }
 
-    fn check_greeting(&self, hello: &Hello) -> Result<(), (Refusal, u64)> {
+    fn check_greeting(&self, hello: &Hello, is_owner: bool) -> Result<(), (Refusal, u64)> {
         if hello.version != PROTOCOL_VERSION {
             return Err((Refusal::WrongVersion, 0));
         }
@@ -224,7 +317,7 @@ impl Node {
         // A greeting that was under way while its owner took a higher epoch.
         let current = self.owners.get(&hello.owner).and_then(|id| self.sessions.get(id));
         match current.map(|session| session.phase) {
-            Some(Phase::Serving { epoch, .. }) if hello.epoch < epoch => Err((Refusal::Fenced, u64::from(epoch.0))),
+            Some(Phase::Serving { epoch, .. }) if is_owner && hello.epoch < epoch => Err((Refusal::Fenced, u64::from(epoch.0))),
             _ => Ok(()),
         }
     }
@@ -234,6 +327,7 @@ impl Node {
             session.supersede();
             self.unacknowledged.retain(|&other| other != older);
             self.superseded.push_back(older);
+            self.rebuilds.forget_session(older);
             self.holdings.stats.superseded_sessions += 1;
         }
     }

@@ -4,8 +4,8 @@
 //! written into the session's output straight from the chunks' memory.
 
 use shorttail_store::{Append, ChunkStore};
-use shorttail_units::{Epoch, NodeId, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, NodeReply, NodeRequest, Refusal};
+use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
 
 use crate::fences::{Fenced, Fences};
 use crate::session::Session;
@@ -57,6 +57,43 @@ impl Holdings {
         }
     }
 
+    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it.
+    pub fn take_order(
+        &mut self,
+        tag: u64,
+        description: &ChunkDescription,
+        session: &mut Session,
+        order: impl FnOnce() -> Result<(), Refusal>,
+    ) {
+        let taken = || -> Result<(), No> {
+            self.check_mine(description)?;
+            self.store.check_new(description.stripe)?;
+            Ok(order()?)
+        };
+        match taken() {
+            Ok(()) => session.reply(tag, &NodeReply::Done { used_bytes: self.store.used_bytes() as u64 }),
+            Err(No { refusal, detail }) => {
+                self.stats.refusals += 1;
+                session.reply(tag, &NodeReply::Refused { refusal, detail });
+            }
+        }
+    }
+
+    /// # Errors
+    /// Fenced meanwhile, freed meanwhile, or there is no room.
+    pub fn install_rebuilt(
+        &mut self,
+        description: &ChunkDescription,
+        bytes: &[u8],
+        last: OpNumber,
+    ) -> Result<(), Refusal> {
+        self.check_mine(description).map_err(|no| no.refusal)?;
+        self.store.install_at(description, bytes, last)?;
+        self.stats.rebuilds += 1;
+        self.stats.rebuilt_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
     fn answer(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) -> Result<(), No> {
         match *request {
             NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } => {
@@ -103,8 +140,11 @@ impl Holdings {
             }
             NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
             NodeRequest::Ping => {}
-            // The node handles greetings before it asks here.
-            NodeRequest::Hello(_) => return Err(Refusal::Invalid.into()),
+            NodeRequest::Reconfigure { stripe, epoch, configuration, ref members } => {
+                self.reconfigure(stripe, epoch, configuration, members)?;
+            }
+            // The node handles greetings and orders before it asks here.
+            NodeRequest::Hello(_) | NodeRequest::Peer(_) | NodeRequest::Rebuild { .. } => return Err(Refusal::Invalid.into()),
         }
         session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() });
         Ok(())
@@ -136,6 +176,22 @@ impl Holdings {
         let (partition, _) = chunk.ownership();
         self.fences.check(partition, epoch)?;
         Ok(chunk.close(epoch, last)?)
+    }
+
+    fn reconfigure(
+        &mut self,
+        stripe: StripeId,
+        epoch: Epoch,
+        configuration: Configuration,
+        members: &Members,
+    ) -> Result<(), No> {
+        let mut chunk = self.store.chunk_mut(stripe)?;
+        let (partition, _) = chunk.ownership();
+        self.fences.check(partition, epoch)?;
+        if members.0.get(chunk.index()) != Some(&self.node) {
+            return Err(Refusal::Invalid.into());
+        }
+        Ok(chunk.reconfigure(configuration, members)?)
     }
 
     fn fence(&mut self, partition: u16, epoch: Epoch, next: StripeId) -> Result<StripeId, No> {

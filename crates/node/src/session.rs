@@ -1,8 +1,9 @@
-//! One session: a connection of an owner to this core.
+//! One session: a connection of an owner, or of another node, to this core.
 //!
 //! ```text
 //! greeting --Hello, answered--> serving --error, or a newer session of the owner--> ended
-//!     `-----------Hello, refused; error-------------------------------------------> ended
+//!     |------Peer, answered---> reading --error-----------------------------------> ended
+//!     `------refused; error-------------------------------------------------------> ended
 //! ```
 
 use shorttail_units::{Epoch, OpNumber, StripeId};
@@ -29,6 +30,8 @@ pub enum SessionError {
 pub(crate) enum Phase {
     Greeting,
     Serving { owner: u32, epoch: Epoch },
+    /// Another node reads.
+    Reading,
     Ended,
 }
 

@@ -21,6 +21,10 @@ pub struct NodeStats {
     pub refusals: u64,
     /// Sessions that a newer one of the same owner ended.
     pub superseded_sessions: u64,
+    /// Chunks rebuilt by order of an owner, their bytes in use, and orders that failed.
+    pub rebuilds: u64,
+    pub rebuilt_bytes: u64,
+    pub rebuild_failures: u64,
 }
 
 impl NodeStats {

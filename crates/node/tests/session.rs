@@ -26,6 +26,7 @@ impl Peer {
             core_count: 2,
             memory_bytes: 1 << 20,
             auth: b"secret".to_vec(),
+            repair_bytes_per_s: 1_000_000,
         };
         Peer { node: Node::new(config).expect("a node") }
     }
@@ -116,6 +117,7 @@ impl NodeReplyOwned {
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),
             NodeReply::Chunks(reports) => NodeReplyOwned::Chunks(reports.len()),
             NodeReply::Inspected(inspected) => NodeReplyOwned::Inspected(inspected.raw.len()),
+            NodeReply::Rebuilt { .. } => unreachable!("nothing was ordered here"),
             NodeReply::Refused { refusal, detail } => NodeReplyOwned::Refused(refusal, detail),
         }
     }
@@ -145,6 +147,7 @@ fn description(counter: u64, index: u8) -> ChunkDescription {
         index,
         shape: CodeShape::reed_solomon(2, 1).expect("a shape"),
         chunk_bytes: 4000,
+        configuration: Default::default(),
         members,
     }
 }

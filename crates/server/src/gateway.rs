@@ -306,6 +306,11 @@ fn totals(stats: &StoreStats) -> StoreTotals {
     StoreTotals {
         objects: stats.objects,
         bytes_stored: stats.bytes_stored,
+        chunks_missing: stats.chunks_missing,
+        chunks_stranded: stats.chunks_stranded,
+        chunks_rebuilt_total: stats.chunks_rebuilt_total,
+        bytes_rebuilt_total: stats.bytes_rebuilt_total,
+        repair_bytes_per_s: stats.repair_bytes_per_s,
         stored_total: stats.stored_total,
         evicted_total: stats.evicted_total,
         expired_total: stats.expired_total,

@@ -7,6 +7,7 @@
 mod chaos;
 mod core;
 mod injector;
+mod peers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,12 +17,13 @@ use anyhow::{Context, bail};
 use mio::Poll;
 use shorttail_node::{Node, NodeConfig as MachineConfig};
 use shorttail_units::Incarnation;
-use shorttail_wire::control::{ChaosStatus, NodeStatus, Refusal};
+use shorttail_wire::control::{ChaosStatus, NodeState, NodeStatus, Refusal, View};
 
 use crate::config::NodeConfig;
 use crate::control::{ControlEvent, Obeyed, fresh_incarnation, start_node};
 use crate::net::{Inbox, Listener, Outlet};
 use chaos::OrderDesk;
+use peers::Addresses;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 
 /// What a core publishes for the heartbeats.
@@ -49,7 +51,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     };
     let control = start_node(&config, &listening, incarnation, Box::new(|| {}), obey);
     let welcome = control.registered()?;
-    let cores = start_cores(&config, welcome, incarnation, listener, &desk)?;
+    let (cores, outlets) = start_cores(&config, welcome, incarnation, listener, &desk)?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
     if config.allow_chaos {
         tracing::warn!("this node obeys orders to be faulty (--allow-chaos)");
@@ -67,13 +69,24 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             chaos: desk.status(),
         });
         while let Some(event) = control.poll_event() {
-            if let ControlEvent::Refused(refusal) = event {
-                refused(&refusal)?;
+            match event {
+                ControlEvent::Refused(refusal) => refused(&refusal)?,
+                ControlEvent::View(view) => {
+                    let addresses = addresses(&view);
+                    outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
+                }
+                ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
         // Heartbeats go out twice a second: the picture is never older than this.
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// Where the nodes of a view listen that may be read from.
+fn addresses(view: &View) -> Addresses {
+    let alive = view.nodes.iter().filter(|node| node.state != NodeState::Retired);
+    Arc::new(alive.filter_map(|node| Some((node.id, node.address.parse().ok()?))).collect())
 }
 
 /// The memory of a retired incarnation must not be used again: ending the process wipes it.
@@ -87,7 +100,7 @@ fn start_cores(
     incarnation: Incarnation,
     listener: Listener,
     desk: &OrderDesk,
-) -> anyhow::Result<Vec<Arc<CoreGauges>>> {
+) -> anyhow::Result<(Vec<Arc<CoreGauges>>, Vec<Outlet<ToNodeCore>>)> {
     let core_count = u16::try_from(config.threads).context("threads")?;
     let mut polls: Vec<(Poll, Inbox<ToNodeCore>)> = Vec::new();
     let mut outlets: Vec<Outlet<ToNodeCore>> = Vec::new();
@@ -108,6 +121,7 @@ fn start_cores(
             core_count,
             memory_bytes: usize::try_from(config.memory_bytes)? / usize::from(core_count),
             auth: Vec::new(),
+            repair_bytes_per_s: config.repair_bytes_per_s / u64::from(core_count),
         };
         let gauges = Arc::new(CoreGauges::default());
         all_gauges.push(Arc::clone(&gauges));
@@ -129,8 +143,8 @@ fn start_cores(
             }
         })?;
     }
-    desk.open(outlets.into_iter().zip(all_gauges.iter().cloned()).collect());
-    Ok(all_gauges)
+    desk.open(outlets.iter().cloned().zip(all_gauges.iter().cloned()).collect());
+    Ok((all_gauges, outlets))
 }
 
 /// The loops keep nothing large on their stacks.

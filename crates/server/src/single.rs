@@ -129,6 +129,8 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
             core_count: 1,
             memory_bytes: node_bytes(options),
             auth: Vec::new(),
+            // Nodes of one process do not die one by one.
+            repair_bytes_per_s: 0,
         })
         .context("failed to allocate memory")?;
         let outlets = vec![outlet.clone()];

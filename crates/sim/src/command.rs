@@ -141,8 +141,14 @@ impl std::fmt::Display for Totals {
         )?;
         writeln!(
             f,
-            "nodes: folds {}, seals {}, installs {}, frees {}; degraded reads {}",
-            counts.folds, counts.seals, counts.installs, counts.frees, counts.degraded_reads
+            "nodes: folds {}, seals {}, installs {}, frees {}, rebuilds {} (and {} that failed); degraded reads {}",
+            counts.folds,
+            counts.seals,
+            counts.installs,
+            counts.frees,
+            counts.rebuilds,
+            counts.rebuild_failures,
+            counts.degraded_reads
         )?;
         writeln!(
             f,

@@ -104,6 +104,10 @@ pub struct SimConfig {
     pub audit_events: u64,
     /// What the gateway does about slow nodes.
     pub policy: Policy,
+    /// What a core of a node may fetch to rebuild chunks, in bytes a second.
+    pub repair_bytes_per_s: u64,
+    /// When every stripe is whole again, other nodes may lose their memory.
+    pub victims_change: bool,
 }
 
 /// Codes with numbers of nodes.
@@ -165,6 +169,8 @@ impl SimConfig {
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
             policy: Policy::default(),
+            repair_bytes_per_s: *beside.choose(&[100_000, 1_000_000, 100_000_000]).expect("rates"),
+            victims_change: beside.chance_ppm(500_000),
         };
         config.apply(profile, rng);
         config
@@ -181,6 +187,7 @@ impl SimConfig {
             block_bytes: 128,
             disturbed_max: 2,
             faults: FaultWeights::default(),
+            repair_bytes_per_s: 100_000_000,
             audit_events: 20,
             ..Self::draw(Profile::Calm, 0)
         }

@@ -18,8 +18,8 @@
 //!
 //! Must not know: sessions, fences, how memory is allocated.
 
-use shorttail_units::{Epoch, OpNumber, PartitionId};
-use shorttail_wire::node::Refusal;
+use shorttail_units::{Configuration, Epoch, OpNumber, PartitionId};
+use shorttail_wire::node::{Members, Refusal};
 
 use crate::budget::Budget;
 use crate::counters::Counters;
@@ -74,6 +74,11 @@ impl ChunkMut<'_> {
     pub fn ownership(&self) -> (PartitionId, Epoch) {
         let facts = self.facts();
         (facts.partition, facts.epoch)
+    }
+
+    /// Its place among the members.
+    pub fn index(&self) -> usize {
+        usize::from(self.facts().index)
     }
 
     /// Adds an operation; answers the last one held without a gap.
@@ -185,6 +190,29 @@ impl ChunkMut<'_> {
         }
         (state.close_epoch, state.close_op) = (epoch, last);
         self.put_state(&state);
+        Ok(())
+    }
+
+    /// Who holds the chunks of a sealed stripe from this configuration on. The payload stays what it is.
+    ///
+    /// # Errors
+    /// `Fenced`: a higher configuration is known. `NotAtOp`: not sealed. `Invalid`: of another number of chunks, or the
+    /// same configuration has other members.
+    pub fn reconfigure(&mut self, configuration: Configuration, members: &Members) -> Result<(), Refusal> {
+        let state = self.state()?;
+        let (header, _) = split_mut(self.bytes);
+        let known = header::read_description(header).ok_or(Refusal::Damaged)?;
+        if !state.sealed {
+            return Err(Refusal::NotAtOp);
+        }
+        if configuration < known.configuration {
+            return Err(Refusal::Fenced);
+        }
+        let is_same = configuration == known.configuration && *members == known.members;
+        if members.0.len() != known.members.0.len() || configuration == known.configuration && !is_same {
+            return Err(Refusal::Invalid);
+        }
+        header::write_members(configuration, members, header);
         Ok(())
     }
 

@@ -99,15 +99,33 @@ impl ChunkStore {
     /// # Errors
     /// `Exists`: the stripe's id was used before. `OutOfMemory`. `OutOfRange`: more bytes than a chunk has.
     pub fn install(&mut self, description: &ChunkDescription, bytes: &[u8]) -> Result<(), Refusal> {
+        self.install_at(description, bytes, OpNumber(0))
+    }
+
+    /// As [`ChunkStore::install`], of a stripe whose final operation is known (0: it is not).
+    ///
+    /// # Errors
+    /// As [`ChunkStore::install`].
+    pub fn install_at(&mut self, description: &ChunkDescription, bytes: &[u8], last: OpNumber) -> Result<(), Refusal> {
         check_description(description)?;
         let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= description.chunk_bytes);
         let length = length.ok_or(Refusal::OutOfRange)?;
-        let state = ChunkState { sealed: true, length, payload_crc: crc32c::crc32c(bytes), ..ChunkState::default() };
+        let payload_crc = crc32c::crc32c(bytes);
+        let state = ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() };
         let allocation = self.insert(description, &state, bytes.len(), None)?;
         self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
         self.counters.installs += 1;
         self.counters.sealed_chunks += 1;
         Ok(())
+    }
+
+    /// May a chunk of this stripe still be made here?
+    ///
+    /// # Errors
+    /// `Exists`: the stripe's id was used before.
+    pub fn check_new(&self, stripe: StripeId) -> Result<(), Refusal> {
+        let is_used = self.chunks.contains_key(&stripe.raw()) || self.freed.contains(stripe);
+        if is_used { Err(Refusal::Exists) } else { Ok(()) }
     }
 
     /// Drops the chunks of `count` stripes from `first` on, all of `partition`; unknown ones count as dropped. No
@@ -225,9 +243,7 @@ impl ChunkStore {
         open: Option<Box<OpenState>>,
     ) -> Result<Allocation, Refusal> {
         let id = description.stripe.raw();
-        if self.chunks.contains_key(&id) || self.freed.contains(description.stripe) {
-            return Err(Refusal::Exists);
-        }
+        self.check_new(description.stripe)?;
         let units = Arena::units_for(HEADER_BYTES + payload_bytes);
         let allocation = self.arena.allocate(units).ok_or(Refusal::OutOfMemory)?;
         if let Err(refusal) = self.budget.charge(allocation.bytes()) {

@@ -22,13 +22,15 @@
 //! 60  u8       data count
 //! 61  u8       parity count, local parities included
 //! 62  u8       local parities
-//! 63  u8 x 33  zero
+//! 63  u8       zero
+//! 64  u64      configuration of the members
+//! 72  u8 x 24  zero
 //! 96  u16 x 80 members, zero beyond data count + parity count
 //! ```
 //!
 //! Little-endian. The state has a checksum of its own because it changes with every append.
 
-use shorttail_units::{CodeShape, Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, MEMBERS_MAX, Members};
 
 use crate::limits::HEADER_BYTES;
@@ -72,6 +74,7 @@ pub(crate) struct ChunkFacts {
     pub data_count: u8,
     pub local_count: u8,
     pub parity_count: u8,
+    pub configuration: Configuration,
 }
 
 impl ChunkFacts {
@@ -120,11 +123,17 @@ pub(crate) fn write_new(description: &ChunkDescription, state: &ChunkState, head
         &[shape.data_count(), shape.parity_count(), shape.local_count()]
             .map(|count| u8::try_from(count).expect("a shape's counts are small")),
     );
-    for (place, member) in header[MEMBERS_AT..].chunks_exact_mut(2).zip(&description.members.0) {
+    write_members(description.configuration, &description.members, header);
+    write_state(state, header);
+}
+
+/// Writes who holds the stripe's chunks from this configuration on.
+pub(crate) fn write_members(configuration: Configuration, members: &Members, header: &mut HeaderBytes) {
+    header[64..72].copy_from_slice(&configuration.raw().to_le_bytes());
+    for (place, member) in header[MEMBERS_AT..].chunks_exact_mut(2).zip(&members.0) {
         place.copy_from_slice(&member.0.to_le_bytes());
     }
     put_u32(header, 36, crc32c::crc32c(&header[DESCRIPTION]));
-    write_state(state, header);
 }
 
 pub(crate) fn write_state(state: &ChunkState, header: &mut HeaderBytes) {
@@ -164,6 +173,7 @@ pub(crate) fn read_facts(header: &HeaderBytes) -> ChunkFacts {
         data_count: header[60],
         parity_count: header[61],
         local_count: header[62],
+        configuration: Configuration::from_raw(u64::from_le_bytes(header[64..72].try_into().expect("eight bytes"))),
     }
 }
 
@@ -188,6 +198,7 @@ pub(crate) fn read_description(header: &HeaderBytes) -> Option<ChunkDescription>
         index: facts.index,
         shape,
         chunk_bytes: facts.chunk_bytes,
+        configuration: facts.configuration,
         members: Members(members.map(|bytes| NodeId(u16::from_le_bytes(*bytes))).collect()),
     })
 }
@@ -213,6 +224,7 @@ mod tests {
             index: 79,
             shape: CodeShape::lrc(64, 5, 11).expect("a shape"),
             chunk_bytes: 5000,
+            configuration: Configuration::default().next(Epoch(5)),
             members: Members((0..80).map(|number| NodeId(number * 811)).collect()),
         }
     }
@@ -258,6 +270,7 @@ mod tests {
         assert_eq!(u32_at(&header, 12), 4999);
         assert_eq!(header[40..48], description().stripe.raw().to_le_bytes());
         assert_eq!(header[58..63], [1, 79, 64, 16, 5]);
+        assert_eq!(header[64..72], (5u64 << 32 | 1).to_le_bytes());
         assert_eq!(header[254..], (79u16 * 811).to_le_bytes());
     }
 }

@@ -8,18 +8,21 @@ mod budget;
 mod chunk;
 mod chunk_store;
 mod chunk_view;
+mod content;
 mod counters;
 mod freed;
 mod header;
 pub mod limits;
 mod mapping;
 mod open_state;
+pub mod piece;
 pub mod record;
 mod rot;
 mod stripe_map;
 
 pub use chunk::{Append, ChunkMut};
 pub use chunk_store::{ChunkStore, StoreError};
+pub use content::used_bytes;
 pub use chunk_view::{ChunkView, RangeBytes};
 pub use counters::Counters;
 

@@ -30,6 +30,7 @@ fn description_of(index: u8, shape: CodeShape, chunk_bytes: u32) -> ChunkDescrip
         index,
         shape,
         chunk_bytes,
+        configuration: Default::default(),
         members: Members((0..shape.chunk_count() as u16).map(NodeId).collect()),
     }
 }

@@ -20,6 +20,33 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct PartitionId(pub u16);
 
+/// Which nodes hold a stripe, as of when: the epoch of the owner that said so, and its counter. A stripe is opened under
+/// configuration 0; the highest one counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct Configuration(u64);
+
+impl Configuration {
+    /// The configuration that an owner of `epoch` gives a stripe after this one: above every earlier one, its own and
+    /// those of owners before it.
+    pub fn next(self, epoch: Epoch) -> Self {
+        let floor = u64::from(epoch.0) << 32;
+        Configuration(floor.max(self.0) + 1)
+    }
+
+    pub fn from_raw(raw: u64) -> Self {
+        Configuration(raw)
+    }
+
+    pub fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// As it was opened or installed?
+    pub fn is_first(self) -> bool {
+        self.0 == 0
+    }
+}
+
 /// Name of a stripe: the epoch of the owner that made it and a counter of that owner.
 ///
 /// An id is never used twice, and ids of one partition grow in the order in which the stripes were opened.

@@ -11,7 +11,7 @@ mod time;
 mod version;
 
 pub use code_shape::{CodeShape, CodeShapeError, DATA_COUNT_MAX, LOCAL_COUNT_MAX, PARITY_COUNT_MAX};
-pub use identity::{ClusterId, Incarnation, NodeId, PartitionId, StripeId};
+pub use identity::{ClusterId, Configuration, Incarnation, NodeId, PartitionId, StripeId};
 pub use slot::{SLOT_COUNT, Slot};
 pub use time::{Now, UnixMs};
 pub use version::{Epoch, OpNumber, Version};

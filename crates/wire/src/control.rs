@@ -36,13 +36,14 @@ pub use member::{
     GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
 };
 pub use status::{
-    ChaosStatus, ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, StoreTotals,
+    ChaosStatus, ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, RepairStatus,
+    StoreTotals,
 };
 
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 2;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 3;
 
 /// Milliseconds between two status messages of a member.
 pub const HEARTBEAT_MS: u64 = 500;

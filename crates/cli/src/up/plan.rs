@@ -82,6 +82,7 @@ impl Plan {
         flags.put("--code", config.code);
         flags.put("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
+        flags.put("--retire-after", config.retire_after_s);
         flags.put_switch("--allow-chaos", config.allow_chaos);
         flags.0
     }
@@ -97,6 +98,7 @@ impl Plan {
         flags.put("--id", id);
         flags.put("--memory", self.config.node_memory);
         flags.put("--threads", self.config.node_threads);
+        flags.put("--repair-bandwidth", self.config.repair_bandwidth);
         flags.put_switch("--allow-chaos", self.config.allow_chaos);
         flags.0
     }

@@ -8,14 +8,15 @@
 //! ```
 //! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A node
 //! that restarted empty is not away: without what its memory joined at, it would pass for one that was never given the
-//! chunk, and the store would forget what it held.
+//! chunk, and the store would forget what it held. Of a stripe that was repaired no member passes for one that was never
+//! given its chunk: it was sealed, and the node that is to hold a rebuilt chunk is a member before it does.
 //!
 //! Must not know: sessions, what a stripe holds.
 
 use std::collections::BTreeMap;
 
 use shorttail_units::{NodeId, PartitionId, StripeId};
-use shorttail_wire::node::{ALL_PARTITIONS, ChunkKind, ChunkReport};
+use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, ChunkKind, ChunkReport};
 
 use super::nodes::{Nodes, SessionId};
 
@@ -67,9 +68,15 @@ impl Census {
         self.reports.iter().filter(|(_, reports)| is_packed(reports)).map(|(&id, _)| id).collect()
     }
 
-    /// Some report of a stripe's chunks.
-    pub fn any(&self, stripe: StripeId) -> Option<&ChunkReport> {
-        self.reports.get(&stripe)?.values().next()
+    /// What the chunk of the highest configuration says of its stripe.
+    pub fn newest(&self, stripe: StripeId) -> Option<&ChunkDescription> {
+        let descriptions = self.reports.get(&stripe)?.values().map(|report| &report.description);
+        descriptions.max_by_key(|description| description.configuration)
+    }
+
+    /// Was a chunk of the stripe given to another node than it was made for? Then all members held theirs once.
+    fn is_reconfigured(&self, stripe: StripeId) -> bool {
+        self.newest(stripe).is_some_and(|newest| !newest.configuration.is_first())
     }
 
     pub fn reports(&self) -> impl Iterator<Item = (StripeId, NodeId, &ChunkReport)> {
@@ -103,10 +110,11 @@ impl Census {
         match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {
             Some(report) if report.damaged => Member::Lost,
             Some(_) => Member::Holds,
-            None if self.joined(nodes.session_of(node, stripe), partition).is_some_and(|joined| joined <= stripe) => {
-                Member::Never
+            None => {
+                let joined = self.joined(nodes.session_of(node, stripe), partition);
+                let is_older = joined.is_some_and(|joined| joined <= stripe);
+                if is_older && !self.is_reconfigured(stripe) { Member::Never } else { Member::Lost }
             }
-            None => Member::Lost,
         }
     }
 

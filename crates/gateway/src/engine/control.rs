@@ -145,6 +145,7 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn forget_stripe(&mut self, id: StripeId) {
+        self.repair.forget(id);
         if let Some(slot) = self.stripes.slot_of(id)
             && let Some(open) = self.stripes.remove(slot).open
         {
@@ -164,6 +165,9 @@ impl<C: Command> Engine<C> {
 
     /// Tells a node to drop its chunks of `count` stripes; told again until it confirms.
     pub(super) fn free_range_on(&mut self, node: NodeId, first: StripeId, count: u32, partition: PartitionId) {
+        if self.is_gone(node) {
+            return self.free_confirmed(node, first);
+        }
         // A scan finds the first stripe of a range alone: the rest of the range may lie on other cores.
         let pending = self.voids.pending.entry(node).or_default();
         if pending.get(&first).is_none_or(|known| known.count < count) {

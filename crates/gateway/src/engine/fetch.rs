@@ -170,6 +170,7 @@ impl<C: Command> Engine<C> {
         if wanted.purpose.is_urgent() {
             self.budget.earn();
         }
+        let excluded = excluded | self.repair.lost_of(wanted.stripe);
         let way = self.way_to(&wanted, excluded);
         let (spare, is_hedged) = match way {
             Way::Direct => (0, false),

@@ -42,7 +42,8 @@ impl<C: Command> Engine<C> {
         let Some(node) = self.nodes.get_mut(id.node).filter(|_| !refused) else { return };
         node.phase = NodePhase::Greeting;
         node.sessions.resize_with(usize::from(hello.core_count.max(1)), Session::default);
-        let forgotten = node.incarnation.replace(hello.incarnation).is_some_and(|old| old != hello.incarnation);
+        let known = node.incarnation.replace(hello.incarnation);
+        let forgotten = known.is_some_and(|old| old != hello.incarnation);
         let session = &mut node.sessions[usize::from(id.core)];
         session.memory_bytes = hello.memory_bytes;
         session.used_bytes = hello.used_bytes;
@@ -51,6 +52,10 @@ impl<C: Command> Engine<C> {
             if let Some(census) = self.census_mut() {
                 census.forget(id.node);
             }
+        }
+        if known != Some(hello.incarnation) {
+            // Until the scan shows what is there.
+            self.note_lost_of(id.node);
         }
         let partitions: Vec<_> = self.config.partitions().collect();
         let (epoch, all) = (self.config.epoch, usize::from(self.config.partition_count) == partitions.len());
@@ -117,11 +122,15 @@ impl<C: Command> Engine<C> {
                 let stripe = self.stripes.slot_of(description.stripe).map(|slot| self.stripes.at(slot));
                 stripe.is_some_and(|stripe| stripe.member_of(node).is_some()) || self.is_lost(description.stripe)
             }
-            ChunkKind::Striped => self.is_striped(description.stripe),
+            ChunkKind::Striped => self
+                .striped_of(description.stripe)
+                .is_some_and(|(_, object)| object.members_of(description.stripe).1.contains(&node)),
         };
         if !known {
-            self.free_on(node, description.stripe, description.partition);
+            return self.free_on(node, description.stripe, description.partition);
         }
+        self.note_found(node, chunk);
+        self.refresh_configuration(node, description);
     }
 
     pub(super) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {

@@ -17,6 +17,7 @@ impl<C: Command> Engine<C> {
         self.invariant_unsealed_stripes_keep_their_bytes();
         self.invariant_members_are_distinct();
         self.invariant_the_log_knows_its_open_stripes();
+        self.repair.check_invariants();
     }
 
     fn invariant_index_names_existing_stripes(&self) {

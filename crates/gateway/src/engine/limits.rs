@@ -107,5 +107,18 @@ pub const HUNG_DEADLINES: u64 = 20;
 /// Microseconds until a part of a greeting that is not answered is taken for lost.
 pub const GREETING_US_MAX: u64 = 2_000_000;
 
+/// Orders to rebuild chunks that an engine has out at once, and those of them to one node: a node fetches four at a time.
+pub const REPAIR_ORDERS_MAX: usize = 32;
+pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 4;
+
+/// Stripes with lost chunks that a tick looks at.
+pub const REPAIR_LOOKS_MAX: usize = 64;
+
+/// Microseconds after which a stripe that could not be repaired is looked at again.
+pub const REPAIR_REST_US: u64 = 100_000;
+
+/// Microseconds between two looks at how fast repair goes and at what is on nodes that are away.
+pub const REPAIR_RATE_US: u64 = 1_000_000;
+
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;

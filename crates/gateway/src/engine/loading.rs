@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::census::Member;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -56,6 +56,7 @@ impl Loading {
 pub(super) struct Load {
     pub(super) partition: PartitionId,
     pub(super) members: Arc<[NodeId]>,
+    configuration: Configuration,
     pub(super) chunk_bytes: usize,
     /// Bit per member that refused: its chunk proved damaged.
     pub(super) refused: u128,
@@ -130,10 +131,11 @@ impl<C: Command> Engine<C> {
 
     fn start_load(&mut self, stripe: StripeId) {
         let Some(census) = self.census() else { return };
-        let Some(description) = census.any(stripe).map(|report| report.description.clone()) else { return };
+        let Some(description) = census.newest(stripe).cloned() else { return };
         let load = Load {
             partition: description.partition,
             members: description.members.0.into(),
+            configuration: description.configuration,
             chunk_bytes: description.chunk_bytes as usize,
             refused: 0,
             missing: 0,
@@ -297,8 +299,9 @@ impl<C: Command> Engine<C> {
                 rebuild.take_lost(stripe, load.partition, load.members);
             } else {
                 let is_void = |manifest: &_| self.is_void_manifest(load.partition, manifest);
-                let Load { partition, members, chunk_bytes, .. } = load;
-                let loaded = Loaded { partition, members, chunk_bytes, chunks: content.chunks, is_sealed };
+                let Load { partition, members, configuration, chunk_bytes, .. } = load;
+                let chunks = content.chunks;
+                let loaded = Loaded { partition, members, configuration, chunk_bytes, chunks, is_sealed };
                 rebuild.take(stripe, loaded, &is_void);
             }
             if let Some(loading) = self.loading() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use shorttail_monitor::Class;
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
 use smallvec::SmallVec;
 
@@ -225,6 +225,7 @@ impl<C: Command> Engine<C> {
             index: 0,
             shape,
             chunk_bytes: chunk_bytes as u32,
+            configuration: Configuration::default(),
             members: Members(members.to_vec()),
         }
     }

@@ -10,10 +10,8 @@
 
 use std::sync::Arc;
 
+pub use shorttail_store::piece::{PIECE_CRC_BYTES, open_piece, seal_piece};
 use shorttail_units::{CodeShape, NodeId, StripeId};
-
-/// Bytes of checksum at the end of each piece.
-pub const PIECE_CRC_BYTES: usize = 4;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest {
@@ -92,19 +90,6 @@ impl Manifest {
     }
 }
 
-/// Appends the checksum to a piece whose payload fills all but its last four bytes.
-pub fn seal_piece(piece: &mut [u8]) {
-    let payload_bytes = piece.len() - PIECE_CRC_BYTES;
-    let crc = crc32c::crc32c(&piece[..payload_bytes]);
-    piece[payload_bytes..].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// The payload of a piece, if its checksum holds.
-pub fn open_piece(piece: &[u8]) -> Option<&[u8]> {
-    let (payload, crc) = piece.split_last_chunk::<PIECE_CRC_BYTES>()?;
-    (crc32c::crc32c(payload) == u32::from_le_bytes(*crc)).then_some(payload)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,14 +131,5 @@ mod tests {
         let large = manifest("rs:4+2", 100_000, 4096);
         assert_eq!((large.stripe_count, large.payload_bytes()), (1, 25_000));
         assert_eq!(manifest("rs:4+2", 10, 1 << 20).piece_bytes, 65_280, "no chunk is longer");
-    }
-
-    #[test]
-    fn a_piece_checks_itself() {
-        let mut piece = b"payload....".to_vec();
-        seal_piece(&mut piece);
-        assert_eq!(open_piece(&piece), Some(&b"payload"[..]));
-        piece[0] ^= 1;
-        assert_eq!(open_piece(&piece), None);
     }
 }

@@ -46,10 +46,12 @@ mod policy;
 mod pool;
 mod race;
 mod rebuild;
+mod rebuilding;
 mod recent;
 mod reconstruct;
 mod recovery;
 mod redirect;
+mod repair;
 mod rescind;
 mod room;
 mod round;
@@ -184,6 +186,12 @@ enum What {
     Rescind {
         stripe: StripeId,
     },
+    Reconfigure {
+        stripe: StripeId,
+    },
+    Rebuild {
+        stripe: StripeId,
+    },
 }
 
 /// Where the core begins in the counter of a stripe id.
@@ -233,6 +241,7 @@ pub struct Engine<C> {
     /// What is left to do of a take-over.
     completing: Option<Box<recovery::Completing>>,
     losses: loss::Losses,
+    repair: repair::Repair,
     stalled: VecDeque<round::Stalled>,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
@@ -297,6 +306,7 @@ impl<C: Command> Engine<C> {
             voids: control::Voids::default(),
             completing: None,
             losses: loss::Losses::default(),
+            repair: repair::Repair::default(),
             stalled: VecDeque::new(),
             doubtful: Vec::new(),
             work: VecDeque::new(),
@@ -364,6 +374,11 @@ impl<C: Command> Engine<C> {
             nodes_alive: self.nodes.ready_count() as u16,
             nodes_total: self.nodes.count() as u16,
             slices_judged_total: self.monitor.counters().slices_judged,
+            chunks_missing: self.repair.missing_count(),
+            chunks_stranded: self.repair.stranded.len() as u64,
+            chunks_rebuilt_total: self.repair.rebuilt_count,
+            bytes_rebuilt_total: self.repair.rebuilt_bytes,
+            repair_bytes_per_s: self.repair.bytes_per_s,
             ..self.stats.clone()
         }
     }
@@ -400,6 +415,7 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Resume);
         self.resend_frees();
         self.advance_recovery();
+        self.advance_repair();
         self.refresh_usage();
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{NodeId, PartitionId, StripeId, UnixMs, Version};
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs, Version};
 use shorttail_wire::node::ChunkKind;
 
 use super::Engine;
@@ -42,6 +42,7 @@ struct Live {
 struct Inherited {
     partition: PartitionId,
     members: Arc<[NodeId]>,
+    configuration: Configuration,
     chunk_bytes: usize,
     fills: Vec<usize>,
     kept: Kept,
@@ -54,6 +55,7 @@ struct Inherited {
 pub struct Loaded {
     pub partition: PartitionId,
     pub members: Arc<[NodeId]>,
+    pub configuration: Configuration,
     pub chunk_bytes: usize,
     /// Its data chunks, each as far as it is used.
     pub chunks: Vec<Vec<u8>>,
@@ -94,7 +96,7 @@ impl Rebuild {
         if self.is_void(id) {
             return;
         }
-        let Loaded { partition, members, chunk_bytes, chunks, is_sealed } = loaded;
+        let Loaded { partition, members, configuration, chunk_bytes, chunks, is_sealed } = loaded;
         let mut kept = Kept::default();
         for (data_index, chunk) in chunks.iter().enumerate() {
             let mut offset = 0;
@@ -109,7 +111,8 @@ impl Rebuild {
         }
         let fills = chunks.iter().map(Vec::len).collect();
         let chunks = (!is_sealed).then_some(chunks);
-        self.stripes.insert(id, Inherited { partition, members, chunk_bytes, fills, kept, chunks });
+        let inherited = Inherited { partition, members, configuration, chunk_bytes, fills, kept, chunks };
+        self.stripes.insert(id, inherited);
     }
 
     fn take_control(&mut self, stripe: StripeId, partition: PartitionId, record: &Record<'_>, bytes: usize) {
@@ -188,9 +191,10 @@ impl<C: Command> Engine<C> {
         let slots = self.adopt_stripes(rebuild.stripes, &rebuild.reaches);
         for (key, newest) in rebuild.keys {
             if let Some(live) = newest.live {
-                self.adopt_object(&key, newest.version, live, &slots);
+                self.adopt_object(&key, newest.version, live, &slots, census);
             }
         }
+        self.note_inherited_losses(census);
         let voids: BTreeSet<StripeId> = rebuild.voids.keys().copied().collect();
         for (void, record) in rebuild.voids {
             self.inherit_void(void, record, away.iter().copied().chain(census.holders(void)).collect());
@@ -212,6 +216,7 @@ impl<C: Command> Engine<C> {
         for (id, stripe) in inherited {
             let fills = stripe.fills.iter().map(|&fill| fill as u32).collect();
             let mut adopted = Stripe::inherited(id, stripe.partition, stripe.members, fills);
+            adopted.configuration = stripe.configuration;
             adopted.kept = stripe.kept;
             adopted.reach = reaches.get(&id).copied().unwrap_or(id);
             if let Some(chunks) = stripe.chunks {
@@ -224,7 +229,14 @@ impl<C: Command> Engine<C> {
         slots
     }
 
-    fn adopt_object(&mut self, bytes: &[u8], version: Version, live: Live, slots: &BTreeMap<StripeId, StripeSlot>) {
+    fn adopt_object(
+        &mut self,
+        bytes: &[u8],
+        version: Version,
+        live: Live,
+        slots: &BTreeMap<StripeId, StripeSlot>,
+        census: &Census,
+    ) {
         let key = self.key_ref(bytes);
         let partition = self.config.partition_of(key.slot);
         if version < self.floor_of(partition) {
@@ -235,12 +247,17 @@ impl<C: Command> Engine<C> {
         self.index.insert(key.slot, key.tag(), location);
         self.count_stored(location, live.record_bytes, live.object_bytes, live.expiry);
         if let Some(manifest) = live.manifest {
-            let object = StripedObject { key: bytes.to_vec(), partition, manifest };
+            let mut object = StripedObject::new(bytes.to_vec(), partition, manifest);
+            for stripe in object.stripes() {
+                if let Some(moved) = census.newest(stripe).filter(|told| !told.configuration.is_first()) {
+                    object.move_to(stripe, moved.configuration, moved.members.0.clone().into());
+                }
+            }
             self.striped.insert(object.manifest.first, object);
         }
     }
 
-    /// Chunks of void stripes and pieces without a manifest are freed. Not so what is damaged: its place would look as if
+    /// Chunks of void stripes, of members that are none any more, and pieces without a manifest are freed. Not so what is damaged: its place would look as if
     /// it had never held anything.
     pub(super) fn drop_leftovers(&mut self, census: &Census, voids: &BTreeSet<StripeId>) {
         for (stripe, node, report) in census.reports() {
@@ -251,7 +268,8 @@ impl<C: Command> Engine<C> {
                 }
                 ChunkKind::Striped => self.is_striped(stripe),
             };
-            if !belongs {
+            let is_member = census.newest(stripe).is_none_or(|newest| newest.members.0.contains(&node));
+            if !belongs || !is_member {
                 self.free_on(node, stripe, partition);
             }
         }

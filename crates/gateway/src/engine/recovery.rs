@@ -119,12 +119,12 @@ impl<C: Command> Engine<C> {
 
     /// Rule R8: a manifest whose pieces a node was never given, or has freed, does not make an object.
     pub(super) fn is_void_manifest(&self, partition: PartitionId, manifest: &Manifest) -> bool {
-        let stripes = (0..manifest.stripe_count).map(|number| manifest.first.plus(u64::from(number)));
-        let is_never = |stripe| {
+        let mut stripes = (0..manifest.stripe_count).map(|number| manifest.first.plus(u64::from(number)));
+        // Of a stripe that was repaired nobody counts as never.
+        stripes.any(|stripe| {
             let mut members = manifest.members.iter();
             members.any(|&node| self.member(node, stripe, partition) == Member::Never)
-        };
-        stripes.into_iter().any(is_never)
+        })
     }
 
     /// Everything is read: the picture becomes this owner's own.

@@ -30,8 +30,28 @@ impl<C: Command> Engine<C> {
 
     /// An incarnation is gone for good: its memory counts as wiped, and it is refused should it come back (rule R3).
     pub fn handle_retired(&mut self, node: NodeId, incarnation: Incarnation) {
-        self.retired.insert((node, incarnation));
+        let is_news = self.retired.insert((node, incarnation));
+        let known = self.nodes.get(node).and_then(|node| node.incarnation);
+        if is_news && known.is_none_or(|known| known == incarnation) {
+            self.leave(node);
+            self.note_lost_of(node);
+        }
         self.void_frees_of(node);
+    }
+
+    /// Nothing is asked of a node any more, and nothing it says counts, until it is greeted again.
+    fn leave(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(id) else { return };
+        let mut tags = Vec::new();
+        for session in &mut node.sessions {
+            session.restart(false);
+            tags.extend(session.take_asked());
+        }
+        node.phase = NodePhase::Away;
+        self.monitor.node_lost(id);
+        self.drop_orders_of(id);
+        self.leave_unsealed_stripes_of(id);
+        self.work.push_back(Work::Failover(tags));
     }
 
     /// Is the node in use, even if it is slow?
@@ -119,8 +139,10 @@ impl<C: Command> Engine<C> {
     }
 
     fn handle_node_reply(&mut self, session: SessionId, tag: u64, reply: NodeReply<'_>) {
-        if let NodeReply::Acked { stripe, op } = reply {
-            return self.acknowledged(session.node, stripe, op);
+        match reply {
+            NodeReply::Acked { stripe, op } => return self.acknowledged(session.node, stripe, op),
+            NodeReply::Rebuilt { stripe, outcome } => return self.rebuilt(session.node, stripe, outcome),
+            _ => {}
         }
         if let (NodeReply::Done { used_bytes }, Some(session)) = (&reply, self.nodes.session_mut(session)) {
             session.used_bytes = *used_bytes;
@@ -141,6 +163,8 @@ impl<C: Command> Engine<C> {
             }
             (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
             (What::Nothing, _) => {}
+            (What::Reconfigure { stripe }, NodeReply::Done { .. }) => self.reconfigured(stripe, true),
+            (What::Rebuild { .. }, NodeReply::Done { .. }) => {}
             (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
             (What::Open { stripe }, NodeReply::Done { .. }) => self.stripe_opened(session.node, stripe),
             (What::Close, NodeReply::Done { .. }) => self.close_settled(),
@@ -177,6 +201,8 @@ impl<C: Command> Engine<C> {
             What::Free { first } => self.free_unanswered(session.node, first),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
+            What::Reconfigure { stripe } => self.reconfigured(stripe, false),
+            What::Rebuild { stripe } => self.order_refused(session.node, stripe, refusal),
             What::Ping | What::Nothing => {}
         }
     }
@@ -204,6 +230,7 @@ impl<C: Command> Engine<C> {
         self.monitor.node_lost(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         node.phase = NodePhase::Away;
+        self.drop_orders_of(id.node);
         self.leave_unsealed_stripes_of(id.node);
         self.work.push_back(Work::Failover(tags));
         self.run_work();

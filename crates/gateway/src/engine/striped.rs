@@ -4,10 +4,10 @@
 //! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe ids
 //! and members. Read: the pieces are fetched side by side, each by itself degraded if need be.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use shorttail_units::{NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -29,6 +29,29 @@ pub struct StripedObject {
     pub key: Vec<u8>,
     pub partition: PartitionId,
     pub manifest: Manifest,
+    /// Stripes of which a chunk was rebuilt elsewhere, and who holds them now.
+    moved: BTreeMap<StripeId, (Configuration, Arc<[NodeId]>)>,
+}
+
+impl StripedObject {
+    pub fn new(key: Vec<u8>, partition: PartitionId, manifest: Manifest) -> Self {
+        StripedObject { key, partition, manifest, moved: BTreeMap::new() }
+    }
+
+    pub fn stripes(&self) -> impl Iterator<Item = StripeId> + use<> {
+        let (first, count) = (self.manifest.first, self.manifest.stripe_count);
+        (0..count).map(move |number| first.plus(u64::from(number)))
+    }
+
+    /// Who holds a stripe, and under which configuration.
+    pub fn members_of(&self, stripe: StripeId) -> (Configuration, Arc<[NodeId]>) {
+        let moved = self.moved.get(&stripe).cloned();
+        moved.unwrap_or_else(|| (Configuration::default(), self.manifest.members.clone()))
+    }
+
+    pub fn move_to(&mut self, stripe: StripeId, configuration: Configuration, members: Arc<[NodeId]>) {
+        self.moved.insert(stripe, (configuration, members));
+    }
 }
 
 #[derive(Debug)]
@@ -89,7 +112,7 @@ impl<C: Command> Engine<C> {
             members,
         };
         let Some(held) = self.locks.get(lock) else { return };
-        let object = StripedObject { key: held.key.clone(), partition, manifest: manifest.clone() };
+        let object = StripedObject::new(held.key.clone(), partition, manifest.clone());
         self.striped.insert(manifest.first, object);
         let write = StripedWrite { lock, partition, manifest, value, next: 0, open: HashMap::new(), attempts };
         let write = self.striped_writes.insert(write);
@@ -185,8 +208,11 @@ impl<C: Command> Engine<C> {
 
     /// The stripes of a striped object are not needed any more.
     pub(super) fn free_striped(&mut self, partition: PartitionId, manifest: &Manifest) {
-        if self.striped.remove(&manifest.first).is_none() {
-            return;
+        let Some(object) = self.striped.remove(&manifest.first) else { return };
+        object.stripes().for_each(|stripe| self.repair.forget(stripe));
+        for (&stripe, (_, members)) in &object.moved {
+            let moved = members.iter().filter(|node| !manifest.members.contains(node));
+            moved.for_each(|&node| self.free_on(node, stripe, partition));
         }
         for &node in manifest.members.iter() {
             self.free_range_on(node, manifest.first, manifest.stripe_count, partition);
@@ -195,8 +221,18 @@ impl<C: Command> Engine<C> {
 
     /// Does a stripe belong to a striped object that exists?
     pub(super) fn is_striped(&self, stripe: StripeId) -> bool {
-        let below = self.striped.range(..=stripe).next_back();
-        below.is_some_and(|(first, object)| stripe < first.plus(u64::from(object.manifest.stripe_count)))
+        self.striped_of(stripe).is_some()
+    }
+
+    /// The striped object that a stripe belongs to, and its first stripe.
+    pub(super) fn striped_of(&self, stripe: StripeId) -> Option<(StripeId, &StripedObject)> {
+        let (&first, object) = self.striped.range(..=stripe).next_back()?;
+        (stripe < first.plus(u64::from(object.manifest.stripe_count))).then_some((first, object))
+    }
+
+    pub(super) fn striped_of_mut(&mut self, stripe: StripeId) -> Option<&mut StripedObject> {
+        let (first, _) = self.striped_of(stripe)?;
+        self.striped.get_mut(&first)
     }
 
     pub(super) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object) {
@@ -231,11 +267,13 @@ impl<C: Command> Engine<C> {
         let number = (read.next / data_count) as u32;
         let data_index = read.next % data_count;
         read.next += 1;
+        let stripe = manifest.first.plus(u64::from(number));
+        let held = self.striped.get(&manifest.first).map(|object| object.members_of(stripe).1);
         let wanted = Wanted {
-            stripe: manifest.first.plus(u64::from(number)),
+            stripe,
             shape: manifest.shape,
             partition: read.partition,
-            members: manifest.members.clone(),
+            members: held.unwrap_or_else(|| manifest.members.clone()),
             data_index,
             chunk_bytes: manifest.piece_bytes as u32,
             offset: 0,

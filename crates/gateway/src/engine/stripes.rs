@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use shorttail_units::{NodeId, PartitionId, StripeId, UnixMs};
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs};
 
 use super::index::{Location, StripeSlot};
 use super::kept::Kept;
@@ -65,6 +65,8 @@ pub struct Stripe<I> {
     pub id: StripeId,
     pub partition: PartitionId,
     pub members: Arc<[NodeId]>,
+    /// Of the members.
+    pub configuration: Configuration,
     /// The youngest stripe of the partition that existed when this one last took an append, or of which a record here is
     /// newer: nothing older than what it holds lies beyond.
     pub reach: StripeId,
@@ -87,6 +89,7 @@ impl<I> Stripe<I> {
             id,
             partition,
             members,
+            configuration: Configuration::default(),
             reach: id,
             phase: StripePhase::Open,
             live_bytes: 0,
@@ -104,6 +107,7 @@ impl<I> Stripe<I> {
             id,
             partition,
             members,
+            configuration: Configuration::default(),
             reach: id,
             phase: StripePhase::Sealed,
             live_bytes: 0,

@@ -40,6 +40,12 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.counter("evicted_total", "Objects that made room for others.", status.evicted_total);
     text.counter("expired_total", "Objects whose time was over.", status.expired_total);
     text.counter("degraded_reads_total", "Reads answered by decoding.", status.degraded_reads_total);
+    let repair = &status.repair;
+    text.gauge("chunks_missing", "Chunks lost or on a node that is away.", repair.chunks_missing);
+    text.gauge("chunks_stranded", "Stripes that find no node for a lost chunk.", repair.chunks_stranded);
+    text.counter("chunks_rebuilt_total", "Chunks that repair rebuilt.", repair.chunks_rebuilt_total);
+    text.counter("rebuilt_bytes_total", "Bytes of chunks that repair rebuilt.", repair.bytes_rebuilt_total);
+    text.gauge("repair_bytes_per_second", "How fast repair goes.", repair.bytes_per_s);
 }
 
 fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {

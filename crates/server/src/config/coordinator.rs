@@ -40,9 +40,9 @@ pub const NODE_COUNT_DEFAULT: usize = 8;
 pub const COORDINATOR_PORT: u16 = 7000;
 /// Where HTTP is served when nothing is said.
 pub const ADMIN_PORT: u16 = 8080;
-const RETIRE_AFTER_S_DEFAULT: u64 = 30;
+pub const RETIRE_AFTER_S_DEFAULT: u64 = 30;
 /// A day: a node that is away longer should say so by being removed.
-const RETIRE_AFTER_S_MAX: u64 = 86_400;
+pub const RETIRE_AFTER_S_MAX: u64 = 86_400;
 
 /// Settings of the coordinator as flags, environment and file give them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
@@ -66,8 +66,8 @@ pub struct CoordinatorOptions {
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_NODES", value_name = "N")]
     pub nodes: Option<usize>,
-    /// Seconds after its death until the memory of a node is given up for good [default: 30]
-    #[arg(long, env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
+    /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
+    #[arg(long, alias = "repair-grace", env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
     pub retire_after: Option<u64>,
     /// Pass on the orders of `shorttail chaos` to nodes that allow it too [default: false]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]

@@ -24,6 +24,8 @@ pub struct NodeConfig {
     pub threads: usize,
     /// Whether it obeys orders to be faulty on purpose.
     pub allow_chaos: bool,
+    /// What it may fetch from other nodes to rebuild lost chunks, in bytes a second.
+    pub repair_bytes_per_s: u64,
 }
 
 /// How a node learns which cluster it belongs to.
@@ -37,6 +39,11 @@ pub enum NodeMembership {
 
 /// Memory of a node when nothing is said.
 pub const NODE_MEMORY_DEFAULT: Size = Size::mib(256);
+
+/// What a node may fetch for repair in a second when nothing is said: half of a gigabit link.
+pub const REPAIR_BANDWIDTH_DEFAULT: Size = Size::mib(64);
+/// With less, one chunk of the widest code would take longer than an order may.
+pub const REPAIR_BANDWIDTH_MIN: Size = Size::mib(1);
 
 /// Identity of a cluster as operators write it: hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +92,9 @@ pub struct NodeOptions {
     /// Threads, each with its share of the memory [default: 1]
     #[arg(long, env = "SHORTTAIL_NODE_THREADS", value_name = "N")]
     pub threads: Option<usize>,
+    /// What it may fetch from other nodes in a second to rebuild lost chunks [default: 64MiB]
+    #[arg(long, env = "SHORTTAIL_NODE_REPAIR_BANDWIDTH", value_name = "SIZE")]
+    pub repair_bandwidth: Option<Size>,
     /// Obey `shorttail chaos`: be slow, lossy or dead on order [default: false]
     #[arg(long, env = "SHORTTAIL_NODE_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub allow_chaos: Option<bool>,
@@ -97,7 +107,17 @@ impl NodeOptions {
         merge!(
             self,
             those,
-            NodeOptions { listen, advertise, coordinator, id, cluster_id, memory, threads, allow_chaos }
+            NodeOptions {
+                listen,
+                advertise,
+                coordinator,
+                id,
+                cluster_id,
+                memory,
+                threads,
+                repair_bandwidth,
+                allow_chaos
+            }
         )
     }
 
@@ -126,6 +146,24 @@ impl NodeOptions {
         }
         let listen = self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], 7001).into()));
         let allow_chaos = self.allow_chaos.unwrap_or(false);
-        Ok(NodeConfig { listen, advertise: self.advertise, membership, memory_bytes: memory.0, threads, allow_chaos })
+        Ok(NodeConfig {
+            listen,
+            advertise: self.advertise,
+            membership,
+            memory_bytes: memory.0,
+            threads,
+            allow_chaos,
+            repair_bytes_per_s: check_repair_bandwidth("node", self.repair_bandwidth)?.0,
+        })
     }
+}
+
+/// The bandwidth of repair that was asked for, or the usual one.
+pub(super) fn check_repair_bandwidth(part: &'static str, asked: Option<Size>) -> Result<Size, ConfigError> {
+    let bandwidth = asked.unwrap_or(REPAIR_BANDWIDTH_DEFAULT);
+    if bandwidth < REPAIR_BANDWIDTH_MIN {
+        let problem = format!("{bandwidth} is less than {REPAIR_BANDWIDTH_MIN} a second");
+        return Err(ConfigError::setting(part, "repair_bandwidth", problem));
+    }
+    Ok(bandwidth)
 }

@@ -12,12 +12,14 @@ use shorttail_units::CodeShape;
 
 use super::address::OptionalAddress;
 use super::code::CodeSpec;
-use super::coordinator::{ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, check_node_count};
+use super::coordinator::{
+    ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX, check_node_count,
+};
 use super::credentials::read_credentials;
 use super::error::{ConfigError, within};
 use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull, check_client_ports, value_bytes};
 use super::limits::*;
-use super::node::NODE_MEMORY_DEFAULT;
+use super::node::{NODE_MEMORY_DEFAULT, check_repair_bandwidth};
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
 use super::{merge, take_live};
@@ -42,6 +44,10 @@ pub struct UpConfig {
     pub gateway_threads: usize,
     pub transport: Transport,
     pub restart_nodes: bool,
+    /// Seconds after its death until a node's memory is given up for good.
+    pub retire_after_s: u64,
+    /// What a node may fetch in a second to rebuild lost chunks.
+    pub repair_bandwidth: Size,
     /// What is said of slow nodes, for the gateway.
     pub sidestep: SidestepOptions,
     pub allow_chaos: bool,
@@ -164,6 +170,12 @@ pub struct UpOptions {
     /// Start a node again when it dies, with empty memory [default: false]
     #[arg(long, env = "SHORTTAIL_UP_RESTART_NODES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub restart_nodes: Option<bool>,
+    /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
+    #[arg(long, alias = "repair-grace", env = "SHORTTAIL_UP_RETIRE_AFTER", value_name = "SECONDS")]
+    pub retire_after: Option<u64>,
+    /// What each node may fetch in a second to rebuild lost chunks [default: 64MiB]
+    #[arg(long, env = "SHORTTAIL_UP_REPAIR_BANDWIDTH", value_name = "SIZE")]
+    pub repair_bandwidth: Option<Size>,
     /// What is done about slow nodes: ecwide, llf, ec-cache, shorttail or adaptive [default: adaptive]
     #[arg(long, env = "SHORTTAIL_UP_POLICY", value_name = "POLICY")]
     pub policy: Option<Text<PolicyName>>,
@@ -218,6 +230,8 @@ impl UpOptions {
                 gateway_threads,
                 transport,
                 restart_nodes,
+                retire_after,
+                repair_bandwidth,
                 policy,
                 read_sidestep,
                 write_sidestep,
@@ -274,6 +288,14 @@ impl UpOptions {
             gateway_threads: within("up", "gateway_threads", self.gateway_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
             transport: self.transport.unwrap_or_default(),
             restart_nodes: self.restart_nodes.unwrap_or(false),
+            retire_after_s: within(
+                "up",
+                "retire_after",
+                self.retire_after.unwrap_or(RETIRE_AFTER_S_DEFAULT),
+                1,
+                RETIRE_AFTER_S_MAX,
+            )?,
+            repair_bandwidth: check_repair_bandwidth("up", self.repair_bandwidth)?,
             sidestep,
             allow_chaos: self.allow_chaos.unwrap_or(false),
         })

@@ -103,6 +103,7 @@ pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Event
         memory_bytes: 16 << 20,
         threads: 1,
         allow_chaos: id != MEEK,
+        repair_bytes_per_s: 1 << 26,
     };
     let (wake, events) = wake();
     let obey = |order| control::Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };

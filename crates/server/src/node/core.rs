@@ -12,6 +12,7 @@ use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::CoreGauges;
 use super::chaos::{CoreChaos, CoreOrder};
+use super::peers::{Addresses, Peers, peer_of};
 use crate::clock::Clock;
 use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
 
@@ -35,6 +36,8 @@ pub enum ToNodeCore {
     Connection { stream: Stream, bytes: Vec<u8> },
     /// What an operator orders, on purpose.
     Order(CoreOrder),
+    /// Where other nodes listen, from now on.
+    Addresses(Addresses),
     /// End at once, connections and memory with it.
     Stop,
 }
@@ -50,6 +53,7 @@ pub struct Core {
     /// Connections whose greeting has not arrived (core 0 only).
     greeting: HashMap<usize, Link>,
     sessions: HashMap<usize, Link>,
+    peers: Peers,
     next_session: usize,
     /// Sessions with input left in the socket.
     unread: Vec<usize>,
@@ -82,6 +86,7 @@ impl Core {
             gauges,
             greeting: HashMap::new(),
             sessions: HashMap::new(),
+            peers: Peers::default(),
             next_session: FIRST_SESSION,
             unread: Vec::new(),
             touched: Vec::new(),
@@ -105,7 +110,7 @@ impl Core {
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(256);
         while !self.is_stopped {
-            let wait = if self.unread.is_empty() { WAIT_MAX } else { Duration::ZERO };
+            let wait = self.wait();
             match self.poll.poll(&mut events, Some(wait)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
@@ -117,6 +122,7 @@ impl Core {
                 match event.token() {
                     LISTENER => self.accept(),
                     INBOX => self.take_messages(),
+                    token if peer_of(token).is_some() => self.read_peer(token),
                     Token(session) if self.greeting.contains_key(&session) => self.read_greeting(session),
                     Token(session) => {
                         if event.is_readable() || event.is_read_closed() || event.is_error() {
@@ -129,6 +135,23 @@ impl Core {
             self.end_turn();
         }
         Ok(())
+    }
+
+    fn wait(&self) -> Duration {
+        if !self.unread.is_empty() {
+            return Duration::ZERO;
+        }
+        let Some(due_us) = self.node.poll_deadline() else { return WAIT_MAX };
+        // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
+        Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
+    }
+
+    /// Another node sent something, or takes more.
+    fn read_peer(&mut self, token: Token) {
+        if let Some(peer) = peer_of(token) {
+            let now = self.clock.now();
+            self.peers.read(now, peer, &mut self.node, &mut self.scratch, self.poll.registry());
+        }
     }
 
     fn accept(&mut self) {
@@ -149,7 +172,7 @@ impl Core {
         let end = link.read(&mut self.scratch, |_| 0);
         let core = match next_frame(&link.input) {
             Ok(Some((frame, _))) => match NodeRequest::parse(&frame) {
-                Ok(NodeRequest::Hello(hello)) => Some(usize::from(hello.core)),
+                Ok(NodeRequest::Hello(hello) | NodeRequest::Peer(hello)) => Some(usize::from(hello.core)),
                 _ => None,
             },
             Ok(None) if end != ReadEnd::Closed && link.input.len() < GREETING_BYTES_MAX => return,
@@ -169,6 +192,10 @@ impl Core {
                 ToNodeCore::Connection { stream, bytes } => (stream, bytes),
                 ToNodeCore::Order(order) => {
                     self.obey(order);
+                    continue;
+                }
+                ToNodeCore::Addresses(addresses) => {
+                    self.peers.addresses = addresses;
                     continue;
                 }
                 ToNodeCore::Stop => {
@@ -259,7 +286,11 @@ impl Core {
     fn end_turn(&mut self) {
         let now = self.clock.now();
         self.node.end_turn(now);
+        self.peers.write(&mut self.node, self.poll.registry());
         let mut touched = std::mem::take(&mut self.touched);
+        while let Some(session) = self.node.poll_written_session() {
+            touched.push(session as usize);
+        }
         if let Some(chaos) = &mut self.chaos {
             chaos.release(now, &mut touched);
         }

@@ -72,6 +72,7 @@ impl World {
             Fault::GatewayStall => self.stall_gateway(),
             Fault::BreakSession => self.break_session_of(node),
             Fault::Crash => {
+                self.change_victims();
                 let victims: Vec<usize> = self.victims.iter().copied().collect();
                 let Some(&node) = self.rng.choose(&victims) else { return };
                 let away_us = self.rng.range(AWAY_US);
@@ -87,9 +88,29 @@ impl World {
         }
     }
 
+    /// Once everything is whole again it may be others that lose their memory, again as many as may fail.
+    fn change_victims(&mut self) {
+        if self.config.victims_change && self.is_whole() {
+            let mut numbers: Vec<usize> = (0..self.nodes.len()).collect();
+            self.rng.shuffle(&mut numbers);
+            self.victims = numbers.into_iter().take(self.config.code.tolerance()).collect();
+            self.counts.victim_changes += 1;
+        }
+    }
+
     fn disturbed_count(&self) -> usize {
         let is_disturbed = |node: &usize| !self.nodes[*node].is_up() || self.network.is_stalled(endpoint_of(*node));
         (0..self.nodes.len()).filter(is_disturbed).count()
+    }
+
+    /// Does every stripe have all its chunks, in the eyes of its owner?
+    pub fn is_whole(&self) -> bool {
+        self.gateway.engine.as_ref().is_some_and(shorttail_gateway::engine::Engine::is_whole)
+    }
+
+    /// A node that is down comes back now, empty.
+    pub fn start_again(&mut self, node: usize) {
+        self.restart_node(node);
     }
 
     /// A node loses its memory and comes back empty.

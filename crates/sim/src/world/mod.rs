@@ -19,6 +19,7 @@ mod faults;
 mod gateway;
 mod life;
 mod nodes;
+mod peers;
 mod slow;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +62,7 @@ enum Event {
     GatewayDeadline { generation: u32, at_us: u64 },
     Connect { generation: u32, node: u16, core: u16 },
     NodeTurn { node: usize },
+    NodeDeadline { node: usize, at_us: u64 },
     Held { node: usize },
     ClientTick { client: u32 },
     Request { op: u64 },
@@ -117,11 +119,15 @@ pub struct Counts {
     pub slowdowns: u64,
     pub cuts: u64,
     pub takeovers: u64,
+    /// Times that everything was whole and other nodes became those that may lose their memory.
+    pub victim_changes: u64,
     pub degraded_reads: u64,
     pub frees: u64,
     pub seals: u64,
     pub folds: u64,
     pub installs: u64,
+    pub rebuilds: u64,
+    pub rebuild_failures: u64,
     pub stripes_audited: u64,
     pub acknowledgements_audited: u64,
 }
@@ -142,11 +148,14 @@ impl Counts {
         self.slowdowns += other.slowdowns;
         self.cuts += other.cuts;
         self.takeovers += other.takeovers;
+        self.victim_changes += other.victim_changes;
         self.degraded_reads += other.degraded_reads;
         self.frees += other.frees;
         self.seals += other.seals;
         self.folds += other.folds;
         self.installs += other.installs;
+        self.rebuilds += other.rebuilds;
+        self.rebuild_failures += other.rebuild_failures;
         self.stripes_audited += other.stripes_audited;
         self.acknowledgements_audited += other.acknowledgements_audited;
     }
@@ -290,6 +299,7 @@ impl World {
             Event::GatewayDeadline { generation, at_us } => self.gateway_deadline(generation, at_us),
             Event::Connect { generation, node, core } => self.connect(generation, node, core),
             Event::NodeTurn { node } => self.node_turn(node),
+            Event::NodeDeadline { node, at_us } => self.node_deadline(node, at_us),
             Event::Held { node } => self.held_leaves(node),
             Event::ClientTick { client } => self.client_tick(client),
             Event::Request { op } => self.request_arrives(op),

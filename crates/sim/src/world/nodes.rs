@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_node::{Node, NodeConfig};
+use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_units::{Incarnation, NodeId};
 
 use super::slow::Slowness;
@@ -12,9 +12,11 @@ use crate::network::{SendError, SessionId, What};
 /// Longest wait between an input and the turn that takes it.
 const TURN_US_MAX: u64 = 30;
 
-struct Link {
-    core: usize,
-    input: Vec<u8>,
+pub(super) struct Link {
+    pub core: usize,
+    pub input: Vec<u8>,
+    /// The core of another node that this one reads from; none: whoever opened the session reads here.
+    pub peer: Option<PeerId>,
 }
 
 pub(super) struct NodeHost {
@@ -24,7 +26,8 @@ pub(super) struct NodeHost {
     pub incarnation: Incarnation,
     /// Earlier lives of its memory.
     pub retired: Vec<Incarnation>,
-    links: BTreeMap<SessionId, Link>,
+    pub links: BTreeMap<SessionId, Link>,
+    pub deadline_us: Option<u64>,
     /// Sessions that ended since the last turn, and with what they sent before it.
     ended: Vec<SessionId>,
     turn_is_due: bool,
@@ -40,11 +43,22 @@ impl NodeHost {
             incarnation: Incarnation(0),
             retired: Vec::new(),
             links: BTreeMap::new(),
+            deadline_us: None,
             ended: Vec::new(),
             turn_is_due: false,
             slowness: Slowness::new(u64::from(id) + 1),
             earlier: Counts::default(),
         }
+    }
+
+    /// Forgets a session; was it one?
+    pub fn end_link(&mut self, session: SessionId) -> bool {
+        let Some(link) = self.links.remove(&session) else { return false };
+        match link.peer {
+            None => self.cores[link.core].handle_session_closed(session.number()),
+            Some(peer) => self.cores[link.core].handle_peer_closed(peer),
+        }
+        true
     }
 
     pub fn is_up(&self) -> bool {
@@ -67,6 +81,8 @@ impl NodeHost {
             counts.seals += stats.seals;
             counts.folds += stats.folds;
             counts.installs += stats.installs;
+            counts.rebuilds += stats.rebuilds;
+            counts.rebuild_failures += stats.rebuild_failures;
         }
     }
 }
@@ -88,6 +104,7 @@ impl World {
                     core_count,
                     memory_bytes: self.config.node_memory_bytes,
                     auth: Vec::new(),
+                    repair_bytes_per_s: self.config.repair_bytes_per_s,
                 };
                 let mut machine = Node::new(config).expect("memory for a simulated node");
                 super::audit::greet(&mut machine, core);
@@ -110,6 +127,7 @@ impl World {
         host.ended.clear();
         host.slowness.forget();
         host.turn_is_due = false;
+        host.deadline_us = None;
         let (id, incarnation) = (host.id, host.incarnation);
         host.retired.push(incarnation);
         self.network.crash(&mut self.schedule, endpoint_of(node));
@@ -140,7 +158,7 @@ impl World {
                 // A gateway may ask for more cores than a later life of the node has: then nobody is there.
                 let Some(machine) = host.cores.get_mut(core) else { return };
                 machine.handle_session_opened(session.number());
-                host.links.insert(session, Link { core, input: Vec::new() });
+                host.links.insert(session, Link { core, input: Vec::new(), peer: None });
             }
             What::Connected => {}
             What::Received(bytes) => {
@@ -153,7 +171,7 @@ impl World {
         self.demand_node_turn(node);
     }
 
-    fn demand_node_turn(&mut self, node: usize) {
+    pub(super) fn demand_node_turn(&mut self, node: usize) {
         let host = &mut self.nodes[node];
         if !host.is_up() || host.turn_is_due {
             return;
@@ -173,20 +191,25 @@ impl World {
         let host = &mut self.nodes[node];
         let mut closed = Vec::new();
         for (&session, link) in host.links.iter_mut().filter(|(_, link)| !link.input.is_empty()) {
-            match host.cores[link.core].handle_input(now, session.number(), &link.input) {
+            let core = &mut host.cores[link.core];
+            let outcome = match link.peer {
+                None => core.handle_input(now, session.number(), &link.input).map_err(|_| ()),
+                Some(peer) => core.handle_peer_input(now, peer, &link.input).map_err(|_| ()),
+            };
+            match outcome {
                 Ok(consumed) => _ = link.input.drain(..consumed),
-                Err(_) => closed.push(session),
+                Err(()) => closed.push(session),
             }
         }
         for session in std::mem::take(&mut host.ended) {
-            if let Some(link) = host.links.remove(&session) {
-                host.cores[link.core].handle_session_closed(session.number());
-            }
+            host.end_link(session);
         }
         for core in &mut host.cores {
             core.end_turn(now);
         }
+        self.keep_peers(node);
         self.send_from_node(node);
+        self.await_node_deadline(node);
         let host = &mut self.nodes[node];
         for core in &mut host.cores {
             while let Some(ended) = core.poll_closed_session() {
@@ -194,8 +217,7 @@ impl World {
             }
         }
         for session in closed {
-            if let Some(link) = host.links.remove(&session) {
-                host.cores[link.core].handle_session_closed(session.number());
+            if host.end_link(session) {
                 self.network.close(&mut self.schedule, endpoint_of(node), session);
             }
         }
@@ -206,11 +228,16 @@ impl World {
         let host = &mut self.nodes[node];
         let mut outputs = Vec::new();
         for (&session, link) in &host.links {
-            let Some(output) = host.cores[link.core].poll_output(session.number()) else { continue };
-            outputs.push((session, std::mem::take(output)));
+            let core = &mut host.cores[link.core];
+            let output = match link.peer {
+                None => core.poll_output(session.number()),
+                Some(peer) => core.poll_peer_output(peer),
+            };
+            outputs.extend(output.map(|output| (session, link.peer.is_some(), std::mem::take(output))));
         }
-        for (session, bytes) in outputs {
-            let bytes = self.pass_slowness(node, session, bytes);
+        for (session, is_asking, bytes) in outputs {
+            // What is slow about a node is its answers.
+            let bytes = if is_asking { bytes } else { self.pass_slowness(node, session, bytes) };
             match self.network.send(&mut self.schedule, endpoint_of(node), session, bytes) {
                 Ok(()) | Err(SendError::NotOpen) => {}
                 Err(error @ SendError::Full) => panic!("a node does not bound what it sends: {error}"),

@@ -61,9 +61,11 @@ fn class_of(reply: &NodeReply<'_>) -> Class {
     match reply {
         NodeReply::Bytes(_) | NodeReply::Inspected(_) => Class::Read,
         NodeReply::Acked { .. } | NodeReply::Done { .. } => Class::Write,
-        NodeReply::Hello(_) | NodeReply::Fenced { .. } | NodeReply::Chunks(_) | NodeReply::Refused { .. } => {
-            Class::Other
-        }
+        NodeReply::Hello(_)
+        | NodeReply::Chunks(_)
+        | NodeReply::Fenced { .. }
+        | NodeReply::Rebuilt { .. }
+        | NodeReply::Refused { .. } => Class::Other,
     }
 }
 

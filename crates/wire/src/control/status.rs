@@ -53,6 +53,11 @@ pub struct StoreTotals {
     pub cancelled_total: u64,
     pub redirected_writes_total: u64,
     pub slices_judged_total: u64,
+    pub chunks_missing: u64,
+    pub chunks_stranded: u64,
+    pub chunks_rebuilt_total: u64,
+    pub bytes_rebuilt_total: u64,
+    pub repair_bytes_per_s: u64,
 }
 
 /// A node as one gateway sees it.
@@ -128,6 +133,11 @@ impl StoreTotals {
             cancelled_total: sum(self.cancelled_total, other.cancelled_total),
             redirected_writes_total: sum(self.redirected_writes_total, other.redirected_writes_total),
             slices_judged_total: sum(self.slices_judged_total, other.slices_judged_total),
+            chunks_missing: sum(self.chunks_missing, other.chunks_missing),
+            chunks_stranded: sum(self.chunks_stranded, other.chunks_stranded),
+            chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
+            bytes_rebuilt_total: sum(self.bytes_rebuilt_total, other.bytes_rebuilt_total),
+            repair_bytes_per_s: sum(self.repair_bytes_per_s, other.repair_bytes_per_s),
         }
     }
 }
@@ -148,10 +158,37 @@ pub struct ClusterStatus {
     pub expired_total: u64,
     pub degraded_reads_total: u64,
     pub nodes_expected: u16,
+    pub repair: RepairStatus,
     /// Whether the coordinator passes on orders to be faulty.
     pub chaos_allowed: bool,
     pub nodes: Vec<NodeStatusEntry>,
     pub gateways: Vec<GatewayStatusEntry>,
+}
+
+/// What is lost, and how far repair is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RepairStatus {
+    /// Chunks that are lost, or on a node that is away and may come back.
+    pub chunks_missing: u64,
+    /// Stripes with a chunk for which there is no node with room that does not hold another chunk of the stripe.
+    pub chunks_stranded: u64,
+    pub chunks_rebuilt_total: u64,
+    pub bytes_rebuilt_total: u64,
+    pub bytes_per_s: u64,
+    /// At the present rate; none: nothing is being rebuilt.
+    pub seconds_left: Option<u64>,
+    /// Nodes whose heartbeats arrive, and nodes that a new stripe needs.
+    pub nodes_alive: u16,
+    pub nodes_needed: u16,
+}
+
+impl RepairStatus {
+    /// How long what is missing takes at this rate, its chunks as long as those that were rebuilt.
+    pub fn estimate(totals: &StoreTotals) -> Option<u64> {
+        let bytes = totals.bytes_rebuilt_total.checked_div(totals.chunks_rebuilt_total)?;
+        let left = totals.chunks_missing.saturating_mul(bytes);
+        left.checked_div(totals.repair_bytes_per_s).filter(|_| left > 0)
+    }
 }
 
 /// A node in the status.

@@ -13,7 +13,7 @@ mod request;
 
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, next_frame};
 pub use reply::{ChunkReport, HelloReply, InspectReport, NodeReply, RawOp, Refusal};
-pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, NodeRequest};
+pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, NodeRequest, Source};
 
 /// Version of this protocol. A node and an owner that differ refuse each other.
 pub const PROTOCOL_VERSION: u32 = 2;

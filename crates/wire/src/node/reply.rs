@@ -35,9 +35,13 @@ pub enum Refusal {
     NotAuthenticated,
     #[error("the request makes no sense to the node")]
     Invalid,
+    #[error("a node that holds a source is not reached")]
+    Unreachable,
+    #[error("too many orders wait already")]
+    Busy,
 }
 
-const REFUSALS: [Refusal; 13] = [
+const REFUSALS: [Refusal; 15] = [
     Refusal::OutOfMemory,
     Refusal::NoChunk,
     Refusal::Fenced,
@@ -51,6 +55,8 @@ const REFUSALS: [Refusal; 13] = [
     Refusal::WrongVersion,
     Refusal::NotAuthenticated,
     Refusal::Invalid,
+    Refusal::Unreachable,
+    Refusal::Busy,
 ];
 
 impl Refusal {
@@ -134,6 +140,11 @@ pub enum NodeReply<'a> {
         op: OpNumber,
     },
     Bytes(&'a [u8]),
+    /// An order to rebuild a chunk is over. `Err`: why, and the index of the source that was to blame, if one was.
+    Rebuilt {
+        stripe: StripeId,
+        outcome: Result<(), (Refusal, Option<u8>)>,
+    },
     Chunks(Vec<ChunkReport>),
     Inspected(InspectReport<'a>),
     /// `detail`: the epoch that fenced, or 0.
@@ -152,6 +163,9 @@ impl NodeReply<'_> {
     const INSPECTED: u8 = 0x86;
     const REFUSED: u8 = 0x87;
     const FENCED: u8 = 0x88;
+    const REBUILT: u8 = 0x89;
+    /// No source is to blame.
+    const NO_SOURCE: u8 = u8::MAX;
 
     /// Appends the reply as a frame.
     pub fn encode(&self, tag: u64, out: &mut Vec<u8>) {
@@ -168,6 +182,16 @@ impl NodeReply<'_> {
                 reports.iter().for_each(|report| report.put(out));
             }),
             NodeReply::Inspected(inspected) => put_frame(out, Self::INSPECTED, 0, tag, |out| inspected.put(out)),
+            NodeReply::Rebuilt { stripe, outcome } => {
+                let (status, source) = match outcome {
+                    Ok(()) => (0, None),
+                    Err((refusal, source)) => (refusal.status(), *source),
+                };
+                put_frame(out, Self::REBUILT, status, tag, |out| {
+                    out.put_u64(stripe.raw());
+                    out.put_u8(source.unwrap_or(Self::NO_SOURCE));
+                });
+            }
             NodeReply::Refused { refusal, detail } => {
                 put_frame(out, Self::REFUSED, refusal.status(), tag, |out| out.put_u64(*detail));
             }
@@ -194,6 +218,15 @@ impl<'a> NodeReply<'a> {
                 NodeReply::Chunks(reports)
             }
             Self::INSPECTED => NodeReply::Inspected(InspectReport::parse(&mut body)?),
+            Self::REBUILT => {
+                let (stripe, source) = (StripeId::from_raw(body.u64()?), body.u8()?);
+                let source = (source != Self::NO_SOURCE).then_some(source);
+                let outcome = match frame.status {
+                    0 => Ok(()),
+                    status => Err((Refusal::from_status(status)?, source)),
+                };
+                NodeReply::Rebuilt { stripe, outcome }
+            }
             Self::REFUSED => NodeReply::Refused { refusal: Refusal::from_status(frame.status)?, detail: body.u64()? },
             other => return Err(FrameError::Kind(other)),
         };

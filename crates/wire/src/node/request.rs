@@ -1,7 +1,7 @@
 //! What an owner asks of a node.
 
 use shorttail_units::{
-    ClusterId, CodeShape, DATA_COUNT_MAX, Epoch, LOCAL_COUNT_MAX, NodeId, OpNumber, PARITY_COUNT_MAX, PartitionId,
+    ClusterId, CodeShape, Configuration, DATA_COUNT_MAX, Epoch, LOCAL_COUNT_MAX, NodeId, OpNumber, PARITY_COUNT_MAX, PartitionId,
     StripeId,
 };
 
@@ -42,7 +42,16 @@ pub struct ChunkDescription {
     pub shape: CodeShape,
     /// Payload bytes of every chunk of the stripe.
     pub chunk_bytes: u32,
+    /// Of the members.
+    pub configuration: Configuration,
     pub members: Members,
+}
+
+/// A chunk from which another is rebuilt, and which core of its node holds it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Source {
+    pub index: u8,
+    pub core: u16,
 }
 
 /// Greeting: the first message of a session, and the only one before the node's answer.
@@ -140,6 +149,23 @@ pub enum NodeRequest<'a> {
     },
     /// Replies `Done`.
     Ping,
+    /// The members of a sealed stripe from this configuration on; a lower one than the chunk's is refused as `Fenced`.
+    /// Replies `Done`.
+    Reconfigure {
+        stripe: StripeId,
+        epoch: Epoch,
+        configuration: Configuration,
+        members: Members,
+    },
+    /// Rebuild the described chunk, which is the node's own place among the members, from chunks that it fetches from
+    /// their nodes itself. Replies `Done` when the order is taken, and `Rebuilt` when it is over.
+    Rebuild {
+        description: ChunkDescription,
+        sources: Vec<Source>,
+    },
+    /// Greeting of another node, in place of `Hello`: its session only reads. `owner`: its number times 65 536 and its
+    /// core's.
+    Peer(Hello),
 }
 
 impl NodeRequest<'_> {
@@ -157,6 +183,9 @@ impl NodeRequest<'_> {
     const INSPECT: u8 = 12;
     const CLOSE: u8 = 13;
     const PING: u8 = 14;
+    const RECONFIGURE: u8 = 15;
+    const REBUILD: u8 = 16;
+    const PEER: u8 = 17;
 
     fn kind(&self) -> u8 {
         match self {
@@ -174,6 +203,9 @@ impl NodeRequest<'_> {
             NodeRequest::Inspect { .. } => Self::INSPECT,
             NodeRequest::Close { .. } => Self::CLOSE,
             NodeRequest::Ping => Self::PING,
+            NodeRequest::Reconfigure { .. } => Self::RECONFIGURE,
+            NodeRequest::Rebuild { .. } => Self::REBUILD,
+            NodeRequest::Peer(_) => Self::PEER,
         }
     }
 
@@ -184,7 +216,7 @@ impl NodeRequest<'_> {
 
     fn put_body(&self, out: &mut Vec<u8>) {
         match self {
-            NodeRequest::Hello(hello) => hello.put(out),
+            NodeRequest::Hello(hello) | NodeRequest::Peer(hello) => hello.put(out),
             NodeRequest::Fence { partition, epoch, next } => {
                 out.put_u16(*partition);
                 out.put_u32(epoch.0);
@@ -241,6 +273,19 @@ impl NodeRequest<'_> {
                 out.put_u32(last.0);
             }
             NodeRequest::Ping => {}
+            NodeRequest::Reconfigure { stripe, epoch, configuration, members } => {
+                out.put_u64(stripe.raw());
+                out.put_u32(epoch.0);
+                out.put_u64(configuration.raw());
+                members.put(out);
+            }
+            NodeRequest::Rebuild { description, sources } => {
+                description.put(out);
+                for source in sources {
+                    out.put_u8(source.index);
+                    out.put_u16(source.core);
+                }
+            }
         }
     }
 }
@@ -299,6 +344,21 @@ impl<'a> NodeRequest<'a> {
                 last: OpNumber(body.u32()?),
             },
             Self::PING => NodeRequest::Ping,
+            Self::RECONFIGURE => NodeRequest::Reconfigure {
+                stripe: parse_stripe(body)?,
+                epoch: parse_epoch(body)?,
+                configuration: Configuration::from_raw(body.u64()?),
+                members: Members::parse_rest(body)?,
+            },
+            Self::REBUILD => {
+                let description = ChunkDescription::parse(body)?;
+                let mut sources = Vec::new();
+                while !body.is_empty() {
+                    sources.push(Source::parse(body, &description)?);
+                }
+                NodeRequest::Rebuild { description, sources }
+            }
+            Self::PEER => NodeRequest::Peer(Hello::parse(body)?),
             other => return Err(FrameError::Kind(other)),
         })
     }
@@ -340,6 +400,33 @@ impl Hello {
     }
 }
 
+impl Members {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.iter().for_each(|node| out.put_u16(node.0));
+    }
+
+    fn parse(body: &mut Reader<'_>, count: usize) -> Result<Self, FrameError> {
+        (0..count).map(|_| body.u16().map(NodeId)).collect::<Result<_, _>>().map(Members)
+    }
+
+    fn parse_rest(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let mut members = Vec::new();
+        while !body.is_empty() {
+            members.push(NodeId(body.u16()?));
+        }
+        if members.len() > MEMBERS_MAX { Err(FrameError::Value("members")) } else { Ok(Members(members)) }
+    }
+}
+
+impl Source {
+    /// Another chunk of the stripe.
+    fn parse(body: &mut Reader<'_>, description: &ChunkDescription) -> Result<Self, FrameError> {
+        let source = Source { index: body.u8()?, core: body.u16()? };
+        let is_other = usize::from(source.index) < description.shape.chunk_count() && source.index != description.index;
+        if is_other { Ok(source) } else { Err(FrameError::Value("source")) }
+    }
+}
+
 impl ChunkDescription {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         out.put_u64(self.stripe.raw());
@@ -354,9 +441,8 @@ impl ChunkDescription {
         out.put_u8(self.index);
         out.put_u8(self.shape.data_count() as u8);
         out.put_u8(self.shape.parity_count() as u8);
-        for node in &self.members.0 {
-            out.put_u16(node.0);
-        }
+        out.put_u64(self.configuration.raw());
+        self.members.put(out);
     }
 
     pub(super) fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -374,8 +460,9 @@ impl ChunkDescription {
         let counts = [body.u8()?, kind_and_local >> LOCAL_COUNT_SHIFT, body.u8()?].map(usize::from);
         let shape = parse_shape(counts).filter(|shape| usize::from(index) < shape.chunk_count());
         let shape = shape.ok_or(FrameError::Value("stripe shape"))?;
-        let members = (0..shape.chunk_count()).map(|_| body.u16().map(NodeId)).collect::<Result<Vec<_>, _>>()?;
-        Ok(ChunkDescription { stripe, epoch, partition, kind, index, shape, chunk_bytes, members: Members(members) })
+        let configuration = Configuration::from_raw(body.u64()?);
+        let members = Members::parse(body, shape.chunk_count())?;
+        Ok(ChunkDescription { stripe, epoch, partition, kind, index, shape, chunk_bytes, configuration, members })
     }
 
     /// Is this a parity chunk?

@@ -1,7 +1,7 @@
 //! Every message survives the trip through bytes; no bytes from outside panic.
 
 use proptest::prelude::*;
-use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::*;
 
@@ -14,6 +14,7 @@ fn description() -> ChunkDescription {
         index: 4,
         shape: CodeShape::default(),
         chunk_bytes: 65_280,
+        configuration: Configuration::from_raw(3 << 32 | 1),
         members: Members([5, 3, 1, 7, 6, 2].map(NodeId).to_vec()),
     }
 }
@@ -63,6 +64,24 @@ fn requests() -> Vec<NodeRequest<'static>> {
         NodeRequest::Inspect { stripe },
         NodeRequest::Close { stripe, epoch: Epoch(4), last: OpNumber(7) },
         NodeRequest::Ping,
+        NodeRequest::Reconfigure {
+            stripe,
+            epoch: Epoch(4),
+            configuration: Configuration::default().next(Epoch(4)),
+            members: description().members,
+        },
+        NodeRequest::Rebuild {
+            description: description(),
+            sources: vec![Source { index: 0, core: 1 }, Source { index: 5, core: 0 }],
+        },
+        NodeRequest::Peer(Hello {
+            version: PROTOCOL_VERSION,
+            cluster: ClusterId(9),
+            core: 1,
+            owner: 4 << 16,
+            epoch: Epoch(0),
+            auth: Vec::new(),
+        }),
     ]
 }
 
@@ -89,6 +108,9 @@ fn replies() -> Vec<NodeReply<'static>> {
         NodeReply::Chunks(vec![report(), report()]),
         NodeReply::Inspected(InspectReport { report: report(), raw }),
         NodeReply::Refused { refusal: Refusal::Fenced, detail: 4 },
+        NodeReply::Rebuilt { stripe, outcome: Ok(()) },
+        NodeReply::Rebuilt { stripe, outcome: Err((Refusal::Damaged, Some(3))) },
+        NodeReply::Rebuilt { stripe, outcome: Err((Refusal::OutOfMemory, None)) },
     ]
 }
 
@@ -128,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_request_is_an_error(place in 0usize..14, cut in 1usize..20) {
+    fn a_truncated_request_is_an_error(place in 0usize..16, cut in 1usize..20) {
         let mut bytes = Vec::new();
         let request = requests().remove(place);
         request.encode(0, &mut bytes);
@@ -138,5 +160,16 @@ proptest! {
         if keep < frame.body.len() {
             prop_assert_ne!(NodeRequest::parse(&short), Ok(request));
         }
+    }
+}
+
+#[test]
+fn a_chunk_is_not_its_own_source() {
+    for index in [description().index, 6] {
+        let sources = vec![Source { index, core: 0 }];
+        let mut bytes = Vec::new();
+        NodeRequest::Rebuild { description: description(), sources }.encode(0, &mut bytes);
+        let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
+        assert_eq!(NodeRequest::parse(&frame), Err(FrameError::Value("source")));
     }
 }

@@ -1,0 +1,309 @@
+//! Orders to rebuild lost chunks: to whom, from what, and what comes of them.
+//!
+//! ```text
+//! owner                     other members                target                    sources
+//!   |  the stripe's members name the target               |                          |
+//!   |--Reconfigure----------------->|                     |                          |
+//!   |<-----------------Done---------|                     |                          |
+//!   |--Rebuild(sources)---------------------------------->|--Inspect, ReadRange----->|
+//!   |<-----------------Done (taken)-----------------------|<-------------------------|
+//!   |<-----------------Rebuilt----------------------------|  checked, decoded, installed
+//! ```
+//! The target is a member before it may hold anything (rule R11): whatever frees the stripe frees it there too, and
+//! whoever takes over knows of it. It is exchanged for another only after a definite no, or when its memory is gone for
+//! good. A node that came back empty gets its own chunks again.
+//!
+//! Must not know: how a node decodes.
+
+use shorttail_codes::Cost;
+use shorttail_placement::{Candidate, choose_around};
+use shorttail_units::{NodeId, StripeId};
+use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
+
+use super::limits::{REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US};
+use super::repair::{Facts, Standing};
+use super::{Engine, Phase, What};
+use crate::command::Command;
+
+/// An order under way.
+#[derive(Debug)]
+pub struct Order {
+    chunk: usize,
+    pub(super) target: NodeId,
+    sources: Vec<usize>,
+    /// Members that have not confirmed the configuration.
+    untold: usize,
+    has_failed: bool,
+}
+
+/// Who is to hold a rebuilt chunk.
+enum Target {
+    Node(NodeId),
+    /// Those that could have enough to do.
+    Busy,
+    /// Its node may come back.
+    Away,
+    /// No node has room that does not hold a chunk of the stripe already.
+    Nowhere,
+}
+
+impl<C: Command> Engine<C> {
+    /// Gives orders for what is most urgent, as far as they are bounded.
+    pub(super) fn advance_repair(&mut self) {
+        if matches!(self.phase, Phase::Gathering(_)) {
+            return;
+        }
+        self.count_missing();
+        for stripe in self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX) {
+            if self.repair.orders.len() >= REPAIR_ORDERS_MAX {
+                return;
+            }
+            match self.standing(stripe) {
+                Standing::Whole(facts) => self.repair_stripe(stripe, facts),
+                Standing::NotYet => self.rest(stripe),
+                Standing::Over => self.repair.take_out(stripe),
+            }
+        }
+    }
+
+    fn rest(&mut self, stripe: StripeId) {
+        self.repair.rest(stripe, self.now.mono_us + REPAIR_REST_US);
+    }
+
+    /// Gives an order for one chunk of the stripe, or lets it rest.
+    fn repair_stripe(&mut self, stripe: StripeId, facts: Facts) {
+        let Some((lost, avoided)) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)) else { return };
+        let (mut is_stranded, mut is_busy) = (false, false);
+        for chunk in (0..facts.members.len()).filter(|chunk| lost & 1 << chunk != 0) {
+            let Some(sources) = self.sources_of(&facts, chunk, lost | avoided) else { continue };
+            let target = match self.target_of(stripe, &facts, chunk) {
+                Target::Node(node) => node,
+                Target::Busy => {
+                    is_busy = true;
+                    continue;
+                }
+                Target::Away => continue,
+                Target::Nowhere => {
+                    is_stranded = true;
+                    continue;
+                }
+            };
+            return self.begin_order(stripe, facts, Order { chunk, target, sources, untold: 0, has_failed: false });
+        }
+        if is_busy {
+            return;
+        }
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            lost.avoided = 0;
+        }
+        self.rest(stripe);
+        if is_stranded {
+            if let Some(lost) = self.repair.get_mut(stripe) {
+                lost.refused.clear();
+            }
+            self.repair.stranded.insert(stripe);
+        }
+    }
+
+    /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove themselves.
+    fn sources_of(&mut self, facts: &Facts, chunk: usize, without: u128) -> Option<Vec<usize>> {
+        let code = self.codes.get(facts.shape);
+        let is_parity = facts.shape.is_parity(chunk);
+        let cost = |other: usize| {
+            let node = facts.members[other];
+            let is_had = without & 1 << other == 0 && self.nodes.is_ready(node);
+            match () {
+                () if !is_had || is_parity && facts.shape.is_parity(other) => Cost::Infinite,
+                () if self.monitor.is_fail_slow(node) || self.is_late(node) => Cost::High,
+                () => Cost::Low,
+            }
+        };
+        code.cheapest_plan(chunk, &cost).ok().map(|plan| plan.sources.clone())
+    }
+
+    /// Who is to hold the chunk: its own node, if that is there with another memory; another one, if it is gone for good.
+    fn target_of(&self, stripe: StripeId, facts: &Facts, chunk: usize) -> Target {
+        let own = facts.members[chunk];
+        let refused = self.repair.get(stripe).map(|lost| &lost.refused[..]).unwrap_or_default();
+        if self.nodes.is_ready(own) && !refused.contains(&own) {
+            return if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
+        }
+        if !self.is_gone(own) && !self.nodes.is_ready(own) {
+            return Target::Away;
+        }
+        let needed = (facts.chunk_bytes as u64 + 1280) + self.reserved_stripes() * (self.config.chunk_bytes as u64 + 256);
+        let is_free = |node: &&super::nodes::Node| {
+            self.nodes.is_ready(node.id) && !facts.members.contains(&node.id) && !refused.contains(&node.id)
+        };
+        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
+        let mut able = self.nodes.iter().filter(is_free).filter(has_room).peekable();
+        if able.peek().is_none() {
+            return Target::Nowhere;
+        }
+        let idle = able.filter(|node| !self.is_evaded(node.id) && self.takes_orders(node.id));
+        let candidates: Vec<_> = idle
+            .map(|node| Candidate {
+                node: node.id,
+                load: node.used_bytes(),
+                is_evaded: false,
+                redirect_count: node.redirect_count,
+            })
+            .collect();
+        let choice = choose_around(&candidates, 1, stripe.raw());
+        choice.and_then(|choice| choice.members.first().copied()).map_or(Target::Busy, Target::Node)
+    }
+
+    fn takes_orders(&self, node: NodeId) -> bool {
+        self.repair.orders.values().filter(|order| order.target == node).count() < REPAIR_ORDERS_OF_NODE_MAX
+    }
+
+    fn begin_order(&mut self, stripe: StripeId, mut facts: Facts, mut order: Order) {
+        let own = facts.members[order.chunk];
+        if order.target != own {
+            if self.nodes.is_ready(own) {
+                // It is no member from now on; what it may hold of the stripe cannot be used.
+                self.free_on(own, stripe, facts.partition);
+            }
+            let mut members = facts.members.to_vec();
+            members[order.chunk] = order.target;
+            facts.members = members.into();
+            facts.configuration = facts.configuration.next(self.config.epoch);
+            self.set_members(stripe, &facts);
+            if let Some(lost) = self.repair.get_mut(stripe) {
+                lost.is_told = false;
+            }
+        }
+        let lost = self.repair.lost_of(stripe);
+        let is_told = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
+        let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
+        let (ready, away): (Vec<_>, Vec<_>) = others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
+        // A later owner hears all but as many nodes as may be lost. Should it not hear the target, it must hear of it.
+        let is_away = |node: &NodeId| !self.is_gone(*node);
+        if !is_told && ready.len() < facts.shape.tolerance() && away.iter().any(is_away) {
+            return self.rest(stripe);
+        }
+        order.untold = if is_told { 0 } else { ready.len() };
+        self.expect_use(&[order.target], stripe, facts.chunk_bytes + 256);
+        self.repair.begin(stripe, order);
+        if is_told || ready.is_empty() {
+            return self.send_order(stripe);
+        }
+        for node in ready {
+            self.reconfigure_on(node, stripe, &facts, What::Reconfigure { stripe });
+        }
+    }
+
+    fn set_members(&mut self, stripe: StripeId, facts: &Facts) {
+        if let Some(slot) = self.stripes.slot_of(stripe) {
+            let held = self.stripes.at_mut(slot);
+            (held.configuration, held.members) = (facts.configuration, facts.members.clone());
+        } else if let Some(object) = self.striped_of_mut(stripe) {
+            object.move_to(stripe, facts.configuration, facts.members.clone());
+        }
+    }
+
+    fn reconfigure_on(&mut self, node: NodeId, stripe: StripeId, facts: &Facts, what: What) {
+        let request = NodeRequest::Reconfigure {
+            stripe,
+            epoch: self.config.epoch,
+            configuration: facts.configuration,
+            members: Members(facts.members.to_vec()),
+        };
+        self.ask(node, stripe, &request, what);
+    }
+
+    /// A member that was away has an older picture of a stripe: it learns the current one.
+    pub(super) fn refresh_configuration(&mut self, node: NodeId, told: &ChunkDescription) {
+        if let Standing::Whole(facts) = self.standing(told.stripe)
+            && told.configuration < facts.configuration
+        {
+            self.reconfigure_on(node, told.stripe, &facts, What::Nothing);
+        }
+    }
+
+    /// A member took note of the configuration, or did not.
+    pub(super) fn reconfigured(&mut self, stripe: StripeId, is_done: bool) {
+        let Some(order) = self.repair.orders.get_mut(&stripe) else { return };
+        order.untold = order.untold.saturating_sub(1);
+        order.has_failed |= !is_done;
+        if order.untold > 0 {
+            return;
+        }
+        if order.has_failed {
+            return self.drop_order(stripe);
+        }
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            lost.is_told = true;
+        }
+        self.send_order(stripe);
+    }
+
+    fn send_order(&mut self, stripe: StripeId) {
+        let Standing::Whole(facts) = self.standing(stripe) else { return self.drop_order(stripe) };
+        let Some(order) = self.repair.orders.get(&stripe) else { return };
+        let first = self.describe(
+            stripe,
+            facts.partition,
+            facts.kind,
+            facts.shape,
+            facts.chunk_bytes,
+            &facts.members,
+        );
+        let description =
+            ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
+        let source = |&chunk: &usize| Source {
+            index: chunk as u8,
+            core: self.nodes.session_of(facts.members[chunk], stripe).core,
+        };
+        let sources = order.sources.iter().map(source).collect();
+        let target = order.target;
+        self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Rebuild { stripe });
+    }
+
+    /// The order cannot be carried out now: the stripe is looked at again.
+    pub(super) fn drop_order(&mut self, stripe: StripeId) {
+        if self.repair.orders.remove(&stripe).is_some() {
+            self.rest(stripe);
+        }
+    }
+
+    /// What a node was to rebuild is not to be expected of it any more.
+    pub(super) fn drop_orders_of(&mut self, node: NodeId) {
+        self.repair.ordered_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));
+    }
+
+    /// The target did not take the order (`None`: it did not answer).
+    pub(super) fn order_refused(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
+        match refusal {
+            Some(refusal) => self.rebuilt(node, stripe, Err((refusal, None))),
+            None => self.drop_order(stripe),
+        }
+    }
+
+    /// An order is over.
+    pub(super) fn rebuilt(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
+        let Some(order) = self.repair.orders.get(&stripe).filter(|order| order.target == node) else { return };
+        let chunk = order.chunk;
+        let Err((refusal, source)) = outcome else {
+            let chunk_bytes = match self.standing(stripe) {
+                Standing::Whole(facts) => facts.chunk_bytes as u64,
+                Standing::NotYet | Standing::Over => 0,
+            };
+            self.repair.rebuilt_count += 1;
+            self.repair.rebuilt_bytes += chunk_bytes;
+            self.repair.orders.remove(&stripe);
+            self.repair.clear(stripe, chunk);
+            return self.advance_repair();
+        };
+        tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            match (refusal, source) {
+                (_, Some(source)) => lost.avoided |= 1 << source,
+                // A definite no: another node may say yes.
+                (Refusal::Exists | Refusal::OutOfMemory, None) => lost.refused.push(node),
+                _ => {}
+            }
+        }
+        self.drop_order(stripe);
+    }
+}

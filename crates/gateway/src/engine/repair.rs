@@ -1,0 +1,331 @@
+//! Which chunks are lost, and which of them are rebuilt first.
+//!
+//! ```text
+//!        node retired, or back with an empty memory               Rebuilt, or found by a scan
+//! there ---------------------------------------------> lost ------------------------------------> there
+//!                                                      | ^
+//!                              most urgent first: order' 'rest: no target, a source failed, its node is away
+//! ```
+//! Only chunks of sealed stripes and of striped objects are here: an unsealed stripe that loses a member is emptied from
+//! the owner's memory. Reads know what is lost and decode it at once.
+//!
+//! Invariant: a stripe with lost chunks is in the queue, rests, has an order, or is being emptied.
+//!
+//! Must not know: how a chunk is rebuilt (see `rebuilding`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkKind, ChunkReport};
+use smallvec::SmallVec;
+
+use super::Engine;
+use super::census::{Census, Member};
+use super::limits::REPAIR_RATE_US;
+use super::rebuilding::Order;
+use super::stripes::StripePhase;
+use crate::command::Command;
+
+/// What is lost of a stripe.
+#[derive(Debug, Default)]
+pub struct Lost {
+    /// Bit per chunk.
+    pub chunks: u128,
+    /// Chunks that failed as sources lately.
+    pub avoided: u128,
+    /// Nodes that cannot take the chunk.
+    pub refused: SmallVec<[NodeId; 2]>,
+    /// The stripe's configuration is known to as many members as a later owner needs to find one.
+    pub is_told: bool,
+    /// Losses that the stripe still survives.
+    spare: usize,
+    rests_until_us: Option<u64>,
+}
+
+/// Losses of one engine's stripes.
+#[derive(Debug, Default)]
+pub struct Repair {
+    lost: BTreeMap<StripeId, Lost>,
+    lost_count: u64,
+    /// To be looked at, the fewest spare chunks first.
+    queue: BTreeSet<(usize, StripeId)>,
+    resting: BTreeSet<(u64, StripeId)>,
+    pub(super) orders: BTreeMap<StripeId, Order>,
+    /// Chunks on nodes that are away and may come back.
+    pub(super) away_count: u64,
+    /// Found no node to take them when they were looked at last.
+    pub(super) stranded: BTreeSet<StripeId>,
+    pub(super) rebuilt_count: u64,
+    pub(super) rebuilt_bytes: u64,
+    pub(super) bytes_per_s: u64,
+    /// When the rate is taken next, and what had been rebuilt the last time.
+    rate_us: u64,
+    rate_bytes: u64,
+}
+
+impl Repair {
+    /// Lost chunks of a stripe, a bit each.
+    pub fn lost_of(&self, stripe: StripeId) -> u128 {
+        self.lost.get(&stripe).map_or(0, |lost| lost.chunks)
+    }
+
+    pub fn get_mut(&mut self, stripe: StripeId) -> Option<&mut Lost> {
+        self.lost.get_mut(&stripe)
+    }
+
+    pub fn get(&self, stripe: StripeId) -> Option<&Lost> {
+        self.lost.get(&stripe)
+    }
+
+    pub fn missing_count(&self) -> u64 {
+        self.lost_count + self.away_count
+    }
+
+    fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
+        let lost = self.lost.entry(stripe).or_default();
+        if lost.chunks & 1 << chunk != 0 {
+            return;
+        }
+        self.queue.remove(&(lost.spare, stripe));
+        lost.chunks |= 1 << chunk;
+        lost.spare = shape.tolerance().saturating_sub(lost.chunks.count_ones() as usize);
+        self.lost_count += 1;
+        if !self.orders.contains_key(&stripe) && lost.rests_until_us.is_none() {
+            self.queue.insert((lost.spare, stripe));
+        }
+    }
+
+    /// The chunk is there.
+    pub(super) fn clear(&mut self, stripe: StripeId, chunk: usize) {
+        let Some(lost) = self.lost.get_mut(&stripe).filter(|lost| lost.chunks & 1 << chunk != 0) else { return };
+        self.queue.remove(&(lost.spare, stripe));
+        lost.chunks &= !(1 << chunk);
+        lost.spare += 1;
+        lost.refused.clear();
+        self.lost_count -= 1;
+        if lost.chunks == 0 {
+            self.forget(stripe);
+        } else if !self.orders.contains_key(&stripe) && lost.rests_until_us.is_none() {
+            self.queue.insert((lost.spare, stripe));
+        }
+    }
+
+    /// The stripe is gone, or whole.
+    pub(super) fn forget(&mut self, stripe: StripeId) {
+        self.take_out(stripe);
+        self.orders.remove(&stripe);
+        if let Some(lost) = self.lost.remove(&stripe) {
+            self.lost_count -= u64::from(lost.chunks.count_ones());
+        }
+    }
+
+    /// Nothing is to be done about the stripe, though it lacks chunks.
+    pub(super) fn take_out(&mut self, stripe: StripeId) {
+        self.stranded.remove(&stripe);
+        if let Some(lost) = self.lost.get_mut(&stripe) {
+            self.queue.remove(&(lost.spare, stripe));
+            if let Some(until_us) = lost.rests_until_us.take() {
+                self.resting.remove(&(until_us, stripe));
+            }
+        }
+    }
+
+    /// The stripe is looked at again at this time.
+    pub(super) fn rest(&mut self, stripe: StripeId, until_us: u64) {
+        let is_stranded = self.stranded.contains(&stripe);
+        self.take_out(stripe);
+        if is_stranded {
+            self.stranded.insert(stripe);
+        }
+        if let Some(lost) = self.lost.get_mut(&stripe) {
+            lost.rests_until_us = Some(until_us);
+            self.resting.insert((until_us, stripe));
+        }
+    }
+
+    /// Stripes to look at, most urgent first.
+    pub(super) fn due(&mut self, now_us: u64, count: usize) -> Vec<StripeId> {
+        while let Some(&(until_us, stripe)) = self.resting.first().filter(|(until_us, _)| *until_us <= now_us) {
+            self.resting.remove(&(until_us, stripe));
+            if let Some(lost) = self.lost.get_mut(&stripe) {
+                lost.rests_until_us = None;
+                self.queue.insert((lost.spare, stripe));
+            }
+        }
+        self.queue.iter().take(count).map(|&(_, stripe)| stripe).collect()
+    }
+
+    /// Takes the stripe out of the queue while an order for it is under way.
+    pub(super) fn begin(&mut self, stripe: StripeId, order: Order) {
+        self.take_out(stripe);
+        self.orders.insert(stripe, order);
+    }
+
+    /// Stripes for which this node was to rebuild a chunk.
+    pub(super) fn ordered_of(&self, node: NodeId) -> Vec<StripeId> {
+        self.orders.iter().filter(|(_, order)| order.target == node).map(|(&stripe, _)| stripe).collect()
+    }
+
+    /// How fast it goes, looked at once in a while.
+    pub(super) fn take_rate(&mut self, now_us: u64) -> bool {
+        if now_us < self.rate_us {
+            return false;
+        }
+        let recent = (self.rebuilt_bytes - self.rate_bytes) * 1_000_000 / REPAIR_RATE_US;
+        self.bytes_per_s = if self.lost_count == 0 { 0 } else { self.bytes_per_s.midpoint(recent) };
+        (self.rate_us, self.rate_bytes) = (now_us + REPAIR_RATE_US, self.rebuilt_bytes);
+        true
+    }
+
+    pub(super) fn check_invariants(&self) {
+        let count: u64 = self.lost.values().map(|lost| u64::from(lost.chunks.count_ones())).sum();
+        assert_eq!(self.lost_count, count, "lost chunks are counted");
+        for (stripe, lost) in &self.lost {
+            assert!(lost.chunks != 0, "{stripe:?} lacks nothing");
+            let rests = lost.rests_until_us.is_some_and(|until_us| self.resting.contains(&(until_us, *stripe)));
+            assert_eq!(rests, lost.rests_until_us.is_some(), "{stripe:?} rests");
+        }
+        assert!(self.orders.keys().all(|stripe| self.lost.contains_key(stripe)), "an order for nothing lost");
+    }
+}
+
+/// What has to be known of a stripe to rebuild a chunk of it.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub partition: PartitionId,
+    pub kind: ChunkKind,
+    pub shape: CodeShape,
+    pub chunk_bytes: usize,
+    pub configuration: Configuration,
+    pub members: Arc<[NodeId]>,
+}
+
+/// Can a stripe be repaired?
+#[derive(Debug)]
+pub(super) enum Standing {
+    Whole(Facts),
+    /// Its object is being written.
+    NotYet,
+    /// It is being emptied, or does not exist.
+    Over,
+}
+
+impl<C: Command> Engine<C> {
+    pub(super) fn standing(&self, id: StripeId) -> Standing {
+        if let Some(slot) = self.stripes.slot_of(id) {
+            let stripe = self.stripes.at(slot);
+            return match stripe.phase() {
+                StripePhase::Sealed => Standing::Whole(Facts {
+                    partition: stripe.partition,
+                    kind: ChunkKind::Packed,
+                    shape: self.config.shape,
+                    chunk_bytes: self.config.chunk_bytes,
+                    configuration: stripe.configuration,
+                    members: stripe.members.clone(),
+                }),
+                _ => Standing::Over,
+            };
+        }
+        let Some((first, object)) = self.striped_of(id) else { return Standing::Over };
+        if self.striped_in_flight().contains(&first) {
+            return Standing::NotYet;
+        }
+        let (configuration, members) = object.members_of(id);
+        Standing::Whole(Facts {
+            partition: object.partition,
+            kind: ChunkKind::Striped,
+            shape: object.manifest.shape,
+            chunk_bytes: object.manifest.piece_bytes,
+            configuration,
+            members,
+        })
+    }
+
+    /// The memory that a node had is gone, and with it the chunks of every stripe that it is a member of.
+    pub(super) fn note_lost_of(&mut self, node: NodeId) {
+        let sealed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
+        let packed = sealed.filter_map(|(_, stripe)| Some((stripe.id, stripe.member_of(node)?, self.config.shape)));
+        let striped = self.striped.values().flat_map(|object| {
+            let stripes = object.stripes();
+            stripes.filter_map(move |id| {
+                let place = object.members_of(id).1.iter().position(|&member| member == node)?;
+                Some((id, place, object.manifest.shape))
+            })
+        });
+        for (id, chunk, shape) in packed.chain(striped).collect::<Vec<_>>() {
+            self.repair.mark(id, chunk, shape);
+        }
+    }
+
+    /// What a new owner finds to be lost of what it inherits.
+    pub(super) fn note_inherited_losses(&mut self, census: &Census) {
+        let mut lost = Vec::new();
+        let mut look = |id: StripeId, partition: PartitionId, members: &[NodeId], shape: CodeShape| {
+            for (chunk, &node) in members.iter().enumerate() {
+                if census.member(&self.nodes, node, id, partition, self.is_gone(node)) == Member::Lost {
+                    lost.push((id, chunk, shape));
+                }
+            }
+        };
+        for (_, stripe) in self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed) {
+            look(stripe.id, stripe.partition, &stripe.members, self.config.shape);
+        }
+        for object in self.striped.values() {
+            object.stripes().for_each(|id| look(id, object.partition, &object.members_of(id).1, object.manifest.shape));
+        }
+        lost.into_iter().for_each(|(id, chunk, shape)| self.repair.mark(id, chunk, shape));
+    }
+
+    /// A node was found to hold a chunk of a stripe that exists.
+    pub(super) fn note_found(&mut self, node: NodeId, report: &ChunkReport) {
+        let description = &report.description;
+        if report.damaged || !report.sealed || self.repair.lost_of(description.stripe) == 0 {
+            return;
+        }
+        let (id, chunk) = (description.stripe, usize::from(description.index));
+        if let Standing::Whole(facts) = self.standing(id)
+            && facts.members.get(chunk) == Some(&node)
+        {
+            self.repair.clear(id, chunk);
+        }
+    }
+
+    /// Does every stripe have all its chunks? Then as many nodes as the code tolerates may be lost from now on.
+    pub fn is_whole(&self) -> bool {
+        let is_here = |members: &[NodeId]| members.iter().all(|&node| self.nodes.is_reachable(node));
+        let is_intact = |stripe: &super::stripes::Stripe<super::log::Purpose>| {
+            is_here(&stripe.members) && (stripe.is_unsealed() || stripe.open.is_none())
+        };
+        let is_kept = |object: &super::striped::StripedObject| object.stripes().all(|id| is_here(&object.members_of(id).1));
+        self.is_serving()
+            && self.completing.is_none()
+            && self.repair.missing_count() == 0
+            && self.stripes.iter().all(|(_, stripe)| is_intact(stripe))
+            && self.striped.values().all(is_kept)
+    }
+
+    /// Counts chunks on nodes that are away, once in a while.
+    pub(super) fn count_missing(&mut self) {
+        if !self.repair.take_rate(self.now.mono_us) {
+            return;
+        }
+        let away: BTreeSet<NodeId> =
+            self.nodes.iter().map(|node| node.id).filter(|&node| !self.nodes.is_reachable(node)).collect();
+        self.repair.away_count = 0;
+        if away.is_empty() {
+            return;
+        }
+        let missing = |id: StripeId, members: &[NodeId]| {
+            let lost = self.repair.lost_of(id);
+            let is_away = |(chunk, node): &(usize, &NodeId)| lost & 1 << chunk == 0 && away.contains(node);
+            members.iter().enumerate().filter(is_away).count() as u64
+        };
+        let packed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
+        let packed: u64 = packed.map(|(_, stripe)| missing(stripe.id, &stripe.members)).sum();
+        let of_object = |object: &super::striped::StripedObject| -> u64 {
+            object.stripes().map(|id| missing(id, &object.members_of(id).1)).sum()
+        };
+        self.repair.away_count = packed + self.striped.values().map(of_object).sum::<u64>();
+    }
+}

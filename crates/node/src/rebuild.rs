@@ -1,0 +1,316 @@
+//! Rebuilding lost chunks: an owner orders it, this node fetches what it takes from other nodes and decodes.
+//!
+//! ```text
+//! owner --Rebuild--> waiting --turn, pace--> fetching: Inspect, ReadRange of every source --all there--> checked,
+//!    <---Rebuilt----------------------------------- or why not <-----------------------  decoded, checked, installed
+//! ```
+//! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
+//!
+//! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must then
+//! be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. Sources
+//! are sealed, and at the same final operation (rule R5). The fence is passed when the order comes and again before the
+//! chunk is installed, so that no order of an earlier owner has a late effect (rule R11).
+//!
+//! Must not know: sockets, where nodes are to be found, why a chunk was lost.
+
+use std::collections::BTreeMap;
+
+use shorttail_codes::CodeCache;
+use shorttail_store::used_bytes;
+use shorttail_units::{NodeId, OpNumber};
+use shorttail_wire::node::{
+    ChunkDescription, ChunkKind, FrameError, InspectReport, NodeReply, NodeRequest, Refusal, Source, next_frame,
+};
+
+use crate::limits::{REBUILD_US_MAX, REBUILDS_ACTIVE_MAX, REBUILDS_MAX};
+
+/// A core of another node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct PeerId {
+    pub node: NodeId,
+    pub core: u16,
+}
+
+/// Why a chunk was not rebuilt, and the index of the source that is to blame, if one is.
+pub(crate) type Failure = (Refusal, Option<u8>);
+
+/// A chunk that was decoded and holds.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    /// Who is to be told: a session number.
+    pub session: u64,
+    pub description: ChunkDescription,
+    pub outcome: Result<Content, Failure>,
+}
+
+/// What a rebuilt chunk holds.
+#[derive(Debug)]
+pub(crate) struct Content {
+    /// Bytes in use.
+    pub bytes: Vec<u8>,
+    pub last: OpNumber,
+}
+
+/// What is fetched of one source.
+#[derive(Debug)]
+struct Part {
+    source: Source,
+    peer: PeerId,
+    /// Final operation of its stripe, and bytes in use.
+    facts: Option<(OpNumber, u32)>,
+    bytes: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Order {
+    session: u64,
+    description: ChunkDescription,
+    parts: Vec<Part>,
+    started_us: Option<u64>,
+}
+
+/// Orders of one core, and what is sent to other nodes for them.
+#[derive(Debug)]
+pub(crate) struct Rebuilds {
+    /// Bytes fetched in a second at most.
+    bytes_per_s: u64,
+    /// By number: in the order in which they came.
+    orders: BTreeMap<u64, Order>,
+    order_next: u64,
+    /// Sessions with other nodes that are wanted, and what is to be sent there.
+    peers: BTreeMap<PeerId, Vec<u8>>,
+    /// All that was fetched is paid for at this time.
+    paid_us: u64,
+    codes: CodeCache,
+    pub fetched_bytes: u64,
+}
+
+/// Tags of the two requests for a part: the order's number, the part's place, and which of the two.
+const PLACE_BITS: u32 = 7;
+
+fn tag_of(order: u64, place: usize, is_bytes: bool) -> u64 {
+    (order << PLACE_BITS | place as u64) << 1 | u64::from(is_bytes)
+}
+
+fn part_of(tag: u64) -> (u64, usize) {
+    (tag >> (PLACE_BITS + 1), (tag >> 1 & ((1 << PLACE_BITS) - 1)) as usize)
+}
+
+impl Rebuilds {
+    pub fn new(bytes_per_s: u64) -> Self {
+        Rebuilds {
+            bytes_per_s: bytes_per_s.max(1),
+            orders: BTreeMap::new(),
+            order_next: 1,
+            peers: BTreeMap::new(),
+            paid_us: 0,
+            codes: CodeCache::default(),
+            fetched_bytes: 0,
+        }
+    }
+
+    /// Takes an order; it begins in a later turn.
+    ///
+    /// # Errors
+    /// `Busy`. `Invalid`: no sources, a chunk of an unknown node, or a parity chunk is to come from other parities.
+    pub fn order(&mut self, session: u64, description: &ChunkDescription, sources: &[Source]) -> Result<(), Refusal> {
+        if self.orders.len() >= REBUILDS_MAX {
+            return Err(Refusal::Busy);
+        }
+        let is_proven = |source: &Source| !(description.is_parity() && description.shape.is_parity(source.index.into()));
+        if sources.is_empty() || !sources.iter().all(is_proven) {
+            return Err(Refusal::Invalid);
+        }
+        let part = |source: &Source| {
+            let node = *description.members.0.get(usize::from(source.index))?;
+            Some(Part { source: *source, peer: PeerId { node, core: source.core }, facts: None, bytes: None })
+        };
+        let parts = sources.iter().map(part).collect::<Option<Vec<_>>>().ok_or(Refusal::Invalid)?;
+        let order = Order { session, description: description.clone(), parts, started_us: None };
+        self.orders.insert(self.order_next, order);
+        self.order_next += 1;
+        Ok(())
+    }
+
+    /// A session ended: nobody wants what it ordered.
+    pub fn forget_session(&mut self, session: u64) {
+        self.orders.retain(|_, order| order.session != session);
+    }
+
+    /// Begins what is due and ends what takes too long; answers what ended. `greeting`: what a session with another
+    /// node's core begins with.
+    pub fn advance(&mut self, now_us: u64, greeting: impl Fn(PeerId) -> Vec<u8>) -> Vec<Rebuilt> {
+        let late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
+        let late: Vec<u64> = self.orders.iter().filter(|(_, order)| late(order)).map(|(&number, _)| number).collect();
+        let ended = late.into_iter().filter_map(|number| {
+            let order = self.orders.remove(&number)?;
+            let missing = order.parts.iter().find(|part| part.facts.is_none() || part.bytes.is_none());
+            let index = missing.map(|part| part.source.index);
+            Some(order.ends(Err((Refusal::Unreachable, index))))
+        });
+        let ended = ended.collect();
+        while let Some(number) = self.due(now_us) {
+            self.begin(number, now_us, &greeting);
+        }
+        ended
+    }
+
+    /// When [`Rebuilds::advance`] has something to do, in microseconds.
+    pub fn deadline_us(&self) -> Option<u64> {
+        let expiry = self.orders.values().filter_map(|order| order.started_us).min();
+        let start = self.next_waiting().map(|_| self.paid_us);
+        [expiry.map(|started_us| started_us + REBUILD_US_MAX), start].into_iter().flatten().min()
+    }
+
+    fn next_waiting(&self) -> Option<u64> {
+        let active = self.orders.values().filter(|order| order.started_us.is_some()).count();
+        let mut waiting = self.orders.iter().filter(|(_, order)| order.started_us.is_none());
+        waiting.next().map(|(&number, _)| number).filter(|_| active < REBUILDS_ACTIVE_MAX)
+    }
+
+    fn due(&self, now_us: u64) -> Option<u64> {
+        self.next_waiting().filter(|_| self.paid_us <= now_us)
+    }
+
+    fn begin(&mut self, number: u64, now_us: u64, greeting: &impl Fn(PeerId) -> Vec<u8>) {
+        let Some(order) = self.orders.get_mut(&number) else { return };
+        order.started_us = Some(now_us);
+        let (stripe, length) = (order.description.stripe, order.description.chunk_bytes);
+        for (place, part) in order.parts.iter().enumerate() {
+            let output = self.peers.entry(part.peer).or_insert_with(|| greeting(part.peer));
+            NodeRequest::Inspect { stripe }.encode(tag_of(number, place, false), output);
+            let read = NodeRequest::ReadRange { stripe, offset: 0, length, op: OpNumber(0) };
+            read.encode(tag_of(number, place, true), output);
+        }
+        let bytes = order.parts.len() as u64 * u64::from(length);
+        self.fetched_bytes += bytes;
+        self.paid_us = self.paid_us.max(now_us) + bytes * 1_000_000 / self.bytes_per_s;
+    }
+
+    /// Cores of other nodes that sessions are wanted with.
+    pub fn peers(&self) -> impl Iterator<Item = PeerId> {
+        self.peers.keys().copied()
+    }
+
+    pub fn output(&mut self, peer: PeerId) -> Option<&mut Vec<u8>> {
+        self.peers.get_mut(&peer).filter(|output| !output.is_empty())
+    }
+
+    /// A session with another node ended, or could not be had: what is fetched there does not come.
+    pub fn peer_closed(&mut self, peer: PeerId) -> Vec<Rebuilt> {
+        self.peers.remove(&peer);
+        let waits = |order: &Order| {
+            let owed = |part: &&Part| part.peer == peer && (part.facts.is_none() || part.bytes.is_none());
+            order.started_us.and_then(|_| order.parts.iter().find(owed)).map(|part| part.source.index)
+        };
+        let failed: Vec<(u64, u8)> =
+            self.orders.iter().filter_map(|(&number, order)| Some((number, waits(order)?))).collect();
+        let end = |(number, index): (u64, u8)| {
+            Some(self.orders.remove(&number)?.ends(Err((Refusal::Unreachable, Some(index)))))
+        };
+        failed.into_iter().filter_map(end).collect()
+    }
+
+    /// Takes whole frames from the front of what another node sent; answers how many bytes they were and what ended.
+    ///
+    /// # Errors
+    /// When the bytes are no replies: the caller closes the session.
+    pub fn input(&mut self, peer: PeerId, input: &[u8]) -> Result<(usize, Vec<Rebuilt>), FrameError> {
+        let (mut consumed, mut ended) = (0, Vec::new());
+        while let Some((frame, length)) = next_frame(&input[consumed..])? {
+            let reply = NodeReply::parse(&frame)?;
+            if let NodeReply::Hello(hello) = &reply
+                && hello.node != peer.node
+            {
+                return Err(FrameError::Value("another node answers"));
+            }
+            ended.extend(self.reply(frame.tag, peer, &reply));
+            consumed += length;
+        }
+        Ok((consumed, ended))
+    }
+
+    fn reply(&mut self, tag: u64, peer: PeerId, reply: &NodeReply<'_>) -> Option<Rebuilt> {
+        let (number, place) = part_of(tag);
+        let order = self.orders.get_mut(&number)?;
+        let part = order.parts.get_mut(place).filter(|part| part.peer == peer)?;
+        let index = part.source.index;
+        let taken = match reply {
+            NodeReply::Inspected(inspected) => {
+                check_source(&order.description, index, inspected).map(|facts| part.facts = Some(facts))
+            }
+            NodeReply::Bytes(bytes) if bytes.len() == order.description.chunk_bytes as usize => {
+                part.bytes = Some(bytes.to_vec());
+                Ok(())
+            }
+            NodeReply::Refused { refusal, .. } => Err(*refusal),
+            _ => Err(Refusal::Invalid),
+        };
+        let outcome = match taken {
+            Err(refusal) => Err((refusal, Some(index))),
+            Ok(()) if order.parts.iter().all(|part| part.facts.is_some() && part.bytes.is_some()) => {
+                order.decode(&mut self.codes)
+            }
+            Ok(()) => return None,
+        };
+        Some(self.orders.remove(&number)?.ends(outcome))
+    }
+}
+
+/// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.
+fn check_source(
+    wanted: &ChunkDescription,
+    index: u8,
+    inspected: &InspectReport<'_>,
+) -> Result<(OpNumber, u32), Refusal> {
+    let report = &inspected.report;
+    let told = &report.description;
+    let is_it = told.stripe == wanted.stripe
+        && told.index == index
+        && (told.shape, told.chunk_bytes, told.kind) == (wanted.shape, wanted.chunk_bytes, wanted.kind);
+    match () {
+        () if !is_it => Err(Refusal::Invalid),
+        () if report.damaged => Err(Refusal::Damaged),
+        () if !report.sealed => Err(Refusal::NotAtOp),
+        () => Ok((report.last, report.length)),
+    }
+}
+
+impl Order {
+    fn ends(self, outcome: Result<Content, Failure>) -> Rebuilt {
+        Rebuilt { session: self.session, description: self.description, outcome }
+    }
+
+    /// Everything is there: checks it, decodes, and checks what came out.
+    fn decode(&self, codes: &mut CodeCache) -> Result<Content, Failure> {
+        let ChunkDescription { stripe, kind, index, shape, chunk_bytes, .. } = self.description;
+        let last = self.parts.iter().filter_map(|part| part.facts).map(|(last, _)| last).max().unwrap_or_default();
+        let mut length_max = 0;
+        for part in &self.parts {
+            let (Some((own_last, length)), Some(bytes)) = (part.facts, &part.bytes) else { continue };
+            // An installed chunk does not know its stripe's last operation.
+            if own_last != OpNumber(0) && own_last != last {
+                return Err((Refusal::NotAtOp, Some(part.source.index)));
+            }
+            if !shape.is_parity(usize::from(part.source.index)) && used_bytes(kind, stripe, bytes).is_none() {
+                return Err((Refusal::Damaged, Some(part.source.index)));
+            }
+            length_max = length_max.max(length);
+        }
+        let part_of = |chunk: usize| self.parts.iter().find(|part| usize::from(part.source.index) == chunk);
+        let code = codes.get(shape);
+        let plan = code.read_plan(usize::from(index), &|chunk| part_of(chunk).is_some());
+        let plan = plan.map_err(|_| (Refusal::Invalid, None))?;
+        let bytes_of = |&chunk: &usize| part_of(chunk).and_then(|part| part.bytes.as_deref());
+        let sources: Vec<&[u8]> = plan.sources.iter().filter_map(bytes_of).collect();
+        let mut bytes = vec![0; chunk_bytes as usize];
+        plan.decode(&sources, &mut bytes);
+        let length = match () {
+            () if kind == ChunkKind::Striped && self.description.is_parity() => bytes.len(),
+            () if self.description.is_parity() => length_max as usize,
+            () => used_bytes(kind, stripe, &bytes).ok_or((Refusal::Damaged, None))?,
+        };
+        bytes.truncate(length);
+        Ok(Content { bytes, last })
+    }
+}
