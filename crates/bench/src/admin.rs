@@ -21,6 +21,16 @@ pub struct Status {
     pub bytes_used: u64,
     pub nodes: Vec<NodeStatus>,
     pub gateways: Vec<GatewayStatus>,
+    #[serde(default)]
+    pub repair: RepairStatus,
+}
+
+/// How far repair is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+pub struct RepairStatus {
+    pub chunks_missing: u64,
+    pub chunks_rebuilt_total: u64,
+    pub bytes_rebuilt_total: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -7,6 +7,7 @@ use crate::load::{self, LoadOptions};
 use crate::memory::{self, MemoryOptions};
 use crate::overwrite::{self, OverwriteOptions};
 use crate::paper::Paper;
+use crate::repair::{self, RepairOptions};
 use crate::tail::{self, TailOptions};
 
 /// Measurements of ShortTail and of the stores it is compared with.
@@ -18,6 +19,7 @@ pub enum Command {
     Memory(Box<MemoryOptions>),
     Overwrite(Box<OverwriteOptions>),
     Kill(Box<KillOptions>),
+    Repair(Box<RepairOptions>),
     Tail(Box<TailOptions>),
     /// Redraws the figures of a paper.
     #[command(subcommand)]
@@ -37,6 +39,7 @@ impl Command {
             Command::Memory(options) => memory::run(*options),
             Command::Overwrite(options) => overwrite::run(*options),
             Command::Kill(options) => kill::run(*options),
+            Command::Repair(options) => repair::run(*options),
             Command::Tail(options) => tail::run(*options),
             Command::Paper(paper) => paper.run(),
         }

@@ -46,6 +46,7 @@ mod preset;
 mod process;
 mod progress;
 mod recorder;
+pub mod repair;
 pub mod report;
 mod samples;
 mod scene;

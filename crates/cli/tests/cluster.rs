@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -65,6 +65,18 @@ impl Cluster {
         let output = command.args(["status", "--json", "--admin", &self.admin]).output().expect("the program runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Asks for the status until it is as wanted.
+    fn await_status(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(started.elapsed() < PATIENCE, "not {what}: {status:#}");
+        }
     }
 
     /// One memcached command, and its answer up to a line that ends it.
@@ -267,6 +279,52 @@ fn local_groups_and_one_global_parity_survive_two_nodes_and_then_the_gateway() {
     cluster.replace_gateway();
     load.check(&cluster);
     assert!(cluster.ask("set more 0 0 1\r\nx\r\n", "\r\n").starts_with("SERVER_ERROR"), "six nodes of seven chunks");
+}
+
+/// The third and the fourth death would take every stripe below four chunks, were the first two not made up for.
+#[test]
+fn lost_chunks_are_rebuilt_and_more_nodes_may_die() {
+    let mut cluster = Cluster::start_of(10, &["--repair-grace", "1"]);
+    let load = Load::new();
+    load.store(&cluster);
+    let mut rebuilt = Some(0);
+    for pair in [[0, 1], [2, 3]] {
+        pair.into_iter().for_each(|id| cluster.kill_node(id));
+        let status = cluster.await_status("repaired", |status| {
+            let is_given_up = |id: usize| status["nodes"][id]["state"] == "retired";
+            pair.into_iter().all(is_given_up) && status["repair"]["chunks_missing"] == 0
+        });
+        let total = status["repair"]["chunks_rebuilt_total"].as_u64();
+        assert!(total > rebuilt, "{status:#}");
+        rebuilt = total;
+    }
+    load.check(&cluster);
+    cluster.replace_gateway();
+    load.check(&cluster);
+    cluster.kill_node(4);
+    let few = |status: &Value| status["repair"]["nodes_alive"] == 5 && status["repair"]["chunks_missing"] != 0;
+    cluster.await_status("short of a node", few);
+    load.check(&cluster);
+}
+
+/// With no node to spare: those that died come back empty, and get their own chunks again.
+#[test]
+fn nodes_that_come_back_empty_are_filled_again() {
+    let mut cluster = Cluster::start_of(6, &["--restart-nodes"]);
+    let load = Load::new();
+    load.store(&cluster);
+    for pair in [[0, 1], [2, 3]] {
+        let before = cluster.await_status("counted", |status| status["nodes"][0]["chunks_sealed"] != 0);
+        pair.into_iter().for_each(|id| cluster.kill_node(id));
+        cluster.await_status("refilled", |status| {
+            let is_full = |id: usize| {
+                let sealed = |status: &Value| status["nodes"][id]["chunks_sealed"].as_u64();
+                status["nodes"][id]["pid"] != before["nodes"][id]["pid"] && sealed(status) >= sealed(&before)
+            };
+            pair.into_iter().all(is_full) && status["repair"]["chunks_missing"] == 0
+        });
+    }
+    load.check(&cluster);
 }
 
 #[test]

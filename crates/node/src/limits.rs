@@ -19,7 +19,7 @@ pub const AUTH_BYTES_MAX: usize = 4 * KIB;
 /// stripes at a time.
 pub const ACK_SEARCH_DEPTH: usize = 16;
 
-/// Orders to rebuild a chunk that wait or are under way: of a hundred owners, a few each.
+/// Orders to rebuild a chunk that wait or are under way: of sixty owners, four each.
 pub const REBUILDS_MAX: usize = 256;
 
 /// Orders that fetch at once: enough to hide a round trip, few enough that what they hold (`k` chunks each) stays small.

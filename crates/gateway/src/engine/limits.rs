@@ -114,6 +114,9 @@ pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 4;
 /// Stripes with lost chunks that a tick looks at.
 pub const REPAIR_LOOKS_MAX: usize = 64;
 
+/// Stripes in a row that wait for busy nodes after which no more are looked at: others would wait as well.
+pub const REPAIR_BUSY_MAX: usize = 4;
+
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 

@@ -20,7 +20,7 @@ use shorttail_placement::{Candidate, choose_around};
 use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
-use super::limits::{REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US};
+use super::limits::{REPAIR_BUSY_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US};
 use super::repair::{Facts, Standing};
 use super::{Engine, Phase, What};
 use crate::command::Command;
@@ -54,12 +54,17 @@ impl<C: Command> Engine<C> {
             return;
         }
         self.count_missing();
-        for stripe in self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX) {
-            if self.repair.orders.len() >= REPAIR_ORDERS_MAX {
+        self.give_orders(REPAIR_LOOKS_MAX);
+    }
+
+    fn give_orders(&mut self, looks_max: usize) {
+        let mut busy_count = 0;
+        for stripe in self.repair.due(self.now.mono_us, looks_max) {
+            if self.repair.orders.len() >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
                 return;
             }
             match self.standing(stripe) {
-                Standing::Whole(facts) => self.repair_stripe(stripe, facts),
+                Standing::Whole(facts) => busy_count += usize::from(self.repair_stripe(stripe, facts)),
                 Standing::NotYet => self.rest(stripe),
                 Standing::Over => self.repair.take_out(stripe),
             }
@@ -70,9 +75,11 @@ impl<C: Command> Engine<C> {
         self.repair.rest(stripe, self.now.mono_us + REPAIR_REST_US);
     }
 
-    /// Gives an order for one chunk of the stripe, or lets it rest.
-    fn repair_stripe(&mut self, stripe: StripeId, facts: Facts) {
-        let Some((lost, avoided)) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)) else { return };
+    /// Gives an order for one chunk of the stripe, or lets it rest; true: it waits for nodes that have enough to do.
+    fn repair_stripe(&mut self, stripe: StripeId, facts: Facts) -> bool {
+        let Some((lost, avoided)) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)) else {
+            return false;
+        };
         let (mut is_stranded, mut is_busy) = (false, false);
         for chunk in (0..facts.members.len()).filter(|chunk| lost & 1 << chunk != 0) {
             let Some(sources) = self.sources_of(&facts, chunk, lost | avoided) else { continue };
@@ -88,10 +95,11 @@ impl<C: Command> Engine<C> {
                     continue;
                 }
             };
-            return self.begin_order(stripe, facts, Order { chunk, target, sources, untold: 0, has_failed: false });
+            self.begin_order(stripe, facts, Order { chunk, target, sources, untold: 0, has_failed: false });
+            return false;
         }
         if is_busy {
-            return;
+            return true;
         }
         if let Some(lost) = self.repair.get_mut(stripe) {
             lost.avoided = 0;
@@ -103,6 +111,7 @@ impl<C: Command> Engine<C> {
             }
             self.repair.stranded.insert(stripe);
         }
+        false
     }
 
     /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove themselves.
@@ -267,8 +276,9 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What a node was to rebuild is not to be expected of it any more.
+    /// A node is away: what it was to rebuild is not to be expected of it any more.
     pub(super) fn drop_orders_of(&mut self, node: NodeId) {
+        self.repair.is_away_stale = true;
         self.repair.ordered_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));
     }
 
@@ -291,9 +301,9 @@ impl<C: Command> Engine<C> {
             };
             self.repair.rebuilt_count += 1;
             self.repair.rebuilt_bytes += chunk_bytes;
-            self.repair.orders.remove(&stripe);
+            self.repair.end_order(stripe);
             self.repair.clear(stripe, chunk);
-            return self.advance_repair();
+            return self.give_orders(REPAIR_BUSY_MAX);
         };
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
         if let Some(lost) = self.repair.get_mut(stripe) {

@@ -54,6 +54,8 @@ pub struct Repair {
     pub(super) orders: BTreeMap<StripeId, Order>,
     /// Chunks on nodes that are away and may come back.
     pub(super) away_count: u64,
+    /// A node left or came since they were counted.
+    pub(super) is_away_stale: bool,
     /// Found no node to take them when they were looked at last.
     pub(super) stranded: BTreeSet<StripeId>,
     pub(super) rebuilt_count: u64,
@@ -160,6 +162,14 @@ impl Repair {
     pub(super) fn begin(&mut self, stripe: StripeId, order: Order) {
         self.take_out(stripe);
         self.orders.insert(stripe, order);
+    }
+
+    /// The order for the stripe is over: should it still lack chunks, it is looked at again.
+    pub(super) fn end_order(&mut self, stripe: StripeId) {
+        self.orders.remove(&stripe);
+        if let Some(lost) = self.lost.get(&stripe).filter(|lost| lost.rests_until_us.is_none()) {
+            self.queue.insert((lost.spare, stripe));
+        }
     }
 
     /// Stripes for which this node was to rebuild a chunk.
@@ -307,7 +317,8 @@ impl<C: Command> Engine<C> {
 
     /// Counts chunks on nodes that are away, once in a while.
     pub(super) fn count_missing(&mut self) {
-        if !self.repair.take_rate(self.now.mono_us) {
+        let is_due = self.repair.take_rate(self.now.mono_us);
+        if !std::mem::take(&mut self.repair.is_away_stale) && !is_due {
             return;
         }
         let away: BTreeSet<NodeId> =

@@ -1,6 +1,6 @@
 //! Scenarios of single chunks and stores; each rule has one that fails without it.
 
-use shorttail_units::{Epoch, PartitionId, StripeId, Version};
+use shorttail_units::{Configuration, Epoch, PartitionId, StripeId, Version};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Refusal};
 
 use super::*;
@@ -373,4 +373,29 @@ fn budgets_outside_the_limits_are_refused() {
         assert!(matches!(ChunkStore::new(bytes), Err(crate::StoreError::MemoryBytes { asked }) if asked == bytes));
     }
     assert!(ChunkStore::new(crate::limits::MEMORY_BYTES_MIN).is_ok());
+}
+
+#[test]
+fn r11_the_highest_configuration_of_a_sealed_chunk_counts_and_its_payload_stays() {
+    let mut store = store();
+    let [first, second] = [1, 2].map(|epoch| Configuration::default().next(Epoch(epoch)));
+    let moved = |node| Members([0, node, 2, 3, 4].map(NodeId).to_vec());
+    let reconfigure = |store: &mut ChunkStore, configuration, members: &Members| {
+        store.chunk_mut(stripe_id(7)).expect("here").reconfigure(configuration, members)
+    };
+    store.open(&with_id(7, description(0, 3, 2, 1000))).expect("room");
+    assert_eq!(reconfigure(&mut store, first, &moved(9)), Err(Refusal::NotAtOp), "it takes appends");
+    store.free(stripe_id(7), 1, PARTITION).expect("mine");
+    let mut store = self::store();
+    store.install_at(&striped(7, 1000), b"piece", op(4)).expect("room");
+    assert_eq!(reconfigure(&mut store, second, &moved(9)), Ok(()));
+    assert_eq!(reconfigure(&mut store, second, &moved(9)), Ok(()), "told twice");
+    assert_eq!(reconfigure(&mut store, first, &moved(8)), Err(Refusal::Fenced), "of an earlier owner");
+    assert_eq!(reconfigure(&mut store, second, &moved(8)), Err(Refusal::Invalid), "one says one thing");
+    let few = Members(vec![NodeId(0)]);
+    assert_eq!(reconfigure(&mut store, second.next(Epoch(2)), &few), Err(Refusal::Invalid));
+    let inspected = store.chunk(stripe_id(7)).expect("here").inspect().expect("whole").report;
+    assert_eq!((inspected.description.configuration, inspected.description.members), (second, moved(9)));
+    assert_eq!((inspected.damaged, inspected.sealed, inspected.last), (false, true, op(4)));
+    store.check_invariants();
 }

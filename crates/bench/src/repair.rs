@@ -1,0 +1,256 @@
+//! `bench repair`: a node dies under light load; how fast its chunks are rebuilt, and what clients notice of it.
+//!
+//! ```text
+//! preload | healthy seconds | kill -9, grace | repair ............. | rest | every key is read back
+//!         '-- p99 undisturbed                '-- MB/s, p99 meanwhile
+//! ```
+//! The rate counts from the moment in which the node's memory is given up until nothing is missing, in payload bytes of
+//! rebuilt chunks. Beside it stands what this machine could do at best: the same bytes over loopback TCP, `k` for each
+//! one, decoded and copied, measured before in the same run (see `loopback`).
+
+mod loopback;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use shorttail_codes::Code;
+
+use crate::admin::{Status, code_redundancy};
+use crate::beside::{Beside, LoadEnd};
+use crate::load::{self, LoadOptions, write_results};
+use crate::peers::{ClusterOptions, Running};
+use crate::samples::Sample;
+use crate::sizes::SizeDistribution;
+use crate::workload::Workload;
+use loopback::Loopback;
+
+/// Between two looks at the status.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Kills a node and measures how its chunks are rebuilt elsewhere.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RepairOptions {
+    /// MiB of chunks on each node, parities included.
+    #[arg(long, default_value_t = 64)]
+    pub chunk_mib: u64,
+    /// Seconds before the kill.
+    #[arg(long, default_value_t = 5.0)]
+    pub healthy_seconds: f64,
+    /// Seconds of load after the kill; repair must end within them.
+    #[arg(long, default_value_t = 30.0)]
+    pub seconds: f64,
+    /// Operations a second.
+    #[arg(long, default_value_t = 1_000.0)]
+    pub rate: f64,
+    #[arg(long, value_enum, default_value = "b", ignore_case = true)]
+    pub workload: Workload,
+    #[arg(long, default_value = "1000", value_name = "SIZE")]
+    pub value_size: SizeDistribution,
+    #[arg(long, short = 'c', default_value_t = 32)]
+    pub connections: usize,
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// The node to kill.
+    #[arg(long, default_value_t = 3)]
+    pub victim: u64,
+    /// What each node may fetch in a second, as `shorttail up` takes it.
+    #[arg(long, default_value = "1GiB", value_name = "SIZE")]
+    pub repair_bandwidth: String,
+    /// Bytes that go through the loopback for the estimate, MiB of rebuilt chunks.
+    #[arg(long, default_value_t = 64)]
+    pub estimate_mib: u64,
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
+    /// Write the results as JSON to a file, or - for the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// End with an error if less than 60 % of the estimate is reached, or the p99 grows by more than 1.3 times.
+    #[arg(long)]
+    pub enforce: bool,
+    /// No progress.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// When what happened, seconds after the measured phase began.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Course {
+    killed_s: f64,
+    /// The node's memory was given up: repair may begin.
+    given_up_s: f64,
+    whole_s: f64,
+    chunks: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Results {
+    machine: String,
+    code: String,
+    nodes: usize,
+    repair_bandwidth: String,
+    course: Course,
+    rebuilt_mb_per_s: f64,
+    estimate: Loopback,
+    share_of_estimate: f64,
+    p99_us_healthy: f64,
+    p99_us_repairing: f64,
+    p99_ratio: f64,
+    operations_repairing: usize,
+    error_count: u64,
+}
+
+/// Runs it, prints and writes the results.
+///
+/// # Errors
+/// The cluster does not start, repair does not end in time, anything is lost, stale or wrong, or a goal was to be
+/// enforced and is missed.
+pub fn run(options: RepairOptions) -> anyhow::Result<()> {
+    let name = options.cluster.code.as_deref().unwrap_or("rs:4+2");
+    let code = Code::parse(name)?;
+    let estimate = loopback::measure(&code, options.estimate_mib << 20)?;
+    let grace = ["--retire-after", "1", "--repair-bandwidth", &options.repair_bandwidth, "--transport", "tcp"];
+    let cluster = options.cluster.with_up_args(grace.map(str::to_owned));
+    let running = Running::shorttail(&cluster, (9, "rs:4+2"), options.chunk_mib * 2 + 64)?;
+    let admin = running.admin.clone().context("the cluster has no admin address")?;
+    let status = Status::get(&admin)?;
+    let load = load_of(&options, &running, &status)?;
+    let (victim, healthy_s) = (options.victim, options.healthy_seconds);
+    let mut beside = Beside::new(move |load| kill_and_watch(&admin, victim, healthy_s, load));
+    let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
+    let course = beside.finish()?.context("the load never began")?;
+    load::check(&report)?;
+    let healthy = p99_us(&samples, 0.0..course.killed_s).context("no operations before the kill")?;
+    let repairing = course.given_up_s..course.whole_s;
+    let disturbed = p99_us(&samples, repairing.clone()).context("no operations during repair: raise --rate")?;
+    let rate = course.bytes as f64 / 1e6 / (course.whole_s - course.given_up_s).max(1e-3);
+    let results = Results {
+        machine: crate::process::machine(),
+        code: status.code,
+        nodes: status.nodes.len(),
+        repair_bandwidth: options.repair_bandwidth.clone(),
+        course,
+        rebuilt_mb_per_s: rate,
+        share_of_estimate: rate / estimate.mb_per_s,
+        estimate,
+        p99_us_healthy: healthy,
+        p99_us_repairing: disturbed,
+        p99_ratio: disturbed / healthy,
+        operations_repairing: within(&samples, repairing).count(),
+        error_count: report.error_count,
+    };
+    write_results(options.json.as_deref(), &results, || table(&results))?;
+    ensure!(results.error_count == 0, "{} operations failed", results.error_count);
+    if options.enforce {
+        ensure!(results.share_of_estimate >= 0.6, "{:.2} of the estimate, not 0.6", results.share_of_estimate);
+        ensure!(results.p99_ratio <= 1.3, "the p99 grew {:.2} times, not 1.3 at most", results.p99_ratio);
+    }
+    Ok(())
+}
+
+/// A load whose keys fill the nodes as far as asked.
+fn load_of(options: &RepairOptions, running: &Running, status: &Status) -> anyhow::Result<LoadOptions> {
+    let object_bytes = (options.value_size.largest() + 40) as f64;
+    let bytes = (options.chunk_mib << 20) as f64 * status.nodes.len() as f64 / code_redundancy(&status.code)?;
+    let mut load = LoadOptions::with_defaults();
+    running.aim(&mut load);
+    load.workload = Some(options.workload);
+    load.keys = (bytes / object_bytes).max(1.0) as u32;
+    load.value_size = Some(options.value_size.clone());
+    load.connections = options.connections;
+    load.rate = Some(options.rate);
+    load.seconds = options.healthy_seconds + options.seconds;
+    load.seed = options.seed;
+    load.quiet = options.quiet;
+    (load.preload, load.verify_all, load.expect_all, load.keep_samples) = (true, true, true, true);
+    Ok(load)
+}
+
+fn kill_and_watch(admin: &str, victim: u64, healthy_s: f64, load: &LoadEnd) -> anyhow::Result<Course> {
+    let started = Instant::now();
+    let elapsed = || started.elapsed().as_secs_f64();
+    ensure!(!load.within(Duration::from_secs_f64(healthy_s)), "the load ended before the kill");
+    let before = Status::get(admin)?;
+    let node = before.nodes.iter().find(|node| node.id == victim);
+    let pid = node.with_context(|| format!("--victim: there is no node {victim}"))?.pid;
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a node's process id is no id")?;
+    kill_process(pid, Signal::KILL).with_context(|| format!("cannot kill node {victim}"))?;
+    let killed_s = elapsed();
+    let mut given_up_s = None;
+    loop {
+        let status = Status::get(admin)?;
+        let is_given_up = status.nodes.iter().any(|node| node.id == victim && node.state == "retired");
+        if is_given_up && given_up_s.is_none() {
+            given_up_s = Some(elapsed());
+        }
+        let rebuilt = status.repair.chunks_rebuilt_total - before.repair.chunks_rebuilt_total;
+        if let Some(given_up_s) = given_up_s.filter(|_| rebuilt > 0 && status.repair.chunks_missing == 0) {
+            let bytes = status.repair.bytes_rebuilt_total - before.repair.bytes_rebuilt_total;
+            return Ok(Course { killed_s, given_up_s, whole_s: elapsed(), chunks: rebuilt, bytes });
+        }
+        if load.within(LOOK) {
+            bail!("{} chunks are still missing when the load ends", status.repair.chunks_missing);
+        }
+    }
+}
+
+fn within(samples: &[Sample], span: std::ops::Range<f64>) -> impl Iterator<Item = &Sample> {
+    samples.iter().filter(move |sample| span.contains(&(sample.intended_ns as f64 / 1e9)))
+}
+
+fn p99_us(samples: &[Sample], span: std::ops::Range<f64>) -> Option<f64> {
+    let mut latencies: Vec<u64> = within(samples, span).map(|sample| sample.latency_ns).collect();
+    latencies.sort_unstable();
+    let place = (latencies.len() * 99).div_ceil(100).checked_sub(1)?;
+    Some(latencies[place] as f64 / 1e3)
+}
+
+fn table(results: &Results) -> String {
+    let Results { course, estimate, .. } = results;
+    let mut out = String::new();
+    let _ = writeln!(out, "{}; {} nodes, {}", results.machine, results.nodes, results.code);
+    let _ = writeln!(
+        out,
+        "killed at {:.2} s, given up at {:.2} s, whole at {:.2} s: {} chunks, {:.1} MB",
+        course.killed_s,
+        course.given_up_s,
+        course.whole_s,
+        course.chunks,
+        course.bytes as f64 / 1e6
+    );
+    let _ = writeln!(
+        out,
+        "rebuilt {:.1} MB/s at a bandwidth of {} for each node; loopback, decoding and copying alone: {:.1} MB/s; share {:.2}",
+        results.rebuilt_mb_per_s, results.repair_bandwidth, estimate.mb_per_s, results.share_of_estimate
+    );
+    let _ = writeln!(
+        out,
+        "p99 {:.0} us undisturbed, {:.0} us during repair ({} operations): {:.2} times",
+        results.p99_us_healthy, results.p99_us_repairing, results.operations_repairing, results.p99_ratio
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::OperationClass;
+
+    #[test]
+    fn the_p99_is_of_the_operations_meant_to_start_in_the_span() {
+        let sample = |ms: u64, us: u64| Sample {
+            intended_ns: ms * 1_000_000,
+            latency_ns: us * 1_000,
+            class: OperationClass::Get,
+            is_failed: false,
+        };
+        let samples: Vec<Sample> = (0..200).map(|at| sample(at, if at < 100 { at + 1 } else { 5_000 })).collect();
+        assert_eq!(p99_us(&samples, 0.0..0.1), Some(99.0));
+        assert_eq!(p99_us(&samples, 0.1..0.2), Some(5_000.0));
+        assert_eq!(p99_us(&samples, 1.0..2.0), None);
+    }
+}

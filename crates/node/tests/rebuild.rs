@@ -1,0 +1,303 @@
+//! Nodes that rebuild chunks from each other's: an owner, four nodes, RS(2,2).
+
+use shorttail_codes::Code;
+use shorttail_node::{Node, NodeConfig, PeerId};
+use shorttail_store::piece::seal_piece;
+use shorttail_units::{
+    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
+};
+use shorttail_wire::node::{
+    ALL_PARTITIONS, ChunkDescription, ChunkKind, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
+    Source, next_frame,
+};
+
+const CLUSTER: ClusterId = ClusterId(9);
+const OWNER: u64 = 1;
+const CHUNK_BYTES: usize = 5000;
+/// The nodes that hold chunks 0 to 3, and one that holds nothing.
+const NODE_COUNT: u16 = 5;
+const SPARE: usize = 4;
+
+struct Nodes {
+    nodes: Vec<Node>,
+    now_us: u64,
+    /// Sessions between nodes: who reads, from whom; the number of each is its place and some.
+    sessions: Vec<(usize, PeerId)>,
+    /// Nobody reaches this node.
+    cut_off: Option<usize>,
+}
+
+/// What the owner was told: replies by name, outcomes of orders.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    refusals: Vec<Refusal>,
+    done_count: usize,
+    rebuilt: Vec<Result<(), (Refusal, Option<u8>)>>,
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Nodes {
+    fn new(bytes_per_s: u64) -> Self {
+        let node = |number: u16| {
+            let config = NodeConfig {
+                node: NodeId(number),
+                cluster: CLUSTER,
+                incarnation: Incarnation(1),
+                core: 0,
+                core_count: 1,
+                memory_bytes: 1 << 20,
+                auth: b"secret".to_vec(),
+                repair_bytes_per_s: bytes_per_s,
+            };
+            Node::new(config).expect("a node")
+        };
+        let nodes = (0..NODE_COUNT).map(node).collect();
+        let mut nodes = Nodes { nodes, now_us: 1, sessions: Vec::new(), cut_off: None };
+        for number in 0..usize::from(NODE_COUNT) {
+            nodes.nodes[number].handle_session_opened(OWNER);
+            nodes.tell(number, &NodeRequest::Hello(hello(6, 3)));
+            nodes.tell(number, &fence(3));
+        }
+        nodes
+    }
+
+    fn now(&self) -> Now {
+        Now { mono_us: self.now_us, ..Now::default() }
+    }
+
+    fn tell(&mut self, node: usize, request: &NodeRequest<'_>) -> Told {
+        let mut bytes = Vec::new();
+        request.encode(1, &mut bytes);
+        let now = self.now();
+        self.nodes[node].handle_input(now, OWNER, &bytes).expect("the session stands");
+        self.told(node)
+    }
+
+    fn told(&mut self, node: usize) -> Told {
+        let output = self.nodes[node].poll_output(OWNER).map(std::mem::take).unwrap_or_default();
+        let (mut rest, mut told) = (&output[..], Told::default());
+        while let Some((frame, length)) = next_frame(rest).expect("frames") {
+            match NodeReply::parse(&frame).expect("a reply") {
+                NodeReply::Refused { refusal, .. } => told.refusals.push(refusal),
+                NodeReply::Rebuilt { outcome, .. } => told.rebuilt.push(outcome),
+                NodeReply::Bytes(bytes) => told.bytes.push(bytes.to_vec()),
+                _ => told.done_count += 1,
+            }
+            rest = &rest[length..];
+        }
+        told
+    }
+
+    /// Lets nodes talk until nothing is under way.
+    fn settle(&mut self) {
+        for _ in 0..10 {
+            let now = self.now();
+            for reader in 0..self.nodes.len() {
+                self.nodes[reader].end_turn(now);
+                for peer in self.nodes[reader].wanted_peers().collect::<Vec<_>>() {
+                    self.exchange(reader, peer);
+                }
+                self.nodes[reader].check_invariants();
+            }
+        }
+    }
+
+    fn exchange(&mut self, reader: usize, peer: PeerId) {
+        let source = usize::from(peer.node.0);
+        if self.cut_off == Some(source) {
+            return self.nodes[reader].handle_peer_closed(peer);
+        }
+        let known = self.sessions.iter().position(|&session| session == (reader, peer));
+        let place = known.unwrap_or_else(|| {
+            self.sessions.push((reader, peer));
+            self.nodes[source].handle_session_opened(99 + self.sessions.len() as u64);
+            self.sessions.len() - 1
+        });
+        let (session, now) = (100 + place as u64, self.now());
+        if let Some(output) = self.nodes[reader].poll_peer_output(peer).map(std::mem::take) {
+            let consumed = self.nodes[source].handle_input(now, session, &output).expect("a greeted session");
+            assert_eq!(consumed, output.len());
+            let replies = self.nodes[source].poll_output(session).map(std::mem::take).unwrap_or_default();
+            let consumed = self.nodes[reader].handle_peer_input(now, peer, &replies).expect("replies");
+            assert_eq!(consumed, replies.len());
+        }
+    }
+
+    fn holds(&mut self, node: usize, chunk: &[u8]) {
+        let read = NodeRequest::ReadRange { stripe: stripe(), offset: 0, length: CHUNK_BYTES as u32, op: OpNumber(0) };
+        assert_eq!(self.tell(node, &read).bytes, [chunk]);
+    }
+}
+
+fn hello(owner: u32, epoch: u32) -> Hello {
+    let auth = b"secret".to_vec();
+    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner, epoch: Epoch(epoch), auth }
+}
+
+fn fence(epoch: u32) -> NodeRequest<'static> {
+    NodeRequest::Fence { partition: ALL_PARTITIONS, epoch: Epoch(epoch), next: StripeId::default() }
+}
+
+fn stripe() -> StripeId {
+    StripeId::new(Epoch(3), 7)
+}
+
+/// Chunk `index` of the stripe on nodes 0 to 3, but where the spare node holds it.
+fn description(index: u8, spare: Option<u8>) -> ChunkDescription {
+    let mut members: Vec<NodeId> = (0..4).map(NodeId).collect();
+    if let Some(place) = spare {
+        members[usize::from(place)] = NodeId(SPARE as u16);
+    }
+    ChunkDescription {
+        stripe: stripe(),
+        epoch: Epoch(3),
+        partition: PartitionId(2),
+        kind: ChunkKind::Striped,
+        index,
+        shape: CodeShape::reed_solomon(2, 2).expect("a shape"),
+        chunk_bytes: CHUNK_BYTES as u32,
+        configuration: Configuration::default(),
+        members: Members(members),
+    }
+}
+
+fn chunks() -> Vec<Vec<u8>> {
+    let piece = |seed: usize| {
+        let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * seed % 251) as u8).collect();
+        seal_piece(&mut piece);
+        piece
+    };
+    let data = [piece(3), piece(7)];
+    let mut parities = vec![vec![0; CHUNK_BYTES]; 2];
+    let code = Code::reed_solomon(2, 2).expect("a code");
+    let mut targets: Vec<&mut [u8]> = parities.iter_mut().map(Vec::as_mut_slice).collect();
+    code.encode(&[&data[0], &data[1]], &mut targets);
+    data.into_iter().chain(parities).collect()
+}
+
+/// All chunks installed but those of the nodes named.
+fn nodes_without(missing: &[usize], bytes_per_s: u64) -> Nodes {
+    let mut nodes = Nodes::new(bytes_per_s);
+    for (index, chunk) in chunks().iter().enumerate().filter(|(index, _)| !missing.contains(index)) {
+        let install = NodeRequest::Install { description: description(index as u8, None), bytes: chunk };
+        assert_eq!(nodes.tell(index, &install).done_count, 1);
+    }
+    nodes
+}
+
+fn rebuild(index: u8, from: &[u8]) -> NodeRequest<'static> {
+    let sources = from.iter().map(|&index| Source { index, core: 0 }).collect();
+    NodeRequest::Rebuild { description: description(index, Some(index)), sources }
+}
+
+const FAST: u64 = 1 << 30;
+
+#[test]
+fn data_and_parity_chunks_are_rebuilt_from_what_proves_itself() {
+    for (lost, sources) in [(0u8, [1u8, 3]), (1, [2, 3]), (2, [0, 1]), (3, [1, 0])] {
+        let mut nodes = nodes_without(&[usize::from(lost)], FAST);
+        assert_eq!(nodes.tell(SPARE, &rebuild(lost, &sources)).done_count, 1, "the order is taken");
+        nodes.settle();
+        assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())], "chunk {lost}");
+        nodes.holds(SPARE, &chunks()[usize::from(lost)]);
+        assert_eq!(nodes.nodes[SPARE].stats().rebuilds, 1);
+    }
+}
+
+#[test]
+fn a_parity_is_not_made_of_parities_and_nothing_of_nothing() {
+    let mut nodes = nodes_without(&[3], FAST);
+    assert_eq!(nodes.tell(SPARE, &rebuild(3, &[0, 2])).refusals, [Refusal::Invalid]);
+    assert_eq!(nodes.tell(SPARE, &rebuild(3, &[])).refusals, [Refusal::Invalid]);
+}
+
+#[test]
+fn the_source_that_is_to_blame_is_named() {
+    let mut nodes = nodes_without(&[0, 2], FAST);
+    nodes.tell(SPARE, &rebuild(0, &[1, 2]));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::NoChunk, Some(2)))]);
+    nodes.cut_off = Some(3);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(3)))]);
+    nodes.cut_off = None;
+    assert!(nodes.nodes[1].flip_bits(1, 5) == 1);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Damaged, Some(1)))]);
+    assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
+}
+
+#[test]
+fn r11_a_stripe_that_was_freed_or_fenced_meanwhile_is_not_installed() {
+    let free = NodeRequest::Free { first: stripe(), count: 1, epoch: Epoch(3), partition: PartitionId(2) };
+    for (change, refusal) in [(free, Refusal::Exists), (fence(4), Refusal::Fenced)] {
+        let mut nodes = nodes_without(&[0], FAST);
+        nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+        assert_eq!(nodes.tell(SPARE, &change).done_count, 1);
+        nodes.settle();
+        assert_eq!(nodes.told(SPARE).rebuilt, [Err((refusal, None))]);
+        assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
+        assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 3])).refusals, [refusal], "nor is a later order taken");
+    }
+}
+
+#[test]
+fn an_owner_that_greets_anew_has_no_orders_left() {
+    let mut nodes = nodes_without(&[0], FAST);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.nodes[SPARE].handle_session_closed(OWNER);
+    nodes.settle();
+    assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
+    assert_eq!(nodes.nodes[SPARE].poll_deadline(), None);
+}
+
+#[test]
+fn orders_wait_until_those_before_them_are_paid_for() {
+    // Two sources of 5000 bytes: ten milliseconds.
+    let mut nodes = nodes_without(&[0], 1_000_000);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+    assert_eq!(nodes.nodes[SPARE].poll_deadline(), Some(10_001));
+    nodes.now_us = 10_000;
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, []);
+    nodes.now_us = 10_001;
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Exists, None))], "the second one is late");
+}
+
+#[test]
+fn a_source_that_never_answers_is_given_up() {
+    let mut nodes = nodes_without(&[0], FAST);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    let now = nodes.now();
+    nodes.nodes[SPARE].end_turn(now);
+    nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
+    let now = nodes.now();
+    nodes.nodes[SPARE].end_turn(now);
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
+}
+
+#[test]
+fn another_node_may_read_and_change_nothing() {
+    let mut nodes = nodes_without(&[0], FAST);
+    let node = &mut nodes.nodes[1];
+    node.handle_session_opened(50);
+    let mut bytes = Vec::new();
+    NodeRequest::Peer(hello(4 << 16, 0)).encode(1, &mut bytes);
+    NodeRequest::Free { first: stripe(), count: 1, epoch: Epoch(3), partition: PartitionId(2) }.encode(1, &mut bytes);
+    fence(8).encode(1, &mut bytes);
+    node.handle_input(Now::default(), 50, &bytes).expect("the session stands");
+    let output = std::mem::take(node.poll_output(50).expect("replies"));
+    let (mut rest, mut refusals) = (&output[..], 0);
+    while let Some((frame, length)) = next_frame(rest).expect("frames") {
+        refusals += usize::from(matches!(NodeReply::parse(&frame), Ok(NodeReply::Refused { .. })));
+        rest = &rest[length..];
+    }
+    assert_eq!(refusals, 2);
+    nodes.holds(1, &chunks()[1]);
+}
