@@ -71,7 +71,7 @@ impl Holdings {
             Ok(order()?)
         };
         match taken() {
-            Ok(()) => session.reply(tag, &NodeReply::Done { used_bytes: self.store.used_bytes() as u64 }),
+            Ok(()) => session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() }),
             Err(No { refusal, detail }) => {
                 self.stats.refusals += 1;
                 session.reply(tag, &NodeReply::Refused { refusal, detail });

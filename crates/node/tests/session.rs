@@ -395,6 +395,7 @@ fn a_core_that_does_not_exist_and_too_little_memory_are_errors() {
         core_count: 2,
         memory_bytes: 1 << 20,
         auth: Vec::new(),
+        repair_bytes_per_s: 1,
     };
     assert!(Node::new(config.clone()).is_err_and(|error| error.to_string().contains("core 2 of 2")));
     let small = NodeConfig { core: 0, memory_bytes: 1000, ..config };

@@ -89,6 +89,7 @@ impl<C: Command> Engine<C> {
             if !self.logs.contains_key(&partition) {
                 continue;
             }
+            self.note_found(id.node, &chunk);
             match self.census_mut() {
                 Some(census) => census.take(id.node, chunk),
                 None => self.reconcile(id.node, &chunk),
@@ -129,7 +130,6 @@ impl<C: Command> Engine<C> {
         if !known {
             return self.free_on(node, description.stripe, description.partition);
         }
-        self.note_found(node, chunk);
         self.refresh_configuration(node, description);
     }
 
