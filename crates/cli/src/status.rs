@@ -86,7 +86,8 @@ fn repair_line(repair: &RepairStatus) -> String {
         line += &format!(", {}/s, {seconds} s left", rounded(repair.bytes_per_s));
     }
     if nodes_alive < nodes_needed {
-        line += &format!("; only {nodes_alive} nodes are alive and a stripe needs {nodes_needed}: nothing can be rebuilt");
+        line +=
+            &format!("; only {nodes_alive} nodes are alive and a stripe needs {nodes_needed}: nothing can be rebuilt");
     } else if chunks_stranded > 0 {
         line += &format!("; {chunks_stranded} stripes wait for a node that has room and holds nothing of them yet");
     }

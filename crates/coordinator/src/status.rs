@@ -1,8 +1,7 @@
 //! The picture of the cluster for people and scripts.
 
 use shorttail_wire::control::{
-    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, RepairStatus,
-    StoreTotals,
+    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, RepairStatus, StoreTotals,
 };
 
 use crate::coordinator::Coordinator;

@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_store::ChunkStore;
 use shorttail_units::Now;
-use shorttail_wire::node::{FrameError, Frame, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
+use shorttail_wire::node::{
+    Frame, FrameError, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
+};
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
@@ -317,7 +319,9 @@ impl Node {
         // A greeting that was under way while its owner took a higher epoch.
         let current = self.owners.get(&hello.owner).and_then(|id| self.sessions.get(id));
         match current.map(|session| session.phase) {
-            Some(Phase::Serving { epoch, .. }) if is_owner && hello.epoch < epoch => Err((Refusal::Fenced, u64::from(epoch.0))),
+            Some(Phase::Serving { epoch, .. }) if is_owner && hello.epoch < epoch => {
+                Err((Refusal::Fenced, u64::from(epoch.0)))
+            }
             _ => Ok(()),
         }
     }

@@ -117,7 +117,8 @@ impl Rebuilds {
         if self.orders.len() >= REBUILDS_MAX {
             return Err(Refusal::Busy);
         }
-        let is_proven = |source: &Source| !(description.is_parity() && description.shape.is_parity(source.index.into()));
+        let is_proven =
+            |source: &Source| !(description.is_parity() && description.shape.is_parity(source.index.into()));
         if sources.is_empty() || !sources.iter().all(is_proven) {
             return Err(Refusal::Invalid);
         }

@@ -144,7 +144,9 @@ impl Holdings {
                 self.reconfigure(stripe, epoch, configuration, members)?;
             }
             // The node handles greetings and orders before it asks here.
-            NodeRequest::Hello(_) | NodeRequest::Peer(_) | NodeRequest::Rebuild { .. } => return Err(Refusal::Invalid.into()),
+            NodeRequest::Hello(_) | NodeRequest::Peer(_) | NodeRequest::Rebuild { .. } => {
+                return Err(Refusal::Invalid.into());
+            }
         }
         session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() });
         Ok(())

@@ -29,7 +29,10 @@ pub enum SessionError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Greeting,
-    Serving { owner: u32, epoch: Epoch },
+    Serving {
+        owner: u32,
+        epoch: Epoch,
+    },
     /// Another node reads.
     Reading,
     Ended,

@@ -23,8 +23,8 @@ use crate::config::NodeConfig;
 use crate::control::{ControlEvent, Obeyed, fresh_incarnation, start_node};
 use crate::net::{Inbox, Listener, Outlet};
 use chaos::OrderDesk;
-use peers::Addresses;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
+use peers::Addresses;
 
 /// What a core publishes for the heartbeats.
 #[derive(Debug, Default)]

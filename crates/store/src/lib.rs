@@ -22,8 +22,8 @@ mod stripe_map;
 
 pub use chunk::{Append, ChunkMut};
 pub use chunk_store::{ChunkStore, StoreError};
-pub use content::used_bytes;
 pub use chunk_view::{ChunkView, RangeBytes};
+pub use content::used_bytes;
 pub use counters::Counters;
 
 #[cfg(test)]

@@ -140,7 +140,8 @@ impl<C: Command> Engine<C> {
         if !self.is_gone(own) && !self.nodes.is_ready(own) {
             return Target::Away;
         }
-        let needed = (facts.chunk_bytes as u64 + 1280) + self.reserved_stripes() * (self.config.chunk_bytes as u64 + 256);
+        let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
         let is_free = |node: &&super::nodes::Node| {
             self.nodes.is_ready(node.id) && !facts.members.contains(&node.id) && !refused.contains(&node.id)
         };
@@ -185,14 +186,15 @@ impl<C: Command> Engine<C> {
         let lost = self.repair.lost_of(stripe);
         let is_told = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
         let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
-        let (ready, away): (Vec<_>, Vec<_>) = others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
+        let (ready, away): (Vec<_>, Vec<_>) =
+            others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
         // A later owner hears all but as many nodes as may be lost. Should it not hear the target, it must hear of it.
         let is_away = |node: &NodeId| !self.is_gone(*node);
         if !is_told && ready.len() < facts.shape.tolerance() && away.iter().any(is_away) {
             return self.rest(stripe);
         }
         order.untold = if is_told { 0 } else { ready.len() };
-        self.expect_use(&[order.target], stripe, facts.chunk_bytes + 256);
+        self.expect_use(&[order.target], stripe, self.chunk_room_bytes(facts.chunk_bytes));
         self.repair.begin(stripe, order);
         if is_told || ready.is_empty() {
             return self.send_order(stripe);
@@ -250,16 +252,8 @@ impl<C: Command> Engine<C> {
     fn send_order(&mut self, stripe: StripeId) {
         let Standing::Whole(facts) = self.standing(stripe) else { return self.drop_order(stripe) };
         let Some(order) = self.repair.orders.get(&stripe) else { return };
-        let first = self.describe(
-            stripe,
-            facts.partition,
-            facts.kind,
-            facts.shape,
-            facts.chunk_bytes,
-            &facts.members,
-        );
-        let description =
-            ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
+        let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &facts.members);
+        let description = ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
         let source = |&chunk: &usize| Source {
             index: chunk as u8,
             core: self.nodes.session_of(facts.members[chunk], stripe).core,

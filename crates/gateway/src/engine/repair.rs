@@ -307,7 +307,8 @@ impl<C: Command> Engine<C> {
         let is_intact = |stripe: &super::stripes::Stripe<super::log::Purpose>| {
             is_here(&stripe.members) && (stripe.is_unsealed() || stripe.open.is_none())
         };
-        let is_kept = |object: &super::striped::StripedObject| object.stripes().all(|id| is_here(&object.members_of(id).1));
+        let is_kept =
+            |object: &super::striped::StripedObject| object.stripes().all(|id| is_here(&object.members_of(id).1));
         self.is_serving()
             && self.completing.is_none()
             && self.repair.missing_count() == 0

@@ -13,7 +13,8 @@ use shorttail_units::CodeShape;
 use super::address::OptionalAddress;
 use super::code::CodeSpec;
 use super::coordinator::{
-    ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX, check_node_count,
+    ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX,
+    check_node_count,
 };
 use super::credentials::read_credentials;
 use super::error::{ConfigError, within};

@@ -9,9 +9,8 @@ impl World {
     /// Opens the sessions that a node's cores want and do not have.
     pub(super) fn keep_peers(&mut self, node: usize) {
         let host = &self.nodes[node];
-        let has = |core: usize, peer: PeerId| {
-            host.links.values().any(|link| link.core == core && link.peer == Some(peer))
-        };
+        let has =
+            |core: usize, peer: PeerId| host.links.values().any(|link| link.core == core && link.peer == Some(peer));
         let of_core = |(core, machine): (usize, &shorttail_node::Node)| {
             machine.wanted_peers().filter(|&peer| !has(core, peer)).map(|peer| (core, peer)).collect::<Vec<_>>()
         };

@@ -1,8 +1,8 @@
 //! What an owner asks of a node.
 
 use shorttail_units::{
-    ClusterId, CodeShape, Configuration, DATA_COUNT_MAX, Epoch, LOCAL_COUNT_MAX, NodeId, OpNumber, PARITY_COUNT_MAX, PartitionId,
-    StripeId,
+    ClusterId, CodeShape, Configuration, DATA_COUNT_MAX, Epoch, LOCAL_COUNT_MAX, NodeId, OpNumber, PARITY_COUNT_MAX,
+    PartitionId, StripeId,
 };
 
 use super::bytes::{Put, Reader};

@@ -1,7 +1,9 @@
 //! Every message survives the trip through bytes; no bytes from outside panic.
 
 use proptest::prelude::*;
-use shorttail_units::{ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{
+    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId,
+};
 
 use super::*;
 
