@@ -37,6 +37,7 @@ impl<C: Command> Engine<C> {
             self.note_lost_of(node);
         }
         self.void_frees_of(node);
+        self.run_work();
     }
 
     /// Nothing is asked of a node any more, and nothing it says counts, until it is greeted again.
