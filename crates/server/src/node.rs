@@ -51,7 +51,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     };
     let control = start_node(&config, &listening, incarnation, Box::new(|| {}), obey);
     let welcome = control.registered()?;
-    let (cores, outlets) = start_cores(&config, welcome, incarnation, listener, &desk)?;
+    let cores = start_cores(&config, welcome, incarnation, listener, &desk)?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
     if config.allow_chaos {
         tracing::warn!("this node obeys orders to be faulty (--allow-chaos)");
@@ -60,7 +60,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     loop {
         settling.check();
         let sum = |field: fn(&CoreGauges) -> &AtomicU64| {
-            cores.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
+            cores.gauges.iter().map(|gauges| field(gauges).load(Ordering::Relaxed)).sum()
         };
         control.publish(NodeStatus {
             memory_used_bytes: sum(|gauges| &gauges.used_bytes),
@@ -73,7 +73,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                 ControlEvent::Refused(refusal) => refused(&refusal)?,
                 ControlEvent::View(view) => {
                     let addresses = addresses(&view);
-                    outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
+                    cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
                 }
                 ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
@@ -94,13 +94,19 @@ fn refused(refusal: &Refusal) -> anyhow::Result<()> {
     bail!("the coordinator does not let this node in again ({refusal}): its memory is void, start it anew")
 }
 
+/// The cores that run: what they publish, and how they are told something.
+struct Cores {
+    gauges: Vec<Arc<CoreGauges>>,
+    outlets: Vec<Outlet<ToNodeCore>>,
+}
+
 fn start_cores(
     config: &NodeConfig,
     welcome: shorttail_wire::control::NodeWelcome,
     incarnation: Incarnation,
     listener: Listener,
     desk: &OrderDesk,
-) -> anyhow::Result<(Vec<Arc<CoreGauges>>, Vec<Outlet<ToNodeCore>>)> {
+) -> anyhow::Result<Cores> {
     let core_count = u16::try_from(config.threads).context("threads")?;
     let mut polls: Vec<(Poll, Inbox<ToNodeCore>)> = Vec::new();
     let mut outlets: Vec<Outlet<ToNodeCore>> = Vec::new();
@@ -144,7 +150,7 @@ fn start_cores(
         })?;
     }
     desk.open(outlets.iter().cloned().zip(all_gauges.iter().cloned()).collect());
-    Ok((all_gauges, outlets))
+    Ok(Cores { gauges: all_gauges, outlets })
 }
 
 /// The loops keep nothing large on their stacks.

@@ -1,6 +1,7 @@
 //! Lost chunks are rebuilt by nodes: deaths may follow each other as long as repair is done in between.
 
-use shorttail_sim::config::SimConfig;
+use shorttail_sim::command::run_seed;
+use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::{Action, Answer, Value};
 use shorttail_sim::world::{Outcome, World};
 
@@ -168,4 +169,12 @@ fn without_a_spare_node_repair_waits_for_one() {
     kill(&mut world, &[2, 3]);
     holds(&mut world, 0..60);
     concludes(world);
+}
+
+/// A node was given up while reads of it were under way; what it owed was let go in a session that did not know it any
+/// more.
+#[test]
+fn what_a_node_owes_when_it_is_given_up_fails_at_once() {
+    let report = run_seed(Profile::Full, 200_197);
+    assert!(report.failure.is_none(), "{}", report.explain(60));
 }
