@@ -191,6 +191,7 @@ mod tests {
             bytes_stored: 1000,
             bytes_used: 1800,
             nodes: vec![],
+            repair: Default::default(),
             gateways: vec![],
         };
         let seen = look(&status, 1.0).expect("a code").expect("something stored");
