@@ -105,7 +105,7 @@ impl Desk {
 pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
     let mut server = Server::bind(&config)?;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
-    crate::footprint::drop_startup_pages();
+    crate::footprint::drop_unused_pages();
     server.run()
 }
 

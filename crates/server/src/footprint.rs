@@ -1,39 +1,60 @@
 //! Keeps what a long-running process occupies to what it uses.
 //!
-//! Starting a role runs much code once: flags, configuration, registration. Its pages stay mapped and count as resident in
-//! every process of a cluster, although they are never run again. They are let go; what is needed comes back from the
-//! page cache at the next use.
+//! Starting a role runs much code once: flags, configuration, registration. A busy time touches code and heap that a quiet
+//! one does not need. Their pages stay mapped and count as resident in every process of a cluster. They are let go once when
+//! a role has started, once when it has met its peers, and whenever it falls quiet; what is needed comes back from the page
+//! cache at the next use.
 
 use std::time::{Duration, Instant};
 
-/// Lets go of startup pages once more when a role has joined its cluster and met its peers: that too was run once.
+/// Lets go of pages when a role has joined its cluster, and when it falls quiet.
 #[derive(Debug)]
 pub struct Settling {
-    due: Option<Instant>,
+    joined: Option<Instant>,
+    looked: Instant,
+    cpu_us: u64,
+    was_busy: bool,
 }
 
 /// How long joining takes at the most, by experience with a busy machine.
-const SETTLED_AFTER: Duration = Duration::from_secs(5);
+const JOINED_AFTER: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether the role is busy, and how much CPU time in between makes it so.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const BUSY_CPU_US: u64 = 50_000;
 
 impl Settling {
     /// The role begins to serve.
     pub fn begin() -> Self {
-        drop_startup_pages();
-        Settling { due: Some(Instant::now() + SETTLED_AFTER) }
+        drop_unused_pages();
+        let now = Instant::now();
+        Settling { joined: Some(now + JOINED_AFTER), looked: now, cpu_us: cpu_us(), was_busy: false }
     }
 
     /// To be called now and then.
     pub fn check(&mut self) {
-        if self.due.is_some_and(|due| Instant::now() >= due) {
-            self.due = None;
-            drop_startup_pages();
+        let now = Instant::now();
+        if now.duration_since(self.looked) < LOOK_EVERY {
+            return;
+        }
+        let used_us = cpu_us();
+        let is_busy = used_us - self.cpu_us > BUSY_CPU_US;
+        let falls_quiet = self.was_busy && !is_busy;
+        let has_joined = self.joined.take_if(|joined| *joined <= now).is_some();
+        (self.looked, self.cpu_us, self.was_busy) = (now, used_us, is_busy);
+        if falls_quiet || has_joined {
+            drop_unused_pages();
         }
     }
 }
 
-/// Lets go of the program text and constants that only the start needed, and of the memory that it gave back to the
-/// allocator. Costs some page faults, once.
-pub fn drop_startup_pages() {
+/// CPU time of this process so far.
+fn cpu_us() -> u64 {
+    crate::clock::cpu_times_us().map_or(0, |(user_us, system_us)| user_us + system_us)
+}
+
+/// Lets go of program text and constants, and of the memory that was given back to the allocator. Costs some page faults.
+pub fn drop_unused_pages() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the function may be called at any time; it only gives unused pages of the heap back to the system.
     unsafe {
@@ -61,6 +82,6 @@ fn drop_pages(start: usize, bytes: usize) {
         rustix::mm::madvise(std::ptr::without_provenance_mut(start), bytes, rustix::mm::Advice::LinuxDontNeed)
     };
     if let Err(error) = result {
-        tracing::debug!(%error, "startup pages stay mapped");
+        tracing::debug!(%error, "unused pages stay mapped");
     }
 }

@@ -168,7 +168,7 @@ impl Supervisor {
         }
         self.is_ready = true;
         say(&banner::lines(&self.plan.config, status, gateway));
-        shorttail_server::footprint::drop_startup_pages();
+        shorttail_server::footprint::drop_unused_pages();
         // What was any free port is this port from now on, also for a gateway that takes over.
         let port = |address: &Option<String>| address.as_ref().and_then(|address| address.parse().ok());
         let config = &mut self.plan.config;
