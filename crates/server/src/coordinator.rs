@@ -105,7 +105,6 @@ impl Desk {
 pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
     let mut server = Server::bind(&config)?;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
-    crate::footprint::drop_unused_pages();
     server.run()
 }
 
@@ -180,7 +179,9 @@ impl Server {
     /// When epoll or the disk fails: a coordinator that cannot persist must not go on.
     pub fn run(&mut self) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(256);
+        let mut settling = crate::footprint::Settling::begin();
         while !self.stopper.is_stopping() {
+            settling.check();
             let timeout = self.until_deadline();
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
