@@ -42,6 +42,10 @@ pub const HEDGE_RETRY_US: u64 = 1_000;
 /// Stripes of a partition that take appends at once: one, and two while nodes are slow.
 pub const OPEN_MAX: usize = 3;
 
+/// Microseconds that a node may be late until a stripe is sealed only because the node hampers it: shorter pauses are
+/// usual, and racing covers them.
+pub const HICCUP_US: u64 = 10_000;
+
 /// Copies of a record that may be under way at once.
 pub const RACE_COPIES_MAX: u32 = 3;
 

@@ -45,8 +45,8 @@ pub struct Node {
     /// After how long a short read, and a write, is late.
     pub read_delay_us: u64,
     pub write_delay_us: u64,
-    /// It owes an append that is older than usual.
-    pub is_write_late: bool,
+    /// Since when it owes an append that is older than usual.
+    pub write_late_us: Option<u64>,
     /// Chunks that it took in the place of slow nodes.
     pub redirect_count: u64,
 }
@@ -60,7 +60,7 @@ impl Node {
             sessions: vec![Session::default()],
             read_delay_us: HEDGE_US_MAX,
             write_delay_us: HEDGE_US_MAX,
-            is_write_late: false,
+            write_late_us: None,
             redirect_count: 0,
         }
     }

@@ -30,7 +30,7 @@ pub struct Op<I> {
     pub length: usize,
     pub sent_us: u64,
     pub confirmed: bool,
-    /// It was appended once more, or there was no place for that.
+    /// It was appended once more, or that is of no use.
     pub raced: bool,
     pub items: Vec<Item<I>>,
 }
@@ -173,12 +173,8 @@ impl<I> OpenStripe<I> {
         self.chunks_with_room(length).find(|&index| self.hampered & 1 << index == 0)
     }
 
-    /// As [`OpenStripe::room_for`], hampered or not.
-    pub fn room_anyway(&self, length: usize) -> Option<usize> {
-        self.chunks_with_room(length).next()
-    }
-
-    fn chunks_with_room(&self, length: usize) -> impl Iterator<Item = usize> {
+    /// As [`OpenStripe::room_for`], hampered or not: every one, first the one whose turn it is.
+    pub fn chunks_with_room(&self, length: usize) -> impl Iterator<Item = usize> {
         let data_count = self.shape.data_count();
         let turned = (0..data_count).map(move |step| (self.turn_index + step) % data_count);
         turned.filter(move |&index| self.fills[index] + length <= self.chunk_bytes)
@@ -318,7 +314,12 @@ impl<I> OpenStripe<I> {
         Some(Waiting { sent_us: op.sent_us, length: op.length, laggards: laggards.collect() })
     }
 
-    /// That operation counts as raced from now on: its records, and their bytes together.
+    /// Records of that operation, in order.
+    pub fn items_to_race(&self) -> &[Item<I>] {
+        self.ops.iter().find(|op| !op.confirmed && !op.raced).map_or(&[], |op| &op.items)
+    }
+
+    /// That operation counts as raced from now on; its records, and their bytes together.
     pub fn begin_race(&mut self) -> Option<(Vec<Item<I>>, Vec<u8>)>
     where
         I: Copy,
@@ -534,7 +535,7 @@ mod tests {
         stripe.set_hampered(0b01);
         assert_eq!(stripe.room_for(10), Some(1));
         (0..10).for_each(|purpose| _ = put(&mut stripe, 1, purpose));
-        assert_eq!((stripe.room_for(10), stripe.room_anyway(10)), (None, Some(0)));
+        assert_eq!((stripe.room_for(10), stripe.chunks_with_room(10).next()), (None, Some(0)));
         stripe.set_hampered(0);
         assert_eq!(stripe.room_for(10), Some(0));
     }

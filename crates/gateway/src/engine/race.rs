@@ -22,6 +22,7 @@ use super::log::{Purpose, Urgency};
 use super::open_stripe::Item;
 use super::policy::Hedge;
 use super::pool::PoolKey;
+use super::room::Room;
 use crate::command::Command;
 
 /// One record that was appended more than once.
@@ -42,6 +43,16 @@ pub(super) enum Left {
     Nothing,
     /// It was the last, and nobody heard yet.
     Last(Purpose),
+}
+
+/// What became of the attempt to append an operation again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Start {
+    Appended,
+    /// Somebody has won already, or enough copies are under way.
+    Useless,
+    /// All places are slow now: it is tried again soon.
+    NoRoom,
 }
 
 impl<C: Command> Engine<C> {
@@ -75,6 +86,11 @@ impl<C: Command> Engine<C> {
             let stripe = self.stripes.at(slot);
             let Some(open) = &stripe.open else { return };
             let Some(op) = open.next_to_race() else { return };
+            if op.laggards.is_empty() {
+                // All hold it: what is missing is that enough members have their chunk, and those are not asked twice.
+                self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+                return;
+            }
             let late: Vec<_> = op.laggards.iter().map(|&member| stripe.members[member]).collect();
             let delay_us = late.iter().map(|&node| self.write_delay_us(node, op.length)).max().unwrap_or(0);
             let due_us = op.sent_us.saturating_add(delay_us);
@@ -82,24 +98,28 @@ impl<C: Command> Engine<C> {
                 self.hedge_due_us = self.hedge_due_us.min(due_us);
                 return;
             }
-            self.note_late_writers(&late);
-            if !self.budget.has_token() {
+            self.note_late_writers(&late, op.sent_us);
+            // What a verdict causes takes no token.
+            let is_known = late.iter().any(|&node| self.monitor.is_fail_slow(node));
+            if !is_known && !self.budget.has_token() {
                 self.stats.hedge_budget_exhausted_total += 1;
                 self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
                 return;
             }
-            if self.race(slot) {
-                self.take_token();
+            match self.race(slot) {
+                Start::Appended if !is_known => _ = self.take_token(),
+                Start::Appended | Start::Useless => {}
+                Start::NoRoom => return,
             }
         }
     }
 
     /// These owe writes that are older than usual: others are preferred until they have answered.
-    fn note_late_writers(&mut self, late: &[NodeId]) {
+    fn note_late_writers(&mut self, late: &[NodeId], since_us: u64) {
         let mut has_changed = false;
         for &node in late {
-            let node = self.nodes.get_mut(node).filter(|node| !node.is_write_late);
-            has_changed |= node.map(|node| node.is_write_late = true).is_some();
+            let node = self.nodes.get_mut(node).filter(|node| node.write_late_us.is_none());
+            has_changed |= node.map(|node| node.write_late_us = Some(since_us)).is_some();
         }
         if has_changed {
             self.refresh_hampered();
@@ -108,7 +128,7 @@ impl<C: Command> Engine<C> {
 
     /// Nodes that have answered what they owed too long are as good as any.
     pub(super) fn forgive_writers(&mut self) {
-        let late: Vec<_> = self.nodes.iter().filter(|node| node.is_write_late).map(|node| node.id).collect();
+        let late: Vec<_> = self.nodes.iter().filter(|node| node.write_late_us.is_some()).map(|node| node.id).collect();
         let mut has_changed = false;
         for id in late {
             let before_us = self.now.mono_us.saturating_sub(self.write_delay_us(id, 0));
@@ -118,7 +138,7 @@ impl<C: Command> Engine<C> {
                 member.zip(stripe.open.as_ref()).is_some_and(|(member, open)| open.owes_since(member, before_us))
             };
             if !self.stripes.unsealed().iter().any(owes) {
-                self.nodes.get_mut(id).expect("a node").is_write_late = false;
+                self.nodes.get_mut(id).expect("a node").write_late_us = None;
                 has_changed = true;
             }
         }
@@ -135,39 +155,43 @@ impl<C: Command> Engine<C> {
             if !self.policy(stripe.partition).write_sidestep {
                 continue;
             }
-            loop {
-                let open = self.stripes.at(slot).open.as_ref();
+            let waits = |engine: &Self| {
+                let open = engine.stripes.at(slot).open.as_ref();
                 let op = open.and_then(|open| open.next_to_race());
-                if !op.is_some_and(|op| op.laggards.contains(&member)) {
-                    break;
-                }
-                self.race(slot);
-            }
+                op.is_some_and(|op| op.laggards.contains(&member))
+            };
+            while waits(self) && self.race(slot) != Start::NoRoom {}
         }
     }
 
-    /// Appends the oldest operation of a stripe that is not raced again, where nobody is slow. False: there is no such
-    /// place, it goes on waiting.
-    fn race(&mut self, from: StripeSlot) -> bool {
-        let stripe = self.stripes.at_mut(from);
+    /// Appends the oldest operation of a stripe that is not raced again, where nobody is slow.
+    fn race(&mut self, from: StripeSlot) -> Start {
+        let stripe = self.stripes.at(from);
         let partition = stripe.partition;
-        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
-        let Some((items, bytes)) = open.begin_race() else { return false };
+        let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
+        let Some(op) = open.next_to_race() else { return Start::Useless };
+        let lateness_us = op.laggards.iter().map(|&member| self.lateness_us(stripe.members[member])).max();
+        let items = open.items_to_race();
         // The records of a group only ever lie together.
         let is_group = |item: &Item<Purpose>| matches!(self.purpose_of(item.purpose), Purpose::Group { .. });
         let raced: Vec<_> = items.iter().map(|item| self.may_race(&item.purpose)).collect();
-        if !raced.contains(&true) || raced.contains(&false) && items.iter().any(is_group) {
-            return false;
-        }
         let lengths = items.iter().zip(&raced).filter(|(_, raced)| **raced).map(|(item, _)| item.length);
         let length = lengths.sum();
-        let room = self.make_room(partition, length, Urgency::Client, StripeId::default());
-        let Ok(room) = room else { return false };
-        if room.is_hampered {
-            return false;
+        if !raced.contains(&true) || raced.contains(&false) && items.iter().any(is_group) {
+            self.stripes.at_mut(from).open.as_mut().and_then(|open| open.begin_race());
+            return Start::Useless;
         }
+        let room = self.make_room(partition, length, Urgency::Client, StripeId::default());
+        // Among slow nodes, one that is hardly late is better than one that will not answer soon.
+        let is_better = |room: &Room| room.lateness_us == 0 || room.lateness_us < lateness_us.unwrap_or(0) / 2;
+        let Some(room) = room.ok().filter(is_better) else {
+            self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
+            return Start::NoRoom;
+        };
         // An operation of its own, as the first one was: durable as a whole.
         self.flush_stripe(room.slot);
+        let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
+        let (items, bytes) = open.begin_race().expect("it was found above");
         let mut start = 0;
         let mut wrapped = Vec::with_capacity(items.len());
         for (item, is_raced) in items.iter().zip(raced) {
@@ -197,7 +221,7 @@ impl<C: Command> Engine<C> {
         open.set_purposes(items[0].data_index, items[0].offset, &wrapped);
         self.extend_reach(from);
         self.stats.redirected_writes_total += items.len() as u64;
-        true
+        Start::Appended
     }
 
     /// A copy is held by all its participants: who is to hear of it, if it is the first.

@@ -14,8 +14,16 @@ use crate::command::Command;
 impl<C: Command> Engine<C> {
     /// Is the node better left alone by writes?
     pub(super) fn is_evaded(&self, node: NodeId) -> bool {
-        let is_late = self.nodes.get(node).is_some_and(|node| node.is_write_late);
-        is_late || self.monitor.is_fail_slow(node) || self.is_full(node)
+        self.lateness_us(node) > 0
+    }
+
+    /// How long a write would wait for the node, as far as is known: 0 is as long as usual.
+    pub(super) fn lateness_us(&self, id: NodeId) -> u64 {
+        if self.monitor.is_fail_slow(id) || self.is_full(id) {
+            return u64::MAX;
+        }
+        let since_us = self.nodes.get(id).and_then(|node| node.write_late_us);
+        since_us.map_or(0, |since_us| (self.now.mono_us - since_us).max(1))
     }
 
     /// Members for a new stripe: ready nodes with room, the least loaded ones; evaded ones give their place to those that

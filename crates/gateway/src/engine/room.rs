@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! stripes that take appends, oldest first      5: chunk 2 hampered    6: all hampered    8
-//! record --> the oldest that has room in a chunk that is not hampered; else a new one; else any with room
+//! record --> the oldest that has room in a chunk that is not hampered; else a new one; else the least hampered chunk
 //! ```
 //! A chunk is *hampered* while one of its participants is evaded or late. So writes go round slow nodes within a stripe if
-//! they can, to another stripe if they must, and come back when a hiccup is over.
+//! they can, to another stripe if they must, and come back when a hiccup is over. A hiccup alone seals nothing: a slow
+//! member holds up the seal, and stripes that wait for theirs are few.
 //!
 //! Stripes of a partition are appended to in any order, so a record may be newer than one in a younger stripe. Each
 //! stripe's *reach* is the youngest that existed when it last took an append: nothing beyond it is older than what the
@@ -17,7 +18,7 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 
 use super::Engine;
 use super::index::StripeSlot;
-use super::limits::{APPEND_BYTES_MAX, OPEN_MAX};
+use super::limits::{APPEND_BYTES_MAX, HICCUP_US, OPEN_MAX};
 use super::log::{PlaceError, Urgency};
 use crate::command::{Command, StoreError};
 
@@ -26,8 +27,8 @@ use crate::command::{Command, StoreError};
 pub(super) struct Room {
     pub slot: StripeSlot,
     pub data_index: usize,
-    /// A participant is slow: there was no better place.
-    pub is_hampered: bool,
+    /// How late the slowest participant is; more than 0: there was no better place.
+    pub lateness_us: u64,
 }
 
 impl<C: Command> Engine<C> {
@@ -69,49 +70,54 @@ impl<C: Command> Engine<C> {
             let stripe = self.stripes.at(slot);
             let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
             if let Some(data_index) = open.room_for(length).filter(|_| stripe.id > above) {
-                return Ok(Room { slot, data_index, is_hampered: false });
+                return Ok(Room { slot, data_index, lateness_us: 0 });
             }
         }
         self.seal_full(partition, length);
-        let hampered = self.hampered_room(partition, length, above);
+        let hampered = self.least_hampered(partition, length, above);
+        let is_many = self.logs[&partition].open.len() >= OPEN_MAX;
         let is_unhurried = matches!(urgency, Urgency::Cleaning | Urgency::Freeing);
-        let stays = is_unhurried || !self.may_open_better() || self.is_short_of_memory();
-        if hampered.is_some() && stays {
-            return hampered.ok_or(PlaceError::Wait);
+        let is_worth_a_stripe = |room: Room| {
+            let is_bearable = is_unhurried || is_many && room.lateness_us < HICCUP_US;
+            !is_bearable && self.may_open_better() && !self.is_short_of_memory()
+        };
+        if let Some(room) = hampered.filter(|&room| !is_worth_a_stripe(room)) {
+            return Ok(room);
         }
-        if self.logs[&partition].open.len() >= OPEN_MAX {
+        if is_many {
             self.begin_seal(self.logs[&partition].open[0]);
         }
-        match self.open_stripe(partition, urgency) {
-            Ok(slot) => {
-                let open = self.stripes.at(slot).open.as_ref().expect("just opened");
-                let (data_index, is_hampered) = match open.room_for(length) {
-                    Some(data_index) => (data_index, false),
-                    None => (open.room_anyway(length).expect("an empty stripe"), true),
-                };
-                Ok(Room { slot, data_index, is_hampered })
-            }
-            Err(error) => self.hampered_room(partition, length, above).ok_or(error),
+        if let Err(error) = self.open_stripe(partition, urgency) {
+            return self.least_hampered(partition, length, above).ok_or(error);
         }
+        Ok(self.least_hampered(partition, length, above).expect("an empty stripe"))
     }
 
     /// Stripes in which a record found no room at all are sealed.
     fn seal_full(&mut self, partition: PartitionId, length: usize) {
         let is_full = |slot: &StripeSlot| {
             let open = self.stripes.at(*slot).open.as_ref().expect("a stripe that takes appends has its bytes");
-            open.room_anyway(length).is_none()
+            open.chunks_with_room(length).next().is_none()
         };
         let full: Vec<_> = self.logs[&partition].open.iter().copied().filter(is_full).collect();
         full.into_iter().for_each(|slot| self.begin_seal(slot));
     }
 
-    fn hampered_room(&self, partition: PartitionId, length: usize, above: StripeId) -> Option<Room> {
-        self.logs[&partition].open.iter().rev().find_map(|&slot| {
+    /// The chunk with room whose participants are least late; of equal ones that of the youngest stripe.
+    fn least_hampered(&self, partition: PartitionId, length: usize, above: StripeId) -> Option<Room> {
+        let sidesteps = self.policy(partition).write_sidestep;
+        let lateness_us = move |node: NodeId| if sidesteps { self.lateness_us(node) } else { 0 };
+        let rooms = self.logs[&partition].open.iter().rev().flat_map(|&slot| {
             let stripe = self.stripes.at(slot);
             let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
-            let data_index = open.room_anyway(length).filter(|_| stripe.id > above)?;
-            Some(Room { slot, data_index, is_hampered: true })
-        })
+            let chunks = open.chunks_with_room(length).filter(move |_| stripe.id > above);
+            chunks.map(move |data_index| {
+                let participants = self.config.shape.participants(data_index);
+                let latest_us = participants.map(|member| lateness_us(stripe.members[member])).max();
+                Room { slot, data_index, lateness_us: latest_us.unwrap_or(0) }
+            })
+        });
+        rooms.min_by_key(|room| room.lateness_us)
     }
 
     /// Would a new stripe have a chunk that is not hampered?
