@@ -1,10 +1,12 @@
 //! The catalogue of slowness, in virtual time: every entry is safe, and clients hardly notice.
 
+mod race;
+
 use shorttail_gateway::engine::{Policy, PolicyName};
 use shorttail_sim::faults_slow::{ALL_SLOW, CATALOGUE, Observed, Ratios, Scenario, Target, run};
 
-/// A tail is a matter of few requests: bounds are for the median run.
-const SEEDS: [u64; 3] = [1, 2, 3];
+/// Bounds are for the median run, since a 99th percentile of some seconds is a matter of few requests.
+const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
 /// RS(4,2) with two nodes to spare, and with none.
 const SPARE: u16 = 8;
 const NO_SPARE: u16 = 6;
@@ -19,24 +21,34 @@ fn observed(scenario: Option<&Scenario>, target: Target, nodes: u16, policy: Pol
     SEEDS.into_iter().map(run).collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Tails as multiples of the healthy runs of the same seeds, in order.
+struct Spread {
+    reads: Vec<f64>,
+    writes: Vec<f64>,
 }
 
-/// Tails at the onset and afterwards as multiples of the healthy run of the same seed: medians.
-fn ratios(seen: &[Observed], healthy: &[Observed]) -> (Ratios, Ratios) {
+impl Spread {
+    fn of(ratios: impl Iterator<Item = Ratios>) -> Self {
+        let (mut reads, mut writes): (Vec<_>, Vec<_>) = ratios.map(|of| (of.reads, of.writes)).unzip();
+        reads.sort_unstable_by(f64::total_cmp);
+        writes.sort_unstable_by(f64::total_cmp);
+        Spread { reads, writes }
+    }
+
+    fn median(&self) -> Ratios {
+        Ratios { reads: self.reads[self.reads.len() / 2], writes: self.writes[self.writes.len() / 2] }
+    }
+}
+
+/// At the onset and afterwards.
+fn spreads(seen: &[Observed], healthy: &[Observed]) -> (Spread, Spread) {
     let of_seeds: Vec<_> = seen.iter().zip(healthy).map(|(seen, healthy)| seen.ratios(healthy)).collect();
-    let of = |part: fn(&(Ratios, Ratios)) -> Ratios| Ratios {
-        reads: median(of_seeds.iter().map(|both| part(both).reads).collect()),
-        writes: median(of_seeds.iter().map(|both| part(both).writes).collect()),
-    };
-    (of(|both| both.0), of(|both| both.1))
+    (Spread::of(of_seeds.iter().map(|both| both.0)), Spread::of(of_seeds.iter().map(|both| both.1)))
 }
 
 /// What is beyond its bounds.
 fn complaints(scenario: &Scenario, runs: &[Observed], healthy: &[Observed]) -> Vec<String> {
-    let (onset, after) = ratios(runs, healthy);
+    let (onset, after) = spreads(runs, healthy);
     let mut complaints = Vec::new();
     let mut claim = |holds: bool, what: String| {
         if !holds {
@@ -44,8 +56,10 @@ fn complaints(scenario: &Scenario, runs: &[Observed], healthy: &[Observed]) -> V
         }
     };
     for (when, is, bound) in [("at the onset", onset, scenario.onset), ("afterwards", after, scenario.after)] {
-        claim(is.reads <= bound.reads, format!("p99 of reads {when} is {:.2} times the healthy one", is.reads));
-        claim(is.writes <= bound.writes, format!("p99 of writes {when} is {:.2} times the healthy one", is.writes));
+        for (what, of_runs, bound) in [("reads", &is.reads, bound.reads), ("writes", &is.writes, bound.writes)] {
+            let is_within = of_runs[of_runs.len() / 2] <= bound;
+            claim(is_within, format!("p99 of {what} {when} is {of_runs:.2?} times the healthy one, not {bound}"));
+        }
     }
     for seen in runs {
         let is_found = seen.found.contains(&seen.slow_node);
@@ -101,7 +115,8 @@ fn the_baseline_waits_for_a_slow_node() {
     let scenario = CATALOGUE.iter().find(|scenario| scenario.name == "+5 ms").expect("an entry");
     let healthy = observed(None, Target::Parity, SPARE, plain);
     let seen = observed(Some(scenario), Target::Parity, SPARE, plain);
-    let (onset, after) = ratios(&seen, &healthy);
+    let (onset, after) = spreads(&seen, &healthy);
+    let (onset, after) = (onset.median(), after.median());
     assert!(onset.writes > 4.0 && after.writes > 4.0 && after.reads > 4.0, "{onset:?} {after:?}");
     let sidestepped = |run: &Observed| {
         run.stats.hedges_sent_total + run.stats.redirected_writes_total + run.stats.degraded_reads_total
