@@ -50,6 +50,8 @@ pub struct Totals {
     pub connections: AtomicUsize,
     pub connections_total: AtomicU64,
     pub connections_rejected: AtomicU64,
+    /// What each core measured of the nodes' speed.
+    pub opinions: Mutex<Vec<shorttail_monitor::View>>,
 }
 
 /// Listening sockets of a gateway.

@@ -11,8 +11,8 @@
 //!
 //! Must not know: what requests carry.
 
-use shorttail_monitor::{Class, Histogram, MonitorConfig, Verdict};
-use shorttail_units::{NodeId, PartitionId};
+use shorttail_monitor::{Class, Histogram, MonitorConfig, Verdict, View};
+use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::node::NodeRequest;
 
 use super::limits::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, VERDICTS_KEPT_MAX};
@@ -63,6 +63,19 @@ impl<C: Command> Engine<C> {
             reads: self.monitor.latency(node, Class::Read),
             writes: self.monitor.latency(node, Class::Write),
         }
+    }
+
+    /// What this core measured itself, for the others.
+    pub fn opinions(&self) -> View {
+        self.monitor.export_view()
+    }
+
+    /// What other cores or gateways found, merged: counts for nodes that this one did not ask lately.
+    pub fn handle_opinions(&mut self, now: Now, merged: &View) {
+        self.now = now;
+        self.monitor.import_view(merged, now.mono_us);
+        self.take_verdicts();
+        self.run_work();
     }
 
     /// Verdicts since the last call, oldest first: for logs and metrics.

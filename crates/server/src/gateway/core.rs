@@ -511,6 +511,7 @@ impl Core {
         self.connect_peers();
         self.write_sessions();
         self.drop_idle_clients();
+        self.share_opinions();
         self.log_verdicts();
         self.publish();
         if !self.is_listening && self.engine.is_serving() {
@@ -522,6 +523,20 @@ impl Core {
             self.gauges.is_serving.store(1, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Cores tell each other which nodes are slow: one that asks a node rarely need not find out by itself.
+    fn share_opinions(&mut self) {
+        if self.router.cores.len() == 1 {
+            return;
+        }
+        let merged = {
+            let mut opinions = self.totals.opinions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            opinions.resize_with(self.router.cores.len(), Default::default);
+            opinions[self.router.core] = self.engine.opinions();
+            shorttail_monitor::merge(&opinions)
+        };
+        self.engine.handle_opinions(self.now, &merged);
     }
 
     fn log_verdicts(&mut self) {
