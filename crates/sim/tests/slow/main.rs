@@ -1,5 +1,6 @@
 //! The catalogue of slowness, in virtual time: every entry is safe, and clients hardly notice.
 
+mod opinions;
 mod race;
 
 use shorttail_gateway::engine::{Policy, PolicyName};
