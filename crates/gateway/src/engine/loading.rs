@@ -7,7 +7,7 @@
 //! ```
 //! Packed stripes are read newest first, so that a stripe is known to be void before it is reached. A read that fails
 //! puts its stripe back to Waiting: a stripe is never taken for what happens to be readable of it, unless what is missing
-//! is gone for good.
+//! is gone for good. So does a chunk whose records do not add up: it was damaged, in memory or on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 use super::census::Member;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::rebuild::{Loaded, Rebuild};
-use super::reconstruct::{Content, used_bytes};
+use super::reconstruct::{Content, whole_chunk};
 use super::synchronise::Parts;
 use super::{Engine, Phase, Work};
 use crate::command::Command;
@@ -66,6 +66,8 @@ pub(super) struct Load {
     pub(super) has_failed: bool,
     /// Times that this happened while the stripe was taken for a sealed one.
     failures: u32,
+    /// Times that a data chunk did not add up.
+    pub(super) torn_count: u32,
     pub(super) step: Step,
 }
 
@@ -141,6 +143,7 @@ impl<C: Command> Engine<C> {
             missing: 0,
             has_failed: false,
             failures: 0,
+            torn_count: 0,
             step: Step::Waiting,
         };
         if let Some(loading) = self.loading() {
@@ -250,9 +253,9 @@ impl<C: Command> Engine<C> {
     pub(super) fn gather_fetched(&mut self, stripe: StripeId, data_index: u8, result: Result<&[u8], FetchError>) {
         let Some(load) = self.load(stripe) else { return };
         let Step::Sealed { chunks } = &mut load.step else { return };
-        match result {
-            Ok(bytes) => chunks[usize::from(data_index)] = Some(bytes[..used_bytes(bytes, stripe)].to_vec()),
-            Err(_) => load.has_failed = true,
+        match result.ok().and_then(|bytes| whole_chunk(bytes, stripe)) {
+            Some(bytes) => chunks[usize::from(data_index)] = Some(bytes.to_vec()),
+            None => load.has_failed = true,
         }
         load.missing -= 1;
         if load.missing == 0 {
@@ -271,7 +274,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         let chunks = chunks.into_iter().map(Option::unwrap_or_default).collect();
-        let content = Content { chunks, is_certain: true, is_lossy };
+        let content = Content { chunks, is_certain: true, is_lossy, is_torn: false };
         load.step = Step::Done { content, is_sealed: true };
         self.work.push_back(Work::Loaded);
     }

@@ -65,23 +65,33 @@ pub struct Content {
     pub is_certain: bool,
     /// Too many members are missing: something that was acknowledged may not be in it.
     pub is_lossy: bool,
+    /// What was decoded does not add up: a source is damaged.
+    pub is_torn: bool,
 }
 
 /// Settles the content of a stripe.
 pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
     if stripe.close == Some(OpNumber(0)) {
         // Its owner ended it as a whole, what was stable included.
-        return Content { chunks: vec![Vec::new(); code.data_count()], is_certain: true, is_lossy: false };
+        return Content {
+            chunks: vec![Vec::new(); code.data_count()],
+            is_certain: true,
+            is_lossy: false,
+            is_torn: false,
+        };
     }
     let stable = stripe.parts.values().map(|part| part.folded).max().unwrap_or_default();
-    let mut content = Content { chunks: Vec::new(), is_certain: true, is_lossy: false };
+    let mut content = Content { chunks: Vec::new(), is_certain: true, is_lossy: false, is_torn: false };
     for index in 0..code.data_count() {
         let mut chunk = match stripe.parts.get(&index) {
             Some(part) => cut_back(part, stripe.last()),
             None => {
                 let decoded = decode(code, stripe, stable, index);
                 content.is_lossy |= decoded.is_none() || !is_told_of(code, stripe, index);
-                decoded.unwrap_or_default()
+                let decoded = decoded.unwrap_or_default();
+                let whole = whole_chunk(&decoded, stripe.id);
+                content.is_torn |= whole.is_none();
+                whole.unwrap_or_default().to_vec()
             }
         };
         let last = append_held(&mut chunk, index, stripe).max(last_in_place(stripe, index));
@@ -135,7 +145,7 @@ fn decode(code: &Code, stripe: &Stripe<'_>, stable: OpNumber, wanted: usize) -> 
     if stable == OpNumber(0) {
         return Some(Vec::new());
     }
-    let Stripe { id, chunk_bytes, parts, .. } = *stripe;
+    let Stripe { chunk_bytes, parts, .. } = *stripe;
     let plan = code.read_plan(wanted, &|index| parts.contains_key(&index)).ok()?;
     let as_of = |&index: &usize| {
         let part = &parts[&index];
@@ -154,12 +164,17 @@ fn decode(code: &Code, stripe: &Stripe<'_>, stable: OpNumber, wanted: usize) -> 
     let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
     let mut chunk = vec![0; chunk_bytes];
     plan.decode(&sources, &mut chunk);
-    chunk.truncate(used_bytes(&chunk, id));
     Some(chunk)
 }
 
+/// The part of a data chunk that is in use; `None` if its records do not add up: then something in it is damaged.
+pub fn whole_chunk(chunk: &[u8], stripe: StripeId) -> Option<&[u8]> {
+    let (used, rest) = chunk.split_at(used_bytes(chunk, stripe));
+    rest.iter().all(|&byte| byte == 0).then_some(used)
+}
+
 /// Where the records of a chunk end.
-pub fn used_bytes(chunk: &[u8], stripe: StripeId) -> usize {
+fn used_bytes(chunk: &[u8], stripe: StripeId) -> usize {
     let mut offset = 0;
     while let Ok((_, length)) = Record::parse(&chunk[offset..], stripe) {
         offset += length;

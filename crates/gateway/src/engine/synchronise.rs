@@ -12,9 +12,12 @@ use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 
 use super::census::Member;
 use super::loading::{Load, Step};
-use super::reconstruct::{self, HeldOp, Part, reconstruct};
+use super::reconstruct::{self, HeldOp, Part, reconstruct, whole_chunk};
 use super::{Engine, What, Work};
 use crate::command::Command;
+
+/// Times that data chunks of a stripe are read in vain before the one at hand is taken for damaged.
+const TORN_MAX: u32 = 20;
 
 /// What members told, by their place in the stripe.
 pub type Parts = BTreeMap<usize, (ChunkReport, Part)>;
@@ -36,6 +39,11 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn inspected(&mut self, node: NodeId, stripe: StripeId, inspected: &InspectReport<'_>) {
+        let adds_up = |bytes: &[u8]| bytes.is_empty() || whole_chunk(bytes, stripe).is_some();
+        if !inspected.raw.iter().all(|raw| adds_up(raw.bytes)) {
+            tracing::error!(?stripe, node = node.0, "raw operations are damaged");
+            return self.part_refused(node, stripe, Some(Refusal::Damaged));
+        }
         if let (false, Some(place)) = (inspected.report.damaged, self.place_in_load(stripe, node)) {
             let held = inspected.raw.iter().map(|raw| HeldOp {
                 op: raw.op,
@@ -108,10 +116,19 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn part_read(&mut self, stripe: StripeId, member: u8, bytes: &[u8]) {
-        if let Some(Load { step: Step::Reading { parts }, .. }) = self.load(stripe)
-            && let Some((_, part)) = parts.get_mut(&usize::from(member))
+        let place = usize::from(member);
+        let is_whole = place >= self.config.data_count() || whole_chunk(bytes, stripe).is_some();
+        let Some(load) = self.load(stripe) else { return };
+        if let Step::Reading { parts } = &mut load.step
+            && let Some((_, part)) = parts.get_mut(&place)
         {
             part.bytes = bytes.to_vec();
+        }
+        if !is_whole {
+            // Damaged on its way, or in the node's memory: that would stay so.
+            load.has_failed = true;
+            load.torn_count += 1;
+            load.refused |= u128::from(load.torn_count >= TORN_MAX) << place;
         }
         self.one_part_less(stripe);
     }
@@ -139,6 +156,10 @@ impl<C: Command> Engine<C> {
         }
         let chunk_bytes = load.chunk_bytes;
         let content = reconstruct(&code, &reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, close });
+        if content.is_torn {
+            load.step = Step::Waiting;
+            return;
+        }
         load.step = Step::Done { content, is_sealed: false };
         let members = load.members.clone();
         if let Some(loading) = self.loading() {

@@ -290,7 +290,9 @@ impl ChunkReport {
 }
 
 impl<'a> InspectReport<'a> {
+    /// A take-over rests on it, so it ends in a checksum: what nodes hold checks itself, what they say about it does not.
     fn put(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         self.report.put(out);
         for raw in &self.raw {
             out.put_u32(raw.op.0);
@@ -300,9 +302,17 @@ impl<'a> InspectReport<'a> {
             out.put_u8(u8::from(!raw.bytes.is_empty()));
             out.extend_from_slice(raw.bytes);
         }
+        let checksum = crc32c::crc32c(&out[start..]);
+        out.put_u32(checksum);
     }
 
     fn parse(body: &mut Reader<'a>) -> Result<Self, FrameError> {
+        let checked = body.rest();
+        let Some((checked, checksum)) = checked.split_last_chunk::<4>() else { return Err(FrameError::Short) };
+        if u32::from_le_bytes(*checksum) != crc32c::crc32c(checked) {
+            return Err(FrameError::Value("checksum"));
+        }
+        let body = &mut Reader::new(checked);
         let report = ChunkReport::parse(body)?;
         let mut raw = Vec::new();
         while !body.is_empty() {

@@ -134,6 +134,19 @@ fn messages_survive_the_trip() {
 }
 
 #[test]
+fn an_inspection_that_was_changed_on_its_way_is_noticed() {
+    let inspected = replies().into_iter().find(|reply| matches!(reply, NodeReply::Inspected(_)));
+    let mut bytes = Vec::new();
+    inspected.expect("one of each").encode(7, &mut bytes);
+    for place in FRAME_HEADER_BYTES..bytes.len() {
+        bytes[place] ^= 0x10;
+        let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
+        assert_eq!(NodeReply::parse(&frame), Err(FrameError::Value("checksum")));
+        bytes[place] ^= 0x10;
+    }
+}
+
+#[test]
 fn a_frame_that_has_not_arrived_is_awaited_and_one_too_long_refused() {
     let mut bytes = Vec::new();
     NodeRequest::Ping.encode(1, &mut bytes);
