@@ -9,6 +9,7 @@ use shorttail_server::config::{
 };
 
 use crate::chaos::ChaosCommand;
+use crate::policy::PolicyCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,6 +54,9 @@ pub enum Verb {
     /// Make nodes faulty on purpose, in a cluster that was started with --allow-chaos
     #[command(after_help = crate::chaos::EXAMPLES)]
     Chaos(ChaosCommand),
+    /// What is done about slow nodes, and how objects are stored: show it, or change it while the cluster serves
+    #[command(after_help = crate::policy::EXAMPLES)]
+    Policy(PolicyCommand),
     /// Check a configuration file, or print one to begin with
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigCommand),

@@ -10,7 +10,7 @@ mod values;
 use std::fmt::Write;
 
 use anyhow::{Context, anyhow};
-use shorttail_server::admin::{ChaosOutcome, ChaosRequest};
+use shorttail_server::admin::{ChaosRequest, OrderOutcome};
 use shorttail_wire::control::ClusterStatus;
 
 use crate::admin::Admin;
@@ -31,16 +31,16 @@ pub fn run(command: ChaosCommand) -> Result<(), Failure> {
     };
     let request = serde_json::to_string(&ChaosRequest { nodes, order }).context("an order is JSON")?;
     let answer = admin.post("/chaos", &request)?;
-    let outcomes: Vec<ChaosOutcome> =
+    let outcomes: Vec<OrderOutcome> =
         serde_json::from_str(&answer).with_context(|| format!("{} answers something else", command.admin))?;
     report(&outcomes)
 }
 
 /// Says what every node did; fails if one did not.
-fn report(outcomes: &[ChaosOutcome]) -> Result<(), Failure> {
+fn report(outcomes: &[OrderOutcome]) -> Result<(), Failure> {
     let (done, refused): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.is_done);
-    let lines = |outcomes: Vec<&ChaosOutcome>| {
-        let lines = outcomes.iter().map(|outcome| format!("node {}: {}", outcome.node, outcome.text));
+    let lines = |outcomes: Vec<&OrderOutcome>| {
+        let lines = outcomes.iter().map(|outcome| format!("node {}: {}", outcome.member, outcome.text));
         lines.collect::<Vec<_>>().join("\n")
     };
     if !done.is_empty() {

@@ -14,6 +14,7 @@ mod lifeline;
 mod logging;
 mod memcached;
 mod output;
+mod policy;
 mod reload;
 mod resources;
 mod roles;
@@ -50,6 +51,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Coordinator(command) => roles::coordinator(command, log),
         Verb::Status(command) => status::run(&command),
         Verb::Chaos(command) => chaos::run(command),
+        Verb::Policy(command) => policy::run(command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
         Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),

@@ -393,3 +393,62 @@ fn nodes_on_tcp_serve_as_well() {
     assert!(cluster.status()["nodes"][0]["address"].as_str().expect("an address").starts_with("127.0.0.1:"));
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
 }
+
+/// `shorttail policy` with these words: what it printed, or what it complained of.
+fn policy(cluster: &Cluster, words: &str) -> Result<String, String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+    command.arg("policy").args(words.split_ascii_whitespace()).args(["--admin", &cluster.admin]);
+    let output = command.output().expect("the program runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}
+
+/// Chunks that are sealed, once there are so many: heartbeats carry the number.
+fn await_sealed(cluster: &Cluster, count: u64) {
+    loop {
+        let nodes = cluster.status()["nodes"].clone();
+        let sealed: u64 =
+            nodes.as_array().expect("nodes").iter().filter_map(|node| node["chunks_sealed"].as_u64()).sum();
+        assert!(sealed <= count, "{sealed} chunks are sealed");
+        if sealed == count {
+            return;
+        }
+    }
+}
+
+#[test]
+fn policies_change_while_it_serves_and_objects_are_stored_accordingly() {
+    let cluster = Cluster::start(&["--code", "rs:2+1", "--partitions", "2", "--gateway-threads", "2"]);
+    let shown = |cluster: &Cluster| -> Vec<String> {
+        let table = policy(cluster, "show").expect("it serves");
+        table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let until_shown = |lines: &[&str]| while shown(&cluster) != lines {};
+    until_shown(&["0 0-1 adaptive on on adaptive packed log off"]);
+
+    let said = policy(&cluster, "set --small-write replicate").expect("it is done");
+    assert!(said.starts_with("gateway 0: all partitions: ") && said.contains("small-write replicate"), "{said}");
+    until_shown(&["0 0-1 - on on adaptive replicate log off"]);
+    cluster.ask("set copied 0 0 4\r\nabcd\r\n", "STORED\r\n");
+    await_sealed(&cluster, 2);
+
+    policy(&cluster, "set --policy ecwide --hedge late-binding:1").expect("it is done");
+    until_shown(&["0 0-1 ec-cache off off late-binding:1 pad in-place off"]);
+    cluster.ask("set padded 0 0 4\r\nefgh\r\n", "STORED\r\n");
+    await_sealed(&cluster, 5);
+
+    policy(&cluster, "set --partition 1 --policy llf").expect("it is done");
+    until_shown(&["0 0 ec-cache off off late-binding:1 pad in-place off", "0 1 llf off off off pad in-place on"]);
+    policy(&cluster, "set --policy adaptive").expect("it is done");
+    cluster.ask("set packed 0 0 4\r\nijkl\r\n", "STORED\r\n");
+    for (key, value) in [("copied", "abcd"), ("padded", "efgh"), ("packed", "ijkl")] {
+        let answer = cluster.ask(&format!("get {key}\r\n"), "END\r\n");
+        assert_eq!(answer, format!("VALUE {key} 0 4\r\n{value}\r\nEND\r\n"));
+    }
+    await_sealed(&cluster, 5);
+
+    let error = policy(&cluster, "set --partition 2 --hedge off").expect_err("there is none");
+    assert!(error.contains("there is no partition 2"), "{error}");
+    assert!(policy(&cluster, "set").expect_err("nothing is named").contains("Usage"));
+    assert!(policy(&cluster, "set --update backwards").expect_err("no such update").contains("none of log, in-place"));
+}

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The crates from the bottom up: one may use only those of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["units"],
-    &["chaos", "codes", "monitor", "placement"],
+    &["chaos", "codes", "monitor", "placement", "policy"],
     &["wire"],
     // A node's chunks and their headers name what the node protocol carries.
     &["store"],

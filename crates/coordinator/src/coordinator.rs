@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shorttail_chaos::Order;
 use shorttail_units::{CodeShape, NodeId, Now};
 use shorttail_wire::control::{
-    FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, ToCoordinator, View,
+    FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, Order, ToCoordinator, View,
 };
 
 use crate::durable::Durable;
@@ -45,10 +44,11 @@ pub enum Input {
     Closed {
         connection: ConnectionId,
     },
-    /// A node is to be faulty on purpose; answered by [`Output::Answer`] with the same ticket.
+    /// A member is to do something for the operator; answered by [`Output::Answer`] with the same ticket. Orders to be
+    /// faulty are for nodes, those about policies for gateways.
     Order {
         ticket: u64,
-        node: u16,
+        member: u16,
         order: Order,
     },
     /// The deadline has come.
@@ -138,7 +138,7 @@ impl Coordinator {
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
-            Input::Order { ticket, node, order } => self.handle_order(now, ticket, node, order),
+            Input::Order { ticket, member, order } => self.handle_order(now, ticket, member, order),
             Input::Deadline => {}
         }
         self.handle_silence(now);
@@ -191,7 +191,11 @@ impl Coordinator {
 
     fn handle_gateway_status(&mut self, now: Now, connection: ConnectionId, status: GatewayStatus) {
         let Some(&Member::Gateway(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
-        if status.nodes.len() > NODES_SEEN_MAX || !status.nodes.iter().all(NodeSeen::is_well_formed) {
+        let policies_max = usize::from(self.settings.partition_count);
+        if status.nodes.len() > NODES_SEEN_MAX || status.policies.len() > policies_max {
+            return self.close(now, connection);
+        }
+        if !status.nodes.iter().all(NodeSeen::is_well_formed) {
             return self.close(now, connection);
         }
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");

@@ -16,7 +16,7 @@ pub const DEAD_AFTER_MS: u64 = 5_000;
 pub const RETIRE_AFTER_MS: u64 = 30_000;
 /// Milliseconds after its death until a gateway is forgotten: long enough to be seen in the status.
 pub const FORGET_GATEWAY_AFTER_MS: u64 = 10_000;
-/// Orders to be faulty that nodes have not answered.
+/// Orders that members have not answered.
 pub const ORDERS_MAX: usize = 4096;
-/// Milliseconds until an order that a node does not answer has failed: less than whoever ordered waits.
+/// Milliseconds until an order that its member does not answer has failed: less than whoever ordered waits.
 pub const ORDER_WITHIN_MS: u64 = 2_000;

@@ -1,21 +1,22 @@
-//! Orders to be faulty on purpose: passed on to nodes that allow it, and what came of them.
+//! Orders of the operator: to be faulty on purpose, passed on to nodes that allow it; changes of policy, passed on to
+//! gateways; and what came of them.
 //!
 //! ```text
-//! driver --Input::Order(ticket)--> check --Send--> node --Obeyed--> Output::Answer(ticket)
-//!                                    |               '--gone, or late--^
-//!                                    '--no-----------------------------^
+//! driver --Input::Order(ticket)--> check --Send--> member --Obeyed--> Output::Answer(ticket)
+//!                                    |                '--gone, or late--^
+//!                                    '--no------------------------------^
 //! ```
 //!
-//! Every order is answered exactly once. Nothing of it is kept: which faults a node has it says itself.
+//! Every order is answered exactly once. Nothing of it is kept: which faults a node has, and which policies a gateway, it
+//! says itself.
 
-use shorttail_chaos::Order;
 use shorttail_units::Now;
-use shorttail_wire::control::FromCoordinator;
+use shorttail_wire::control::{FromCoordinator, Order, PolicyOrder};
 
 use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::limits::{ORDER_WITHIN_MS, ORDERS_MAX};
 
-/// An order that its node has not answered.
+/// An order that its member has not answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     /// Names it to the driver.
@@ -26,22 +27,34 @@ pub(crate) struct Pending {
 }
 
 impl Coordinator {
-    pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, node: u16, order: Order) {
-        match self.admit_order(node, &order) {
+    pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, order: Order) {
+        match self.admit_order(member, &order) {
             Err(problem) => self.answer(ticket, Err(problem)),
             Ok(connection) => {
                 let number = self.order_number_next;
                 self.order_number_next += 1;
                 let deadline_us = now.mono_us.saturating_add(ORDER_WITHIN_MS * 1000);
-                let pending = Pending { ticket, connection, deadline_us, is_kill: order == Order::Kill };
+                let is_kill = order == Order::Chaos(shorttail_chaos::Order::Kill);
+                let pending = Pending { ticket, connection, deadline_us, is_kill };
                 self.orders.insert(number, pending);
                 self.send(connection, FromCoordinator::Order { number, order: Box::new(order) });
             }
         }
     }
 
-    /// The connection of the node that is to obey.
-    fn admit_order(&self, id: u16, order: &Order) -> Result<ConnectionId, String> {
+    /// The connection of the member that is to obey.
+    fn admit_order(&self, member: u16, order: &Order) -> Result<ConnectionId, String> {
+        let connection = match order {
+            Order::Chaos(order) => self.admit_chaos(member, order)?,
+            Order::Policy(order) => self.admit_policy(member, order)?,
+        };
+        if self.orders.len() >= ORDERS_MAX {
+            return Err(format!("{ORDERS_MAX} orders are under way already"));
+        }
+        Ok(connection)
+    }
+
+    fn admit_chaos(&self, id: u16, order: &shorttail_chaos::Order) -> Result<ConnectionId, String> {
         if !self.settings.allow_chaos {
             return Err("the cluster was not started with --allow-chaos".into());
         }
@@ -52,13 +65,22 @@ impl Coordinator {
         if !node.allows_chaos {
             return Err(format!("node {id} was not started with --allow-chaos"));
         }
-        if self.orders.len() >= ORDERS_MAX {
-            return Err(format!("{ORDERS_MAX} orders are under way already"));
-        }
         Ok(connection)
     }
 
-    /// A node said what became of an order; of one that is not its own, or late, nothing is known any more.
+    fn admit_policy(&self, id: u16, order: &PolicyOrder) -> Result<ConnectionId, String> {
+        if order.change.is_empty() {
+            return Err("nothing is to change".into());
+        }
+        let count = self.settings.partition_count;
+        if let Some(partition) = order.partition.filter(|&partition| partition >= count) {
+            return Err(format!("there is no partition {partition}: they are 0 to {}", count - 1));
+        }
+        let gateway = self.gateways.get(&id).ok_or_else(|| format!("there is no gateway {id}"))?;
+        gateway.presence.connection.ok_or_else(|| format!("gateway {id} is {}", gateway.presence.state.name()))
+    }
+
+    /// A member said what became of an order; of one that is not its own, or late, nothing is known any more.
     pub(crate) fn handle_obeyed(&mut self, connection: ConnectionId, number: u64, outcome: Result<String, String>) {
         if self.orders.get(&number).is_some_and(|pending| pending.connection == connection) {
             let pending = self.orders.remove(&number).expect("looked up");
@@ -70,7 +92,7 @@ impl Coordinator {
     pub(crate) fn end_orders_of(&mut self, connection: ConnectionId) {
         let gone = self.orders.extract_if(.., |_, pending| pending.connection == connection);
         for (_, pending) in gone.collect::<Vec<_>>() {
-            let outcome = if pending.is_kill { Ok("killed".into()) } else { Err("the node went away".into()) };
+            let outcome = if pending.is_kill { Ok("killed".into()) } else { Err("it went away".into()) };
             self.answer(pending.ticket, outcome);
         }
     }
@@ -78,7 +100,7 @@ impl Coordinator {
     pub(crate) fn end_late_orders(&mut self, now: Now) {
         let late = self.orders.extract_if(.., |_, pending| pending.deadline_us <= now.mono_us);
         for (_, pending) in late.collect::<Vec<_>>() {
-            self.answer(pending.ticket, Err(format!("the node did not answer within {ORDER_WITHIN_MS} ms")));
+            self.answer(pending.ticket, Err(format!("it did not answer within {ORDER_WITHIN_MS} ms")));
         }
     }
 

@@ -67,6 +67,7 @@ impl Coordinator {
             admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
             nodes_fail_slow: nodes_where(gateway, |node| node.fail_slow),
             nodes_unreached: nodes_where(gateway, |node| !node.connected),
+            policies: gateway.status.policies.clone(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! Scenarios: members register, fall silent, come back, and are given up.
 
 use shorttail_chaos::{FlipBits, Order};
+use shorttail_policy::{Change, Policy, PolicyName};
 use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
-use shorttail_wire::control::*;
+use shorttail_wire::control::{self, *};
 
 use crate::limits::*;
 use crate::*;
@@ -407,7 +408,7 @@ fn the_status_sums_what_live_gateways_report() {
     scene.tell(beating, ToCoordinator::NodeStatus(NodeStatus { memory_used_bytes: 75, ..NodeStatus::default() }));
     let (gateway, _) = scene.gateway(None);
     let totals = StoreTotals { objects: 5, bytes_stored: 50, ..StoreTotals::default() };
-    let status = GatewayStatus { serving: true, totals, nodes: Vec::new() };
+    let status = GatewayStatus { serving: true, totals, ..GatewayStatus::default() };
     scene.tell(gateway, ToCoordinator::GatewayStatus(status));
     let asker = scene.connect();
     scene.outputs.clear();
@@ -435,16 +436,29 @@ fn with_nodes() -> (Scene, ConnectionId, ConnectionId) {
 }
 
 impl Scene {
-    fn order(&mut self, ticket: u64, node: u16, order: Order) {
-        self.handle(Input::Order { ticket, node, order });
+    fn order(&mut self, ticket: u64, member: u16, order: Order) {
+        self.handle(Input::Order { ticket, member, order: control::Order::Chaos(order) });
     }
 
-    /// The order that a node was sent last.
-    fn ordered(&self, to: ConnectionId) -> Option<(u64, Order)> {
+    fn order_policy(&mut self, ticket: u64, member: u16, partition: Option<u16>, change: Change) {
+        let order = control::Order::Policy(PolicyOrder { partition, change });
+        self.handle(Input::Order { ticket, member, order });
+    }
+
+    /// The order that a member was sent last.
+    fn order_to(&self, to: ConnectionId) -> Option<(u64, control::Order)> {
         self.sent_to(to).into_iter().rev().find_map(|message| match message {
             FromCoordinator::Order { number, order } => Some((number, *order)),
             _ => None,
         })
+    }
+
+    /// The order to be faulty that a node was sent last.
+    fn ordered(&self, to: ConnectionId) -> Option<(u64, Order)> {
+        match self.order_to(to)? {
+            (number, control::Order::Chaos(order)) => Some((number, order)),
+            other => panic!("{other:?} to a node"),
+        }
     }
 
     fn answers(&self) -> Vec<(u64, Result<String, String>)> {
@@ -490,7 +504,7 @@ fn who_does_not_answer_is_not_waited_for() {
     assert!(matches!(&scene.answers()[..], [(1, Err(why))] if why.contains("2000 ms")), "{:?}", scene.answers());
     scene.order(2, 0, Order::Clear);
     scene.handle(Input::Closed { connection: brave });
-    assert_eq!(scene.answers()[1..], [(2, Err("the node went away".to_owned()))]);
+    assert_eq!(scene.answers()[1..], [(2, Err("it went away".to_owned()))]);
 }
 
 #[test]
@@ -513,4 +527,42 @@ fn orders_that_nobody_may_obey_are_refused_and_not_sent() {
     scene.coordinator = Coordinator::new(scene.now, settings, scene.persisted.clone());
     scene.order(3, 0, Order::Kill);
     assert_eq!(scene.answers()[2..], [(3, Err("the cluster was not started with --allow-chaos".to_owned()))]);
+}
+
+#[test]
+fn a_change_of_policy_goes_to_its_gateway() {
+    let mut scene = Scene::new();
+    let (connection, welcome) = scene.gateway(None);
+    let welcome = welcome.expect("let in");
+    let (id, count) = (welcome.session.gateway_id, welcome.partition_count);
+    let change = Change { policy: Some(PolicyName::Llf), ..Change::default() };
+    scene.order_policy(4, id, Some(count - 1), change);
+    let (number, order) = scene.order_to(connection).expect("sent");
+    assert_eq!(order, control::Order::Policy(PolicyOrder { partition: Some(count - 1), change }));
+    let outcome = Ok("done".to_owned());
+    scene.tell(connection, obeyed(number, &outcome));
+    assert_eq!(scene.answers(), [(4, outcome)]);
+    let policies = vec![PolicySpan { first: 0, last: count - 1, policy: Policy::of(PolicyName::Llf) }];
+    let status = GatewayStatus { policies: policies.clone(), ..GatewayStatus::default() };
+    scene.tell(connection, ToCoordinator::GatewayStatus(status));
+    assert_eq!(scene.coordinator.status().gateways[0].policies, policies);
+}
+
+#[test]
+fn changes_of_policy_that_make_no_sense_are_refused() {
+    let mut scene = Scene::new();
+    let (connection, welcome) = scene.gateway(None);
+    let welcome = welcome.expect("let in");
+    let (id, count) = (welcome.session.gateway_id, welcome.partition_count);
+    let change = Change { policy: Some(PolicyName::Llf), ..Change::default() };
+    let cases = [
+        (id, None, Change::default(), "nothing is to change".to_owned()),
+        (id, Some(count), change, format!("there is no partition {count}: they are 0 to {}", count - 1)),
+        (id + 1, None, change, format!("there is no gateway {}", id + 1)),
+    ];
+    for (member, partition, change, why) in cases {
+        scene.outputs.clear();
+        scene.order_policy(1, member, partition, change);
+        assert_eq!((scene.order_to(connection), scene.answers()), (None, vec![(1, Err(why))]));
+    }
 }

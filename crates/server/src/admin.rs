@@ -1,4 +1,4 @@
-//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, and orders to be faulty.
+//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, orders to be faulty, changes of policy.
 //!
 //! It runs on a thread of its own with a small tokio runtime. The coordinator's asks the coordinator's loop for the status
 //! of the moment; a gateway's, which is off unless asked for, reads what the gateway's cores publish.
@@ -18,9 +18,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
-use shorttail_chaos::Order;
-
-use shorttail_wire::control::{NodeState, NodeStatusEntry};
+use shorttail_policy::Change;
+use shorttail_wire::control::{ClusterStatus, NodeState, Order, PolicyOrder};
 
 use crate::coordinator::Desk;
 use crate::gateway::GatewayReader;
@@ -103,6 +102,7 @@ fn router(desk: Desk) -> Router {
         .route("/health", get(health))
         .route("/metrics", get(prometheus))
         .route("/chaos", post(chaos))
+        .route("/policy", post(policy))
         .with_state(desk)
 }
 
@@ -143,13 +143,23 @@ fn metrics_answer(text: String) -> Response {
 pub struct ChaosRequest {
     /// Which; none: all that are alive.
     pub nodes: Option<Vec<u16>>,
-    pub order: Order,
+    pub order: shorttail_chaos::Order,
 }
 
-/// What became of the order of one node.
+/// Changes policies, at all gateways.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ChaosOutcome {
-    pub node: u16,
+#[serde(deny_unknown_fields)]
+pub struct PolicyRequest {
+    /// Which; none: all.
+    pub partition: Option<u16>,
+    pub change: Change,
+}
+
+/// What became of the order of one member.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OrderOutcome {
+    /// A node's number, or a gateway's.
+    pub member: u16,
     pub is_done: bool,
     /// What was done, or why it was not.
     pub text: String,
@@ -157,25 +167,43 @@ pub struct ChaosOutcome {
 
 /// The body must be declared as JSON, which no page of another site may send.
 async fn chaos(State(desk): State<Desk>, Json(request): Json<ChaosRequest>) -> Response {
-    // A node may take its time, and others ask meanwhile.
-    let outcomes = tokio::task::spawn_blocking(move || order(&desk, request)).await;
-    outcomes.ok().flatten().map_or_else(no_answer, |outcomes| Json(outcomes).into_response())
+    let nodes = |status: &ClusterStatus| -> Vec<u16> {
+        status.nodes.iter().filter(|node| is_alive(node.state)).map(|node| node.id).collect()
+    };
+    order(desk, request.nodes, nodes, Order::Chaos(request.order)).await
 }
 
-fn order(desk: &Desk, request: ChaosRequest) -> Option<Vec<ChaosOutcome>> {
-    let nodes = match request.nodes {
-        Some(nodes) => nodes,
-        None => {
-            let is_alive = |node: &&NodeStatusEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect);
-            desk.status()?.nodes.iter().filter(is_alive).map(|node| node.id).collect()
-        }
+/// As with [`chaos`], it must be JSON.
+async fn policy(State(desk): State<Desk>, Json(request): Json<PolicyRequest>) -> Response {
+    let gateways = |status: &ClusterStatus| -> Vec<u16> {
+        status.gateways.iter().filter(|gateway| is_alive(gateway.state)).map(|gateway| gateway.id).collect()
     };
-    let outcomes = desk.order(nodes.clone(), request.order);
-    let outcomes = nodes.into_iter().zip(outcomes).map(|(node, outcome)| {
-        let is_done = outcome.is_ok();
-        ChaosOutcome { node, is_done, text: outcome.unwrap_or_else(|problem| problem) }
+    let PolicyRequest { partition, change } = request;
+    order(desk, None, gateways, Order::Policy(PolicyOrder { partition, change })).await
+}
+
+fn is_alive(state: NodeState) -> bool {
+    matches!(state, NodeState::Normal | NodeState::Suspect)
+}
+
+/// Orders these members, or those that the status names, to do something.
+async fn order(
+    desk: Desk,
+    members: Option<Vec<u16>>,
+    usual: impl FnOnce(&ClusterStatus) -> Vec<u16> + Send + 'static,
+    order: Order,
+) -> Response {
+    // A member may take its time, and others ask meanwhile.
+    let outcomes = tokio::task::spawn_blocking(move || {
+        let members = members.or_else(|| Some(usual(&desk.status()?)))?;
+        let outcomes = desk.order(members.clone(), order).into_iter().zip(members);
+        let outcomes = outcomes.map(|(outcome, member)| {
+            let is_done = outcome.is_ok();
+            OrderOutcome { member, is_done, text: outcome.unwrap_or_else(|problem| problem) }
+        });
+        Some(outcomes.collect::<Vec<_>>())
     });
-    Some(outcomes.collect())
+    outcomes.await.ok().flatten().map_or_else(no_answer, |outcomes| Json(outcomes).into_response())
 }
 
 fn no_answer() -> Response {

@@ -15,8 +15,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use shorttail_units::{Incarnation, NodeId};
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, ChaosStatus, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession,
-    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome,
+    NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
 };
 
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
@@ -77,7 +77,7 @@ pub struct GatewayAddresses {
 }
 
 /// Begins a gateway's membership.
-pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: Wake) -> GatewayControl {
+pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: Wake, obey: Obey) -> GatewayControl {
     let address = match &config.membership {
         GatewayMembership::Static(cluster) => {
             return ControlClient::fixed(static_welcome(cluster), Some(static_view(cluster)));
@@ -93,11 +93,7 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
         admin: listening.admin,
         session: None,
     };
-    let refuse = |_| {
-        let outcome = Err("a gateway is never faulty on purpose".to_owned());
-        Obeyed { outcome, chaos: ChaosStatus::default() }
-    };
-    ControlClient::start(address, registration, wake, Box::new(refuse))
+    ControlClient::start(address, registration, wake, obey)
 }
 
 fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {

@@ -19,11 +19,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
-use shorttail_chaos::Order;
 use shorttail_coordinator::limits::ORDER_WITHIN_MS;
 use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 use shorttail_units::{Now, UnixMs};
-use shorttail_wire::control::{ClusterStatus, GatewayStatus, ToCoordinator};
+use shorttail_wire::control::{ClusterStatus, GatewayStatus, Order, ToCoordinator};
 
 use crate::admin;
 use crate::config::CoordinatorConfig;
@@ -45,9 +44,9 @@ enum Question {
     Status(SyncSender<ClusterStatus>),
     /// What every living gateway reported last.
     Reports(SyncSender<Vec<(u16, GatewayStatus)>>),
-    /// That nodes be faulty on purpose; answered once for each, with its place among them.
+    /// That members do something; answered once for each, with its place among them.
     Order {
-        nodes: Vec<u16>,
+        members: Vec<u16>,
         order: Order,
         done: SyncSender<(usize, Outcome)>,
     },
@@ -77,11 +76,11 @@ impl Desk {
         self.ask(Question::Reports)?.recv_timeout(ANSWERED_WITHIN).ok()
     }
 
-    /// Orders each node to be faulty on purpose; what came of each, in the same order.
-    pub fn order(&self, nodes: Vec<u16>, order: Order) -> Vec<Outcome> {
-        let mut outcomes = vec![Err("the coordinator does not answer".to_owned()); nodes.len()];
-        let (done, answers) = sync_channel(nodes.len());
-        if self.questions.try_send(Question::Order { nodes, order, done }).is_ok() && self.waker.wake().is_ok() {
+    /// Orders each node (to be faulty) or gateway (another policy) to do it; what came of each, in the same order.
+    pub fn order(&self, members: Vec<u16>, order: Order) -> Vec<Outcome> {
+        let mut outcomes = vec![Err("the coordinator does not answer".to_owned()); members.len()];
+        let (done, answers) = sync_channel(members.len());
+        if self.questions.try_send(Question::Order { members, order, done }).is_ok() && self.waker.wake().is_ok() {
             // The channel ends when all are answered, or when the coordinator does.
             while let Ok((place, outcome)) = answers.recv_timeout(ANSWERED_WITHIN) {
                 outcomes[place] = outcome;
@@ -289,12 +288,12 @@ impl Server {
             match self.questions.try_recv() {
                 Ok(Question::Status(answer)) => drop(answer.try_send(self.machine.status())),
                 Ok(Question::Reports(answer)) => drop(answer.try_send(self.machine.gateway_reports())),
-                Ok(Question::Order { nodes, order, done }) => {
-                    for (place, node) in nodes.into_iter().enumerate() {
+                Ok(Question::Order { members, order, done }) => {
+                    for (place, member) in members.into_iter().enumerate() {
                         let ticket = self.ticket_next;
                         self.ticket_next += 1;
                         self.ordered.insert(ticket, (done.clone(), place));
-                        self.handle(Input::Order { ticket, node, order })?;
+                        self.handle(Input::Order { ticket, member, order: order.clone() })?;
                     }
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),

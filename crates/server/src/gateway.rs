@@ -10,6 +10,7 @@ mod client;
 mod core;
 mod gather;
 mod peers;
+mod policies;
 mod seen;
 mod tallies;
 
@@ -25,16 +26,19 @@ use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::NodeId;
-use shorttail_wire::control::{GatewayStatus, GatewayWelcome, NodeSeen, NodeState, StoreTotals, View};
+use shorttail_wire::control::{
+    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, View,
+};
 
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, WhenFull};
-use crate::control::{ControlEvent, GatewayAddresses, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, Obeyed, start_gateway};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
+pub(crate) use policies::PolicyDesk;
 use tallies::{Tallies, Teller};
 
 /// What a core publishes for others to read.
@@ -102,11 +106,22 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
         redis: listeners.address_of(Protocol::Redis),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
     };
-    let control = start_gateway(&config, addresses, Box::new(|| {}));
+    let desk = PolicyDesk::default();
+    let obey = {
+        let desk = desk.clone();
+        Box::new(move |order| {
+            let outcome = match order {
+                Order::Policy(order) => desk.obey(order),
+                Order::Chaos(_) => Err("a gateway is never faulty on purpose".to_owned()),
+            };
+            Obeyed { outcome, chaos: ChaosStatus::default() }
+        })
+    };
+    let control = start_gateway(&config, addresses, Box::new(|| {}), obey);
     let welcome = control.registered()?;
     let engine = engine_config(&config, &welcome)?;
     let settings = settings(&config, &engine, &listeners);
-    let cores = start_cores(engine, settings, listeners, config.threads)?;
+    let cores = start_cores(engine, settings, listeners, config.threads, desk)?;
     if let Some(admin) = admin {
         admin.serve_gateway(GatewayReader { id: welcome.session.gateway_id, published: cores.published.clone() })?;
     }
@@ -145,9 +160,12 @@ fn change(config: &mut GatewayConfig, wanted: GatewayConfig, cores: &Cores) {
         connection_count_max: config.connection_count_max,
         idle_timeout_s: config.idle_timeout_s,
         when_full: engine_when_full(config.when_full),
-        // Partitions may have policies of their own: they keep them unless something was said anew.
         sidestep: Some(config.sidestep).filter(|sidestep| *sidestep != sidestep_before),
     };
+    // Partitions may have policies of their own: they keep them unless something was said anew.
+    if config.sidestep.policy != sidestep_before.policy {
+        cores.published.policies.replace(config.sidestep.policy);
+    }
     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Change(live.clone())));
 }
 
@@ -164,6 +182,7 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     engine.gateway = welcome.session.gateway_id;
     engine.partition_count = welcome.partition_count;
     engine.value_bytes_max = config.value_bytes_max;
+    engine.block_bytes = config.block_bytes;
     engine.request_deadline_us = config.request_deadline_ms * 1000;
     engine.policy = config.sidestep.policy;
     engine.monitor = config.sidestep.monitor();
@@ -206,6 +225,7 @@ pub(crate) struct Cores {
 struct Published {
     gauges: Vec<Arc<CoreGauges>>,
     tallies: Arc<Tallies>,
+    policies: PolicyDesk,
 }
 
 /// Tells of a running gateway: the status of the moment, and what its clients did.
@@ -231,6 +251,7 @@ pub(crate) fn start_cores(
     settings: Settings,
     listeners: Listeners,
     core_count: usize,
+    policies: PolicyDesk,
 ) -> anyhow::Result<Cores> {
     let clock = Clock::start();
     let mut waiting = Vec::new();
@@ -271,7 +292,8 @@ pub(crate) fn start_cores(
             }
         })?;
     }
-    Ok(Cores { outlets, published: Published { gauges, tallies } })
+    policies.open(engine.policy, engine.partition_count, outlets.clone());
+    Ok(Cores { outlets, published: Published { gauges, tallies, policies } })
 }
 
 impl Cores {
@@ -300,7 +322,12 @@ impl Published {
             }
         }
         let totals = sum.as_ref().map(totals).unwrap_or_default();
-        GatewayStatus { serving: self.is_serving(), totals, nodes: seen.into_values().collect() }
+        GatewayStatus {
+            serving: self.is_serving(),
+            totals,
+            nodes: seen.into_values().collect(),
+            policies: self.policies.spans(),
+        }
     }
 }
 

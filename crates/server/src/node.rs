@@ -17,7 +17,7 @@ use anyhow::{Context, bail};
 use mio::Poll;
 use shorttail_node::{Node, NodeConfig as MachineConfig};
 use shorttail_units::Incarnation;
-use shorttail_wire::control::{ChaosStatus, NodeState, NodeStatus, Refusal, View};
+use shorttail_wire::control::{ChaosStatus, NodeState, NodeStatus, Order, Refusal, View};
 
 use crate::config::NodeConfig;
 use crate::control::{ControlEvent, Obeyed, fresh_incarnation, start_node};
@@ -47,7 +47,13 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let desk = OrderDesk::new(config.allow_chaos);
     let obey = {
         let desk = desk.clone();
-        Box::new(move |order| Obeyed { outcome: desk.obey(order), chaos: desk.status() })
+        Box::new(move |order| {
+            let outcome = match order {
+                Order::Chaos(order) => desk.obey(order),
+                Order::Policy(_) => Err("a node has no policies".to_owned()),
+            };
+            Obeyed { outcome, chaos: desk.status() }
+        })
     };
     let control = start_node(&config, &listening, incarnation, Box::new(|| {}), obey);
     let welcome = control.registered()?;

@@ -17,7 +17,7 @@ use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{NodeEntry, NodeState, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
-use crate::gateway::{Listeners, Protocol, ToCore, start_cores};
+use crate::gateway::{Listeners, PolicyDesk, Protocol, ToCore, start_cores};
 use crate::net::{Inbox, Listener, Outlet};
 use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
 
@@ -40,7 +40,7 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     let nodes = start_nodes(&options, &directory.0)?;
     let settings = settings(&options, &listeners);
     let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
-    let cores = start_cores(engine_config(&options)?, settings, listeners, 1)?;
+    let cores = start_cores(engine_config(&options)?, settings, listeners, 1, PolicyDesk::default())?;
     let view = Arc::new(nodes.view(options.node_count)?);
     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
     while !cores.is_serving() {

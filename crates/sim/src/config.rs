@@ -5,9 +5,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use shorttail_policy::{Hedge, Policy, SmallWrite, Update};
 use shorttail_units::CodeShape;
-
-use shorttail_gateway::engine::Policy;
 
 use crate::rng::Rng;
 
@@ -84,6 +83,8 @@ pub struct SimConfig {
     pub partition_count: u16,
     pub chunk_bytes: usize,
     pub block_bytes: usize,
+    /// How often, at a fault, the policy is another one.
+    pub switch_ppm: u32,
     pub key_count: usize,
     pub client_count: u32,
     /// Operations that a client has in flight at most.
@@ -130,6 +131,19 @@ fn code(name: &str) -> CodeShape {
     name.parse().expect("a legal shape")
 }
 
+/// Every technique on or off, whatever the others are.
+pub fn draw_policy(rng: &mut Rng) -> Policy {
+    let hedges = [Hedge::Off, Hedge::Adaptive, Hedge::Adaptive, Hedge::LateBinding(1), Hedge::LateBinding(2)];
+    Policy {
+        read_sidestep: rng.chance_ppm(500_000),
+        write_sidestep: rng.chance_ppm(500_000),
+        hedge: *rng.choose(&hedges).expect("some"),
+        reads_least_loaded: rng.chance_ppm(300_000),
+        small_write: *rng.choose(&[SmallWrite::Packed, SmallWrite::Replicate, SmallWrite::Pad]).expect("some"),
+        update: *rng.choose(&[Update::Log, Update::InPlace]).expect("some"),
+    }
+}
+
 impl SimConfig {
     /// The run that a profile makes of a seed.
     pub fn draw(profile: Profile, seed: u64) -> Self {
@@ -148,6 +162,7 @@ impl SimConfig {
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),
             chunk_bytes: *rng.choose(&[1024, 2048, 2048, 4000]).expect("sizes"),
             block_bytes: *rng.choose(&[128, 512]).expect("sizes"),
+            switch_ppm: 0,
             key_count: 3 + rng.index(12),
             client_count: 3 + rng.below(6) as u32,
             client_window: 1 + rng.index(4),
@@ -173,6 +188,10 @@ impl SimConfig {
             victims_change: beside.chance_ppm(500_000),
         };
         config.apply(profile, rng);
+        if beside.chance_ppm(150_000) {
+            config.switch_ppm = 200_000;
+            config.policy = draw_policy(&mut beside);
+        }
         config
     }
 

@@ -8,8 +8,8 @@
 //! Must not know: how slowness is found out or sidestepped.
 
 use shorttail_chaos::{Class, Cycle, Fault, Kind, Ramp, Slow, Stall, Tail};
-use shorttail_gateway::engine::Policy;
 use shorttail_gateway::request::StoreStats;
+use shorttail_policy::Policy;
 
 use crate::config::SimConfig;
 use crate::model::{Action, Value};

@@ -23,21 +23,22 @@ pub mod fuzz;
 mod ids;
 mod latency;
 mod member;
+mod order;
 mod status;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
-use shorttail_chaos::Order;
 
 pub use frame::{CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, put_message};
 pub use latency::{LATENCY_BOUNDS_US, LATENCY_CLASS_COUNT_MAX, LatencyHistogram};
 pub use member::{
     GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
 };
+pub use order::{Order, PolicyOrder};
 pub use status::{
-    ChaosStatus, ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, RepairStatus,
-    StoreTotals,
+    ChaosStatus, ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan,
+    RepairStatus, StoreTotals,
 };
 
 use shorttail_units::{Incarnation, NodeId};
@@ -61,7 +62,7 @@ pub enum ToCoordinator {
     Obeyed {
         number: u64,
         outcome: Result<String, String>,
-        /// The faults of the node now.
+        /// The faults of the node now; a gateway has none.
         chaos: ChaosStatus,
     },
 }
@@ -74,7 +75,7 @@ pub enum FromCoordinator {
     Refused(Refusal),
     View(View),
     Status(Box<ClusterStatus>),
-    /// Be faulty on purpose; answered by [`ToCoordinator::Obeyed`].
+    /// Answered by [`ToCoordinator::Obeyed`].
     Order {
         number: u64,
         order: Box<Order>,

@@ -92,7 +92,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn one_node_that_refuses_fails_the_command() {
-    let outcome = |node, is_done| ChaosOutcome { node, is_done, text: "slow 50ms".into() };
+    let outcome = |node, is_done| OrderOutcome { member: node, is_done, text: "slow 50ms".into() };
     assert!(report(&[outcome(1, true), outcome(2, true)]).is_ok());
     let Err(Failure::Failed(error)) = report(&[outcome(1, true), outcome(2, false)]) else { panic!("fails") };
     assert_eq!(error.to_string(), "node 2: slow 50ms");

@@ -25,6 +25,8 @@ fn text(config: &UpConfig, log: LogLevel) -> String {
     put(&mut text, "policy", said.policy);
     put(&mut text, "read_sidestep", said.read_sidestep);
     put(&mut text, "write_sidestep", said.write_sidestep);
+    put(&mut text, "small_write", said.small_write);
+    put(&mut text, "update", said.update);
     put(&mut text, "hedge", said.hedge);
     put(&mut text, "hedge_budget", said.hedge_budget);
     put(&mut text, "detector", said.detector);

@@ -110,6 +110,7 @@ impl Plan {
         flags.put("--redis", or_off(config.redis));
         flags.put("--coordinator", self.coordinator());
         flags.put("--value-bytes-max", config.value_bytes_max);
+        flags.put("--block-bytes", config.block_bytes);
         flags.put("--threads", config.gateway_threads);
         if let Some(file) = &config.auth_file {
             flags.0.extend(["--auth-file".into(), file.clone().into_os_string()]);

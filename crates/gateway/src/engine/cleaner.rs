@@ -188,8 +188,8 @@ impl<C: Command> Engine<C> {
         let stripe_bytes = self.stripe_bytes() as f64;
         let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
         let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
-        let striped: u64 = self.striped.values().map(|object| object.manifest.value_bytes as u64).sum();
-        taken > self.config.clean_above * self.stats.bytes_stored.saturating_sub(striped) as f64
+        let packed_bytes = self.stats.bytes_stored.saturating_sub(self.striped.value_bytes());
+        taken > self.config.clean_above * packed_bytes as f64
     }
 
     /// Can a write that waits for memory hope?

@@ -2,10 +2,10 @@
 
 use shorttail_codes::Code;
 use shorttail_monitor::MonitorConfig;
+use shorttail_policy::Policy;
 use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
 
 use super::limits::CHUNK_BYTES;
-use super::policy::Policy;
 
 /// What happens to a store that is full of live objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct EngineConfig {
     pub code: Code,
     /// Payload bytes of a packed chunk.
     pub chunk_bytes: usize,
-    /// Unit of the small-write threshold (`s` blocks), in bytes.
+    /// Unit of the small-write threshold (`s` blocks) and of padding, in bytes.
     pub block_bytes: usize,
     pub value_bytes_max: usize,
     pub when_full: WhenFull,
@@ -112,12 +112,17 @@ impl EngineConfig {
         (0..self.partition_count).filter(move |number| number % core_count == core).map(PartitionId)
     }
 
-    /// Largest record that is packed: `s` blocks, as many as stored `m+1` times cost no more than a stripe of single
-    /// blocks (ShortTail 3.3: `s = floor((k+m)/(m+1))`; with local parities `m+1` is what may be lost and one), and never more than a quarter of
-    /// a chunk, so that a chunk's unused tail stays small.
+    /// `s`: so many blocks, stored once more than may be lost, cost no more than a stripe of single blocks (ShortTail 3.3:
+    /// `floor((k+m)/(m+1))`).
+    pub fn small_blocks_max(&self) -> usize {
+        self.member_count() / (self.tolerance() + 1)
+    }
+
+    /// Largest record that is packed: `s` blocks, and never more than a quarter of a chunk, so that a chunk's unused tail
+    /// stays small.
     pub fn packed_bytes_max(&self) -> usize {
-        let threshold = self.member_count() / (self.tolerance() + 1);
-        (threshold * self.block_bytes).min(self.chunk_bytes / 4).max(self.chunk_bytes.min(2048))
+        let threshold = self.small_blocks_max() * self.block_bytes;
+        threshold.min(self.chunk_bytes / 4).max(self.chunk_bytes.min(2048))
     }
 
     /// Node memory that one packed stripe takes, all members counted.

@@ -14,13 +14,12 @@
 use std::sync::Arc;
 
 use shorttail_codes::Plan;
+use shorttail_policy::Hedge;
 use shorttail_store::record::{Record, record_bytes};
 use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
-use super::manifest::open_piece;
-use super::policy::Hedge;
 use super::pool::PoolKey;
 use super::{Engine, What};
 use crate::command::Command;
@@ -34,11 +33,10 @@ pub enum FetchPurpose {
         job: PoolKey,
         data_index: u8,
     },
-    /// A piece of a striped object.
+    /// Pieces of a striped object's stripe (`pieces.rs`).
     Piece {
         read: PoolKey,
         number: u32,
-        data_index: u8,
     },
     /// A key listed by a scan.
     Scan {
@@ -88,8 +86,7 @@ impl Wanted {
     fn is_whole(&self, bytes: &[u8]) -> bool {
         match self.purpose {
             FetchPurpose::Lookup(_) | FetchPurpose::Scan { .. } => Record::parse(bytes, self.stripe).is_ok(),
-            FetchPurpose::Piece { .. } => open_piece(bytes).is_some(),
-            FetchPurpose::Job { .. } | FetchPurpose::Gather { .. } => true,
+            FetchPurpose::Piece { .. } | FetchPurpose::Job { .. } | FetchPurpose::Gather { .. } => true,
         }
     }
 }
@@ -437,7 +434,7 @@ impl<C: Command> Engine<C> {
         match wanted.purpose {
             FetchPurpose::Lookup(lookup) => self.lookup_fetched(lookup, wanted, excluded, result),
             FetchPurpose::Job { .. } => self.job_fetched(wanted, excluded, result),
-            FetchPurpose::Piece { .. } => self.piece_fetched(wanted, excluded, result),
+            FetchPurpose::Piece { .. } => unreachable!("pieces are read by the stripe"),
             FetchPurpose::Scan { scan } => self.scan_fetched(scan, wanted, excluded, result),
             FetchPurpose::Gather { stripe, data_index } => self.gather_fetched(stripe, data_index, result),
         }

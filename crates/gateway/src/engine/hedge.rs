@@ -34,8 +34,13 @@ impl<C: Command> Engine<C> {
     fn hedge_late_reads(&mut self) {
         let sessions: Vec<_> = self.nodes.busy_sessions().collect();
         for id in sessions {
-            while let Some((tag, fetch, part)) = self.next_late(id) {
-                if !self.hedge_fetch(fetch, part) {
+            while let Some((tag, what)) = self.next_late(id) {
+                let is_done = match what {
+                    What::Fetch { fetch, part } => self.hedge_fetch(fetch, part),
+                    What::Piece { pieces, part } => self.hedge_pieces(pieces, part),
+                    _ => true,
+                };
+                if !is_done {
                     // It is looked at again when there may be a token.
                     self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
                     break;
@@ -48,13 +53,12 @@ impl<C: Command> Engine<C> {
     }
 
     /// The next read of a session that is late and was not hedged; notes when the one after that is.
-    fn next_late(&mut self, id: super::SessionId) -> Option<(PoolKey, PoolKey, u8)> {
+    fn next_late(&mut self, id: super::SessionId) -> Option<(PoolKey, What)> {
         let now_us = self.now.mono_us;
         let delay_us = self.hedge_delay_us(id.node, Class::Read, 0);
         let awaited = &self.awaited;
         let session = self.nodes.session_mut(id)?;
-        let is_done =
-            |tag: PoolKey| awaited.get(tag).is_none_or(|it| it.is_hedged || !matches!(it.what, What::Fetch { .. }));
+        let is_done = |tag: PoolKey| awaited.get(tag).is_none_or(|it| it.is_hedged || !it.what.is_read());
         while session.asked.get(session.looked_at).is_some_and(|&(_, tag)| is_done(tag)) {
             session.looked_at += 1;
         }
@@ -62,10 +66,12 @@ impl<C: Command> Engine<C> {
         // Long reads are late later: those behind them are not kept waiting for that.
         for &(made_us, tag) in session.asked.iter().skip(session.looked_at).take(HEDGE_LOOKS_MAX) {
             let Some(awaited) = self.awaited.get(tag).filter(|awaited| !awaited.is_hedged) else { continue };
-            let What::Fetch { fetch, part } = awaited.what else { continue };
+            if !awaited.what.is_read() {
+                continue;
+            }
             let due_us = made_us + delay_us.max(self.hedge_delay_us(id.node, Class::Read, awaited.bytes));
             if due_us <= now_us {
-                return Some((tag, fetch, part));
+                return Some((tag, awaited.what));
             }
             self.hedge_due_us = self.hedge_due_us.min(due_us);
         }
@@ -76,14 +82,13 @@ impl<C: Command> Engine<C> {
     pub(super) fn hedge_all_of(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get(id) else { return };
         let asked = node.sessions.iter().flat_map(|session| &session.asked);
-        let fetches: Vec<_> = asked
-            .filter_map(|&(_, tag)| match self.awaited.get(tag)?.what {
-                What::Fetch { fetch, part } => Some((fetch, part)),
-                _ => None,
-            })
-            .collect();
-        for (fetch, part) in fetches {
-            self.sidestep_fetch(fetch, part);
+        let waiting: Vec<_> = asked.filter_map(|&(_, tag)| Some(self.awaited.get(tag)?.what)).collect();
+        for what in waiting {
+            match what {
+                What::Fetch { fetch, part } => self.sidestep_fetch(fetch, part),
+                What::Piece { pieces, part } => self.sidestep_pieces(pieces, part),
+                _ => {}
+            }
         }
     }
 }

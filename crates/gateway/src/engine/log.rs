@@ -102,7 +102,9 @@ impl<C: Command> Engine<C> {
             _ => StripeId::default(),
         };
         let room = self.make_room(partition, length, urgency, above)?;
-        let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+        let stripe = self.stripes.at_mut(room.slot);
+        stripe.manifests.expect_if(record.kind);
+        let open = stripe.open.as_mut().expect("it has room");
         let (_, place) = open.append(room.data_index, length, purpose);
         record.encode(epoch, place);
         Ok(())
@@ -122,7 +124,9 @@ impl<C: Command> Engine<C> {
             return self.append_record(partition, record, purpose, urgency);
         }
         let room = self.make_room(partition, bytes.len(), urgency, StripeId::default())?;
-        let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+        let stripe = self.stripes.at_mut(room.slot);
+        stripe.manifests.expect_if(record.kind);
+        let open = stripe.open.as_mut().expect("it has room");
         open.append(room.data_index, bytes.len(), purpose).1.copy_from_slice(bytes);
         Ok(())
     }
@@ -188,7 +192,7 @@ impl<C: Command> Engine<C> {
     /// open stripes of a core then lie on the same nodes in the same order, and what a turn appends, to whichever
     /// partition, wakes one data node and the parity nodes.
     fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
-        let sidesteps = self.policy(partition).write_sidestep;
+        let sidesteps = self.log_sidesteps(partition);
         let bytes = self.chunk_room_bytes(self.config.chunk_bytes);
         let is_good = |&id: &NodeId| {
             let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes);
@@ -202,7 +206,7 @@ impl<C: Command> Engine<C> {
             self.shared_members = Some((members.clone(), uses));
             return Ok(members);
         }
-        let members = self.choose_members(partition, bytes)?;
+        let members = self.choose_members(self.config.shape, bytes, sidesteps)?;
         self.shared_members = Some((members.clone(), 1));
         Ok(members)
     }
@@ -384,6 +388,8 @@ impl<C: Command> Engine<C> {
         if open.seal_confirmed.count_ones() as usize != stripe.members.len() {
             return;
         }
+        self.keep_manifests(slot);
+        let stripe = self.stripes.at_mut(slot);
         let open = stripe.open.take().expect("an unsealed stripe has its bytes");
         stripe.fills = open.fills().iter().map(|&fill| fill as u32).collect();
         stripe.become_phase(StripePhase::Sealed);

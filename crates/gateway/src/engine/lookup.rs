@@ -1,5 +1,6 @@
 //! Finding the record of a key: index, then the owner's memory or a fetch, then comparing the key in the record.
 
+use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{Now, OpNumber, StripeId};
 use smallvec::SmallVec;
@@ -128,10 +129,11 @@ impl<C: Command> Engine<C> {
         while let Some(location) = lookup.candidates.pop() {
             let (slot, data_index) = self.stripes.place_of(location);
             let stripe = self.stripes.at(slot);
-            let Some(open) = &stripe.open else {
-                return self.fetch_candidate(lookup, location);
+            let held = match &stripe.open {
+                Some(open) => Some(&open.chunk(data_index)[usize::from(location.offset)..]),
+                None => stripe.manifests.get(location),
             };
-            let bytes = &open.chunk(data_index)[usize::from(location.offset)..];
+            let Some(bytes) = held else { return self.fetch_candidate(lookup, location) };
             let (record, length) = Record::parse(bytes, stripe.id).expect("the owner's own bytes are a record");
             if record.key != Self::lookup_key(&lookup).bytes {
                 continue;
@@ -148,7 +150,9 @@ impl<C: Command> Engine<C> {
         let (slot, data_index) = self.stripes.place_of(location);
         let stripe = self.stripes.at(slot);
         let (id, partition, members) = (stripe.id, stripe.partition, stripe.members.clone());
-        let can_wait = matches!(lookup.purpose, LookupPurpose::Verify { .. });
+        // Before a value is overwritten in place, its nodes must be known.
+        let is_awaited = self.policy(partition).update == Update::InPlace;
+        let can_wait = matches!(lookup.purpose, LookupPurpose::Verify { .. }) && !is_awaited;
         let key = self.lookups.insert(lookup);
         let wanted = Wanted {
             stripe: id,
@@ -192,6 +196,10 @@ impl<C: Command> Engine<C> {
                     let location = location.unwrap_or(Location { chunk_number: 0, offset: 0 });
                     let (fetched, idle_s) = self.access_of(&lookup, location);
                     let old = old_record(&record, location, length);
+                    if is_current && record.kind == RecordKind::Manifest {
+                        let (slot, _) = self.stripes.place_of(location);
+                        self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
+                    }
                     let digest = digest(&mut lookup, &record, fetched, idle_s, self.now);
                     self.lookup_found(lookup, old, digest);
                 }

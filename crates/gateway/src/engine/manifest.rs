@@ -5,8 +5,8 @@
 //! u8 data count | u8 parity count | u8 local parities among them | u16 node ...
 //! ```
 //! All stripes of an object have consecutive ids, the same members and the same piece length, so a manifest is some
-//! forty bytes however large the object. Their code is the object's own, so that one may be stored otherwise than another. Each data piece ends in the CRC32C of the rest of it: a piece checks itself,
-//! read directly or decoded.
+//! forty bytes however large the object. Their code is the object's own, so that one may be stored otherwise than
+//! another. Each data piece ends in the CRC32C of the rest of it: a piece checks itself, read directly or decoded.
 
 use std::sync::Arc;
 
@@ -43,11 +43,6 @@ impl Manifest {
 
     pub fn payload_bytes(&self) -> usize {
         self.piece_bytes - PIECE_CRC_BYTES
-    }
-
-    /// Data pieces that hold something of the value; one at least, so that there is something to read.
-    pub fn piece_count(&self) -> usize {
-        self.value_bytes.div_ceil(self.payload_bytes()).max(1)
     }
 
     /// Byte range of the value that data piece `index` of stripe `number` holds; empty beyond the value's end.
@@ -114,8 +109,6 @@ mod tests {
                 (0..manifest.stripe_count).flat_map(|number| (0..data_count).map(move |index| (number, index)));
             let ranges: Vec<_> = pieces.map(|(number, index)| manifest.value_range(number, index)).collect();
             assert_eq!(ranges.iter().map(|range| range.len()).sum::<usize>(), value_bytes);
-            let held = ranges.iter().filter(|range| !range.is_empty()).count();
-            assert_eq!(manifest.piece_count(), held.max(1));
             assert!(manifest.piece_bytes <= 65_280);
         }
         assert_eq!(Manifest::parse(b"short"), None);
@@ -127,7 +120,8 @@ mod tests {
     #[test]
     fn small_values_fill_their_pieces_with_zeros() {
         let padded = manifest("rs:4+2", 5000, 4096);
-        assert_eq!((padded.stripe_count, padded.payload_bytes(), padded.piece_count()), (1, 4096, 2));
+        assert_eq!((padded.stripe_count, padded.payload_bytes()), (1, 4096));
+        assert_eq!([1, 2].map(|index| padded.value_range(0, index)), [4096..5000, 5000..5000]);
         let large = manifest("rs:4+2", 100_000, 4096);
         assert_eq!((large.stripe_count, large.payload_bytes()), (1, 25_000));
         assert_eq!(manifest("rs:4+2", 10, 1 << 20).piece_bytes, 65_280, "no chunk is longer");

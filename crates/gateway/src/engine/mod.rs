@@ -32,7 +32,9 @@ mod hedge;
 mod index;
 mod invariants;
 mod kept;
+mod kept_manifests;
 mod keyspace;
+mod layout;
 pub mod limits;
 mod loading;
 mod lock;
@@ -42,7 +44,7 @@ mod loss;
 mod manifest;
 mod nodes;
 mod open_stripe;
-mod policy;
+mod pieces;
 mod pool;
 mod race;
 mod rebuild;
@@ -68,12 +70,12 @@ use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
+use shorttail_policy::Policy;
 use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
 pub use nodes::{NodePhase, SessionId};
-pub use policy::{Hedge, LATE_BINDING_MAX, Policy, PolicyName};
 pub use watch::Watched;
 
 use crate::command::{Access, Command};
@@ -170,6 +172,11 @@ enum What {
         fetch: PoolKey,
         part: u8,
     },
+    /// `part`: as with a fetch.
+    Piece {
+        pieces: PoolKey,
+        part: u8,
+    },
     Install {
         write: PoolKey,
         number: u32,
@@ -192,6 +199,13 @@ enum What {
     Rebuild {
         stripe: StripeId,
     },
+}
+
+impl What {
+    /// Does somebody wait for bytes, whichever way they come?
+    fn is_read(self) -> bool {
+        matches!(self, What::Fetch { .. } | What::Piece { .. })
+    }
 }
 
 /// Where the core begins in the counter of a stripe id.
@@ -223,13 +237,14 @@ pub struct Engine<C> {
     awaited: Pool<Awaited>,
     races: Pool<race::Race>,
     fetches: Pool<fetch::Fetch>,
+    piece_fetches: Pool<pieces::PieceFetch>,
     lookups: Pool<lookup::Lookup<C>>,
     deferred: deferred::Deferred,
     locks: Locks<C>,
     striped_writes: Pool<striped::StripedWrite>,
     striped_reads: Pool<striped::StripedRead<C>>,
     /// Striped objects by their first stripe: in the order in which they were written.
-    striped: BTreeMap<StripeId, striped::StripedObject>,
+    striped: striped::StripedObjects,
     /// Striped objects that are being evicted.
     evictions: usize,
     eviction_hand: StripeId,
@@ -291,12 +306,13 @@ impl<C: Command> Engine<C> {
             awaited: Pool::default(),
             races: Pool::default(),
             fetches: Pool::default(),
+            piece_fetches: Pool::default(),
             lookups: Pool::default(),
             deferred: deferred::Deferred::default(),
             locks: Locks::default(),
             striped_writes: Pool::default(),
             striped_reads: Pool::default(),
-            striped: BTreeMap::new(),
+            striped: striped::StripedObjects::default(),
             evictions: 0,
             eviction_hand: StripeId::default(),
             groups: Pool::default(),

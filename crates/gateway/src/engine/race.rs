@@ -12,6 +12,7 @@
 //! Must not know: what records say.
 
 use shorttail_monitor::Class;
+use shorttail_policy::Hedge;
 use shorttail_units::{NodeId, PartitionId, StripeId};
 
 use super::Engine;
@@ -20,7 +21,6 @@ use super::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
 use super::lock::LockPhase;
 use super::log::{Purpose, Urgency};
 use super::open_stripe::Item;
-use super::policy::Hedge;
 use super::pool::PoolKey;
 use super::room::Room;
 use crate::command::Command;
@@ -78,7 +78,7 @@ impl<C: Command> Engine<C> {
     /// Are late operations of this partition raced?
     pub(super) fn races_late(&self, partition: PartitionId) -> bool {
         let policy = self.policy(partition);
-        policy.write_sidestep && policy.hedge == Hedge::Adaptive
+        policy.write_sidestep && policy.hedge == Hedge::Adaptive || policy.log_is_metadata()
     }
 
     fn race_late(&mut self, slot: StripeSlot) {
@@ -152,7 +152,7 @@ impl<C: Command> Engine<C> {
         for slot in self.stripes.unsealed().to_vec() {
             let stripe = self.stripes.at(slot);
             let Some(member) = stripe.member_of(node) else { continue };
-            if !self.policy(stripe.partition).write_sidestep {
+            if !self.log_sidesteps(stripe.partition) {
                 continue;
             }
             let waits = |engine: &Self| {

@@ -253,7 +253,7 @@ impl<C: Command> Engine<C> {
                     object.move_to(stripe, moved.configuration, moved.members.0.clone().into());
                 }
             }
-            self.striped.insert(object.manifest.first, object);
+            self.striped.insert(object);
         }
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use shorttail_placement::{Candidate, choose_around};
-use shorttail_units::{NodeId, PartitionId};
+use shorttail_units::{CodeShape, NodeId, PartitionId};
 
 use super::Engine;
 use super::log::PlaceError;
@@ -30,11 +30,11 @@ impl<C: Command> Engine<C> {
     /// did so least often (ShortTail 3.2.2), as far as there are others.
     pub(super) fn choose_members(
         &mut self,
-        partition: PartitionId,
+        shape: CodeShape,
         chunk_bytes: u64,
+        sidesteps: bool,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
-        let sidesteps = self.policy(partition).write_sidestep;
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes;
         let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
         let candidates: Vec<_> = ready
@@ -46,7 +46,7 @@ impl<C: Command> Engine<C> {
                 redirect_count: node.redirect_count,
             })
             .collect();
-        let choice = choose_around(&candidates, self.config.member_count(), self.next_stripe);
+        let choice = choose_around(&candidates, shape.chunk_count(), self.next_stripe);
         let choice = choice.ok_or(PlaceError::Wait)?;
         self.stats.redirected_writes_total += choice.stand_ins.len() as u64;
         for &node in &choice.stand_ins {
@@ -55,5 +55,11 @@ impl<C: Command> Engine<C> {
             }
         }
         Ok(choice.members.into())
+    }
+
+    /// Does a partition's log go round slow nodes? One that is only metadata does so whatever else the policy says.
+    pub(super) fn log_sidesteps(&self, partition: PartitionId) -> bool {
+        let policy = self.policy(partition);
+        policy.write_sidestep || policy.log_is_metadata()
     }
 }

@@ -144,7 +144,7 @@ impl<C: Command> Engine<C> {
         let slots: Vec<_> = self.logs.values().flat_map(|log| log.open.iter().copied()).collect();
         for slot in slots {
             let stripe = self.stripes.at(slot);
-            let sidesteps = self.policy(stripe.partition).write_sidestep;
+            let sidesteps = self.log_sidesteps(stripe.partition);
             let is_slow = |member: usize| sidesteps && self.is_evaded(stripe.members[member]);
             let is_hampered = |chunk: &usize| shape.participants(*chunk).any(is_slow);
             let hampered = (0..shape.data_count()).filter(is_hampered).fold(0u128, |bits, chunk| bits | 1 << chunk);
@@ -162,7 +162,7 @@ impl<C: Command> Engine<C> {
         let slots: Vec<_> = self.logs.values().flat_map(|log| log.open.iter().copied()).collect();
         for slot in slots {
             let stripe = self.stripes.at(slot);
-            let member = stripe.member_of(node).filter(|_| self.policy(stripe.partition).write_sidestep);
+            let member = stripe.member_of(node).filter(|_| self.log_sidesteps(stripe.partition));
             let takes_part =
                 |member: usize| (0..shape.data_count()).all(|it| shape.participants(it).any(|p| p == member));
             if member.is_some_and(takes_part) {

@@ -3,6 +3,7 @@
 //! A round's commands take effect together at the moment its record is durable, in the order in which they came: each
 //! saw what the one before it left. So a key that many clients write at once costs one append per round trip.
 
+use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::Version;
 
@@ -242,11 +243,14 @@ impl<C: Command> Engine<C> {
             (End::Delete, Old::Present(_)) => {
                 return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
             }
-            (End::Store(object), _) => match &object.data {
+            (End::Store(object), old) => match &object.data {
                 ObjectData::Inline(value) => {
                     let record = object.record(RecordKind::Object, bytes, value, round.version);
-                    if record.encoded_bytes(self.config.epoch) > self.config.packed_bytes_max() {
-                        return Placed::Striped;
+                    let policy = self.policy(partition);
+                    if !self.config.packs(policy.small_write, record.encoded_bytes(self.config.epoch)) {
+                        // In place, it must be known of which object.
+                        let is_known = policy.update == Update::Log || !matches!(old, Old::Unverified);
+                        return if is_known { Placed::Striped } else { Placed::Later };
                     }
                     return self.append_record(partition, &record, Purpose::Write(key), urgency).into();
                 }
@@ -425,6 +429,7 @@ impl<C: Command> Engine<C> {
         }
         let (stripe, _) = self.stripes.place_of(old.location);
         let stripe = self.stripes.at_mut(stripe);
+        stripe.manifests.forget(old.location);
         stripe.live_bytes -= old.record_bytes as u64;
         stripe.live_count -= 1;
         self.stats.bytes_stored -= old.object_bytes;

@@ -177,6 +177,7 @@ impl<C: Command> Engine<C> {
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
             (What::Free { first }, NodeReply::Done { .. }) => self.freed(session, first),
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
+            (What::Piece { pieces, part }, NodeReply::Bytes(bytes)) => self.piece_arrived(pieces, part, bytes),
             (What::Inspect { stripe }, NodeReply::Inspected(report)) => self.inspected(session.node, stripe, &report),
             (what, NodeReply::Refused { refusal, .. }) => self.refused(session, what, Some(refusal)),
             (what, _) => self.refused(session, what, None),
@@ -194,6 +195,7 @@ impl<C: Command> Engine<C> {
         match what {
             What::Open { stripe } | What::Seal { stripe } => self.abandon_by_id(stripe),
             What::Fetch { fetch, part } => self.fetch_refused(fetch, part, refusal),
+            What::Piece { pieces, part } => self.piece_refused(pieces, part),
             What::Install { write, .. } => self.install_refused(write, refusal),
             What::Inspect { stripe } | What::GatherRead { stripe, .. } => {
                 self.part_refused(session.node, stripe, refusal);

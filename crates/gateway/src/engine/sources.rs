@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use shorttail_codes::{Code, Cost, Plan};
+use shorttail_policy::{Hedge, Policy};
 use shorttail_units::NodeId;
 use smallvec::SmallVec;
 
 use super::Engine;
 use super::fetch::{Wanted, Way};
 use super::limits::{DEGRADED_GUESS_BYTES, DEGRADED_GUESS_BYTES_MAX};
-use super::policy::{Hedge, Policy};
 use crate::command::Command;
 
 type Chunks = SmallVec<[usize; 24]>;
@@ -51,7 +51,18 @@ impl<C: Command> Engine<C> {
         Way::Direct
     }
 
-    fn has_plan(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+    /// Had a read better go round the holder at once, as the policy has it?
+    pub(super) fn goes_round(&mut self, wanted: &Wanted) -> bool {
+        let node = wanted.members[wanted.data_index];
+        let policy = *self.policy(wanted.partition);
+        let is_avoided = || self.is_avoided_of(wanted, node);
+        if !self.nodes.is_ready(node) || policy.read_sidestep && is_avoided() && self.has_plan(wanted, 0) {
+            return true;
+        }
+        policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, 0)
+    }
+
+    pub(super) fn has_plan(&mut self, wanted: &Wanted, excluded: u128) -> bool {
         let code = self.codes.get(wanted.shape);
         self.choose_plan(&code, wanted, excluded).is_some()
     }
@@ -87,9 +98,7 @@ impl<C: Command> Engine<C> {
 
     /// Chunks that are better left out: of slow nodes, and of the most loaded ones where any `k` chunks suffice.
     fn dear_of(&self, code: &Code, wanted: &Wanted, ready: &Chunks) -> u128 {
-        let sidesteps = self.policy(wanted.partition).read_sidestep;
-        let is_slow =
-            |node: NodeId| sidesteps && (self.monitor.is_fail_slow(node) || self.is_full(node) || self.is_late(node));
+        let is_slow = |node: NodeId| self.is_slow_source(wanted, node);
         let turn = wanted.stripe.raw() as usize;
         let rank = |&chunk: &usize| {
             let node = wanted.members[chunk];
@@ -109,6 +118,12 @@ impl<C: Command> Engine<C> {
         dear.fold(0, |bits, (_, &(.., chunk))| bits | 1 << chunk)
     }
 
+    /// Is this node better not asked for what is to be decoded?
+    pub(super) fn is_slow_source(&self, wanted: &Wanted, node: NodeId) -> bool {
+        self.policy(wanted.partition).read_sidestep
+            && (self.monitor.is_fail_slow(node) || self.is_full(node) || self.is_late(node))
+    }
+
     /// Further sources for late binding: the least loaded ones.
     pub(super) fn choose_spare(&self, wanted: &Wanted, excluded: u128, plan: &Plan, count: u8) -> Chunks {
         let mut taken = excluded | 1 << wanted.data_index;
@@ -126,9 +141,11 @@ impl<C: Command> Engine<C> {
     pub(super) fn choose_other(&self, wanted: &Wanted, taken: u128) -> Option<usize> {
         let members = &wanted.members;
         let is_free = |chunk: &usize| taken & 1 << chunk == 0 && self.nodes.is_ready(members[*chunk]);
+        let sidesteps = self.policy(wanted.partition).read_sidestep;
         let rank = |chunk: &usize| {
             let node = members[*chunk];
-            (self.monitor.is_fail_slow(node) || self.is_full(node), self.is_late(node), self.load_of(node))
+            let is_slow = self.monitor.is_fail_slow(node) || self.is_full(node);
+            (sidesteps && is_slow, sidesteps && self.is_late(node), self.load_of(node))
         };
         (0..members.len()).filter(is_free).min_by_key(rank)
     }

@@ -1,20 +1,26 @@
-//! Striped objects: values above the small-write threshold, cut into pieces on `k+m` nodes.
+//! Striped objects: values with stripes of their own, cut into pieces on `k+m` nodes. Usually those above the small-write
+//! threshold; which ones, by which code and on which nodes is the partition's strategy.
 //!
 //! Write: pieces are installed on all members, data first, then the parities; when every chunk is held, a manifest is
 //! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe ids
-//! and members. Read: the pieces are fetched side by side, each by itself degraded if need be.
+//! and members. The pieces of the value before are freed when the new manifest is durable, also where they lie on the same
+//! nodes: a crash leaves the old value or the new one, never a mix. Read: the pieces are fetched side by side, each by
+//! itself degraded if need be.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::sync::Arc;
 
-use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_policy::Update;
+use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
-use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
+use super::fetch::{Extent, FetchPurpose, Wanted};
+use super::layout::Layout;
 use super::limits::INSTALLS_IN_FLIGHT;
-use super::lock::{End, Object, ObjectData, Old, OldRecord};
+use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord};
 use super::log::PlaceError;
-use super::manifest::{Manifest, open_piece, seal_piece};
+use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
 use super::{Engine, Token, What};
 use crate::command::{ApplyContext, Command, StoreError};
@@ -54,12 +60,52 @@ impl StripedObject {
     }
 }
 
+/// Striped objects by their first stripe: in the order in which they were written.
+#[derive(Debug, Default)]
+pub struct StripedObjects {
+    by_first: BTreeMap<StripeId, StripedObject>,
+    value_bytes: u64,
+}
+
+impl StripedObjects {
+    pub fn insert(&mut self, object: StripedObject) {
+        self.value_bytes += object.manifest.value_bytes as u64;
+        let replaced = self.by_first.insert(object.manifest.first, object);
+        assert!(replaced.is_none(), "stripe ids are used once");
+    }
+
+    pub fn remove(&mut self, first: StripeId) -> Option<StripedObject> {
+        let object = self.by_first.remove(&first)?;
+        self.value_bytes -= object.manifest.value_bytes as u64;
+        Some(object)
+    }
+
+    /// The manifest must stay what it is.
+    pub fn get_mut(&mut self, first: &StripeId) -> Option<&mut StripedObject> {
+        self.by_first.get_mut(first)
+    }
+
+    /// Bytes of all their values.
+    pub fn value_bytes(&self) -> u64 {
+        self.value_bytes
+    }
+}
+
+impl Deref for StripedObjects {
+    type Target = BTreeMap<StripeId, StripedObject>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_first
+    }
+}
+
 #[derive(Debug)]
 pub struct StripedWrite {
     lock: PoolKey,
     partition: PartitionId,
     manifest: Manifest,
     value: Vec<u8>,
+    layout: Layout,
     /// Next stripe to send.
     next: u32,
     /// Per stripe in flight, how many members have not confirmed.
@@ -81,9 +127,9 @@ pub struct StripedRead<C> {
     partition: PartitionId,
     manifest: Manifest,
     value: Vec<u8>,
-    /// Next piece to ask for, counted over all stripes, and pieces not there yet.
-    next: usize,
-    missing: usize,
+    /// Next stripe to read, and stripes not there yet.
+    next: u32,
+    missing: u32,
 }
 
 impl<C: Command> Engine<C> {
@@ -93,13 +139,18 @@ impl<C: Command> Engine<C> {
         let Some(round) = self.round_mut(lock) else { return };
         let End::Store(Object { data: ObjectData::Inline(value), .. }) = &mut round.end else { return };
         let value = std::mem::take(value);
-        self.begin_attempt(lock, partition, value, 0);
+        let layout = self.config.layout(self.policy(partition).small_write, value.len());
+        self.begin_attempt(lock, partition, value, layout, 0);
     }
 
-    fn begin_attempt(&mut self, lock: PoolKey, partition: PartitionId, value: Vec<u8>, attempts: u32) {
-        let shape = self.config.shape;
-        let (stripe_count, piece_bytes) = Manifest::cut(value.len(), shape.data_count(), self.config.chunk_bytes, 1);
-        let members = match self.choose_members_for(partition, piece_bytes, stripe_count) {
+    /// The layout is that of the first attempt: the policy by which the value is striped may have changed since.
+    fn begin_attempt(&mut self, lock: PoolKey, partition: PartitionId, value: Vec<u8>, layout: Layout, attempts: u32) {
+        let Layout { shape, payload_bytes_min } = layout;
+        let chunk_bytes = self.config.chunk_bytes;
+        let (stripe_count, piece_bytes) =
+            Manifest::cut(value.len(), shape.data_count(), chunk_bytes, payload_bytes_min);
+        let per_node = self.chunk_room_bytes(piece_bytes) * u64::from(stripe_count);
+        let members = match self.members_for(lock, partition, shape, per_node) {
             Ok(members) => members,
             Err(error) => return self.postpone_striped(lock, value, error),
         };
@@ -113,25 +164,58 @@ impl<C: Command> Engine<C> {
         };
         let Some(held) = self.locks.get(lock) else { return };
         let object = StripedObject::new(held.key.clone(), partition, manifest.clone());
-        self.striped.insert(manifest.first, object);
-        let write = StripedWrite { lock, partition, manifest, value, next: 0, open: HashMap::new(), attempts };
+        self.striped.insert(object);
+        let write = StripedWrite { lock, partition, manifest, value, layout, next: 0, open: HashMap::new(), attempts };
         let write = self.striped_writes.insert(write);
         self.send_stripes(write);
     }
 
-    fn choose_members_for(
+    /// The nodes of a value that takes so many bytes of each. Like every client it leaves a reserve to cleaning.
+    fn members_for(
         &mut self,
+        lock: PoolKey,
         partition: PartitionId,
-        piece_bytes: usize,
-        stripe_count: u32,
+        shape: CodeShape,
+        per_node: u64,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
-        let per_node = self.chunk_room_bytes(piece_bytes) * u64::from(stripe_count);
+        // Its manifest will need a whole stripe.
+        self.too_few_nodes()?;
         let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
         if self.spare_stripes() < self.reserved_stripes() + as_stripes {
-            self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }
-        self.choose_members(partition, per_node)
+        match self.members_in_place(lock, partition, shape) {
+            Some(members) => {
+                let has_room = |&id: &NodeId| self.nodes.get(id).is_some_and(|it| it.free_bytes() >= per_node);
+                if members.iter().all(has_room) { Ok(members) } else { Err(PlaceError::Wait) }
+            }
+            None => self.choose_members(shape, per_node, self.policy(partition).write_sidestep),
+        }
+    }
+
+    /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is replaced.
+    fn members_in_place(&self, lock: PoolKey, partition: PartitionId, shape: CodeShape) -> Option<Arc<[NodeId]>> {
+        if self.policy(partition).update != Update::InPlace {
+            return None;
+        }
+        let LockPhase::Writing(round) = &self.locks.get(lock)?.phase else { return None };
+        let Old::Present(OldRecord { manifest: Some(old), .. }) = &round.old else { return None };
+        if old.shape != shape {
+            return None;
+        }
+        let mut members = self.striped.get(&old.first)?.members_of(old.first).1.to_vec();
+        for place in 0..members.len() {
+            if !self.nodes.is_reachable(members[place]) {
+                members[place] = self.replacement(&members)?;
+            }
+        }
+        Some(members.into())
+    }
+
+    /// The least loaded node that is ready and not a member.
+    fn replacement(&self, members: &[NodeId]) -> Option<NodeId> {
+        let others = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id) && !members.contains(&node.id));
+        others.min_by_key(|node| (node.used_bytes(), node.id)).map(|node| node.id)
     }
 
     /// The value goes back to its round, which waits for memory or fails.
@@ -201,14 +285,15 @@ impl<C: Command> Engine<C> {
             return self.postpone_striped(write.lock, write.value, PlaceError::Wait);
         }
         if write.attempts + 1 < ATTEMPTS_MAX {
-            return self.begin_attempt(write.lock, write.partition, write.value, write.attempts + 1);
+            let StripedWrite { lock, partition, value, layout, attempts, .. } = write;
+            return self.begin_attempt(lock, partition, value, layout, attempts + 1);
         }
         self.postpone_striped(write.lock, write.value, PlaceError::Refuse(StoreError::OutcomeUnknown));
     }
 
     /// The stripes of a striped object are not needed any more.
     pub(super) fn free_striped(&mut self, partition: PartitionId, manifest: &Manifest) {
-        let Some(object) = self.striped.remove(&manifest.first) else { return };
+        let Some(object) = self.striped.remove(manifest.first) else { return };
         object.stripes().for_each(|stripe| self.repair.forget(stripe));
         for (&stripe, (_, members)) in &object.moved {
             let moved = members.iter().filter(|node| !manifest.members.contains(node));
@@ -247,61 +332,54 @@ impl<C: Command> Engine<C> {
         let ObjectData::Striped { manifest, .. } = &object.data else { return };
         let manifest = manifest.clone();
         let value = vec![0; manifest.value_bytes];
-        let in_flight = INSTALLS_IN_FLIGHT * manifest.shape.data_count();
         let partition = self.striped.get(&manifest.first).map(|object| object.partition).unwrap_or_default();
-        let missing = manifest.piece_count();
+        let missing = manifest.stripe_count;
         let read = StripedRead { reader, object, partition, manifest, value, next: 0, missing };
         let key = self.striped_reads.insert(read);
-        for _ in 0..in_flight {
-            self.fetch_next_piece(key);
+        for _ in 0..INSTALLS_IN_FLIGHT {
+            self.read_next_stripe(key);
         }
     }
 
-    fn fetch_next_piece(&mut self, key: PoolKey) {
+    fn read_next_stripe(&mut self, key: PoolKey) {
         let Some(read) = self.striped_reads.get_mut(key) else { return };
         let manifest = &read.manifest;
-        if read.next == manifest.piece_count() {
+        if read.next == manifest.stripe_count {
             return;
         }
-        let data_count = manifest.shape.data_count();
-        let number = (read.next / data_count) as u32;
-        let data_index = read.next % data_count;
+        let number = read.next;
         read.next += 1;
         let stripe = manifest.first.plus(u64::from(number));
         let held = self.striped.get(&manifest.first).map(|object| object.members_of(stripe).1);
+        let holds_some = |&index: &usize| !manifest.value_range(number, index).is_empty();
+        let pieces = (0..manifest.shape.data_count()).filter(holds_some).fold(0, |bits, index| bits | 1 << index);
         let wanted = Wanted {
             stripe,
             shape: manifest.shape,
             partition: read.partition,
             members: held.unwrap_or_else(|| manifest.members.clone()),
-            data_index,
+            data_index: 0,
             chunk_bytes: manifest.piece_bytes as u32,
             offset: 0,
             extent: Extent::Bytes(manifest.piece_bytes as u32),
             op: OpNumber(0),
-            purpose: FetchPurpose::Piece { read: key, number, data_index: data_index as u8 },
+            purpose: FetchPurpose::Piece { read: key, number },
         };
-        self.start_fetch(wanted);
+        // An empty value is read too: so it is seen whether it can be.
+        self.start_pieces(wanted, if pieces == 0 { 1 } else { pieces });
     }
 
-    pub(super) fn piece_fetched(&mut self, wanted: Wanted, excluded: u128, result: Result<&[u8], FetchError>) {
-        let FetchPurpose::Piece { read: key, number, data_index } = wanted.purpose else { return };
+    /// The wanted pieces of a stripe, whole.
+    pub(super) fn pieces_read(&mut self, key: PoolKey, number: u32, pieces: impl Iterator<Item = (u8, Vec<u8>)>) {
         let Some(read) = self.striped_reads.get_mut(key) else { return };
-        let Ok(piece) = result else { return self.striped_unreadable(key) };
-        let Some(payload) = open_piece(piece) else {
-            let bit = 1 << wanted.data_index;
-            if excluded & bit != 0 {
-                return self.striped_unreadable(key);
-            }
-            tracing::warn!(stripe = ?wanted.stripe, "damaged piece");
-            return self.start_fetch_without(wanted, excluded | bit);
-        };
-        let range = read.manifest.value_range(number, usize::from(data_index));
-        let length = range.len();
-        read.value[range].copy_from_slice(&payload[..length]);
+        for (data_index, piece) in pieces {
+            let range = read.manifest.value_range(number, usize::from(data_index));
+            let length = range.len();
+            read.value[range].copy_from_slice(&piece[..length]);
+        }
         read.missing -= 1;
         if read.missing > 0 {
-            return self.fetch_next_piece(key);
+            return self.read_next_stripe(key);
         }
         let read = self.striped_reads.remove(key).expect("it was there");
         self.striped_loaded(read);
@@ -327,7 +405,7 @@ impl<C: Command> Engine<C> {
             return self.round_current(lock, Some(object), Old::Present(old));
         }
         // Flushed while it was read.
-        held.phase = super::lock::LockPhase::Starting;
+        held.phase = LockPhase::Starting;
         self.work.push_back(super::Work::Start(lock));
     }
 
@@ -335,14 +413,14 @@ impl<C: Command> Engine<C> {
     pub(super) fn striped_in_flight(&self) -> Vec<StripeId> {
         let writing = self.striped_writes.iter().map(|(_, write)| write.manifest.first);
         let unconfirmed = self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
-            super::lock::LockPhase::Writing(round) if round.confirmed.is_none() => round.manifest(),
+            LockPhase::Writing(round) if round.confirmed.is_none() => round.manifest(),
             _ => None,
         });
         writing.chain(unconfirmed.map(|manifest| manifest.first)).collect()
     }
 
     /// Pieces are gone: the object was replaced while it was read, or too many nodes failed.
-    fn striped_unreadable(&mut self, key: PoolKey) {
+    pub(super) fn striped_unreadable(&mut self, key: PoolKey) {
         let Some(read) = self.striped_reads.remove(key) else { return };
         let was_replaced = !self.striped.contains_key(&read.manifest.first);
         match read.reader {

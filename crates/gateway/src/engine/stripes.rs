@@ -16,6 +16,7 @@ use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs};
 
 use super::index::{Location, StripeSlot};
 use super::kept::Kept;
+use super::kept_manifests::KeptManifests;
 use super::open_stripe::OpenStripe;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,6 +82,8 @@ pub struct Stripe<I> {
     pub fills: Box<[u32]>,
     /// The owner's copy, while it has one.
     pub open: Option<Box<OpenStripe<I>>>,
+    /// Records of striped objects, once the copy is gone.
+    pub manifests: KeptManifests,
 }
 
 impl<I> Stripe<I> {
@@ -98,6 +101,7 @@ impl<I> Stripe<I> {
             expiry: ExpirySummary::default(),
             fills: Box::default(),
             open: Some(Box::new(open)),
+            manifests: KeptManifests::default(),
         }
     }
 
@@ -116,6 +120,7 @@ impl<I> Stripe<I> {
             expiry: ExpirySummary::default(),
             fills,
             open: None,
+            manifests: KeptManifests::default(),
         }
     }
 

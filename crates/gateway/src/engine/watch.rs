@@ -12,12 +12,12 @@
 //! Must not know: what requests carry.
 
 use shorttail_monitor::{Class, Histogram, MonitorConfig, Verdict, View};
+use shorttail_policy::Policy;
 use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::node::NodeRequest;
 
 use super::limits::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, VERDICTS_KEPT_MAX};
 use super::nodes::SessionId;
-use super::policy::Policy;
 use super::pool::PoolKey;
 use super::{Engine, What};
 use crate::command::Command;
@@ -83,14 +83,10 @@ impl<C: Command> Engine<C> {
         self.verdicts.pop_front()
     }
 
-    /// Changes what is done for a partition, or for all.
-    pub fn set_policy(&mut self, partition: Option<PartitionId>, policy: Policy) {
-        match partition {
-            Some(partition) => {
-                self.policies.iter_mut().skip(usize::from(partition.0)).take(1).for_each(|it| *it = policy)
-            }
-            None => self.policies.fill(policy),
-        }
+    /// Changes what is done for a partition. What is under way goes on as it began.
+    pub fn set_policy(&mut self, partition: PartitionId, policy: Policy) {
+        self.policies[usize::from(partition.0)] = policy;
+        self.refresh_hampered();
     }
 
     /// Hedges for each request, at most, in the long run: 0 to 1.

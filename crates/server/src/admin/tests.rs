@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use shorttail_gateway::session::Counters;
 use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeSeen, NodeState, NodeStatusEntry, StoreTotals};
 
-use super::ChaosOutcome;
+use super::OrderOutcome;
 use super::metrics::{self, strict};
-use crate::coordinator::tests::{MEEK, RunningCoordinator, node};
+use crate::coordinator::tests::{MEEK, RunningCoordinator, gateway, node};
 
 fn get(address: SocketAddr, path: &str) -> String {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
@@ -57,13 +57,13 @@ fn orders_reach_the_nodes_that_allow_it_and_no_other_page_may_send_them() {
     let answer = clear("application/json");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let body = answer.split_once("\r\n\r\n").expect("a body").1;
-    let outcomes: Vec<ChaosOutcome> = serde_json::from_str(body).expect("outcomes");
+    let outcomes: Vec<OrderOutcome> = serde_json::from_str(body).expect("outcomes");
     let refusal = format!("node {MEEK} was not started with --allow-chaos");
     assert_eq!(
         outcomes,
         [
-            ChaosOutcome { node: 2, is_done: true, text: "Clear".into() },
-            ChaosOutcome { node: MEEK, is_done: false, text: refusal },
+            OrderOutcome { member: 2, is_done: true, text: "Chaos(Clear)".into() },
+            OrderOutcome { member: MEEK, is_done: false, text: refusal },
         ]
     );
     // A browser sends these without asking the other site first.
@@ -73,6 +73,24 @@ fn orders_reach_the_nodes_that_allow_it_and_no_other_page_may_send_them() {
     let senseless = post(running.admin, "/chaos", "application/json", "{\"nodes\":[2],\"order\":\"dance\"}");
     assert!(senseless.starts_with("HTTP/1.1 422"), "{senseless}");
     assert!(get(running.admin, "/chaos").starts_with("HTTP/1.1 405"));
+}
+
+#[test]
+fn changes_of_policy_reach_the_gateways() {
+    let running = RunningCoordinator::start(None);
+    let (gateway, _) = gateway(&running.control);
+    gateway.registered().expect("let in");
+    let set = |body| post(running.admin, "/policy", "application/json", body);
+    let outcomes = |answer: &str| -> Vec<OrderOutcome> {
+        let body = answer.split_once("\r\n\r\n").expect("a body").1;
+        serde_json::from_str(body).expect("outcomes")
+    };
+    let told = outcomes(&set("{\"partition\":3,\"change\":{\"hedge\":\"off\"}}"));
+    assert!(told.len() == 1 && told[0].is_done && told[0].text.contains("partition: Some(3)"), "{told:?}");
+    let told = outcomes(&set("{\"partition\":4,\"change\":{\"hedge\":\"off\"}}"));
+    assert!(!told[0].is_done && told[0].text == "there is no partition 4: they are 0 to 3", "{told:?}");
+    assert!(set("{\"change\":{\"hedge\":\"often\"}}").starts_with("HTTP/1.1 422"));
+    assert!(set("{\"change\":{\"speed\":9}}").starts_with("HTTP/1.1 422"));
 }
 
 #[test]
@@ -89,7 +107,7 @@ fn metrics_are_what_a_strict_reader_takes() {
     seen.read_latency.add(90, 5);
     seen.read_latency.add(50_000, 1);
     let totals = StoreTotals { hedges_sent_total: 9, hedges_won_total: 6, ..StoreTotals::default() };
-    let report = GatewayStatus { serving: true, totals, nodes: vec![seen] };
+    let report = GatewayStatus { serving: true, totals, nodes: vec![seen], ..GatewayStatus::default() };
     let text = metrics::of_cluster(&status, &[(0, report.clone()), (2, report)]);
     let samples = strict::read(&text);
     let value = |name: &str, labels: &[(&str, &str)]| strict::value(&samples, &format!("shorttail_{name}"), labels);

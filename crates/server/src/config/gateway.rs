@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
-use shorttail_gateway::engine::{Hedge, PolicyName};
 use shorttail_gateway::session::Credential;
+use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
 use super::address::{Address, OptionalAddress};
@@ -35,6 +35,8 @@ pub struct GatewayConfig {
     pub membership: GatewayMembership,
     pub when_full: WhenFull,
     pub value_bytes_max: usize,
+    /// Unit of the small-write threshold and of padding.
+    pub block_bytes: usize,
     pub key_bytes_max: usize,
     pub connection_count_max: usize,
     /// Seconds; 0: none.
@@ -62,6 +64,7 @@ impl GatewayConfig {
                 admin = "--admin",
                 membership = "--coordinator",
                 value_bytes_max = "--value-bytes-max",
+                block_bytes = "--block-bytes",
                 key_bytes_max = "--key-bytes-max",
                 threads = "--threads",
                 request_deadline_ms = "--request-deadline-ms",
@@ -164,6 +167,7 @@ pub const MEMCACHED_PORT: u16 = 11211;
 pub const REDIS_PORT: u16 = 6379;
 /// The famous limit of memcached.
 pub const VALUE_BYTES_DEFAULT: Size = Size::mib(1);
+pub const BLOCK_BYTES_DEFAULT: Size = Size(4 << 10);
 /// Client connections when nothing is said; they cost memory only when they come.
 pub const CONNECTION_COUNT_DEFAULT: usize = 16_384;
 const KEY_BYTES_DEFAULT: Size = Size(8 << 10);
@@ -232,6 +236,9 @@ pub struct GatewayOptions {
     /// Largest value [default: 1MiB]
     #[arg(long, env = "SHORTTAIL_GATEWAY_VALUE_BYTES_MAX", value_name = "SIZE")]
     pub value_bytes_max: Option<Size>,
+    /// Unit in which objects are small or large, and to which they are padded [default: 4KiB]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_BLOCK_BYTES", value_name = "SIZE")]
+    pub block_bytes: Option<Size>,
     /// Largest key of a Redis client; memcached's limit is its own 250 bytes [default: 8KiB]
     #[arg(long, env = "SHORTTAIL_GATEWAY_KEY_BYTES_MAX", value_name = "SIZE")]
     pub key_bytes_max: Option<Size>,
@@ -259,6 +266,13 @@ pub struct GatewayOptions {
     /// Whether writes leave fail-slow nodes [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_WRITE_SIDESTEP", value_name = "on|off")]
     pub write_sidestep: Option<Text<Switch>>,
+    /// What becomes of small objects: packed (they share chunks), replicate (whole copies) or pad (a stripe each)
+    /// [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_SMALL_WRITE", value_name = "STRATEGY")]
+    pub small_write: Option<Text<SmallWrite>>,
+    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one) [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_UPDATE", value_name = "STRATEGY")]
+    pub update: Option<Text<Update>>,
     /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more) [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_HEDGE", value_name = "HEDGE")]
     pub hedge: Option<Text<Hedge>>,
@@ -297,6 +311,7 @@ impl GatewayOptions {
                 partitions,
                 when_full,
                 value_bytes_max,
+                block_bytes,
                 key_bytes_max,
                 connections_max,
                 idle_timeout,
@@ -306,6 +321,8 @@ impl GatewayOptions {
                 policy,
                 read_sidestep,
                 write_sidestep,
+                small_write,
+                update,
                 hedge,
                 hedge_budget,
                 detector,
@@ -340,6 +357,7 @@ impl GatewayOptions {
             membership,
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes_max.as_usize(),
+            block_bytes: block_bytes("gateway", self.block_bytes)?.as_usize(),
             key_bytes_max: within("gateway", "key_bytes_max", key_bytes_max, Size(1), KEY_BYTES_MAX)?.as_usize(),
             connection_count_max: within("gateway", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
             idle_timeout_s: self.idle_timeout.unwrap_or(0),
@@ -355,6 +373,8 @@ impl GatewayOptions {
             policy: self.policy,
             read_sidestep: self.read_sidestep,
             write_sidestep: self.write_sidestep,
+            small_write: self.small_write,
+            update: self.update,
             hedge: self.hedge,
             hedge_budget: self.hedge_budget,
             detector: self.detector,
@@ -413,6 +433,12 @@ pub fn check_client_ports(
         }
         _ => Ok(()),
     }
+}
+
+/// # Errors
+/// When no chunk could hold such a block, or it would be all header.
+pub fn block_bytes(section: &'static str, size: Option<Size>) -> Result<Size, ConfigError> {
+    within(section, "block_bytes", size.unwrap_or(BLOCK_BYTES_DEFAULT), BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
 }
 
 /// # Errors

@@ -16,6 +16,10 @@ pub const THREAD_COUNT_MAX: usize = 256;
 pub const VALUE_BYTES_MAX: Size = Size::mib(1024);
 /// Smallest value limit, as memcached's `-I` allows.
 pub const VALUE_BYTES_MIN: Size = Size(1024);
+/// Smallest block: below it a padded piece is mostly its header of 256 bytes.
+pub const BLOCK_BYTES_MIN: Size = Size(256);
+/// Largest block: what a chunk of 64 KiB with its header and a checksum surely holds.
+pub const BLOCK_BYTES_MAX: Size = Size(32 << 10);
 /// Largest key a Redis client may use.
 pub const KEY_BYTES_MAX: Size = Size(64 << 10);
 /// Client connections of one gateway: a million, more than file descriptors allow in practice.

@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
-use shorttail_gateway::engine::{Hedge, Policy, PolicyName};
 use shorttail_monitor::{Detector, MonitorConfig};
+use shorttail_policy::{Change, Hedge, Policy, PolicyName, SmallWrite, Update};
 
 use super::error::{ConfigError, within};
 
@@ -147,9 +147,9 @@ impl DetectorName {
     /// The one that belongs to a policy.
     fn of(policy: PolicyName) -> Self {
         match policy {
-            PolicyName::Ecwide | PolicyName::Llf | PolicyName::EcCache => DetectorName::Off,
             PolicyName::Shorttail => DetectorName::Fixed,
-            PolicyName::Adaptive => DetectorName::Adaptive,
+            // The others look at what it finds for their logs alone.
+            PolicyName::Ecwide | PolicyName::Llf | PolicyName::EcCache | PolicyName::Adaptive => DetectorName::Adaptive,
         }
     }
 }
@@ -160,6 +160,8 @@ pub struct SidestepOptions {
     pub policy: Option<Text<PolicyName>>,
     pub read_sidestep: Option<Text<Switch>>,
     pub write_sidestep: Option<Text<Switch>>,
+    pub small_write: Option<Text<SmallWrite>>,
+    pub update: Option<Text<Update>>,
     pub hedge: Option<Text<Hedge>>,
     pub hedge_budget: Option<Text<Share>>,
     pub detector: Option<Text<DetectorName>>,
@@ -176,17 +178,17 @@ impl SidestepOptions {
     /// Names the setting that makes no sense.
     pub fn resolve(self, section: &'static str) -> Result<SidestepConfig, ConfigError> {
         let name = self.policy.unwrap_or_default().0;
-        let of_name = Policy::of(name);
-        let switch = |said: Option<Text<Switch>>, usual: bool| said.map_or(usual, |said| said.0.0);
-        let policy = Policy {
-            read_sidestep: switch(self.read_sidestep, of_name.read_sidestep),
-            write_sidestep: switch(self.write_sidestep, of_name.write_sidestep),
-            hedge: self.hedge.map_or(of_name.hedge, |said| said.0),
-            ..of_name
+        let change = Change {
+            policy: Some(name),
+            read_sidestep: self.read_sidestep.map(|said| said.0.0),
+            write_sidestep: self.write_sidestep.map(|said| said.0.0),
+            hedge: self.hedge.map(|said| said.0),
+            small_write: self.small_write.map(|said| said.0),
+            update: self.update.map(|said| said.0),
         };
         let slice = self.slice.map(|said| within(section, "slice", said.0, SLICE_MIN, SLICE_MAX)).transpose()?;
         Ok(SidestepConfig {
-            policy,
+            policy: change.apply(Policy::default()),
             hedge_budget: self.hedge_budget.map_or(HEDGE_BUDGET_DEFAULT, |said| said.0),
             detector: self.detector.map_or(DetectorName::of(name), |said| said.0),
             slice,
@@ -243,10 +245,7 @@ impl SidestepConfig {
 
 impl fmt::Display for SidestepConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Policy { read_sidestep, write_sidestep, hedge, .. } = self.policy;
-        let (reads, writes) = (Switch(read_sidestep), Switch(write_sidestep));
-        write!(f, "read-sidestep {reads}, write-sidestep {writes}, hedge {hedge} {}, ", self.hedge_budget)?;
-        write!(f, "detector {}", self.detector)
+        write!(f, "{}; hedge budget {}, detector {}", self.policy, self.hedge_budget, self.detector)
     }
 }
 
@@ -266,6 +265,8 @@ mod tests {
         assert_eq!(config.monitor().detector, Detector::Fixed { by_age: false });
         let some = SidestepOptions {
             write_sidestep: text("off"),
+            small_write: text("pad"),
+            update: text("in-place"),
             hedge: text("late-binding:2"),
             detector: text("adaptive"),
             hedge_budget: text("2.5%"),
@@ -275,6 +276,7 @@ mod tests {
         let config = some.resolve("gateway").expect("sensible");
         assert!(config.policy.read_sidestep && !config.policy.write_sidestep);
         assert_eq!(config.policy.hedge, Hedge::LateBinding(2));
+        assert_eq!((config.policy.small_write, config.policy.update), (SmallWrite::Pad, Update::InPlace));
         assert_eq!((config.monitor().slice_us, config.hedge_budget_share()), (Some(20_000), 0.025));
         let error = SidestepOptions { slice: text("900us"), ..paper }.resolve("gateway").expect_err("too short");
         assert!(error.to_string().contains("slice"), "{error}");

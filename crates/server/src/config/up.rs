@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
-use shorttail_gateway::engine::{Hedge, PolicyName};
+use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 
 use shorttail_units::CodeShape;
 
@@ -18,7 +18,8 @@ use super::coordinator::{
 };
 use super::credentials::read_credentials;
 use super::error::{ConfigError, within};
-use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull, check_client_ports, value_bytes};
+use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull};
+use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::node::{NODE_MEMORY_DEFAULT, check_repair_bandwidth};
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
@@ -38,6 +39,7 @@ pub struct UpConfig {
     pub partition_count: u16,
     pub when_full: WhenFull,
     pub value_bytes_max: Size,
+    pub block_bytes: Size,
     pub connection_count_max: usize,
     pub idle_timeout_s: u64,
     pub auth_file: Option<PathBuf>,
@@ -150,6 +152,9 @@ pub struct UpOptions {
     /// Largest value [default: 1MiB]
     #[arg(long, env = "SHORTTAIL_UP_VALUE_BYTES_MAX", value_name = "SIZE")]
     pub value_bytes_max: Option<Size>,
+    /// Unit in which objects are small or large, and to which they are padded [default: 4KiB]
+    #[arg(long, env = "SHORTTAIL_UP_BLOCK_BYTES", value_name = "SIZE")]
+    pub block_bytes: Option<Size>,
     /// Client connections at once [default: 16384]
     #[arg(long, env = "SHORTTAIL_UP_CONNECTIONS_MAX", value_name = "N")]
     pub connections_max: Option<usize>,
@@ -186,6 +191,13 @@ pub struct UpOptions {
     /// Whether writes leave fail-slow nodes [default: the policy's]
     #[arg(long, env = "SHORTTAIL_UP_WRITE_SIDESTEP", value_name = "on|off")]
     pub write_sidestep: Option<Text<Switch>>,
+    /// What becomes of small objects: packed (they share chunks), replicate (whole copies) or pad (a stripe each)
+    /// [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_UP_SMALL_WRITE", value_name = "STRATEGY")]
+    pub small_write: Option<Text<SmallWrite>>,
+    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one) [default: the policy's]
+    #[arg(long, env = "SHORTTAIL_UP_UPDATE", value_name = "STRATEGY")]
+    pub update: Option<Text<Update>>,
     /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more) [default: the policy's]
     #[arg(long, env = "SHORTTAIL_UP_HEDGE", value_name = "HEDGE")]
     pub hedge: Option<Text<Hedge>>,
@@ -224,6 +236,7 @@ impl UpOptions {
                 partitions,
                 when_full,
                 value_bytes_max,
+                block_bytes,
                 connections_max,
                 idle_timeout,
                 auth_file,
@@ -236,6 +249,8 @@ impl UpOptions {
                 policy,
                 read_sidestep,
                 write_sidestep,
+                small_write,
+                update,
                 hedge,
                 hedge_budget,
                 detector,
@@ -282,6 +297,7 @@ impl UpOptions {
             partition_count: within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,
+            block_bytes: block_bytes("up", self.block_bytes)?,
             connection_count_max: within("up", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
             idle_timeout_s: self.idle_timeout.unwrap_or(0),
             auth_file: self.auth_file,
@@ -307,6 +323,8 @@ impl UpOptions {
             policy: self.policy,
             read_sidestep: self.read_sidestep,
             write_sidestep: self.write_sidestep,
+            small_write: self.small_write,
+            update: self.update,
             hedge: self.hedge,
             hedge_budget: self.hedge_budget,
             detector: self.detector,

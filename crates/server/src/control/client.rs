@@ -6,8 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shorttail_chaos::Order;
-use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator, View};
+use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, ToCoordinator, View};
 
 use super::backoff::Backoff;
 use super::role::Role;

@@ -110,7 +110,7 @@ pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Event
     (control::start_node(&config, &listen, Incarnation(incarnation), wake, Box::new(obey)), events)
 }
 
-fn gateway(control: &Address) -> (GatewayControl, Events) {
+pub fn gateway(control: &Address) -> (GatewayControl, Events) {
     use crate::config::{GatewayConfig, GatewayMembership, WhenFull};
     let config = GatewayConfig {
         memcached: None,
@@ -120,6 +120,7 @@ fn gateway(control: &Address) -> (GatewayControl, Events) {
         membership: GatewayMembership::Coordinator(control.clone()),
         when_full: WhenFull::Evict,
         value_bytes_max: 1 << 20,
+        block_bytes: 4 << 10,
         key_bytes_max: 8 << 10,
         connection_count_max: 1024,
         idle_timeout_s: 0,
@@ -130,7 +131,8 @@ fn gateway(control: &Address) -> (GatewayControl, Events) {
     };
     let addresses = GatewayAddresses { memcached: Some("127.0.0.1:11211".into()), ..GatewayAddresses::default() };
     let (wake, events) = wake();
-    (control::start_gateway(&config, addresses, wake), events)
+    let obey = |order| control::Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
+    (control::start_gateway(&config, addresses, wake, Box::new(obey)), events)
 }
 
 fn state_of(view: &View, id: u16) -> Option<NodeState> {
@@ -155,7 +157,7 @@ fn a_published_status_is_in_the_picture_of_the_cluster() {
     let running = RunningCoordinator::start(None);
     let (gateway, _) = gateway(&running.control);
     let totals = StoreTotals { objects: 12, ..StoreTotals::default() };
-    gateway.publish(GatewayStatus { serving: true, totals, nodes: Vec::new() });
+    gateway.publish(GatewayStatus { serving: true, totals, ..GatewayStatus::default() });
     gateway.registered().expect("let in");
     loop {
         let status = control::read_status(&running.control).expect("the coordinator answers");

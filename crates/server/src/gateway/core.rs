@@ -22,6 +22,7 @@ use shorttail_wire::control::{NodeSeen, NodeState, View};
 use super::client::{Client, ClientSession, Protocol};
 use super::gather::{Asked, Gather};
 use super::peers::{Peers, session_of};
+use super::policies::NewPolicies;
 use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
@@ -50,6 +51,7 @@ pub enum ToCore {
     Reply { token: Token, reply: Reply },
     View(Arc<View>),
     Change(Live),
+    Policies(NewPolicies),
 }
 
 /// What may change while a gateway runs.
@@ -251,6 +253,13 @@ impl Core {
                 ToCore::Reply { token, reply } => self.deliver(token, reply),
                 ToCore::View(view) => self.take_view(&view),
                 ToCore::Change(live) => self.change(&live),
+                ToCore::Policies(NewPolicies { changed, done }) => {
+                    for &(partition, policy) in changed.iter() {
+                        self.engine.set_policy(partition, policy);
+                    }
+                    // Who asked may have given up waiting.
+                    let _ = done.send(());
+                }
             }
         }
     }
@@ -262,7 +271,6 @@ impl Core {
         settings.evict_when_full = live.when_full == WhenFull::Evict;
         self.engine.set_when_full(live.when_full);
         if let Some(sidestep) = &live.sidestep {
-            self.engine.set_policy(None, sidestep.policy);
             self.engine.set_monitor(sidestep.monitor());
             self.engine.set_hedge_budget(sidestep.hedge_budget_share());
         }

@@ -46,10 +46,10 @@ fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeR
 }
 
 /// Where a chunk is and what it says of itself.
-struct Found {
+pub(super) struct Found {
     node: usize,
     core: usize,
-    report: ChunkReport,
+    pub report: ChunkReport,
 }
 
 impl Found {
@@ -58,7 +58,7 @@ impl Found {
     }
 }
 
-type Stripes = BTreeMap<StripeId, Vec<Found>>;
+pub(super) type Stripes = BTreeMap<StripeId, Vec<Found>>;
 
 impl World {
     pub(super) fn audit(&mut self) {
@@ -90,7 +90,7 @@ impl World {
         self.scan_all().into_iter().map(stripe).collect::<Vec<_>>().join("; ")
     }
 
-    fn scan_all(&mut self) -> Stripes {
+    pub(super) fn scan_all(&mut self) -> Stripes {
         let mut stripes = Stripes::new();
         for (node, host) in self.nodes.iter_mut().enumerate() {
             for (core, machine) in host.cores.iter_mut().enumerate() {
@@ -188,7 +188,12 @@ impl World {
         let held: Vec<Vec<usize>> = found.iter().map(|chunk| self.data_indexes_of(chunk, id, value)).collect();
         let description = &found[0].report.description;
         // A value that was moved twice may lie in two chunks of a stripe.
-        let data_indexes: BTreeSet<usize> = held.iter().flatten().copied().collect();
+        let mut data_indexes: BTreeSet<usize> = held.iter().flatten().copied().collect();
+        if description.kind == ChunkKind::Striped {
+            // A lost piece may have been the one: what the others are coded of is not looked into.
+            let is_lost = |index: &usize| found.iter().all(|chunk| chunk.index() != *index);
+            data_indexes.extend((0..description.shape.data_count()).filter(is_lost));
+        }
         let holders = |data_index: usize| {
             let participants: Vec<usize> = match description.kind {
                 ChunkKind::Packed => description.shape.participants(data_index).collect(),

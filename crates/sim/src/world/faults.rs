@@ -64,6 +64,7 @@ impl World {
             return;
         }
         self.schedule_fault();
+        self.switch_policy();
         let at = self.rng.below(sum(&self.config.faults));
         let Some(fault) = drawn(&self.config.faults, at) else { return };
         let node = self.rng.index(self.nodes.len());
@@ -120,6 +121,11 @@ impl World {
             self.stop_node(node);
             self.schedule.after(away_us, Event::Restart { node });
         }
+    }
+
+    /// So many bits of the sealed chunks of a node turn over; how many did.
+    pub fn flip_bits(&mut self, node: usize, count: u32) -> u32 {
+        self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, 1)).sum()
     }
 
     /// A node's process stands still, as by SIGSTOP; its memory and sessions stay.

@@ -20,6 +20,7 @@ mod gateway;
 mod life;
 mod nodes;
 mod peers;
+mod policy;
 mod slow;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +41,7 @@ use gateway::GatewayHost;
 use nodes::NodeHost;
 
 pub use clients::{Op, Outcome};
+pub use policy::StripeSeen;
 pub use slow::Sample;
 
 pub(crate) const GATEWAY: Endpoint = Endpoint(0);

@@ -113,6 +113,12 @@ impl World {
         self.gateway.engine.as_ref().map(shorttail_gateway::engine::Engine::stats).unwrap_or_default()
     }
 
+    /// Reads that nodes answered to the gateway that serves now.
+    pub fn reads_answered(&self) -> u64 {
+        let Some(engine) = &self.gateway.engine else { return 0 };
+        self.nodes.iter().map(|node| engine.watched(node.id).reads.count()).sum()
+    }
+
     pub(super) fn note_verdicts(&mut self) {
         let now_us = self.schedule.now_us();
         while let Some(verdict) = self.gateway.engine.as_mut().and_then(|engine| engine.poll_verdict()) {

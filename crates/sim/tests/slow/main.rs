@@ -3,7 +3,7 @@
 mod opinions;
 mod race;
 
-use shorttail_gateway::engine::{Policy, PolicyName};
+use shorttail_policy::{Policy, PolicyName};
 use shorttail_sim::faults_slow::{ALL_SLOW, CATALOGUE, Observed, Ratios, Scenario, Target, run};
 
 /// Bounds are for the median run, since a 99th percentile of some seconds is a matter of few requests.
@@ -119,10 +119,8 @@ fn the_baseline_waits_for_a_slow_node() {
     let (onset, after) = spreads(&seen, &healthy);
     let (onset, after) = (onset.median(), after.median());
     assert!(onset.writes > 4.0 && after.writes > 4.0 && after.reads > 4.0, "{onset:?} {after:?}");
-    let sidestepped = |run: &Observed| {
-        run.stats.hedges_sent_total + run.stats.redirected_writes_total + run.stats.degraded_reads_total
-    };
-    assert_eq!(seen.iter().map(sidestepped).sum::<u64>(), 0);
+    // Its log is metadata: that goes round, values do not.
+    assert_eq!(seen.iter().map(|run| run.stats.degraded_reads_total).sum::<u64>(), 0);
 }
 
 /// What the techniques do is seen in their counters.

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use shorttail_chaos::Fault;
+use shorttail_policy::Policy;
 
 use super::{LatencyHistogram, NodeState};
 
@@ -35,6 +36,30 @@ pub struct GatewayStatus {
     pub totals: StoreTotals,
     /// Its own view of the nodes.
     pub nodes: Vec<NodeSeen>,
+    /// Its partitions' policies, in order.
+    pub policies: Vec<PolicySpan>,
+}
+
+/// Neighbouring partitions with one policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PolicySpan {
+    pub first: u16,
+    pub last: u16,
+    pub policy: Policy,
+}
+
+impl PolicySpan {
+    /// Policies by partition, neighbours with the same one together.
+    pub fn all(policies: &[Policy]) -> Vec<PolicySpan> {
+        let mut spans: Vec<PolicySpan> = Vec::new();
+        for (partition, &policy) in (0..).zip(policies) {
+            match spans.last_mut().filter(|span| span.policy == policy) {
+                Some(span) => span.last = partition,
+                None => spans.push(PolicySpan { first: partition, last: partition, policy }),
+            }
+        }
+        spans
+    }
 }
 
 /// Counters of a gateway's engine.
@@ -236,4 +261,6 @@ pub struct GatewayStatusEntry {
     /// Nodes that it goes round because they are abnormally slow, and nodes that it does not reach.
     pub nodes_fail_slow: Vec<u16>,
     pub nodes_unreached: Vec<u16>,
+    /// What it does about slow nodes, and how it stores objects, by partition.
+    pub policies: Vec<PolicySpan>,
 }

@@ -1,6 +1,7 @@
 //! Messages survive the wire, and bytes that are none are refused.
 
 use proptest::prelude::*;
+use shorttail_policy::{Change, Hedge, Policy, PolicyName, Update};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
 
 use super::*;
@@ -75,11 +76,27 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         state: NodeState::Suspect,
     };
     let view = FromCoordinator::View(View { number: 3, node_count_expected: 8, nodes: vec![entry] });
-    for expected in [welcome, view] {
+    let change = Change { hedge: Some(Hedge::LateBinding(2)), update: Some(Update::InPlace), ..Change::default() };
+    let policy = Order::Policy(PolicyOrder { partition: Some(3), change });
+    let order = FromCoordinator::Order { number: 7, order: Box::new(policy) };
+    for expected in [welcome, view, order] {
         let mut stream = Vec::new();
         put_message(&mut stream, &expected);
         assert_eq!(next_message(&stream), Ok(Some((expected, stream.len()))));
     }
+}
+
+#[test]
+fn policies_of_neighbours_are_one_span() {
+    let [usual, paper] = [PolicyName::Adaptive, PolicyName::Shorttail].map(Policy::of);
+    let spans = PolicySpan::all(&[usual, usual, paper, usual]);
+    let bounds: Vec<(u16, u16)> = spans.iter().map(|span| (span.first, span.last)).collect();
+    assert_eq!(bounds, [(0, 1), (2, 2), (3, 3)]);
+    assert_eq!((spans[0].policy, spans[1].policy), (usual, paper));
+    let status = ToCoordinator::GatewayStatus(GatewayStatus { policies: spans, ..GatewayStatus::default() });
+    let mut stream = Vec::new();
+    put_message(&mut stream, &status);
+    assert_eq!(next_message(&stream), Ok(Some((status, stream.len()))));
 }
 
 proptest! {

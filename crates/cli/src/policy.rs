@@ -1,0 +1,188 @@
+//! `shorttail policy`: what is done about slow nodes and how objects are stored, changed while the cluster serves.
+//!
+//! Must not know: what a technique does.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, anyhow};
+use clap::{Args, Subcommand};
+use shorttail_policy::{Change, Hedge, PolicyName, SmallWrite, Update};
+use shorttail_server::admin::{OrderOutcome, PolicyRequest};
+use shorttail_server::config::{Switch, parse_tcp_address};
+use shorttail_wire::control::{ClusterStatus, PolicySpan};
+
+use crate::admin::Admin;
+use crate::exit::Failure;
+use crate::output::{columns, print};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  shorttail policy show                                   by partition
+  shorttail policy set --policy shorttail                 all techniques as the named policy has them
+  shorttail policy set --partition 3 --hedge off          one technique, of one partition
+  shorttail policy set --policy ecwide --read-sidestep on
+
+A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were
+stored until they are written again. It lasts until the gateway ends; then flags and file count again. How slow nodes are
+found (--detector) is chosen at the start only.";
+
+#[derive(Args, Debug)]
+pub struct PolicyCommand {
+    /// The coordinator's admin port
+    #[arg(long, global = true, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
+    pub admin: SocketAddr,
+    #[command(subcommand)]
+    pub verb: PolicyVerb,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum PolicyVerb {
+    /// Change it; what is not named stays
+    Set(SetOptions),
+    /// The policies in force
+    Show,
+}
+
+#[derive(Args, Debug)]
+#[group(id = "change", required = true, multiple = true, args = ["policy", "read_sidestep", "write_sidestep", "hedge", "small_write", "update"])]
+pub struct SetOptions {
+    /// Whose: a number, or all
+    #[arg(long, value_name = "N|all", default_value = "all")]
+    partition: Partitions,
+    /// All techniques as this one has them: ecwide, llf, ec-cache, shorttail or adaptive
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<PolicyName>,
+    /// Whether reads go round fail-slow nodes
+    #[arg(long, value_name = "on|off")]
+    read_sidestep: Option<Switch>,
+    /// Whether writes leave fail-slow nodes
+    #[arg(long, value_name = "on|off")]
+    write_sidestep: Option<Switch>,
+    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more)
+    #[arg(long, value_name = "HEDGE")]
+    hedge: Option<Hedge>,
+    /// What becomes of small objects: packed (they share chunks), replicate (whole copies) or pad (a stripe each)
+    #[arg(long, value_name = "STRATEGY")]
+    small_write: Option<SmallWrite>,
+    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one)
+    #[arg(long, value_name = "STRATEGY")]
+    update: Option<Update>,
+}
+
+/// Which partitions are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Partitions {
+    All,
+    One(u16),
+}
+
+impl std::str::FromStr for Partitions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Partitions::All),
+            _ => text.parse().map(Partitions::One).map_err(|_| format!("{text:?} is neither a number nor all")),
+        }
+    }
+}
+
+pub fn run(command: PolicyCommand) -> Result<(), Failure> {
+    let admin = Admin::new(command.admin);
+    let PolicyVerb::Set(options) = command.verb else { return print(&table(&admin.status()?)) };
+    let request = serde_json::to_string(&options.request()).context("a change is JSON")?;
+    let answer = admin.post("/policy", &request)?;
+    let outcomes: Vec<OrderOutcome> =
+        serde_json::from_str(&answer).with_context(|| format!("{} answers something else", command.admin))?;
+    report(&outcomes)
+}
+
+impl SetOptions {
+    fn request(&self) -> PolicyRequest {
+        let partition = match self.partition {
+            Partitions::All => None,
+            Partitions::One(partition) => Some(partition),
+        };
+        let change = Change {
+            policy: self.policy,
+            read_sidestep: self.read_sidestep.map(|switch| switch.0),
+            write_sidestep: self.write_sidestep.map(|switch| switch.0),
+            hedge: self.hedge,
+            small_write: self.small_write,
+            update: self.update,
+        };
+        PolicyRequest { partition, change }
+    }
+}
+
+/// Says what every gateway did; fails if one did not.
+fn report(outcomes: &[OrderOutcome]) -> Result<(), Failure> {
+    let lines = |is_done: bool| {
+        let some = outcomes.iter().filter(|outcome| outcome.is_done == is_done);
+        some.map(|outcome| format!("gateway {}: {}", outcome.member, outcome.text)).collect::<Vec<_>>().join("\n")
+    };
+    let (done, refused) = (lines(true), lines(false));
+    if !done.is_empty() {
+        print(&(done + "\n"))?;
+    }
+    match (refused.is_empty(), outcomes.is_empty()) {
+        (true, false) => Ok(()),
+        (true, true) => Err(Failure::Failed(anyhow!("no gateway is alive"))),
+        (false, _) => Err(Failure::Failed(anyhow!("{refused}"))),
+    }
+}
+
+/// The policies of all gateways as lines and columns.
+fn table(status: &ClusterStatus) -> String {
+    let spans = status.gateways.iter().flat_map(|gateway| gateway.policies.iter().map(|span| (gateway.id, span)));
+    let word = |on: bool| Switch(on).to_string();
+    let rows = spans.map(|(gateway, PolicySpan { first, last, policy })| {
+        [
+            gateway.to_string(),
+            if first == last { first.to_string() } else { format!("{first}-{last}") },
+            policy.name().map_or_else(|| "-".to_owned(), |name| name.to_string()),
+            word(policy.read_sidestep),
+            word(policy.write_sidestep),
+            policy.hedge.to_string(),
+            policy.small_write.to_string(),
+            policy.update.to_string(),
+            word(policy.reads_least_loaded),
+        ]
+    });
+    let heads = [
+        "gateway",
+        "partitions",
+        "policy",
+        "read-sidestep",
+        "write-sidestep",
+        "hedge",
+        "small-write",
+        "update",
+        "least loaded",
+    ];
+    columns(heads, rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_policy::Policy;
+    use shorttail_wire::control::GatewayStatusEntry;
+
+    use super::*;
+
+    #[test]
+    fn every_span_is_a_line() {
+        let mixed = Policy { hedge: Hedge::LateBinding(2), ..Policy::of(PolicyName::Llf) };
+        let usual = PolicySpan { first: 0, last: 2, policy: Policy::default() };
+        let policies = vec![usual, PolicySpan { first: 3, last: 3, policy: mixed }];
+        let gateways = vec![GatewayStatusEntry { id: 1, policies, ..GatewayStatusEntry::default() }];
+        let text = table(&ClusterStatus { gateways, ..ClusterStatus::default() });
+        let words = |line: usize| text.lines().nth(line).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(
+            words(1).as_deref(),
+            Some(&["1", "0-2", "adaptive", "on", "on", "adaptive", "packed", "log", "off"][..])
+        );
+        let line = ["1", "3", "-", "off", "off", "late-binding:2", "pad", "in-place", "on"];
+        assert_eq!(words(2).as_deref(), Some(&line[..]));
+    }
+}

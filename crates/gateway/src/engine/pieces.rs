@@ -1,0 +1,346 @@
+//! Reading the pieces of one stripe of a striped object, together: what is read for one helps to decode another.
+//!
+//! ```text
+//! wanted 0 1 2 3 of RS(4,2), the node of 1 slow:  0 - 2 3 4    four requests, 1 is decoded from the answers
+//! late binding, one more:                         0 1 2 3 4    five requests, the first four answers suffice
+//! 2 is late:                                      0 1 2 3 + 4  a hedge is one request more
+//! ```
+//! A chunk is *relied on* from the moment it is asked until it fails or is given up for being late. Further chunks are
+//! asked until every wanted piece can be had from what is relied on. Which pieces are gone round, and which chunks are
+//! preferred instead, is decided as for single ranges (`sources.rs`). Data pieces check themselves when they arrive; a
+//! parity is checked by what is decoded with it.
+//!
+//! Source: Hydra 4.1.2 and EC-Cache (any `k` of `k` and some more); ShortTail 3.2.1 (degraded reads).
+//!
+//! Must not know: what the object is, who reads it.
+
+use std::sync::Arc;
+
+use shorttail_codes::{Code, Cost, Plan};
+use shorttail_policy::Hedge;
+use shorttail_wire::node::NodeRequest;
+use smallvec::SmallVec;
+
+use super::fetch::{FetchPurpose, Wanted};
+use super::manifest::open_piece;
+use super::pool::PoolKey;
+use super::{Engine, What};
+use crate::command::Command;
+
+/// Bit per chunk of the stripe.
+type Chunks = u128;
+
+#[derive(Debug)]
+pub struct PieceFetch {
+    /// Which stripe, and for whom. Its data index is no matter.
+    wanted: Wanted,
+    code: Code,
+    pieces: Chunks,
+    /// Chunks that failed or proved damaged.
+    excluded: Chunks,
+    /// Chunks that are asked and late.
+    given_up: Chunks,
+    asked: SmallVec<[(u8, PoolKey); 8]>,
+    parts: Vec<(u8, Vec<u8>)>,
+    /// More was asked because something was late, or might be.
+    is_hedged: bool,
+    is_late_bound: bool,
+}
+
+impl PieceFetch {
+    fn arrived(&self) -> Chunks {
+        self.parts.iter().fold(0, |bits, part| bits | 1 << part.0)
+    }
+
+    fn outstanding(&self) -> Chunks {
+        self.asked.iter().fold(0, |bits, asked| bits | 1 << asked.0)
+    }
+
+    fn relied_on(&self) -> Chunks {
+        self.arrived() | self.outstanding() & !self.given_up
+    }
+
+    fn part(&self, chunk: usize) -> Option<&[u8]> {
+        self.parts.iter().find(|part| usize::from(part.0) == chunk).map(|part| &part.1[..])
+    }
+
+    fn decode(&self, plan: &Plan) -> Vec<u8> {
+        let sources: SmallVec<[&[u8]; 16]> = plan.sources.iter().filter_map(|&source| self.part(source)).collect();
+        let mut decoded = vec![0; self.wanted.chunk_bytes as usize];
+        plan.decode(&sources, &mut decoded);
+        decoded
+    }
+}
+
+fn each(chunks: Chunks) -> impl Iterator<Item = usize> {
+    (0..Chunks::BITS as usize).filter(move |chunk| chunks >> chunk & 1 == 1)
+}
+
+impl<C: Command> Engine<C> {
+    /// Reads these pieces of a stripe.
+    pub(super) fn start_pieces(&mut self, wanted: Wanted, pieces: Chunks) {
+        let policy = *self.policy(wanted.partition);
+        let mut direct = pieces;
+        let (mut given_up, mut is_hedged) = (0, false);
+        for piece in each(pieces) {
+            self.budget.earn();
+            let of_piece = Wanted { data_index: piece, ..wanted.clone() };
+            let node = wanted.members[piece];
+            if self.goes_round(&of_piece) {
+                match self.nodes.is_ready(node) && policy.read_sidestep && self.takes_probe(node) {
+                    true => given_up |= 1 << piece,
+                    false => direct &= !(1 << piece),
+                }
+            } else if policy.hedge == Hedge::Adaptive
+                && self.is_late(node)
+                && self.has_plan(&of_piece, 0)
+                && self.take_token()
+            {
+                // Behind what is late already it would be late too.
+                (given_up, is_hedged) = (given_up | 1 << piece, true);
+            }
+        }
+        self.stats.degraded_reads_total += u64::from(direct != pieces || given_up != 0);
+        let fetch = PieceFetch {
+            code: self.codes.get(wanted.shape),
+            wanted,
+            pieces,
+            excluded: 0,
+            given_up,
+            asked: SmallVec::new(),
+            parts: Vec::with_capacity(pieces.count_ones() as usize),
+            is_hedged,
+            is_late_bound: false,
+        };
+        let key = self.piece_fetches.insert(fetch);
+        self.ask_chunks(key, direct);
+        if let Hedge::LateBinding(count) = policy.hedge {
+            self.bind_late(key, count);
+        }
+        self.go_on(key);
+    }
+
+    fn ask_chunks(&mut self, key: PoolKey, chunks: Chunks) {
+        for chunk in each(chunks) {
+            let Some(fetch) = self.piece_fetches.get(key) else { return };
+            let wanted = &fetch.wanted;
+            let (stripe, length, node) = (wanted.stripe, wanted.chunk_bytes, wanted.members[chunk]);
+            let is_hedgeable = self.policy(wanted.partition).hedge == Hedge::Adaptive;
+            let request = NodeRequest::ReadRange { stripe, offset: 0, length, op: wanted.op };
+            let tag = self.ask(node, stripe, &request, What::Piece { pieces: key, part: chunk as u8 });
+            self.piece_fetches.get_mut(key).expect("it is there").asked.push((chunk as u8, tag));
+            if is_hedgeable {
+                self.note_hedgeable(node);
+            }
+        }
+    }
+
+    /// Asks for so many answers more than are needed.
+    fn bind_late(&mut self, key: PoolKey, count: u8) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        fetch.is_late_bound = true;
+        let (pieces, data_count) = (fetch.pieces, fetch.wanted.shape.data_count());
+        let mut more = count;
+        if (pieces.count_ones() as usize) < data_count {
+            // What decodes one piece is one answer more than is needed of all that.
+            let plans = each(pieces).filter_map(|piece| self.plan_of(key, piece, 1 << piece)).collect::<Vec<_>>();
+            plans.iter().for_each(|plan| self.ask_sources_of(key, plan));
+            more -= 1;
+        }
+        for _ in 0..more {
+            let Some(chunk) = self.piece_fetches.get(key).and_then(|fetch| self.spare_chunk(fetch)) else { return };
+            self.ask_chunks(key, 1 << chunk);
+        }
+    }
+
+    /// One more chunk that is of use for all pieces, if there is such a one; of the least loaded node.
+    fn spare_chunk(&self, fetch: &PieceFetch) -> Option<usize> {
+        let wanted = &fetch.wanted;
+        let shape = wanted.shape;
+        let taken = fetch.excluded | fetch.outstanding() | fetch.arrived();
+        let covers_all = |chunk: usize| {
+            let parity = chunk.checked_sub(shape.data_count());
+            parity.is_some_and(|parity| each(fetch.pieces).all(|piece| shape.covers(parity, piece)))
+        };
+        let is_free = |chunk: &usize| taken >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[*chunk]);
+        let rank = |&chunk: &usize| {
+            let node = wanted.members[chunk];
+            (!covers_all(chunk), self.is_slow_source(wanted, node), self.load_of(node))
+        };
+        (0..wanted.members.len()).filter(is_free).min_by_key(rank)
+    }
+
+    /// How to get a piece from what is relied on and as little else as possible, without the chunks in `avoided`.
+    fn plan_of(&self, key: PoolKey, piece: usize, avoided: Chunks) -> Option<Arc<Plan>> {
+        let fetch = self.piece_fetches.get(key)?;
+        let wanted = &fetch.wanted;
+        let code = &fetch.code;
+        let (arrived, relied_on) = (fetch.arrived(), fetch.relied_on() & !avoided);
+        let closed = (fetch.excluded | fetch.given_up | avoided) & !arrived;
+        let is_usable = |chunk: usize| {
+            arrived >> chunk & 1 == 1 || closed >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[chunk])
+        };
+        let turn = wanted.stripe.raw() as usize;
+        let rank = |chunk: usize| {
+            let node = wanted.members[chunk];
+            let is_relied_on = relied_on >> chunk & 1 == 1;
+            let is_slow = !is_relied_on && self.is_slow_source(wanted, node);
+            // Ties go round, so that no chunk is always the one that is asked.
+            (!is_relied_on, is_slow, self.load_of(node), (chunk + turn) % wanted.members.len())
+        };
+        let others = (0..wanted.members.len()).filter(|&chunk| chunk != piece && is_usable(chunk));
+        let mut ranked: SmallVec<[_; 24]> = others.map(|chunk| (rank(chunk), chunk)).collect();
+        ranked.sort_unstable();
+        let is_any_k_enough = code.tolerance() == code.parity_count();
+        let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
+        let cheap = ranked.iter().take(kept).filter(|((_, is_slow, ..), _)| !is_slow);
+        let cheap: Chunks = cheap.fold(0, |bits, &(_, chunk)| bits | 1 << chunk);
+        let cost = |chunk: usize| match () {
+            () if cheap >> chunk & 1 == 1 => Cost::Low,
+            // The piece's own node is asked after all, where nothing else helps.
+            () if is_usable(chunk) => Cost::High,
+            () => Cost::Infinite,
+        };
+        let is_reachable = |chunk: usize| {
+            closed >> chunk & 1 == 0 && self.nodes.is_reachable(wanted.members[chunk]) || arrived >> chunk & 1 == 1
+        };
+        code.cheapest_plan(piece, &cost).or_else(|_| code.read_plan(piece, &is_reachable)).ok()
+    }
+
+    fn ask_sources_of(&mut self, key: PoolKey, plan: &Plan) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let sources = plan.sources.iter().fold(0, |bits, source| bits | 1 << source);
+        self.ask_chunks(key, sources & !(fetch.arrived() | fetch.outstanding()));
+    }
+
+    /// Asks until every piece can be had from what is relied on, and ends when all are there.
+    fn go_on(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let open = fetch.pieces & !fetch.relied_on();
+        let mut has_ways = true;
+        for piece in each(open) {
+            match self.plan_of(key, piece, 0) {
+                Some(plan) => self.ask_sources_of(key, &plan),
+                None => has_ways = false,
+            }
+        }
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        if !has_ways && fetch.asked.is_empty() {
+            return self.end_pieces(key, None);
+        }
+        self.finish_pieces(key);
+    }
+
+    /// Ends the fetch if what arrived suffices.
+    fn finish_pieces(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let (arrived, is_racing) = (fetch.arrived(), fetch.is_late_bound || fetch.given_up != 0);
+        let missing = fetch.pieces & !arrived;
+        let is_awaited = fetch.outstanding() & !fetch.given_up != 0;
+        if missing != 0 && is_awaited && !is_racing {
+            return;
+        }
+        let plan = |piece| Some((piece, fetch.code.read_plan(piece, &|chunk| arrived >> chunk & 1 == 1).ok()?));
+        let Some(plans) = each(missing).map(plan).collect::<Option<Vec<(usize, Arc<Plan>)>>>() else {
+            // The last answer came, and something that there was no way to is still missing.
+            if fetch.asked.is_empty() {
+                self.go_on(key);
+            }
+            return;
+        };
+        let mut decoded = Vec::with_capacity(plans.len());
+        for (piece, plan) in &plans {
+            let bytes = fetch.decode(plan);
+            if open_piece(&bytes).is_none() {
+                return self.drop_parities(key, plan);
+            }
+            decoded.push((*piece as u8, bytes));
+        }
+        self.stats.hedges_won_total += u64::from(fetch.is_hedged && missing != 0);
+        self.stats.late_bound_total += u64::from(fetch.is_late_bound && missing != 0);
+        self.end_pieces(key, Some(decoded));
+    }
+
+    /// What was decoded is damaged, and data pieces check themselves: so a parity is.
+    fn drop_parities(&mut self, key: PoolKey, plan: &Plan) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        let data_count = fetch.wanted.shape.data_count();
+        tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parity");
+        for &source in plan.sources.iter().filter(|&&source| source >= data_count) {
+            fetch.excluded |= 1 << source;
+            fetch.parts.retain(|part| usize::from(part.0) != source);
+        }
+        self.go_on(key);
+    }
+
+    fn end_pieces(&mut self, key: PoolKey, decoded: Option<Vec<(u8, Vec<u8>)>>) {
+        let Some(fetch) = self.piece_fetches.remove(key) else { return };
+        fetch.asked.iter().for_each(|&(_, tag)| self.let_go(tag));
+        let FetchPurpose::Piece { read, number } = fetch.wanted.purpose else { return };
+        let Some(decoded) = decoded else { return self.striped_unreadable(read) };
+        let pieces = fetch.pieces;
+        let whole = fetch.parts.into_iter().chain(decoded).filter(|part| pieces >> part.0 & 1 == 1);
+        self.pieces_read(read, number, whole);
+    }
+
+    /// Bytes arrived from chunk `part`.
+    pub(super) fn piece_arrived(&mut self, key: PoolKey, part: u8, bytes: &[u8]) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        let wanted = &fetch.wanted;
+        let is_data = usize::from(part) < wanted.shape.data_count();
+        if bytes.len() != wanted.chunk_bytes as usize || is_data && open_piece(bytes).is_none() {
+            tracing::warn!(stripe = ?wanted.stripe, part, "damaged piece");
+            return self.piece_refused(key, part);
+        }
+        let Some(place) = fetch.asked.iter().position(|asked| asked.0 == part) else { return };
+        fetch.asked.swap_remove(place);
+        fetch.parts.push((part, bytes.to_vec()));
+        self.finish_pieces(key);
+    }
+
+    /// Chunk `part` gave nothing of use: refused, late, damaged, or its session ended.
+    pub(super) fn piece_refused(&mut self, key: PoolKey, part: u8) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        fetch.asked.retain(|asked| asked.0 != part);
+        fetch.excluded |= 1 << part;
+        self.go_on(key);
+    }
+
+    /// A request is late. If a token is to be had, it is not relied on any more; false: none is.
+    pub(super) fn hedge_pieces(&mut self, key: PoolKey, part: u8) -> bool {
+        let Some(fetch) = self.piece_fetches.get(key) else { return true };
+        if self.policy(fetch.wanted.partition).hedge != Hedge::Adaptive || !self.may_give_up(key, part) {
+            return true;
+        }
+        if !self.take_token() {
+            return false;
+        }
+        self.give_up(key, part);
+        true
+    }
+
+    /// The node of chunk `part` is fail-slow: whatever the policy lets, it is not relied on any more.
+    pub(super) fn sidestep_pieces(&mut self, key: PoolKey, part: u8) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        if self.policy(fetch.wanted.partition).read_sidestep && self.may_give_up(key, part) {
+            self.give_up(key, part);
+        }
+    }
+
+    /// Is there a way for every piece without this chunk?
+    fn may_give_up(&self, key: PoolKey, part: u8) -> bool {
+        let Some(fetch) = self.piece_fetches.get(key) else { return false };
+        let part = 1 << part;
+        let missing = fetch.pieces & !(fetch.relied_on() & !part);
+        fetch.outstanding() & !fetch.given_up & part != 0
+            && each(missing).all(|piece| self.plan_of(key, piece, part).is_some())
+    }
+
+    fn give_up(&mut self, key: PoolKey, part: u8) {
+        if let Some(fetch) = self.piece_fetches.get_mut(key) {
+            self.stats.degraded_reads_total += u64::from(fetch.given_up == 0);
+            (fetch.given_up, fetch.is_hedged) = (fetch.given_up | 1 << part, true);
+            self.go_on(key);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The pieces of a stripe are read together: how many requests that takes, and what is read when something is wrong.
+
+use shorttail_policy::{Hedge, Policy, SmallWrite};
+use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::world::{Outcome, StripeSeen, World};
+
+/// One object, stored as the policy has it, on nodes that answer quickly.
+struct Scene {
+    world: World,
+    value: Value,
+    stripe: StripeSeen,
+}
+
+impl Scene {
+    fn new(code: &str, hedge: Hedge, small_write: SmallWrite, value_bytes: usize) -> Self {
+        let policy = Policy { hedge, small_write, ..Policy::default() };
+        let code = code.parse().expect("a code");
+        let config = SimConfig { code, node_count: 9, policy, ..SimConfig::scripted() };
+        let mut world = World::with_config(config, 1);
+        world.await_serving();
+        let value = Value::bytes(&(0..value_bytes).map(|at| (at * 31 % 251) as u8).collect::<Vec<_>>());
+        assert_eq!(world.ask("key", Action::Set(value.clone())), Outcome::Answered(Answer::Done));
+        world.run_until(world.now_us() + 20_000);
+        let mut seen = world.striped_seen();
+        assert_eq!(seen.len(), 1, "{seen:?}");
+        let stripe = seen.pop_first().expect("one").1;
+        Scene { world, value, stripe }
+    }
+
+    fn kill(&mut self, member: usize) {
+        self.world.crash_node(usize::from(self.stripe.members[member].0), 5_000_000);
+        self.world.run_until(self.world.now_us() + 5_000);
+    }
+
+    /// Reads the object; requests to nodes that were answered for it.
+    fn read(&mut self) -> u64 {
+        let before = self.world.reads_answered();
+        let found = self.world.ask("key", Action::Get);
+        assert_eq!(found, Outcome::Answered(Answer::Found(Some(self.value.clone()))));
+        self.world.run_until(self.world.now_us() + 20_000);
+        self.world.reads_answered() - before
+    }
+
+    fn concludes(mut self) {
+        if let Err(violation) = self.world.conclude() {
+            panic!("{violation}\n{}", self.world.trace());
+        }
+    }
+}
+
+const STRIPED: usize = 2_000;
+
+#[test]
+fn a_lost_piece_costs_one_request_more_or_less() {
+    for lost in [None, Some(0), Some(3), Some(4)] {
+        let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
+        lost.into_iter().for_each(|member| scene.kill(member));
+        assert_eq!(scene.read(), 4, "{lost:?} lost: the other pieces help to decode it");
+        scene.concludes();
+    }
+}
+
+#[test]
+fn two_lost_pieces_are_decoded_from_the_same_answers() {
+    let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
+    scene.kill(1);
+    scene.kill(2);
+    assert_eq!(scene.read(), 4);
+    scene.concludes();
+}
+
+#[test]
+fn late_binding_asks_as_many_more_as_it_says() {
+    for (count, requests) in [(1, 5), (2, 6), (8, 6)] {
+        let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(count), SmallWrite::Packed, STRIPED);
+        assert_eq!(scene.read(), requests, "{count} more, of six chunks");
+        scene.concludes();
+    }
+    // One piece alone: any four of the others would do too.
+    let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(1), SmallWrite::Pad, 100);
+    assert_eq!(scene.read(), 5);
+    scene.concludes();
+    let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(1), SmallWrite::Replicate, 100);
+    assert_eq!(scene.read(), 2, "one copy more");
+    scene.concludes();
+}
+
+#[test]
+fn late_binding_does_not_wait_for_the_slowest() {
+    const STALL_US: u64 = 300_000;
+    let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(1), SmallWrite::Packed, STRIPED);
+    let before_us = scene.world.now_us();
+    scene.world.stall_node(usize::from(scene.stripe.members[2].0), STALL_US);
+    scene.read();
+    assert!(scene.world.now_us() < before_us + STALL_US / 2);
+    assert_eq!(scene.world.engine_stats().late_bound_total, 1);
+    scene.concludes();
+}
+
+#[test]
+fn local_groups_are_read_where_they_suffice() {
+    for (value_bytes, small_write, requests) in [(STRIPED, SmallWrite::Packed, 4), (100, SmallWrite::Pad, 2)] {
+        let mut scene = Scene::new("lrc:4+2+1", Hedge::Off, small_write, value_bytes);
+        scene.kill(0);
+        assert_eq!(
+            scene.read(),
+            requests,
+            "the other chunk of its group and their parity, beside what is wanted anyway"
+        );
+        scene.concludes();
+    }
+    let mut scene = Scene::new("lrc:4+2+1", Hedge::LateBinding(1), SmallWrite::Packed, STRIPED);
+    assert_eq!(scene.read(), 5, "the parity that is of use for all pieces");
+    scene.concludes();
+}
+
+#[test]
+fn damaged_pieces_and_parities_are_gone_round() {
+    for damaged in [0, 4] {
+        let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
+        let flipped = scene.world.flip_bits(usize::from(scene.stripe.members[damaged].0), 9);
+        assert_eq!(flipped, 9);
+        scene.kill(1);
+        let requests = scene.read();
+        assert!((4..=5).contains(&requests), "{requests} requests");
+        scene.concludes();
+    }
+}
+
+#[test]
+fn more_losses_than_may_be_are_an_error_and_nothing_else() {
+    let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
+    (0..3).for_each(|member| scene.kill(member));
+    assert_eq!(scene.world.ask("key", Action::Get), Outcome::Refused);
+}
