@@ -4,6 +4,7 @@ use shorttail_policy::{Hedge, Policy, SmallWrite};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};
 use shorttail_sim::world::{Outcome, StripeSeen, World};
+use shorttail_units::CodeShape;
 
 /// One object, stored as the policy has it, on nodes that answer quickly.
 struct Scene {
@@ -15,8 +16,10 @@ struct Scene {
 impl Scene {
     fn new(code: &str, hedge: Hedge, small_write: SmallWrite, value_bytes: usize) -> Self {
         let policy = Policy { hedge, small_write, ..Policy::default() };
-        let code = code.parse().expect("a code");
-        let config = SimConfig { code, node_count: 9, policy, ..SimConfig::scripted() };
+        let code: CodeShape = code.parse().expect("a code");
+        // No node to spare: nothing that is lost is rebuilt meanwhile.
+        let node_count = code.chunk_count() as u16;
+        let config = SimConfig { code, node_count, policy, ..SimConfig::scripted() };
         let mut world = World::with_config(config, 1);
         world.await_serving();
         let value = Value::bytes(&(0..value_bytes).map(|at| (at * 31 % 251) as u8).collect::<Vec<_>>());
