@@ -47,9 +47,10 @@ def every_family_parses():
 @case
 def nodes_have_latencies():
     """reads and writes of every node are counted in buckets that add up"""
-    with pymemcache.Client((HOST, PORT), timeout=60) as client:
-        for number in range(2000):
-            client.set("metrics%d" % number, b"x" * 500)
+    client = pymemcache.Client((HOST, PORT), timeout=60)
+    for number in range(2000):
+        client.set("metrics%d" % number, b"x" * 500)
+    client.close()
 
     def counts(operation):
         samples = families()["shorttail_node_latency_seconds"].samples

@@ -193,8 +193,12 @@ impl<C: Command> Engine<C> {
     }
 
     /// Can a write that waits for memory hope?
+    ///
+    /// A store that evicts always has something to give up, though between two steps of an eviction nothing shows it.
     pub(super) fn can_reclaim(&self) -> bool {
-        !self.jobs.is_empty()
+        let may_evict = self.config.when_full == WhenFull::Evict && self.index.object_count() > 0;
+        may_evict
+            || !self.jobs.is_empty()
             || self.is_reclaiming()
             || self.choose_victim().is_some()
             || self.evictions > 0
