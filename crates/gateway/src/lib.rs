@@ -14,3 +14,4 @@ pub mod redis;
 pub mod reply_queue;
 pub mod request;
 pub mod session;
+pub mod topology;

@@ -3,9 +3,12 @@
 //! A session is sans-IO: the server feeds it bytes and replies, and takes bytes from it.
 //! It never blocks and never reorders: see [`crate::reply_queue::ReplyQueue`].
 
-use shorttail_units::{CodeShape, Now};
+use std::sync::Arc;
+
+use shorttail_units::{ClusterId, CodeShape, Now};
 
 use crate::request::{Reply, Request, RequestId};
+use crate::topology::{Place, Topology};
 
 /// Takes what a session asks of the engine.
 pub trait RequestSink<C> {
@@ -26,11 +29,16 @@ pub struct Shared {
     pub counters: Counters,
     /// What those of the gateway's other cores counted, as these last told.
     pub elsewhere: Counters,
+    /// Who serves which slots, as cluster-aware clients are told; replaced as a whole when it changes.
+    pub topology: Arc<Topology>,
 }
 
 impl Shared {
     pub fn new(settings: Settings) -> Self {
-        Shared { settings, counters: Counters::default(), elsewhere: Counters::default() }
+        // Until somebody knows better: one gateway that serves everything where it listens.
+        let redis = (settings.redis_port != 0).then(|| Place { host: String::new(), port: settings.redis_port });
+        let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
+        Shared { settings, counters: Counters::default(), elsewhere: Counters::default(), topology }
     }
 
     /// What the whole gateway counted: what clients are told.

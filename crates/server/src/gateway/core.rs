@@ -16,6 +16,7 @@ use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request, RequestId};
 use shorttail_gateway::session::{Settings, Shared};
+use shorttail_gateway::topology::{Place, Topology};
 use shorttail_units::Now;
 use shorttail_wire::control::{NodeSeen, NodeState, View};
 
@@ -116,6 +117,13 @@ struct Router {
     to_wake: HashSet<usize>,
 }
 
+/// What sessions start with: a gateway that serves everything, until a view says otherwise.
+fn shared(settings: Settings, engine: &EngineConfig) -> Shared {
+    let redis = (settings.redis_port != 0).then(|| Place { host: String::new(), port: settings.redis_port });
+    let topology = Topology::single(engine.cluster, engine.gateway, engine.epoch.0, redis);
+    Shared { topology: Arc::new(topology), ..Shared::new(settings) }
+}
+
 impl Core {
     pub fn new(setup: CoreSetup) -> io::Result<Self> {
         let now = setup.clock.now();
@@ -123,6 +131,7 @@ impl Core {
         settings.started_us = now.mono_us;
         let core = usize::from(setup.engine.core);
         let reports_node_memory = settings.memory_limit_bytes == 0;
+        let shared = shared(settings, &setup.engine);
         Ok(Core {
             poll: setup.poll,
             inbox: setup.inbox,
@@ -138,7 +147,7 @@ impl Core {
                 to_wake: HashSet::new(),
             },
             engine: Engine::new(setup.engine, now),
-            shared: Shared::new(settings),
+            shared,
             teller: setup.teller,
             listeners: setup.listeners.sockets,
             is_listening: false,

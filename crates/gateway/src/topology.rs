@@ -1,0 +1,164 @@
+//! Which gateway serves which hash slots: what cluster-aware clients are told.
+//!
+//! ```text
+//! partitions      0        1        2        3           contiguous ranges of slots, equally long
+//! owners          g0       g0       g1       none
+//! ranges       [0 ........ 8191] [8192..12287]           neighbours of one owner together; what nobody owns is in none
+//! ```
+//!
+//! Must not know: how owners are chosen, or where a request really goes.
+
+use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
+
+/// All gateways of a cluster and their slots, as one of them sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Topology {
+    cluster: ClusterId,
+    me: u16,
+    /// In order of their numbers.
+    gateways: Vec<GatewayPlace>,
+    /// Ascending, without overlaps.
+    ranges: Vec<SlotRange>,
+}
+
+/// One gateway, for clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GatewayPlace {
+    pub id: u16,
+    /// The highest epoch under which it owns something; 0: it owns nothing.
+    pub epoch: u32,
+    /// Where Redis clients connect; `None`: nowhere.
+    pub redis: Option<Place>,
+    pub is_alive: bool,
+}
+
+/// An address for clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Empty: the host under which the client reached the gateway that tells.
+    pub host: String,
+    pub port: u16,
+}
+
+/// Neighbouring slots with one owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SlotRange {
+    pub first: u16,
+    pub last: u16,
+    pub gateway: u16,
+}
+
+impl Topology {
+    /// `owners`: for each partition of the cluster the number of its gateway. One that is not among `gateways` counts as
+    /// none.
+    pub fn new(cluster: ClusterId, me: u16, mut gateways: Vec<GatewayPlace>, owners: &[Option<u16>]) -> Self {
+        gateways.sort_by_key(|gateway| gateway.id);
+        let mut ranges: Vec<SlotRange> = Vec::new();
+        for (partition, owner) in owners.iter().enumerate() {
+            let known = owner.filter(|id| gateways.iter().any(|gateway| gateway.id == *id));
+            let (Some(gateway), Some((first, last))) = (known, slots_of(partition, owners.len())) else { continue };
+            match ranges.last_mut().filter(|range| range.gateway == gateway && range.last + 1 == first) {
+                Some(range) => range.last = last,
+                None => ranges.push(SlotRange { first, last, gateway }),
+            }
+        }
+        Topology { cluster, me, gateways, ranges }
+    }
+
+    /// One gateway that owns everything.
+    pub fn single(cluster: ClusterId, me: u16, epoch: u32, redis: Option<Place>) -> Self {
+        Topology::new(cluster, me, vec![GatewayPlace { id: me, epoch, redis, is_alive: true }], &[Some(me)])
+    }
+
+    pub fn cluster(&self) -> ClusterId {
+        self.cluster
+    }
+
+    /// The gateway that sees it so.
+    pub fn me(&self) -> u16 {
+        self.me
+    }
+
+    pub fn gateways(&self) -> &[GatewayPlace] {
+        &self.gateways
+    }
+
+    pub fn gateway(&self, id: u16) -> Option<&GatewayPlace> {
+        let index = self.gateways.binary_search_by_key(&id, |gateway| gateway.id).ok()?;
+        Some(&self.gateways[index])
+    }
+
+    pub fn ranges(&self) -> &[SlotRange] {
+        &self.ranges
+    }
+
+    /// Slots that somebody owns.
+    pub fn slots_assigned(&self) -> usize {
+        self.ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum()
+    }
+
+    pub fn owner_of(&self, slot: Slot) -> Option<&GatewayPlace> {
+        let after = self.ranges.partition_point(|range| range.first <= slot.number());
+        let range = self.ranges[..after].last().filter(|range| slot.number() <= range.last)?;
+        self.gateway(range.gateway)
+    }
+
+    /// The highest epoch of any gateway.
+    pub fn epoch(&self) -> u32 {
+        self.gateways.iter().map(|gateway| gateway.epoch).max().unwrap_or(0)
+    }
+}
+
+/// The first and last slot of a partition; the inverse of `EngineConfig::partition_of`. `None`: more partitions than slots.
+fn slots_of(partition: usize, partition_count: usize) -> Option<(u16, u16)> {
+    let begin = |partition: usize| (partition * SLOT_COUNT).div_ceil(partition_count);
+    let (first, end) = (begin(partition), begin(partition + 1));
+    (first < end).then(|| (first as u16, (end - 1) as u16))
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Epoch};
+
+    use super::*;
+    use crate::engine::EngineConfig;
+
+    fn gateway(id: u16) -> GatewayPlace {
+        GatewayPlace { id, epoch: u32::from(id) + 1, redis: None, is_alive: true }
+    }
+
+    #[test]
+    fn slots_of_partitions_are_those_that_the_engine_has() {
+        for partition_count in [1, 3, 4, 7, 16, 1000] {
+            let mut config = EngineConfig::new(CodeShape::default(), Epoch(1), ClusterId(1), 8);
+            config.partition_count = partition_count;
+            for number in 0..SLOT_COUNT as u16 {
+                let partition = config.partition_of(Slot::new(number).expect("a slot")).0;
+                let (first, last) = slots_of(usize::from(partition), usize::from(partition_count))
+                    .expect("fewer partitions than slots");
+                assert!((first..=last).contains(&number), "slot {number} of {partition_count} partitions");
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_of_one_owner_are_one_range() {
+        let owners = [Some(0), Some(0), Some(1), None, Some(1), Some(9), Some(0), Some(0)];
+        let topology = Topology::new(ClusterId(1), 0, vec![gateway(1), gateway(0)], &owners);
+        let ranges: Vec<_> = topology.ranges().iter().map(|range| (range.first, range.last, range.gateway)).collect();
+        assert_eq!(ranges, [(0, 4095, 0), (4096, 6143, 1), (8192, 10239, 1), (12288, 16383, 0)]);
+        assert_eq!(topology.slots_assigned(), 6 * 2048);
+        assert_eq!(topology.epoch(), 2);
+        let owner = |slot| topology.owner_of(Slot::new(slot).expect("a slot")).map(|gateway| gateway.id);
+        assert_eq!((owner(0), owner(4095), owner(4096), owner(6143)), (Some(0), Some(0), Some(1), Some(1)));
+        assert_eq!((owner(6144), owner(8191), owner(10240)), (None, None, None), "nobody, or nobody known");
+        assert_eq!((owner(8192), owner(16383)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn a_single_gateway_owns_every_slot() {
+        let topology = Topology::single(ClusterId(7), 3, 5, None);
+        assert_eq!(topology.ranges(), [SlotRange { first: 0, last: 16383, gateway: 3 }]);
+        assert_eq!((topology.me(), topology.epoch(), topology.slots_assigned()), (3, 5, SLOT_COUNT));
+    }
+}
