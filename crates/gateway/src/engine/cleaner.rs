@@ -497,7 +497,8 @@ impl<C: Command> Engine<C> {
         let stripe = self.stripes.at(slot);
         let open = stripe.open.as_ref().expect("what is confirmed just now is unsealed or being left");
         let record = Record::parse(open.item_bytes(data_index, usize::from(to.offset), bytes), stripe.id);
-        let control = record.ok().and_then(|(record, _)| Control::parse(record.value));
+        let control = record.ok().filter(|(record, _)| record.kind == RecordKind::Control);
+        let control = control.and_then(|(record, _)| Control::parse(record.value));
         if let Some(Control::Void(void)) = control {
             let at = stripe.id;
             self.void_carried(void, VoidRecord { at, bytes });

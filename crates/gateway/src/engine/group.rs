@@ -10,7 +10,7 @@ use shorttail_units::Version;
 
 use super::index::Location;
 use super::lock::{LockPhase, Old, Waiting};
-use super::log::{PlaceError, Purpose};
+use super::log::{PlaceError, Purpose, Urgency};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::round::Stalled;
@@ -149,7 +149,7 @@ impl<C: Command> Engine<C> {
                 (Record::object(bytes, value, version), Purpose::Group { group: key, pair: place as u32 })
             })
             .collect();
-        match self.append_together(partition, &records) {
+        match self.append_together(partition, &records, Urgency::Client) {
             Ok(()) => {}
             Err(PlaceError::Wait) => self.stall_group(key),
             Err(PlaceError::Refuse(error)) => self.fail_group(key, error),

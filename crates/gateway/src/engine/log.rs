@@ -48,6 +48,14 @@ pub struct Log {
     pub newest: StripeId,
 }
 
+/// A record of a group that lost its place before it was confirmed.
+#[derive(Debug)]
+struct Grouped {
+    group: PoolKey,
+    bytes: Vec<u8>,
+    purpose: Purpose,
+}
+
 /// Why a record found no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlaceError {
@@ -136,10 +144,11 @@ impl<C: Command> Engine<C> {
         &mut self,
         partition: PartitionId,
         records: &[(Record<'_>, Purpose)],
+        urgency: Urgency,
     ) -> Result<(), PlaceError> {
         let epoch = self.config.epoch;
         let length: usize = records.iter().map(|(record, _)| record.encoded_bytes(epoch)).sum();
-        let room = self.make_room(partition, length, Urgency::Client, StripeId::default())?;
+        let room = self.make_room(partition, length, urgency, StripeId::default())?;
         self.flush_stripe(room.slot);
         let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
         for (record, purpose) in records {
@@ -415,14 +424,26 @@ impl<C: Command> Engine<C> {
         self.log(partition).open.retain(|&other| other != slot);
         let place = |item: &Item<Purpose>| self.stripes.location(slot, item.data_index, item.offset);
         let places = unconfirmed.iter().map(place).collect();
+        let mut grouped = Vec::new();
         for item in unconfirmed {
-            self.append_again(slot, partition, &item);
+            self.append_again(slot, partition, &item, &mut grouped);
+        }
+        let id = self.stripes.at(slot).id;
+        for group in grouped.chunk_by(|one, other| one.group == other.group) {
+            self.append_group_again(id, partition, group);
         }
         self.start_leaving(slot, places);
         self.work.push_back(Work::Resume);
     }
 
-    fn append_again(&mut self, from: StripeSlot, partition: PartitionId, item: &Item<Purpose>) {
+    /// Appends an unconfirmed record elsewhere; one of a group is put to `grouped`, to go with the others.
+    fn append_again(
+        &mut self,
+        from: StripeSlot,
+        partition: PartitionId,
+        item: &Item<Purpose>,
+        grouped: &mut Vec<Grouped>,
+    ) {
         let stripe = self.stripes.at(from);
         let open = stripe.open.as_ref().expect("a stripe being left keeps its bytes");
         let bytes = open.item_bytes(item.data_index, item.offset, item.length).to_vec();
@@ -445,9 +466,24 @@ impl<C: Command> Engine<C> {
                 _ => {}
             }
         }
+        if let Purpose::Group { group, .. } = purpose {
+            return grouped.push(Grouped { group, bytes, purpose });
+        }
         let urgency = if matches!(purpose, Purpose::Void { .. }) { Urgency::Freeing } else { Urgency::Replacing };
         if let Err(error) = self.append_record(partition, &record, purpose, urgency) {
             self.append_failed(purpose, item.length, error);
+        }
+    }
+
+    /// The records of a group are one operation again: a later owner finds all of them or none.
+    fn append_group_again(&mut self, from: StripeId, partition: PartitionId, records: &[Grouped]) {
+        let parsed = records.iter().map(|it| {
+            let (record, _) = Record::parse(&it.bytes, from).expect("the owner's own bytes are a record");
+            (record, it.purpose)
+        });
+        let parsed: Vec<_> = parsed.collect();
+        if self.append_together(partition, &parsed, Urgency::Replacing).is_err() {
+            self.fail_group(records[0].group, StoreError::OutcomeUnknown);
         }
     }
 
@@ -461,7 +497,7 @@ impl<C: Command> Engine<C> {
             Purpose::Carry { job, from } => self.carry_interrupted(job, from, length),
             Purpose::Void { stripe } => self.void_interrupted(stripe),
             Purpose::Declared { declaration, .. } => self.declaration_interrupted(declaration),
-            Purpose::Group { group, .. } => self.fail_group(group, StoreError::OutcomeUnknown),
+            Purpose::Group { .. } => unreachable!("a group is appended again as a whole"),
             Purpose::Raced(_) => unreachable!("a copy leaves its race before it is appended again"),
         }
     }
