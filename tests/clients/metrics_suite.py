@@ -45,6 +45,15 @@ def every_family_parses():
 
 
 @case
+def what_benchmarks_count_is_there():
+    """the counters by which `shorttail bench tail` tells what was done about a slow node"""
+    samples = {sample.name for family in families().values() for sample in family.samples}
+    counters = "hedges_sent hedges_won hedge_budget_exhausted degraded_reads redirected_writes".split()
+    for name in [f"shorttail_gateway_{counter}_total" for counter in counters] + ["shorttail_node_latency_seconds_count"]:
+        true(name in samples, name)
+
+
+@case
 def nodes_have_latencies():
     """reads and writes of every node are counted in buckets that add up"""
     client = pymemcache.Client((HOST, PORT), timeout=60)

@@ -6,21 +6,19 @@ use anyhow::Context;
 
 use crate::admin::http_get;
 
-/// Each metric by name, summed over its labels and over the roles that were asked.
+/// Each metric by name, summed over its labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics(BTreeMap<String, f64>);
 
 impl Metrics {
-    /// Asks every admin address.
+    /// Asks a coordinator, which counts for all gateways.
     ///
     /// # Errors
-    /// One of them does not answer, or not with text.
-    pub fn get(addresses: &[String]) -> anyhow::Result<Self> {
+    /// It does not answer, or not with text.
+    pub fn get(admin: &str) -> anyhow::Result<Self> {
         let mut sums = Metrics::default();
-        for address in addresses {
-            let body = http_get(address, "/metrics")?;
-            sums.add(std::str::from_utf8(&body).with_context(|| format!("the metrics of {address} are no text"))?);
-        }
+        let body = http_get(admin, "/metrics")?;
+        sums.add(std::str::from_utf8(&body).with_context(|| format!("the metrics of {admin} are no text"))?);
         Ok(sums)
     }
 

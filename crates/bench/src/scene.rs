@@ -84,13 +84,13 @@ impl Scene {
         let mut load = load.clone();
         // A run by count is long and is not cut.
         (load.seconds, load.keep_samples) = (self.healthy_s + self.faulty_s, load.operations.is_none());
-        let addresses = metric_addresses(&self.site.admin)?;
-        let asked = addresses.clone();
+        let admin = self.site.admin.clone();
+        let asked = admin.clone();
         let mut beside = Beside::new(move |end| Ok((Metrics::get(&asked)?, self.accompany(end)?)));
         let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
         let (before, (fault_at_s, watch)) = beside.finish()?.context("the load had no measured phase")?;
         std::thread::sleep(COUNTERS_LAG);
-        let after = Metrics::get(&addresses)?;
+        let after = Metrics::get(&admin)?;
         load::check(&report)?;
         Ok(Seen { report, samples, fault_at_s, watch, before, after })
     }
@@ -151,12 +151,4 @@ impl Seen {
     pub fn grown(&self, name: &str) -> Option<f64> {
         self.after.since(&self.before, name)
     }
-}
-
-/// The coordinator's admin address, and those of the gateways.
-fn metric_addresses(admin: &str) -> anyhow::Result<Vec<String>> {
-    let status = Status::get(admin)?;
-    Ok(std::iter::once(admin.to_owned())
-        .chain(status.gateways.into_iter().filter_map(|gateway| gateway.admin))
-        .collect())
 }

@@ -18,12 +18,12 @@ pub struct Counters {
 impl Counters {
     pub fn of(seen: &Seen) -> Self {
         Counters {
-            hedges_sent: seen.grown("shorttail_hedges_sent_total"),
-            hedges_won: seen.grown("shorttail_hedges_won_total"),
-            hedge_budget_exhausted: seen.grown("shorttail_hedge_budget_exhausted_total"),
-            degraded_reads: seen.grown("shorttail_degraded_reads_total"),
-            redirected_writes: seen.grown("shorttail_redirected_writes_total"),
-            node_requests: seen.grown("shorttail_node_requests_total"),
+            hedges_sent: seen.grown("shorttail_gateway_hedges_sent_total"),
+            hedges_won: seen.grown("shorttail_gateway_hedges_won_total"),
+            hedge_budget_exhausted: seen.grown("shorttail_gateway_hedge_budget_exhausted_total"),
+            degraded_reads: seen.grown("shorttail_gateway_degraded_reads_total"),
+            redirected_writes: seen.grown("shorttail_gateway_redirected_writes_total"),
+            node_requests: seen.grown("shorttail_node_latency_seconds_count"),
         }
     }
 
