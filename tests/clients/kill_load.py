@@ -10,7 +10,6 @@ at a third). At the end every key is read back over both protocols. The worst op
 import argparse
 import os
 import random
-import secrets
 import sys
 import threading
 import time
@@ -199,17 +198,7 @@ def main():
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int)
-    arguments = parser.parse_args()
-    results = []
-    for _ in range(arguments.rounds):
-        seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed
-        try:
-            results.append(one_round(arguments, seed))
-        except (Problem, RuntimeError, OSError, ValueError) as error:
-            print(f"not ok seed {seed}: {type(error).__name__}: {error}", flush=True)
-            results.append(False)
-    print(f"{results.count(True)} passed, {results.count(False)} failed")
-    return 0 if all(results) else 1
+    return cluster.run_rounds(parser.parse_args(), one_round, [Problem])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ older ones. Errors are counted, not judged: while the gateway is away there must
 import argparse
 import os
 import random
-import secrets
 import signal
 import sys
 import threading
@@ -247,17 +246,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seed", type=int)
-    arguments = parser.parse_args()
-    results = []
-    for number in range(arguments.rounds):
-        seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed + number
-        try:
-            results.append(run(arguments, seed))
-        except (Wrong, RuntimeError, OSError, ValueError) as error:
-            print(f"not ok seed {seed}: {type(error).__name__}: {error}", flush=True)
-            results.append(False)
-    print(f"{results.count(True)} passed, {results.count(False)} failed")
-    return 0 if all(results) else 1
+    return cluster.run_rounds(parser.parse_args(), run, [Wrong])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ Must not know: which suite runs. As a module it serves the tests that kill nodes
 import argparse
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -225,6 +226,20 @@ def check_preload(address):
             got = header + (stream.read(len(wanted) - len(header)) if header.startswith(b"VALUE") else b"")
             if got != wanted:
                 raise RuntimeError(f"preload:{number}: wanted {wanted[:60]!r}, got {got[:60]!r}")
+
+
+def run_rounds(arguments, one_round, problems):
+    """Runs `one_round(arguments, seed)` as often as `--rounds` says, from `--seed` on or each with a fresh one; the exit code."""
+    results = []
+    for number in range(arguments.rounds):
+        seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed + number
+        try:
+            results.append(one_round(arguments, seed))
+        except (*problems, RuntimeError, OSError, ValueError) as error:
+            print(f"not ok seed {seed}: {type(error).__name__}: {error}", flush=True)
+            results.append(False)
+    print(f"{results.count(True)} passed, {results.count(False)} failed")
+    return 0 if all(results) else 1
 
 
 def start(server, extra=()):
