@@ -1,7 +1,8 @@
 //! The picture of the cluster for people and scripts.
 
 use shorttail_wire::control::{
-    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, RepairStatus, StoreTotals,
+    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry,
+    RepairStatus, StoreTotals,
 };
 
 use crate::coordinator::Coordinator;
@@ -12,7 +13,7 @@ const MEDIAN_PPM: u32 = 500_000;
 const P99_PPM: u32 = 990_000;
 
 impl Coordinator {
-    /// What members last reported, summed up. Counters of dead gateways do not count: a new owner reports the same
+    /// What members last reported, summed up; of the coordinator itself only its driver can tell. Counters of dead gateways do not count: a new owner reports the same
     /// objects again.
     pub fn status(&self) -> ClusterStatus {
         let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
@@ -42,6 +43,7 @@ impl Coordinator {
                 nodes_needed: self.settings.code.chunk_count() as u16,
             },
             chaos_allowed: self.settings.allow_chaos,
+            coordinator: CoordinatorStatus::default(),
             nodes: self.nodes.iter().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }

@@ -10,6 +10,7 @@
 //!   |<-- Node / Gateway welcome, View ----|   or Refused
 //!   |-- NodeStatus / GatewayStatus ------>|   every 500 ms
 //!   |<-- View ----------------------------|   when something changed
+//!   |<-- Beat ----------------------------|   every 500 ms, while the coordinator leads
 //!   |<-- Order ---------------------------|   to be faulty on purpose (nodes)
 //!   |-- Obeyed -------------------------->|   or why not
 //! ```
@@ -37,8 +38,8 @@ pub use member::{
 };
 pub use order::{Order, PolicyOrder};
 pub use status::{
-    ChaosStatus, ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan,
-    RepairStatus, StoreTotals,
+    ChaosStatus, ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus,
+    NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals,
 };
 
 use shorttail_units::{Incarnation, NodeId};
@@ -46,7 +47,7 @@ use shorttail_units::{Incarnation, NodeId};
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
 pub const CONTROL_PROTOCOL_VERSION: u16 = 3;
 
-/// Milliseconds between two status messages of a member.
+/// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;
 
 /// What a member, or a command that asks, sends.
@@ -75,6 +76,8 @@ pub enum FromCoordinator {
     Refused(Refusal),
     View(View),
     Status(Box<ClusterStatus>),
+    /// The coordinator still leads: sent every [`HEARTBEAT_MS`]. A member that misses it looks for another one.
+    Beat,
     /// Answered by [`ToCoordinator::Obeyed`].
     Order {
         number: u64,

@@ -267,6 +267,7 @@ impl<R: Role> Worker<R> {
                     let Obeyed { outcome, chaos } = (self.obey)(*order);
                     stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
+                Some(FromCoordinator::Beat) => {}
                 Some(_) => return Err(io::Error::other("only views and orders were expected")),
                 None => {}
             }

@@ -86,6 +86,9 @@ pub enum Refusal {
     ProtocolVersion(u16),
     #[error("the coordinator is of cluster {0:016x}, another one")]
     OtherCluster(u64),
+    /// Another coordinator leads, or nobody can at present: try the others, and again.
+    #[error("not leading: {0}")]
+    NotLeading(String),
     /// It may become free: try again.
     #[error("node {0} is alive elsewhere")]
     NodeIdTaken(u16),
@@ -106,6 +109,6 @@ pub enum Refusal {
 impl Refusal {
     /// Whether the same registration may succeed later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Refusal::NodeIdTaken(_) | Refusal::Full(_))
+        matches!(self, Refusal::NodeIdTaken(_) | Refusal::Full(_) | Refusal::NotLeading(_))
     }
 }

@@ -167,6 +167,21 @@ impl StoreTotals {
     }
 }
 
+/// The coordinator that tells the status. One that does not lead knows no members.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CoordinatorStatus {
+    /// Where members register, the machine's name and the process' number.
+    pub name: String,
+    /// Whether it may change the metadata now.
+    pub leading: bool,
+    /// The name of the one that leads, as far as is known.
+    pub leader: Option<String>,
+    /// Where the metadata is kept.
+    pub metadata: String,
+    /// Why the metadata store cannot be used at present.
+    pub metadata_problem: Option<String>,
+}
+
 /// The whole cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterStatus {
@@ -186,6 +201,7 @@ pub struct ClusterStatus {
     pub repair: RepairStatus,
     /// Whether the coordinator passes on orders to be faulty.
     pub chaos_allowed: bool,
+    pub coordinator: CoordinatorStatus,
     pub nodes: Vec<NodeStatusEntry>,
     pub gateways: Vec<GatewayStatusEntry>,
 }
