@@ -25,7 +25,7 @@ use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::session::{Counters, Settings};
-use shorttail_units::NodeId;
+use shorttail_units::{NodeId, PartitionId};
 use shorttail_wire::control::{
     ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, View,
 };
@@ -179,8 +179,9 @@ fn engine_when_full(when_full: WhenFull) -> EngineWhenFull {
 fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Result<EngineConfig> {
     let mut engine =
         EngineConfig::new(welcome.code, welcome.session.epoch, welcome.session.cluster_id, welcome.node_count_expected);
-    engine.gateway = welcome.session.gateway_id;
+    engine.owner = u32::from(welcome.session.gateway_id);
     engine.partition_count = welcome.partition_count;
+    engine.partitions = (0..welcome.partition_count).map(PartitionId).collect();
     engine.value_bytes_max = config.value_bytes_max;
     engine.block_bytes = config.block_bytes;
     engine.request_deadline_us = config.request_deadline_ms * 1000;
@@ -269,7 +270,9 @@ pub(crate) fn start_cores(
     for (core, (poll, inbox)) in waiting.into_iter().enumerate() {
         let mut engine = engine.clone();
         engine.core = u16::try_from(core)?;
-        engine.core_count = u16::try_from(core_count)?;
+        engine.engine_count = u16::try_from(core_count)?;
+        engine.owner = engine.owner << 16 | u32::from(engine.core);
+        engine.partitions.retain(|partition| usize::from(partition.0) % core_count == core);
         let core_gauges = Arc::new(CoreGauges::default());
         gauges.push(Arc::clone(&core_gauges));
         let setup = CoreSetup {

@@ -13,7 +13,7 @@ use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::session::Settings;
 use shorttail_node::{Node, NodeConfig};
-use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId};
+use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId, PartitionId};
 use shorttail_wire::control::{NodeEntry, NodeState, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
@@ -169,6 +169,7 @@ impl NodeThreads {
 fn engine_config(options: &LauncherOptions) -> anyhow::Result<EngineConfig> {
     let mut engine = EngineConfig::new(options.code, Epoch(1), CLUSTER, u16::try_from(options.node_count)?);
     engine.partition_count = options.partition_count;
+    engine.partitions = (0..options.partition_count).map(PartitionId).collect();
     engine.value_bytes_max = options.value_bytes_max;
     engine.when_full = match options.when_full {
         WhenFull::Evict => EngineWhenFull::Evict,

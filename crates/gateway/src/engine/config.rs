@@ -5,6 +5,7 @@ use shorttail_monitor::MonitorConfig;
 use shorttail_policy::Policy;
 use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
 
+use super::lease::LeaseConfig;
 use super::limits::CHUNK_BYTES;
 
 /// What happens to a store that is full of live objects.
@@ -21,12 +22,17 @@ pub enum WhenFull {
 pub struct EngineConfig {
     pub cluster: ClusterId,
     pub epoch: Epoch,
-    /// Number of the gateway within its cluster.
-    pub gateway: u16,
-    /// Which of the gateway's cores this engine is, and how many there are: partition `p` is on core `p % core_count`.
+    /// Name of this engine towards nodes: no other engine of the cluster has it, now or later.
+    pub owner: u32,
+    /// Tells apart the engines of one epoch, each on a core of its own: stripe ids are taken from a range of each.
     pub core: u16,
-    pub core_count: u16,
+    /// Engines in the whole cluster: each leaves memory to the others' cleaning.
+    pub engine_count: u16,
+    /// Partitions of the cluster, and those that are this engine's.
     pub partition_count: u16,
+    pub partitions: Vec<PartitionId>,
+    /// `None`: there is no other gateway, and nothing to be proven.
+    pub lease: Option<LeaseConfig>,
     pub shape: CodeShape,
     /// The code of that shape.
     pub code: Code,
@@ -61,10 +67,12 @@ impl EngineConfig {
         EngineConfig {
             cluster,
             epoch,
-            gateway: 0,
+            owner: 0,
             core: 0,
-            core_count: 1,
+            engine_count: 1,
             partition_count: 4,
+            partitions: (0..4).map(PartitionId).collect(),
+            lease: None,
             shape,
             code: Code::new(shape),
             chunk_bytes: CHUNK_BYTES,
@@ -100,16 +108,6 @@ impl EngineConfig {
     pub fn partition_of(&self, slot: Slot) -> PartitionId {
         let number = slot.index() * usize::from(self.partition_count) / SLOT_COUNT;
         PartitionId(number as u16)
-    }
-
-    pub fn core_of(&self, partition: PartitionId) -> u16 {
-        partition.0 % self.core_count
-    }
-
-    /// Partitions that live on this engine's core.
-    pub fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        let (core, core_count) = (self.core, self.core_count);
-        (0..self.partition_count).filter(move |number| number % core_count == core).map(PartitionId)
     }
 
     /// `s`: so many blocks, stored once more than may be lost, cost no more than a stripe of single blocks (ShortTail 3.3:

@@ -108,7 +108,7 @@ impl<C: Command> Engine<C> {
     /// # Errors
     /// One found no place. Those before it did, so that a later owner may take them for a flush.
     fn declare(&mut self, version: Version, control: Control, waiting: Vec<Token>) -> Result<(), NotDeclared> {
-        let partitions: Vec<_> = self.config.partitions().collect();
+        let partitions: Vec<_> = self.config.partitions.clone();
         let value = control.encode();
         let is_floor = matches!(control, Control::Floor { .. });
         let unconfirmed = partitions.iter().copied().collect();
@@ -187,7 +187,7 @@ impl<C: Command> Engine<C> {
             self.free_striped(object.partition, &object.manifest);
         }
         self.stats.bytes_stored = 0;
-        for partition in self.config.partitions() {
+        for &partition in &self.config.partitions {
             self.flushes.floors.insert(partition, floor);
         }
         self.flushes.due = self.flushes.due.filter(|&(version, _)| version > floor);

@@ -27,7 +27,7 @@ impl<C: Command> Engine<C> {
             version: PROTOCOL_VERSION,
             cluster: self.config.cluster,
             core: id.core,
-            owner: u32::from(self.config.gateway) << 16 | u32::from(self.config.core),
+            owner: self.config.owner,
             epoch: self.config.epoch,
             auth: self.config.auth.clone(),
         };
@@ -57,7 +57,7 @@ impl<C: Command> Engine<C> {
             // Until the scan shows what is there.
             self.note_lost_of(id.node);
         }
-        let partitions: Vec<_> = self.config.partitions().collect();
+        let partitions = self.config.partitions.clone();
         let (epoch, all) = (self.config.epoch, usize::from(self.config.partition_count) == partitions.len());
         let fences: Vec<u16> = if all { vec![ALL_PARTITIONS] } else { partitions.iter().map(|p| p.0).collect() };
         let next = self.take_stripe_ids(0);

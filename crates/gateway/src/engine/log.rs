@@ -263,8 +263,8 @@ impl<C: Command> Engine<C> {
 
     /// Stripes whose memory clients leave to cleaning: each partition's log may need one, and one declares voids.
     pub(super) fn reserved_stripes(&self) -> u64 {
-        // Those of all cores: they share the memory, and each must be able to clean whatever the others do.
-        u64::from(self.config.partition_count) + 2 * u64::from(self.config.core_count)
+        // Those of all engines: they share the memory, and each must be able to clean whatever the others do.
+        u64::from(self.config.partition_count) + 2 * u64::from(self.config.engine_count)
     }
 
     /// Memory that a chunk with so much payload takes on its node.

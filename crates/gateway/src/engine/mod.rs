@@ -35,6 +35,7 @@ mod kept;
 mod kept_manifests;
 mod keyspace;
 mod layout;
+mod lease;
 pub mod limits;
 mod loading;
 mod lock;
@@ -75,6 +76,7 @@ use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Ver
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
+pub use lease::{LeaseConfig, Standing, Terms, Voter, VoterSet};
 pub use nodes::{NodePhase, SessionId};
 pub use watch::Watched;
 
@@ -224,6 +226,7 @@ pub struct Engine<C> {
     config: EngineConfig,
     now: Now,
     phase: Phase,
+    terms: Terms,
     index: Index,
     recent: Recent,
     stripes: Stripes<Purpose>,
@@ -282,7 +285,7 @@ pub struct Engine<C> {
 
 impl<C: Command> Engine<C> {
     pub fn new(config: EngineConfig, now: Now) -> Self {
-        let logs = config.partitions().map(|partition| (partition, Log::default())).collect();
+        let logs = config.partitions.iter().map(|&partition| (partition, Log::default())).collect();
         Engine {
             stripes: Stripes::new(config.data_count()),
             monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
@@ -295,6 +298,7 @@ impl<C: Command> Engine<C> {
             config,
             now,
             phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us))),
+            terms: Terms::default(),
             index: Index::default(),
             recent: Recent::new(),
             logs,
@@ -344,9 +348,9 @@ impl<C: Command> Engine<C> {
         &self.config
     }
 
-    /// Which core of the gateway a key belongs to.
-    pub fn core_of_key(config: &EngineConfig, key: &[u8]) -> u16 {
-        config.core_of(config.partition_of(Slot::of_key(key)))
+    /// Which partition a key belongs to.
+    pub fn partition_of_key(config: &EngineConfig, key: &[u8]) -> PartitionId {
+        config.partition_of(Slot::of_key(key))
     }
 
     /// Takes a client's request. Its replies come out of [`Engine::poll_reply`], now or later.
@@ -372,7 +376,9 @@ impl<C: Command> Engine<C> {
         self.start_deferred();
     }
 
-    pub fn poll_reply(&mut self) -> Option<(Token, Reply)> {
+    /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
+    /// while this owner's proof held is answered rightly whenever the answer arrives.
+    pub fn poll_reply(&mut self, _now: Now) -> Option<(Token, Reply)> {
         self.replies.pop_front()
     }
 

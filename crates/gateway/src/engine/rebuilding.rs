@@ -21,7 +21,7 @@ use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::limits::{REPAIR_BUSY_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US};
-use super::repair::{Facts, Standing};
+use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
 use crate::command::Command;
 
@@ -63,10 +63,10 @@ impl<C: Command> Engine<C> {
             if self.repair.orders.len() >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
                 return;
             }
-            match self.standing(stripe) {
-                Standing::Whole(facts) => busy_count += usize::from(self.repair_stripe(stripe, facts)),
-                Standing::NotYet => self.rest(stripe),
-                Standing::Over => self.repair.take_out(stripe),
+            match self.reparable(stripe) {
+                Reparable::Whole(facts) => busy_count += usize::from(self.repair_stripe(stripe, facts)),
+                Reparable::NotYet => self.rest(stripe),
+                Reparable::Over => self.repair.take_out(stripe),
             }
         }
     }
@@ -225,7 +225,7 @@ impl<C: Command> Engine<C> {
 
     /// A member that was away has an older picture of a stripe: it learns the current one.
     pub(super) fn refresh_configuration(&mut self, node: NodeId, told: &ChunkDescription) {
-        if let Standing::Whole(facts) = self.standing(told.stripe)
+        if let Reparable::Whole(facts) = self.reparable(told.stripe)
             && told.configuration < facts.configuration
         {
             self.reconfigure_on(node, told.stripe, &facts, What::Nothing);
@@ -250,7 +250,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn send_order(&mut self, stripe: StripeId) {
-        let Standing::Whole(facts) = self.standing(stripe) else { return self.drop_order(stripe) };
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return self.drop_order(stripe) };
         let Some(order) = self.repair.orders.get(&stripe) else { return };
         let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &facts.members);
         let description = ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
@@ -289,9 +289,9 @@ impl<C: Command> Engine<C> {
         let Some(order) = self.repair.orders.get(&stripe).filter(|order| order.target == node) else { return };
         let chunk = order.chunk;
         let Err((refusal, source)) = outcome else {
-            let chunk_bytes = match self.standing(stripe) {
-                Standing::Whole(facts) => facts.chunk_bytes as u64,
-                Standing::NotYet | Standing::Over => 0,
+            let chunk_bytes = match self.reparable(stripe) {
+                Reparable::Whole(facts) => facts.chunk_bytes as u64,
+                Reparable::NotYet | Reparable::Over => 0,
             };
             self.repair.rebuilt_count += 1;
             self.repair.rebuilt_bytes += chunk_bytes;

@@ -213,7 +213,7 @@ pub(super) struct Facts {
 
 /// Can a stripe be repaired?
 #[derive(Debug)]
-pub(super) enum Standing {
+pub(super) enum Reparable {
     Whole(Facts),
     /// Its object is being written.
     NotYet,
@@ -222,11 +222,11 @@ pub(super) enum Standing {
 }
 
 impl<C: Command> Engine<C> {
-    pub(super) fn standing(&self, id: StripeId) -> Standing {
+    pub(super) fn reparable(&self, id: StripeId) -> Reparable {
         if let Some(slot) = self.stripes.slot_of(id) {
             let stripe = self.stripes.at(slot);
             return match stripe.phase() {
-                StripePhase::Sealed => Standing::Whole(Facts {
+                StripePhase::Sealed => Reparable::Whole(Facts {
                     partition: stripe.partition,
                     kind: ChunkKind::Packed,
                     shape: self.config.shape,
@@ -234,15 +234,15 @@ impl<C: Command> Engine<C> {
                     configuration: stripe.configuration,
                     members: stripe.members.clone(),
                 }),
-                _ => Standing::Over,
+                _ => Reparable::Over,
             };
         }
-        let Some((first, object)) = self.striped_of(id) else { return Standing::Over };
+        let Some((first, object)) = self.striped_of(id) else { return Reparable::Over };
         if self.striped_in_flight().contains(&first) {
-            return Standing::NotYet;
+            return Reparable::NotYet;
         }
         let (configuration, members) = object.members_of(id);
-        Standing::Whole(Facts {
+        Reparable::Whole(Facts {
             partition: object.partition,
             kind: ChunkKind::Striped,
             shape: object.manifest.shape,
@@ -294,7 +294,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         let (id, chunk) = (description.stripe, usize::from(description.index));
-        if let Standing::Whole(facts) = self.standing(id)
+        if let Reparable::Whole(facts) = self.reparable(id)
             && facts.members.get(chunk) == Some(&node)
         {
             self.repair.clear(id, chunk);

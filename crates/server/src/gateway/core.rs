@@ -416,7 +416,9 @@ impl Core {
 
     /// Hands the engine's replies to whom they belong, and what these ask in turn back to the engine.
     fn pass_replies(&mut self) {
-        while let Some((token, reply)) = self.engine.poll_reply() {
+        // After all that arrived in the turn, not before it.
+        let now = self.read_clock();
+        while let Some((token, reply)) = self.engine.poll_reply(now) {
             if let Some(core) = self.router.foreign.remove(&token) {
                 self.router.cores[core].put(ToCore::Reply { token, reply });
                 self.router.to_wake.insert(core);
@@ -665,7 +667,7 @@ impl Router {
     }
 
     fn core_of(&self, key: &[u8]) -> usize {
-        usize::from(Engine::<AnyCommand>::core_of_key(&self.config, key))
+        usize::from(Engine::<AnyCommand>::partition_of_key(&self.config, key).0) % self.cores.len()
     }
 
     fn pass(

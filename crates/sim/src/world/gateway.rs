@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token, WhenFull};
 use shorttail_gateway::request::{Reply, Request};
-use shorttail_units::{Epoch, NodeId};
+use shorttail_units::{Epoch, NodeId, PartitionId};
 
 use super::{CLUSTER, Event, GATEWAY, World, endpoint_of};
 use crate::command_of_model::SimCommand;
@@ -64,6 +64,7 @@ impl World {
         self.gateway.generation += 1;
         let config = EngineConfig {
             partition_count: self.config.partition_count,
+            partitions: (0..self.config.partition_count).map(PartitionId).collect(),
             chunk_bytes: self.config.chunk_bytes,
             block_bytes: self.config.block_bytes,
             when_full: WhenFull::Error,
@@ -202,7 +203,8 @@ impl World {
     }
 
     fn pass_replies(&mut self) {
-        while let Some((token, reply)) = self.gateway.engine.as_mut().and_then(Engine::poll_reply) {
+        let now = self.now();
+        while let Some((token, reply)) = self.gateway.engine.as_mut().and_then(|engine| engine.poll_reply(now)) {
             self.gateway_replies(token, reply);
         }
     }
