@@ -120,7 +120,9 @@ struct Router {
 /// What sessions start with: a gateway that serves everything, until a view says otherwise.
 fn shared(settings: Settings, engine: &EngineConfig) -> Shared {
     let redis = (settings.redis_port != 0).then(|| Place { host: String::new(), port: settings.redis_port });
-    let topology = Topology::single(engine.cluster, engine.gateway, engine.epoch.0, redis);
+    // An owner is named by its gateway and its core.
+    let gateway = (engine.owner >> u16::BITS) as u16;
+    let topology = Topology::single(engine.cluster, gateway, engine.epoch.0, redis);
     Shared { topology: Arc::new(topology), ..Shared::new(settings) }
 }
 
