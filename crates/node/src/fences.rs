@@ -1,20 +1,39 @@
-//! Fences: which epoch may change the chunks of a partition, and since when this memory has been part of it.
+//! Fences and promises: which epoch may change the chunks of a partition, how long no other one may, and since when this
+//! memory has been part of it.
 //!
-//! Per partition the highest epoch that fenced it counts; [`ALL_PARTITIONS`] fences every one. Before any fence
-//! nothing may be changed: a joining node is fenced before use.
+//! ```text
+//! Fence 3    Renew 3                  Fence 7              promise to 3 ends     Fence 7       Renew 3
+//!   |           |---- promised ---------|------------------------|                 |             |
+//! fenced by 3   until now + lease     refused: Leased,         nobody's          fenced by 7    refused: Fenced by 7
+//!                                     3 is not renewed
+//! ```
+//! Per partition the highest epoch that fenced it counts. Before any fence nothing may be changed: a joining node is fenced
+//! before use. Promises are kept by core 0 of a node only, of an epoch for all partitions that it fenced: an owner is not
+//! accepted before core 0 is fenced (rule R2).
+//!
+//! A higher epoch that is refused is remembered: the promise runs out, whatever the older owner asks. So an owner that only
+//! the coordinator lost sight of gives way within one lease.
 //!
 //! The first fence of a partition also says which stripe would be opened next. That is what this memory *joined* at: of
 //! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that it
 //! can tell a member that lost its chunk from one that was never given it.
+//!
+//! A promise lives as long as the memory does. A node that kept its chunks over a restart would have to keep its promises
+//! too, or to refuse higher epochs for the longest lease.
+
+use std::collections::BTreeMap;
 
 use shorttail_units::{Epoch, PartitionId, StripeId};
-use shorttail_wire::node::ALL_PARTITIONS;
 
-/// A request of an epoch below the fence.
+use crate::limits::LEASE_US_MAX;
+
+/// Why an epoch may not do something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fenced {
-    /// The epoch that fenced; 0: none did yet.
-    pub by: Epoch,
+pub(crate) enum Barred {
+    /// It is below the fence. 0: none fenced yet.
+    Fenced { by: Epoch },
+    /// So long no higher epoch than the present one may fence.
+    Leased { left_us: u64 },
 }
 
 /// Epoch 0: not fenced.
@@ -22,52 +41,108 @@ pub(crate) struct Fenced {
 struct Fence {
     epoch: Epoch,
     joined: StripeId,
+    /// The owner handed the partition over: no promise holds for it.
+    is_released: bool,
+}
+
+/// To the owner of an epoch, while a partition is fenced by it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promise {
+    until_us: u64,
+    /// The epoch that fenced one of its partitions, or wants to. 0: none.
+    wanted_by: Epoch,
+    partition_count: usize,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Fences {
-    all: Fence,
-    /// By partition number, as far as any was fenced by itself.
+    /// By partition number, as far as any was fenced.
     partitions: Vec<Fence>,
+    promises: BTreeMap<Epoch, Promise>,
 }
 
 impl Fences {
-    /// Raises a fence; the same epoch again is fine. Answers what was joined at: of all partitions, the latest.
-    pub fn raise(&mut self, partition: u16, epoch: Epoch, next: StripeId) -> Result<StripeId, Fenced> {
-        if partition == ALL_PARTITIONS {
-            let fenced = self.partitions.iter().filter(|fence| fence.epoch > Epoch(0));
-            let (highest, joined) = fenced.fold((self.all.epoch, self.all.joined), |(epoch, joined), fence| {
-                (epoch.max(fence.epoch), joined.max(fence.joined))
-            });
-            if epoch < highest {
-                return Err(Fenced { by: highest });
-            }
-            self.all = Fence { epoch, joined: if highest == Epoch(0) { next } else { joined } };
-            return Ok(self.all.joined);
-        }
-        let known = self.fence(PartitionId(partition));
+    /// Raises a fence; the same epoch again is fine. Answers what was joined at.
+    pub fn raise(
+        &mut self,
+        partition: PartitionId,
+        epoch: Epoch,
+        next: StripeId,
+        now_us: u64,
+    ) -> Result<StripeId, Barred> {
+        let known = self.fence(partition);
         if epoch < known.epoch {
-            return Err(Fenced { by: known.epoch });
+            return Err(Barred::Fenced { by: known.epoch });
         }
-        let place = usize::from(partition);
+        if epoch == known.epoch {
+            return Ok(known.joined);
+        }
+        self.supersede(known, epoch, now_us)?;
+        self.promises.entry(epoch).or_default().partition_count += 1;
+        let place = usize::from(partition.0);
         if self.partitions.len() <= place {
             self.partitions.resize(place + 1, Fence::default());
         }
         let joined = if known.epoch == Epoch(0) { next } else { known.joined };
-        self.partitions[place] = Fence { epoch, joined };
+        self.partitions[place] = Fence { epoch, joined, is_released: false };
         Ok(joined)
     }
 
+    /// A higher epoch takes the place of the one that fenced.
+    fn supersede(&mut self, known: Fence, epoch: Epoch, now_us: u64) -> Result<(), Barred> {
+        let Some(promise) = self.promises.get_mut(&known.epoch) else { return Ok(()) };
+        if !known.is_released {
+            promise.wanted_by = promise.wanted_by.max(epoch);
+            let left_us = promise.until_us.saturating_sub(now_us);
+            if left_us > 0 {
+                return Err(Barred::Leased { left_us });
+            }
+        }
+        promise.partition_count -= 1;
+        if promise.partition_count == 0 {
+            self.promises.remove(&known.epoch);
+        }
+        Ok(())
+    }
+
+    /// Promises the owner of an epoch that no higher one fences what it fenced.
+    pub fn renew(&mut self, epoch: Epoch, lease_us: u32, now_us: u64) -> Result<(), Barred> {
+        let highest = self.partitions.iter().map(|fence| fence.epoch).max().unwrap_or_default();
+        let promise = self.promises.get_mut(&epoch).ok_or(Barred::Fenced { by: highest })?;
+        if promise.wanted_by > Epoch(0) {
+            return Err(Barred::Fenced { by: promise.wanted_by });
+        }
+        promise.until_us = promise.until_us.max(now_us + u64::from(lease_us).min(LEASE_US_MAX));
+        Ok(())
+    }
+
+    /// The owner of an epoch hands a partition over.
+    pub fn release(&mut self, partition: PartitionId, epoch: Epoch) -> Result<(), Barred> {
+        let known = self.fence(partition);
+        if known.epoch != epoch || epoch == Epoch(0) {
+            return Err(Barred::Fenced { by: known.epoch });
+        }
+        self.partitions[usize::from(partition.0)].is_released = true;
+        Ok(())
+    }
+
     /// May an owner of `epoch` change chunks of this partition?
-    pub fn check(&self, partition: PartitionId, epoch: Epoch) -> Result<(), Fenced> {
+    pub fn check(&self, partition: PartitionId, epoch: Epoch) -> Result<(), Barred> {
         let by = self.fence(partition).epoch;
-        if by == Epoch(0) || epoch < by { Err(Fenced { by }) } else { Ok(()) }
+        if by == Epoch(0) || epoch < by { Err(Barred::Fenced { by }) } else { Ok(()) }
     }
 
     fn fence(&self, partition: PartitionId) -> Fence {
-        let own = self.partitions.get(usize::from(partition.0)).copied().unwrap_or_default();
-        let joined = if own.epoch == Epoch(0) { self.all.joined } else { own.joined };
-        Fence { epoch: own.epoch.max(self.all.epoch), joined }
+        self.partitions.get(usize::from(partition.0)).copied().unwrap_or_default()
+    }
+
+    /// Asserts that promises are to epochs that fence something.
+    pub fn check_invariants(&self) {
+        for (&epoch, promise) in &self.promises {
+            let count = self.partitions.iter().filter(|fence| fence.epoch == epoch).count();
+            assert_eq!(promise.partition_count, count, "partitions fenced by {epoch:?}");
+            assert!(promise.wanted_by == Epoch(0) || promise.wanted_by > epoch, "{epoch:?} is wanted by a lower epoch");
+        }
     }
 }
 
@@ -76,45 +151,102 @@ mod tests {
     use super::*;
 
     const ONE: PartitionId = PartitionId(1);
+    const TWO: PartitionId = PartitionId(2);
+    const LEASE_US: u32 = 1_000_000;
 
     fn id(counter: u64) -> StripeId {
         StripeId::new(Epoch(2), counter)
     }
 
+    fn fenced_by(epoch: u32) -> Result<(), Barred> {
+        Err(Barred::Fenced { by: Epoch(epoch) })
+    }
+
+    /// Partitions one and two fenced by epoch 3, which was promised a lease at time 100.
+    fn promised() -> Fences {
+        let mut fences = Fences::default();
+        assert_eq!(fences.raise(ONE, Epoch(3), id(1), 0), Ok(id(1)));
+        assert_eq!(fences.raise(TWO, Epoch(3), id(1), 0), Ok(id(1)));
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, 100), Ok(()));
+        fences
+    }
+
     #[test]
     fn nothing_may_be_changed_before_a_fence() {
-        assert_eq!(Fences::default().check(ONE, Epoch(9)), Err(Fenced { by: Epoch(0) }));
+        assert_eq!(Fences::default().check(ONE, Epoch(9)), fenced_by(0));
+        assert_eq!(Fences::default().renew(Epoch(9), LEASE_US, 0), fenced_by(0));
+        assert_eq!(Fences::default().release(ONE, Epoch(0)), fenced_by(0));
     }
 
     #[test]
     fn the_highest_epoch_counts_per_partition() {
         let mut fences = Fences::default();
-        assert!(fences.raise(1, Epoch(3), id(1)).is_ok());
-        assert!(fences.raise(1, Epoch(3), id(1)).is_ok());
-        assert_eq!(fences.raise(1, Epoch(2), id(1)), Err(Fenced { by: Epoch(3) }));
-        assert_eq!(fences.check(ONE, Epoch(2)), Err(Fenced { by: Epoch(3) }));
+        assert!(fences.raise(ONE, Epoch(3), id(1), 0).is_ok());
+        assert!(fences.raise(ONE, Epoch(3), id(1), 0).is_ok());
+        assert_eq!(fences.raise(ONE, Epoch(2), id(1), 0).map(|_| ()), fenced_by(3));
+        assert_eq!(fences.check(ONE, Epoch(2)), fenced_by(3));
         assert_eq!((fences.check(ONE, Epoch(3)), fences.check(ONE, Epoch(4))), (Ok(()), Ok(())));
-        assert_eq!(fences.check(PartitionId(0), Epoch(4)), Err(Fenced { by: Epoch(0) }));
-    }
-
-    #[test]
-    fn a_fence_of_all_partitions_holds_for_each_and_is_not_below_any() {
-        let mut fences = Fences::default();
-        assert!(fences.raise(ALL_PARTITIONS, Epoch(3), id(1)).is_ok());
-        assert_eq!(fences.raise(1, Epoch(2), id(1)), Err(Fenced { by: Epoch(3) }));
-        assert!(fences.raise(1, Epoch(5), id(1)).is_ok());
-        assert_eq!(fences.raise(ALL_PARTITIONS, Epoch(4), id(1)), Err(Fenced { by: Epoch(5) }));
-        assert_eq!(fences.check(PartitionId(7), Epoch(3)), Ok(()));
+        assert_eq!(fences.check(PartitionId(0), Epoch(4)), fenced_by(0));
+        fences.check_invariants();
     }
 
     #[test]
     fn the_first_fence_of_a_partition_says_what_was_joined_at() {
         let mut fences = Fences::default();
-        assert_eq!(fences.raise(1, Epoch(3), id(7)), Ok(id(7)));
-        assert_eq!(fences.raise(1, Epoch(4), id(9)), Ok(id(7)));
-        assert_eq!(fences.raise(2, Epoch(4), id(9)), Ok(id(9)));
-        assert_eq!(fences.raise(ALL_PARTITIONS, Epoch(5), id(20)), Ok(id(9)), "the latest of them");
-        assert_eq!(fences.raise(1, Epoch(6), id(30)), Ok(id(7)));
-        assert_eq!(fences.raise(3, Epoch(6), id(30)), Ok(id(9)), "fenced with all of them");
+        assert_eq!(fences.raise(ONE, Epoch(3), id(7), 0), Ok(id(7)));
+        assert_eq!(fences.raise(ONE, Epoch(4), id(9), 0), Ok(id(7)));
+        assert_eq!(fences.raise(TWO, Epoch(4), id(9), 0), Ok(id(9)));
+        fences.check_invariants();
+    }
+
+    #[test]
+    fn a_promise_keeps_a_higher_epoch_out_until_it_ends() {
+        let mut fences = promised();
+        let end_us = 100 + u64::from(LEASE_US);
+        assert_eq!(fences.raise(ONE, Epoch(4), id(5), end_us - 7), Err(Barred::Leased { left_us: 7 }));
+        assert_eq!(fences.check(ONE, Epoch(3)), Ok(()), "the older owner goes on");
+        assert_eq!(fences.raise(ONE, Epoch(3), id(5), 200), Ok(id(1)), "and may greet again");
+        assert_eq!(fences.raise(PartitionId(9), Epoch(4), id(5), 200), Ok(id(5)), "of others nothing was promised");
+        assert_eq!(fences.raise(ONE, Epoch(4), id(5), end_us), Ok(id(1)));
+        assert_eq!(fences.check(ONE, Epoch(3)), fenced_by(4));
+        fences.check_invariants();
+    }
+
+    #[test]
+    fn an_owner_that_gave_way_for_one_partition_is_promised_nothing_any_more() {
+        let mut fences = promised();
+        let end_us = 100 + u64::from(LEASE_US);
+        assert!(fences.raise(ONE, Epoch(4), id(5), end_us).is_ok());
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, end_us), fenced_by(4));
+        assert!(fences.raise(TWO, Epoch(4), id(5), end_us).is_ok());
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, end_us), fenced_by(4), "nothing is left of it");
+        fences.check_invariants();
+    }
+
+    #[test]
+    fn a_promise_runs_out_once_a_higher_epoch_waits() {
+        let mut fences = promised();
+        assert!(fences.raise(ONE, Epoch(5), id(5), 200).is_err());
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, 300), fenced_by(5));
+        assert!(fences.raise(ONE, Epoch(5), id(5), 100 + u64::from(LEASE_US)).is_ok());
+    }
+
+    #[test]
+    fn what_was_released_is_fenced_at_once_and_the_rest_is_not() {
+        let mut fences = promised();
+        assert_eq!(fences.release(ONE, Epoch(2)), fenced_by(3));
+        assert_eq!(fences.release(ONE, Epoch(3)), Ok(()));
+        assert_eq!(fences.raise(ONE, Epoch(4), id(5), 200), Ok(id(1)));
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, 300), Ok(()), "its other partition is its own");
+        assert!(matches!(fences.raise(TWO, Epoch(4), id(5), 400), Err(Barred::Leased { .. })));
+        assert_eq!(fences.release(ONE, Epoch(3)), fenced_by(4));
+        fences.check_invariants();
+    }
+
+    #[test]
+    fn no_promise_is_longer_than_the_longest() {
+        let mut fences = promised();
+        assert_eq!(fences.renew(Epoch(3), u32::MAX, 0), Ok(()));
+        assert!(fences.raise(ONE, Epoch(4), id(5), LEASE_US_MAX).is_ok());
     }
 }

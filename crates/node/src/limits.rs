@@ -27,3 +27,6 @@ pub const REBUILDS_ACTIVE_MAX: usize = 4;
 
 /// Microseconds after which an order that still misses something has failed: its owner orders again, from others.
 pub const REBUILD_US_MAX: u64 = 5_000_000;
+
+/// Longest promise to an owner, in microseconds: so long may a partition be without one after its owner died.
+pub const LEASE_US_MAX: u64 = 10_000_000;

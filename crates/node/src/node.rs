@@ -47,6 +47,7 @@ impl Node {
         config.check()?;
         let holdings = Holdings {
             node: config.node,
+            core: config.core,
             store: ChunkStore::new(config.memory_bytes)?,
             fences: Fences::default(),
             stats: NodeStats::default(),
@@ -82,15 +83,15 @@ impl Node {
     }
 
     /// Takes whole frames from the front of `input`; answers how many bytes they were. Input of a session that a
-    /// newer one ended is swallowed.
+    /// newer one ended is swallowed. `now` was read after the input came: a promise counts from when it was asked for.
     ///
     /// # Errors
     /// The session ended: the caller sends the output that there is, closes the connection and says so.
-    pub fn handle_input(&mut self, _now: Now, session: u64, input: &[u8]) -> Result<usize, SessionError> {
+    pub fn handle_input(&mut self, now: Now, session: u64, input: &[u8]) -> Result<usize, SessionError> {
         if self.superseded.contains(&session) {
             return Ok(input.len());
         }
-        let outcome = self.handle_frames(session, input);
+        let outcome = self.handle_frames(now.mono_us, session, input);
         if outcome.is_err()
             && let Some(ended) = self.sessions.get_mut(&session)
         {
@@ -205,6 +206,7 @@ impl Node {
     /// Asserts everything that must hold between inputs.
     pub fn check_invariants(&self) {
         self.holdings.store.check_invariants();
+        self.holdings.fences.check_invariants();
         for (&owner, id) in &self.owners {
             let phase = self.sessions.get(id).map(|session| session.phase);
             assert!(
@@ -219,16 +221,16 @@ impl Node {
         }
     }
 
-    fn handle_frames(&mut self, id: u64, input: &[u8]) -> Result<usize, SessionError> {
+    fn handle_frames(&mut self, now_us: u64, id: u64, input: &[u8]) -> Result<usize, SessionError> {
         let mut consumed = 0;
         while let Some((frame, frame_bytes)) = next_frame(&input[consumed..])? {
             let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
             match session.phase {
                 Phase::Greeting => self.handle_greeting(id, &frame)?,
                 Phase::Serving { .. } => {
-                    Self::handle_frame(&mut self.holdings, &mut self.rebuilds, id, &frame, session)?;
+                    Self::handle_frame(&mut self.holdings, &mut self.rebuilds, now_us, id, &frame, session)?;
                 }
-                Phase::Reading => Self::handle_read(&mut self.holdings, &frame, session)?,
+                Phase::Reading => Self::handle_read(&mut self.holdings, now_us, &frame, session)?,
                 Phase::Ended => return Err(SessionError::Ended),
             }
             consumed += frame_bytes;
@@ -243,6 +245,7 @@ impl Node {
     fn handle_frame(
         holdings: &mut Holdings,
         rebuilds: &mut Rebuilds,
+        now_us: u64,
         id: u64,
         frame: &Frame<'_>,
         session: &mut Session,
@@ -252,17 +255,22 @@ impl Node {
             NodeRequest::Rebuild { description, sources } => {
                 holdings.take_order(frame.tag, &description, session, || rebuilds.order(id, &description, &sources));
             }
-            request => holdings.handle_request(frame.tag, &request, session),
+            request => holdings.handle_request(now_us, frame.tag, &request, session),
         }
         session.check_output()
     }
 
     /// What another node asks: it may read, and change nothing.
-    fn handle_read(holdings: &mut Holdings, frame: &Frame<'_>, session: &mut Session) -> Result<(), SessionError> {
+    fn handle_read(
+        holdings: &mut Holdings,
+        now_us: u64,
+        frame: &Frame<'_>,
+        session: &mut Session,
+    ) -> Result<(), SessionError> {
         let request = NodeRequest::parse(frame)?;
         match request {
             NodeRequest::ReadRange { .. } | NodeRequest::Inspect { .. } | NodeRequest::Ping => {
-                holdings.handle_request(frame.tag, &request, session);
+                holdings.handle_request(now_us, frame.tag, &request, session);
             }
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
             _ => session.reply(frame.tag, &NodeReply::Refused { refusal: Refusal::Invalid, detail: 0 }),

@@ -7,7 +7,7 @@ use shorttail_store::{Append, ChunkStore};
 use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
 
-use crate::fences::{Fenced, Fences};
+use crate::fences::{Barred, Fences};
 use crate::session::Session;
 use crate::stats::NodeStats;
 
@@ -15,6 +15,8 @@ use crate::stats::NodeStats;
 #[derive(Debug)]
 pub(crate) struct Holdings {
     pub node: NodeId,
+    /// Core 0 keeps the promises to owners.
+    pub core: u16,
     pub store: ChunkStore,
     pub fences: Fences,
     pub stats: NodeStats,
@@ -22,7 +24,7 @@ pub(crate) struct Holdings {
     pub scratch: Vec<u8>,
 }
 
-/// A refusal and its detail: the epoch that fenced, or 0.
+/// A refusal and its detail: the epoch that fenced, the microseconds until a promise ends, or 0.
 struct No {
     refusal: Refusal,
     detail: u64,
@@ -34,9 +36,12 @@ impl From<Refusal> for No {
     }
 }
 
-impl From<Fenced> for No {
-    fn from(fenced: Fenced) -> Self {
-        No { refusal: Refusal::Fenced, detail: u64::from(fenced.by.0) }
+impl From<Barred> for No {
+    fn from(barred: Barred) -> Self {
+        match barred {
+            Barred::Fenced { by } => No { refusal: Refusal::Fenced, detail: u64::from(by.0) },
+            Barred::Leased { left_us } => No { refusal: Refusal::Leased, detail: left_us },
+        }
     }
 }
 
@@ -47,8 +52,8 @@ impl Holdings {
     }
 
     /// Does what a request of a greeted session asks, and answers it there.
-    pub fn handle_request(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
-        if let Err(No { refusal, detail }) = self.answer(tag, request, session) {
+    pub fn handle_request(&mut self, now_us: u64, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
+        if let Err(No { refusal, detail }) = self.answer(now_us, tag, request, session) {
             self.stats.refusals += 1;
             // `Stable` is never answered: an owner that needs to know asks with a seal or an inspection.
             if !matches!(request, NodeRequest::Stable { .. }) {
@@ -94,7 +99,7 @@ impl Holdings {
         Ok(())
     }
 
-    fn answer(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) -> Result<(), No> {
+    fn answer(&mut self, now_us: u64, tag: u64, request: &NodeRequest<'_>, session: &mut Session) -> Result<(), No> {
         match *request {
             NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } => {
                 let append = Append { op, previous, stable, data_index, offset, bytes };
@@ -127,7 +132,7 @@ impl Holdings {
                 return Ok(());
             }
             NodeRequest::Fence { partition, epoch, next } => {
-                let joined = self.fence(partition, epoch, next)?;
+                let joined = self.fence(partition, epoch, next, now_us)?;
                 session.reply(tag, &NodeReply::Fenced { joined });
                 return Ok(());
             }
@@ -140,6 +145,12 @@ impl Holdings {
             }
             NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
             NodeRequest::Ping => {}
+            // One core decides for the node.
+            NodeRequest::Renew { .. } | NodeRequest::Release { .. } if self.core != 0 => {
+                return Err(Refusal::Invalid.into());
+            }
+            NodeRequest::Renew { epoch, lease_us } => self.fences.renew(epoch, lease_us, now_us)?,
+            NodeRequest::Release { partition, epoch } => self.fences.release(partition, epoch)?,
             NodeRequest::Reconfigure { stripe, epoch, configuration, ref members } => {
                 self.reconfigure(stripe, epoch, configuration, members)?;
             }
@@ -196,12 +207,12 @@ impl Holdings {
         Ok(chunk.reconfigure(configuration, members)?)
     }
 
-    fn fence(&mut self, partition: u16, epoch: Epoch, next: StripeId) -> Result<StripeId, No> {
+    fn fence(&mut self, partition: u16, epoch: Epoch, next: StripeId, now_us: u64) -> Result<StripeId, No> {
         // Epoch 0 says "never fenced" in a refusal.
-        if epoch == Epoch(0) {
+        if epoch == Epoch(0) || partition == ALL_PARTITIONS {
             return Err(Refusal::Invalid.into());
         }
-        Ok(self.fences.raise(partition, epoch, next)?)
+        Ok(self.fences.raise(PartitionId(partition), epoch, next, now_us)?)
     }
 
     fn open(&mut self, description: &ChunkDescription) -> Result<(), No> {

@@ -7,8 +7,7 @@ use shorttail_units::{
     ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
 };
 use shorttail_wire::node::{
-    ALL_PARTITIONS, ChunkDescription, ChunkKind, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
-    Source, next_frame,
+    ChunkDescription, ChunkKind, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, Source, next_frame,
 };
 
 const CLUSTER: ClusterId = ClusterId(9);
@@ -135,7 +134,7 @@ fn hello(owner: u32, epoch: u32) -> Hello {
 }
 
 fn fence(epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Fence { partition: ALL_PARTITIONS, epoch: Epoch(epoch), next: StripeId::default() }
+    NodeRequest::Fence { partition: 2, epoch: Epoch(epoch), next: StripeId::default() }
 }
 
 fn stripe() -> StripeId {

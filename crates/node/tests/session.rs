@@ -3,8 +3,7 @@
 use shorttail_node::{Node, NodeConfig, SessionError};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
-    ALL_PARTITIONS, ChunkDescription, ChunkKind, Frame, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION,
-    Refusal, next_frame,
+    ChunkDescription, ChunkKind, Frame, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
 };
 
 const CLUSTER: ClusterId = ClusterId(9);
@@ -14,28 +13,33 @@ const TAG: u64 = 77;
 /// A node whose sessions speak in whole turns.
 struct Peer {
     node: Node,
+    now_us: u64,
 }
 
 impl Peer {
     fn new() -> Self {
+        Peer::of_core(1)
+    }
+
+    fn of_core(core: u16) -> Self {
         let config = NodeConfig {
             node: NodeId(5),
             cluster: CLUSTER,
             incarnation: Incarnation(11),
-            core: 1,
+            core,
             core_count: 2,
             memory_bytes: 1 << 20,
             auth: b"secret".to_vec(),
             repair_bytes_per_s: 1_000_000,
         };
-        Peer { node: Node::new(config).expect("a node") }
+        Peer { node: Node::new(config).expect("a node"), now_us: 0 }
     }
 
     /// A node with session 1 greeted by owner 6 and everything fenced at epoch 3.
     fn serving() -> Self {
         let mut peer = Peer::new();
         peer.greet(1, hello());
-        peer.fences(1, ALL_PARTITIONS, 3);
+        peer.fences(1, PARTITION.0, 3);
         peer
     }
 
@@ -48,8 +52,9 @@ impl Peer {
     fn turn(&mut self, session: u64, requests: &[NodeRequest<'_>]) -> Result<Vec<NodeReplyOwned>, SessionError> {
         let mut bytes = Vec::new();
         requests.iter().for_each(|request| request.encode(TAG, &mut bytes));
-        let outcome = self.node.handle_input(Now::default(), session, &bytes);
-        self.node.end_turn(Now::default());
+        let now = Now { mono_us: self.now_us, ..Now::default() };
+        let outcome = self.node.handle_input(now, session, &bytes);
+        self.node.end_turn(now);
         self.node.check_invariants();
         assert_eq!(outcome?, bytes.len());
         Ok(self.replies(session))
@@ -296,6 +301,51 @@ fn r2_a_node_remembers_what_its_first_fence_said_was_next() {
     assert_eq!(peer.ask(1, &fence(4, 90)), NodeReplyOwned::Fenced(stripe(40)));
 }
 
+fn renew(epoch: u32) -> NodeRequest<'static> {
+    NodeRequest::Renew { epoch: Epoch(epoch), lease_us: 1_000 }
+}
+
+fn release(epoch: u32) -> NodeRequest<'static> {
+    NodeRequest::Release { partition: PARTITION, epoch: Epoch(epoch) }
+}
+
+#[test]
+fn r2_a_promise_keeps_others_out_until_it_ends() {
+    let mut peer = Peer::of_core(0);
+    peer.greet(1, Hello { core: 0, ..hello() });
+    peer.greet(2, Hello { core: 0, owner: 7, epoch: Epoch(4), ..hello() });
+    peer.refuses(1, &renew(3), Refusal::Fenced, 0);
+    peer.fences(1, PARTITION.0, 3);
+    peer.does(1, &renew(3));
+    peer.now_us = 400;
+    peer.refuses(2, &fence(PARTITION.0, 4), Refusal::Leased, 600);
+    peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.refuses(1, &renew(3), Refusal::Fenced, 4);
+    peer.now_us = 1_000;
+    peer.fences(2, PARTITION.0, 4);
+    peer.refuses(1, &append(1, 1, 0), Refusal::Fenced, 4);
+    peer.refuses(1, &release(3), Refusal::Fenced, 4);
+}
+
+#[test]
+fn r2_a_released_partition_is_the_next_owners_at_once() {
+    let mut peer = Peer::of_core(0);
+    peer.greet(1, Hello { core: 0, ..hello() });
+    peer.greet(2, Hello { core: 0, owner: 7, epoch: Epoch(4), ..hello() });
+    peer.fences(1, PARTITION.0, 3);
+    peer.does(1, &renew(3));
+    peer.does(1, &release(3));
+    peer.fences(2, PARTITION.0, 4);
+}
+
+#[test]
+fn one_core_of_a_node_makes_promises_and_the_others_do_not() {
+    let mut peer = Peer::serving();
+    peer.refuses(1, &renew(3), Refusal::Invalid, 0);
+    peer.refuses(1, &release(3), Refusal::Invalid, 0);
+    peer.refuses(1, &fence(u16::MAX, 3), Refusal::Invalid, 0);
+}
+
 #[test]
 fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
     let mut peer = Peer::serving();
@@ -307,7 +357,6 @@ fn r2_a_fenced_owner_changes_nothing_and_is_told_by_whom() {
     let close = |epoch| NodeRequest::Close { stripe: stripe(1), epoch: Epoch(epoch), last: OpNumber(0) };
     let late = [
         fence(PARTITION.0, 4),
-        fence(ALL_PARTITIONS, 4),
         NodeRequest::Open(description(2, 1)),
         NodeRequest::Install { description: description(2, 1), bytes: b"piece" },
         append(1, 1, 0),

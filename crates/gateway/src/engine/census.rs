@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use shorttail_units::{NodeId, PartitionId, StripeId};
-use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, ChunkKind, ChunkReport};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport};
 
 use super::nodes::{Nodes, SessionId};
 
@@ -37,7 +37,7 @@ pub enum Member {
 #[derive(Debug, Default)]
 pub struct Census {
     reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
-    /// By session and partition fenced ([`ALL_PARTITIONS`] included): of older stripes this memory holds nothing.
+    /// By session and partition fenced: of older stripes this memory holds nothing.
     joined: BTreeMap<(SessionId, u16), StripeId>,
 }
 
@@ -119,8 +119,7 @@ impl Census {
     }
 
     fn joined(&self, session: SessionId, partition: PartitionId) -> Option<StripeId> {
-        let of = |partition| self.joined.get(&(session, partition)).copied();
-        of(partition.0).or_else(|| of(ALL_PARTITIONS))
+        self.joined.get(&(session, partition.0)).copied()
     }
 
     /// Nodes whose memory is younger than the cluster: an earlier one may have been lost.

@@ -4,7 +4,7 @@
 //! that this owner does not know, or that were not sealed, are dropped (while serving) or are what a new owner learns
 //! the store from (while gathering).
 
-use shorttail_units::StripeId;
+use shorttail_units::{PartitionId, StripeId};
 use shorttail_wire::node::{
     ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal,
 };
@@ -58,11 +58,9 @@ impl<C: Command> Engine<C> {
             self.note_lost_of(id.node);
         }
         let partitions = self.config.partitions.clone();
-        let (epoch, all) = (self.config.epoch, usize::from(self.config.partition_count) == partitions.len());
-        let fences: Vec<u16> = if all { vec![ALL_PARTITIONS] } else { partitions.iter().map(|p| p.0).collect() };
-        let next = self.take_stripe_ids(0);
-        for (index, &partition) in fences.iter().enumerate() {
-            let remaining = (fences.len() - 1 - index) as u16;
+        let (epoch, next) = (self.config.epoch, self.take_stripe_ids(0));
+        for (index, &PartitionId(partition)) in partitions.iter().enumerate() {
+            let remaining = (partitions.len() - 1 - index) as u16;
             self.ask_session(id, &NodeRequest::Fence { partition, epoch, next }, What::Fence { partition, remaining });
         }
     }

@@ -244,20 +244,24 @@ impl Core {
     }
 
     fn read(&mut self, session: usize) {
-        let now = self.clock.now();
         let Some(link) = self.sessions.get_mut(&session) else { return };
-        let (node, chaos) = (&mut self.node, &mut self.chaos);
+        let (node, chaos, clock) = (&mut self.node, &mut self.chaos, self.clock);
         let mut failure = None;
-        let end = link.read(&mut self.scratch, |input| match node.handle_input(now, session as u64, input) {
-            Ok(consumed) => {
-                if let Some(chaos) = chaos {
-                    chaos.note_requests(now, session, &input[..consumed]);
+        let end = link.read(&mut self.scratch, |input| {
+            // After the input: a promise to an owner must not begin before it was asked for, however long this process
+            // stood still in between.
+            let now = clock.now();
+            match node.handle_input(now, session as u64, input) {
+                Ok(consumed) => {
+                    if let Some(chaos) = chaos {
+                        chaos.note_requests(now, session, &input[..consumed]);
+                    }
+                    consumed
                 }
-                consumed
-            }
-            Err(error) => {
-                failure = Some(error.to_string());
-                input.len()
+                Err(error) => {
+                    failure = Some(error.to_string());
+                    input.len()
+                }
             }
         });
         self.touched.push(session);

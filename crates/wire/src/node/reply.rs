@@ -39,9 +39,11 @@ pub enum Refusal {
     Unreachable,
     #[error("too many orders wait already")]
     Busy,
+    #[error("promised to the owner before, for a while")]
+    Leased,
 }
 
-const REFUSALS: [Refusal; 15] = [
+const REFUSALS: [Refusal; 16] = [
     Refusal::OutOfMemory,
     Refusal::NoChunk,
     Refusal::Fenced,
@@ -57,6 +59,7 @@ const REFUSALS: [Refusal; 15] = [
     Refusal::Invalid,
     Refusal::Unreachable,
     Refusal::Busy,
+    Refusal::Leased,
 ];
 
 impl Refusal {
@@ -147,7 +150,7 @@ pub enum NodeReply<'a> {
     },
     Chunks(Vec<ChunkReport>),
     Inspected(InspectReport<'a>),
-    /// `detail`: the epoch that fenced, or 0.
+    /// `detail`: the epoch that fenced, the microseconds until a promise ends, or 0.
     Refused {
         refusal: Refusal,
         detail: u64,

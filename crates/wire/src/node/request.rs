@@ -61,7 +61,7 @@ pub struct Hello {
     pub cluster: ClusterId,
     /// Which of the node's cores this session is for.
     pub core: u16,
-    /// Which owner speaks (gateway and its core): a new session of an owner ends its older one (rule R7), sessions of
+    /// Which owner speaks: a new session of an owner ends its older one (rule R7), sessions of
     /// different owners live side by side.
     pub owner: u32,
     /// Epoch of the owner, for the log only; fencing is its own message.
@@ -74,8 +74,9 @@ pub struct Hello {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeRequest<'a> {
     Hello(Hello),
-    /// From now on refuse, for this partition (or all), owners of a lower epoch. `next`: no stripe of the partition from
-    /// this id on was opened yet; the node remembers that of its first fence. Replies `Fenced`.
+    /// From now on refuse, for this partition, owners of a lower epoch. `next`: no stripe of the partition from this id on
+    /// was opened yet; the node remembers that of its first fence. Replies `Fenced`; refused as `Leased` while the node
+    /// promised not to.
     Fence {
         partition: u16,
         epoch: Epoch,
@@ -163,6 +164,16 @@ pub enum NodeRequest<'a> {
         description: ChunkDescription,
         sources: Vec<Source>,
     },
+    /// For so many microseconds let no higher epoch fence a partition that this one fenced (rule R2). Replies `Done`.
+    Renew {
+        epoch: Epoch,
+        lease_us: u32,
+    },
+    /// The promise to this epoch no longer holds for this partition: its owner handed it over. Replies `Done`.
+    Release {
+        partition: PartitionId,
+        epoch: Epoch,
+    },
     /// Greeting of another node, in place of `Hello`: its session only reads. `owner`: its number times 65 536 and its
     /// core's.
     Peer(Hello),
@@ -186,6 +197,8 @@ impl NodeRequest<'_> {
     const RECONFIGURE: u8 = 15;
     const REBUILD: u8 = 16;
     const PEER: u8 = 17;
+    const RENEW: u8 = 18;
+    const RELEASE: u8 = 19;
 
     fn kind(&self) -> u8 {
         match self {
@@ -206,6 +219,8 @@ impl NodeRequest<'_> {
             NodeRequest::Reconfigure { .. } => Self::RECONFIGURE,
             NodeRequest::Rebuild { .. } => Self::REBUILD,
             NodeRequest::Peer(_) => Self::PEER,
+            NodeRequest::Renew { .. } => Self::RENEW,
+            NodeRequest::Release { .. } => Self::RELEASE,
         }
     }
 
@@ -273,6 +288,14 @@ impl NodeRequest<'_> {
                 out.put_u32(last.0);
             }
             NodeRequest::Ping => {}
+            NodeRequest::Renew { epoch, lease_us } => {
+                out.put_u32(epoch.0);
+                out.put_u32(*lease_us);
+            }
+            NodeRequest::Release { partition, epoch } => {
+                out.put_u32(epoch.0);
+                out.put_u16(partition.0);
+            }
             NodeRequest::Reconfigure { stripe, epoch, configuration, members } => {
                 out.put_u64(stripe.raw());
                 out.put_u32(epoch.0);
@@ -359,6 +382,8 @@ impl<'a> NodeRequest<'a> {
                 NodeRequest::Rebuild { description, sources }
             }
             Self::PEER => NodeRequest::Peer(Hello::parse(body)?),
+            Self::RENEW => NodeRequest::Renew { epoch: parse_epoch(body)?, lease_us: body.u32()? },
+            Self::RELEASE => NodeRequest::Release { epoch: parse_epoch(body)?, partition: PartitionId(body.u16()?) },
             other => return Err(FrameError::Kind(other)),
         })
     }

@@ -45,7 +45,9 @@ fn requests() -> Vec<NodeRequest<'static>> {
             epoch: Epoch(3),
             auth: b"token".to_vec(),
         }),
-        NodeRequest::Fence { partition: ALL_PARTITIONS, epoch: Epoch(3), next: stripe },
+        NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: stripe },
+        NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000_000 },
+        NodeRequest::Release { partition: PartitionId(2), epoch: Epoch(3) },
         NodeRequest::Open(description()),
         NodeRequest::Append {
             stripe,
