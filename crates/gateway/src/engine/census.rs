@@ -38,7 +38,7 @@ pub enum Member {
 pub struct Census {
     reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
     /// By session and partition fenced: of older stripes this memory holds nothing.
-    joined: BTreeMap<(SessionId, u16), StripeId>,
+    joined: BTreeMap<(SessionId, PartitionId), StripeId>,
 }
 
 impl Census {
@@ -47,7 +47,7 @@ impl Census {
         self.reports.entry(report.description.stripe).or_default().insert(node, report);
     }
 
-    pub fn take_joined(&mut self, session: SessionId, partition: u16, joined: StripeId) {
+    pub fn take_joined(&mut self, session: SessionId, partition: PartitionId, joined: StripeId) {
         self.joined.insert((session, partition), joined);
     }
 
@@ -119,7 +119,7 @@ impl Census {
     }
 
     fn joined(&self, session: SessionId, partition: PartitionId) -> Option<StripeId> {
-        self.joined.get(&(session, partition.0)).copied()
+        self.joined.get(&(session, partition)).copied()
     }
 
     /// Nodes whose memory is younger than the cluster: an earlier one may have been lost.

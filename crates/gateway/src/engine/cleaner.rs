@@ -112,6 +112,9 @@ impl<C: Command> Engine<C> {
         for key in self.jobs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.work.push_back(Work::Job(key));
         }
+        if self.is_letting_go() {
+            return;
+        }
         self.evict_striped();
         let fit = usize::try_from(self.spare_stripes()).unwrap_or(usize::MAX).saturating_sub(1);
         while self.jobs.len() < JOBS_MAX.min(fit).max(1) {
@@ -206,7 +209,7 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn advance_job(&mut self, key: PoolKey) {
-        let is_flushing = self.is_flushing();
+        let is_flushing = self.is_flushing() || self.is_letting_go();
         loop {
             let Some(job) = self.jobs.get_mut(key) else { return };
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_flushing {

@@ -374,7 +374,7 @@ impl<C: Command> Engine<C> {
     /// What a degraded read still waits for is let go; how much it asked of each source.
     fn drop_degraded(&mut self, key: PoolKey) -> Option<u32> {
         let degraded = self.fetches.get_mut(key)?.degraded.take()?;
-        degraded.asked.iter().for_each(|&(_, tag)| self.let_go(tag));
+        degraded.asked.iter().for_each(|&(_, tag)| self.let_go_of(tag));
         Some(degraded.length)
     }
 
@@ -416,7 +416,7 @@ impl<C: Command> Engine<C> {
         self.drop_degraded(key);
         let fetch = self.fetches.remove(key)?;
         if let Some(direct) = fetch.direct {
-            self.let_go(direct);
+            self.let_go_of(direct);
         }
         Some((fetch.wanted, fetch.excluded))
     }

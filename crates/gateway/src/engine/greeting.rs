@@ -9,6 +9,7 @@ use shorttail_wire::node::{
     ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal,
 };
 
+use super::lease::Voter;
 use super::nodes::{NodePhase, SessionId};
 use super::session::Session;
 use super::{Engine, What, Work};
@@ -47,6 +48,9 @@ impl<C: Command> Engine<C> {
         let session = &mut node.sessions[usize::from(id.core)];
         session.memory_bytes = hello.memory_bytes;
         session.used_bytes = hello.used_bytes;
+        session.incarnation = Some(hello.incarnation);
+        session.unfenced = self.config.partitions.clone();
+        self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {
             self.void_frees_of(id.node);
             if let Some(census) = self.census_mut() {
@@ -57,21 +61,46 @@ impl<C: Command> Engine<C> {
             // Until the scan shows what is there.
             self.note_lost_of(id.node);
         }
-        let partitions = self.config.partitions.clone();
-        let (epoch, next) = (self.config.epoch, self.take_stripe_ids(0));
-        for (index, &PartitionId(partition)) in partitions.iter().enumerate() {
-            let remaining = (partitions.len() - 1 - index) as u16;
-            self.ask_session(id, &NodeRequest::Fence { partition, epoch, next }, What::Fence { partition, remaining });
+        self.fence(id);
+    }
+
+    /// Asks a core for the fences that it does not have yet. Core 0 comes first: it may have promised that there will be
+    /// none, and then the owner before is not to be disturbed on the others.
+    pub(super) fn fence(&mut self, id: SessionId) {
+        let is_decided = id.core == 0 || self.nodes.get(id.node).is_some_and(|node| node.sessions[0].is_fenced());
+        let Some(session) = self.nodes.session_mut(id).filter(|_| is_decided && !self.ownership.is_deposed) else {
+            return;
+        };
+        session.fence_due_us = None;
+        let (epoch, unfenced) = (self.config.epoch, session.unfenced.clone());
+        let next = self.take_stripe_ids(0);
+        for partition in unfenced {
+            let fence = NodeRequest::Fence { partition: partition.0, epoch, next };
+            self.ask_session(id, &fence, What::Fence { partition });
         }
     }
 
-    pub(super) fn fenced(&mut self, id: SessionId, partition: u16, remaining: u16, joined: StripeId) {
+    pub(super) fn fenced(&mut self, id: SessionId, partition: PartitionId, joined: StripeId) {
         if let Some(census) = self.census_mut() {
             census.take_joined(id, partition, joined);
         }
-        if remaining == 0 {
-            self.scan(id, StripeId::default());
+        let Some(node) = self.nodes.get_mut(id.node) else { return };
+        let session = &mut node.sessions[usize::from(id.core)];
+        session.unfenced.retain(|&other| other != partition);
+        if !session.is_fenced() {
+            return;
         }
+        let others = (1..node.sessions.len()).filter(|&core| node.sessions[core].incarnation.is_some());
+        let others: Vec<_> = others.map(|core| SessionId { node: id.node, core: core as u16 }).collect();
+        let is_fenced = |session: &Session| session.is_fenced() && session.incarnation == node.incarnation;
+        if let Some(incarnation) = node.incarnation.filter(|_| node.sessions.iter().all(is_fenced)) {
+            self.lease.fenced(Voter { node: id.node, incarnation });
+        }
+        if id.core == 0 {
+            self.renew(id.node);
+            others.into_iter().for_each(|core| self.fence(core));
+        }
+        self.scan(id, StripeId::default());
     }
 
     fn scan(&mut self, id: SessionId, after: StripeId) {

@@ -127,5 +127,16 @@ pub const REPAIR_REST_US: u64 = 100_000;
 /// Microseconds between two looks at how fast repair goes and at what is on nodes that are away.
 pub const REPAIR_RATE_US: u64 = 1_000_000;
 
+/// Microseconds that a reply waits for the owner to be proven until it becomes an error: renewals are answered four times
+/// as often.
+pub const HELD_US_MAX: u64 = 1_000_000;
+
+/// Replies that wait so at most, and their bytes.
+pub const HELD_COUNT_MAX: usize = 65_536;
+pub const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Microseconds that an owner waits for its stripes to be sealed before it hands its partitions over all the same.
+pub const LET_GO_US_MAX: u64 = 50_000;
+
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;

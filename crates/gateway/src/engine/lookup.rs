@@ -265,7 +265,7 @@ impl<C: Command> Engine<C> {
                     self.index.mark_read(slot, tag, old.location);
                     self.recent.touch(hash, self.now.unix_ms.seconds());
                 }
-                self.reply(token, Reply::Bytes(reply));
+                self.answer_key(token, command, reply);
             }
             (LookupPurpose::Read { token, command }, Digest::Object(object)) => {
                 if command.touches() {
@@ -323,13 +323,13 @@ impl<C: Command> Engine<C> {
         let mut reply = Vec::new();
         let context = ApplyContext { now: self.now, version: Default::default() };
         command.apply(None, &context, &mut reply);
-        self.reply(token, Reply::Bytes(reply));
+        self.answer_key(token, command, reply);
     }
 
     pub(super) fn refuse(&mut self, token: Token, command: &C, error: StoreError) {
         let mut reply = Vec::new();
         command.refuse(error, &mut reply);
-        self.reply(token, Reply::Bytes(reply));
+        self.reply_error(token, Reply::Bytes(reply));
     }
 }
 

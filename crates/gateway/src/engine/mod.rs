@@ -45,6 +45,7 @@ mod loss;
 mod manifest;
 mod nodes;
 mod open_stripe;
+mod ownership;
 mod pieces;
 mod pool;
 mod race;
@@ -55,6 +56,7 @@ mod reconstruct;
 mod recovery;
 mod redirect;
 mod repair;
+mod replies;
 mod rescind;
 mod room;
 mod round;
@@ -76,8 +78,9 @@ use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Ver
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
-pub use lease::{LeaseConfig, Standing, Terms, Voter, VoterSet};
+pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
 pub use nodes::{NodePhase, SessionId};
+pub use ownership::Standing;
 pub use watch::Watched;
 
 use crate::command::{Access, Command};
@@ -140,6 +143,7 @@ enum Work {
 struct Awaited {
     session: SessionId,
     what: What,
+    asked_us: u64,
     /// Where in the session's stream the request begins.
     at: u64,
     /// Bytes that it moves.
@@ -155,9 +159,13 @@ enum What {
     Nothing,
     Hello,
     Fence {
-        partition: u16,
-        remaining: u16,
+        partition: PartitionId,
     },
+    /// A promise by that memory of the node.
+    Renew {
+        incarnation: Incarnation,
+    },
+    Release,
     Scan,
     Ping,
     Open {
@@ -226,7 +234,8 @@ pub struct Engine<C> {
     config: EngineConfig,
     now: Now,
     phase: Phase,
-    terms: Terms,
+    lease: lease::Lease,
+    ownership: ownership::Ownership,
     index: Index,
     recent: Recent,
     stripes: Stripes<Purpose>,
@@ -264,7 +273,7 @@ pub struct Engine<C> {
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
     work: VecDeque<Work>,
-    replies: VecDeque<(Token, Reply)>,
+    replies: replies::Replies<C>,
     next_version: u64,
     next_stripe: u64,
     /// Hardly a stripe fits any more: as of the last tick, or stripe opened.
@@ -287,6 +296,7 @@ impl<C: Command> Engine<C> {
     pub fn new(config: EngineConfig, now: Now) -> Self {
         let logs = config.partitions.iter().map(|&partition| (partition, Log::default())).collect();
         Engine {
+            lease: lease::Lease::new(config.lease, config.tolerance()),
             stripes: Stripes::new(config.data_count()),
             monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
             monitor_due_us: 0,
@@ -298,7 +308,7 @@ impl<C: Command> Engine<C> {
             config,
             now,
             phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us))),
-            terms: Terms::default(),
+            ownership: ownership::Ownership::default(),
             index: Index::default(),
             recent: Recent::new(),
             logs,
@@ -330,7 +340,7 @@ impl<C: Command> Engine<C> {
             stalled: VecDeque::new(),
             doubtful: Vec::new(),
             work: VecDeque::new(),
-            replies: VecDeque::new(),
+            replies: replies::Replies::default(),
             next_version: 1,
             next_stripe: 1,
             is_cramped: false,
@@ -356,6 +366,10 @@ impl<C: Command> Engine<C> {
     /// Takes a client's request. Its replies come out of [`Engine::poll_reply`], now or later.
     pub fn handle_request(&mut self, now: Now, token: Token, request: Request<C>) {
         self.now = now;
+        self.ownership.outstanding_count += 1;
+        if !self.takes_requests() {
+            return self.refuse_any(token, request);
+        }
         match request {
             Request::Key(command) if command.access() == Access::Read => self.read(token, command),
             Request::Key(command) => self.write(token, command),
@@ -369,6 +383,7 @@ impl<C: Command> Engine<C> {
     pub fn end_turn(&mut self, now: Now) {
         self.now = now;
         self.tick();
+        self.advance_ownership();
         self.watch();
         self.hedge_late();
         self.run_work();
@@ -378,13 +393,19 @@ impl<C: Command> Engine<C> {
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
     /// while this owner's proof held is answered rightly whenever the answer arrives.
-    pub fn poll_reply(&mut self, _now: Now) -> Option<(Token, Reply)> {
-        self.replies.pop_front()
+    pub fn poll_reply(&mut self, now: Now) -> Option<(Token, Reply)> {
+        if let Some(error) = self.replies.next_error() {
+            return Some(error);
+        }
+        if now.mono_us < self.lease.proven_until_us() {
+            return self.replies.next();
+        }
+        self.replies.next_overdue(now.mono_us, self.is_deposed())
     }
 
     /// When [`Engine::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
-        Some(self.tick_us.min(self.hedge_due_us).min(self.monitor_due_us))
+        Some(self.tick_us.min(self.hedge_due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
     }
 
     /// Counters and gauges of this core.
@@ -437,7 +458,9 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Resume);
         self.resend_frees();
         self.advance_recovery();
-        self.advance_repair();
+        if !self.is_letting_go() {
+            self.advance_repair();
+        }
         self.refresh_usage();
     }
 
@@ -459,7 +482,21 @@ impl<C: Command> Engine<C> {
         StripeId::new(self.config.epoch, counter)
     }
 
+    fn answer_key(&mut self, token: Token, command: C, reply: Vec<u8>) {
+        self.ownership.outstanding_count -= 1;
+        self.replies.push(token, Reply::Bytes(reply), Some(command), self.now.mono_us);
+    }
+
     fn reply(&mut self, token: Token, reply: Reply) {
-        self.replies.push_back((token, reply));
+        if let Reply::Group(Err(_)) | Reply::Keyspace(Err(_)) = reply {
+            return self.reply_error(token, reply);
+        }
+        self.ownership.outstanding_count -= 1;
+        self.replies.push(token, reply, None, self.now.mono_us);
+    }
+
+    fn reply_error(&mut self, token: Token, reply: Reply) {
+        self.ownership.outstanding_count -= 1;
+        self.replies.push_error(token, reply);
     }
 }

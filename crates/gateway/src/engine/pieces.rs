@@ -275,7 +275,7 @@ impl<C: Command> Engine<C> {
 
     fn end_pieces(&mut self, key: PoolKey, decoded: Option<Vec<(u8, Vec<u8>)>>) {
         let Some(fetch) = self.piece_fetches.remove(key) else { return };
-        fetch.asked.iter().for_each(|&(_, tag)| self.let_go(tag));
+        fetch.asked.iter().for_each(|&(_, tag)| self.let_go_of(tag));
         let FetchPurpose::Piece { read, number } = fetch.wanted.purpose else { return };
         let Some(decoded) = decoded else { return self.striped_unreadable(read) };
         let pieces = fetch.pieces;

@@ -24,7 +24,7 @@ use crate::command::Command;
 /// What was learnt so far.
 #[derive(Debug)]
 pub struct Gathering {
-    started_us: u64,
+    pub(super) started_us: u64,
     pub(super) census: Census,
     pub(super) loading: Option<Loading>,
 }
@@ -52,7 +52,8 @@ impl<C: Command> Engine<C> {
             Phase::Gathering(gathering) if gathering.loading.is_some() => self.retry_loads(),
             Phase::Gathering(gathering) => {
                 let waited_us = self.now.mono_us.saturating_sub(gathering.started_us);
-                if self.is_heard_enough(waited_us >= self.config.gather_us) {
+                let is_accepted = self.lease.is_accepted(self.now.mono_us);
+                if is_accepted && self.is_heard_enough(waited_us >= self.config.gather_us) {
                     self.begin_loading();
                 }
             }
@@ -160,7 +161,8 @@ impl<C: Command> Engine<C> {
             }
         }
         let cannot_write = self.too_few_nodes().is_err() || self.spare_stripes() == 0;
-        if (left == 0 || cannot_write) && !self.is_serving() {
+        let is_accepted = self.lease.is_accepted(self.now.mono_us);
+        if (left == 0 || cannot_write) && is_accepted && !self.is_serving() {
             tracing::info!(objects = self.index.object_count(), left, "serves");
             self.phase = Phase::Serving;
         }

@@ -17,7 +17,6 @@ use super::pool::PoolKey;
 use super::stripes::StripePhase;
 use super::{Engine, KeyRef, Tag, Token, Work};
 use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, StoreError, Wants};
-use crate::request::Reply;
 
 /// The object as the next command of a round sees it.
 enum Current {
@@ -193,7 +192,7 @@ impl<C: Command> Engine<C> {
             self.index.mark_read(slot, tag, old.location);
         }
         for done in finished {
-            self.reply(done.token, Reply::Bytes(done.reply));
+            self.answer_key(done.token, done.command, done.reply);
         }
         self.work.push_back(Work::Start(key));
     }
@@ -351,7 +350,7 @@ impl<C: Command> Engine<C> {
             }
         }
         for done in finished {
-            self.reply(done.token, Reply::Bytes(done.reply));
+            self.answer_key(done.token, done.command, done.reply);
         }
         if is_unreadable {
             self.keep_doubtful(key);
@@ -441,7 +440,7 @@ impl<C: Command> Engine<C> {
         let finished = std::mem::take(&mut round.finished);
         self.free_flushed_stripes(key);
         for done in finished {
-            self.reply(done.token, Reply::Bytes(done.reply));
+            self.answer_key(done.token, done.command, done.reply);
         }
         self.release_round(key);
     }
@@ -454,7 +453,7 @@ impl<C: Command> Engine<C> {
         self.free_unused_stripes(key);
         for done in finished {
             if done.is_independent {
-                self.reply(done.token, Reply::Bytes(done.reply));
+                self.answer_key(done.token, done.command, done.reply);
             } else {
                 self.refuse(done.token, &done.command, error);
             }

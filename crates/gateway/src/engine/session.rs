@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 
+use shorttail_units::{Incarnation, PartitionId};
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::limits::BATCH_BYTES_MAX;
@@ -32,6 +33,14 @@ pub struct Session {
     answered_queued: usize,
     /// A batch was sent, and nothing came back since.
     is_batch_out: bool,
+    /// Whose memory it is, once the node answered Hello.
+    pub incarnation: Option<Incarnation>,
+    /// Partitions that are not fenced yet.
+    pub unfenced: Vec<PartitionId>,
+    /// When fences are asked again that were refused because of a promise.
+    pub fence_due_us: Option<u64>,
+    /// A renewal was asked and not answered.
+    pub is_renewing: bool,
     /// Hello, fence and scan are done.
     pub greeted: bool,
     /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.
@@ -43,6 +52,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// Is the core fenced for all partitions of the owner?
+    pub fn is_fenced(&self) -> bool {
+        self.incarnation.is_some() && self.unfenced.is_empty()
+    }
+
     /// Queues a request; its place in the stream.
     pub fn put(&mut self, request: &NodeRequest<'_>, tag: u64) -> u64 {
         let (at, before) = (self.end, self.outbox.len());

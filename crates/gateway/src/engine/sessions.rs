@@ -103,7 +103,15 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn ask_session(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What) -> PoolKey {
         let now_us = self.now.mono_us;
-        let tag = self.awaited.insert(Awaited { session: id, what, at: 0, bytes: 0, ticket: None, is_hedged: false });
+        let tag = self.awaited.insert(Awaited {
+            session: id,
+            what,
+            asked_us: now_us,
+            at: 0,
+            bytes: 0,
+            ticket: None,
+            is_hedged: false,
+        });
         let session = self.nodes.session_mut(id).filter(|session| session.connected);
         let Some(session) = session else {
             self.work.push_back(Work::Failover(vec![tag]));
@@ -148,6 +156,9 @@ impl<C: Command> Engine<C> {
         if let (NodeReply::Done { used_bytes }, Some(session)) = (&reply, self.nodes.session_mut(session)) {
             session.used_bytes = *used_bytes;
         }
+        if let NodeReply::Refused { refusal: Refusal::Fenced, detail } = reply {
+            self.note_fenced(detail);
+        }
         if tag & APPEND_TAG != 0 {
             // Only a refusal answers an append by its tag: the stripe cannot go on with this member.
             return self.abandon_by_id(StripeId::from_raw(tag & !APPEND_TAG));
@@ -159,9 +170,14 @@ impl<C: Command> Engine<C> {
         self.forget_answered(session);
         match (awaited.what, reply) {
             (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
-            (What::Fence { partition, remaining }, NodeReply::Fenced { joined }) => {
-                self.fenced(session, partition, remaining, joined);
+            (What::Fence { partition }, NodeReply::Fenced { joined }) => self.fenced(session, partition, joined),
+            (What::Fence { .. }, NodeReply::Refused { refusal: Refusal::Leased, detail }) => {
+                self.fence_leased(session, detail);
             }
+            (What::Renew { incarnation }, NodeReply::Done { .. }) => {
+                self.renewed(session, incarnation, awaited.asked_us)
+            }
+            (What::Release, NodeReply::Done { .. }) => self.released(session.node),
             (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
             (What::Nothing, _) => {}
             (What::Reconfigure { stripe }, NodeReply::Done { .. }) => self.reconfigured(stripe, true),
@@ -206,6 +222,8 @@ impl<C: Command> Engine<C> {
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
             What::Reconfigure { stripe } => self.reconfigured(stripe, false),
             What::Rebuild { stripe } => self.order_refused(session.node, stripe, refusal),
+            What::Renew { .. } => self.renewal_failed(session),
+            What::Release => self.released(session.node),
             What::Ping | What::Nothing => {}
         }
     }

@@ -24,7 +24,6 @@ use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
 use super::{Engine, Token, What};
 use crate::command::{ApplyContext, Command, StoreError};
-use crate::request::Reply;
 
 /// Times a striped write starts again before its client hears of it.
 const ATTEMPTS_MAX: u32 = 4;
@@ -393,7 +392,7 @@ impl<C: Command> Engine<C> {
                 let mut reply = Vec::new();
                 let context = ApplyContext { now: self.now, version: Default::default() };
                 command.apply(Some(object.shown()), &context, &mut reply);
-                self.reply(token, Reply::Bytes(reply));
+                self.answer_key(token, command, reply);
             }
             Reader::Round { lock, old } => self.striped_loaded_for_round(lock, object, old),
         }

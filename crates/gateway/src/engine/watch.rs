@@ -198,7 +198,7 @@ impl<C: Command> Engine<C> {
 
     /// The answer to a request is of no interest any more: taken back if it is still queued, else awaited for the
     /// monitor's sake.
-    pub(super) fn let_go(&mut self, tag: PoolKey) {
+    pub(super) fn let_go_of(&mut self, tag: PoolKey) {
         let Some(awaited) = self.awaited.get_mut(tag) else { return };
         self.stats.cancelled_total += 1;
         awaited.what = What::Nothing;

@@ -1,0 +1,265 @@
+//! The life of an ownership: fenced, proven again and again, handed over or lost.
+//!
+//! ```text
+//! Waiting --accepted, everything loaded--> Serving --let_go--> LettingGo --drained, sealed, released--> Released
+//!    '------------------------------------------'------------------'--a later epoch fenced, proof over--> Deposed
+//! ```
+//! A later epoch that waits at a node ends the renewals. The owner serves on while it is proven, which is for less than a
+//! lease, and is deposed then.
+//!
+//! Must not know: how stripes are sealed, what requests are about.
+
+use shorttail_units::{Incarnation, NodeId, Now};
+use shorttail_wire::node::NodeRequest;
+
+use super::lease::Voter;
+use super::limits::LET_GO_US_MAX;
+use super::nodes::SessionId;
+use super::{Engine, Phase, Terms, Token, VoterSet, What};
+use crate::command::{Command, StoreError};
+use crate::request::{Reply, Request};
+
+/// How far an owner is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Not accepted yet, or still learning what the nodes hold.
+    Waiting,
+    Serving,
+    /// Hands its partitions over: takes no requests any more, and ends those under way.
+    LettingGo,
+    /// Everything is handed over: the engine may be dropped.
+    Released,
+    /// A later epoch fenced: the engine may be dropped once it answered what it was asked.
+    Deposed,
+}
+
+/// Nodes that are still to release the partitions.
+#[derive(Debug)]
+struct Releasing {
+    missing: Vec<(NodeId, usize)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ownership {
+    /// Requests that are not answered.
+    pub outstanding_count: usize,
+    /// When a fence is asked again; as of the last look.
+    pub fence_due_us: u64,
+    renew_due_us: u64,
+    is_superseded: bool,
+    pub is_deposed: bool,
+    letting_go_since_us: Option<u64>,
+    releasing: Option<Releasing>,
+}
+
+impl<C: Command> Engine<C> {
+    /// The coordinator's decision, when the engine begins and whenever it changes. The latest counts.
+    pub fn handle_terms(&mut self, now: Now, terms: Terms) {
+        self.now = now;
+        self.lease.set_terms(terms, now.mono_us);
+    }
+
+    /// By which voters this owner proves itself.
+    pub fn voters_in_use(&self) -> &VoterSet {
+        self.lease.in_use()
+    }
+
+    /// Did enough voters promise, as of this time, to let no other owner serve?
+    pub fn is_proven(&self, now: Now) -> bool {
+        now.mono_us < self.lease.proven_until_us()
+    }
+
+    /// Requests that were taken and are not answered yet, replies that wait for the proof not counted.
+    pub fn outstanding_count(&self) -> usize {
+        self.ownership.outstanding_count
+    }
+
+    pub fn standing(&self) -> Standing {
+        let ownership = &self.ownership;
+        if ownership.is_deposed {
+            return Standing::Deposed;
+        }
+        if ownership.letting_go_since_us.is_some() {
+            let is_done = ownership.releasing.as_ref().is_some_and(|releasing| releasing.missing.is_empty());
+            return if is_done { Standing::Released } else { Standing::LettingGo };
+        }
+        match self.phase {
+            Phase::Gathering(_) | Phase::Completing => Standing::Waiting,
+            Phase::Serving => Standing::Serving,
+        }
+    }
+
+    pub(super) fn is_deposed(&self) -> bool {
+        self.ownership.is_deposed
+    }
+
+    pub(super) fn is_letting_go(&self) -> bool {
+        self.ownership.letting_go_since_us.is_some()
+    }
+
+    pub(super) fn takes_requests(&self) -> bool {
+        self.standing() == Standing::Serving
+    }
+
+    pub(super) fn refuse_any(&mut self, token: Token, request: Request<C>) {
+        let error = StoreError::NotOwner;
+        match request {
+            Request::Key(command) => self.refuse(token, &command, error),
+            Request::Group(_) => self.reply(token, Reply::Group(Err(error))),
+            Request::Keyspace(_) => self.reply(token, Reply::Keyspace(Err(error))),
+        }
+    }
+
+    /// Hands the partitions over: no request is taken any more, what is under way ends, open stripes are sealed, so that the
+    /// next owner finds everything settled, and the nodes let it in. See [`Engine::standing`].
+    pub fn let_go(&mut self, now: Now) {
+        self.now = now;
+        self.ownership.letting_go_since_us.get_or_insert(now.mono_us);
+    }
+
+    /// Asks for what is due.
+    pub(super) fn advance_ownership(&mut self) {
+        self.retry_fences();
+        self.renew_all();
+        self.advance_letting_go();
+        let ownership = &mut self.ownership;
+        if ownership.is_superseded && !ownership.is_deposed && self.now.mono_us >= self.lease.proven_until_us() {
+            tracing::info!(epoch = self.config.epoch.0, "a later epoch owns the partitions");
+            ownership.is_deposed = true;
+        }
+    }
+
+    /// A node refused something because of this epoch, or of none.
+    pub(super) fn note_fenced(&mut self, by: u64) {
+        if by <= u64::from(self.config.epoch.0) || self.ownership.is_superseded {
+            return;
+        }
+        self.ownership.is_superseded = true;
+        if self.lease.config().is_none() {
+            // Nothing is promised where there is no lease.
+            self.lease.end();
+        }
+    }
+
+    /// A node promised to let nobody in for so long.
+    pub(super) fn fence_leased(&mut self, id: SessionId, left_us: u64) {
+        let due_us = self.now.mono_us.saturating_add(left_us);
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.fence_due_us = Some(session.fence_due_us.unwrap_or(0).max(due_us));
+        }
+        self.ownership.fence_due_us = self.ownership.fence_due_us.min(due_us);
+        // The nodes that are slow to come are waited for once the first may come.
+        if let Phase::Gathering(gathering) = &mut self.phase {
+            gathering.started_us = self.now.mono_us;
+        }
+    }
+
+    fn retry_fences(&mut self) {
+        if self.now.mono_us < self.ownership.fence_due_us {
+            return;
+        }
+        let mut next_us = u64::MAX;
+        let mut due = Vec::new();
+        for node in self.nodes.iter() {
+            for (core, session) in node.sessions.iter().enumerate() {
+                match session.fence_due_us {
+                    Some(at_us) if at_us <= self.now.mono_us => {
+                        due.push(SessionId { node: node.id, core: core as u16 })
+                    }
+                    Some(at_us) => next_us = next_us.min(at_us),
+                    None => {}
+                }
+            }
+        }
+        self.ownership.fence_due_us = next_us;
+        due.into_iter().for_each(|id| self.fence(id));
+    }
+
+    fn renew_all(&mut self) {
+        let Some(config) = self.lease.config() else { return };
+        if self.now.mono_us < self.ownership.renew_due_us {
+            return;
+        }
+        self.ownership.renew_due_us = self.now.mono_us + config.renew_every_us();
+        for node in self.nodes.iter().map(|node| node.id).collect::<Vec<_>>() {
+            self.renew(node);
+        }
+    }
+
+    /// Asks a node for a promise, if it may give one.
+    pub(super) fn renew(&mut self, node: NodeId) {
+        let Some(config) = self.lease.config() else { return };
+        if self.ownership.is_superseded || self.ownership.releasing.is_some() {
+            return;
+        }
+        let id = SessionId { node, core: 0 };
+        let Some(session) = self.nodes.session_mut(id).filter(|session| session.connected && !session.is_renewing)
+        else {
+            return;
+        };
+        let Some(incarnation) = session.incarnation.filter(|_| session.is_fenced()) else { return };
+        session.is_renewing = true;
+        let lease_us = u32::try_from(config.lease_us).unwrap_or(u32::MAX);
+        let renew = NodeRequest::Renew { epoch: self.config.epoch, lease_us };
+        self.ask_session(id, &renew, What::Renew { incarnation });
+    }
+
+    pub(super) fn renewed(&mut self, id: SessionId, incarnation: Incarnation, asked_us: u64) {
+        self.renewal_failed(id);
+        if self.ownership.releasing.is_none() {
+            self.lease.promised(Voter { node: id.node, incarnation }, asked_us, self.now.mono_us);
+        }
+    }
+
+    pub(super) fn renewal_failed(&mut self, id: SessionId) {
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.is_renewing = false;
+        }
+    }
+
+    fn advance_letting_go(&mut self) {
+        let Some(since_us) = self.ownership.letting_go_since_us else { return };
+        if self.ownership.releasing.is_some() || self.ownership.is_deposed {
+            return;
+        }
+        // What is under way ends first, and its replies leave while they are proven.
+        if self.ownership.outstanding_count > 0 || !self.replies.is_empty() {
+            return;
+        }
+        let open: Vec<_> = self.logs.values().flat_map(|log| log.open.iter().copied()).collect();
+        open.into_iter().for_each(|slot| self.begin_seal(slot));
+        let has_waited = self.now.mono_us >= since_us + LET_GO_US_MAX;
+        if self.stripes.unsealed().is_empty() || has_waited {
+            self.release_all();
+        }
+    }
+
+    /// From here on nothing is answered for any more.
+    fn release_all(&mut self) {
+        self.lease.end();
+        let partitions = self.config.partitions.clone();
+        let is_connected = |node: &&super::nodes::Node| node.sessions[0].connected && node.sessions[0].is_fenced();
+        let nodes: Vec<NodeId> = self.nodes.iter().filter(is_connected).map(|node| node.id).collect();
+        let missing = nodes.iter().map(|&node| (node, partitions.len())).collect();
+        self.ownership.releasing = Some(Releasing { missing });
+        for node in nodes {
+            for &partition in &partitions {
+                let release = NodeRequest::Release { partition, epoch: self.config.epoch };
+                self.ask_session(SessionId { node, core: 0 }, &release, What::Release);
+            }
+        }
+    }
+
+    /// A node let go of a partition, or cannot be asked: then its promise runs out.
+    pub(super) fn released(&mut self, node: NodeId) {
+        let Some(releasing) = &mut self.ownership.releasing else { return };
+        for (_, left) in releasing.missing.iter_mut().filter(|(other, _)| *other == node) {
+            *left = left.saturating_sub(1);
+        }
+        releasing.missing.retain(|(_, left)| *left > 0);
+        // Those that are late are not waited for: as many may be missing when the next owner is accepted.
+        if releasing.missing.len() <= self.config.tolerance() {
+            releasing.missing.clear();
+        }
+    }
+}
