@@ -300,6 +300,7 @@ impl Coordinator {
             id: NodeId(id),
             incarnation: node.incarnation,
             address: node.address.clone(),
+            domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
         });
         View {

@@ -28,6 +28,9 @@ pub struct DurableNode {
     /// Incarnations up to this one were given up; 0: none.
     pub retired_through: u64,
     pub address: String,
+    /// What it fails together with; empty: it fails alone.
+    #[serde(default)]
+    pub domain: String,
 }
 
 impl Durable {

@@ -20,3 +20,6 @@ pub const FORGET_GATEWAY_AFTER_MS: u64 = 10_000;
 pub const ORDERS_MAX: usize = 4096;
 /// Milliseconds until an order that its member does not answer has failed: less than whoever ordered waits.
 pub const ORDER_WITHIN_MS: u64 = 2_000;
+
+/// Longest label of a failure domain: for people, in every view.
+pub const DOMAIN_BYTES_MAX: usize = 64;

@@ -9,7 +9,7 @@ use shorttail_wire::control::{
 use crate::coordinator::{ConnectionId, Coordinator, Member};
 use crate::durable::DurableNode;
 use crate::lifecycle::Event;
-use crate::limits::{ADDRESS_BYTES_MAX, GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
+use crate::limits::{ADDRESS_BYTES_MAX, DOMAIN_BYTES_MAX, GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
 use crate::members::{GatewayMember, NodeMember, Presence};
 use crate::recent::Recent;
 
@@ -26,6 +26,7 @@ impl Coordinator {
         self.admit_version(registration.protocol_version)?;
         self.admit_connection(connection)?;
         admit_address(&registration.address)?;
+        admit_domain(&registration.domain)?;
         if registration.incarnation.0 == 0 {
             return Err(Refusal::Malformed("an incarnation is never 0".into()));
         }
@@ -75,8 +76,12 @@ impl Coordinator {
             self.close(now, old);
         }
         let retired_through = self.retired_through_when_admitting(id, &registration);
-        let durable =
-            DurableNode { incarnation: registration.incarnation.0, retired_through, address: registration.address };
+        let durable = DurableNode {
+            incarnation: registration.incarnation.0,
+            retired_through,
+            address: registration.address,
+            domain: registration.domain,
+        };
         let address = durable.address.clone();
         if self.durable.nodes.get(&id) != Some(&durable) {
             self.durable.nodes.insert(id, durable);
@@ -206,6 +211,13 @@ impl Coordinator {
         self.send(connection, FromCoordinator::Refused(refusal));
         self.close(now, connection);
     }
+}
+
+fn admit_domain(domain: &str) -> Result<(), Refusal> {
+    if domain.len() > DOMAIN_BYTES_MAX {
+        return Err(Refusal::Malformed(format!("a failure domain has at most {DOMAIN_BYTES_MAX} bytes")));
+    }
+    Ok(())
 }
 
 fn admit_address(address: &str) -> Result<(), Refusal> {

@@ -80,6 +80,7 @@ impl Coordinator {
             id,
             pid: node.pid,
             address: node.address.clone(),
+            domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
             memory_used_bytes: node.status.memory_used_bytes,
             memory_limit_bytes: node.memory_limit_bytes,

@@ -135,6 +135,7 @@ fn node(incarnation: u64, wanted_id: Option<u16>) -> NodeRegistration {
         memory_limit_bytes: 1 << 28,
         core_count: 1,
         wanted_id,
+        domain: String::new(),
         allows_chaos: true,
         session: None,
     }
@@ -393,7 +394,7 @@ fn a_second_registration_on_one_connection_ends_both() {
 fn the_cluster_has_room_for_so_many_nodes_only() {
     let mut durable = Durable::new(1);
     for id in 0..NODE_COUNT_MAX as u16 {
-        durable.nodes.insert(id, DurableNode { incarnation: 1, retired_through: 0, address: "a:1".into() });
+        durable.nodes.insert(id, DurableNode { incarnation: 1, address: "a:1".into(), ..DurableNode::default() });
     }
     let mut scene = Scene::from_disk(durable);
     assert_eq!(scene.node(node(2, None)).1, Err(Refusal::Full("node".into())));

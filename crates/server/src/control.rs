@@ -61,6 +61,7 @@ pub fn start_node(
         memory_limit_bytes: config.memory_bytes,
         core_count: u16::try_from(config.threads).unwrap_or(u16::MAX),
         wanted_id,
+        domain: config.domain.clone(),
         allows_chaos: config.allow_chaos,
         session: None,
     };
@@ -112,6 +113,7 @@ fn static_view(cluster: &StaticCluster) -> View {
         id: node.id,
         incarnation: Incarnation(0),
         address: node.address.to_string(),
+        domain: String::new(),
         state: NodeState::Normal,
     });
     let node_count_expected = u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX);

@@ -187,6 +187,7 @@ fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Re
     engine.request_deadline_us = config.request_deadline_ms * 1000;
     engine.policy = config.sidestep.policy;
     engine.monitor = config.sidestep.monitor();
+    engine.placement = config.placement;
     engine.hedge_budget = config.sidestep.hedge_budget_share();
     engine.when_full = engine_when_full(config.when_full);
     Ok(engine)

@@ -160,6 +160,7 @@ impl NodeThreads {
             id,
             incarnation: Incarnation(1),
             address: address.to_string(),
+            domain: String::new(),
             state: NodeState::Normal,
         });
         Ok(View { number: 1, node_count_expected: u16::try_from(node_count)?, nodes: nodes.collect() })

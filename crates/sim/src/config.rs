@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, Policy, SmallWrite, Update};
 use shorttail_units::CodeShape;
 
@@ -105,6 +106,10 @@ pub struct SimConfig {
     pub audit_events: u64,
     /// What the gateway does about slow nodes.
     pub policy: Policy,
+    /// How the members of stripes are chosen.
+    pub placement: Placement,
+    /// Failure domains, to which the nodes belong in turn; 0: none.
+    pub domain_count: u16,
     /// What a core of a node may fetch to rebuild chunks, in bytes a second.
     pub repair_bytes_per_s: u64,
     /// When every stripe is whole again, other nodes may lose their memory.
@@ -184,6 +189,8 @@ impl SimConfig {
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
             policy: Policy::default(),
+            placement: Placement::default(),
+            domain_count: 0,
             repair_bytes_per_s: *beside.choose(&[100_000, 1_000_000, 100_000_000]).expect("rates"),
             victims_change: beside.chance_ppm(500_000),
         };

@@ -45,7 +45,7 @@ pub use status::{
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 3;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 4;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -105,6 +105,8 @@ pub struct NodeEntry {
     pub incarnation: Incarnation,
     /// `host:port` or `unix:/path`.
     pub address: String,
+    /// What it fails together with; empty: it fails alone.
+    pub domain: String,
     pub state: NodeState,
 }
 

@@ -99,6 +99,9 @@ impl Plan {
         flags.put("--memory", self.config.node_memory);
         flags.put("--threads", self.config.node_threads);
         flags.put("--repair-bandwidth", self.config.repair_bandwidth);
+        if let Some(domain) = usize::from(id).checked_rem(self.config.domain_count) {
+            flags.put("--domain", format_args!("domain {domain}"));
+        }
         flags.put_switch("--allow-chaos", self.config.allow_chaos);
         flags.0
     }
@@ -111,6 +114,7 @@ impl Plan {
         flags.put("--coordinator", self.coordinator());
         flags.put("--value-bytes-max", config.value_bytes_max);
         flags.put("--block-bytes", config.block_bytes);
+        flags.put("--placement", config.placement);
         flags.put("--threads", config.gateway_threads);
         if let Some(file) = &config.auth_file {
             flags.0.extend(["--auth-file".into(), file.clone().into_os_string()]);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Parser;
-use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, UpConfig, UpOptions};
+use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, Text, UpConfig, UpOptions};
 
 use super::plan::{Part, Plan};
 use super::run_dir::RunDir;
@@ -49,6 +49,18 @@ fn every_part_gets_flags_that_it_takes() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn placement_and_domains_reach_those_they_concern() {
+    let placement = Some(Text("coding-sets:1".parse().expect("a placement")));
+    let (plan, _parent) = plan(UpOptions { placement, domains: Some(3), ..UpOptions::default() });
+    assert_eq!(gateway(&plan).placement.to_string(), "coding-sets:1");
+    let domain = |id| match parsed(&plan, Part::Node(id)) {
+        Verb::Node(command) => command.options.resolve().expect("sensible").domain,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([0, 2, 5].map(domain), ["domain 0", "domain 2", "domain 2"]);
 }
 
 #[test]

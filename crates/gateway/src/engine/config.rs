@@ -2,6 +2,7 @@
 
 use shorttail_codes::Code;
 use shorttail_monitor::MonitorConfig;
+use shorttail_placement::Placement;
 use shorttail_policy::Policy;
 use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
 
@@ -58,6 +59,8 @@ pub struct EngineConfig {
     /// What is done about slow nodes, for every partition until it is changed.
     pub policy: Policy,
     pub monitor: MonitorConfig,
+    /// How the members of new stripes are chosen.
+    pub placement: Placement,
     /// Hedges for each request, at most, in the long run.
     pub hedge_budget: f64,
 }
@@ -87,6 +90,7 @@ impl EngineConfig {
             clean_above: 1.28,
             policy: Policy::default(),
             monitor: MonitorConfig::default(),
+            placement: Placement::default(),
             hedge_budget: 0.05,
         }
     }

@@ -66,6 +66,7 @@ mod sources;
 mod striped;
 mod stripes;
 mod synchronise;
+mod topology;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -244,6 +245,7 @@ pub struct Engine<C> {
     /// Members that open stripes share, and how many were opened with them.
     shared_members: Option<(Arc<[NodeId]>, usize)>,
     nodes: Nodes,
+    topology: topology::Topology,
     retired: BTreeSet<(NodeId, Incarnation)>,
     codes: CodeCache,
     awaited: Pool<Awaited>,
@@ -294,6 +296,7 @@ pub struct Engine<C> {
 
 impl<C: Command> Engine<C> {
     pub fn new(config: EngineConfig, now: Now) -> Self {
+        let topology = topology::Topology::new(config.placement, config.shape);
         let logs = config.partitions.iter().map(|&partition| (partition, Log::default())).collect();
         Engine {
             lease: lease::Lease::new(config.lease, config.tolerance()),
@@ -315,6 +318,7 @@ impl<C: Command> Engine<C> {
             turn: 0,
             shared_members: None,
             nodes: Nodes::default(),
+            topology,
             retired: BTreeSet::new(),
             codes: CodeCache::default(),
             awaited: Pool::default(),

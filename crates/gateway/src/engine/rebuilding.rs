@@ -16,7 +16,7 @@
 //! Must not know: how a node decodes.
 
 use shorttail_codes::Cost;
-use shorttail_placement::{Candidate, choose_around};
+use shorttail_placement::{Candidate, Wish, choose_replacement};
 use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
@@ -146,21 +146,18 @@ impl<C: Command> Engine<C> {
             self.nodes.is_ready(node.id) && !facts.members.contains(&node.id) && !refused.contains(&node.id)
         };
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
-        let mut able = self.nodes.iter().filter(is_free).filter(has_room).peekable();
-        if able.peek().is_none() {
+        let able = self.nodes.iter().filter(is_free).filter(has_room);
+        let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node);
+        let candidates: Vec<_> =
+            able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
+        if candidates.is_empty() {
             return Target::Nowhere;
         }
-        let idle = able.filter(|node| !self.is_evaded(node.id) && self.takes_orders(node.id));
-        let candidates: Vec<_> = idle
-            .map(|node| Candidate {
-                node: node.id,
-                load: node.used_bytes(),
-                is_evaded: false,
-                redirect_count: node.redirect_count,
-            })
-            .collect();
-        let choice = choose_around(&candidates, 1, stripe.raw());
-        choice.and_then(|choice| choice.members.first().copied()).map_or(Target::Busy, Target::Node)
+        let others = facts.members.iter().filter(|&&node| node != own);
+        let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
+        let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
+        let choice = choose_replacement(self.topology.placement(), &candidates, &others, &wish);
+        choice.map_or(Target::Busy, Target::Node)
     }
 
     fn takes_orders(&self, node: NodeId) -> bool {

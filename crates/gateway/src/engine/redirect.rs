@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use shorttail_placement::{Candidate, choose_around};
+use shorttail_placement::{Candidate, List, Wish, choose};
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
 use super::Engine;
 use super::log::PlaceError;
+use super::nodes::Node;
 use crate::command::Command;
 
 impl<C: Command> Engine<C> {
@@ -26,7 +27,7 @@ impl<C: Command> Engine<C> {
         since_us.map_or(0, |since_us| (self.now.mono_us - since_us).max(1))
     }
 
-    /// Members for a new stripe: ready nodes with room, the least loaded ones; evaded ones give their place to those that
+    /// Members for a new stripe: ready nodes with room, by the rule of placement; evaded ones give their place to those that
     /// did so least often (ShortTail 3.2.2), as far as there are others.
     pub(super) fn choose_members(
         &mut self,
@@ -35,18 +36,14 @@ impl<C: Command> Engine<C> {
         sidesteps: bool,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
-        let has_room = |node: &&super::nodes::Node| node.free_bytes() >= chunk_bytes;
+        let has_room = |node: &&Node| node.free_bytes() >= chunk_bytes;
         let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
         let candidates: Vec<_> = ready
             .filter(has_room)
-            .map(|node| Candidate {
-                node: node.id,
-                load: node.used_bytes(),
-                is_evaded: sidesteps && self.is_evaded(node.id),
-                redirect_count: node.redirect_count,
-            })
+            .map(|node| Candidate { is_evaded: sidesteps && self.is_evaded(node.id), ..self.candidate(node) })
             .collect();
-        let choice = choose_around(&candidates, shape.chunk_count(), self.next_stripe);
+        let wish = Wish { shape, turn: self.next_stripe, seed: self.place_seed() };
+        let choice = choose(self.topology.placement(), &List::new(candidates), &wish);
         let choice = choice.ok_or(PlaceError::Wait)?;
         self.stats.redirected_writes_total += choice.stand_ins.len() as u64;
         for &node in &choice.stand_ins {
@@ -55,6 +52,24 @@ impl<C: Command> Engine<C> {
             }
         }
         Ok(choice.members.into())
+    }
+
+    /// A node as placement sees it.
+    pub(super) fn candidate(&self, node: &Node) -> Candidate {
+        Candidate {
+            node: node.id,
+            load: node.used_bytes(),
+            is_evaded: false,
+            redirect_count: node.redirect_count,
+            domain: self.topology.domain_of(node.id),
+            set: self.topology.set_of(node.id),
+        }
+    }
+
+    /// Other owners draw other nodes.
+    fn place_seed(&self) -> u64 {
+        let owner = u64::from(self.config.epoch.0) << 16 | u64::from(self.config.core);
+        owner.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.next_stripe
     }
 
     /// Does a partition's log go round slow nodes? One that is only metadata does so whatever else the policy says.

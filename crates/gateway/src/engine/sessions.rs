@@ -25,7 +25,13 @@ impl<C: Command> Engine<C> {
         for &node in nodes {
             self.nodes.add(node);
             self.monitor.add_node(node);
+            self.topology.add(node, None);
         }
+    }
+
+    /// What a node fails together with; an empty label: it fails alone.
+    pub fn handle_domain(&mut self, node: NodeId, label: &str) {
+        self.topology.add(node, Some(label));
     }
 
     /// An incarnation is gone for good: its memory counts as wiped, and it is refused should it come back (rule R3).

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 use shorttail_gateway::session::Credential;
+use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
@@ -46,6 +47,8 @@ pub struct GatewayConfig {
     pub request_deadline_ms: u64,
     /// Who may use the store; empty: anyone.
     pub credentials: Vec<Credential>,
+    /// How the members of new stripes are chosen.
+    pub placement: Placement,
     /// What is done about slow nodes.
     pub sidestep: SidestepConfig,
 }
@@ -69,6 +72,7 @@ impl GatewayConfig {
                 threads = "--threads",
                 request_deadline_ms = "--request-deadline-ms",
                 credentials = "--auth-file",
+                placement = "--placement",
             }
         )
     }
@@ -257,6 +261,10 @@ pub struct GatewayOptions {
     /// File of user:password lines; clients must authenticate
     #[arg(long, env = "SHORTTAIL_GATEWAY_AUTH_FILE", value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
+    /// Which nodes hold a new stripe: least-loaded, coding-sets:L (of groups of K+M+L nodes), random or two-choices
+    /// [default: least-loaded]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_PLACEMENT", value_name = "PLACEMENT")]
+    pub placement: Option<Text<Placement>>,
     /// What is done about slow nodes: ecwide, llf, ec-cache, shorttail or adaptive [default: adaptive]
     #[arg(long, env = "SHORTTAIL_GATEWAY_POLICY", value_name = "POLICY")]
     pub policy: Option<Text<PolicyName>>,
@@ -318,6 +326,7 @@ impl GatewayOptions {
                 threads,
                 request_deadline_ms,
                 auth_file,
+                placement,
                 policy,
                 read_sidestep,
                 write_sidestep,
@@ -363,6 +372,7 @@ impl GatewayOptions {
             idle_timeout_s: self.idle_timeout.unwrap_or(0),
             threads: within("gateway", "threads", self.threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
             request_deadline_ms: within("gateway", "request_deadline_ms", deadline_ms, 1, REQUEST_DEADLINE_MS_MAX)?,
+            placement: self.placement.unwrap_or_default().0,
             sidestep,
             credentials: self.auth_file.as_deref().map_or_else(|| Ok(Vec::new()), read_credentials)?,
         })

@@ -22,6 +22,8 @@ pub struct NodeConfig {
     /// Budget of chunk memory in bytes, reserved at the start.
     pub memory_bytes: u64,
     pub threads: usize,
+    /// What it fails together with; empty: it fails alone.
+    pub domain: String,
     /// Whether it obeys orders to be faulty on purpose.
     pub allow_chaos: bool,
     /// What it may fetch from other nodes to rebuild lost chunks, in bytes a second.
@@ -95,6 +97,9 @@ pub struct NodeOptions {
     /// What it may fetch from other nodes in a second to rebuild lost chunks [default: 64MiB]
     #[arg(long, env = "SHORTTAIL_NODE_REPAIR_BANDWIDTH", value_name = "SIZE")]
     pub repair_bandwidth: Option<Size>,
+    /// What fails together with it, a rack for example: the chunks of a stripe are spread over such domains [default: none]
+    #[arg(long, env = "SHORTTAIL_NODE_DOMAIN", value_name = "NAME")]
+    pub domain: Option<String>,
     /// Obey `shorttail chaos`: be slow, lossy or dead on order [default: false]
     #[arg(long, env = "SHORTTAIL_NODE_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub allow_chaos: Option<bool>,
@@ -116,6 +121,7 @@ impl NodeOptions {
                 memory,
                 threads,
                 repair_bandwidth,
+                domain,
                 allow_chaos
             }
         )
@@ -153,6 +159,7 @@ impl NodeOptions {
             memory_bytes: memory.0,
             threads,
             allow_chaos,
+            domain: self.domain.unwrap_or_default(),
             repair_bytes_per_s: check_repair_bandwidth("node", self.repair_bandwidth)?.0,
         })
     }

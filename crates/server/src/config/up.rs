@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
+use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 
 use shorttail_units::CodeShape;
@@ -51,6 +52,9 @@ pub struct UpConfig {
     pub retire_after_s: u64,
     /// What a node may fetch in a second to rebuild lost chunks.
     pub repair_bandwidth: Size,
+    pub placement: Placement,
+    /// Failure domains over which the nodes are dealt in turn; 0: each fails alone.
+    pub domain_count: usize,
     /// What is said of slow nodes, for the gateway.
     pub sidestep: SidestepOptions,
     pub allow_chaos: bool,
@@ -75,6 +79,8 @@ impl UpConfig {
                 gateway_threads = "--gateway-threads",
                 transport = "--transport",
                 restart_nodes = "--restart-nodes",
+                placement = "--placement",
+                domain_count = "--domains",
                 allow_chaos = "--allow-chaos",
             }
         )
@@ -182,6 +188,13 @@ pub struct UpOptions {
     /// What each node may fetch in a second to rebuild lost chunks [default: 64MiB]
     #[arg(long, env = "SHORTTAIL_UP_REPAIR_BANDWIDTH", value_name = "SIZE")]
     pub repair_bandwidth: Option<Size>,
+    /// Which nodes hold a new stripe: least-loaded, coding-sets:L (of groups of K+M+L nodes), random or two-choices
+    /// [default: least-loaded]
+    #[arg(long, env = "SHORTTAIL_UP_PLACEMENT", value_name = "PLACEMENT")]
+    pub placement: Option<Text<Placement>>,
+    /// Failure domains, to which the nodes belong in turn; 0: each node fails alone [default: 0]
+    #[arg(long, env = "SHORTTAIL_UP_DOMAINS", value_name = "N")]
+    pub domains: Option<usize>,
     /// What is done about slow nodes: ecwide, llf, ec-cache, shorttail or adaptive [default: adaptive]
     #[arg(long, env = "SHORTTAIL_UP_POLICY", value_name = "POLICY")]
     pub policy: Option<Text<PolicyName>>,
@@ -246,6 +259,8 @@ impl UpOptions {
                 restart_nodes,
                 retire_after,
                 repair_bandwidth,
+                placement,
+                domains,
                 policy,
                 read_sidestep,
                 write_sidestep,
@@ -313,6 +328,8 @@ impl UpOptions {
                 RETIRE_AFTER_S_MAX,
             )?,
             repair_bandwidth: check_repair_bandwidth("up", self.repair_bandwidth)?,
+            placement: self.placement.unwrap_or_default().0,
+            domain_count: within("up", "domains", self.domains.unwrap_or(0), 0, UP_NODE_COUNT_MAX)?,
             sidestep,
             allow_chaos: self.allow_chaos.unwrap_or(false),
         })

@@ -102,6 +102,7 @@ pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Event
         membership: NodeMembership::Coordinator { address: control.clone(), wanted_id: Some(NodeId(id)) },
         memory_bytes: 16 << 20,
         threads: 1,
+        domain: String::new(),
         allow_chaos: id != MEEK,
         repair_bytes_per_s: 1 << 26,
     };
@@ -127,6 +128,7 @@ pub fn gateway(control: &Address) -> (GatewayControl, Events) {
         threads: 1,
         request_deadline_ms: 1000,
         credentials: Vec::new(),
+        placement: shorttail_placement::Placement::default(),
         sidestep: Default::default(),
     };
     let addresses = GatewayAddresses { memcached: Some("127.0.0.1:11211".into()), ..GatewayAddresses::default() };

@@ -291,6 +291,7 @@ impl Core {
         self.peers.set_addresses(super::addresses(view));
         let nodes: Vec<_> = view.nodes.iter().map(|node| node.id).collect();
         self.engine.handle_nodes(&nodes);
+        view.nodes.iter().for_each(|node| self.engine.handle_domain(node.id, &node.domain));
         for node in view.nodes.iter().filter(|node| node.state == NodeState::Retired) {
             self.engine.handle_retired(node.id, node.incarnation);
         }

@@ -70,11 +70,16 @@ impl World {
             when_full: WhenFull::Error,
             gather_us: 500_000,
             policy: self.config.policy,
+            placement: self.config.placement,
             ..EngineConfig::new(self.config.code, Epoch(self.gateway.epoch), CLUSTER, self.config.node_count)
         };
         let mut engine = Engine::new(config, self.now());
         let nodes: Vec<_> = (0..self.config.node_count).map(NodeId).collect();
         engine.handle_nodes(&nodes);
+        for &node in &nodes {
+            let domain = node.0.checked_rem(self.config.domain_count);
+            engine.handle_domain(node, &domain.map_or_else(String::new, |domain| domain.to_string()));
+        }
         for node in self.nodes.iter().filter(|node| !node.is_up()) {
             engine.handle_retired(node.id, node.incarnation);
         }

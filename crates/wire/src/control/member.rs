@@ -18,6 +18,8 @@ pub struct NodeRegistration {
     pub core_count: u16,
     /// The number the operator wants for it; none: any free one.
     pub wanted_id: Option<u16>,
+    /// What it fails together with, a rack for example; empty: it fails alone.
+    pub domain: String,
     /// Whether it obeys orders to be faulty.
     pub allows_chaos: bool,
     /// What it was told before, when it comes back on a new connection.

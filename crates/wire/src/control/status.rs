@@ -238,6 +238,8 @@ pub struct NodeStatusEntry {
     pub id: u16,
     pub pid: u32,
     pub address: String,
+    /// What it fails together with; empty: it fails alone.
+    pub domain: String,
     pub state: NodeState,
     pub memory_used_bytes: u64,
     pub memory_limit_bytes: u64,

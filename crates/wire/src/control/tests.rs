@@ -15,6 +15,7 @@ fn node_registration() -> ToCoordinator {
         memory_limit_bytes: 1 << 28,
         core_count: 1,
         wanted_id: Some(3),
+        domain: String::new(),
         allows_chaos: true,
         session: Some(NodeSession { cluster_id: ClusterId(9), node_id: NodeId(3) }),
     })
@@ -73,6 +74,7 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         id: NodeId(2),
         incarnation: Incarnation(8),
         address: "127.0.0.1:1".into(),
+        domain: "rack 7".into(),
         state: NodeState::Suspect,
     };
     let view = FromCoordinator::View(View { number: 3, node_count_expected: 8, nodes: vec![entry] });
