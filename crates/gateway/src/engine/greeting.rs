@@ -21,7 +21,7 @@ const SCAN_COUNT: u16 = 1024;
 impl<C: Command> Engine<C> {
     /// The server connected a session.
     pub fn handle_session_opened(&mut self, now: shorttail_units::Now, id: SessionId) {
-        self.now = now;
+        self.set_now(now);
         let Some(session) = self.nodes.session_mut(id) else { return };
         session.restart(true);
         let hello = Hello {

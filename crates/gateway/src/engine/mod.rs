@@ -46,6 +46,7 @@ mod manifest;
 mod nodes;
 mod open_stripe;
 mod ownership;
+mod pause;
 mod pieces;
 mod pool;
 mod race;
@@ -369,7 +370,7 @@ impl<C: Command> Engine<C> {
 
     /// Takes a client's request. Its replies come out of [`Engine::poll_reply`], now or later.
     pub fn handle_request(&mut self, now: Now, token: Token, request: Request<C>) {
-        self.now = now;
+        self.set_now(now);
         self.ownership.outstanding_count += 1;
         if !self.takes_requests() {
             return self.refuse_any(token, request);
@@ -385,7 +386,7 @@ impl<C: Command> Engine<C> {
 
     /// Ends a turn: what the inputs of the turn caused is put on its way, together.
     pub fn end_turn(&mut self, now: Now) {
-        self.now = now;
+        self.set_now(now);
         self.tick();
         self.advance_ownership();
         self.watch();

@@ -370,6 +370,12 @@ impl<I> OpenStripe<I> {
         self.ops.front().map(|op| op.sent_us)
     }
 
+    /// When everything under way was sent.
+    pub fn sent_times_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        let owed = self.owed.iter_mut().flatten().map(|owed| &mut owed.sent_us);
+        self.ops.iter_mut().map(|op| &mut op.sent_us).chain(owed)
+    }
+
     /// Members that have not acknowledged an operation that was sent before `before_us`.
     pub fn laggards(&self, before_us: u64) -> Vec<usize> {
         let late: Vec<_> = self.ops.iter().filter(|op| !op.confirmed && op.sent_us < before_us).collect();

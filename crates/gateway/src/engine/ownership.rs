@@ -55,7 +55,7 @@ pub(super) struct Ownership {
 impl<C: Command> Engine<C> {
     /// The coordinator's decision, when the engine begins and whenever it changes. The latest counts.
     pub fn handle_terms(&mut self, now: Now, terms: Terms) {
-        self.now = now;
+        self.set_now(now);
         self.lease.set_terms(terms, now.mono_us);
     }
 
@@ -113,7 +113,7 @@ impl<C: Command> Engine<C> {
     /// Hands the partitions over: no request is taken any more, what is under way ends, open stripes are sealed, so that the
     /// next owner finds everything settled, and the nodes let it in. See [`Engine::standing`].
     pub fn let_go(&mut self, now: Now) {
-        self.now = now;
+        self.set_now(now);
         self.ownership.letting_go_since_us.get_or_insert(now.mono_us);
     }
 

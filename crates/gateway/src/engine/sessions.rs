@@ -139,7 +139,7 @@ impl<C: Command> Engine<C> {
     /// # Errors
     /// When the bytes are no messages: the caller closes the session.
     pub fn handle_session_input(&mut self, now: Now, session: SessionId, input: &[u8]) -> Result<usize, FrameError> {
-        self.now = now;
+        self.set_now(now);
         if let Some(session) = self.nodes.session_mut(session) {
             session.answered();
         }
@@ -250,7 +250,7 @@ impl<C: Command> Engine<C> {
 
     /// A session ended: everything asked of it has failed, and its node is away until all its sessions are back.
     pub fn handle_session_closed(&mut self, now: Now, id: SessionId) {
-        self.now = now;
+        self.set_now(now);
         let Some(session) = self.nodes.session_mut(id) else { return };
         session.restart(false);
         let tags: Vec<_> = session.take_asked().collect();

@@ -72,7 +72,7 @@ impl<C: Command> Engine<C> {
 
     /// What other cores or gateways found, merged: counts for nodes that this one did not ask lately.
     pub fn handle_opinions(&mut self, now: Now, merged: &View) {
-        self.now = now;
+        self.set_now(now);
         self.monitor.import_view(merged, now.mono_us);
         self.take_verdicts();
         self.run_work();

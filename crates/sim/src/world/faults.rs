@@ -200,12 +200,17 @@ impl World {
 
     fn stall_gateway(&mut self) {
         if self.gateway.engine.is_some() {
-            self.counts.stalls += 1;
-            self.note(format_args!("gateway stalls"));
-            self.network.stall(GATEWAY);
             let stall_us = self.rng.range(GATEWAY_STALL_US);
-            self.schedule.after(stall_us, Event::GatewayResume);
+            self.pause_gateway(stall_us);
         }
+    }
+
+    /// The gateway's process gets no CPU for a while.
+    pub fn pause_gateway(&mut self, pause_us: u64) {
+        self.counts.stalls += 1;
+        self.note(format_args!("gateway stalls"));
+        self.network.stall(GATEWAY);
+        self.schedule.after(pause_us, Event::GatewayResume);
     }
 
     /// Ends every fault now.

@@ -1,6 +1,7 @@
 //! The catalogue of slowness, in virtual time: every entry is safe, and clients hardly notice.
 
 mod opinions;
+mod pause;
 mod race;
 
 use shorttail_policy::{Policy, PolicyName};

@@ -1,0 +1,41 @@
+//! A pause of this process (no CPU to be had, stopped and continued) makes nobody else late.
+//!
+//! While it lasted, answers may have come that were not read yet. So what was under way before it is as old after it as it
+//! was then, and a tick more: nodes are neither suspected nor hedged for the owner's own absence.
+//!
+//! Must not know: why the process paused. The monitor is told nothing: it compares nodes, and all looked late alike.
+
+use shorttail_units::Now;
+
+use super::Engine;
+use super::limits::{PAUSE_US, TICK_US};
+use crate::command::Command;
+
+impl<C: Command> Engine<C> {
+    /// It is `now`, as of the turn that begins or goes on.
+    pub(super) fn set_now(&mut self, now: Now) {
+        let before_us = std::mem::replace(&mut self.now, now).mono_us;
+        let away_us = now.mono_us.saturating_sub(before_us);
+        if away_us >= PAUSE_US {
+            self.forgive_pause(before_us, away_us - TICK_US);
+        }
+    }
+
+    /// Takes a pause out of the age of all that was under way before it.
+    fn forgive_pause(&mut self, before_us: u64, excess_us: u64) {
+        let shift = |time_us: &mut u64| {
+            if *time_us <= before_us {
+                *time_us += excess_us;
+            }
+        };
+        for node in self.nodes.iter_mut() {
+            node.sessions.iter_mut().flat_map(|session| &mut session.asked).for_each(|(made_us, _)| shift(made_us));
+            node.write_late_us.iter_mut().for_each(shift);
+        }
+        for slot in self.stripes.unsealed().to_vec() {
+            if let Some(open) = &mut self.stripes.at_mut(slot).open {
+                open.sent_times_mut().for_each(shift);
+            }
+        }
+    }
+}
