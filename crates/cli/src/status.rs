@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use shorttail_server::config::Size;
-use shorttail_wire::control::{ClusterStatus, RepairStatus};
+use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, RepairStatus};
 
 use crate::admin::Admin;
 use crate::arguments::StatusCommand;
@@ -38,6 +38,7 @@ pub fn table(status: &ClusterStatus) -> String {
         ),
     );
     put(&mut out, format_args!("{}", repair_line(&status.repair)));
+    put(&mut out, format_args!("{}", coordinator_line(&status.coordinator)));
     let nodes = status.nodes.iter().map(|node| {
         let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
         let state = if node.fail_slow { format!("{}, fail-slow", node.state.name()) } else { node.state.name().into() };
@@ -70,6 +71,18 @@ pub fn table(status: &ClusterStatus) -> String {
     let heads = ["gateway", "state", "memcached", "redis", "pid", "admin"];
     out.push_str(&columns(heads, gateways.collect()));
     out
+}
+
+/// Who tells all this, whether it leads, and how it stands with the metadata store.
+fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
+    let CoordinatorStatus { name, leading, leader, metadata, metadata_problem } = coordinator;
+    let leads = match leader {
+        _ if *leading => "leads".to_owned(),
+        Some(leader) if leader != name => format!("stands by, {leader}, leads"),
+        _ => "does not lead at present".to_owned(),
+    };
+    let problem = metadata_problem.as_ref().map_or_else(String::new, |why| format!(", which does not answer: {why}"));
+    format!("coordinator {name}: {leads}; metadata is kept in {metadata}{problem}")
 }
 
 /// What is lost, how far repair is, and what it waits for.
@@ -146,6 +159,25 @@ mod tests {
         assert!(repair_line(&few).contains("only 5 nodes are alive and a stripe needs 6"));
         let stranded = RepairStatus { chunks_missing: 3, chunks_stranded: 2, ..whole };
         assert!(repair_line(&stranded).contains("2 stripes wait for a node"));
+    }
+
+    #[test]
+    fn a_coordinator_says_whether_it_leads() {
+        let leads = CoordinatorStatus {
+            name: "a:1 on h, process 2".into(),
+            leading: true,
+            leader: Some("a:1 on h, process 2".into()),
+            metadata: "file:/d".into(),
+            metadata_problem: None,
+        };
+        assert_eq!(coordinator_line(&leads), "coordinator a:1 on h, process 2: leads; metadata is kept in file:/d");
+        let lapsed = CoordinatorStatus { leading: false, metadata_problem: Some("refused".into()), ..leads.clone() };
+        let line = coordinator_line(&lapsed);
+        assert!(
+            line.ends_with("does not lead at present; metadata is kept in file:/d, which does not answer: refused")
+        );
+        let standby = CoordinatorStatus { leading: false, leader: Some("b:1".into()), ..leads };
+        assert!(coordinator_line(&standby).contains(": stands by, b:1, leads; "));
     }
 
     #[test]

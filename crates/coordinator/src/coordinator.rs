@@ -294,6 +294,11 @@ impl Coordinator {
         self.view_changed = true;
     }
 
+    /// Connections of members.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.keys().copied()
+    }
+
     /// The membership as it is now.
     pub fn view(&self) -> View {
         let nodes = self.nodes.iter().map(|(&id, node)| NodeEntry {

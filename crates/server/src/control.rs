@@ -2,7 +2,8 @@
 //! and takes views, and reconnects for ever.
 //!
 //! Nodes and gateways run it beside their loops. It never blocks them: they publish a status when they like and poll
-//! for events when woken. While the coordinator is away nothing changes for the member.
+//! for events when woken. While the coordinator is away nothing changes for the member. Of several coordinators one leads:
+//! they are tried in turn, and when the one at hand falls silent the others are asked beside it.
 //!
 //! Must not know: what a member does with a view.
 
@@ -46,12 +47,12 @@ pub fn start_node(
     wake: Wake,
     obey: Obey,
 ) -> NodeControl {
-    let (address, wanted_id) = match &config.membership {
+    let (addresses, wanted_id) = match &config.membership {
         NodeMembership::Static { cluster_id, node_id } => {
             let session = NodeSession { cluster_id: *cluster_id, node_id: *node_id };
             return ControlClient::fixed(NodeWelcome { session }, None);
         }
-        NodeMembership::Coordinator { address, wanted_id } => (address.clone(), wanted_id.map(|NodeId(id)| id)),
+        NodeMembership::Coordinator { addresses, wanted_id } => (addresses.clone(), wanted_id.map(|NodeId(id)| id)),
     };
     let registration = NodeRegistration {
         protocol_version: CONTROL_PROTOCOL_VERSION,
@@ -65,7 +66,7 @@ pub fn start_node(
         allows_chaos: config.allow_chaos,
         session: None,
     };
-    ControlClient::start(address, registration, wake, obey)
+    ControlClient::start(addresses, registration, wake, obey)
 }
 
 /// Where a gateway really listens, once it does.
@@ -79,11 +80,11 @@ pub struct GatewayAddresses {
 
 /// Begins a gateway's membership.
 pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: Wake, obey: Obey) -> GatewayControl {
-    let address = match &config.membership {
+    let addresses = match &config.membership {
         GatewayMembership::Static(cluster) => {
             return ControlClient::fixed(static_welcome(cluster), Some(static_view(cluster)));
         }
-        GatewayMembership::Coordinator(address) => address.clone(),
+        GatewayMembership::Coordinator(addresses) => addresses.clone(),
     };
     let registration = GatewayRegistration {
         protocol_version: CONTROL_PROTOCOL_VERSION,
@@ -94,7 +95,7 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
         admin: listening.admin,
         session: None,
     };
-    ControlClient::start(address, registration, wake, obey)
+    ControlClient::start(addresses, registration, wake, obey)
 }
 
 fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {

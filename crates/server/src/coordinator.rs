@@ -1,12 +1,22 @@
-//! Runs the coordinator: one epoll loop for all members, files for what must survive, HTTP on a thread of its own.
+//! Runs the coordinator: one epoll loop for all members, the metadata store and HTTP on threads of their own.
 //!
-//! The loop does what the machine says, in the machine's order: a `Persist` is on disk before the next message leaves.
+//! The loop does what the machine says, in the machine's order: a `Persist` is in the store before the next message
+//! leaves. There is a machine while this coordinator leads, and until it hears that another one does:
+//!
+//! ```text
+//!             stands by            leads                     store away, lease over
+//! members     sent to the leader   welcome; beats            those that are there stay, without beats
+//! status      no members           all of it                 all of it, as it is seen from here
+//! persists                         at once                   wait; so does what would be sent after them
+//! ```
 //!
 //! Must not know: what the machine decides, or what is stored in the cluster.
 
 mod connection;
-mod disk;
+mod desk;
 mod listener;
+mod metadata;
+mod reign;
 mod stopper;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -14,21 +24,25 @@ pub(crate) mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
-use shorttail_coordinator::limits::ORDER_WITHIN_MS;
-use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
+use shorttail_coordinator::{ConnectionId, Input, Output, Settings};
 use shorttail_units::{Now, UnixMs};
-use shorttail_wire::control::{ClusterStatus, GatewayStatus, Order, ToCoordinator};
+use shorttail_wire::control::{
+    ClusterStatus, CoordinatorStatus, FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator,
+};
 
 use crate::admin;
 use crate::config::CoordinatorConfig;
 use connection::Connection;
-use disk::Disk;
+use desk::Question;
+pub use desk::{Desk, Outcome};
 use listener::Listener;
+use metadata::keeper::Keeper;
+use reign::Reign;
 use stopper::Stopper;
 
 const LISTENER: Token = Token(0);
@@ -36,71 +50,13 @@ const WAKER: Token = Token(1);
 const CONNECTION_FIRST: usize = 2;
 /// Connections at once: every possible node and gateway, and some that only ask.
 const CONNECTION_COUNT_MAX: usize = 4096 + 256 + 64;
-/// Questions that may wait for the loop.
-const QUESTION_COUNT_MAX: usize = 64;
-
-/// Something that another thread asks of the loop.
-enum Question {
-    Status(SyncSender<ClusterStatus>),
-    /// What every living gateway reported last.
-    Reports(SyncSender<Vec<(u16, GatewayStatus)>>),
-    /// That members do something; answered once for each, with its place among them.
-    Order {
-        members: Vec<u16>,
-        order: Order,
-        done: SyncSender<(usize, Outcome)>,
-    },
-}
-
-/// What became of an order: what was done, or why it was not, for people.
-pub type Outcome = Result<String, String>;
-
-/// Asks the running loop.
-#[derive(Clone)]
-pub struct Desk {
-    questions: SyncSender<Question>,
-    waker: Arc<Waker>,
-}
-
-/// Until the loop must have answered; it has an end for every order itself.
-const ANSWERED_WITHIN: Duration = Duration::from_millis(ORDER_WITHIN_MS + 1_000);
-
-impl Desk {
-    /// The status now; `None` when the coordinator ends or is overrun with questions.
-    pub fn status(&self) -> Option<ClusterStatus> {
-        self.ask(Question::Status)?.recv_timeout(ANSWERED_WITHIN).ok()
-    }
-
-    /// What every living gateway reported last, by its number; `None` as for the status.
-    pub fn reports(&self) -> Option<Vec<(u16, GatewayStatus)>> {
-        self.ask(Question::Reports)?.recv_timeout(ANSWERED_WITHIN).ok()
-    }
-
-    /// Orders each node (to be faulty) or gateway (another policy) to do it; what came of each, in the same order.
-    pub fn order(&self, members: Vec<u16>, order: Order) -> Vec<Outcome> {
-        let mut outcomes = vec![Err("the coordinator does not answer".to_owned()); members.len()];
-        let (done, answers) = sync_channel(members.len());
-        if self.questions.try_send(Question::Order { members, order, done }).is_ok() && self.waker.wake().is_ok() {
-            // The channel ends when all are answered, or when the coordinator does.
-            while let Ok((place, outcome)) = answers.recv_timeout(ANSWERED_WITHIN) {
-                outcomes[place] = outcome;
-            }
-        }
-        outcomes
-    }
-
-    fn ask<T>(&self, question: impl FnOnce(SyncSender<T>) -> Question) -> Option<Receiver<T>> {
-        let (answer, answered) = sync_channel(1);
-        self.questions.try_send(question(answer)).ok()?;
-        self.waker.wake().ok()?;
-        Some(answered)
-    }
-}
+/// Between two beats.
+const BEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 
 /// Runs the coordinator until the process is told to end.
 ///
 /// # Errors
-/// When an address cannot be listened on or the directory cannot be used.
+/// When an address cannot be listened on or the metadata store can never be used.
 pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
     let mut server = Server::bind(&config)?;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
@@ -109,8 +65,12 @@ pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
 
 /// The coordinator with its sockets, bound and not yet running.
 pub struct Server {
-    machine: Coordinator,
-    disk: Disk,
+    settings: Settings,
+    keeper: Keeper,
+    /// While it leads, and until another one is known to.
+    reign: Option<Reign>,
+    /// What is told of this coordinator; `leading` is asked of the reign.
+    about: CoordinatorStatus,
     poll: Poll,
     listener: Listener,
     stopper: Stopper,
@@ -120,6 +80,7 @@ pub struct Server {
     ticket_next: u64,
     connections: HashMap<usize, Connection>,
     token_next: usize,
+    beat_at: Instant,
     admin: Option<std::net::SocketAddr>,
     started: Instant,
 }
@@ -128,27 +89,27 @@ impl Server {
     /// Listens on all addresses of the configuration.
     ///
     /// # Errors
-    /// When one is not to be had or the directory cannot be used.
+    /// When one is not to be had or the metadata store can never be used.
     pub fn bind(config: &CoordinatorConfig) -> anyhow::Result<Self> {
         let started = Instant::now();
-        let disk = Disk::open(config.dir.as_deref())?;
-        let durable = disk.load_or_create()?;
+        let about = about(config);
+        let store = metadata::open(&config.metadata, &about.name)?;
         let poll = Poll::new().context("cannot create an epoll instance")?;
         let mut listener =
             Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let (asking, questions) = sync_channel(QUESTION_COUNT_MAX);
-        let desk = Desk { questions: asking, waker: Arc::clone(&waker) };
+        let (desk, questions) = Desk::open(Arc::clone(&waker));
         let admin = config.admin.map(admin::Bound::new).transpose()?;
         let admin_address = admin.as_ref().map(|admin| admin.address);
         if let Some(admin) = admin {
             admin.serve_coordinator(desk)?;
         }
-        let machine = Coordinator::new(now_since(started), settings(config, admin_address), durable);
         Ok(Server {
-            machine,
-            disk,
+            settings: settings(config, admin_address),
+            keeper: Keeper::start(store, Arc::clone(&waker)).context("cannot start a thread")?,
+            reign: None,
+            about,
             poll,
             listener,
             stopper: Stopper::new(waker),
@@ -157,6 +118,7 @@ impl Server {
             ticket_next: 0,
             connections: HashMap::new(),
             token_next: CONNECTION_FIRST,
+            beat_at: started,
             admin: admin_address,
             started,
         })
@@ -175,7 +137,7 @@ impl Server {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// When epoll or the disk fails: a coordinator that cannot persist must not go on.
+    /// When epoll fails, or the metadata store for good: a coordinator that cannot persist must not go on.
     pub fn run(&mut self) -> anyhow::Result<()> {
         let mut events = Events::with_capacity(256);
         let mut settling = crate::footprint::Settling::begin();
@@ -186,17 +148,21 @@ impl Server {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result.context("epoll failed")?,
             }
+            while let Some(news) = self.keeper.poll_news() {
+                self.handle_news(news)?;
+            }
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept(),
                     WAKER => {}
-                    Token(token) => self.serve_connection(token, event.is_writable())?,
+                    Token(token) => self.serve_connection(token, event.is_writable()),
                 }
             }
-            if self.until_deadline() == Some(Duration::ZERO) {
-                self.handle(Input::Deadline)?;
+            if self.until_machine_deadline() == Some(Duration::ZERO) {
+                self.handle(Input::Deadline);
             }
-            self.answer_questions()?;
+            self.beat();
+            self.answer_questions();
         }
         self.listener.remove();
         Ok(())
@@ -207,7 +173,12 @@ impl Server {
     }
 
     fn until_deadline(&self) -> Option<Duration> {
-        let deadline_us = self.machine.poll_deadline()?;
+        let beat = self.reign.is_some().then(|| self.beat_at.saturating_duration_since(Instant::now()));
+        self.until_machine_deadline().into_iter().chain(beat).min()
+    }
+
+    fn until_machine_deadline(&self) -> Option<Duration> {
+        let deadline_us = self.reign.as_ref()?.machine.poll_deadline()?;
         let left_us = deadline_us.saturating_sub(self.now().mono_us);
         Some(Duration::from_micros(left_us))
     }
@@ -233,45 +204,68 @@ impl Server {
         }
     }
 
-    fn serve_connection(&mut self, token: usize, writable: bool) -> anyhow::Result<()> {
-        let Some(connection) = self.connections.get_mut(&token) else { return Ok(()) };
+    fn serve_connection(&mut self, token: usize, writable: bool) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut messages: Vec<ToCoordinator> = Vec::new();
         let ended = connection.read(&mut messages).is_err();
         let stuck = writable && connection.flush().is_err();
         for message in messages {
-            self.handle(Input::Message { connection: ConnectionId(token as u64), message })?;
+            self.handle_message(token, message);
         }
         if ended || stuck {
-            self.forget(token)?;
+            self.forget(token);
         }
-        Ok(())
     }
 
-    fn forget(&mut self, token: usize) -> anyhow::Result<()> {
+    fn handle_message(&mut self, token: usize, message: ToCoordinator) {
+        match message {
+            ToCoordinator::ReadStatus => {
+                let status = FromCoordinator::Status(Box::new(self.status()));
+                self.send(token, &status);
+            }
+            ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_) if !self.takes_members() => {
+                let refusal = FromCoordinator::Refused(Refusal::NotLeading(self.who_leads()));
+                self.send(token, &refusal);
+                self.forget(token);
+            }
+            message => self.handle(Input::Message { connection: ConnectionId(token as u64), message }),
+        }
+    }
+
+    fn forget(&mut self, token: usize) {
         if self.connections.remove(&token).is_some() {
-            self.handle(Input::Closed { connection: ConnectionId(token as u64) })?;
+            self.handle(Input::Closed { connection: ConnectionId(token as u64) });
         }
-        Ok(())
     }
 
-    /// Gives the machine an input and does all that it says, in order.
-    fn handle(&mut self, input: Input) -> anyhow::Result<()> {
-        self.machine.handle(self.now(), input);
-        let mut broken = Vec::new();
-        while let Some(output) = self.machine.poll_output() {
-            match output {
-                Output::Persist(durable) => self.disk.save(&durable)?,
-                Output::Send { connection, message } => {
-                    let token = connection.0 as usize;
-                    let Some(to) = self.connections.get_mut(&token) else { continue };
-                    if to.send(&message).is_err() {
-                        broken.push(token);
-                    }
+    fn send(&mut self, token: usize, message: &FromCoordinator) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        if connection.send(message).is_err() {
+            self.forget(token);
+        }
+    }
+
+    /// Gives the machine an input and does what it says.
+    fn handle(&mut self, input: Input) {
+        let now = self.now();
+        if let Some(reign) = &mut self.reign {
+            reign.machine.handle(now, input);
+            self.put_out();
+        }
+    }
+
+    /// Does what the machine says, in order, as far as everything before it is saved.
+    fn put_out(&mut self) {
+        while let Some(reign) = self.reign.as_mut().filter(|reign| reign.saving_since.is_none()) {
+            match reign.machine.poll_output() {
+                None => return,
+                Some(Output::Persist(durable)) => {
+                    reign.saving_since = Some(Instant::now());
+                    self.keeper.save(reign.number, durable);
                 }
-                Output::Close { connection } => {
-                    self.connections.remove(&(connection.0 as usize));
-                }
-                Output::Answer { ticket, outcome } => {
+                Some(Output::Send { connection, message }) => self.send(connection.0 as usize, &message),
+                Some(Output::Close { connection }) => drop(self.connections.remove(&(connection.0 as usize))),
+                Some(Output::Answer { ticket, outcome }) => {
                     if let Some((done, place)) = self.ordered.remove(&ticket) {
                         // Whoever ordered may have given up.
                         let _ = done.try_send((place, outcome));
@@ -279,26 +273,66 @@ impl Server {
                 }
             }
         }
-        broken.into_iter().try_for_each(|token| self.forget(token))
     }
 
-    fn answer_questions(&mut self) -> anyhow::Result<()> {
+    /// Tells members that this coordinator leads, when that is due and so.
+    fn beat(&mut self) {
+        let now = Instant::now();
+        let Some(reign) = self.reign.as_ref().filter(|_| now >= self.beat_at) else { return };
+        self.beat_at = now + BEAT;
+        if reign.leads(now) {
+            let members: Vec<usize> = reign.machine.connections().map(|connection| connection.0 as usize).collect();
+            members.into_iter().for_each(|token| self.send(token, &FromCoordinator::Beat));
+        }
+    }
+
+    fn status(&self) -> ClusterStatus {
+        let status = match &self.reign {
+            Some(reign) => reign.machine.status(),
+            None => ClusterStatus {
+                code: self.settings.code.to_string(),
+                partitions: self.settings.partition_count,
+                nodes_expected: self.settings.node_count_expected,
+                ..ClusterStatus::default()
+            },
+        };
+        ClusterStatus { coordinator: CoordinatorStatus { leading: self.leads(), ..self.about.clone() }, ..status }
+    }
+
+    fn answer_questions(&mut self) {
         // Whoever asked may have given up waiting for what is sent here.
         loop {
             match self.questions.try_recv() {
-                Ok(Question::Status(answer)) => drop(answer.try_send(self.machine.status())),
-                Ok(Question::Reports(answer)) => drop(answer.try_send(self.machine.gateway_reports())),
+                Ok(Question::Status(answer)) => drop(answer.try_send(self.status())),
+                Ok(Question::Reports(answer)) => {
+                    let reports = self.reign.as_ref().map(|reign| reign.machine.gateway_reports());
+                    drop(answer.try_send(reports.unwrap_or_default()));
+                }
                 Ok(Question::Order { members, order, done }) => {
                     for (place, member) in members.into_iter().enumerate() {
+                        if self.reign.is_none() {
+                            let _ = done.try_send((place, Err(format!("not leading: {}", self.who_leads()))));
+                            continue;
+                        }
                         let ticket = self.ticket_next;
                         self.ticket_next += 1;
                         self.ordered.insert(ticket, (done.clone(), place));
-                        self.handle(Input::Order { ticket, member, order: order.clone() })?;
+                        self.handle(Input::Order { ticket, member, order: order.clone() });
                     }
                 }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Ok(()),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
         }
+    }
+}
+
+fn about(config: &CoordinatorConfig) -> CoordinatorStatus {
+    let system = rustix::system::uname();
+    let host = system.nodename().to_string_lossy();
+    CoordinatorStatus {
+        name: format!("{} on {host}, process {}", config.listen, std::process::id()),
+        metadata: config.metadata.to_string(),
+        ..CoordinatorStatus::default()
     }
 }
 

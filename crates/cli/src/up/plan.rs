@@ -78,7 +78,14 @@ impl Plan {
         let mut flags = Flags::of("coordinator");
         flags.put("--listen", self.coordinator());
         flags.put("--admin", or_off(config.admin));
-        flags.put("--dir", self.run_dir.state().display());
+        let metadata = &config.metadata;
+        match &metadata.metadata {
+            Some(place) => flags.put("--metadata", place),
+            None => flags.put("--dir", self.run_dir.state().display()),
+        }
+        flags.put_if("--metadata-prefix", metadata.metadata_prefix.as_ref());
+        flags.put_if("--metadata-auth-file", metadata.metadata_auth_file.as_ref().map(|file| file.display()));
+        flags.put_if("--metadata-tls", metadata.metadata_tls.as_ref());
         flags.put("--code", config.code);
         flags.put("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
@@ -132,6 +139,10 @@ impl Flags {
 
     fn put(&mut self, flag: &str, value: impl std::fmt::Display) {
         self.0.extend([flag.into(), value.to_string().into()]);
+    }
+
+    fn put_if(&mut self, flag: &str, value: Option<impl std::fmt::Display>) {
+        value.into_iter().for_each(|value| self.put(flag, value));
     }
 
     fn put_switch(&mut self, flag: &str, is_on: bool) {

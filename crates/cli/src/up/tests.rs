@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Parser;
-use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, Text, UpConfig, UpOptions};
+use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, MetadataPlace, Text, UpConfig, UpOptions};
 
 use super::plan::{Part, Plan};
 use super::run_dir::RunDir;
@@ -39,7 +39,10 @@ fn every_part_gets_flags_that_it_takes() {
             Verb::Coordinator(command) => {
                 let config = command.options.resolve().expect("sensible");
                 assert_eq!((config.node_count, config.listen), (6, plan.coordinator()));
-                assert!(config.dir.is_some(), "a coordinator that is started again must know its epochs");
+                assert!(
+                    matches!(config.metadata, MetadataPlace::File(_)),
+                    "a coordinator that is started again must know its epochs"
+                );
             }
             Verb::Node(command) => {
                 let config = command.options.resolve().expect("sensible");
@@ -61,6 +64,20 @@ fn placement_and_domains_reach_those_they_concern() {
         other => panic!("{other:?}"),
     };
     assert_eq!([0, 2, 5].map(domain), ["domain 0", "domain 2", "domain 2"]);
+}
+
+#[test]
+fn what_is_said_of_etcd_reaches_the_coordinator() {
+    let options = UpOptions {
+        metadata: Some("etcd:https://a:1,https://b:1".parse().expect("well-formed")),
+        metadata_prefix: Some("/blue".into()),
+        metadata_tls: Some("ca,cert,key".into()),
+        ..UpOptions::default()
+    };
+    let (plan, _parent) = plan(options);
+    let Verb::Coordinator(command) = parsed(&plan, Part::Coordinator) else { panic!("another verb") };
+    let MetadataPlace::Etcd(etcd) = command.options.resolve().expect("sensible").metadata else { panic!("no etcd") };
+    assert_eq!((etcd.urls.len(), etcd.prefix.as_str(), etcd.tls.client.is_some()), (2, "/blue/", true));
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
+use super::limits::COORDINATOR_COUNT_MAX;
+
 /// Longest path of a Unix socket in bytes: `sun_path` of Linux without its final zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -26,6 +28,8 @@ pub enum AddressError {
     Malformed(String),
     #[error("{0:?} cannot be resolved: {1}")]
     Unresolved(String, String),
+    #[error("{0} addresses are more than {COORDINATOR_COUNT_MAX}")]
+    TooMany(usize),
     #[error("the socket path {0:?} is longer than {SOCKET_PATH_BYTES_MAX} bytes, which the system does not take")]
     PathTooLong(String),
 }
@@ -96,6 +100,34 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
+/// Where one of several that do the same is reached: `ADDR,ADDR...`, at least one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Addresses(pub Vec<Address>);
+
+impl FromStr for Addresses {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let addresses = text.split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
+        match addresses.len() {
+            count if count > COORDINATOR_COUNT_MAX => Err(AddressError::TooMany(count)),
+            _ => Ok(Addresses(addresses)),
+        }
+    }
+}
+
+impl From<Address> for Addresses {
+    fn from(address: Address) -> Self {
+        Addresses(vec![address])
+    }
+}
+
+impl<'de> Deserialize<'de> for Addresses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 /// A TCP address to serve, or `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionalAddress(pub Option<SocketAddr>);
@@ -143,6 +175,17 @@ mod tests {
         }
         assert_eq!("/run/n0.sock".parse(), Ok(Address::Unix(PathBuf::from("/run/n0.sock"))));
         assert_eq!("localhost:7001".parse(), Ok(Address::Tcp("127.0.0.1:7001".parse().expect("literal"))));
+    }
+
+    #[test]
+    fn several_addresses_are_separated_by_commas() {
+        let both: Addresses = "127.0.0.1:7000,unix:/run/c.sock".parse().expect("well-formed");
+        let texts: Vec<String> = both.0.iter().map(Address::to_string).collect();
+        assert_eq!(texts, ["127.0.0.1:7000", "unix:/run/c.sock"]);
+        assert!("127.0.0.1:7000,".parse::<Addresses>().is_err());
+        let many = vec!["/a"; COORDINATOR_COUNT_MAX + 1].join(",");
+        assert_eq!(many.parse::<Addresses>(), Err(AddressError::TooMany(COORDINATOR_COUNT_MAX + 1)));
+        assert!(vec!["/a"; COORDINATOR_COUNT_MAX].join(",").parse::<Addresses>().is_ok());
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::code::CodeSpec;
 use super::error::{ConfigError, within};
 use super::limits::{NODE_COUNT_MAX, PARTITION_COUNT_MAX};
 use super::merge;
+use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
 
 /// Configuration of the coordinator, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,8 +21,8 @@ pub struct CoordinatorConfig {
     pub listen: Address,
     /// Where HTTP is served; port 0: any free port.
     pub admin: Option<SocketAddr>,
-    /// Where identity and epochs are kept. Without it, a restart begins a new cluster.
-    pub dir: Option<PathBuf>,
+    /// Where identity and epochs are kept.
+    pub metadata: MetadataPlace,
     pub code: CodeShape,
     pub partition_count: u16,
     /// Nodes that gateways should wait for before they place stripes.
@@ -57,6 +58,18 @@ pub struct CoordinatorOptions {
     /// Directory for the identity and the epochs of the cluster; without it a restart begins a new cluster
     #[arg(long, env = "SHORTTAIL_COORDINATOR_DIR", value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// The same, or etcd, with which several coordinators may run: file:DIR or etcd:URL,URL...
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA", value_name = "WHERE")]
+    pub metadata: Option<MetadataSpec>,
+    /// What the keys of this cluster begin with in etcd [default: /shorttail/]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_PREFIX", value_name = "PREFIX")]
+    pub metadata_prefix: Option<String>,
+    /// File with the user:password line for etcd
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_AUTH_FILE", value_name = "FILE")]
+    pub metadata_auth_file: Option<PathBuf>,
+    /// Files for etcd over TLS: its authority, and the certificate to show with its key
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
+    pub metadata_tls: Option<String>,
     /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
@@ -81,7 +94,20 @@ impl CoordinatorOptions {
         merge!(
             self,
             those,
-            CoordinatorOptions { listen, admin, dir, code, partitions, nodes, retire_after, allow_chaos }
+            CoordinatorOptions {
+                listen,
+                admin,
+                dir,
+                metadata,
+                metadata_prefix,
+                metadata_auth_file,
+                metadata_tls,
+                code,
+                partitions,
+                nodes,
+                retire_after,
+                allow_chaos
+            }
         )
     }
 
@@ -94,10 +120,19 @@ impl CoordinatorOptions {
         let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
         let retire_after_s = self.retire_after.unwrap_or(RETIRE_AFTER_S_DEFAULT);
         within("coordinator", "retire_after", retire_after_s, 1, RETIRE_AFTER_S_MAX)?;
+        if self.dir.is_some() && self.metadata.is_some() {
+            return Err(ConfigError::setting("coordinator", "dir", "says the same as --metadata file:DIR; give one"));
+        }
+        let metadata = MetadataOptions {
+            metadata: self.metadata,
+            metadata_prefix: self.metadata_prefix,
+            metadata_auth_file: self.metadata_auth_file,
+            metadata_tls: self.metadata_tls,
+        };
         Ok(CoordinatorConfig {
             listen: self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())),
             admin: self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0,
-            dir: self.dir,
+            metadata: metadata.resolve("coordinator", self.dir.as_deref())?,
             code,
             partition_count: within("coordinator", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
             node_count,

@@ -11,7 +11,7 @@ use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, PolicyName, SmallWrite, Update};
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
-use super::address::{Address, OptionalAddress};
+use super::address::{Address, Addresses, OptionalAddress};
 use super::code::CodeSpec;
 use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count};
 use super::credentials::read_credentials;
@@ -89,7 +89,7 @@ pub struct UnixSocketConfig {
 /// How a gateway learns of its cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GatewayMembership {
-    Coordinator(Address),
+    Coordinator(Addresses),
     Static(StaticCluster),
 }
 
@@ -216,9 +216,9 @@ pub struct GatewayOptions {
     /// Permissions of the Unix socket, in octal [default: 700]
     #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET_MODE", value_name = "MODE")]
     pub unix_socket_mode: Option<Mode>,
-    /// The coordinator to register with
-    #[arg(long, env = "SHORTTAIL_GATEWAY_COORDINATOR", value_name = "ADDR")]
-    pub coordinator: Option<Address>,
+    /// The coordinator to register with; of several, the one that leads is found
+    #[arg(long, env = "SHORTTAIL_GATEWAY_COORDINATOR", value_name = "ADDR,...")]
+    pub coordinator: Option<Addresses>,
     /// Without a coordinator: the cluster, in hexadecimal
     #[arg(long, env = "SHORTTAIL_GATEWAY_CLUSTER_ID", value_name = "HEX")]
     pub cluster_id: Option<ClusterName>,
@@ -395,9 +395,9 @@ impl GatewayOptions {
 
     fn membership(&self) -> Result<GatewayMembership, ConfigError> {
         let error = |key, problem: &str| Err(ConfigError::setting("gateway", key, problem));
-        if let Some(address) = &self.coordinator {
+        if let Some(addresses) = &self.coordinator {
             return match (&self.nodes, self.epoch, self.cluster_id) {
-                (None, None, None) => Ok(GatewayMembership::Coordinator(address.clone())),
+                (None, None, None) => Ok(GatewayMembership::Coordinator(addresses.clone())),
                 (Some(_), _, _) => error("nodes", "is the coordinator's to say; give one of the two"),
                 (_, Some(_), _) => error("epoch", "is the coordinator's to say; give one of the two"),
                 (_, _, Some(_)) => error("cluster_id", "is the coordinator's to say; give one of the two"),

@@ -30,3 +30,7 @@ pub const REQUEST_DEADLINE_MS_MAX: u64 = 60_000;
 pub const CREDENTIAL_COUNT_MAX: usize = 1024;
 /// Bytes of a configuration or credentials file.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Coordinators that a member tries in turn.
+pub const COORDINATOR_COUNT_MAX: usize = 16;
+/// Members of etcd that the coordinator tries in turn.
+pub const ETCD_URL_COUNT_MAX: usize = 16;

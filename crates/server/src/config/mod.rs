@@ -18,6 +18,7 @@ mod gateway;
 mod launcher;
 pub mod limits;
 mod log;
+mod metadata;
 mod node;
 mod sidestep;
 mod size;
@@ -25,7 +26,7 @@ mod size;
 mod tests;
 mod up;
 
-pub use address::{Address, AddressError, OptionalAddress, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
+pub use address::{Address, AddressError, Addresses, OptionalAddress, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
 pub use code::CodeSpec;
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;
@@ -37,6 +38,7 @@ pub use gateway::{
 };
 pub use launcher::LauncherOptions;
 pub use log::LogLevel;
+pub use metadata::{EtcdConfig, EtcdTls, METADATA_PREFIX_DEFAULT, MetadataOptions, MetadataPlace, MetadataSpec};
 pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
 pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 pub use size::{Size, SizeError};

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer};
 use shorttail_units::{ClusterId, NodeId};
 
-use super::address::Address;
+use super::address::{Address, Addresses};
 use super::error::{ConfigError, within};
 use super::limits::{NODE_MEMORY_MIN, THREAD_COUNT_MAX};
 use super::merge;
@@ -33,8 +33,8 @@ pub struct NodeConfig {
 /// How a node learns which cluster it belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeMembership {
-    /// Ask the coordinator, for this number if one is wanted.
-    Coordinator { address: Address, wanted_id: Option<NodeId> },
+    /// Ask the coordinator that leads, one of these, for this number if one is wanted.
+    Coordinator { addresses: Addresses, wanted_id: Option<NodeId> },
     /// Without a coordinator.
     Static { cluster_id: ClusterId, node_id: NodeId },
 }
@@ -79,9 +79,9 @@ pub struct NodeOptions {
     /// What gateways are told to connect to, if not what --listen says
     #[arg(long, env = "SHORTTAIL_NODE_ADVERTISE", value_name = "ADDR")]
     pub advertise: Option<Address>,
-    /// The coordinator to register with
-    #[arg(long, env = "SHORTTAIL_NODE_COORDINATOR", value_name = "ADDR")]
-    pub coordinator: Option<Address>,
+    /// The coordinator to register with; of several, the one that leads is found
+    #[arg(long, env = "SHORTTAIL_NODE_COORDINATOR", value_name = "ADDR,...")]
+    pub coordinator: Option<Addresses>,
     /// Number of this node; with a coordinator, the number wanted [default: any free one]
     #[arg(long, env = "SHORTTAIL_NODE_ID", value_name = "N")]
     pub id: Option<u16>,
@@ -132,7 +132,7 @@ impl NodeOptions {
     pub fn resolve(self) -> Result<NodeConfig, ConfigError> {
         let error = |key, problem: &str| ConfigError::setting("node", key, problem);
         let membership = match (self.coordinator, self.cluster_id, self.id) {
-            (Some(address), None, id) => NodeMembership::Coordinator { address, wanted_id: id.map(NodeId) },
+            (Some(addresses), None, id) => NodeMembership::Coordinator { addresses, wanted_id: id.map(NodeId) },
             (None, Some(ClusterName(cluster_id)), Some(id)) => {
                 NodeMembership::Static { cluster_id, node_id: NodeId(id) }
             }

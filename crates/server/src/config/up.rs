@@ -22,6 +22,7 @@ use super::error::{ConfigError, within};
 use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull};
 use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
+use super::metadata::{MetadataOptions, MetadataSpec};
 use super::node::{NODE_MEMORY_DEFAULT, check_repair_bandwidth};
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
@@ -37,6 +38,8 @@ pub struct UpConfig {
     pub redis: Option<SocketAddr>,
     pub admin: Option<SocketAddr>,
     pub dir: Option<PathBuf>,
+    /// What is said of metadata; without a word it is kept in the directory.
+    pub metadata: MetadataOptions,
     pub partition_count: u16,
     pub when_full: WhenFull,
     pub value_bytes_max: Size,
@@ -72,6 +75,7 @@ impl UpConfig {
                 code = "--code",
                 node_memory = "--node-memory",
                 dir = "--dir",
+                metadata = "--metadata",
                 partition_count = "--partitions",
                 value_bytes_max = "--value-bytes-max",
                 auth_file = "--auth-file",
@@ -149,6 +153,18 @@ pub struct UpOptions {
     /// Directory for sockets and the coordinator's state [default: a temporary one, removed at the end]
     #[arg(long, env = "SHORTTAIL_UP_DIR", value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// Where identity and epochs are kept: file:DIR or etcd:URL,URL... [default: the directory]
+    #[arg(long, env = "SHORTTAIL_UP_METADATA", value_name = "WHERE")]
+    pub metadata: Option<MetadataSpec>,
+    /// What the keys of this cluster begin with in etcd [default: /shorttail/]
+    #[arg(long, env = "SHORTTAIL_UP_METADATA_PREFIX", value_name = "PREFIX")]
+    pub metadata_prefix: Option<String>,
+    /// File with the user:password line for etcd
+    #[arg(long, env = "SHORTTAIL_UP_METADATA_AUTH_FILE", value_name = "FILE")]
+    pub metadata_auth_file: Option<PathBuf>,
+    /// Files for etcd over TLS: its authority, and the certificate to show with its key
+    #[arg(long, env = "SHORTTAIL_UP_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
+    pub metadata_tls: Option<String>,
     /// Units of ownership and parallelism [default: 4]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N")]
     pub partitions: Option<u16>,
@@ -246,6 +262,10 @@ impl UpOptions {
                 redis,
                 admin,
                 dir,
+                metadata,
+                metadata_prefix,
+                metadata_auth_file,
+                metadata_tls,
                 partitions,
                 when_full,
                 value_bytes_max,
@@ -301,6 +321,13 @@ impl UpOptions {
         }
         let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
+        let metadata = MetadataOptions {
+            metadata: self.metadata,
+            metadata_prefix: self.metadata_prefix,
+            metadata_auth_file: self.metadata_auth_file,
+            metadata_tls: self.metadata_tls,
+        };
+        metadata.clone().resolve("up", None)?;
         Ok(UpConfig {
             node_count,
             code,
@@ -309,6 +336,7 @@ impl UpOptions {
             redis,
             admin,
             dir: self.dir,
+            metadata,
             partition_count: within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,

@@ -11,7 +11,7 @@ use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order,
 use super::backoff::Backoff;
 use super::role::Role;
 use super::stream::{Closer, ControlStream};
-use crate::config::Address;
+use crate::config::Addresses;
 
 /// The thread parses small messages only; the default of 2 MiB would be most of a small node's memory map.
 const STACK_BYTES: usize = 128 << 10;
@@ -20,6 +20,11 @@ const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
 
 /// Wait after the first heartbeat; doubles up to the usual one, so that a starting cluster is seen to start.
 const HEARTBEAT_FIRST: Duration = Duration::from_millis(25);
+
+/// Without a beat for so long a coordinator may have ceased to lead: three are missing.
+const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
+/// Between two attempts to find another one.
+const LOOK_ROUND: Duration = Duration::from_secs(1);
 
 /// Called after an event was queued; must only wake the member's loop.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
@@ -79,9 +84,10 @@ pub struct ControlClient<R: Role> {
 
 impl<R: Role> ControlClient<R> {
     /// Starts to register, and keeps at it.
-    pub fn start(coordinator: Address, registration: R::Registration, wake: Wake, obey: Obey) -> Self {
+    pub fn start(coordinators: Addresses, registration: R::Registration, wake: Wake, obey: Obey) -> Self {
         let shared = Arc::new(Shared::new(wake));
-        let worker = Worker { shared: Arc::clone(&shared), coordinator, registration, obey, backoff: Backoff::new() };
+        let backoff = Backoff::new();
+        let worker = Worker { shared: Arc::clone(&shared), coordinators, current: 0, registration, obey, backoff };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
         ControlClient { shared, thread: Some(thread) }
@@ -189,7 +195,9 @@ impl<R: Role> Shared<R> {
 
 struct Worker<R: Role> {
     shared: Arc<Shared<R>>,
-    coordinator: Address,
+    coordinators: Addresses,
+    /// Which of them is tried or served.
+    current: usize,
     registration: R::Registration,
     obey: Obey,
     backoff: Backoff,
@@ -201,27 +209,44 @@ enum End {
     Refused(Refusal),
 }
 
+/// Why a registered connection is not served any more.
+enum Left<W> {
+    Broken,
+    /// Another coordinator leads, at this place of the list.
+    For(usize, ControlStream, W),
+}
+
 impl<R: Role> Worker<R> {
     fn run(mut self) {
         let mut refused_since: Option<Instant> = None;
+        let mut failed_count = 0;
         while !self.shared.is_stopping() {
             match self.connect_and_serve() {
+                // Another one leads, or will.
+                Ok(End::Refused(Refusal::NotLeading(_))) => failed_count += 1,
                 Ok(End::Refused(refusal)) => {
                     let since = *refused_since.get_or_insert_with(Instant::now);
                     if !refusal.is_transient() || since.elapsed() > REFUSED_FOR_MAX {
                         return self.give_up(refusal);
                     }
+                    failed_count = self.coordinators.0.len();
                 }
                 Ok(End::Lost) => {
                     refused_since = None;
+                    failed_count = 0;
                     self.shared.push(ControlEvent::Disconnected);
                 }
                 // Not there: it will be.
-                Err(_) => {}
+                Err(_) => failed_count += 1,
             }
             self.shared.lock().closer = None;
-            let wait = self.backoff.next_wait();
-            self.shared.wait(wait);
+            self.current = (self.current + 1) % self.coordinators.0.len();
+            // One after the other without a pause, until all were tried.
+            if failed_count == 0 || failed_count >= self.coordinators.0.len() {
+                failed_count = 0;
+                let wait = self.backoff.next_wait();
+                self.shared.wait(wait);
+            }
         }
         self.shared.settle(Err(ControlError::Stopped));
     }
@@ -232,27 +257,42 @@ impl<R: Role> Worker<R> {
     }
 
     fn connect_and_serve(&mut self) -> io::Result<End> {
-        let mut stream = ControlStream::connect(&self.coordinator)?;
-        self.shared.lock().closer = Some(stream.closer()?);
-        stream.send(&R::register(self.registration.clone()))?;
-        let welcome = match R::welcome(stream.receive()?) {
-            Ok(welcome) => welcome,
-            Err(FromCoordinator::Refused(refusal)) => return Ok(End::Refused(refusal)),
-            Err(_) => return Err(io::Error::other("the coordinator answered something else")),
+        let (mut stream, mut welcome) = match self.register(self.current)? {
+            Ok(registered) => registered,
+            Err(refusal) => return Ok(End::Refused(refusal)),
         };
-        R::remember(&mut self.registration, &welcome);
-        self.backoff.reset();
-        self.shared.settle(Ok(welcome));
-        self.shared.push(ControlEvent::Connected);
-        // Whatever ends the connection, the answer is to connect again.
-        let _ = self.serve(&mut stream);
-        Ok(End::Lost)
+        loop {
+            R::remember(&mut self.registration, &welcome);
+            self.backoff.reset();
+            self.shared.settle(Ok(welcome));
+            self.shared.push(ControlEvent::Connected);
+            // Whatever breaks the connection, the answer is to connect again.
+            match self.serve(&mut stream).unwrap_or(Left::Broken) {
+                Left::Broken => return Ok(End::Lost),
+                Left::For(place, other, other_welcome) => {
+                    (self.current, stream, welcome) = (place, other, other_welcome);
+                }
+            }
+        }
     }
 
-    /// Heartbeats out, views and orders in, until the connection breaks.
-    fn serve(&mut self, stream: &mut ControlStream) -> io::Result<()> {
+    /// Connects to the coordinator at this place of the list, and says who this is.
+    fn register(&self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), Refusal>> {
+        let mut stream = ControlStream::connect(&self.coordinators.0[place])?;
+        self.shared.lock().closer = Some(stream.closer()?);
+        stream.send(&R::register(self.registration.clone()))?;
+        match R::welcome(stream.receive()?) {
+            Ok(welcome) => Ok(Ok((stream, welcome))),
+            Err(FromCoordinator::Refused(refusal)) => Ok(Err(refusal)),
+            Err(_) => Err(io::Error::other("the coordinator answered something else")),
+        }
+    }
+
+    /// Heartbeats out, views and orders in, until the connection breaks or another coordinator leads.
+    fn serve(&mut self, stream: &mut ControlStream) -> io::Result<Left<R::Welcome>> {
         let mut heartbeat_due = Instant::now();
         let mut interval = HEARTBEAT_FIRST;
+        let mut look_round_at = Instant::now() + BEAT_LATE;
         while !self.shared.is_stopping() {
             let now = Instant::now();
             if now >= heartbeat_due {
@@ -263,15 +303,32 @@ impl<R: Role> Worker<R> {
             }
             match stream.receive_until(heartbeat_due)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
+                Some(FromCoordinator::Beat) => look_round_at = Instant::now() + BEAT_LATE,
                 Some(FromCoordinator::Order { number, order }) => {
                     let Obeyed { outcome, chaos } = (self.obey)(*order);
                     stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
-                Some(FromCoordinator::Beat) => {}
-                Some(_) => return Err(io::Error::other("only views and orders were expected")),
+                Some(_) => return Err(io::Error::other("only views, beats and orders were expected")),
                 None => {}
             }
+            if Instant::now() >= look_round_at {
+                if let Some((place, other, welcome)) = self.look_round() {
+                    return Ok(Left::For(place, other, welcome));
+                }
+                self.shared.lock().closer = Some(stream.closer()?);
+                look_round_at = Instant::now() + LOOK_ROUND;
+            }
         }
-        Ok(())
+        Ok(Left::Broken)
+    }
+
+    /// Finds a coordinator that leads among the others.
+    fn look_round(&self) -> Option<(usize, ControlStream, R::Welcome)> {
+        let count = self.coordinators.0.len();
+        let others = (1..count).map(|step| (self.current + step) % count);
+        others.into_iter().find_map(|place| {
+            let (stream, welcome) = self.register(place).ok()?.ok()?;
+            Some((place, stream, welcome))
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! A real coordinator on free ports, with real control clients.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 
@@ -9,7 +9,7 @@ use shorttail_units::{CodeShape, Incarnation, NodeId};
 use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, Refusal, StoreTotals, View};
 
 use super::*;
-use crate::config::{Address, NodeConfig, NodeMembership};
+use crate::config::{Address, Addresses, MetadataPlace, NodeConfig, NodeMembership};
 use crate::control::{self, ControlError, ControlEvent, GatewayAddresses, GatewayControl, NodeControl};
 
 /// A coordinator on a thread, stopped when dropped.
@@ -31,10 +31,14 @@ impl RunningCoordinator {
     }
 
     pub fn start_at(control: Address, dir: Option<PathBuf>) -> Self {
+        RunningCoordinator::start_with(control, dir.map_or(MetadataPlace::Nowhere, MetadataPlace::File))
+    }
+
+    fn start_with(control: Address, metadata: MetadataPlace) -> Self {
         let config = CoordinatorConfig {
             listen: control.clone(),
             admin: Some("127.0.0.1:0".parse().expect("literal")),
-            dir,
+            metadata,
             code: CodeShape::default(),
             partition_count: 4,
             node_count: 8,
@@ -95,11 +99,15 @@ impl Events {
 pub const MEEK: u16 = 6;
 
 pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Events) {
+    node_of(control.clone().into(), id, incarnation)
+}
+
+fn node_of(addresses: Addresses, id: u16, incarnation: u64) -> (NodeControl, Events) {
     let listen: Address = format!("127.0.0.1:{}", 7000 + id).parse().expect("literal");
     let config = NodeConfig {
         listen: listen.clone(),
         advertise: None,
-        membership: NodeMembership::Coordinator { address: control.clone(), wanted_id: Some(NodeId(id)) },
+        membership: NodeMembership::Coordinator { addresses, wanted_id: Some(NodeId(id)) },
         memory_bytes: 16 << 20,
         threads: 1,
         domain: String::new(),
@@ -112,13 +120,17 @@ pub fn node(control: &Address, id: u16, incarnation: u64) -> (NodeControl, Event
 }
 
 pub fn gateway(control: &Address) -> (GatewayControl, Events) {
+    gateway_of(control.clone().into())
+}
+
+fn gateway_of(addresses: Addresses) -> (GatewayControl, Events) {
     use crate::config::{GatewayConfig, GatewayMembership, WhenFull};
     let config = GatewayConfig {
         memcached: None,
         redis: None,
         unix_socket: None,
         admin: None,
-        membership: GatewayMembership::Coordinator(control.clone()),
+        membership: GatewayMembership::Coordinator(addresses),
         when_full: WhenFull::Evict,
         value_bytes_max: 1 << 20,
         block_bytes: 4 << 10,
@@ -220,28 +232,28 @@ fn stopping_ends_a_client_that_never_reached_a_coordinator() {
 }
 
 #[test]
-fn two_coordinators_do_not_share_a_directory() {
+fn members_find_the_coordinator_that_leads() {
+    let etcd = super::metadata::tests::EtcdServer::start();
     let dir = tempfile::tempdir().expect("a directory");
-    let _first = Disk::open(Some(dir.path())).expect("free");
-    let error = Disk::open(Some(dir.path())).err().expect("held");
-    assert!(error.to_string().starts_with("another coordinator uses"), "{error}");
-}
-
-#[test]
-fn damaged_state_stops_the_coordinator() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path: &Path = dir.path();
-    std::fs::write(path.join("coordinator.json"), "{").expect("written");
-    let error = Disk::open(Some(path)).expect("free").load_or_create().expect_err("damaged");
-    assert!(error.to_string().ends_with("is damaged"), "{error}");
-}
-
-#[test]
-fn saved_state_is_what_is_loaded() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let disk = Disk::open(Some(dir.path())).expect("free");
-    let mut durable = disk.load_or_create().expect("created");
-    durable.epoch = 9;
-    disk.save(&durable).expect("saved");
-    assert_eq!(disk.load_or_create().expect("loaded"), durable);
+    let addresses = ["a.sock", "b.sock"].map(|name| Address::Unix(dir.path().join(name)));
+    let start =
+        |place: usize| RunningCoordinator::start_with(addresses[place].clone(), MetadataPlace::Etcd(etcd.config()));
+    let both = || Addresses(addresses.to_vec());
+    let first = start(0);
+    let (gateway, events) = gateway_of(both());
+    let before = gateway.registered().expect("let in");
+    let second = start(1);
+    let (node, _) = node_of(both(), 3, 1);
+    node.registered().expect("let in");
+    events.until_view(&gateway, |view| state_of(view, 3) == Some(NodeState::Normal));
+    let standby = control::read_status(&second.control).expect("it answers").coordinator;
+    assert!(!standby.leading, "{standby:?}");
+    drop(first);
+    events.until(&gateway, |event| *event == ControlEvent::Connected);
+    let leader = control::read_status(&second.control).expect("it answers").coordinator;
+    assert!(leader.leading && leader.leader == Some(leader.name.clone()), "{leader:?}");
+    let (late, _) = gateway_of(both());
+    let after = late.registered().expect("let in");
+    assert_eq!(after.session.cluster_id, before.session.cluster_id);
+    assert!(after.session.epoch > before.session.epoch, "epochs grow from one coordinator to the next");
 }

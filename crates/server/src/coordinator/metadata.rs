@@ -1,0 +1,114 @@
+//! Where the coordinator keeps what must survive, and who may change it: one trait, three engines.
+//!
+//! | engine | survives | coordinators | leads |
+//! |---|---|---|---|
+//! | [`volatile`] | nothing | one | always |
+//! | [`file`] | a crash of the process or the machine | one, by a lock on the directory | while the process lives |
+//! | [`etcd`] | what etcd survives | any number, one leads | while it renews a lease |
+//!
+//! A coordinator leads or stands by. Whoever leads may save; nothing is saved that rests on an older state than the last,
+//! however long the process was stopped in between. The engines block, so a thread of its own ([`keeper`]) drives them.
+//!
+//! Must not know: what the state means, or the coordinator's members.
+
+pub mod etcd;
+pub mod file;
+pub mod keeper;
+#[cfg(test)]
+pub mod tests;
+pub mod volatile;
+
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use shorttail_coordinator::Durable;
+
+use crate::config::MetadataPlace;
+
+/// A store of metadata, as one coordinator uses it.
+pub trait Metadata: Send {
+    /// Tries to lead. Also tried again by a leader whose lease ended.
+    ///
+    /// # Errors
+    /// [`Trouble::Away`] when the store cannot be asked.
+    fn campaign(&mut self) -> Result<Campaign, Trouble>;
+
+    /// Prolongs the lease.
+    ///
+    /// # Errors
+    /// [`Trouble::Lapsed`] when it has ended.
+    fn renew(&mut self) -> Result<Lease, Trouble>;
+
+    /// Replaces the state; when it returns, the new one survives. After [`Trouble::Away`] it is not known which one does;
+    /// saving again is right.
+    ///
+    /// # Errors
+    /// [`Trouble::Lapsed`] when this coordinator does not lead any more: nothing was changed.
+    fn save(&mut self, durable: &Durable) -> Result<(), Trouble>;
+
+    /// Lets another one lead at once.
+    fn resign(&mut self);
+}
+
+/// What came of trying to lead.
+#[derive(Debug)]
+pub enum Campaign {
+    Won {
+        lease: Lease,
+        /// The state, unless it is what this coordinator loaded or tried to save last.
+        news: Option<State>,
+    },
+    /// Another one leads: its name, as far as is known.
+    Lost { leader: Option<String> },
+}
+
+/// The state that was found.
+#[derive(Clone, PartialEq, Debug)]
+pub enum State {
+    NewCluster,
+    Known(Durable),
+}
+
+/// Until when this coordinator surely leads, and when to renew that; `None`: for as long as it lives.
+pub type Lease = Option<Term>;
+
+/// By the coordinator's own clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Term {
+    pub until: Instant,
+    pub renew_at: Instant,
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Trouble {
+    /// It cannot be asked, or did not answer: later it may.
+    #[error("{0}")]
+    Away(String),
+    #[error("another coordinator leads or led meanwhile")]
+    Lapsed,
+    /// It never will.
+    #[error(transparent)]
+    Fatal(#[from] anyhow::Error),
+}
+
+/// Opens the store. `name` is what others are told of this coordinator.
+///
+/// # Errors
+/// When this process can never use it: another one holds the directory, a certificate cannot be read.
+pub fn open(place: &MetadataPlace, name: &str) -> anyhow::Result<Box<dyn Metadata>> {
+    Ok(match place {
+        MetadataPlace::Nowhere => Box::new(volatile::Volatile),
+        MetadataPlace::File(dir) => Box::new(file::Directory::open(dir)?),
+        MetadataPlace::Etcd(config) => Box::new(etcd::Etcd::new(config, name)?),
+    })
+}
+
+/// The state from its JSON; `place` says where it lay.
+fn decode(text: &str, place: &str) -> anyhow::Result<Durable> {
+    let durable: Durable = serde_json::from_str(text).with_context(|| format!("{place} is damaged"))?;
+    if durable.format != Durable::FORMAT {
+        bail!("{place} has format {}, this program knows {}", durable.format, Durable::FORMAT);
+    }
+    Ok(durable)
+}

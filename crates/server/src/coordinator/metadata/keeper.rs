@@ -1,0 +1,198 @@
+//! The thread that uses the store: tries to lead, renews the lease, saves, and tells the coordinator's loop.
+//!
+//! ```text
+//!              won, other state: Leads(state)
+//!   follows ---------------------------------> leads --- renewed: Renewed, saved: Saved
+//!      ^  |                                    |   ^
+//!      |  `-- lost: Follows                    |   | won, nothing changed meanwhile: Renewed
+//!      |            lost: Follows              v   |
+//!      `--------------------------------- lapsed --'--- won, other state: Leads(state)
+//! ```
+//!
+//! While the store is away nothing is told but that; what is to be saved waits. Each `Leads` begins a reign with a number:
+//! what the loop wanted saved in an earlier one is dropped.
+//!
+//! Must not know: the coordinator's machine.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::Waker;
+use shorttail_coordinator::Durable;
+
+use super::{Campaign, Lease, Metadata, State, Trouble};
+
+/// Between two attempts of one that follows to lead, and of one that leads at a store that is away.
+const AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// Without a lease nothing is due.
+const NEVER: Duration = Duration::from_secs(3600);
+/// Certificates are checked on it; the default of 2 MiB would be most of the coordinator's memory map.
+const STACK_BYTES: usize = 512 << 10;
+
+/// What the loop is told.
+#[derive(Debug)]
+pub enum News {
+    /// This coordinator leads, from this state on.
+    Leads {
+        reign: u64,
+        state: State,
+        until: Option<Instant>,
+    },
+    /// It goes on to lead.
+    Renewed {
+        until: Option<Instant>,
+    },
+    Saved {
+        reign: u64,
+    },
+    /// It does not lead; who does, as far as is known.
+    Follows {
+        leader: Option<String>,
+    },
+    Away(String),
+    /// The store can never be used again.
+    Fatal(anyhow::Error),
+}
+
+enum Job {
+    Save { reign: u64, durable: Box<Durable> },
+    Stop,
+}
+
+/// The loop's end of the thread. Dropping it resigns.
+pub struct Keeper {
+    jobs: Sender<Job>,
+    news: Receiver<News>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// # Errors
+    /// When the system starts no more threads.
+    pub fn start(store: Box<dyn Metadata>, waker: Arc<Waker>) -> std::io::Result<Self> {
+        let (jobs, queue) = channel();
+        let (told, news) = channel();
+        let worker = Worker { store, jobs: queue, told, waker, reign: 0, standing: Standing::Unknown, pending: None };
+        let builder = std::thread::Builder::new().name("metadata".into()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || worker.run())?;
+        Ok(Keeper { jobs, news, thread: Some(thread) })
+    }
+
+    pub fn poll_news(&self) -> Option<News> {
+        self.news.try_recv().ok()
+    }
+
+    /// Saves, if the reign still lasts; at most one state at a time is under way.
+    pub fn save(&self, reign: u64, durable: Durable) {
+        // If the thread ended it told why.
+        let _ = self.jobs.send(Job::Save { reign, durable: Box::new(durable) });
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = self.jobs.send(Job::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Clone, PartialEq)]
+enum Standing {
+    Unknown,
+    Follows {
+        leader: Option<String>,
+    },
+    Leads(Lease),
+    /// Led until lately: whether it still may is to be asked.
+    Lapsed,
+}
+
+struct Worker {
+    store: Box<dyn Metadata>,
+    jobs: Receiver<Job>,
+    told: Sender<News>,
+    waker: Arc<Waker>,
+    reign: u64,
+    standing: Standing,
+    pending: Option<Box<Durable>>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        loop {
+            let wait = match self.turn() {
+                Ok(wait) => wait,
+                Err(Trouble::Lapsed) => {
+                    self.standing = Standing::Lapsed;
+                    Duration::ZERO
+                }
+                Err(Trouble::Away(why)) => {
+                    self.tell(News::Away(why));
+                    AGAIN_AFTER
+                }
+                Err(Trouble::Fatal(error)) => return self.tell(News::Fatal(error)),
+            };
+            match self.jobs.recv_timeout(wait) {
+                Ok(Job::Save { reign, durable }) if reign == self.reign => self.pending = Some(durable),
+                Ok(Job::Save { .. }) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.store.resign(),
+            }
+        }
+    }
+
+    /// Does what is due; how long nothing else is.
+    fn turn(&mut self) -> Result<Duration, Trouble> {
+        let Standing::Leads(mut lease) = self.standing else { return self.campaign() };
+        if lease.is_some_and(|term| term.renew_at <= Instant::now()) {
+            lease = self.store.renew()?;
+            self.standing = Standing::Leads(lease);
+            self.tell(News::Renewed { until: lease.map(|term| term.until) });
+        }
+        if let Some(durable) = &self.pending {
+            self.store.save(durable)?;
+            self.pending = None;
+            self.tell(News::Saved { reign: self.reign });
+        }
+        Ok(lease.map_or(NEVER, |term| term.renew_at.saturating_duration_since(Instant::now())))
+    }
+
+    fn campaign(&mut self) -> Result<Duration, Trouble> {
+        match self.store.campaign()? {
+            Campaign::Won { lease, news } => {
+                let until = lease.map(|term| term.until);
+                self.standing = Standing::Leads(lease);
+                match news {
+                    Some(state) => {
+                        self.reign += 1;
+                        self.pending = None;
+                        self.tell(News::Leads { reign: self.reign, state, until });
+                    }
+                    None => self.tell(News::Renewed { until }),
+                }
+                Ok(Duration::ZERO)
+            }
+            Campaign::Lost { leader } => {
+                self.pending = None;
+                let follows = Standing::Follows { leader: leader.clone() };
+                if self.standing != follows {
+                    self.standing = follows;
+                    self.reign += 1;
+                }
+                self.tell(News::Follows { leader });
+                Ok(AGAIN_AFTER)
+            }
+        }
+    }
+
+    fn tell(&self, news: News) {
+        // Whoever does not listen any more is ending, and asks nothing.
+        if self.told.send(news).is_ok() {
+            let _ = self.waker.wake();
+        }
+    }
+}

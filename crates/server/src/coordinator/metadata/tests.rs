@@ -1,0 +1,204 @@
+//! What every engine promises, shown of a directory and of a real etcd; and what etcd promises beyond it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use super::etcd::Etcd;
+use super::file::Directory;
+use super::*;
+use crate::config::{EtcdConfig, EtcdTls};
+
+/// An etcd of one member with nothing in it, killed when dropped. `./test` installs the program.
+pub struct EtcdServer {
+    process: Child,
+    url: String,
+    _dir: tempfile::TempDir,
+}
+
+impl EtcdServer {
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let ports = [free_port(), free_port()];
+        let [url, peer_url] = ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let mut command = Command::new("etcd");
+        command.arg("--data-dir").arg(dir.path().join("data")).args(["--name", "alone"]);
+        command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
+        command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+        command.args(["--initial-cluster", &format!("alone={peer_url}"), "--unsafe-no-fsync"]);
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = piped.spawn().expect("etcd is installed (Debian: etcd-server)");
+        let mut log = BufReader::new(process.stderr.take().expect("piped"));
+        let mut said = String::new();
+        while !said.contains("ready to serve client requests") {
+            assert_ne!(log.read_line(&mut said).expect("text"), 0, "etcd ended: {said}");
+        }
+        // Whatever it says later must not fill the pipe.
+        std::thread::spawn(move || std::io::copy(&mut log.by_ref(), &mut std::io::sink()));
+        EtcdServer { process, url, _dir: dir }
+    }
+
+    pub fn config(&self) -> EtcdConfig {
+        let urls = vec!["http://127.0.0.1:1".to_owned(), self.url.clone()];
+        EtcdConfig { urls, prefix: "/test/".into(), credential: None, tls: EtcdTls::default() }
+    }
+
+    /// A coordinator's end; the first address of its list answers nothing.
+    pub fn open(&self, name: &str) -> Etcd {
+        Etcd::new(&self.config(), name).expect("no certificates")
+    }
+}
+
+impl Drop for EtcdServer {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).and_then(|it| it.local_addr()).expect("a free port").port()
+}
+
+pub fn state(epoch: u32) -> Durable {
+    Durable { epoch, ..Durable::new(7) }
+}
+
+fn won(campaign: Result<Campaign, Trouble>) -> Option<State> {
+    match campaign {
+        Ok(Campaign::Won { news, lease }) => {
+            assert!(lease.is_none_or(|term| term.until > Instant::now() && term.renew_at < term.until));
+            news
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What holds of every store that outlives a coordinator.
+fn keeps_its_promises(open: impl Fn() -> Box<dyn Metadata>) {
+    let mut first = open();
+    assert_eq!(won(first.campaign()), Some(State::NewCluster));
+    first.save(&state(1)).expect("saved");
+    first.renew().expect("leads");
+    first.save(&state(2)).expect("saved");
+    first.resign();
+    drop(first);
+    let mut second = open();
+    assert_eq!(won(second.campaign()), Some(State::Known(state(2))), "the last that was saved");
+    second.save(&state(3)).expect("saved");
+    second.save(&state(3)).expect("saved again, as after an answer that was lost");
+    second.resign();
+    drop(second);
+    assert_eq!(won(open().campaign()), Some(State::Known(state(3))));
+}
+
+#[test]
+fn a_directory_keeps_its_promises() {
+    let dir = tempfile::tempdir().expect("a directory");
+    keeps_its_promises(|| Box::new(Directory::open(dir.path()).expect("free")));
+}
+
+#[test]
+fn etcd_keeps_its_promises() {
+    let server = EtcdServer::start();
+    keeps_its_promises(|| Box::new(server.open("a")));
+}
+
+#[test]
+fn two_coordinators_do_not_share_a_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let _first = Directory::open(dir.path()).expect("free");
+    let error = Directory::open(dir.path()).expect_err("held");
+    assert!(error.to_string().starts_with("another coordinator uses"), "{error}");
+}
+
+#[test]
+fn damaged_state_is_fatal() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path: &Path = dir.path();
+    std::fs::write(path.join("coordinator.json"), "{").expect("written");
+    match Directory::open(path).expect("free").campaign() {
+        Err(Trouble::Fatal(error)) => assert!(error.to_string().ends_with("is damaged"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_two_coordinators_one_leads() {
+    let server = EtcdServer::start();
+    let (mut first, mut second) = (server.open("first"), server.open("second"));
+    assert_eq!(won(first.campaign()), Some(State::NewCluster));
+    match second.campaign() {
+        Ok(Campaign::Lost { leader }) => assert_eq!(leader.as_deref(), Some("first")),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(second.save(&state(9)), Err(Trouble::Lapsed)), "who stands by saves nothing");
+    first.save(&state(1)).expect("saved");
+    assert_eq!(won(first.campaign()), None, "who leads already finds what it saved");
+    first.resign();
+    assert_eq!(won(second.campaign()), Some(State::Known(state(1))));
+}
+
+#[test]
+fn a_leader_whose_lease_ended_saves_nothing_any_more() {
+    let server = EtcdServer::start();
+    let (mut old, mut new) = (server.open("old"), server.open("new"));
+    won(old.campaign());
+    old.save(&state(1)).expect("saved");
+    old.forget_lease_at_etcd();
+    assert!(matches!(old.save(&state(2)), Err(Trouble::Lapsed)), "even before another one leads");
+    assert_eq!(won(new.campaign()), Some(State::Known(state(1))));
+    new.save(&state(5)).expect("saved");
+    assert!(matches!(old.save(&state(2)), Err(Trouble::Lapsed)));
+    assert!(matches!(old.renew(), Err(Trouble::Lapsed)));
+    assert!(matches!(old.campaign(), Ok(Campaign::Lost { .. })));
+    new.resign();
+    assert_eq!(won(old.campaign()), Some(State::Known(state(5))), "what was changed meanwhile is news");
+}
+
+#[test]
+fn a_leader_whose_lease_ended_goes_on_if_nothing_was_changed() {
+    let server = EtcdServer::start();
+    let mut alone = server.open("alone");
+    won(alone.campaign());
+    alone.save(&state(1)).expect("saved");
+    alone.forget_lease_at_etcd();
+    assert!(matches!(alone.renew(), Err(Trouble::Lapsed)));
+    assert_eq!(won(alone.campaign()), None);
+    alone.save(&state(2)).expect("saved");
+}
+
+#[test]
+fn a_save_whose_answer_was_lost_is_recognised() {
+    let server = EtcdServer::start();
+    let mut leader = server.open("leader");
+    won(leader.campaign());
+    leader.save(&state(1)).expect("saved");
+    leader.save_and_lose_the_answer(&state(2));
+    leader.save(&state(2)).expect("it was saved already");
+    leader.save_and_lose_the_answer(&state(3));
+    assert_eq!(won(leader.campaign()), None, "what it tried to save is no news");
+    leader.save(&state(4)).expect("saved");
+    assert_eq!(
+        {
+            leader.resign();
+            won(server.open("next").campaign())
+        },
+        Some(State::Known(state(4)))
+    );
+}
+
+#[test]
+fn etcd_that_nobody_reaches_is_away() {
+    let config = EtcdConfig {
+        urls: vec![format!("http://127.0.0.1:{}", free_port())],
+        prefix: "/".into(),
+        credential: None,
+        tls: EtcdTls::default(),
+    };
+    let mut store = Etcd::new(&config, "a").expect("no certificates");
+    assert!(matches!(store.campaign(), Err(Trouble::Away(why)) if why.starts_with("http://127.0.0.1:")));
+}
