@@ -203,6 +203,11 @@ impl Node {
         self.holdings.store.flip_bits(count, || rng.draw())
     }
 
+    /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
+    pub fn interrupt_folds(&mut self) -> u32 {
+        self.holdings.store.interrupt_folds()
+    }
+
     /// Asserts everything that must hold between inputs.
     pub fn check_invariants(&self) {
         self.holdings.store.check_invariants();

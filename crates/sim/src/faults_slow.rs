@@ -13,7 +13,7 @@ use shorttail_policy::Policy;
 
 use crate::config::SimConfig;
 use crate::model::{Action, Value};
-use crate::world::{Counts, Violation, World};
+use crate::world::{Counts, Sample, Violation, World};
 
 const SECOND_US: u64 = 1_000_000;
 /// Healthy load before the fault: the detector is calibrated, hedge delays are known.
@@ -35,11 +35,12 @@ pub struct Scenario {
     pub is_found: Option<bool>,
 }
 
-/// Of reads and of writes.
+/// Of reads, of writes, and of those writes that store a striped value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ratios {
     pub reads: f64,
     pub writes: f64,
+    pub striped: f64,
 }
 
 /// 99th percentiles in microseconds.
@@ -47,7 +48,21 @@ pub struct Ratios {
 pub struct Tails {
     pub reads_us: u64,
     pub writes_us: u64,
+    /// 0 when there are too few of them to say.
+    pub striped_us: u64,
 }
+
+/// How large values are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Values {
+    /// One write in a hundred is striped.
+    Small,
+    /// Nearly every third is.
+    Large,
+}
+
+/// What values are longer than when they are striped, with the chunks of this cluster.
+const PACKED_BYTES_MAX: usize = 2_048;
 
 /// What a run showed.
 #[derive(Debug)]
@@ -68,6 +83,7 @@ impl Observed {
         let of = |own: Tails, other: Tails| Ratios {
             reads: own.reads_us as f64 / other.reads_us as f64,
             writes: own.writes_us as f64 / other.writes_us as f64,
+            striped: own.striped_us as f64 / other.striped_us.max(1) as f64,
         };
         (of(self.onset, healthy.onset), of(self.after, healthy.after))
     }
@@ -109,8 +125,12 @@ pub fn run(
     nodes: u16,
     seed: u64,
     policy: Policy,
+    values: Values,
 ) -> Result<Observed, Violation> {
     let mut config = SimConfig { node_count: nodes, policy, ..config() };
+    if values == Values::Large {
+        (config.large_value_ppm, config.value_bytes_max) = (400_000, 8_000);
+    }
     if usize::from(nodes) == config.code.chunk_count() {
         // A striped object waits for every node, as it must: there is no other.
         config.large_value_ppm = 0;
@@ -136,8 +156,15 @@ pub fn run(
     let found = found.map(|(_, verdict)| usize::from(verdict.node.0)).collect();
     world.conclude()?;
     let tails = |from_us: u64, to_us: u64| Tails {
-        reads_us: p99_us(&world, true, from_us, to_us),
-        writes_us: p99_us(&world, false, from_us, to_us),
+        reads_us: p99_us(&world, from_us, to_us, |sample| sample.is_read),
+        writes_us: p99_us(&world, from_us, to_us, |sample| !sample.is_read),
+        striped_us: match values {
+            Values::Small => 0,
+            Values::Large => {
+                let is_striped = |bytes: usize| bytes > PACKED_BYTES_MAX;
+                p99_us(&world, from_us, to_us, |sample| sample.stored_bytes.is_some_and(is_striped))
+            }
+        },
     };
     let after_from_us = start_us + ONSET_US;
     Ok(Observed {
@@ -151,11 +178,10 @@ pub fn run(
     })
 }
 
-fn p99_us(world: &World, is_read: bool, from_us: u64, to_us: u64) -> u64 {
+fn p99_us(world: &World, from_us: u64, to_us: u64, counts: impl Fn(&Sample) -> bool) -> u64 {
     let asked = world.samples().iter().filter(|sample| (from_us..to_us).contains(&sample.asked_us));
-    let mut latencies: Vec<u64> =
-        asked.filter(|sample| sample.is_read == is_read).map(|sample| sample.latency_us).collect();
-    assert!(latencies.len() >= 200, "{} requests say little of the 99th percentile", latencies.len());
+    let mut latencies: Vec<u64> = asked.filter(|sample| counts(sample)).map(|sample| sample.latency_us).collect();
+    assert!(latencies.len() >= 100, "{} requests say little of the 99th percentile", latencies.len());
     latencies.sort_unstable();
     latencies[latencies.len() * 99 / 100]
 }
@@ -174,8 +200,8 @@ fn stopped_for(for_us: u64) -> Fault {
 
 /// The usual bounds of a median run: within twice in the second in which it happens, a fifth more afterwards, and a little
 /// for the chance in a 99th percentile.
-const ONSET: Ratios = Ratios { reads: 1.8, writes: 1.6 };
-const AFTER: Ratios = Ratios { reads: 1.25, writes: 1.25 };
+const ONSET: Ratios = Ratios { reads: 1.8, writes: 1.6, striped: 3.0 };
+const AFTER: Ratios = Ratios { reads: 1.25, writes: 1.25, striped: 1.5 };
 
 const fn entry(name: &'static str, begin: fn(&mut World, usize)) -> Scenario {
     Scenario { name, begin, after_us: 2 * SECOND_US, onset: ONSET, after: AFTER, is_found: Some(true) }
@@ -186,8 +212,8 @@ pub const CATALOGUE: &[Scenario] = &[
     // As much as a healthy read takes at most: too little to be found out, and too often late for the budget.
     Scenario {
         is_found: None,
-        onset: Ratios { reads: 2.3, writes: 2.0 },
-        after: Ratios { reads: 2.3, writes: 2.0 },
+        onset: Ratios { reads: 2.3, writes: 2.0, striped: 2.5 },
+        after: Ratios { reads: 2.3, writes: 2.0, striped: 2.5 },
         ..entry("+1 ms", |world, node| world.apply_fault(node, delay(1_000)))
     },
     entry("+5 ms", |world, node| world.apply_fault(node, delay(5_000))),
@@ -254,8 +280,8 @@ pub const CATALOGUE: &[Scenario] = &[
 
 /// Everybody is slow: nobody is to blame.
 pub const ALL_SLOW: Scenario = Scenario {
-    onset: Ratios { reads: f64::INFINITY, writes: f64::INFINITY },
-    after: Ratios { reads: f64::INFINITY, writes: f64::INFINITY },
+    onset: Ratios { reads: f64::INFINITY, writes: f64::INFINITY, striped: f64::INFINITY },
+    after: Ratios { reads: f64::INFINITY, writes: f64::INFINITY, striped: f64::INFINITY },
     is_found: Some(false),
     ..entry("all nodes +20 ms", |world, _| {
         for node in 0..usize::from(world.config().node_count) {

@@ -204,6 +204,10 @@ impl History {
         read && self.healed.is_some_and(|healed| operation.invoked > healed)
     }
 
+    pub fn operation(&self, id: &OperationId) -> &Operation {
+        &self.operations(&id.key)[id.index]
+    }
+
     /// The operation, and whether any other that may change its key is or was under way since its invocation.
     pub fn overlap(&self, id: &OperationId) -> (&Operation, bool) {
         let operations = self.operations(&id.key);

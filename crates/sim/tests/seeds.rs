@@ -143,3 +143,18 @@ fn a_free_reaches_every_core_of_a_node() {
 fn memory_comes_back_after_a_take_over() {
     passes(Profile::Takeover, 62);
 }
+
+/// Little memory and nodes that come and go: cleaning wrote for ever, or nobody got the last room (decision 0012).
+#[test]
+fn cleaning_ends_and_never_stands_still() {
+    for seed in [9, 11, 1_032, 1_074, 1_186] {
+        passes(Profile::Full, seed);
+    }
+}
+
+/// As above, in runs of the mixed profile that drew little memory.
+#[test]
+fn cleaning_ends_among_all_other_faults() {
+    passes(Profile::Mixed, 1_154);
+    passes(Profile::Mixed, 1_578);
+}

@@ -1,7 +1,8 @@
-//! Bit rot, made on purpose: what checksums and degraded reads are for.
+//! What may befall memory, made on purpose: bits that rot, folds that a crash interrupts.
 
 use shorttail_units::StripeId;
 
+use crate::chunk::FoldStep;
 use crate::chunk_store::ChunkStore;
 
 impl ChunkStore {
@@ -24,6 +25,23 @@ impl ChunkStore {
             }
         }
         flipped
+    }
+
+    /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are folded,
+    /// and it was not noted yet (rule R6). Answers how many chunks.
+    pub fn interrupt_folds(&mut self) -> u32 {
+        let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
+        let mut interrupted = 0;
+        for stripe in open {
+            let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
+            let Ok(mut state) = chunk.state() else { continue };
+            if chunk.facts().is_parity() && state.folded < state.last {
+                let last = state.last;
+                chunk.fold(&mut state, last, Some(FoldStep::Folded));
+                interrupted += 1;
+            }
+        }
+        interrupted
     }
 
     /// In order, so that the same numbers choose the same chunks.

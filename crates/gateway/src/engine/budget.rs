@@ -41,7 +41,12 @@ impl Budget {
     }
 
     pub fn has_token(&self) -> bool {
-        self.share > 0 && self.level >= TOKEN
+        self.has_tokens(1)
+    }
+
+    /// Are there so many tokens, and is anything hedged at all?
+    pub fn has_tokens(&self, count: u64) -> bool {
+        self.share > 0 && self.level / TOKEN >= count
     }
 
     pub fn take(&mut self) -> bool {

@@ -29,6 +29,7 @@ impl<C: Command> Engine<C> {
         self.hedge_due_us = u64::MAX;
         self.hedge_late_reads();
         self.hedge_late_writes();
+        self.race_late_values();
     }
 
     fn hedge_late_reads(&mut self) {

@@ -65,6 +65,7 @@ mod session;
 mod sessions;
 mod sources;
 mod striped;
+mod striped_race;
 mod stripes;
 mod synchronise;
 mod topology;

@@ -62,7 +62,7 @@ impl<C: Command> Engine<C> {
         self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us.saturating_add(delay_us));
     }
 
-    fn write_delay_us(&self, node: NodeId, bytes: usize) -> u64 {
+    pub(super) fn write_delay_us(&self, node: NodeId, bytes: usize) -> u64 {
         self.hedge_delay_us(node, Class::Write, u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
@@ -115,7 +115,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// These owe writes that are older than usual: others are preferred until they have answered.
-    fn note_late_writers(&mut self, late: &[NodeId], since_us: u64) {
+    pub(super) fn note_late_writers(&mut self, late: &[NodeId], since_us: u64) {
         let mut has_changed = false;
         for &node in late {
             let node = self.nodes.get_mut(node).filter(|node| node.write_late_us.is_none());
@@ -137,7 +137,7 @@ impl<C: Command> Engine<C> {
                 let member = stripe.member_of(id);
                 member.zip(stripe.open.as_ref()).is_some_and(|(member, open)| open.owes_since(member, before_us))
             };
-            if !self.stripes.unsealed().iter().any(owes) {
+            if !self.stripes.unsealed().iter().any(owes) && !self.owes_install(id, before_us) {
                 self.nodes.get_mut(id).expect("a node").write_late_us = None;
                 has_changed = true;
             }

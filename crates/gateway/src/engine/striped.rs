@@ -4,10 +4,10 @@
 //! Write: pieces are installed on all members, data first, then the parities; when every chunk is held, a manifest is
 //! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe ids
 //! and members. The pieces of the value before are freed when the new manifest is durable, also where they lie on the same
-//! nodes: a crash leaves the old value or the new one, never a mix. Read: the pieces are fetched side by side, each by
-//! itself degraded if need be.
+//! nodes: a crash leaves the old value or the new one, never a mix. What is late is written again beside it (see
+//! `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use super::{Engine, Token, What};
 use crate::command::{ApplyContext, Command, StoreError};
 
 /// Times a striped write starts again before its client hears of it.
-const ATTEMPTS_MAX: u32 = 4;
+pub(super) const ATTEMPTS_MAX: u32 = 4;
 
 /// A striped object that exists, or is being written.
 #[derive(Clone, Debug)]
@@ -98,18 +98,32 @@ impl Deref for StripedObjects {
     }
 }
 
+/// An attempt to hold all pieces of a value.
 #[derive(Debug)]
 pub struct StripedWrite {
-    lock: PoolKey,
-    partition: PartitionId,
-    manifest: Manifest,
-    value: Vec<u8>,
-    layout: Layout,
+    pub(super) lock: PoolKey,
+    pub(super) partition: PartitionId,
+    pub(super) manifest: Manifest,
+    /// Shared by the attempts that race.
+    pub(super) value: Arc<Vec<u8>>,
+    pub(super) layout: Layout,
     /// Next stripe to send.
     next: u32,
-    /// Per stripe in flight, how many members have not confirmed.
-    open: HashMap<u32, usize>,
-    attempts: u32,
+    /// Stripes of which not every member has confirmed, oldest first.
+    pub(super) flights: BTreeMap<u32, Flight>,
+    pub(super) attempts: u32,
+    /// The other attempt, and whether this one is the second.
+    pub(super) rival: Option<PoolKey>,
+    pub(super) is_second: bool,
+}
+
+/// The pieces of one stripe on their way.
+#[derive(Debug)]
+pub struct Flight {
+    pub(super) sent_us: u64,
+    missing: usize,
+    /// The installs, answered ones included.
+    pub(super) tags: Vec<PoolKey>,
 }
 
 /// Who waits for the value.
@@ -139,20 +153,48 @@ impl<C: Command> Engine<C> {
         let End::Store(Object { data: ObjectData::Inline(value), .. }) = &mut round.end else { return };
         let value = std::mem::take(value);
         let layout = self.config.layout(self.policy(partition).small_write, value.len());
-        self.begin_attempt(lock, partition, value, layout, 0);
+        self.begin_attempt(lock, partition, Arc::new(value), layout, 0);
     }
 
     /// The layout is that of the first attempt: the policy by which the value is striped may have changed since.
-    fn begin_attempt(&mut self, lock: PoolKey, partition: PartitionId, value: Vec<u8>, layout: Layout, attempts: u32) {
-        let Layout { shape, payload_bytes_min } = layout;
-        let chunk_bytes = self.config.chunk_bytes;
-        let (stripe_count, piece_bytes) =
-            Manifest::cut(value.len(), shape.data_count(), chunk_bytes, payload_bytes_min);
-        let per_node = self.chunk_room_bytes(piece_bytes) * u64::from(stripe_count);
-        let members = match self.members_for(lock, partition, shape, per_node) {
+    fn begin_attempt(
+        &mut self,
+        lock: PoolKey,
+        partition: PartitionId,
+        value: Arc<Vec<u8>>,
+        layout: Layout,
+        attempts: u32,
+    ) {
+        let per_node = self.striped_bytes_per_node(value.len(), layout);
+        let members = match self.members_for(lock, partition, layout.shape, per_node) {
             Ok(members) => members,
             Err(error) => return self.postpone_striped(lock, value, error),
         };
+        self.send_attempt(lock, partition, value, layout, attempts, members);
+    }
+
+    /// What a value takes of each member.
+    pub(super) fn striped_bytes_per_node(&self, value_bytes: usize, layout: Layout) -> u64 {
+        let Layout { shape, payload_bytes_min } = layout;
+        let (stripe_count, piece_bytes) =
+            Manifest::cut(value_bytes, shape.data_count(), self.config.chunk_bytes, payload_bytes_min);
+        self.chunk_room_bytes(piece_bytes) * u64::from(stripe_count)
+    }
+
+    /// Begins to send the pieces of a value to these members; `None` if nobody waits for them any more.
+    pub(super) fn send_attempt(
+        &mut self,
+        lock: PoolKey,
+        partition: PartitionId,
+        value: Arc<Vec<u8>>,
+        layout: Layout,
+        attempts: u32,
+        members: Arc<[NodeId]>,
+    ) -> Option<PoolKey> {
+        let key = self.locks.get(lock)?.key.clone();
+        let Layout { shape, payload_bytes_min } = layout;
+        let (stripe_count, piece_bytes) =
+            Manifest::cut(value.len(), shape.data_count(), self.config.chunk_bytes, payload_bytes_min);
         let manifest = Manifest {
             value_bytes: value.len(),
             first: self.take_stripe_ids(u64::from(stripe_count)),
@@ -161,12 +203,22 @@ impl<C: Command> Engine<C> {
             shape,
             members,
         };
-        let Some(held) = self.locks.get(lock) else { return };
-        let object = StripedObject::new(held.key.clone(), partition, manifest.clone());
-        self.striped.insert(object);
-        let write = StripedWrite { lock, partition, manifest, value, layout, next: 0, open: HashMap::new(), attempts };
+        self.striped.insert(StripedObject::new(key, partition, manifest.clone()));
+        let write = StripedWrite {
+            lock,
+            partition,
+            manifest,
+            value,
+            layout,
+            next: 0,
+            flights: BTreeMap::new(),
+            attempts,
+            rival: None,
+            is_second: false,
+        };
         let write = self.striped_writes.insert(write);
         self.send_stripes(write);
+        Some(write)
     }
 
     /// The nodes of a value that takes so many bytes of each. Like every client it leaves a reserve to cleaning.
@@ -177,12 +229,7 @@ impl<C: Command> Engine<C> {
         shape: CodeShape,
         per_node: u64,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
-        // Its manifest will need a whole stripe.
-        self.too_few_nodes()?;
-        let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
-        if self.spare_stripes() < self.reserved_stripes() + as_stripes {
-            return Err(PlaceError::Wait);
-        }
+        self.striped_fits(per_node)?;
         match self.members_in_place(lock, partition, shape) {
             Some(members) => {
                 let has_room = |&id: &NodeId| self.nodes.get(id).is_some_and(|it| it.free_bytes() >= per_node);
@@ -190,6 +237,15 @@ impl<C: Command> Engine<C> {
             }
             None => self.choose_members(shape, per_node, self.policy(partition).write_sidestep),
         }
+    }
+
+    /// Is there room for a value beside the reserve?
+    pub(super) fn striped_fits(&self, per_node: u64) -> Result<(), PlaceError> {
+        // Its manifest will need a whole stripe.
+        self.too_few_nodes()?;
+        let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
+        let is_room = self.spare_stripes() >= self.reserved_stripes() + as_stripes;
+        if is_room { Ok(()) } else { Err(PlaceError::Wait) }
     }
 
     /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is replaced.
@@ -218,10 +274,10 @@ impl<C: Command> Engine<C> {
     }
 
     /// The value goes back to its round, which waits for memory or fails.
-    fn postpone_striped(&mut self, lock: PoolKey, returned: Vec<u8>, error: PlaceError) {
+    fn postpone_striped(&mut self, lock: PoolKey, returned: Arc<Vec<u8>>, error: PlaceError) {
         if let Some(round) = self.round_mut(lock) {
             if let End::Store(Object { data: ObjectData::Inline(value), .. }) = &mut round.end {
-                *value = returned;
+                *value = Arc::unwrap_or_clone(returned);
             }
             round.is_sent = false;
         }
@@ -234,12 +290,11 @@ impl<C: Command> Engine<C> {
     fn send_stripes(&mut self, key: PoolKey) {
         loop {
             let Some(write) = self.striped_writes.get_mut(key) else { return };
-            if write.open.len() >= INSTALLS_IN_FLIGHT || write.next == write.manifest.stripe_count {
+            if write.flights.len() >= INSTALLS_IN_FLIGHT || write.next == write.manifest.stripe_count {
                 return;
             }
             let number = write.next;
             write.next += 1;
-            write.open.insert(number, write.manifest.members.len());
             let (partition, manifest) = (write.partition, write.manifest.clone());
             let code = self.codes.get(manifest.shape);
             let chunks = cut(&manifest, number, &write.value, &code);
@@ -247,26 +302,35 @@ impl<C: Command> Engine<C> {
             self.expect_use(&manifest.members, stripe, self.chunk_room_bytes(manifest.piece_bytes));
             let (kind, shape) = (ChunkKind::Striped, manifest.shape);
             let first = self.describe(stripe, partition, kind, shape, manifest.piece_bytes, &manifest.members);
+            let mut tags = Vec::with_capacity(chunks.len());
             for (index, chunk) in chunks.iter().enumerate() {
                 let description = ChunkDescription { index: index as u8, ..first.clone() };
                 let install = NodeRequest::Install { description, bytes: chunk };
-                self.ask(manifest.members[index], stripe, &install, What::Install { write: key, number });
+                tags.push(self.ask(manifest.members[index], stripe, &install, What::Install { write: key, number }));
+            }
+            let flight = Flight { sent_us: self.now.mono_us, missing: tags.len(), tags };
+            let Some(write) = self.striped_writes.get_mut(key) else { return };
+            write.flights.insert(number, flight);
+            self.budget.earn();
+            if self.races_values(partition) {
+                self.note_raceable(manifest.members.iter().copied(), manifest.piece_bytes);
             }
         }
     }
 
     pub(super) fn installed(&mut self, key: PoolKey, number: u32) {
         let Some(write) = self.striped_writes.get_mut(key) else { return };
-        let Some(missing) = write.open.get_mut(&number) else { return };
-        *missing -= 1;
-        if *missing > 0 {
+        let Some(flight) = write.flights.get_mut(&number) else { return };
+        flight.missing -= 1;
+        if flight.missing > 0 {
             return;
         }
-        write.open.remove(&number);
-        if write.next < write.manifest.stripe_count || !write.open.is_empty() {
+        write.flights.remove(&number);
+        if write.next < write.manifest.stripe_count || !write.flights.is_empty() {
             return self.send_stripes(key);
         }
         let write = self.striped_writes.remove(key).expect("it was there");
+        self.win_striped_race(&write);
         if let Some(round) = self.round_mut(write.lock) {
             if let End::Store(object) = &mut round.end {
                 object.data = ObjectData::Striped { manifest: write.manifest, value: None };
@@ -276,10 +340,13 @@ impl<C: Command> Engine<C> {
         self.send_round(write.lock);
     }
 
-    /// A member refused or was lost: what was installed goes, and the write starts again elsewhere, or waits for memory.
+    /// A member refused or was lost: what was installed goes, and the write starts again elsewhere, or waits for memory;
+    /// unless another attempt is under way.
     pub(super) fn install_refused(&mut self, key: PoolKey, refusal: Option<Refusal>) {
-        let Some(write) = self.striped_writes.remove(key) else { return };
-        self.free_striped(write.partition, &write.manifest);
+        let Some(write) = self.drop_attempt(key) else { return };
+        if self.leaves_striped_race(&write) {
+            return;
+        }
         if refusal == Some(Refusal::OutOfMemory) {
             return self.postpone_striped(write.lock, write.value, PlaceError::Wait);
         }
@@ -288,6 +355,16 @@ impl<C: Command> Engine<C> {
             return self.begin_attempt(lock, partition, value, layout, attempts + 1);
         }
         self.postpone_striped(write.lock, write.value, PlaceError::Refuse(StoreError::OutcomeUnknown));
+    }
+
+    /// Ends an attempt: its pieces are freed, also those that are still on their way (rule R11).
+    pub(super) fn drop_attempt(&mut self, key: PoolKey) -> Option<StripedWrite> {
+        let write = self.striped_writes.remove(key)?;
+        for &tag in write.flights.values().flat_map(|flight| &flight.tags) {
+            self.let_go_of(tag);
+        }
+        self.free_striped(write.partition, &write.manifest);
+        Some(write)
     }
 
     /// The stripes of a striped object are not needed any more.

@@ -127,6 +127,7 @@ impl<C: Command> Engine<C> {
         self.hedge_all_of(node);
         self.refresh_hampered();
         self.race_all_of(node);
+        self.race_values_of(node);
         self.leave_slow(node);
     }
 

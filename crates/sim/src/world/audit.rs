@@ -72,7 +72,6 @@ impl World {
         }
     }
 
-    /// What is held, stripe by stripe, for people.
     /// A node that holds a chunk of a stripe that takes appends: a parity, or data.
     pub fn holder_of_open(&mut self, is_parity: bool) -> Option<usize> {
         let data_count = self.config.code.data_count();
@@ -81,6 +80,16 @@ impl World {
         open.filter(|found| (found.index() >= data_count) == is_parity).map(|found| found.node).next()
     }
 
+    /// The nodes that hold chunks of the youngest stripe that takes appends, by their place in it.
+    pub fn holders_of_open(&mut self) -> Vec<usize> {
+        let stripes = self.scan_all();
+        let open = stripes.values().rev().find(|found| found.iter().all(|chunk| !chunk.report.sealed));
+        let mut holders: Vec<_> = open.into_iter().flatten().map(|chunk| (chunk.index(), chunk.node)).collect();
+        holders.sort_unstable();
+        holders.into_iter().map(|(_, node)| node).collect()
+    }
+
+    /// What is held, stripe by stripe, for people.
     pub(super) fn held_text(&mut self) -> String {
         let stripe = |(id, found): (StripeId, Vec<Found>)| {
             let nodes: Vec<_> = found.iter().map(|chunk| chunk.node).collect();

@@ -311,11 +311,12 @@ impl World {
         if let Kind::Key { key, is_read } = &pending.kind
             && !key.starts_with(b"{group}")
         {
-            self.samples.push(Sample {
-                asked_us: pending.asked_us,
-                latency_us: now_us - pending.asked_us,
-                is_read: *is_read,
-            });
+            let stored_bytes = match &self.history.operation(&pending.records[0]).action {
+                Action::Set(value) => Some(value.as_bytes().len()),
+                _ => None,
+            };
+            let latency_us = now_us - pending.asked_us;
+            self.samples.push(Sample { asked_us: pending.asked_us, latency_us, is_read: *is_read, stored_bytes });
         }
         match &pending.kind {
             Kind::Key { key, .. } => {

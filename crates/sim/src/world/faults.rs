@@ -123,9 +123,27 @@ impl World {
         }
     }
 
+    /// A stalled node goes on now.
+    pub fn go_on(&mut self, node: usize) {
+        self.resume_node(node);
+    }
+
+    /// Whatever was cut between the gateway and nodes is mended now.
+    pub fn mend_all(&mut self) {
+        self.network.heal(&mut self.schedule);
+    }
+
     /// So many bits of the sealed chunks of a node turn over; how many did.
     pub fn flip_bits(&mut self, node: usize, count: u32) -> u32 {
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, 1)).sum()
+    }
+
+    /// A node's process dies in the middle of folding, and is back at once with its memory; how many folds were cut short.
+    pub fn crash_folding(&mut self, node: usize) -> u32 {
+        let interrupted = self.nodes[node].cores.iter_mut().map(shorttail_node::Node::interrupt_folds).sum();
+        self.note(format_args!("node {node} dies in {interrupted} folds and keeps its memory"));
+        self.break_all_of(node);
+        interrupted
     }
 
     /// A node's process stands still, as by SIGSTOP; its memory and sessions stay.
@@ -178,6 +196,15 @@ impl World {
     pub fn break_session_of(&mut self, node: usize) {
         let sessions = self.network.sessions_of(endpoint_of(node));
         if let Some(&session) = self.rng.choose(&sessions) {
+            self.counts.breaks += 1;
+            self.note(format_args!("session {session} of node {node} breaks"));
+            self.network.break_session(&mut self.schedule, session);
+        }
+    }
+
+    /// All sessions of a node break; its memory stays.
+    pub fn break_all_of(&mut self, node: usize) {
+        for session in self.network.sessions_of(endpoint_of(node)) {
             self.counts.breaks += 1;
             self.note(format_args!("session {session} of node {node} breaks"));
             self.network.break_session(&mut self.schedule, session);

@@ -24,6 +24,8 @@ pub struct Sample {
     pub asked_us: u64,
     pub latency_us: u64,
     pub is_read: bool,
+    /// Bytes of the value that a plain store wrote.
+    pub stored_bytes: Option<usize>,
 }
 
 /// What a node's replies pass through.

@@ -5,6 +5,7 @@ mod r1_fold_confirmed_prefix;
 mod r3_nothing_returns;
 mod r4_close_before_serving;
 mod r5_reads_are_exact;
+mod r6_folding_survives_a_crash;
 mod r7_no_gaps;
 mod r8_manifest_makes_striped;
 mod r9_versions_grow;
@@ -47,6 +48,20 @@ fn fill(world: &mut World, first: u64, count: u64) {
     for name in first..first + count {
         set(world, &format!("fill{name}"), &value(name, 120));
     }
+}
+
+/// A write whose operation reaches one node alone; its client does not hear of it.
+fn send_to_one(world: &mut World, node: usize, key: &str, value: &Value) {
+    (0..8).filter(|&other| other != node).for_each(|other| world.cut_requests_to(other, 10_000_000));
+    world.request(0, key, Action::Set(value.clone()));
+    // Longer than a message takes, shorter than until it is late.
+    world.run_until(world.now_us() + 3_000);
+}
+
+fn take_over(world: &mut World) {
+    world.crash_gateway(5_000);
+    world.run_until(world.now_us() + 10_000);
+    world.await_serving();
 }
 
 fn concludes(mut world: World) {

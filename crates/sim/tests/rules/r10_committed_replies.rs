@@ -1,7 +1,9 @@
 //! R10: a reply that depends on an operation in flight waits for it, and a failure after sending is "unknown".
 //!
 //! Holds by `read` (gateway/src/engine/lookup.rs): a read of a key whose write is under way queues behind it. With the
-//! read answered from the round in hand, it shows what dies with the owner.
+//! read answered from the round in hand, it shows what dies with the owner. And by `end_completing_when_done` (recovery.rs):
+//! what a new owner found on too few nodes is written anew before it is shown. With serving before that, a client sees
+//! what dies with one node.
 
 use super::*;
 
@@ -25,4 +27,54 @@ fn a_read_beside_a_write_shows_nothing_that_a_new_owner_forgets() {
         _ = get(&mut world, "key");
         concludes(world);
     }
+}
+
+/// One node alone holds an operation, and dies right after a new owner showed it: the next one shows it too.
+#[test]
+fn what_one_node_held_is_safe_before_it_is_shown() {
+    let mut shown = 0;
+    for seed in 0..12 {
+        let mut world = cluster(seed);
+        set(&mut world, "key", &value(1, 60));
+        let holders = world.holders_of_open();
+        let alone = holders[seed as usize % holders.len()];
+        world.run_until(world.now_us() + 100_000);
+        send_to_one(&mut world, alone, "key", &value(2, 60));
+        world.crash_gateway(5_000);
+        world.run_until(world.now_us() + 3_000);
+        world.mend_all();
+        world.run_until(world.now_us() + 5_000);
+        world.await_serving();
+        let seen = get(&mut world, "key");
+        shown += u32::from(seen == Some(value(2, 60)));
+        world.crash_node(alone, 3_600_000_000);
+        take_over(&mut world);
+        assert_eq!(get(&mut world, "key"), seen, "seed {seed}");
+        concludes(world);
+    }
+    assert!(shown >= 4, "the second value was shown in {shown} runs");
+}
+
+/// A write that was sent and then finds no place any more, as too few nodes are left: "unknown", and it may show.
+#[test]
+fn a_write_that_was_sent_is_never_refused_for_sure() {
+    let mut unknown = 0;
+    for seed in 0..12 {
+        let mut world = cluster(seed);
+        set(&mut world, "key", &value(1, 60));
+        // All members hold the write, and nobody hears them.
+        for node in 0..8 {
+            world.cut_replies_of(node, 30_000);
+        }
+        let op = world.request(0, "key", Action::Set(value(2, 60)));
+        world.run_until(world.now_us() + 5_000);
+        for node in 0..8 {
+            world.break_all_of(node);
+        }
+        unknown += u32::from(world.await_op(op) == Outcome::Unknown);
+        take_over(&mut world);
+        _ = get(&mut world, "key");
+        concludes(world);
+    }
+    assert!(unknown >= 6, "{unknown} outcomes are unknown");
 }

@@ -1,7 +1,9 @@
 //! R3: what was deleted stays deleted, across cleaning, a returning node and a new owner.
 //!
 //! Holds by `carry` and `is_needed` (gateway/src/engine/cleaner.rs): a tombstone moves on while a stripe older than its
-//! horizon exists. With `is_needed` answering false for tombstones, a new owner finds the deleted record alone.
+//! horizon exists. With `is_needed` answering false for tombstones, a new owner finds the deleted record alone. And a stripe
+//! exists until its members confirmed its free: its void record is carried on until then. With that one dropped, a member
+//! that slept through all of it brings the record back.
 
 use super::*;
 
@@ -42,6 +44,29 @@ fn a_node_that_was_away_brings_nothing_back() {
             assert_eq!(get(&mut world, "gone"), None, "seed {seed}, node {node} back");
             concludes(world);
         }
+    }
+}
+
+/// A node sleeps while the record is deleted, its stripe emptied and voided, the tombstone and the stripe with the void
+/// record cleaned away. It wakes for a take-over.
+#[test]
+fn a_node_that_slept_for_long_brings_nothing_back() {
+    for node in 0..8 {
+        let mut world = cluster(200 + node as u64);
+        set(&mut world, "gone", &value(1, 100));
+        fill(&mut world, 0, 40);
+        world.stall_node(node, 3_600_000_000);
+        assert_eq!(world.ask("gone", Action::Delete), Outcome::Answered(Answer::Existed(true)));
+        for _ in 0..6 {
+            fill(&mut world, 0, 60);
+        }
+        world.run_until(world.now_us() + 500_000);
+        world.crash_gateway(5_000);
+        world.go_on(node);
+        world.run_until(world.now_us() + 10_000);
+        world.await_serving();
+        assert_eq!(get(&mut world, "gone"), None, "node {node}");
+        concludes(world);
     }
 }
 

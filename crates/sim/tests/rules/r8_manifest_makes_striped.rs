@@ -1,7 +1,8 @@
 //! R8: a striped object exists by its manifest alone.
 //!
 //! Holds by `installed` (gateway/src/engine/striped.rs): the manifest is appended when every chunk of every stripe is
-//! held. With the manifest sent beside the pieces, a crash between leaves an object that cannot be read.
+//! held; and by `is_void_manifest` (recovery.rs). With the manifest sent when all pieces but one are held, a new owner voids
+//! what was acknowledged; with such a manifest believed, an object has fewer pieces than it promises.
 
 use super::*;
 
@@ -20,6 +21,29 @@ fn a_large_value_is_whole_or_not_there_when_its_owner_dies_while_writing() {
         assert!(found == Some(value(1, 3_000)) || found == Some(value(2, 3_900)), "seed {seed}: {found:?}");
         concludes(world);
     }
+}
+
+/// One node does not hear of its piece, and the owner dies: what was acknowledged is there.
+#[test]
+fn a_large_value_is_acknowledged_when_every_piece_is_held() {
+    let mut answered = 0;
+    for deaf in 0..8 {
+        for seed in 0..3 {
+            let mut world = cluster(seed);
+            set(&mut world, "large", &value(1, 3_000));
+            world.cut_requests_to(deaf, 80_000);
+            let op = world.request(0, "large", Action::Set(value(2, 3_900)));
+            world.run_until(world.now_us() + 2_000 + 20_000 * seed);
+            let is_stored = world.outcome(op) == Some(&Outcome::Answered(Answer::Done));
+            answered += u32::from(is_stored);
+            take_over(&mut world);
+            let found = get(&mut world, "large");
+            let is_legal = found == Some(value(2, 3_900)) || !is_stored && found == Some(value(1, 3_000));
+            assert!(is_legal, "node {deaf} deaf, seed {seed}: {found:?}");
+            concludes(world);
+        }
+    }
+    assert!((4..24).contains(&answered), "{answered} of 24 are answered");
 }
 
 #[test]

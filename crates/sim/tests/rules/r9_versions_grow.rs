@@ -6,12 +6,6 @@
 
 use super::*;
 
-fn take_over(world: &mut World) {
-    world.crash_gateway(5_000);
-    world.run_until(world.now_us() + 10_000);
-    world.await_serving();
-}
-
 #[test]
 fn the_newest_value_wins_over_any_number_of_owners() {
     for seed in 0..8 {
