@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::config::Profile;
+use crate::config::{Profile, SimConfig};
 use crate::limits::CAMPAIGN_THREADS_MAX;
 use crate::world::{Counts, Violation, World};
 
@@ -67,7 +67,16 @@ pub struct SeedReport {
 
 /// Runs one seed.
 pub fn run_seed(profile: Profile, seed: u64) -> SeedReport {
-    let mut world = World::new(profile, seed);
+    run_config(profile, seed, SimConfig::draw(profile, seed))
+}
+
+/// Runs one seed, but nothing ends by itself: no lifetimes, flushes for later, evictions.
+pub fn run_endless(profile: Profile, seed: u64) -> SeedReport {
+    run_config(profile, seed, SimConfig::endless(profile, seed))
+}
+
+fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport {
+    let mut world = World::with_config(config, seed);
     let outcome = world.run();
     let failure = outcome.err().map(|violation| (violation, world.trace().lines().map(str::to_owned).collect()));
     SeedReport {

@@ -7,9 +7,25 @@
 //! reply: u8 kind | u64 token or number (some kinds) | value bytes (some kinds)
 //! ```
 
-use shorttail_gateway::command::{Access, ApplyContext, Command, Effect, NewObject, ObjectRef, StoreError, Wants};
+use shorttail_gateway::command::{
+    Access, Amendment, ApplyContext, Command, Effect, NewObject, ObjectRef, StoreError, Wants,
+};
+
+use shorttail_units::UnixMs;
 
 use crate::model::{Action, Answer, Model, Value};
+
+/// The wall clock when a run begins.
+pub const UNIX_MS: u64 = 1_700_000_000_000;
+
+/// The expiry of a value until this moment, a whole millisecond.
+pub fn expiry_at(at_us: u64) -> UnixMs {
+    UnixMs(UNIX_MS + at_us / 1_000)
+}
+
+fn moment_of(expiry: UnixMs) -> u64 {
+    (expiry.0 - UNIX_MS) * 1_000
+}
 
 /// What a client asks of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,19 +136,24 @@ fn put(answer: &Answer, token: u64, reply: &mut Vec<u8>) {
 }
 
 impl SimCommand {
-    fn store(value: &Value) -> Effect {
-        Effect::Put(NewObject { value: value.as_bytes().to_vec(), flags: 7, ..NewObject::default() })
+    fn store(value: &Value, expires_us: Option<u64>) -> Effect {
+        let expiry = expires_us.map(expiry_at);
+        Effect::Put(NewObject { value: value.as_bytes().to_vec(), flags: 7, expiry, ..NewObject::default() })
     }
 
     /// As the model says, for an object whose value was seen.
     fn apply_action(action: &Action, current: Option<ObjectRef<'_>>, reply: &mut Vec<u8>) -> Effect {
-        let model = Model { value: current.map(|object| Value::bytes(object.value)) };
+        let model = Model {
+            value: current.map(|object| Value::bytes(object.value)),
+            expires_us: current.and_then(|object| object.expiry).map(moment_of),
+            ended_us: 0,
+        };
         let (next, answer) = model.step(action);
         put(&answer, current.map_or(0, |object| object.cas), reply);
         match (action, next.value) {
             (Action::Get, _) => Effect::Keep,
             _ if answer.says_unchanged() => Effect::Keep,
-            (_, Some(value)) => Self::store(&value),
+            (_, Some(value)) => Self::store(&value, next.expires_us),
             (_, None) => Effect::Delete,
         }
     }
@@ -149,7 +170,8 @@ impl Command for SimCommand {
 
     fn wants(&self) -> Wants {
         match &self.verb {
-            Verb::Plain(Action::Set(_)) => Wants::Nothing,
+            Verb::Plain(Action::Set(_) | Action::SetUntil(..)) => Wants::Nothing,
+            Verb::Plain(Action::TouchUntil(_)) => Wants::Metadata,
             Verb::Plain(Action::Add(_) | Action::Replace(_) | Action::Delete | Action::Touch) => Wants::Metadata,
             Verb::Swap { .. } => Wants::Metadata,
             Verb::Plain(_) | Verb::GetAndTouch => Wants::Value,
@@ -161,6 +183,10 @@ impl Command for SimCommand {
             (Verb::Plain(Action::Touch), Some(object)) => {
                 put(&Answer::Applied(true), 0, reply);
                 Effect::Amend(object.amendment())
+            }
+            (Verb::Plain(Action::TouchUntil(at_us)), Some(object)) => {
+                put(&Answer::Applied(true), 0, reply);
+                Effect::Amend(Amendment { expiry: Some(expiry_at(*at_us)), ..object.amendment() })
             }
             (Verb::GetAndTouch, Some(object)) => {
                 put(&Answer::Found(Some(Value::bytes(object.value))), object.cas, reply);
@@ -178,7 +204,7 @@ impl Command for SimCommand {
             }
             (Verb::Swap { new, .. }, Some(_)) => {
                 put(&Answer::Swapped, 0, reply);
-                Self::store(new)
+                Self::store(new, None)
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use shorttail_gateway::engine::WhenFull;
 use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, Policy, SmallWrite, Update};
 use shorttail_units::CodeShape;
@@ -96,6 +97,11 @@ pub struct SimConfig {
     pub large_value_ppm: u32,
     /// How often a client flushes everything instead.
     pub flush_ppm: u32,
+    /// How many of the plain stores and touches give the value a lifetime.
+    pub lifetime_ppm: u32,
+    /// How often a client orders a flush for later instead.
+    pub delayed_flush_ppm: u32,
+    pub when_full: WhenFull,
     /// How long clients and faults go on, in virtual microseconds.
     pub active_us: u64,
     pub fault_us_mean: u64,
@@ -175,6 +181,9 @@ impl SimConfig {
             value_bytes_max: 4_000,
             large_value_ppm: 200_000,
             flush_ppm: if rng.chance_ppm(300_000) { 5_000 } else { 0 },
+            lifetime_ppm: 0,
+            delayed_flush_ppm: 0,
+            when_full: WhenFull::Error,
             active_us: rng.range(300_000..1_200_000),
             fault_us_mean: rng.range(20_000..150_000),
             faults: FaultWeights {
@@ -199,7 +208,26 @@ impl SimConfig {
             config.switch_ppm = 200_000;
             config.policy = draw_policy(&mut beside);
         }
+        config.draw_ends(profile, &mut beside);
         config
+    }
+
+    /// Values end by themselves: in some of the runs.
+    fn draw_ends(&mut self, profile: Profile, rng: &mut Rng) {
+        if rng.chance_ppm(400_000) {
+            self.lifetime_ppm = *rng.choose(&[100_000, 500_000]).expect("shares");
+        }
+        if rng.chance_ppm(300_000) {
+            self.delayed_flush_ppm = 5_000;
+        }
+        if profile == Profile::Full && rng.chance_ppm(500_000) {
+            self.when_full = WhenFull::Evict;
+        }
+    }
+
+    /// The same run where nothing ends by itself.
+    pub fn endless(profile: Profile, seed: u64) -> Self {
+        SimConfig { lifetime_ppm: 0, delayed_flush_ppm: 0, when_full: WhenFull::Error, ..Self::draw(profile, seed) }
     }
 
     /// A scenario's cluster: RS(4,2) on eight nodes, one partition, nobody acting but the scenario.

@@ -90,9 +90,16 @@ pub struct History {
     left_count: u64,
     last: Option<Moment>,
     healed: Option<Moment>,
+    /// The store may drop keys.
+    evicts: bool,
 }
 
 impl History {
+    /// Of a store that may drop keys, or may not.
+    pub fn of_store(evicts: bool) -> Self {
+        History { evicts, ..History::default() }
+    }
+
     /// How many more operations the key takes. A workload leaves one for the final read.
     pub fn room(&self, key: &[u8]) -> usize {
         OPERATIONS_PER_KEY_MAX - self.operations(key).len()
@@ -183,7 +190,11 @@ impl History {
     }
 
     fn check_key(&self, key: &[u8], operations: &[Operation]) -> Result<usize, Failure> {
-        let configurations = match checker::check(key, operations) {
+        let verdict = match self.evicts {
+            false => checker::check(key, operations),
+            true => checker::check(key, &with_evictions(operations)),
+        };
+        let configurations = match verdict {
             Verdict::Linearizable { configurations, .. } => configurations,
             Verdict::Violation(violation) if self.is_final_read(&operations[violation.operation]) => {
                 return Err(Failure::Lost(violation));
@@ -236,6 +247,13 @@ impl History {
         assert_eq!(operation.outcome, Outcome::Pending, "{} has two outcomes", operation.action);
         operation
     }
+}
+
+/// The operations, and as many evictions as could matter: each happened at some time, or never.
+pub fn with_evictions(operations: &[Operation]) -> Vec<Operation> {
+    let invoked = Moment { order: 0, us: 0 };
+    let eviction = Operation { client: u32::MAX, action: Action::Evict, invoked, outcome: Outcome::Lost, left: None };
+    operations.iter().cloned().chain(std::iter::repeat_n(eviction, operations.len())).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What one key does, told sequentially: the specification that histories are checked against.
 //!
-//! Must not know: time, clients, nodes. A key is a register that may be absent. Expiry and eviction are not modelled:
-//! a workload whose history is checked uses neither.
+//! Must not know: clients, nodes. A key is a register that may be absent. That a value is over, that a key is evicted, is
+//! an action of nobody: the history holds one at the very moment at which a lifetime ends, and any number of evictions that
+//! may have happened or not. So both are checked exactly, and an old value can never be explained.
 //!
 //! Values are compared by content, also in `CompareAndSet`; so that this means the same as the store's version tokens,
 //! a workload that compares and sets writes every value of a key only once.
@@ -17,6 +18,10 @@ pub struct Value(Arc<[u8]>);
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Model {
     pub value: Option<Value>,
+    /// When the value is over.
+    pub expires_us: Option<u64>,
+    /// The last moment at which a lifetime ended: what is stored later and ends before is over at once.
+    pub ended_us: u64,
 }
 
 /// What a client asks of a key.
@@ -24,6 +29,8 @@ pub struct Model {
 pub enum Action {
     Get,
     Set(Value),
+    /// Stores until this moment, in virtual microseconds.
+    SetUntil(Value, u64),
     /// Stores only if the key is absent.
     Add(Value),
     /// Stores only if the key is present.
@@ -37,6 +44,12 @@ pub enum Action {
     Clear,
     /// Changes nothing that is modelled, but is a write to the store.
     Touch,
+    /// The value stays, until this moment.
+    TouchUntil(u64),
+    /// It is this moment: a value until then is over.
+    Expire(u64),
+    /// The store may drop the key whenever it wants.
+    Evict,
     /// Adds to a number, modulo 2^64; an absent key stays absent.
     Incr(u64),
     /// As `Incr`, an absent key counting as zero.
@@ -52,9 +65,9 @@ pub enum Action {
 pub enum Answer {
     /// Of `Get`.
     Found(Option<Value>),
-    /// Of `Set` and `Clear`.
+    /// Of `Set`, `SetUntil`, `Clear`, `Expire` and `Evict`.
     Done,
-    /// Of `Add`, `Replace`, `Append` and `Touch`: whether it took effect.
+    /// Of `Add`, `Replace`, `Append`, `Touch` and `TouchUntil`: whether it took effect.
     Applied(bool),
     /// Of `CompareAndSet`.
     Swapped,
@@ -99,15 +112,33 @@ impl Value {
 
 impl Model {
     pub fn holding(value: Value) -> Self {
-        Model { value: Some(value) }
+        Model { value: Some(value), ..Model::default() }
     }
 
     /// What the action makes of the key, and its answer.
     pub fn step(&self, action: &Action) -> (Model, Answer) {
+        let (next, answer) = self.act(action);
+        let ended_us = match action {
+            Action::Expire(at_us) => self.ended_us.max(*at_us),
+            _ => self.ended_us,
+        };
+        let is_over = next.expires_us.is_some_and(|at_us| at_us <= ended_us);
+        let next = if is_over { Model::default() } else { next };
+        (Model { ended_us, ..next }, answer)
+    }
+
+    fn act(&self, action: &Action) -> (Model, Answer) {
         let present = self.value.is_some();
         match action {
             Action::Get => (self.clone(), Answer::Found(self.value.clone())),
             Action::Set(value) => (Model::holding(value.clone()), Answer::Done),
+            Action::SetUntil(value, at_us) => {
+                (Model { expires_us: Some(*at_us), ..Model::holding(value.clone()) }, Answer::Done)
+            }
+            Action::TouchUntil(_) if !present => (self.clone(), Answer::Applied(false)),
+            Action::TouchUntil(at_us) => (Model { expires_us: Some(*at_us), ..self.clone() }, Answer::Applied(true)),
+            Action::Expire(_) => (self.clone(), Answer::Done),
+            Action::Evict => (Model::default(), Answer::Done),
             Action::Add(value) => self.apply_if(!present, || value.clone()),
             Action::Replace(value) => self.apply_if(present, || value.clone()),
             Action::CompareAndSet { expected, new } => match &self.value {
@@ -155,8 +186,9 @@ impl Action {
     pub fn accepts(&self, answer: &Answer) -> bool {
         match self {
             Action::Get => matches!(answer, Answer::Found(_)),
-            Action::Set(_) | Action::Clear => matches!(answer, Answer::Done),
-            Action::Add(_) | Action::Replace(_) | Action::Append(_) | Action::Touch => {
+            Action::Set(_) | Action::SetUntil(..) | Action::Clear => matches!(answer, Answer::Done),
+            Action::Expire(_) | Action::Evict => matches!(answer, Answer::Done),
+            Action::Add(_) | Action::Replace(_) | Action::Append(_) | Action::Touch | Action::TouchUntil(_) => {
                 matches!(answer, Answer::Applied(_))
             }
             Action::CompareAndSet { .. } => matches!(answer, Answer::Swapped | Answer::Differs | Answer::Absent),
@@ -176,7 +208,10 @@ impl Action {
         match self {
             Action::Get | Action::Delete | Action::Clear | Action::Touch => 0,
             Action::Incr(_) | Action::IncrOrCreate(_) => 0,
-            Action::Set(value) | Action::Add(value) | Action::Replace(value) => value.as_bytes().len(),
+            Action::TouchUntil(_) | Action::Expire(_) | Action::Evict => 0,
+            Action::Set(value) | Action::SetUntil(value, _) | Action::Add(value) | Action::Replace(value) => {
+                value.as_bytes().len()
+            }
             Action::Append(tail) | Action::AppendOrCreate(tail) => tail.as_bytes().len(),
             Action::CompareAndSet { expected, new } => expected.as_bytes().len().max(new.as_bytes().len()),
         }
@@ -224,7 +259,11 @@ impl fmt::Display for Action {
             Action::CompareAndSet { expected, new } => write!(f, "if {expected} set {new}"),
             Action::Delete => f.write_str("delete"),
             Action::Clear => f.write_str("flush"),
+            Action::SetUntil(value, at_us) => write!(f, "set {value} until {at_us} us"),
             Action::Touch => f.write_str("touch"),
+            Action::TouchUntil(at_us) => write!(f, "touch until {at_us} us"),
+            Action::Expire(at_us) => write!(f, "over at {at_us} us"),
+            Action::Evict => f.write_str("evict"),
             Action::Incr(delta) => write!(f, "incr {delta}"),
             Action::IncrOrCreate(delta) => write!(f, "incr or create {delta}"),
             Action::Append(tail) => write!(f, "append {tail}"),
@@ -299,6 +338,32 @@ mod tests {
             "not stored|absent|not stored|stored|not stored|swapped|differs|stored|\"ba\"|deleted|absent|1 B";
         assert_eq!(answers.join("|"), expected);
         assert_eq!(model.to_string(), "\"a\"");
+    }
+
+    #[test]
+    fn a_value_is_over_when_its_time_comes_and_not_before() {
+        let a = Value::bytes(b"a");
+        let until = |at_us| Action::SetUntil(a.clone(), at_us);
+        let (model, answers) = run(&[
+            until(20),
+            Action::Expire(10),
+            Action::Add(a.clone()),
+            Action::TouchUntil(30),
+            Action::Expire(20),
+            Action::Get,
+            Action::Append(a.clone()),
+            Action::Expire(30),
+            Action::Delete,
+            until(30),
+            Action::Touch,
+            until(40),
+            Action::Evict,
+            Action::Touch,
+        ]);
+        let expected =
+            "done|done|not stored|stored|done|\"a\"|stored|done|deleted|done|not stored|done|done|not stored";
+        assert_eq!(answers.join("|"), expected);
+        assert_eq!((model.value, model.ended_us), (None, 30));
     }
 
     #[test]

@@ -24,6 +24,17 @@ pub enum Wish {
         only_if_absent: bool,
     },
     Flush,
+    /// A flush after so many milliseconds.
+    FlushLater {
+        delay_ms: u64,
+    },
+    /// Of a key that is to be given a lifetime, in milliseconds from now.
+    Until {
+        key: Vec<u8>,
+        /// `None`: the value stays.
+        value: Option<Value>,
+        lifetime_ms: u64,
+    },
     Count,
     Scan,
 }
@@ -39,7 +50,14 @@ pub struct Workload {
     large_value_ppm: u32,
     flush_ppm: u32,
     value_next: u64,
+    /// Draws beside the others, so that runs without lifetimes are what they are.
+    ends: Rng,
+    lifetime_ppm: u32,
+    delayed_flush_ppm: u32,
 }
+
+/// Lifetimes and delays of flushes, in milliseconds: shorter and longer than most faults.
+const LIFETIME_MS: std::ops::Range<u64> = 1..300;
 
 /// Longest of the values that are not large, in bytes.
 const SMALL_BYTES_MAX: u64 = 60;
@@ -56,7 +74,15 @@ impl Workload {
             large_value_ppm,
             flush_ppm,
             value_next: 1,
+            ends: Rng::new(0),
+            lifetime_ppm: 0,
+            delayed_flush_ppm: 0,
         }
+    }
+
+    /// Some values end by themselves.
+    pub fn with_lifetimes(self, ends: Rng, lifetime_ppm: u32, delayed_flush_ppm: u32) -> Self {
+        Workload { ends, lifetime_ppm, delayed_flush_ppm, ..self }
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
@@ -65,6 +91,23 @@ impl Workload {
 
     /// The next wish of some client.
     pub fn wish(&mut self) -> Wish {
+        if self.ends.chance_ppm(self.delayed_flush_ppm) {
+            return Wish::FlushLater { delay_ms: self.ends.range(LIFETIME_MS) };
+        }
+        let wish = self.endless_wish();
+        let is_plain = matches!(&wish, Wish::Key { action: Action::Set(_) | Action::Touch, .. });
+        if !is_plain || !self.ends.chance_ppm(self.lifetime_ppm) {
+            return wish;
+        }
+        let lifetime_ms = self.ends.range(LIFETIME_MS);
+        match wish {
+            Wish::Key { key, action: Action::Set(value), .. } => Wish::Until { key, value: Some(value), lifetime_ms },
+            Wish::Key { key, .. } => Wish::Until { key, value: None, lifetime_ms },
+            other => other,
+        }
+    }
+
+    fn endless_wish(&mut self) -> Wish {
         if self.rng.chance_ppm(self.flush_ppm) {
             return Wish::Flush;
         }

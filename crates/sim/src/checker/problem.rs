@@ -84,6 +84,11 @@ impl<'a> Problem<'a> {
         problem
     }
 
+    /// Is the class that of evictions?
+    pub fn is_eviction(&self, class: usize) -> bool {
+        *self.actions[self.classes[class].action] == Action::Evict
+    }
+
     /// The returns from `first` on, ascending: their order and the operation's index into the history.
     pub fn returns_from(&self, first: u64) -> Vec<(u64, usize)> {
         let returns = self.entries.iter().filter(|entry| entry.is_return && entry.order >= first);

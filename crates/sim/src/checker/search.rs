@@ -238,20 +238,28 @@ impl<'a> Search<'a> {
 
     fn is_new(&mut self, (placed, state): (Placed, usize)) -> bool {
         let mut fingerprint = self.placed_fingerprint;
-        fingerprint.toggle(self.item(placed));
+        self.item(placed).into_iter().for_each(|item| fingerprint.toggle(item));
         fingerprint.toggle(Item::State(state));
         self.visited.insert(fingerprint)
     }
 
-    fn item(&self, placed: Placed) -> Item {
+    /// Evictions leave no trace but the state: there are always enough of them.
+    fn item(&self, placed: Placed) -> Option<Item> {
         match placed {
-            Placed::Known(known) => Item::Known(known),
-            Placed::Unknown(class) => Item::Unknown(class, self.class_used[class]),
+            Placed::Known(known) => Some(Item::Known(known)),
+            Placed::Unknown(class) if self.problem.is_eviction(class) => None,
+            Placed::Unknown(class) => Some(Item::Unknown(class, self.class_used[class])),
+        }
+    }
+
+    fn toggle(&mut self, placed: Placed) {
+        if let Some(item) = self.item(placed) {
+            self.placed_fingerprint.toggle(item);
         }
     }
 
     fn advance(&mut self, placed: Placed, state: usize) {
-        self.placed_fingerprint.toggle(self.item(placed));
+        self.toggle(placed);
         let without_unknown = match placed {
             Placed::Known(known) => {
                 self.list.remove(known);
@@ -278,7 +286,7 @@ impl<'a> Search<'a> {
             Placed::Known(known) => self.list.restore(known),
             Placed::Unknown(class) => self.class_used[class] -= 1,
         }
-        self.placed_fingerprint.toggle(self.item(placed));
+        self.toggle(placed);
     }
 
     fn note_stuck(&mut self, entry: usize) {

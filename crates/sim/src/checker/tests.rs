@@ -389,6 +389,76 @@ proptest! {
     }
 }
 
+fn until(from: u64, to: u64, number: u64, at_us: u64) -> Row {
+    known(from, to, Action::SetUntil(Value::number(number), at_us), Answer::Done)
+}
+
+/// The moment at which lifetimes end.
+fn over(at_us: u64) -> Row {
+    known(at_us, at_us, Action::Expire(at_us), Answer::Done)
+}
+
+#[test]
+fn a_value_that_is_over_is_not_seen_and_one_that_is_not_is_not_missed() {
+    good(vec![until(0, 1, 1, 10), get(2, 3, Some(1)), over(10), get(11, 12, None)]);
+    // Around the end, either.
+    good(vec![until(0, 1, 1, 10), over(10), get(8, 12, Some(1)), get(9, 13, None)]);
+    bad(vec![until(0, 1, 1, 10), get(2, 3, None), over(10)]);
+    bad(vec![until(0, 1, 1, 10), over(10), get(11, 12, Some(1))]);
+    // Once it was missed, it is not seen again.
+    bad(vec![until(0, 1, 1, 10), over(10), get(8, 12, None), get(13, 14, Some(1))]);
+    // What the value before was, nobody sees again.
+    bad(vec![set(0, 1, 7), until(2, 3, 1, 10), over(10), get(11, 12, Some(7))]);
+}
+
+#[test]
+fn a_touch_moves_the_end_and_a_late_store_is_over_at_once() {
+    let touch = |from, to, at_us| known(from, to, Action::TouchUntil(at_us), Answer::Applied(true));
+    good(vec![until(0, 1, 1, 10), touch(2, 3, 20), over(10), get(11, 12, Some(1)), over(20), get(21, 22, None)]);
+    bad(vec![until(0, 1, 1, 10), touch(2, 3, 20), over(10), get(11, 12, None), over(20)]);
+    bad(vec![until(0, 1, 1, 20), touch(2, 3, 10), over(10), get(11, 12, Some(1)), over(20)]);
+    // It may be stored before or after the value is over.
+    good(vec![until(0, 15, 1, 10), over(10), get(16, 17, None)]);
+    bad(vec![until(0, 15, 1, 10), over(10), get(16, 17, Some(1))]);
+    good(vec![unknown(0, Action::SetUntil(Value::number(1), 10)), over(10), get(11, 12, None)]);
+    // A value for ever is not over when the one before would have been.
+    bad(vec![until(0, 1, 1, 10), set(2, 3, 2), over(10), get(11, 12, None)]);
+}
+
+#[track_caller]
+fn judged_with_evictions(rows: Vec<Row>) -> bool {
+    let operations = crate::history::with_evictions(&history(rows));
+    let is_good = matches!(check(b"key", &operations), Verdict::Linearizable { .. });
+    assert_eq!(is_good, is_linearizable(&operations), "the definition says otherwise");
+    is_good
+}
+
+#[test]
+fn an_evicted_key_may_be_missed_and_an_old_value_never_seen() {
+    assert!(judged_with_evictions(vec![set(0, 1, 1), get(2, 3, None)]));
+    assert!(judged_with_evictions(vec![set(0, 1, 1), delete(2, 3, false), set(4, 5, 2), get(6, 7, None)]));
+    assert!(!judged_with_evictions(vec![set(0, 1, 1), get(2, 3, None), get(4, 5, Some(1))]));
+    assert!(!judged_with_evictions(vec![set(0, 1, 1), set(2, 3, 2), get(4, 5, Some(1))]));
+    assert!(!judged_with_evictions(vec![set(0, 1, 1), add(2, 3, 2, true), get(4, 5, Some(1))]));
+    assert!(!judged_with_evictions(vec![delete(0, 1, true)]));
+    // What is not known to have happened may have met an evicted key.
+    let grown = unknown(2, Action::AppendOrCreate(Value::number(5)));
+    assert!(judged_with_evictions(vec![set(0, 1, 1), grown.clone(), get(4, 5, Some(5))]));
+    assert!(judged_with_evictions(vec![set(0, 1, 1), grown.clone(), get(4, 5, Some(15))]));
+    assert!(!judged_with_evictions(vec![set(0, 1, 1), grown, get(4, 5, Some(51))]));
+}
+
+/// A flush for later is an operation that begins when it is due.
+#[test]
+fn a_flush_for_later_takes_what_was_stored_before_and_nothing_early() {
+    let flush = |from, to| known(from, to, Action::Clear, Answer::Done);
+    good(vec![set(0, 1, 1), get(2, 3, Some(1)), flush(10, 50), get(12, 13, Some(1)), get(20, 21, None)]);
+    bad(vec![set(0, 1, 1), get(2, 3, None), flush(10, 50)]);
+    bad(vec![set(0, 1, 1), flush(10, 50), get(20, 21, None), get(22, 23, Some(1))]);
+    bad(vec![set(0, 1, 1), flush(10, 50), get(51, 52, Some(1))]);
+    good(vec![set(0, 1, 1), unknown(10, Action::Clear), get(51, 52, Some(1))]);
+}
+
 /// The history as it was known at a point of it.
 fn prefix(operations: &[Operation], end: u64) -> Vec<Operation> {
     let known = operations.iter().filter(|operation| operation.invoked.order <= end).cloned();

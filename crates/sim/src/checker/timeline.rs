@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::search::Stuck;
 use crate::history::{Operation, Outcome};
 use crate::limits::{TIMELINE_COLUMNS, TIMELINE_OPERATIONS_MAX};
+use crate::model::Action;
 
 /// The explanation, ending with a line break.
 pub(super) fn explain(key: &[u8], operations: &[Operation], stuck: &Stuck) -> String {
@@ -47,6 +48,7 @@ fn shown<'a>(operations: &'a [Operation], stuck: &Stuck) -> Vec<(char, &'a Opera
         .filter(|&index| operations[index].invoked.order <= stuck.at_order)
         .filter(|&index| operations[index].outcome != Outcome::Refused)
         .filter(|&index| returned_order(&operations[index]) != u64::MAX || !operations[index].action.only_reads())
+        .filter(|&index| operations[index].action != Action::Evict)
         .collect();
     candidates.sort_by_key(|&index| {
         let operation = &operations[index];

@@ -6,6 +6,7 @@ use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::request::{GroupPut, KeyspaceReply, KeyspaceRequest, Reply, Request, RequestId};
 
+use super::ends::OrderedFlushes;
 use super::{CLIENT_DELAY_US, Event, Sample, World};
 use crate::command_of_model::{Heard, SimCommand, Verb};
 use crate::history::OperationId;
@@ -37,9 +38,16 @@ pub(super) enum Received {
 }
 
 enum Kind {
-    Key { key: Vec<u8>, is_read: bool },
-    Group { only_if_absent: bool },
+    Key {
+        key: Vec<u8>,
+        is_read: bool,
+    },
+    Group {
+        only_if_absent: bool,
+    },
     Flush,
+    /// A flush for later.
+    FlushLater,
     Other,
 }
 
@@ -64,6 +72,7 @@ pub(super) struct Clients {
     /// What was read last of a key, and under which token.
     read: BTreeMap<Vec<u8>, (Value, u64)>,
     outcomes: BTreeMap<Op, Outcome>,
+    pub(super) flushes: OrderedFlushes,
 }
 
 impl Clients {
@@ -75,6 +84,7 @@ impl Clients {
             op_next: 1,
             read: BTreeMap::new(),
             outcomes: BTreeMap::new(),
+            flushes: OrderedFlushes::default(),
         }
     }
 
@@ -91,7 +101,7 @@ impl Clients {
         let shown = self.pending.iter().take(5).map(|(op, pending)| match &pending.kind {
             Kind::Key { key, .. } => format!("operation {op} on {}", key.escape_ascii()),
             Kind::Group { .. } => format!("operation {op}, a group"),
-            Kind::Flush => format!("operation {op}, a flush"),
+            Kind::Flush | Kind::FlushLater => format!("operation {op}, a flush"),
             Kind::Other => format!("operation {op} on the keyspace"),
         });
         format!("{} pending: {}", self.pending.len(), shown.collect::<Vec<_>>().join(", "))
@@ -142,10 +152,19 @@ impl World {
             },
             Wish::Group { pairs, only_if_absent } => self.ask_group(client, &pairs, only_if_absent),
             Wish::Flush => {
+                self.clients.flushes.may_be_cancelled();
                 let keys = self.clients.keys();
                 let records = self.invoke_all(client, keys.iter().map(|key| (key.as_slice(), Action::Clear)));
                 if let Some(records) = records {
                     self.send(client, Kind::Flush, records, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+                }
+            }
+            Wish::FlushLater { delay_ms } => self.order_flush(client, delay_ms),
+            Wish::Until { key, value, lifetime_ms } => {
+                let at_us = self.moment_after(lifetime_ms);
+                let action = value.map_or(Action::TouchUntil(at_us), |value| Action::SetUntil(value, at_us));
+                if self.ask_key(client, key.clone(), action.clone(), Verb::Plain(action)).is_some() {
+                    self.schedule.at(at_us, Event::Expire { key });
                 }
             }
             Wish::Count => {
@@ -195,6 +214,12 @@ impl World {
             records.push(self.history.invoke(now_us, client, key, action).expect("room, and values that fit"));
         }
         Some(records)
+    }
+
+    /// A flush that takes effect later.
+    pub(super) fn send_flush_for_later(&mut self, client: u32, at: shorttail_units::UnixMs) -> u64 {
+        let request = Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) });
+        self.send(client, Kind::FlushLater, Vec::new(), request)
     }
 
     fn send(&mut self, client: u32, kind: Kind, records: Vec<OperationId>, request: Request<SimCommand>) -> u64 {
@@ -299,6 +324,9 @@ impl World {
                 Outcome::Unknown
             }
         };
+        if matches!(pending.kind, Kind::FlushLater) {
+            self.flush_was_ordered(op, &heard);
+        }
         if pending.is_watched {
             self.clients.outcomes.insert(Op(op), outcome);
         }
@@ -341,7 +369,7 @@ impl World {
                     self.history.answer(now_us, record, Answer::Done);
                 }
             }
-            Kind::Other => {}
+            Kind::FlushLater | Kind::Other => {}
         }
         Outcome::Answered(answer.clone())
     }
@@ -372,6 +400,7 @@ impl World {
 
     /// A scenario's client flushes everything.
     pub fn request_flush(&mut self, client: u32) -> Op {
+        self.clients.flushes.may_be_cancelled();
         let request = Request::Keyspace(KeyspaceRequest::Flush { at: None });
         let keys: Vec<Vec<u8>> = self.history.keys().map(<[u8]>::to_vec).collect();
         let records = self.invoke_all(client, keys.iter().map(|key| (key.as_slice(), Action::Clear)));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token, WhenFull};
+use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token};
 use shorttail_gateway::request::{Reply, Request};
 use shorttail_units::{Epoch, NodeId, PartitionId};
 
@@ -67,7 +67,7 @@ impl World {
             partitions: (0..self.config.partition_count).map(PartitionId).collect(),
             chunk_bytes: self.config.chunk_bytes,
             block_bytes: self.config.block_bytes,
-            when_full: WhenFull::Error,
+            when_full: self.config.when_full,
             gather_us: 500_000,
             policy: self.config.policy,
             placement: self.config.placement,

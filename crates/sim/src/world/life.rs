@@ -65,6 +65,7 @@ impl World {
         if !is_done && self.failure.is_none() {
             self.fail(Violation::NoProgress(self.clients.pending_text()));
         }
+        self.settle_flushes();
     }
 
     /// Reads everything back, deletes it, and waits for the memory: judges the history.

@@ -15,6 +15,7 @@
 
 mod audit;
 mod clients;
+mod ends;
 mod faults;
 mod gateway;
 mod life;
@@ -27,8 +28,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use shorttail_codes::CodeCache;
+use shorttail_gateway::engine::WhenFull;
 use shorttail_units::{ClusterId, Now, UnixMs};
 
+use crate::command_of_model::UNIX_MS;
 use crate::config::{Profile, SimConfig};
 use crate::history::{Failure, History};
 use crate::network::{Endpoint, Network, NetworkEvent, Notice, Settings};
@@ -46,8 +49,6 @@ pub use slow::Sample;
 
 pub(crate) const GATEWAY: Endpoint = Endpoint(0);
 const CLUSTER: ClusterId = ClusterId(0x51);
-/// The wall clock when a run begins.
-const UNIX_MS: u64 = 1_700_000_000_000;
 /// The monotonic clock when a run begins: not zero, as machines subtract from it.
 const MONO_US: u64 = 1_000_000;
 /// Messages between a client and the gateway take this long on average.
@@ -60,21 +61,63 @@ fn endpoint_of(node: usize) -> Endpoint {
 #[derive(Debug)]
 enum Event {
     Network(NetworkEvent),
-    GatewayTurn { generation: u32 },
-    GatewayDeadline { generation: u32, at_us: u64 },
-    Connect { generation: u32, node: u16, core: u16 },
-    NodeTurn { node: usize },
-    NodeDeadline { node: usize, at_us: u64 },
-    Held { node: usize },
-    ClientTick { client: u32 },
-    Request { op: u64 },
-    Reply { op: u64, reply: clients::Received },
-    ConnectionLost { op: u64 },
+    GatewayTurn {
+        generation: u32,
+    },
+    GatewayDeadline {
+        generation: u32,
+        at_us: u64,
+    },
+    Connect {
+        generation: u32,
+        node: u16,
+        core: u16,
+    },
+    NodeTurn {
+        node: usize,
+    },
+    NodeDeadline {
+        node: usize,
+        at_us: u64,
+    },
+    Held {
+        node: usize,
+    },
+    ClientTick {
+        client: u32,
+    },
+    Request {
+        op: u64,
+    },
+    Reply {
+        op: u64,
+        reply: clients::Received,
+    },
+    ConnectionLost {
+        op: u64,
+    },
+    /// A lifetime of a key's value ends.
+    Expire {
+        key: Vec<u8>,
+    },
+    /// The flush that an operation asked for is due.
+    FlushDue {
+        op: u64,
+    },
     Fault,
-    Restart { node: usize },
-    Resume { node: usize },
-    FullSpeed { node: usize },
-    Mend { from: Endpoint, to: Endpoint },
+    Restart {
+        node: usize,
+    },
+    Resume {
+        node: usize,
+    },
+    FullSpeed {
+        node: usize,
+    },
+    Mend {
+        from: Endpoint,
+        to: Endpoint,
+    },
     GatewayRestart,
     GatewayResume,
 }
@@ -203,9 +246,11 @@ impl World {
             config.large_value_ppm,
             config.flush_ppm,
         );
+        let workload = workload.with_lifetimes(Rng::new(seed ^ 0x11FE), config.lifetime_ppm, config.delayed_flush_ppm);
         let mut numbers: Vec<usize> = (0..usize::from(config.node_count)).collect();
         rng.shuffle(&mut numbers);
         let victims = numbers.into_iter().take(config.code.tolerance()).collect();
+        let history = History::of_store(config.when_full == WhenFull::Evict);
         let mut world = World {
             clients: Clients::new(workload, config.client_count),
             gateway: GatewayHost::default(),
@@ -215,7 +260,7 @@ impl World {
             schedule: Schedule::default(),
             network,
             trace: Trace::default(),
-            history: History::default(),
+            history,
             victims,
             core_of_session: BTreeMap::new(),
             incarnation_next: 1,
@@ -307,6 +352,8 @@ impl World {
             Event::Request { op } => self.request_arrives(op),
             Event::Reply { op, reply } => self.reply_arrives(op, reply),
             Event::ConnectionLost { op } => self.connection_lost(op),
+            Event::Expire { key } => self.lifetime_ends(&key),
+            Event::FlushDue { op } => self.flush_is_due(op),
             Event::Fault => self.fault(),
             Event::Restart { node } => self.restart_node(node),
             Event::Resume { node } => self.resume_node(node),
