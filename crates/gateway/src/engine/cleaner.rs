@@ -116,6 +116,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         self.evict_striped();
+        self.expire_striped();
         let fit = usize::try_from(self.spare_stripes()).unwrap_or(usize::MAX).saturating_sub(1);
         while self.jobs.len() < JOBS_MAX.min(fit).max(1) {
             let Some((slot, mode)) = self.choose_victim() else { return };

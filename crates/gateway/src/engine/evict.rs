@@ -1,11 +1,12 @@
-//! Evicting striped objects: their stripes are no part of the log, so cleaning does not meet them.
+//! Evicting striped objects, and ending those that are over: their stripes are no part of the log, so cleaning does not
+//! meet them.
 //!
 //! A hand goes round the objects in the order of their age; one that was read since the hand passed stays until the next
 //! time (CLOCK). An eviction is a round of the key's lock that deletes: a tombstone, then the stripes are freed.
 
 use shorttail_units::StripeId;
 
-use super::limits::EVICTIONS_MAX;
+use super::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
 use super::lock::{LockPhase, OldRecord, Round};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
@@ -43,6 +44,25 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// Ends striped objects that are over, some at a time: their pieces take memory, which cleaning does not see.
+    pub(super) fn expire_striped(&mut self) {
+        if self.is_flushing() || self.striped.is_empty() {
+            return;
+        }
+        let (hand, now) = (self.expiry_hand, self.now.unix_ms);
+        let looked_at: Vec<_> = self.striped.range(hand..).take(EXPIRY_LOOKS_MAX).collect();
+        self.expiry_hand = match looked_at.last() {
+            Some((first, _)) if looked_at.len() == EXPIRY_LOOKS_MAX => first.plus(1),
+            _ => StripeId::default(),
+        };
+        let room = EVICTIONS_MAX.saturating_sub(self.evictions);
+        let over = looked_at.into_iter().filter(|(_, object)| object.is_over(now)).take(room);
+        let over: Vec<_> = over.map(|(&first, object)| (first, object.key.clone())).collect();
+        for (first, key) in over {
+            self.begin_eviction(first, &key);
+        }
+    }
+
     fn begin_eviction(&mut self, first: StripeId, bytes: &[u8]) {
         let key = self.key_ref(bytes);
         if self.locks.find(key).is_some() {
@@ -60,10 +80,15 @@ impl<C: Command> Engine<C> {
         let Some(old) = old.filter(is_same) else { return self.work.push_back(Work::Start(key)) };
         let Some(lock) = self.locks.get(key) else { return };
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
-        if self.index.take_recent(slot, tag, old.location) {
+        let is_over = self.striped.get(&first).is_some_and(|object| object.is_over(self.now.unix_ms));
+        if !is_over && self.index.take_recent(slot, tag, old.location) {
             return self.work.push_back(Work::Start(key));
         }
-        self.stats.evicted_total += 1;
+        if is_over {
+            self.stats.expired_total += 1;
+        } else {
+            self.stats.evicted_total += 1;
+        }
         let round = Round::ending(old, self.take_version(), None);
         if let Some(lock) = self.locks.get_mut(key) {
             lock.phase = LockPhase::Writing(Box::new(round));

@@ -105,6 +105,9 @@ pub const USAGE_US: u64 = 1_000_000;
 /// Bytes for a node that leave at once although an earlier batch is not answered: larger batches save no wake-ups.
 pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
+/// Striped objects that a tick looks at whether they are over: some ten thousand a second.
+pub const EXPIRY_LOOKS_MAX: usize = 64;
+
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
 

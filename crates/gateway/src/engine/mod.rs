@@ -264,6 +264,7 @@ pub struct Engine<C> {
     /// Striped objects that are being evicted.
     evictions: usize,
     eviction_hand: StripeId,
+    expiry_hand: StripeId,
     groups: Pool<group::Group>,
     jobs: Pool<cleaner::Job>,
     scans: Pool<keyspace::ScanStep>,
@@ -335,6 +336,7 @@ impl<C: Command> Engine<C> {
             striped: striped::StripedObjects::default(),
             evictions: 0,
             eviction_hand: StripeId::default(),
+            expiry_hand: StripeId::default(),
             groups: Pool::default(),
             jobs: Pool::default(),
             scans: Pool::default(),

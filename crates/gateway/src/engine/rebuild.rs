@@ -248,6 +248,7 @@ impl<C: Command> Engine<C> {
         self.count_stored(location, live.record_bytes, live.object_bytes, live.expiry);
         if let Some(manifest) = live.manifest {
             let mut object = StripedObject::new(bytes.to_vec(), partition, manifest);
+            object.expiry = live.expiry;
             for stripe in object.stripes() {
                 if let Some(moved) = census.newest(stripe).filter(|told| !told.configuration.is_first()) {
                     object.move_to(stripe, moved.configuration, moved.members.0.clone().into());

@@ -326,8 +326,10 @@ impl<C: Command> Engine<C> {
         let (mark_read, version) = (round.mark_read, round.version);
         let stored = match &round.end {
             End::Store(object) => {
-                let striped_bytes = round.manifest().map_or(0, |manifest| manifest.value_bytes);
-                Some(((record_bytes + striped_bytes) as u64, object.expiry))
+                let manifest = round.manifest();
+                let striped_bytes = manifest.map_or(0, |manifest| manifest.value_bytes);
+                let first = manifest.map(|manifest| manifest.first);
+                Some(((record_bytes + striped_bytes) as u64, object.expiry, first))
             }
             End::Delete => None,
         };
@@ -336,7 +338,10 @@ impl<C: Command> Engine<C> {
             self.drop_old(key);
         }
         match stored {
-            Some((object_bytes, expiry)) if version >= floor => {
+            Some((object_bytes, expiry, first)) if version >= floor => {
+                if let Some(object) = first.and_then(|first| self.striped.get_mut(&first)) {
+                    object.expiry = expiry;
+                }
                 self.index.insert(slot, tag, location);
                 if mark_read {
                     self.index.mark_read(slot, tag, location);

@@ -68,7 +68,8 @@ impl Session {
 
     /// Takes back a request that is answered, if it is still queued.
     pub fn withdraw(&mut self, at: u64) -> bool {
-        if at < self.handed {
+        // Beyond the end: it was queued on an earlier connection, and went with it.
+        if at < self.handed || at >= self.end {
             return false;
         }
         self.withdrawn.push(at);

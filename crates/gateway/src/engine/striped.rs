@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use shorttail_policy::Update;
-use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, StripeId, UnixMs};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 
 use super::fetch::{Extent, FetchPurpose, Wanted};
@@ -34,13 +34,19 @@ pub struct StripedObject {
     pub key: Vec<u8>,
     pub partition: PartitionId,
     pub manifest: Manifest,
+    /// As its manifest's record says, once that is durable.
+    pub expiry: Option<UnixMs>,
     /// Stripes of which a chunk was rebuilt elsewhere, and who holds them now.
     moved: BTreeMap<StripeId, (Configuration, Arc<[NodeId]>)>,
 }
 
 impl StripedObject {
     pub fn new(key: Vec<u8>, partition: PartitionId, manifest: Manifest) -> Self {
-        StripedObject { key, partition, manifest, moved: BTreeMap::new() }
+        StripedObject { key, partition, manifest, expiry: None, moved: BTreeMap::new() }
+    }
+
+    pub fn is_over(&self, now: UnixMs) -> bool {
+        self.expiry.is_some_and(|expiry| expiry <= now)
     }
 
     pub fn stripes(&self) -> impl Iterator<Item = StripeId> + use<> {
