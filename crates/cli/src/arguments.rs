@@ -9,6 +9,7 @@ use shorttail_server::config::{
 };
 
 use crate::chaos::ChaosCommand;
+use crate::drain::DrainCommand;
 use crate::policy::PolicyCommand;
 
 const EXAMPLES: &str = "\
@@ -57,6 +58,9 @@ pub enum Verb {
     /// What is done about slow nodes, and how objects are stored: show it, or change it while the cluster serves
     #[command(after_help = crate::policy::EXAMPLES)]
     Policy(PolicyCommand),
+    /// Let a member hand over what it has, so that it may be stopped
+    #[command(after_help = crate::drain::EXAMPLES)]
+    Drain(DrainCommand),
     /// Check a configuration file, or print one to begin with
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigCommand),
@@ -75,6 +79,7 @@ pub enum Verb {
 const UP_EXAMPLES: &str = "\
 Examples:
   shorttail up
+  shorttail up --gateways 3                                              three gateways share the partitions
   shorttail up --nodes 6 --node-memory 1g --when-full error
   shorttail up --memcached 127.0.0.1:0 --redis off --admin 127.0.0.1:0   any free ports, printed
   shorttail up --dir /var/lib/shorttail                                  keeps the cluster's identity
@@ -187,6 +192,8 @@ mod tests {
             "shorttail node --coordinator unix:/run/c.sock --id 3 --memory 1g",
             "shorttail gateway --cluster-id c1 --epoch 2 --nodes 0=127.0.0.1:7001,1=unix:/run/n1.sock",
             "shorttail status --admin 127.0.0.1:8080 --json",
+            "shorttail up --gateways 3",
+            "shorttail drain gateway 2 --admin 127.0.0.1:8080",
             "shorttail config check f",
             "shorttail config example",
         ] {

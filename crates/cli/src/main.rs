@@ -9,6 +9,7 @@ mod admin;
 mod arguments;
 mod chaos;
 mod config_command;
+mod drain;
 mod exit;
 mod lifeline;
 mod logging;
@@ -52,6 +53,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Status(command) => status::run(&command),
         Verb::Chaos(command) => chaos::run(command),
         Verb::Policy(command) => policy::run(command),
+        Verb::Drain(command) => drain::run(&command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
         Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),

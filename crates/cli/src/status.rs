@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use shorttail_server::config::Size;
-use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, RepairStatus};
+use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, GatewayStatusEntry, RepairStatus, TenureState};
 
 use crate::admin::Admin;
 use crate::arguments::StatusCommand;
@@ -56,7 +56,11 @@ pub fn table(status: &ClusterStatus) -> String {
     let heads = ["node", "state", "memory", "p50", "p99", "redirects", "pid", "address"];
     put(&mut out, format_args!("\n{}", columns(heads, nodes.collect())));
     let gateways = status.gateways.iter().map(|gateway| {
-        let state = if gateway.serving { "serving" } else { gateway.state.name() };
+        let state = match gateway.serving {
+            true if gateway.draining => "draining",
+            true => "serving",
+            false => gateway.state.name(),
+        };
         let memcached = gateway.memcached.as_ref().or(gateway.unix_socket.as_ref());
         let or_dash = |address: Option<&String>| address.map_or_else(|| "-".to_owned(), String::clone);
         [
@@ -64,11 +68,12 @@ pub fn table(status: &ClusterStatus) -> String {
             state.into(),
             or_dash(memcached),
             or_dash(gateway.redis.as_ref()),
+            owned(gateway),
             gateway.pid.to_string(),
             or_dash(gateway.admin.as_ref()),
         ]
     });
-    let heads = ["gateway", "state", "memcached", "redis", "pid", "admin"];
+    let heads = ["gateway", "state", "memcached", "redis", "owns", "pid", "admin"];
     out.push_str(&columns(heads, gateways.collect()));
     out
 }
@@ -83,6 +88,30 @@ fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
     };
     let problem = metadata_problem.as_ref().map_or_else(String::new, |why| format!(", which does not answer: {why}"));
     format!("coordinator {name}: {leads}; metadata is kept in {metadata}{problem}")
+}
+
+/// Partitions of a gateway, by tenure.
+fn owned(gateway: &GatewayStatusEntry) -> String {
+    let tenures = gateway.tenures.iter().map(|tenure| {
+        let state = if tenure.state == TenureState::Serving { "" } else { tenure.state.name() };
+        let space = if state.is_empty() { "" } else { " " };
+        format!("{} in epoch {}{space}{state}", ranges(&tenure.partitions), tenure.epoch)
+    });
+    let tenures: Vec<String> = tenures.collect();
+    if tenures.is_empty() { "nothing".to_owned() } else { tenures.join("; ") }
+}
+
+/// Numbers in order, as `0-3,7`.
+fn ranges(numbers: &[u16]) -> String {
+    let mut ranges: Vec<(u16, u16)> = Vec::new();
+    for &number in numbers {
+        match ranges.last_mut().filter(|(_, last)| *last + 1 == number) {
+            Some((_, last)) => *last = number,
+            None => ranges.push((number, number)),
+        }
+    }
+    let text = |(first, last): (u16, u16)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    ranges.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 /// What is lost, how far repair is, and what it waits for.
@@ -133,7 +162,21 @@ fn rounded(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shorttail_wire::control::{NodeState, NodeStatusEntry};
+    use shorttail_wire::control::{NodeState, NodeStatusEntry, TenureStatusEntry};
+
+    #[test]
+    fn partitions_are_told_by_tenure() {
+        let tenure = |epoch, partitions: &[u16], state| TenureStatusEntry {
+            epoch,
+            partitions: partitions.to_vec(),
+            state,
+            proven: true,
+        };
+        let tenures = vec![tenure(3, &[0, 1, 2, 7], TenureState::Serving), tenure(5, &[9], TenureState::TakingOver)];
+        let gateway = GatewayStatusEntry { tenures, ..GatewayStatusEntry::default() };
+        assert_eq!(owned(&gateway), "0-2,7 in epoch 3; 9 in epoch 5 taking over");
+        assert_eq!(owned(&GatewayStatusEntry::default()), "nothing");
+    }
 
     #[test]
     fn sizes_are_short() {

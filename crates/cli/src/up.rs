@@ -42,7 +42,7 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;
     let run_dir = RunDir::create(config.dir.as_deref())?;
     let program = std::env::current_exe().context("cannot find the program's own file")?;
-    let mut supervisor = Supervisor::new(Plan { config, log: level, program, run_dir }, source, tell, events);
+    let mut supervisor = Supervisor::new(Plan::new(config, level, program, run_dir), source, tell, events);
     let result = supervisor.run();
     supervisor.stop();
     Ok(result?)

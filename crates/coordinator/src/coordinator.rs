@@ -7,14 +7,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use shorttail_units::{CodeShape, NodeId, Now};
 use shorttail_wire::control::{
-    FromCoordinator, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, Order, ToCoordinator, View,
+    FromCoordinator, GatewayEntry, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, Order, ToCoordinator,
+    View,
 };
 
 use crate::durable::Durable;
 use crate::lifecycle::Event;
-use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX};
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS};
 use crate::members::{GatewayMember, NodeMember, Presence};
 use crate::orders::Pending;
+use crate::tenures::Tenures;
 
 /// Names a connection; never used twice by a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -26,6 +28,7 @@ pub struct Settings {
     pub code: CodeShape,
     pub partition_count: u16,
     pub node_count_expected: u16,
+    pub gateway_count_expected: u16,
     /// Milliseconds after its death until a node's incarnation is given up.
     pub retire_after_ms: u64,
     /// Where the coordinator serves HTTP: the admin address of gateways that have none of their own.
@@ -45,7 +48,7 @@ pub enum Input {
         connection: ConnectionId,
     },
     /// A member is to do something for the operator; answered by [`Output::Answer`] with the same ticket. Orders to be
-    /// faulty are for nodes, those about policies for gateways.
+    /// faulty are for nodes, those about policies for gateways; to drain a gateway is the coordinator's own work.
     Order {
         ticket: u64,
         member: u16,
@@ -85,6 +88,10 @@ pub struct Coordinator {
     /// Orders that are not answered, by number.
     pub(crate) orders: BTreeMap<u64, Pending>,
     pub(crate) order_number_next: u64,
+    pub(crate) tenures: Tenures,
+    /// Monotonic microseconds of its start, and of the last input.
+    pub(crate) started_us: u64,
+    pub(crate) now_us: u64,
     outputs: VecDeque<Output>,
     view_number: u64,
     view_changed: bool,
@@ -109,6 +116,7 @@ impl Coordinator {
             }
             let member = NodeMember {
                 presence,
+                since_us: now.mono_us,
                 incarnation: shorttail_units::Incarnation(node.incarnation),
                 address: node.address.clone(),
                 pid: 0,
@@ -128,6 +136,9 @@ impl Coordinator {
             connections: BTreeMap::new(),
             orders: BTreeMap::new(),
             order_number_next: 0,
+            tenures: Tenures::default(),
+            started_us: now.mono_us,
+            now_us: now.mono_us,
             outputs: VecDeque::new(),
             view_number: 0,
             view_changed: false,
@@ -135,6 +146,8 @@ impl Coordinator {
     }
 
     pub fn handle(&mut self, now: Now, input: Input) {
+        self.forgive_silence(now);
+        self.now_us = now.mono_us;
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
@@ -143,6 +156,7 @@ impl Coordinator {
         }
         self.handle_silence(now);
         self.end_late_orders(now);
+        self.advance_tenures(now);
         self.send_view();
     }
 
@@ -154,7 +168,8 @@ impl Coordinator {
     pub fn poll_deadline(&self) -> Option<u64> {
         let nodes = self.nodes.values().map(|node| node.presence.deadline_us(self.settings.retire_after_ms));
         let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
-        nodes.chain(gateways).flatten().chain(self.order_deadline_us()).min()
+        let others = self.order_deadline_us().into_iter().chain(self.tenures_deadline_us());
+        nodes.chain(gateways).flatten().chain(others).min()
     }
 
     fn handle_message(&mut self, now: Now, connection: ConnectionId, message: ToCoordinator) {
@@ -192,12 +207,14 @@ impl Coordinator {
     fn handle_gateway_status(&mut self, now: Now, connection: ConnectionId, status: GatewayStatus) {
         let Some(&Member::Gateway(id)) = self.connections.get(&connection) else { return self.close(now, connection) };
         let policies_max = usize::from(self.settings.partition_count);
-        if status.nodes.len() > NODES_SEEN_MAX || status.policies.len() > policies_max {
+        let is_long = status.nodes.len() > NODES_SEEN_MAX || status.standings.len() > STANDINGS_MAX;
+        if is_long || status.policies.len() > policies_max {
             return self.close(now, connection);
         }
         if !status.nodes.iter().all(NodeSeen::is_well_formed) {
             return self.close(now, connection);
         }
+        self.handle_standings(id, &status.standings);
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
         gateway.recent.note(now.mono_us, &status.nodes);
         gateway.status = status;
@@ -207,9 +224,18 @@ impl Coordinator {
     fn handle_closed(&mut self, now: Now, connection: ConnectionId) {
         self.end_orders_of(connection);
         let Some(member) = self.connections.remove(&connection) else { return };
-        if self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed) {
-            self.view_changed |= matches!(member, Member::Node(_));
+        self.view_changed |= self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed);
+    }
+
+    /// After it stood still itself, whoever was alive is given the time of silence anew: what they sent is still to be read.
+    fn forgive_silence(&mut self, now: Now) {
+        let is_late = |deadline_us: u64| now.mono_us > deadline_us + STOOD_STILL_MS * 1000;
+        if !self.poll_deadline().is_some_and(is_late) {
+            return;
         }
+        let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
+        let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
+        members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
     }
 
     /// Moves members whose heartbeats are late, gives up nodes that stay dead and forgets gateways that do.
@@ -223,16 +249,18 @@ impl Coordinator {
                 continue;
             }
             let died = !presence.is_alive();
-            self.view_changed |= matches!(member, Member::Node(_));
+            self.view_changed |= died || matches!(member, Member::Node(_));
             if let Some(connection) = connection.filter(|_| died) {
                 self.close(now, connection);
             }
         }
         self.retire_nodes(now);
+        let count = self.gateways.len();
         self.gateways.retain(|_, gateway| {
             let deadline = gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS);
             gateway.presence.is_alive() || deadline.is_none_or(|deadline| deadline > now.mono_us)
         });
+        self.view_changed |= self.gateways.len() != count;
     }
 
     /// Gives up nodes that stay dead, but none that may still be serving: one that a gateway reaches, or any while there is
@@ -299,7 +327,7 @@ impl Coordinator {
         self.connections.keys().copied()
     }
 
-    /// The membership as it is now.
+    /// The membership as it is now, and who should own what.
     pub fn view(&self) -> View {
         let nodes = self.nodes.iter().map(|(&id, node)| NodeEntry {
             id: NodeId(id),
@@ -308,10 +336,19 @@ impl Coordinator {
             domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
         });
+        let gateways = self.gateways.iter().map(|(&id, gateway)| GatewayEntry {
+            id,
+            is_alive: gateway.presence.is_alive(),
+            forward: gateway.registration.forward.clone(),
+            memcached: gateway.registration.memcached.clone(),
+            redis: gateway.registration.redis.clone(),
+        });
         View {
             number: self.view_number,
             node_count_expected: self.settings.node_count_expected,
             nodes: nodes.collect(),
+            gateways: gateways.collect(),
+            tenures: self.tenure_entries(),
         }
     }
 
@@ -335,13 +372,12 @@ impl Coordinator {
         self.invariant_epoch_persisted();
         self.invariant_connections_name_live_members();
         self.invariant_retired_incarnations_stay_out();
+        self.invariant_partition_has_one_tenure();
+        self.invariant_epochs_are_behind_the_last();
     }
 
     fn invariant_epoch_persisted(&self) {
         assert_eq!(self.durable.epoch, self.epoch_persisted, "an epoch was handed out that is not persisted");
-        for gateway in self.gateways.values() {
-            assert!(gateway.epoch.0 <= self.epoch_persisted, "a gateway has an epoch from the future");
-        }
     }
 
     fn invariant_connections_name_live_members(&self) {

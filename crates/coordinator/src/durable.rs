@@ -1,4 +1,5 @@
-//! What survives a restart of the coordinator: who the cluster is, and what must never be handed out twice.
+//! What survives a restart of the coordinator: who the cluster is, who should own what, and what must never be handed
+//! out twice.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,9 @@ pub struct Durable {
     pub gateway_id_next: u16,
     /// By node id.
     pub nodes: BTreeMap<u16, DurableNode>,
+    /// By epoch. A partition that is in none was never owned. An older layout has none: its format says so.
+    #[serde(default)]
+    pub tenures: BTreeMap<u32, DurableTenure>,
 }
 
 /// A node that has ever been a member. Its number is never given to another.
@@ -33,11 +37,45 @@ pub struct DurableNode {
     pub domain: String,
 }
 
+/// A node and one of its incarnations.
+pub type DurableVoter = (u16, u64);
+
+/// Some partitions, one gateway, one epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DurableTenure {
+    pub gateway: u16,
+    /// Which process of that number.
+    pub gateway_life: u64,
+    /// In order.
+    pub partitions: Vec<u16>,
+    /// Grows when the owner must go by something else.
+    pub terms: u32,
+    /// Sets by which the owner may prove itself: one, or while it changes from the first to the second, two.
+    pub voters: Vec<Vec<DurableVoter>>,
+    /// Each must accept the tenure before it serves; empty once it does.
+    pub before: Vec<Vec<DurableVoter>>,
+}
+
 impl Durable {
-    pub const FORMAT: u32 = 1;
+    pub const FORMAT: u32 = 2;
 
     /// A new cluster.
     pub fn new(cluster_id: u64) -> Self {
-        Durable { format: Self::FORMAT, cluster_id, epoch: 0, gateway_id_next: 0, nodes: BTreeMap::new() }
+        Durable {
+            format: Self::FORMAT,
+            cluster_id,
+            epoch: 0,
+            gateway_id_next: 0,
+            nodes: BTreeMap::new(),
+            tenures: BTreeMap::new(),
+        }
+    }
+}
+
+impl DurableTenure {
+    /// The set that the owner is told: the newest.
+    pub fn voters_told(&self) -> &[DurableVoter] {
+        self.voters.last().expect("a tenure has voters")
     }
 }

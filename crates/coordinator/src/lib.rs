@@ -1,14 +1,17 @@
-//! The coordinator role as a synchronous state machine: who is a member, who is alive, which epoch is next.
+//! The coordinator role as a synchronous state machine: who is a member, who is alive, who should
+//! own what.
 //!
 //! It is told of messages, closed connections and the time, and says what to persist and to send. Guarantees:
 //!
 //! - an epoch is handed out once, greater than every earlier one, and only after it was persisted;
+//! - a partition is in one tenure, and a tenure that follows another knows whose promises must have ended first;
 //! - a node number names one node for ever, and an incarnation that was given up is never let in again;
 //! - nothing here is on the data path: members keep serving while the coordinator is away.
 //!
 //! Must not know: sockets, files, clocks, randomness (the cluster's identity comes as an argument), or what is stored.
 
 mod coordinator;
+mod dealing;
 mod durable;
 mod lifecycle;
 pub mod limits;
@@ -17,8 +20,9 @@ mod orders;
 mod recent;
 mod register;
 mod status;
+mod tenures;
 #[cfg(test)]
 mod tests;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
-pub use durable::{Durable, DurableNode};
+pub use durable::{Durable, DurableNode, DurableTenure, DurableVoter};

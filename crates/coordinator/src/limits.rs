@@ -6,12 +6,31 @@ pub const NODE_COUNT_MAX: usize = 4096;
 pub const GATEWAY_COUNT_MAX: usize = 256;
 /// Bytes of an address that a member announces: the longest socket path and `unix:`.
 pub const ADDRESS_BYTES_MAX: usize = 120;
+/// Tenures that one gateway may report on: one for each partition at most, and those that ended lately.
+pub const STANDINGS_MAX: usize = 2 * 16_384;
 /// Nodes that one gateway may report on.
 pub const NODES_SEEN_MAX: usize = NODE_COUNT_MAX;
 /// Milliseconds without a heartbeat until a member is suspect: four heartbeats.
 pub const SUSPECT_AFTER_MS: u64 = 2_000;
 /// Milliseconds without a heartbeat until a member is dead: ten heartbeats.
 pub const DEAD_AFTER_MS: u64 = 5_000;
+/// Milliseconds without a heartbeat until a gateway is suspect, and dead: two and three heartbeats. Others take over what a
+/// silent gateway owns; should it live, that costs a take-over and nothing else.
+pub const GATEWAY_SUSPECT_AFTER_MS: u64 = 1_000;
+pub const GATEWAY_DEAD_AFTER_MS: u64 = 1_500;
+/// Milliseconds that a deadline may be handled too late: beyond, the coordinator itself stood still, and the silence of
+/// others says nothing.
+pub const STOOD_STILL_MS: u64 = 250;
+/// Milliseconds after the first gateway came until partitions that were never owned are dealt to those that are there.
+pub const GATHER_MS: u64 = 2_000;
+/// Milliseconds after the coordinator's start that gateways have to come back before others get what they own: they miss its
+/// predecessor's beats for a while, and wait up to a second between two attempts.
+pub const GATEWAY_RETURN_MS: u64 = 4_000;
+/// Milliseconds after which no promise of a life of a node holds that was followed by another: twice the lease.
+pub const PROMISE_OVER_MS: u64 = 2_000;
+/// Milliseconds that a gateway must have been there before partitions are handed over for the sake of balance: several may
+/// come together.
+pub const SETTLED_MS: u64 = 1_000;
 /// Milliseconds after its death until a node's incarnation is given up, unless the operator says otherwise.
 pub const RETIRE_AFTER_MS: u64 = 30_000;
 /// Milliseconds after its death until a gateway is forgotten: long enough to be seen in the status.

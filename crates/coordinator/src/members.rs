@@ -1,16 +1,30 @@
 //! Members: what the coordinator remembers of each node and gateway.
 
-use shorttail_units::{Epoch, Incarnation};
+use shorttail_units::Incarnation;
 use shorttail_wire::control::{GatewayRegistration, GatewayStatus, NodeState, NodeStatus};
 
 use crate::ConnectionId;
 use crate::lifecycle::{Event, transition};
-use crate::limits::{DEAD_AFTER_MS, SUSPECT_AFTER_MS};
+use crate::limits::{DEAD_AFTER_MS, GATEWAY_DEAD_AFTER_MS, GATEWAY_SUSPECT_AFTER_MS, SUSPECT_AFTER_MS};
 use crate::recent::Recent;
+
+/// How long a member may be silent.
+#[derive(Clone, Copy, Debug)]
+pub struct Silence {
+    suspect_after_ms: u64,
+    dead_after_ms: u64,
+}
+
+impl Silence {
+    pub const OF_NODE: Self = Silence { suspect_after_ms: SUSPECT_AFTER_MS, dead_after_ms: DEAD_AFTER_MS };
+    pub const OF_GATEWAY: Self =
+        Silence { suspect_after_ms: GATEWAY_SUSPECT_AFTER_MS, dead_after_ms: GATEWAY_DEAD_AFTER_MS };
+}
 
 /// When and how a member was last heard of.
 #[derive(Clone, Debug)]
 pub struct Presence {
+    silence: Silence,
     pub state: NodeState,
     pub connection: Option<ConnectionId>,
     /// Monotonic microseconds of the last message, or of the death when dead.
@@ -18,13 +32,13 @@ pub struct Presence {
 }
 
 impl Presence {
-    pub fn registered(now_us: u64, connection: ConnectionId) -> Self {
-        Presence { state: NodeState::Normal, connection: Some(connection), since_us: now_us }
+    pub fn registered(silence: Silence, now_us: u64, connection: ConnectionId) -> Self {
+        Presence { silence, state: NodeState::Normal, connection: Some(connection), since_us: now_us }
     }
 
-    /// A member known from before a restart: dead until it registers.
+    /// A node known from before a restart: dead until it registers.
     pub fn remembered(now_us: u64) -> Self {
-        Presence { state: NodeState::Dead, connection: None, since_us: now_us }
+        Presence { silence: Silence::OF_NODE, state: NodeState::Dead, connection: None, since_us: now_us }
     }
 
     pub fn is_alive(&self) -> bool {
@@ -54,8 +68,10 @@ impl Presence {
     pub fn apply_silence(&mut self, now_us: u64) -> bool {
         let silent_ms = now_us.saturating_sub(self.since_us) / 1000;
         match self.state {
-            NodeState::Normal | NodeState::Suspect if silent_ms >= DEAD_AFTER_MS => self.apply(now_us, Event::VeryLate),
-            NodeState::Normal if silent_ms >= SUSPECT_AFTER_MS => self.apply(now_us, Event::Late),
+            NodeState::Normal | NodeState::Suspect if silent_ms >= self.silence.dead_after_ms => {
+                self.apply(now_us, Event::VeryLate)
+            }
+            NodeState::Normal if silent_ms >= self.silence.suspect_after_ms => self.apply(now_us, Event::Late),
             _ => false,
         }
     }
@@ -63,8 +79,8 @@ impl Presence {
     /// When silence would next change the state; `dead_for_ms` is how long the dead are kept.
     pub fn deadline_us(&self, dead_for_ms: u64) -> Option<u64> {
         let after_ms = match self.state {
-            NodeState::Normal => SUSPECT_AFTER_MS,
-            NodeState::Suspect => DEAD_AFTER_MS,
+            NodeState::Normal => self.silence.suspect_after_ms,
+            NodeState::Suspect => self.silence.dead_after_ms,
             NodeState::Dead => dead_for_ms,
             NodeState::Retired => return None,
         };
@@ -76,6 +92,8 @@ impl Presence {
 #[derive(Clone, Debug)]
 pub struct NodeMember {
     pub presence: Presence,
+    /// When this incarnation was first heard of, in monotonic microseconds.
+    pub since_us: u64,
     pub incarnation: Incarnation,
     pub address: String,
     pub pid: u32,
@@ -90,7 +108,8 @@ pub struct NodeMember {
 #[derive(Clone, Debug)]
 pub struct GatewayMember {
     pub presence: Presence,
-    pub epoch: Epoch,
+    /// When it first registered with this coordinator, in monotonic microseconds.
+    pub since_us: u64,
     pub registration: GatewayRegistration,
     pub status: GatewayStatus,
     pub recent: Recent,

@@ -28,6 +28,10 @@ pub(crate) struct Pending {
 
 impl Coordinator {
     pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, order: Order) {
+        if order == Order::Drain {
+            let outcome = self.drain_gateway(member);
+            return self.answer(ticket, outcome);
+        }
         match self.admit_order(member, &order) {
             Err(problem) => self.answer(ticket, Err(problem)),
             Ok(connection) => {
@@ -47,6 +51,7 @@ impl Coordinator {
         let connection = match order {
             Order::Chaos(order) => self.admit_chaos(member, order)?,
             Order::Policy(order) => self.admit_policy(member, order)?,
+            Order::Drain => return Err("this is the coordinator's to do".into()),
         };
         if self.orders.len() >= ORDERS_MAX {
             return Err(format!("{ORDERS_MAX} orders are under way already"));

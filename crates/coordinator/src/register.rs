@@ -1,6 +1,6 @@
-//! Registration: who is let in, as whom, and with which epoch.
+//! Registration: who is let in, and as whom.
 
-use shorttail_units::{ClusterId, Epoch, NodeId, Now};
+use shorttail_units::{ClusterId, NodeId, Now};
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayStatus, GatewayWelcome,
     NodeRegistration, NodeSession, NodeStatus, NodeWelcome, Refusal,
@@ -10,7 +10,7 @@ use crate::coordinator::{ConnectionId, Coordinator, Member};
 use crate::durable::DurableNode;
 use crate::lifecycle::Event;
 use crate::limits::{ADDRESS_BYTES_MAX, DOMAIN_BYTES_MAX, GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
-use crate::members::{GatewayMember, NodeMember, Presence};
+use crate::members::{GatewayMember, NodeMember, Presence, Silence};
 use crate::recent::Recent;
 
 impl Coordinator {
@@ -88,7 +88,8 @@ impl Coordinator {
             self.persist();
         }
         let member = NodeMember {
-            presence: Presence::registered(now.mono_us, connection),
+            presence: Presence::registered(Silence::OF_NODE, now.mono_us, connection),
+            since_us: now.mono_us,
             incarnation: registration.incarnation,
             address,
             pid: registration.pid,
@@ -101,7 +102,8 @@ impl Coordinator {
             Some(known) if known.incarnation == member.incarnation => {
                 known.presence.apply(now.mono_us, Event::Registered);
                 known.presence.connection = Some(connection);
-                *known = NodeMember { presence: known.presence.clone(), status: known.status.clone(), ..member };
+                let (presence, status) = (known.presence.clone(), known.status.clone());
+                *known = NodeMember { presence, status, since_us: known.since_us, ..member };
             }
             _ => {
                 self.nodes.insert(id, member);
@@ -120,7 +122,7 @@ impl Coordinator {
         }
     }
 
-    /// The session that a gateway gets: its own again, or a new one with the next epoch.
+    /// The session that a gateway gets: its own again, or a new one.
     fn admit_gateway(
         &self,
         connection: ConnectionId,
@@ -128,26 +130,36 @@ impl Coordinator {
     ) -> Result<GatewaySession, Refusal> {
         self.admit_version(registration.protocol_version)?;
         self.admit_connection(connection)?;
-        let addresses = [&registration.memcached, &registration.redis, &registration.unix_socket, &registration.admin];
+        let addresses = [
+            &registration.forward,
+            &registration.memcached,
+            &registration.redis,
+            &registration.unix_socket,
+            &registration.admin,
+        ];
         addresses.into_iter().flatten().try_for_each(|address| admit_address(address))?;
         if let Some(session) = registration.session {
             self.admit_cluster(session.cluster_id)?;
-            let superseded = session.epoch.0 != self.durable.epoch;
-            return if superseded { Err(Refusal::Superseded(self.durable.epoch)) } else { Ok(session) };
+            let id = session.gateway_id;
+            return if self.is_another(id, registration.life) { Err(Refusal::Superseded(id)) } else { Ok(session) };
         }
         if self.gateways.len() >= GATEWAY_COUNT_MAX {
             return Err(Refusal::Full("gateway".into()));
         }
-        if self.durable.epoch >= Epoch::MAX.0 {
-            return Err(Refusal::EpochsExhausted);
-        }
         let next = self.durable.gateway_id_next;
-        let gateway_id = (0..=u16::MAX).map(|step| next.wrapping_add(step)).find(|id| !self.gateways.contains_key(id));
+        let mut ids = (0..=u16::MAX).map(|step| next.wrapping_add(step));
+        let gateway_id = ids.find(|&id| !self.is_another(id, registration.life));
         Ok(GatewaySession {
             cluster_id: ClusterId(self.durable.cluster_id),
-            gateway_id: gateway_id.expect("there are fewer gateways than numbers"),
-            epoch: Epoch(self.durable.epoch + 1),
+            gateway_id: gateway_id.ok_or_else(|| Refusal::Full("gateway".into()))?,
         })
+    }
+
+    /// Is this number that of another process, which may still own something?
+    fn is_another(&self, id: u16, life: u64) -> bool {
+        let member = self.gateways.get(&id).map(|member| member.registration.life);
+        let of_tenures = self.durable.tenures.values().filter(|tenure| tenure.gateway == id);
+        member.into_iter().chain(of_tenures.map(|tenure| tenure.gateway_life)).any(|other| other != life)
     }
 
     fn enter_gateway(
@@ -157,31 +169,29 @@ impl Coordinator {
         session: GatewaySession,
         registration: GatewayRegistration,
     ) {
-        if session.epoch.0 > self.durable.epoch {
-            self.durable.epoch = session.epoch.0;
-            self.durable.gateway_id_next = session.gateway_id.wrapping_add(1);
+        let id = session.gateway_id;
+        if registration.session.is_none() {
+            self.durable.gateway_id_next = id.wrapping_add(1);
             self.persist();
         }
-        let old_connection = self.gateways.get(&session.gateway_id).and_then(|gateway| gateway.presence.connection);
-        if let Some(old) = old_connection {
+        if let Some(old) = self.gateways.get(&id).and_then(|gateway| gateway.presence.connection) {
             self.close(now, old);
         }
-        let (status, recent) = match self.gateways.get(&session.gateway_id) {
-            Some(known) if known.epoch == session.epoch => (known.status.clone(), known.recent.clone()),
-            _ => (GatewayStatus::default(), Recent::default()),
+        let (status, recent, since_us) = match self.gateways.get(&id) {
+            Some(known) => (known.status.clone(), known.recent.clone(), known.since_us),
+            None => (GatewayStatus::default(), Recent::default(), now.mono_us),
         };
-        let presence = Presence::registered(now.mono_us, connection);
-        let member = GatewayMember { presence, epoch: session.epoch, registration, status, recent };
-        self.gateways.insert(session.gateway_id, member);
-        self.connections.insert(connection, Member::Gateway(session.gateway_id));
+        let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
+        self.gateways.insert(id, GatewayMember { presence, since_us, registration, status, recent });
+        self.connections.insert(connection, Member::Gateway(id));
         let welcome = GatewayWelcome {
             session,
             partition_count: self.settings.partition_count,
-            partitions_owned: (0..self.settings.partition_count).collect(),
             code: self.settings.code,
             node_count_expected: self.settings.node_count_expected,
         };
         self.send(connection, FromCoordinator::GatewayRegistered(welcome));
+        self.tell_terms_to(id);
         self.mark_view_changed();
     }
 

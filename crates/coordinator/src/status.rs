@@ -2,7 +2,7 @@
 
 use shorttail_wire::control::{
     ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry,
-    RepairStatus, StoreTotals,
+    RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
 };
 
 use crate::coordinator::Coordinator;
@@ -23,6 +23,7 @@ impl Coordinator {
             cluster_id: format!("{:016x}", self.durable.cluster_id),
             code: self.settings.code.to_string(),
             partitions: self.settings.partition_count,
+            partitions_served: self.partitions_served(),
             epoch: self.durable.epoch,
             objects: totals.objects,
             bytes_stored: totals.bytes_stored,
@@ -57,20 +58,45 @@ impl Coordinator {
 
     fn gateway_entry(&self, id: u16, gateway: &GatewayMember) -> GatewayStatusEntry {
         let registration = &gateway.registration;
+        let tenures = self.tenures_of(id);
         GatewayStatusEntry {
             id,
             pid: registration.pid,
-            epoch: gateway.epoch.0,
+            epoch: tenures.last().map_or(0, |tenure| tenure.epoch),
             state: gateway.presence.state,
             serving: gateway.status.serving && gateway.presence.state == NodeState::Normal,
             memcached: registration.memcached.clone(),
             redis: registration.redis.clone(),
             unix_socket: registration.unix_socket.clone(),
             admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
+            forward: registration.forward.clone(),
+            tenures,
+            draining: self.tenures.draining.contains(&id),
             nodes_fail_slow: nodes_where(gateway, |node| node.fail_slow),
             nodes_unreached: nodes_where(gateway, |node| !node.connected),
             policies: gateway.status.policies.clone(),
         }
+    }
+
+    fn tenures_of(&self, id: u16) -> Vec<TenureStatusEntry> {
+        let own = self.durable.tenures.iter().filter(|(_, tenure)| tenure.gateway == id);
+        let entries = own.map(|(&epoch, tenure)| {
+            let standing = self.standing_of(epoch);
+            TenureStatusEntry {
+                epoch,
+                partitions: tenure.partitions.clone(),
+                state: standing.map_or(TenureState::TakingOver, |standing| standing.state),
+                proven: standing.is_some_and(|standing| standing.proven_by != 0),
+            }
+        });
+        entries.collect()
+    }
+
+    fn partitions_served(&self) -> u16 {
+        let serves = |epoch: u32| self.standing_of(epoch).is_some_and(|known| known.state == TenureState::Serving);
+        let served =
+            self.durable.tenures.iter().filter(|(epoch, tenure)| self.is_owner_alive(tenure) && serves(**epoch));
+        served.map(|(_, tenure)| tenure.partitions.len() as u16).sum()
     }
 
     fn node_entry(&self, id: u16, node: &NodeMember) -> NodeStatusEntry {

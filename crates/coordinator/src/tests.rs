@@ -8,6 +8,8 @@ use shorttail_wire::control::{self, *};
 use crate::limits::*;
 use crate::*;
 
+mod tenures;
+
 const RETIRE_AFTER_MS_HERE: u64 = 30_000;
 
 fn settings() -> Settings {
@@ -15,6 +17,7 @@ fn settings() -> Settings {
         code: CodeShape::default(),
         partition_count: 4,
         node_count_expected: 8,
+        gateway_count_expected: 1,
         retire_after_ms: RETIRE_AFTER_MS_HERE,
         admin: Some("127.0.0.1:8080".into()),
         allow_chaos: true,
@@ -23,6 +26,7 @@ fn settings() -> Settings {
 
 /// A coordinator with a clock and the member's verbs.
 struct Scene {
+    settings: Settings,
     coordinator: Coordinator,
     now: Now,
     persisted: Durable,
@@ -39,24 +43,31 @@ impl Scene {
     }
 
     fn from_disk(persisted: Durable) -> Self {
+        Scene::with(settings(), persisted)
+    }
+
+    fn with(settings: Settings, persisted: Durable) -> Self {
         let now = Now::default();
-        let coordinator = Coordinator::new(now, settings(), persisted.clone());
-        Scene { coordinator, now, persisted, connection_next: 0, watcher: None, outputs: Vec::new() }
+        let coordinator = Coordinator::new(now, settings.clone(), persisted.clone());
+        Scene { settings, coordinator, now, persisted, connection_next: 0, watcher: None, outputs: Vec::new() }
     }
 
     fn restart(self) -> Self {
-        Scene::from_disk(self.persisted)
+        Scene::with(self.settings, self.persisted)
     }
 
     fn handle(&mut self, input: Input) {
         self.coordinator.handle(self.now, input);
         self.coordinator.check_invariants();
+        let before = self.persisted.clone();
         while let Some(output) = self.coordinator.poll_output() {
             if let Output::Persist(durable) = &output {
                 self.persisted = durable.clone();
             }
+            tenures::check_told(&output, &self.persisted);
             self.outputs.push(output);
         }
+        tenures::check_step(&before, &self.persisted);
     }
 
     fn tell(&mut self, connection: ConnectionId, message: ToCoordinator) {
@@ -103,7 +114,16 @@ impl Scene {
     fn gateway(&mut self, session: Option<GatewaySession>) -> (ConnectionId, Result<GatewayWelcome, Refusal>) {
         let connection = self.connect();
         self.outputs.clear();
-        self.tell(connection, ToCoordinator::RegisterGateway(gateway_registration(session)));
+        let life = 1000 + connection.0;
+        self.register_gateway(connection, gateway_registration(session, life))
+    }
+
+    fn register_gateway(
+        &mut self,
+        connection: ConnectionId,
+        registration: GatewayRegistration,
+    ) -> (ConnectionId, Result<GatewayWelcome, Refusal>) {
+        self.tell(connection, ToCoordinator::RegisterGateway(registration));
         let answer = self.sent_to(connection).into_iter().find_map(|message| match message {
             FromCoordinator::GatewayRegistered(welcome) => Some(Ok(welcome)),
             FromCoordinator::Refused(refusal) => Some(Err(refusal)),
@@ -141,10 +161,12 @@ fn node(incarnation: u64, wanted_id: Option<u16>) -> NodeRegistration {
     }
 }
 
-fn gateway_registration(session: Option<GatewaySession>) -> GatewayRegistration {
+fn gateway_registration(session: Option<GatewaySession>, life: u64) -> GatewayRegistration {
     GatewayRegistration {
         protocol_version: CONTROL_PROTOCOL_VERSION,
         pid: 200,
+        life,
+        forward: Some(format!("unix:/run/g{life}.sock")),
         memcached: Some("127.0.0.1:11211".into()),
         redis: None,
         unix_socket: None,
@@ -158,7 +180,7 @@ fn members_register_and_everyone_hears_of_it() {
     let mut scene = Scene::new();
     let (gateway, welcome) = scene.gateway(None);
     let welcome = welcome.expect("let in");
-    assert_eq!(welcome.partitions_owned, [0, 1, 2, 3]);
+    assert_eq!(welcome.partition_count, 4);
     assert_eq!(welcome.node_count_expected, 8);
     assert_eq!(scene.node(node(1, Some(5))).1.expect("let in").node_id, NodeId(5));
     let views: Vec<_> = scene.sent_to(gateway);
@@ -310,42 +332,6 @@ fn a_new_life_of_a_node_retires_the_old_one() {
     let view = scene.coordinator.view();
     assert_eq!((view.nodes.len(), view.nodes[0].incarnation), (1, Incarnation(5)));
     assert_eq!(scene.persisted.nodes[&0].retired_through, 4);
-}
-
-#[test]
-fn epochs_strictly_grow_across_restarts_and_are_persisted_first() {
-    let mut scene = Scene::new();
-    let mut last = 0;
-    for round in 0..6 {
-        let (connection, welcome) = scene.gateway(None);
-        let epoch = welcome.expect("let in").session.epoch.0;
-        assert!(epoch > last, "round {round}: {epoch} after {last}");
-        let position = |wanted: fn(&Output, ConnectionId) -> bool| {
-            scene.outputs.iter().position(|output| wanted(output, connection)).expect("put out")
-        };
-        let persist = position(|output, _| matches!(output, Output::Persist(_)));
-        let welcome = position(
-            |output, to| matches!(output, Output::Send { connection, message: FromCoordinator::GatewayRegistered(_) } if *connection == to),
-        );
-        assert!(persist < welcome, "the epoch left before it was on disk");
-        last = epoch;
-        if round % 2 == 1 {
-            scene = scene.restart();
-        }
-    }
-}
-
-#[test]
-fn a_gateway_that_reconnects_keeps_its_epoch_until_another_took_over() {
-    let mut scene = Scene::new();
-    let (_, first) = scene.gateway(None);
-    let first = first.expect("let in").session;
-    let mut scene = scene.restart();
-    assert_eq!(scene.gateway(Some(first)).1.expect("let in").session, first);
-    let (_, second) = scene.gateway(None);
-    let second = second.expect("let in").session;
-    assert!(second.epoch > first.epoch);
-    assert_eq!(scene.gateway(Some(first)).1, Err(Refusal::Superseded(second.epoch.0)));
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
 use crate::memcached::MemcachedCommand;
 use crate::redis::KeyCommand;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum AnyCommand {
     Memcached(MemcachedCommand),
     Redis(KeyCommand),
@@ -29,6 +30,13 @@ macro_rules! either {
             AnyCommand::Redis($command) => $call,
         }
     };
+}
+
+impl AnyCommand {
+    /// Could one of our own sessions have made it? Asked of what comes from outside.
+    pub fn is_well_formed(&self) -> bool {
+        either!(self, command => command.is_well_formed())
+    }
 }
 
 impl Command for AnyCommand {

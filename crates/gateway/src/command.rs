@@ -5,6 +5,7 @@
 //! (rule R10). So a protocol verb is one pure function, and every engine (the real one, the map of the tests)
 //! gives it the same atomicity.
 
+use serde::{Deserialize, Serialize};
 use shorttail_units::{Now, UnixMs, Version};
 
 /// Bits that memcached's meta commands keep with an object.
@@ -118,7 +119,7 @@ pub struct ApplyContext {
 }
 
 /// Why the engine could not do what a command asked. Protocols turn it into their own error line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum StoreError {
     #[error("out of memory storing object")]
     OutOfMemory,

@@ -8,6 +8,7 @@
 pub mod any;
 pub mod command;
 pub mod engine;
+pub mod forward;
 pub mod mapstore;
 pub mod memcached;
 pub mod redis;

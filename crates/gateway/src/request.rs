@@ -1,5 +1,6 @@
 //! What sessions ask of the engine, and what comes back.
 
+use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;
 
 use crate::command::StoreError;
@@ -14,7 +15,7 @@ pub struct RequestId {
 }
 
 /// One thing asked of the engine. `C` is the command type of the protocol.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Request<C> {
     /// One command on one key.
     Key(C),
@@ -36,18 +37,19 @@ impl<C> Request<C> {
 }
 
 /// Stores all pairs atomically.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GroupPut {
     pub pairs: Vec<(Vec<u8>, Vec<u8>)>,
     /// MSETNX: only if none of the keys exists.
     pub only_if_absent: bool,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum KeyspaceRequest {
     Count,
     /// Makes every object stored before `at` (now, if `None`) invisible.
     Flush {
+        #[serde(with = "crate::forward::maybe_unix_ms")]
         at: Option<UnixMs>,
     },
     /// Keys from `cursor` on (0: from the start), about `count` of them.
@@ -60,24 +62,26 @@ pub enum KeyspaceRequest {
 }
 
 /// A key met by a scan.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScannedKey {
+    #[serde(with = "crate::forward::bytes")]
     pub key: Vec<u8>,
     pub value_bytes: usize,
+    #[serde(with = "crate::forward::maybe_unix_ms")]
     pub expiry: Option<UnixMs>,
 }
 
 /// What comes back for one part of a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// Bytes that `Command::apply` or `Command::refuse` wrote.
-    Bytes(Vec<u8>),
+    Bytes(#[serde(with = "crate::forward::bytes")] Vec<u8>),
     /// Whether a `GroupPut` stored.
     Group(Result<bool, StoreError>),
     Keyspace(Result<KeyspaceReply, StoreError>),
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum KeyspaceReply {
     Count(u64),
     Flushed,
@@ -91,7 +95,7 @@ pub enum KeyspaceReply {
 }
 
 /// Counters of the engine, summed over its cores.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StoreStats {
     /// Objects that the index names (expired ones count until they are reclaimed).
     pub objects: u64,

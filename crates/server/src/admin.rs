@@ -1,4 +1,5 @@
-//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, orders to be faulty, changes of policy.
+//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, orders to be faulty, changes of policy,
+//! hand-overs.
 //!
 //! It runs on a thread of its own with a small tokio runtime. The coordinator's asks the coordinator's loop for the status
 //! of the moment; a gateway's, which is off unless asked for, reads what the gateway's cores publish.
@@ -103,6 +104,7 @@ fn router(desk: Desk) -> Router {
         .route("/metrics", get(prometheus))
         .route("/chaos", post(chaos))
         .route("/policy", post(policy))
+        .route("/drain", post(drain))
         .with_state(desk)
 }
 
@@ -155,6 +157,13 @@ pub struct PolicyRequest {
     pub change: Change,
 }
 
+/// Lets a gateway hand over all that it owns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    pub gateway: u16,
+}
+
 /// What became of the order of one member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OrderOutcome {
@@ -180,6 +189,11 @@ async fn policy(State(desk): State<Desk>, Json(request): Json<PolicyRequest>) ->
     };
     let PolicyRequest { partition, change } = request;
     order(desk, None, gateways, Order::Policy(PolicyOrder { partition, change })).await
+}
+
+/// As with [`chaos`], it must be JSON.
+async fn drain(State(desk): State<Desk>, Json(request): Json<DrainRequest>) -> Response {
+    order(desk, Some(vec![request.gateway]), |_| Vec::new(), Order::Drain).await
 }
 
 fn is_alive(state: NodeState) -> bool {

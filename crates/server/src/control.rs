@@ -14,10 +14,11 @@ mod stream;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use shorttail_units::{Incarnation, NodeId};
+use shorttail_units::{Epoch, Incarnation, NodeId};
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome,
-    NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, ToCoordinator, View,
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayEntry, GatewayRegistration, GatewaySession,
+    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, TenureEntry, Terms,
+    ToCoordinator, View,
 };
 
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
@@ -50,7 +51,7 @@ pub fn start_node(
     let (addresses, wanted_id) = match &config.membership {
         NodeMembership::Static { cluster_id, node_id } => {
             let session = NodeSession { cluster_id: *cluster_id, node_id: *node_id };
-            return ControlClient::fixed(NodeWelcome { session }, None);
+            return ControlClient::fixed(NodeWelcome { session }, []);
         }
         NodeMembership::Coordinator { addresses, wanted_id } => (addresses.clone(), wanted_id.map(|NodeId(id)| id)),
     };
@@ -76,19 +77,25 @@ pub struct GatewayAddresses {
     pub redis: Option<String>,
     pub unix_socket: Option<String>,
     pub admin: Option<String>,
+    pub forward: Option<String>,
 }
 
 /// Begins a gateway's membership.
 pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: Wake, obey: Obey) -> GatewayControl {
     let addresses = match &config.membership {
         GatewayMembership::Static(cluster) => {
-            return ControlClient::fixed(static_welcome(cluster), Some(static_view(cluster)));
+            let (view, terms) = static_view(cluster);
+            let events = [ControlEvent::View(view), ControlEvent::Terms(vec![terms])];
+            return ControlClient::fixed(static_welcome(cluster), events);
         }
         GatewayMembership::Coordinator(addresses) => addresses.clone(),
     };
     let registration = GatewayRegistration {
         protocol_version: CONTROL_PROTOCOL_VERSION,
         pid: std::process::id(),
+        // Processes of one number begin at different times.
+        life: fresh_incarnation().0,
+        forward: listening.forward,
         memcached: listening.memcached,
         redis: listening.redis,
         unix_socket: listening.unix_socket,
@@ -100,16 +107,16 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
 
 fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {
     GatewayWelcome {
-        session: GatewaySession { cluster_id: cluster.cluster_id, gateway_id: 0, epoch: cluster.epoch },
+        session: GatewaySession { cluster_id: cluster.cluster_id, gateway_id: 0 },
         partition_count: cluster.partition_count,
-        partitions_owned: (0..cluster.partition_count).collect(),
         code: cluster.code,
         node_count_expected: u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX),
     }
 }
 
-/// All nodes as normal; the incarnation is whatever the node's greeting says, hence 0 here.
-fn static_view(cluster: &StaticCluster) -> View {
+/// All nodes as normal, and everything owned by this gateway; the incarnation is whatever the node's greeting says, hence 0
+/// here.
+fn static_view(cluster: &StaticCluster) -> (View, Terms) {
     let nodes = cluster.nodes.iter().map(|node| NodeEntry {
         id: node.id,
         incarnation: Incarnation(0),
@@ -118,7 +125,22 @@ fn static_view(cluster: &StaticCluster) -> View {
         state: NodeState::Normal,
     });
     let node_count_expected = u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX);
-    View { number: 1, node_count_expected, nodes: nodes.collect() }
+    let (gateways, tenure, terms) = single_tenure(0, cluster.epoch, cluster.partition_count);
+    let view = View { number: 1, node_count_expected, nodes: nodes.collect(), gateways, tenures: vec![tenure] };
+    (view, terms)
+}
+
+/// One gateway that owns everything, with nothing to prove.
+pub(crate) fn single_tenure(
+    gateway: u16,
+    epoch: Epoch,
+    partition_count: u16,
+) -> (Vec<GatewayEntry>, TenureEntry, Terms) {
+    let partitions: Vec<u16> = (0..partition_count).collect();
+    let tenure = TenureEntry { epoch, gateway, partitions: partitions.clone() };
+    let terms = Terms { epoch, number: 1, partitions, voters: Vec::new(), before: Vec::new(), lets_go: false };
+    // Clients find it where they found it: it says nothing of its addresses.
+    (Vec::new(), tenure, terms)
 }
 
 /// Asks a coordinator for the status of its cluster over the control protocol.

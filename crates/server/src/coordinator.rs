@@ -341,6 +341,7 @@ fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> 
         code: config.code,
         partition_count: config.partition_count,
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
+        gateway_count_expected: u16::try_from(config.gateway_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,
         admin: admin.map(|address| address.to_string()),
         allow_chaos: config.allow_chaos,

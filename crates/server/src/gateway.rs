@@ -1,18 +1,25 @@
-//! Runs a gateway: one loop per core, each with the engine of its partitions, its client connections and its sessions
-//! with the nodes.
+//! Runs a gateway: one loop per core, each with the engines of its partitions, its client connections, its sessions with
+//! the nodes and its connections with other gateways.
 //!
 //! Core 0 accepts client connections and deals them out. A request whose key belongs to another core goes there as a
-//! message, and its reply comes back as one.
+//! message, and its reply comes back as one; one whose key belongs to another gateway goes there over the gateway protocol.
 //!
 //! Must not know: what clients ask, or what the engine tells the nodes.
 
 mod client;
 mod core;
+mod exchange;
 mod gather;
+mod guests;
+mod limits;
+mod neighbours;
 mod peers;
 mod policies;
 mod seen;
+mod table;
 mod tallies;
+mod tenures;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -25,27 +32,41 @@ use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::session::{Counters, Settings};
-use shorttail_units::{NodeId, PartitionId};
+use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
-    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, View,
+    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, Standing, StoreTotals, View,
 };
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Address, GatewayConfig, WhenFull};
+use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, start_gateway};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
+pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use tallies::{Tallies, Teller};
+use tenures::Share;
+
+/// Between two looks at what the cores publish.
+const PUBLISH_EVERY: Duration = Duration::from_millis(25);
 
 /// What a core publishes for others to read.
 #[derive(Debug, Default)]
 pub struct CoreGauges {
-    pub stats: Mutex<(StoreStats, Vec<NodeSeen>)>,
+    pub published: Mutex<CoreReport>,
     pub is_serving: AtomicUsize,
+}
+
+/// What a core last said of its engines.
+#[derive(Debug, Default)]
+pub struct CoreReport {
+    /// `None`: it has no engine.
+    pub stats: Option<StoreStats>,
+    pub nodes: Vec<NodeSeen>,
+    pub shares: Vec<Share>,
 }
 
 /// Counters that all cores of a gateway share.
@@ -54,14 +75,18 @@ pub struct Totals {
     pub connections: AtomicUsize,
     pub connections_total: AtomicU64,
     pub connections_rejected: AtomicU64,
-    /// What each core measured of the nodes' speed.
-    pub opinions: Mutex<Vec<shorttail_monitor::View>>,
+    /// Connections of other gateways.
+    pub guests_total: AtomicU64,
+    /// What the engines of each core measured of the nodes' speed.
+    pub opinions: Mutex<Vec<Vec<shorttail_monitor::View>>>,
 }
 
 /// Listening sockets of a gateway.
 #[derive(Debug, Default)]
 pub struct Listeners {
     pub sockets: Vec<(Listener, Protocol)>,
+    /// For other gateways.
+    pub forward: Option<Listener>,
 }
 
 impl Listeners {
@@ -80,6 +105,11 @@ impl Listeners {
                 .with_context(|| format!("cannot listen on {}", unix.path.display()))?;
             listener.set_mode(unix.mode)?;
             listeners.sockets.push((listener, Protocol::Memcached));
+        }
+        if let Some(address) = &config.forward {
+            let listener = Listener::bind(address)
+                .with_context(|| format!("cannot listen on {address} for other gateways (--forward)"))?;
+            listeners.forward = Some(listener);
         }
         Ok(listeners)
     }
@@ -105,6 +135,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
         memcached: listeners.address_of(Protocol::Memcached),
         redis: listeners.address_of(Protocol::Redis),
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
+        forward: forward_address(&config, &listeners)?,
     };
     let desk = PolicyDesk::default();
     let obey = {
@@ -113,19 +144,22 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             let outcome = match order {
                 Order::Policy(order) => desk.obey(order),
                 Order::Chaos(_) => Err("a gateway is never faulty on purpose".to_owned()),
+                Order::Drain => Err("this is the coordinator's to do".to_owned()),
             };
             Obeyed { outcome, chaos: ChaosStatus::default() }
         })
     };
-    let control = start_gateway(&config, addresses, Box::new(|| {}), obey);
+    let main = std::thread::current();
+    let control = start_gateway(&config, addresses, Box::new(move || main.unpark()), obey);
     let welcome = control.registered()?;
     let engine = engine_config(&config, &welcome)?;
     let settings = settings(&config, &engine, &listeners);
-    let cores = start_cores(engine, settings, listeners, config.threads, desk)?;
+    let identity = Identity { cluster: welcome.session.cluster_id, gateway: welcome.session.gateway_id };
+    let cores = start_cores(engine, identity, settings, listeners, config.threads, desk)?;
     if let Some(admin) = admin {
         admin.serve_gateway(GatewayReader { id: welcome.session.gateway_id, published: cores.published.clone() })?;
     }
-    tracing::info!(gateway = welcome.session.gateway_id, epoch = welcome.session.epoch.0, "started");
+    tracing::info!(gateway = welcome.session.gateway_id, "started");
     let mut settling = crate::footprint::Settling::begin();
     loop {
         settling.check();
@@ -134,6 +168,10 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
                 ControlEvent::View(view) => {
                     let view = Arc::new(view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
+                }
+                ControlEvent::Terms(terms) => {
+                    let terms: Arc<[_]> = terms.into();
+                    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Terms(Arc::clone(&terms))));
                 }
                 ControlEvent::Refused(refusal) => {
                     anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
@@ -145,8 +183,8 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             change(&mut config, wanted, &cores);
         }
         control.publish(cores.published.status());
-        // Views are rare and statuses go out twice a second: this is quick enough for both.
-        std::thread::sleep(Duration::from_millis(25));
+        // Events end it sooner; a status goes out twice a second, or as often as this while a tenure is on its way.
+        std::thread::park_timeout(PUBLISH_EVERY);
     }
 }
 
@@ -176,12 +214,27 @@ fn engine_when_full(when_full: WhenFull) -> EngineWhenFull {
     }
 }
 
+/// Where other gateways are told to connect; `None`: they cannot.
+fn forward_address(config: &GatewayConfig, listeners: &Listeners) -> anyhow::Result<Option<String>> {
+    let Some(listener) = &listeners.forward else { return Ok(None) };
+    let address = match &config.forward_advertise {
+        Some(address) => address.clone(),
+        None => listener.address()?,
+    };
+    if matches!(&address, Address::Tcp(address) if address.ip().is_unspecified()) {
+        tracing::warn!(%address, "other gateways cannot connect to an address that is anywhere: give --forward-advertise");
+        return Ok(None);
+    }
+    Ok(Some(address.to_string()))
+}
+
+/// What all engines of the gateway have in common; whose partitions they have comes with their tenures.
 fn engine_config(config: &GatewayConfig, welcome: &GatewayWelcome) -> anyhow::Result<EngineConfig> {
-    let mut engine =
-        EngineConfig::new(welcome.code, welcome.session.epoch, welcome.session.cluster_id, welcome.node_count_expected);
-    engine.owner = u32::from(welcome.session.gateway_id);
+    let cluster = welcome.session.cluster_id;
+    let mut engine = EngineConfig::new(welcome.code, Epoch(0), cluster, welcome.node_count_expected);
     engine.partition_count = welcome.partition_count;
-    engine.partitions = (0..welcome.partition_count).map(PartitionId).collect();
+    engine.partitions = Vec::new();
+    engine.lease = matches!(config.membership, GatewayMembership::Coordinator(_)).then_some(limits::LEASE);
     engine.value_bytes_max = config.value_bytes_max;
     engine.block_bytes = config.block_bytes;
     engine.request_deadline_us = config.request_deadline_ms * 1000;
@@ -250,6 +303,7 @@ impl GatewayReader {
 /// Starts a thread per core.
 pub(crate) fn start_cores(
     engine: EngineConfig,
+    identity: Identity,
     settings: Settings,
     listeners: Listeners,
     core_count: usize,
@@ -269,18 +323,15 @@ pub(crate) fn start_cores(
     let mut gauges = Vec::new();
     let mut listeners = Some(listeners);
     for (core, (poll, inbox)) in waiting.into_iter().enumerate() {
-        let mut engine = engine.clone();
-        engine.core = u16::try_from(core)?;
-        engine.engine_count = u16::try_from(core_count)?;
-        engine.owner = engine.owner << 16 | u32::from(engine.core);
-        engine.partitions.retain(|partition| usize::from(partition.0) % core_count == core);
         let core_gauges = Arc::new(CoreGauges::default());
         gauges.push(Arc::clone(&core_gauges));
         let setup = CoreSetup {
             poll,
             inbox,
             clock,
-            engine,
+            engine: engine.clone(),
+            core,
+            identity,
             settings: settings.clone(),
             cores: outlets.clone(),
             listeners: listeners.take().unwrap_or_default(),
@@ -314,20 +365,33 @@ impl Published {
     fn status(&self) -> GatewayStatus {
         let mut sum: Option<StoreStats> = None;
         let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
+        let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
         for gauges in &self.gauges {
-            let published = gauges.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let (stats, nodes) = &*published;
-            sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(stats)));
+            let published = gauges.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let CoreReport { stats, nodes, shares: of_core } = &*published;
+            if let Some(stats) = stats {
+                sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(stats)));
+            }
             for node in nodes {
                 match seen.get_mut(&node.id) {
                     Some(known) => *known = std::mem::take(known).plus(node),
                     None => _ = seen.insert(node.id, node.clone()),
                 }
             }
+            for share in of_core {
+                let known = shares.entry(share.epoch).or_insert(*share);
+                *known = known.and(*share);
+            }
         }
+        let standings = shares.into_values().map(|share| Standing {
+            epoch: Epoch(share.epoch),
+            proven_by: share.proven_by,
+            state: share.state,
+        });
         let totals = sum.as_ref().map(totals).unwrap_or_default();
         GatewayStatus {
             serving: self.is_serving(),
+            standings: standings.collect(),
             totals,
             nodes: seen.into_values().collect(),
             policies: self.policies.spans(),

@@ -51,6 +51,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             let outcome = match order {
                 Order::Chaos(order) => desk.obey(order),
                 Order::Policy(_) => Err("a node has no policies".to_owned()),
+                Order::Drain => Err("this is the coordinator's to do".to_owned()),
             };
             Obeyed { outcome, chaos: desk.status() }
         })
@@ -81,7 +82,8 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                     let addresses = addresses(&view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
                 }
-                ControlEvent::Connected | ControlEvent::Disconnected => {}
+                // Terms are for gateways.
+                ControlEvent::Terms(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
         // Heartbeats go out twice a second: the picture is never older than this.

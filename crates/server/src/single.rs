@@ -13,11 +13,11 @@ use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::session::Settings;
 use shorttail_node::{Node, NodeConfig};
-use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId, PartitionId};
-use shorttail_wire::control::{NodeEntry, NodeState, View};
+use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId};
+use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
-use crate::gateway::{Listeners, PolicyDesk, Protocol, ToCore, start_cores};
+use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
 use crate::net::{Inbox, Listener, Outlet};
 use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
 
@@ -40,9 +40,12 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     let nodes = start_nodes(&options, &directory.0)?;
     let settings = settings(&options, &listeners);
     let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
-    let cores = start_cores(engine_config(&options)?, settings, listeners, 1, PolicyDesk::default())?;
-    let view = Arc::new(nodes.view(options.node_count)?);
-    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
+    let cores = start_cores(engine_config(&options)?, IDENTITY, settings, listeners, 1, PolicyDesk::default())?;
+    let (view, terms) = nodes.cluster(&options)?;
+    for outlet in &cores.outlets {
+        outlet.send(ToCore::View(Arc::clone(&view)));
+        outlet.send(ToCore::Terms(Arc::clone(&terms)));
+    }
     while !cores.is_serving() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -112,6 +115,7 @@ struct NodeThreads {
 }
 
 const CLUSTER: ClusterId = ClusterId(1);
+const IDENTITY: Identity = Identity { cluster: CLUSTER, gateway: 0 };
 
 fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<NodeThreads> {
     let mut threads = NodeThreads { addresses: BTreeMap::new(), outlets: Vec::new() };
@@ -155,7 +159,8 @@ fn node_bytes(options: &LauncherOptions) -> usize {
 }
 
 impl NodeThreads {
-    fn view(&self, node_count: usize) -> anyhow::Result<View> {
+    /// The nodes, and the one tenure of the one gateway.
+    fn cluster(&self, options: &LauncherOptions) -> anyhow::Result<(Arc<View>, Arc<[Terms]>)> {
         let nodes = self.addresses.iter().map(|(&id, address)| NodeEntry {
             id,
             incarnation: Incarnation(1),
@@ -163,14 +168,22 @@ impl NodeThreads {
             domain: String::new(),
             state: NodeState::Normal,
         });
-        Ok(View { number: 1, node_count_expected: u16::try_from(node_count)?, nodes: nodes.collect() })
+        let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(1), options.partition_count);
+        let view = View {
+            number: 1,
+            node_count_expected: u16::try_from(options.node_count)?,
+            nodes: nodes.collect(),
+            gateways,
+            tenures: vec![tenure],
+        };
+        Ok((Arc::new(view), Arc::from([terms])))
     }
 }
 
 fn engine_config(options: &LauncherOptions) -> anyhow::Result<EngineConfig> {
-    let mut engine = EngineConfig::new(options.code, Epoch(1), CLUSTER, u16::try_from(options.node_count)?);
+    let mut engine = EngineConfig::new(options.code, Epoch(0), CLUSTER, u16::try_from(options.node_count)?);
     engine.partition_count = options.partition_count;
-    engine.partitions = (0..options.partition_count).map(PartitionId).collect();
+    engine.partitions = Vec::new();
     engine.value_bytes_max = options.value_bytes_max;
     engine.when_full = match options.when_full {
         WhenFull::Evict => EngineWhenFull::Evict,

@@ -10,8 +10,9 @@
 //!   |<-- Node / Gateway welcome, View ----|   or Refused
 //!   |-- NodeStatus / GatewayStatus ------>|   every 500 ms
 //!   |<-- View ----------------------------|   when something changed
+//!   |<-- Terms ---------------------------|   of the tenures of a gateway, when they changed
 //!   |<-- Beat ----------------------------|   every 500 ms, while the coordinator leads
-//!   |<-- Order ---------------------------|   to be faulty on purpose (nodes)
+//!   |<-- Order ---------------------------|   to be faulty on purpose (nodes), another policy (gateways)
 //!   |-- Obeyed -------------------------->|   or why not
 //! ```
 //!
@@ -26,6 +27,7 @@ mod latency;
 mod member;
 mod order;
 mod status;
+mod tenure;
 #[cfg(test)]
 mod tests;
 
@@ -39,13 +41,14 @@ pub use member::{
 pub use order::{Order, PolicyOrder};
 pub use status::{
     ChaosStatus, ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus,
-    NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals,
+    NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
 };
+pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter};
 
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 4;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 5;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -75,6 +78,8 @@ pub enum FromCoordinator {
     GatewayRegistered(GatewayWelcome),
     Refused(Refusal),
     View(View),
+    /// All tenures of this gateway, with what it must go by.
+    Terms(Vec<Terms>),
     Status(Box<ClusterStatus>),
     /// The coordinator still leads: sent every [`HEARTBEAT_MS`]. A member that misses it looks for another one.
     Beat,
@@ -85,7 +90,7 @@ pub enum FromCoordinator {
     },
 }
 
-/// All nodes that the coordinator knows, as it sees them.
+/// All members that the coordinator knows, as it sees them, and who should own what.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct View {
     /// Grows with each change while one coordinator runs.
@@ -94,6 +99,10 @@ pub struct View {
     pub node_count_expected: u16,
     /// In order of id.
     pub nodes: Vec<NodeEntry>,
+    /// In order of id.
+    pub gateways: Vec<GatewayEntry>,
+    /// In order of epoch; no partition is in two.
+    pub tenures: Vec<TenureEntry>,
 }
 
 /// One node of a view.

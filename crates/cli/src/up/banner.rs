@@ -6,7 +6,8 @@ use shorttail_server::config::{Size, UpConfig};
 use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry};
 
 /// The lines, the last of which begins with `ready`.
-pub fn lines(config: &UpConfig, status: &ClusterStatus, gateway: &GatewayStatusEntry) -> String {
+pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStatusEntry]) -> String {
+    let Some((&gateway, others)) = gateways.split_first() else { return String::new() };
     let mut lines = vec![summary(config)];
     if let Some(address) = port_of(gateway.memcached.as_deref()) {
         let (ip, port) = (address.ip(), address.port());
@@ -20,6 +21,10 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateway: &GatewayStatusE
         let (ip, port) = (address.ip(), address.port());
         lines.push(format!("  Redis      {address}"));
         lines.push(format!("             redis-cli -h {ip} -p {port} get greeting"));
+    }
+    for other in others {
+        let services = services(other).join(", ");
+        lines.push(format!("  gateway {:<3}{services}", other.id));
     }
     if let Some(admin) = &gateway.admin {
         lines.push(format!("  admin      http://{admin}"));
@@ -53,13 +58,15 @@ fn kill_line(config: &UpConfig, pids: &[String]) -> Option<String> {
 }
 
 fn ready_line(gateway: &GatewayStatusEntry) -> String {
-    let services = [
-        gateway.memcached.as_ref().map(|address| format!("memcached {address}")),
-        gateway.redis.as_ref().map(|address| format!("redis {address}")),
-        gateway.admin.as_ref().map(|address| format!("admin http://{address}")),
-    ];
-    let services: Vec<String> = services.into_iter().flatten().collect();
+    let mut services = services(gateway);
+    services.extend(gateway.admin.as_ref().map(|address| format!("admin http://{address}")));
     format!("ready: {} (Ctrl-C stops all of it)", services.join(", "))
+}
+
+fn services(gateway: &GatewayStatusEntry) -> Vec<String> {
+    let memcached = gateway.memcached.as_ref().map(|address| format!("memcached {address}"));
+    let redis = gateway.redis.as_ref().map(|address| format!("redis {address}"));
+    memcached.into_iter().chain(redis).collect()
 }
 
 fn port_of(address: Option<&str>) -> Option<SocketAddr> {

@@ -15,7 +15,8 @@ use super::run_dir::RunDir;
 pub enum Part {
     Coordinator,
     Node(u16),
-    Gateway,
+    /// By its place: the first has the ports that were asked for.
+    Gateway(usize),
 }
 
 impl std::fmt::Display for Part {
@@ -23,7 +24,7 @@ impl std::fmt::Display for Part {
         match self {
             Part::Coordinator => f.write_str("the coordinator"),
             Part::Node(id) => write!(f, "node {id}"),
-            Part::Gateway => f.write_str("the gateway"),
+            Part::Gateway(place) => write!(f, "gateway {place}"),
         }
     }
 }
@@ -35,13 +36,21 @@ pub struct Plan {
     pub log: LogLevel,
     pub program: PathBuf,
     pub run_dir: RunDir,
+    /// Where clients of each gateway connect, by its place.
+    pub client_addresses: Vec<(Option<SocketAddr>, Option<SocketAddr>)>,
 }
 
 impl Plan {
+    pub fn new(config: UpConfig, log: LogLevel, program: PathBuf, run_dir: RunDir) -> Self {
+        let client_addresses = (0..config.gateway_count).map(|place| config.client_addresses(place)).collect();
+        Plan { config, log, program, run_dir, client_addresses }
+    }
+
     /// All parts, in the order in which they start.
     pub fn parts(&self) -> Vec<Part> {
         let nodes = (0..self.config.node_count).map(|id| Part::Node(u16::try_from(id).expect("checked to be few")));
-        std::iter::once(Part::Coordinator).chain(nodes).chain([Part::Gateway]).collect()
+        let gateways = (0..self.config.gateway_count).map(Part::Gateway);
+        std::iter::once(Part::Coordinator).chain(nodes).chain(gateways).collect()
     }
 
     /// Writes what children may be told anew; must precede their start.
@@ -59,7 +68,7 @@ impl Plan {
         let flags = match part {
             Part::Coordinator => self.coordinator_flags(),
             Part::Node(id) => self.node_flags(id),
-            Part::Gateway => self.gateway_flags(),
+            Part::Gateway(place) => self.gateway_flags(place),
         };
         // What may change while a child runs is in a file; the rest stands here.
         command.args(flags).arg("--config").arg(self.run_dir.children_file()).env_remove("SHORTTAIL_LOG");
@@ -89,6 +98,7 @@ impl Plan {
         flags.put("--code", config.code);
         flags.put("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
+        flags.put("--gateways", config.gateway_count);
         flags.put("--retire-after", config.retire_after_s);
         flags.put_switch("--allow-chaos", config.allow_chaos);
         flags.0
@@ -113,12 +123,14 @@ impl Plan {
         flags.0
     }
 
-    fn gateway_flags(&self) -> Vec<OsString> {
+    fn gateway_flags(&self, place: usize) -> Vec<OsString> {
         let config = &self.config;
+        let (memcached, redis) = self.client_addresses[place];
         let mut flags = Flags::of("gateway");
-        flags.put("--memcached", or_off(config.memcached));
-        flags.put("--redis", or_off(config.redis));
+        flags.put("--memcached", or_off(memcached));
+        flags.put("--redis", or_off(redis));
         flags.put("--coordinator", self.coordinator());
+        flags.put("--forward", self.forward(place));
         flags.put("--value-bytes-max", config.value_bytes_max);
         flags.put("--block-bytes", config.block_bytes);
         flags.put("--placement", config.placement);
@@ -127,6 +139,16 @@ impl Plan {
             flags.0.extend(["--auth-file".into(), file.clone().into_os_string()]);
         }
         flags.0
+    }
+}
+
+impl Plan {
+    /// Where other gateways connect to this one. A gateway that is started again finds its address as it was.
+    fn forward(&self, place: usize) -> Address {
+        match self.config.transport {
+            Transport::Unix => Address::Unix(self.run_dir.gateway_socket(place)),
+            Transport::Tcp => Address::Tcp(([127, 0, 0, 1], 0).into()),
+        }
     }
 }
 

@@ -11,8 +11,12 @@ use crate::exit::Failure;
 /// # Errors
 /// Names the flag, the address and the reason of each port that cannot be listened on.
 pub fn check(config: &UpConfig) -> Result<(), Failure> {
-    let services = [("--memcached", config.memcached), ("--redis", config.redis), ("--admin", config.admin)];
-    let asked = services.into_iter().filter_map(|(flag, address)| Some((flag, address?)));
+    let of_gateway = |place| {
+        let (memcached, redis) = config.client_addresses(place);
+        [("--memcached", memcached), ("--redis", redis)]
+    };
+    let services = (0..config.gateway_count).flat_map(of_gateway).chain([("--admin", config.admin)]);
+    let asked = services.filter_map(|(flag, address)| Some((flag, address?)));
     let problems: Vec<String> = asked.filter_map(|(flag, address)| problem(flag, address)).collect();
     if problems.is_empty() {
         return Ok(());

@@ -14,7 +14,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// What is waited for.
 pub struct Wanted {
-    pub gateway_pid: u32,
+    /// All of these.
+    pub gateway_pids: Vec<u32>,
     pub node_count: usize,
     pub within: Duration,
 }
@@ -40,6 +41,7 @@ pub fn start(coordinator: Address, wanted: Wanted, tell: Sender<Event>) -> std::
 
 fn is_served(status: &ClusterStatus, wanted: &Wanted) -> bool {
     let nodes = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
-    let serving = status.gateways.iter().any(|gateway| gateway.pid == wanted.gateway_pid && gateway.serving);
-    serving && nodes >= wanted.node_count
+    let is_serving = |pid: &u32| status.gateways.iter().any(|gateway| gateway.pid == *pid && gateway.serving);
+    let all_served = status.partitions_served == status.partitions;
+    all_served && wanted.gateway_pids.iter().all(is_serving) && nodes >= wanted.node_count
 }

@@ -63,6 +63,10 @@ impl RunDir {
         self.path().join(format!("node-{id}.sock"))
     }
 
+    pub fn gateway_socket(&self, place: usize) -> PathBuf {
+        self.path().join(format!("gateway-{place}.sock"))
+    }
+
     /// Where the coordinator keeps its state.
     pub fn state(&self) -> &Path {
         &self.state

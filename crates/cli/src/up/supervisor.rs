@@ -1,6 +1,7 @@
 //! Starts the children, waits until they serve, and reports and replaces what dies.
 //!
-//! A dead coordinator or gateway is started again: both lose nothing but time. A dead node is reported only, unless the
+//! A dead coordinator or gateway is started again: both lose nothing but time (what a gateway owned, the others serve
+//! meanwhile, and it gets its share back). A dead node is reported only, unless the
 //! user asked otherwise: its memory is gone, and a new process under its number ends the hope for the old one.
 
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use shorttail_server::config::{ConfigFile, LogLevel, UpOptions};
-use shorttail_wire::control::{ClusterStatus, NodeState};
+use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState};
 
 use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
@@ -154,27 +155,39 @@ impl Supervisor {
     }
 
     fn probe(&self) -> anyhow::Result<()> {
-        let gateway = self.members.iter().find(|member| member.part == Part::Gateway);
-        let Some(child) = gateway.and_then(|member| member.child.as_ref()) else { return Ok(()) };
+        let gateways = self.members.iter().filter(|member| matches!(member.part, Part::Gateway(_)));
+        let gateway_pids = gateways.filter_map(|member| Some(member.child.as_ref()?.pid())).collect();
         let node_count = if self.is_ready { 0 } else { self.plan.config.node_count };
-        let wanted = Wanted { gateway_pid: child.pid(), node_count, within: START_WITHIN };
+        let wanted = Wanted { gateway_pids, node_count, within: START_WITHIN };
         probe::start(self.plan.coordinator(), wanted, self.tell.clone()).context("cannot start a thread")
     }
 
     fn handle_serving(&mut self, status: &ClusterStatus) {
-        let Some(gateway) = status.gateways.iter().find(|gateway| gateway.serving) else { return };
         if self.is_ready {
-            return say(&format!("the gateway serves again (pid {}, epoch {})", gateway.pid, gateway.epoch));
+            let only = self.gateways_by_place(status).pop().filter(|_| self.plan.config.gateway_count == 1);
+            return say(&match only {
+                Some(gateway) => format!("the gateway serves again (pid {}, epoch {})", gateway.pid, gateway.epoch),
+                None => "all gateways serve again".to_owned(),
+            });
         }
         self.is_ready = true;
-        say(&banner::lines(&self.plan.config, status, gateway));
+        let gateways = self.gateways_by_place(status);
+        say(&banner::lines(&self.plan.config, status, &gateways));
         shorttail_server::footprint::drop_unused_pages();
         // What was any free port is this port from now on, also for a gateway that takes over.
         let port = |address: &Option<String>| address.as_ref().and_then(|address| address.parse().ok());
-        let config = &mut self.plan.config;
-        config.memcached = port(&gateway.memcached).or(config.memcached);
-        config.redis = port(&gateway.redis).or(config.redis);
-        config.admin = port(&gateway.admin).or(config.admin);
+        let found: Vec<_> = gateways.iter().map(|gateway| (port(&gateway.memcached), port(&gateway.redis))).collect();
+        self.plan.config.admin = gateways.iter().find_map(|gateway| port(&gateway.admin)).or(self.plan.config.admin);
+        for (known, (memcached, redis)) in self.plan.client_addresses.iter_mut().zip(found) {
+            *known = (memcached.or(known.0), redis.or(known.1));
+        }
+    }
+
+    /// The gateways of the status, in the order of their places.
+    fn gateways_by_place<'a>(&self, status: &'a ClusterStatus) -> Vec<&'a GatewayStatusEntry> {
+        let own = self.members.iter().filter(|member| matches!(member.part, Part::Gateway(_)));
+        let pids = own.filter_map(|member| Some(member.child.as_ref()?.pid()));
+        pids.filter_map(|pid| status.gateways.iter().find(|gateway| gateway.pid == pid)).collect()
     }
 
     fn handle_not_serving(&mut self, status: Option<&ClusterStatus>) -> anyhow::Result<()> {
@@ -183,16 +196,18 @@ impl Supervisor {
             Some(status) => {
                 let normal = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
                 format!(
-                    "{normal} of {} nodes and {} gateway(s) are there",
+                    "{normal} of {} nodes and {} gateway(s) are there, {} of {} partitions are served",
                     status.nodes_expected,
-                    status.gateways.len()
+                    status.gateways.len(),
+                    status.partitions_served,
+                    status.partitions
                 )
             }
         };
         if !self.is_ready {
             bail!("the cluster does not serve after {} s: {found}", START_WITHIN.as_secs());
         }
-        eprintln!("shorttail: the gateway does not serve again yet: {found}");
+        eprintln!("shorttail: not all gateways serve again yet: {found}");
         self.probe()
     }
 
@@ -217,14 +232,23 @@ impl Supervisor {
         let dead = self.members.iter().filter(|member| member.child.is_none() && is_node(member.part)).count();
         let restart_nodes = self.plan.config.restart_nodes;
         let tolerated = self.plan.config.code.tolerance();
+        let name = self.name(self.members[index].part);
         let member = &mut self.members[index];
         let again_and_again = member.start_count > 1 && member.started.elapsed() < SHORT_LIFE;
         if !is_node(member.part) || restart_nodes {
             let pause = if again_and_again { RESTART_PAUSE } else { Duration::ZERO };
             member.restart_at = Some(Instant::now() + pause);
-            say(&format!("{} (pid {pid}) died: {how}; it is started again", member.part));
+            say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
         } else {
-            say(&format!("{} (pid {pid}) died: {how}; {dead} down, {tolerated} tolerated", member.part));
+            say(&format!("{name} (pid {pid}) died: {how}; {dead} down, {tolerated} tolerated"));
+        }
+    }
+
+    /// A part, for people.
+    fn name(&self, part: Part) -> String {
+        match part {
+            Part::Gateway(_) if self.plan.config.gateway_count == 1 => "the gateway".to_owned(),
+            part => part.to_string(),
         }
     }
 
@@ -233,7 +257,7 @@ impl Supervisor {
         for index in 0..self.members.len() {
             if self.members[index].restart_at.is_some_and(|at| at <= now) {
                 self.start(index)?;
-                if self.members[index].part == Part::Gateway {
+                if matches!(self.members[index].part, Part::Gateway(_)) {
                     self.probe()?;
                 }
             }

@@ -14,7 +14,7 @@ fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
     let parent = tempfile::tempdir().expect("a directory");
     let config: UpConfig = options.resolve().expect("sensible");
     let run_dir = RunDir::create(Some(parent.path())).expect("made");
-    (Plan { config, log: LogLevel::Warn, program: PathBuf::from("shorttail"), run_dir }, parent)
+    (Plan::new(config, LogLevel::Warn, PathBuf::from("shorttail"), run_dir), parent)
 }
 
 fn parsed(plan: &Plan, part: Part) -> Verb {
@@ -24,7 +24,11 @@ fn parsed(plan: &Plan, part: Part) -> Verb {
 }
 
 fn gateway(plan: &Plan) -> GatewayConfig {
-    let Verb::Gateway(command) = parsed(plan, Part::Gateway) else { panic!("another verb") };
+    gateway_at(plan, 0)
+}
+
+fn gateway_at(plan: &Plan, place: usize) -> GatewayConfig {
+    let Verb::Gateway(command) = parsed(plan, Part::Gateway(place)) else { panic!("another verb") };
     plan.write_children_file().expect("written");
     let file = ConfigFile::read(command.config.as_deref()).expect("what children take");
     command.options.or(file.gateway).resolve().expect("sensible")
@@ -103,4 +107,35 @@ fn what_is_off_stays_off() {
     let options = UpOptions { redis: Some("off".parse().expect("literal")), ..UpOptions::default() };
     let (plan, _parent) = plan(options);
     assert_eq!(gateway(&plan).redis, None);
+}
+
+#[test]
+fn further_gateways_take_the_next_ports() {
+    let (plan, _parent) = plan(UpOptions { gateways: Some(3), nodes: Some(6), ..UpOptions::default() });
+    assert_eq!((plan.parts().len(), plan.config.partition_count), (10, 12));
+    let ports: Vec<_> = (0..3).map(|place| gateway_at(&plan, place)).collect();
+    let port = |address: Option<std::net::SocketAddr>| address.expect("on").port();
+    assert_eq!(ports.iter().map(|gateway| port(gateway.memcached)).collect::<Vec<_>>(), [11211, 11212, 11213]);
+    assert_eq!(ports.iter().map(|gateway| port(gateway.redis)).collect::<Vec<_>>(), [6379, 6380, 6381]);
+    assert_ne!(ports[0].forward, ports[1].forward);
+}
+
+#[test]
+fn ports_that_meet_are_refused() {
+    let resolve = |memcached: &str, redis: &str, admin: &str| {
+        let options = UpOptions {
+            gateways: Some(3),
+            memcached: Some(memcached.parse().expect("an address")),
+            redis: Some(redis.parse().expect("an address")),
+            admin: Some(admin.parse().expect("an address")),
+            ..UpOptions::default()
+        };
+        options.resolve().map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(resolve("127.0.0.1:1000", "127.0.0.1:1003", "off"), Ok(()));
+    assert_eq!(resolve("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"), Ok(()));
+    let problem = resolve("127.0.0.1:1000", "127.0.0.1:1002", "off").expect_err("both want 1002");
+    assert!(problem.contains("127.0.0.1:1002"), "{problem}");
+    assert!(resolve("127.0.0.1:1000", "off", "127.0.0.1:1001").is_err());
+    assert!(resolve("127.0.0.1:65534", "off", "off").is_err(), "there are no such ports");
 }

@@ -1,10 +1,11 @@
 //! Requests about all keys: counting, listing, flushing, statistics.
 //!
 //! A scan's cursor is a slot and a tag: what an earlier step returned does not come again because the index grew, and an
-//! object that exists throughout is met. Keys are in the records, so each step reads the records that it lists.
+//! object that exists throughout is met. Slots are walked upwards over all engines of the cluster: a step ends where
+//! another engine's slots begin, so that a scan goes on wherever partitions move meanwhile. Keys are in the records, so each step reads the records that it lists.
 
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{OpNumber, SLOT_COUNT, Slot};
+use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, Tag};
@@ -51,9 +52,9 @@ impl<C: Command> Engine<C> {
     fn scan_keys(&mut self, token: Token, cursor: u64, count: usize) {
         let mut slot = usize::try_from(cursor >> TAG_BITS).unwrap_or(SLOT_COUNT);
         let mut first = (cursor & u64::from(Tag::COUNT - 1)) as u32;
+        let end = self.end_of_run(slot);
         let mut found = Vec::new();
-        let mut next = 0;
-        while slot < SLOT_COUNT {
+        while slot < end && found.len() < count {
             let number = Slot::new(slot as u16).expect("below the slot count");
             let (entries, more) = self.index.list(number, first, count - found.len());
             found.extend(entries.into_iter().map(|(_, location)| location));
@@ -61,12 +62,19 @@ impl<C: Command> Engine<C> {
                 Some(tag) => (slot, tag),
                 None => (slot + 1, 0),
             };
-            if found.len() >= count {
-                next = if slot < SLOT_COUNT { (slot as u64) << TAG_BITS | u64::from(first) } else { 0 };
-                break;
-            }
         }
+        let next = if slot < SLOT_COUNT { (slot as u64) << TAG_BITS | u64::from(first) } else { 0 };
         self.read_listed(token, found, next, false);
+    }
+
+    /// The first slot after this one that may be another engine's: where a step of a scan ends, and another owner goes on.
+    fn end_of_run(&self, slot: usize) -> usize {
+        let Some(number) = u16::try_from(slot).ok().and_then(Slot::new) else { return slot };
+        let mut last = self.config.partition_of(number);
+        while self.config.partitions.contains(&PartitionId(last.0 + 1)) {
+            last.0 += 1;
+        }
+        ((usize::from(last.0) + 1) * SLOT_COUNT).div_ceil(usize::from(self.config.partition_count))
     }
 
     /// Some key: of the first object at or after a place that changes from call to call.
@@ -168,4 +176,9 @@ impl<C: Command> Engine<C> {
         };
         self.reply(step.token, Reply::Keyspace(result));
     }
+}
+
+/// The slot at which a scan with this cursor goes on; `None`: no step answered such a cursor.
+pub fn cursor_slot(cursor: u64) -> Option<Slot> {
+    u16::try_from(cursor >> TAG_BITS).ok().and_then(Slot::new)
 }

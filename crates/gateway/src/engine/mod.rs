@@ -81,6 +81,7 @@ use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Ver
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
+pub use keyspace::cursor_slot;
 pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
 pub use nodes::{NodePhase, SessionId};
 pub use ownership::Standing;

@@ -1,5 +1,6 @@
 //! `incr` and `decr`, and the counting that `ma` shares with them.
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::memcached::leading_u64;
 
 use super::command::Verb;
@@ -10,7 +11,7 @@ use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, Object
 
 pub const NOT_A_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Arithmetic {
     pub key: Key,
     pub increment: bool,

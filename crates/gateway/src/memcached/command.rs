@@ -7,10 +7,11 @@ use super::meta_arithmetic::MetaArithmetic;
 use super::meta_debug::MetaDebug;
 use super::meta_delete::MetaDelete;
 use super::meta_get::MetaGet;
-use super::store::Store;
+use super::store::{Store, StoreReply};
 use super::tally::Tally;
 use super::touch::Touch;
 use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One verb on one key, as the files of the verbs implement it.
 pub(super) trait Verb {
@@ -33,7 +34,7 @@ pub(super) trait Verb {
 }
 
 /// Meta commands are boxed: they are rarer than `get` and `set`, and their flags are large.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum MemcachedCommand {
     Get(Get),
     Store(Store),
@@ -45,7 +46,36 @@ pub enum MemcachedCommand {
     MetaArithmetic(Box<MetaArithmetic>),
     MetaDebug(Box<MetaDebug>),
     /// `-C`: another command, to which no CAS token is shown.
-    WithoutCas(Box<MemcachedCommand>),
+    WithoutCas(#[serde(deserialize_with = "plain")] Box<MemcachedCommand>),
+}
+
+/// Every command but `WithoutCas`, in the same order: one that wraps itself for ever is not even read.
+#[derive(Deserialize)]
+enum Plain {
+    Get(Get),
+    Store(Store),
+    Delete(Delete),
+    Arithmetic(Arithmetic),
+    Touch(Touch),
+    MetaGet(Box<MetaGet>),
+    MetaDelete(Box<MetaDelete>),
+    MetaArithmetic(Box<MetaArithmetic>),
+    MetaDebug(Box<MetaDebug>),
+}
+
+fn plain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<MemcachedCommand>, D::Error> {
+    let command = Plain::deserialize(deserializer)?;
+    Ok(Box::new(match command {
+        Plain::Get(verb) => MemcachedCommand::Get(verb),
+        Plain::Store(verb) => MemcachedCommand::Store(verb),
+        Plain::Delete(verb) => MemcachedCommand::Delete(verb),
+        Plain::Arithmetic(verb) => MemcachedCommand::Arithmetic(verb),
+        Plain::Touch(verb) => MemcachedCommand::Touch(verb),
+        Plain::MetaGet(verb) => MemcachedCommand::MetaGet(verb),
+        Plain::MetaDelete(verb) => MemcachedCommand::MetaDelete(verb),
+        Plain::MetaArithmetic(verb) => MemcachedCommand::MetaArithmetic(verb),
+        Plain::MetaDebug(verb) => MemcachedCommand::MetaDebug(verb),
+    }))
 }
 
 macro_rules! each_verb {
@@ -76,6 +106,19 @@ fn run(verb: &mut impl Verb, current: Option<ObjectRef<'_>>, context: &ApplyCont
 }
 
 impl MemcachedCommand {
+    /// Could a session have made it?
+    pub fn is_well_formed(&self) -> bool {
+        let flags = match self {
+            MemcachedCommand::Store(Store { reply: StoreReply::Meta(flags), .. }) => flags,
+            MemcachedCommand::MetaGet(verb) => &verb.flags,
+            MemcachedCommand::MetaDelete(verb) => &verb.flags,
+            MemcachedCommand::MetaArithmetic(verb) => &verb.flags,
+            MemcachedCommand::WithoutCas(command) => return command.is_well_formed(),
+            _ => return true,
+        };
+        flags.is_well_formed()
+    }
+
     fn noreply(&self) -> bool {
         each_verb!(self, verb => verb.noreply())
     }

@@ -6,15 +6,16 @@ use super::key::Key;
 use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, ApplyContext, Effect, ObjectRef, Wants};
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Delete {
     pub key: Key,
     pub noreply: bool,
     pub reason: DeleteReason,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeleteReason {
     /// The client said `delete`.
     Asked,

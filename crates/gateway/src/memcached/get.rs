@@ -6,11 +6,12 @@ use super::key::Key;
 use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, Amendment, ApplyContext, Effect, ObjectRef, Wants};
+use serde::{Deserialize, Serialize};
 
 /// Room for everything of a reply but key and value: words, three numbers, line ends, tally.
 const REPLY_FRAME_BYTES: usize = 72;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Get {
     pub key: Key,
     pub with_cas: bool,

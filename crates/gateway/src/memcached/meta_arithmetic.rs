@@ -1,5 +1,6 @@
 //! `ma`: counts up or down, and may create the counter.
 
+use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;
 use shorttail_wire::memcached::MetaFlags;
 
@@ -11,7 +12,7 @@ use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MetaArithmetic {
     pub key: Key,
     pub flags: MetaFlags,

@@ -7,8 +7,9 @@ use super::reply;
 use super::store::object_bytes;
 use super::tally::Tally;
 use crate::command::{Access, ApplyContext, Attributes, Effect, ObjectRef, Wants};
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MetaDebug {
     pub key: Key,
 }

@@ -1,5 +1,6 @@
 //! `md`: deletes an object, empties it (`x`), or marks it as stale (`I`).
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::memcached::MetaFlags;
 
 use super::command::Verb;
@@ -9,7 +10,7 @@ use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, Amendment, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MetaDelete {
     pub key: Key,
     pub flags: MetaFlags,

@@ -4,6 +4,7 @@
 //! object after all, it answers its own request line with [`Tally::Again`], and the session issues it once more as a
 //! write.
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::memcached::MetaFlags;
 
 use super::command::Verb;
@@ -13,7 +14,7 @@ use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, Amendment, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct MetaGet {
     pub key: Key,
     pub flags: MetaFlags,

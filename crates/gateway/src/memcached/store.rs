@@ -1,5 +1,6 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms` with all its modes: they share one decision.
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::memcached::MetaFlags;
 
 use super::command::Verb;
@@ -10,10 +11,11 @@ use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, ApplyContext, Attributes, Effect, NewObject, ObjectRef, Wants};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Store {
     pub key: Key,
     pub mode: StoreMode,
+    #[serde(with = "crate::forward::bytes")]
     pub value: Vec<u8>,
     pub flags: u32,
     pub exptime: i32,
@@ -24,7 +26,7 @@ pub struct Store {
     pub reply: StoreReply,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreMode {
     Set,
     Add,
@@ -35,7 +37,7 @@ pub enum StoreMode {
 }
 
 /// In which protocol the answer is written.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum StoreReply {
     Text { noreply: bool },
     Meta(Box<MetaFlags>),

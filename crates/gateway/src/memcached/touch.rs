@@ -6,8 +6,9 @@ use super::key::Key;
 use super::reply;
 use super::tally::Tally;
 use crate::command::{Access, Amendment, ApplyContext, Effect, ObjectRef, Wants};
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Touch {
     pub key: Key,
     pub exptime: i32,

@@ -2,6 +2,7 @@
 //!
 //! Must not know: which command meets them.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 use shorttail_wire::resp::encode;
@@ -9,7 +10,7 @@ use shorttail_wire::resp::encode;
 use crate::command::StoreError;
 
 /// An error reply, its code first. The text may repeat bytes of the client.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CommandError(Cow<'static, [u8]>);
 
 impl CommandError {

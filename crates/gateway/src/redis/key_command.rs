@@ -2,6 +2,7 @@
 //!
 //! Must not know: sessions, arguments.
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::resp::Protocol;
 
 use super::connection::Connection;
@@ -10,8 +11,9 @@ use super::verbs::{ExpiryVerb, KeyVerb, NumberVerb, ReadVerb, WriteVerb};
 use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
 
 /// A Redis command on one key.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct KeyCommand {
+    #[serde(with = "crate::forward::bytes")]
     key: Vec<u8>,
     verb: Verb,
     protocol: Protocol,
@@ -19,7 +21,7 @@ pub struct KeyCommand {
 }
 
 /// What is done to the key, by family.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum Verb {
     Read(ReadVerb),
     Write(WriteVerb),
@@ -52,6 +54,18 @@ impl KeyCommand {
     pub(super) fn new(key: Vec<u8>, verb: Verb, connection: &Connection) -> Self {
         let touches = verb.family().touches() && !connection.no_touch;
         KeyCommand { key, verb, protocol: connection.protocol, touches }
+    }
+}
+
+impl KeyCommand {
+    /// Could a session have made it?
+    pub fn is_well_formed(&self) -> bool {
+        match &self.verb {
+            Verb::Read(_) | Verb::Expiry(_) => true,
+            Verb::Write(verb) => verb.is_well_formed(),
+            Verb::Number(verb) => verb.is_well_formed(),
+            Verb::Key(verb) => verb.is_well_formed(),
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! Must not know: keys, replies.
 
 use num_bigint::{BigInt, BigUint, Sign};
+use serde::{Deserialize, Serialize};
 
 use super::limits::FLOAT_BYTES_MAX;
 
@@ -20,7 +21,7 @@ const FRACTION_DIGITS: usize = 17;
 const DECIMAL_EXPONENT_MAX: i64 = 5_000;
 
 /// An 80-bit float that is not NaN.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LongDouble {
     Finite { negative: bool, mantissa: u64, exponent: i64 },
     Infinite { negative: bool },
@@ -46,6 +47,14 @@ impl LongDouble {
             _ => parse_decimal(negative, digits)?,
         };
         matches!(parsed, LongDouble::Finite { .. }).then_some(parsed)
+    }
+
+    /// Is it a number that [`LongDouble::parse`] could answer?
+    pub fn is_well_formed(self) -> bool {
+        match self {
+            LongDouble::Finite { exponent, .. } => (EXPONENT_MIN..TOP_EXPONENT_MAX).contains(&exponent),
+            LongDouble::Infinite { .. } => true,
+        }
     }
 
     /// The rounded sum; `None` if it is infinite or not a number.

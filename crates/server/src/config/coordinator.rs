@@ -10,7 +10,7 @@ use shorttail_units::CodeShape;
 use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
 use super::error::{ConfigError, within};
-use super::limits::{NODE_COUNT_MAX, PARTITION_COUNT_MAX};
+use super::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX, PARTITION_COUNT_MAX};
 use super::merge;
 use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
 
@@ -27,6 +27,8 @@ pub struct CoordinatorConfig {
     pub partition_count: u16,
     /// Nodes that gateways should wait for before they place stripes.
     pub node_count: usize,
+    /// Gateways among which partitions are shared at the start.
+    pub gateway_count: usize,
     /// Milliseconds after its death until an incarnation of a node is retired for good.
     pub retire_after_ms: u64,
     /// Whether orders to be faulty on purpose are passed on to nodes.
@@ -79,6 +81,9 @@ pub struct CoordinatorOptions {
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_NODES", value_name = "N")]
     pub nodes: Option<usize>,
+    /// Gateways the cluster is meant to have: at its start partitions wait a moment for all of them [default: 1]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_GATEWAYS", value_name = "N")]
+    pub gateways: Option<usize>,
     /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
     #[arg(long, alias = "repair-grace", env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
     pub retire_after: Option<u64>,
@@ -105,6 +110,7 @@ impl CoordinatorOptions {
                 code,
                 partitions,
                 nodes,
+                gateways,
                 retire_after,
                 allow_chaos
             }
@@ -136,6 +142,7 @@ impl CoordinatorOptions {
             code,
             partition_count: within("coordinator", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
             node_count,
+            gateway_count: within("coordinator", "gateways", self.gateways.unwrap_or(1), 1, GATEWAY_COUNT_MAX)?,
             retire_after_ms: retire_after_s * 1000,
             allow_chaos: self.allow_chaos.unwrap_or(false),
         })

@@ -1,7 +1,7 @@
 //! What a gateway is told at its start.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -33,6 +33,10 @@ pub struct GatewayConfig {
     pub unix_socket: Option<UnixSocketConfig>,
     /// Where metrics and health are served over HTTP; port 0: any free port.
     pub admin: Option<SocketAddr>,
+    /// Where other gateways connect; none: they cannot.
+    pub forward: Option<Address>,
+    /// What they are told instead of where it really listens.
+    pub forward_advertise: Option<Address>,
     pub membership: GatewayMembership,
     pub when_full: WhenFull,
     pub value_bytes_max: usize,
@@ -65,6 +69,8 @@ impl GatewayConfig {
                 redis = "--redis",
                 unix_socket = "--unix-socket",
                 admin = "--admin",
+                forward = "--forward",
+                forward_advertise = "--forward-advertise",
                 membership = "--coordinator",
                 value_bytes_max = "--value-bytes-max",
                 block_bytes = "--block-bytes",
@@ -213,6 +219,12 @@ pub struct GatewayOptions {
     /// Where metrics and health of this gateway are served over HTTP, or off [default: off]
     #[arg(long, env = "SHORTTAIL_GATEWAY_ADMIN", value_name = "ADDR")]
     pub admin: Option<OptionalAddress>,
+    /// Where other gateways connect, host:port or unix:/path [default: any free port beside the clients']
+    #[arg(long, env = "SHORTTAIL_GATEWAY_FORWARD", value_name = "ADDR")]
+    pub forward: Option<Address>,
+    /// What other gateways are told instead of where it listens for them
+    #[arg(long, env = "SHORTTAIL_GATEWAY_FORWARD_ADVERTISE", value_name = "ADDR")]
+    pub forward_advertise: Option<Address>,
     /// Permissions of the Unix socket, in octal [default: 700]
     #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET_MODE", value_name = "MODE")]
     pub unix_socket_mode: Option<Mode>,
@@ -311,6 +323,8 @@ impl GatewayOptions {
                 unix_socket,
                 unix_socket_mode,
                 admin,
+                forward,
+                forward_advertise,
                 coordinator,
                 cluster_id,
                 epoch,
@@ -354,6 +368,11 @@ impl GatewayOptions {
         if memcached.is_none() && redis.is_none() && unix_socket.is_none() {
             return Err(ConfigError::setting("gateway", "memcached", "with --redis off too, no client could connect"));
         }
+        let forward = match (&membership, self.forward) {
+            (GatewayMembership::Static(_), _) => None,
+            (GatewayMembership::Coordinator(_), Some(address)) => Some(address),
+            (GatewayMembership::Coordinator(_), None) => Some(beside(memcached.or(redis))),
+        };
         let value_bytes_max = value_bytes("gateway", self.value_bytes_max)?;
         let key_bytes_max = self.key_bytes_max.unwrap_or(KEY_BYTES_DEFAULT);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
@@ -363,6 +382,8 @@ impl GatewayOptions {
             redis,
             unix_socket,
             admin: self.admin.and_then(|admin| admin.0),
+            forward,
+            forward_advertise: self.forward_advertise,
             membership,
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes_max.as_usize(),
@@ -426,6 +447,12 @@ impl GatewayOptions {
             nodes: nodes.clone(),
         }))
     }
+}
+
+/// Any free port of the address that clients use: whoever reaches the one reaches the other.
+fn beside(clients: Option<SocketAddr>) -> Address {
+    let ip = clients.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip());
+    Address::Tcp(SocketAddr::new(ip, 0))
 }
 
 /// Two services cannot share a port; port 0 is any free one.

@@ -104,7 +104,7 @@ fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
         (&["--partitions", "0"], "--partitions: 0 is not within"),
         (&["--value-bytes-max", "2g"], "--value-bytes-max: 2GiB is not within 1KiB to 1GiB"),
         (&["--redis", "127.0.0.1:11211"], "--redis: 127.0.0.1:11211 is also the address of --memcached"),
-        (&["--admin", "127.0.0.1:6379"], "--admin: 127.0.0.1:6379 is also the address of --redis"),
+        (&["--admin", "127.0.0.1:6379"], "--admin: 127.0.0.1:6379 is also an address of --redis"),
         (&["--redis", "off", "--memcached", "off"], "--memcached: with --redis off too"),
         (&["--auth-file", "/nonexistent"], "/nonexistent: "),
     ] {

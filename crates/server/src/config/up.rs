@@ -32,6 +32,7 @@ use super::{merge, take_live};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UpConfig {
     pub node_count: usize,
+    pub gateway_count: usize,
     pub code: CodeShape,
     pub node_memory: Size,
     pub memcached: Option<SocketAddr>,
@@ -72,6 +73,7 @@ impl UpConfig {
             live { when_full, connection_count_max, idle_timeout_s, sidestep },
             fixed {
                 node_count = "--nodes",
+                gateway_count = "--gateways",
                 code = "--code",
                 node_memory = "--node-memory",
                 dir = "--dir",
@@ -135,6 +137,9 @@ pub struct UpOptions {
     /// Node processes [default: 8]
     #[arg(long, env = "SHORTTAIL_UP_NODES", value_name = "N")]
     pub nodes: Option<usize>,
+    /// Gateway processes, which share the partitions; further ones take the next ports [default: 1]
+    #[arg(long, env = "SHORTTAIL_UP_GATEWAYS", value_name = "N")]
+    pub gateways: Option<usize>,
     /// Erasure code: any M (or G+1) nodes may die, rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_UP_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
@@ -165,7 +170,7 @@ pub struct UpOptions {
     /// Files for etcd over TLS: its authority, and the certificate to show with its key
     #[arg(long, env = "SHORTTAIL_UP_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
-    /// Units of ownership and parallelism [default: 4]
+    /// Units of ownership and parallelism [default: 4 for each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N")]
     pub partitions: Option<u16>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
@@ -189,7 +194,7 @@ pub struct UpOptions {
     /// Threads of each node [default: 1]
     #[arg(long, env = "SHORTTAIL_UP_NODE_THREADS", value_name = "N")]
     pub node_threads: Option<usize>,
-    /// Threads of the gateway [default: 1]
+    /// Threads of each gateway [default: 1]
     #[arg(long, env = "SHORTTAIL_UP_GATEWAY_THREADS", value_name = "N")]
     pub gateway_threads: Option<usize>,
     /// How gateway and nodes talk [default: unix]
@@ -256,6 +261,7 @@ impl UpOptions {
             those,
             UpOptions {
                 nodes,
+                gateways,
                 code,
                 node_memory,
                 memcached,
@@ -315,11 +321,12 @@ impl UpOptions {
         let memcached = self.memcached.unwrap_or_else(|| OptionalAddress::loopback(MEMCACHED_PORT)).0;
         let redis = self.redis.unwrap_or_else(|| OptionalAddress::loopback(REDIS_PORT)).0;
         let admin = self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0;
-        check_up_ports(memcached, redis, admin)?;
+        let gateway_count = within("up", "gateways", self.gateways.unwrap_or(1), 1, UP_GATEWAY_COUNT_MAX)?;
+        check_up_ports(memcached, redis, admin, gateway_count)?;
         if let Some(file) = &self.auth_file {
             read_credentials(file)?;
         }
-        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
+        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT * gateway_count as u16);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
         let metadata = MetadataOptions {
             metadata: self.metadata,
@@ -330,6 +337,7 @@ impl UpOptions {
         metadata.clone().resolve("up", None)?;
         Ok(UpConfig {
             node_count,
+            gateway_count,
             code,
             node_memory,
             memcached,
@@ -379,22 +387,48 @@ impl UpOptions {
     }
 }
 
+impl UpConfig {
+    /// Where clients of the gateway of this place connect: with memcached, and with Redis.
+    pub fn client_addresses(&self, place: usize) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        (self.memcached.and_then(|address| nth(address, place)), self.redis.and_then(|address| nth(address, place)))
+    }
+}
+
+/// The address `place` ports further on; port 0 is any free port for everybody. `None`: there are no more ports.
+fn nth(address: SocketAddr, place: usize) -> Option<SocketAddr> {
+    let step = if address.port() == 0 { 0 } else { u16::try_from(place).ok()? };
+    Some(SocketAddr::new(address.ip(), address.port().checked_add(step)?))
+}
+
 fn check_up_ports(
     memcached: Option<SocketAddr>,
     redis: Option<SocketAddr>,
     admin: Option<SocketAddr>,
+    gateway_count: usize,
 ) -> Result<(), ConfigError> {
     if memcached.is_none() && redis.is_none() {
         return Err(ConfigError::setting("up", "memcached", "with --redis off too, no client could connect"));
     }
     check_client_ports("up", memcached, redis)?;
-    for (flag, address) in [("--memcached", memcached), ("--redis", redis)] {
-        if let (Some(one), Some(other)) = (address, admin)
-            && one == other
-            && one.port() != 0
-        {
-            return Err(ConfigError::setting("up", "admin", format!("{one} is also the address of {flag}")));
+    let mut taken: Vec<(&str, SocketAddr)> = Vec::new();
+    for place in 0..gateway_count {
+        for (key, flag, first) in [("memcached", "--memcached", memcached), ("redis", "--redis", redis)] {
+            let Some(first) = first else { continue };
+            let Some(address) = nth(first, place) else {
+                let problem = format!("{first}: there are no {gateway_count} ports from it on, one for each gateway");
+                return Err(ConfigError::setting("up", key, problem));
+            };
+            let twice = taken.iter().find(|(_, other)| *other == address && address.port() != 0);
+            if let Some((other, _)) = twice {
+                let problem = format!("{address} of gateway {place} is also an address of {other}");
+                return Err(ConfigError::setting("up", key, problem));
+            }
+            taken.push((flag, address));
         }
+    }
+    let of_clients = taken.iter().find(|(_, address)| Some(*address) == admin && address.port() != 0);
+    if let Some((flag, address)) = of_clients {
+        return Err(ConfigError::setting("up", "admin", format!("{address} is also an address of {flag}")));
     }
     Ok(())
 }

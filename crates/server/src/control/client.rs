@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, ToCoordinator, View};
+use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, Terms, ToCoordinator, View};
 
 use super::backoff::Backoff;
 use super::role::Role;
@@ -46,6 +46,8 @@ pub struct Obeyed {
 pub enum ControlEvent {
     /// The membership; only the latest is kept if the member does not poll.
     View(View),
+    /// All tenures of this gateway.
+    Terms(Vec<Terms>),
     /// The coordinator does not let this member in again: a retired node must wipe, a superseded gateway must stop.
     Refused(Refusal),
     /// The connection is gone; the member goes on.
@@ -94,11 +96,11 @@ impl<R: Role> ControlClient<R> {
     }
 
     /// A membership that was decided by configuration: no thread, no connection.
-    pub fn fixed(welcome: R::Welcome, view: Option<View>) -> Self {
+    pub fn fixed(welcome: R::Welcome, events: impl IntoIterator<Item = ControlEvent>) -> Self {
         let shared = Shared::new(Box::new(|| {}));
         let mut state = shared.lock();
         state.registered = Some(Ok(welcome));
-        state.events.extend(view.map(ControlEvent::View));
+        state.events.extend(events);
         drop(state);
         ControlClient { shared: Arc::new(shared), thread: None }
     }
@@ -297,18 +299,27 @@ impl<R: Role> Worker<R> {
             let now = Instant::now();
             if now >= heartbeat_due {
                 let status = self.shared.lock().status.clone();
+                interval = match R::hurries(&status) {
+                    true => HEARTBEAT_FIRST,
+                    false => (interval * 2).min(Duration::from_millis(HEARTBEAT_MS)),
+                };
                 stream.send(&R::status(status))?;
                 heartbeat_due = now + interval;
-                interval = (interval * 2).min(Duration::from_millis(HEARTBEAT_MS));
             }
             match stream.receive_until(heartbeat_due)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Beat) => look_round_at = Instant::now() + BEAT_LATE,
+                Some(FromCoordinator::Terms(terms)) => {
+                    self.shared.push(ControlEvent::Terms(terms));
+                    // What becomes of them is waited for.
+                    interval = HEARTBEAT_FIRST;
+                    heartbeat_due = Instant::now() + interval;
+                }
                 Some(FromCoordinator::Order { number, order }) => {
                     let Obeyed { outcome, chaos } = (self.obey)(*order);
                     stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
-                Some(_) => return Err(io::Error::other("only views, beats and orders were expected")),
+                Some(_) => return Err(io::Error::other("only views, terms, beats and orders were expected")),
                 None => {}
             }
             if Instant::now() >= look_round_at {

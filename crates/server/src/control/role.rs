@@ -2,7 +2,7 @@
 
 use shorttail_wire::control::{
     FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, NodeRegistration, NodeStatus, NodeWelcome,
-    ToCoordinator,
+    TenureState, ToCoordinator,
 };
 
 /// A kind of member.
@@ -13,6 +13,8 @@ pub trait Role: 'static {
 
     fn register(registration: Self::Registration) -> ToCoordinator;
     fn status(status: Self::Status) -> ToCoordinator;
+    /// Does the coordinator wait for the next one?
+    fn hurries(status: &Self::Status) -> bool;
     /// The welcome, if the message is one.
     fn welcome(message: FromCoordinator) -> Result<Self::Welcome, FromCoordinator>;
     /// Puts what the welcome gave into the registration, for the next connection.
@@ -32,6 +34,10 @@ impl Role for NodeRole {
 
     fn status(status: NodeStatus) -> ToCoordinator {
         ToCoordinator::NodeStatus(status)
+    }
+
+    fn hurries(_: &NodeStatus) -> bool {
+        false
     }
 
     fn welcome(message: FromCoordinator) -> Result<NodeWelcome, FromCoordinator> {
@@ -59,6 +65,11 @@ impl Role for GatewayRole {
 
     fn status(status: GatewayStatus) -> ToCoordinator {
         ToCoordinator::GatewayStatus(status)
+    }
+
+    /// A tenure that is on its way keeps clients waiting.
+    fn hurries(status: &GatewayStatus) -> bool {
+        status.standings.iter().any(|standing| standing.state != TenureState::Serving)
     }
 
     fn welcome(message: FromCoordinator) -> Result<GatewayWelcome, FromCoordinator> {

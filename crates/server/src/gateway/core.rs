@@ -1,7 +1,8 @@
-//! One core of a gateway: an epoll loop around an engine, client sessions and node sessions.
+//! One core of a gateway: an epoll loop around engines, client sessions, node sessions and other gateways.
 //!
-//! A turn: take all that arrived, let the engine handle it, then one write per node and per client.
+//! A turn: take all that arrived, let the engines handle it, then one write per connection.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,18 +15,22 @@ use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token, WhenFull};
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
-use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request, RequestId};
+use shorttail_gateway::request::{Request, RequestId, StoreStats};
 use shorttail_gateway::session::{Settings, Shared};
-use shorttail_gateway::topology::{Place, Topology};
+use shorttail_gateway::topology::{Place as ClientPlace, Topology};
 use shorttail_units::Now;
-use shorttail_wire::control::{NodeSeen, NodeState, View};
+use shorttail_wire::control::{NodeSeen, TenureState, Terms, View};
 
 use super::client::{Client, ClientSession, Protocol};
-use super::gather::{Asked, Gather};
+use super::exchange::{Answer, Exchange, Passed, Place, asks_stats, is_stats};
+use super::guests::Guest;
+use super::limits::{GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
+use super::neighbours::{Identity, gateway_of};
 use super::peers::{Peers, session_of};
 use super::policies::NewPolicies;
 use super::tallies::Teller;
-use super::{CoreGauges, Listeners, Totals};
+use super::tenures::Tenure;
+use super::{CoreGauges, CoreReport, Listeners, Totals};
 use crate::clock::Clock;
 use crate::config::SidestepConfig;
 use crate::net::{ASK_US_MAX, Inbox, Link, Listener, Outlet, Patience, ReadEnd, Stream};
@@ -33,6 +38,7 @@ use crate::net::{ASK_US_MAX, Inbox, Link, Listener, Outlet, Patience, ReadEnd, S
 pub const INBOX: MioToken = MioToken(0);
 const FIRST_LISTENER: usize = 1;
 const LISTENERS_MAX: usize = 64;
+const FORWARD_LISTENER: MioToken = MioToken(FIRST_LISTENER + LISTENERS_MAX - 1);
 const FIRST_CLIENT: u64 = (FIRST_LISTENER + LISTENERS_MAX) as u64;
 
 /// Bytes read from a connection at once.
@@ -47,10 +53,22 @@ const HOUSEKEEPING_US: u64 = 50_000;
 /// A message to a core.
 #[derive(Debug)]
 pub enum ToCore {
-    Client { stream: Stream, protocol: Protocol },
-    Request { from: usize, token: Token, request: Request<AnyCommand> },
-    Reply { token: Token, reply: Reply },
+    Client {
+        stream: Stream,
+        protocol: Protocol,
+    },
+    /// Another gateway connected.
+    Guest {
+        stream: Stream,
+    },
+    Ask(Passed),
+    Answer {
+        token: Token,
+        answer: Answer,
+    },
     View(Arc<View>),
+    /// All tenures of this gateway.
+    Terms(Arc<[Terms]>),
     Change(Live),
     Policies(NewPolicies),
 }
@@ -70,7 +88,10 @@ pub struct CoreSetup {
     pub poll: Poll,
     pub inbox: Inbox<ToCore>,
     pub clock: Clock,
+    /// What all engines have in common.
     pub engine: EngineConfig,
+    pub core: usize,
+    pub identity: Identity,
     pub settings: Settings,
     pub cores: Vec<Outlet<ToCore>>,
     pub listeners: Listeners,
@@ -85,17 +106,21 @@ pub struct Core {
     clock: Clock,
     patience: Patience,
     now: Now,
-    engine: Engine<AnyCommand>,
-    router: Router,
+    identity: Identity,
+    core: usize,
+    exchange: Exchange,
     shared: Shared,
     teller: Teller,
     listeners: Vec<(Listener, Protocol)>,
+    /// Where other gateways connect.
+    forward: Option<Listener>,
     is_listening: bool,
     gauges: Arc<CoreGauges>,
     totals: Arc<Totals>,
     clients: HashMap<u64, Client>,
     next_client: u64,
-    peers: Peers,
+    /// Connections of other gateways; numbered as clients are.
+    guests: HashMap<u64, Guest>,
     /// Clients with output, or that may have become closable.
     dirty: HashSet<u64>,
     /// Clients with input left in their socket or buffer.
@@ -106,23 +131,10 @@ pub struct Core {
     reports_node_memory: bool,
 }
 
-/// Where requests go: to this core's engine or to another core.
-struct Router {
-    core: usize,
-    cores: Vec<Outlet<ToCore>>,
-    config: EngineConfig,
-    gather: Gather,
-    /// Tokens that other cores asked this one with.
-    foreign: HashMap<Token, usize>,
-    to_wake: HashSet<usize>,
-}
-
 /// What sessions start with: a gateway that serves everything, until a view says otherwise.
-fn shared(settings: Settings, engine: &EngineConfig) -> Shared {
-    let redis = (settings.redis_port != 0).then(|| Place { host: String::new(), port: settings.redis_port });
-    // An owner is named by its gateway and its core.
-    let gateway = (engine.owner >> u16::BITS) as u16;
-    let topology = Topology::single(engine.cluster, gateway, engine.epoch.0, redis);
+fn shared(settings: Settings, identity: Identity) -> Shared {
+    let redis = (settings.redis_port != 0).then(|| ClientPlace { host: String::new(), port: settings.redis_port });
+    let topology = Topology::single(identity.cluster, identity.gateway, 0, redis);
     Shared { topology: Arc::new(topology), ..Shared::new(settings) }
 }
 
@@ -131,34 +143,29 @@ impl Core {
         let now = setup.clock.now();
         let mut settings = setup.settings;
         settings.started_us = now.mono_us;
-        let core = usize::from(setup.engine.core);
         let reports_node_memory = settings.memory_limit_bytes == 0;
-        let shared = shared(settings, &setup.engine);
+        let shared = shared(settings, setup.identity);
+        let place = Place { identity: setup.identity, core: setup.core };
         Ok(Core {
             poll: setup.poll,
             inbox: setup.inbox,
             clock: setup.clock,
             patience: Patience::default(),
             now,
-            router: Router {
-                core,
-                cores: setup.cores,
-                config: setup.engine.clone(),
-                gather: Gather::default(),
-                foreign: HashMap::new(),
-                to_wake: HashSet::new(),
-            },
-            engine: Engine::new(setup.engine, now),
+            identity: setup.identity,
+            core: setup.core,
+            exchange: Exchange::new(place, setup.cores, setup.engine),
             shared,
             teller: setup.teller,
             listeners: setup.listeners.sockets,
+            forward: setup.listeners.forward,
             is_listening: false,
             gauges: setup.gauges,
             totals: setup.totals,
             clients: HashMap::new(),
             // Numbers are unique over all cores: other cores answer requests by them.
-            next_client: FIRST_CLIENT + ((core as u64) << 40),
-            peers: Peers::default(),
+            next_client: FIRST_CLIENT + ((setup.core as u64) << 40),
+            guests: HashMap::new(),
             dirty: HashSet::new(),
             unread: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
@@ -171,6 +178,9 @@ impl Core {
     /// When the system's polling fails: the core cannot go on.
     pub fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
+        if let Some(forward) = &mut self.forward {
+            self.poll.registry().register(forward, FORWARD_LISTENER, Interest::READABLE)?;
+        }
         loop {
             self.await_events(&mut events)?;
             self.now = self.read_clock();
@@ -181,12 +191,14 @@ impl Core {
                 self.handle_event(event)?;
             }
             self.pass_replies();
-            self.engine.end_turn(self.now);
+            self.exchange.end_turn(self.now);
             self.pass_replies();
             self.write_sessions();
+            self.exchange.write_neighbours(self.now, self.poll.registry());
+            self.write_guests();
             self.write_clients();
             self.housekeep()?;
-            self.router.wake();
+            self.exchange.wake();
             if self.shared.counters.shutdown_asked {
                 tracing::info!("a client asked for the end of the server");
                 std::process::exit(0);
@@ -227,17 +239,24 @@ impl Core {
     }
 
     fn wait(&self, now_us: u64) -> Duration {
-        let due_us = self.engine.poll_deadline().unwrap_or(u64::MAX).min(self.housekeeping_us);
+        let engines = self.exchange.tenures.iter().filter_map(|tenure| tenure.engine.poll_deadline());
+        let due_us = engines.min().unwrap_or(u64::MAX).min(self.housekeeping_us);
         // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
         Duration::from_micros(due_us.saturating_sub(now_us).max(1000))
     }
 
     fn handle_event(&mut self, event: &Event) -> io::Result<()> {
         let token = event.token();
-        if let Some(session) = session_of(token) {
-            self.read_session(session);
+        if let Some((place, session)) = session_of(token) {
+            self.read_session(place, session);
+        } else if let Some(gateway) = gateway_of(token) {
+            self.exchange.read_neighbour(self.now, gateway, &mut self.scratch, self.poll.registry());
         } else if token == INBOX {
             self.take_messages();
+        } else if token == FORWARD_LISTENER {
+            self.accept_guests();
+        } else if self.guests.contains_key(&(token.0 as u64)) {
+            self.read_guest(token.0 as u64);
         } else if token.0 < FIRST_CLIENT as usize {
             self.accept(token.0 - FIRST_LISTENER);
         } else {
@@ -254,20 +273,22 @@ impl Core {
         while let Some(message) = self.inbox.take() {
             match message {
                 ToCore::Client { stream, protocol } => self.serve(stream, protocol),
-                ToCore::Request { from, token, request } => {
-                    if matches!(request, Request::Keyspace(KeyspaceRequest::Stats)) {
+                ToCore::Guest { stream } => self.serve_guest(stream),
+                ToCore::Ask(passed) => {
+                    if asks_stats(&passed.ask) {
                         self.tell_counters();
                     }
-                    self.router.foreign.insert(token, from);
-                    self.engine.handle_request(self.now, token, request);
+                    self.exchange.ask_as_core(self.now, passed);
                 }
-                ToCore::Reply { token, reply } => self.deliver(token, reply),
+                ToCore::Answer { token, answer } => self.exchange.answer(token, answer),
                 ToCore::View(view) => self.take_view(&view),
+                ToCore::Terms(terms) => {
+                    self.exchange.take_terms(self.now, &terms);
+                    self.connect_peers();
+                }
                 ToCore::Change(live) => self.change(&live),
                 ToCore::Policies(NewPolicies { changed, done }) => {
-                    for &(partition, policy) in changed.iter() {
-                        self.engine.set_policy(partition, policy);
-                    }
+                    self.exchange.tenures.set_policies(&changed);
                     // Who asked may have given up waiting.
                     let _ = done.send(());
                 }
@@ -280,20 +301,22 @@ impl Core {
         settings.connection_count_max = live.connection_count_max;
         settings.idle_timeout_s = live.idle_timeout_s;
         settings.evict_when_full = live.when_full == WhenFull::Evict;
-        self.engine.set_when_full(live.when_full);
+        let when_full = live.when_full;
+        self.exchange.tenures.change(|config| config.when_full = when_full, |engine| engine.set_when_full(when_full));
         if let Some(sidestep) = &live.sidestep {
-            self.engine.set_monitor(sidestep.monitor());
-            self.engine.set_hedge_budget(sidestep.hedge_budget_share());
+            let (monitor, budget) = (sidestep.monitor(), sidestep.hedge_budget_share());
+            let of_config = |config: &mut EngineConfig| (config.monitor, config.hedge_budget) = (monitor, budget);
+            self.exchange.tenures.change(of_config, |engine| {
+                engine.set_monitor(monitor);
+                engine.set_hedge_budget(budget);
+            });
         }
     }
 
     fn take_view(&mut self, view: &View) {
-        self.peers.set_addresses(super::addresses(view));
-        let nodes: Vec<_> = view.nodes.iter().map(|node| node.id).collect();
-        self.engine.handle_nodes(&nodes);
-        view.nodes.iter().for_each(|node| self.engine.handle_domain(node.id, &node.domain));
-        for node in view.nodes.iter().filter(|node| node.state == NodeState::Retired) {
-            self.engine.handle_retired(node.id, node.incarnation);
+        self.exchange.take_view(self.now, view, self.poll.registry());
+        if !view.gateways.is_empty() {
+            self.shared.topology = self.exchange.topology(view);
         }
         self.connect_peers();
     }
@@ -318,11 +341,11 @@ impl Core {
             }
             self.totals.connections.fetch_add(1, Ordering::Relaxed);
             let count = self.totals.connections_total.fetch_add(1, Ordering::Relaxed) as usize;
-            let core = count % self.router.cores.len();
-            if core == self.router.core {
+            let core = count % self.exchange.core_count();
+            if core == self.core {
                 self.serve(stream, protocol);
             } else {
-                self.router.cores[core].send(ToCore::Client { stream, protocol });
+                self.exchange.core(core).send(ToCore::Client { stream, protocol });
             }
         }
     }
@@ -361,14 +384,14 @@ impl Core {
             return;
         }
         let (session, in_flight) = (&mut client.session, &mut client.in_flight);
-        let (shared, engine, router) = (&mut self.shared, &mut self.engine, &mut self.router);
+        let (shared, exchange) = (&mut self.shared, &mut self.exchange);
         let mut bytes_read = 0;
         let waiting = client.link.input.len();
         let end = client.link.read(&mut self.scratch, |input| {
             bytes_read = input.len() - waiting;
             handle_all(session, now, shared, input, |id, request| {
                 *in_flight += 1;
-                router.route(now, engine, Token { connection: number, id }, request);
+                exchange.ask(now, Token { connection: number, id }, request);
             })
         });
         self.shared.counters.bytes_read += bytes_read as u64;
@@ -380,9 +403,10 @@ impl Core {
         }
     }
 
-    fn read_session(&mut self, id: SessionId) {
-        let Some(link) = self.peers.links.get_mut(&id) else { return };
-        let (engine, now) = (&mut self.engine, self.now);
+    fn read_session(&mut self, place: u16, id: SessionId) {
+        let Some(Tenure { engine, peers, .. }) = self.exchange.tenures.of_place(place) else { return };
+        let Some(link) = peers.links.get_mut(&id) else { return };
+        let now = self.now;
         let mut failure = None;
         loop {
             let mut has_read = false;
@@ -403,56 +427,43 @@ impl Core {
                 ReadEnd::Paused if failure.is_none() => continue,
                 ReadEnd::Drained if failure.is_none() => {
                     if has_read {
-                        self.peers.note_alive(id);
+                        peers.note_alive(id);
                     }
                 }
-                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => self.close_session(id),
+                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => {
+                    close_session(now, engine, peers, id, self.poll.registry())
+                }
             }
             return;
         }
     }
 
-    fn close_session(&mut self, id: SessionId) {
-        self.peers.close(id, self.poll.registry());
-        self.engine.handle_session_closed(self.now, id);
-    }
-
-    /// Hands the engine's replies to whom they belong, and what these ask in turn back to the engine.
+    /// Hands replies to whom they belong, and what these ask in turn to its owners.
     fn pass_replies(&mut self) {
         // After all that arrived in the turn, not before it.
         let now = self.read_clock();
-        while let Some((token, reply)) = self.engine.poll_reply(now) {
-            if let Some(core) = self.router.foreign.remove(&token) {
-                self.router.cores[core].put(ToCore::Reply { token, reply });
-                self.router.to_wake.insert(core);
-            } else {
-                self.deliver(token, reply);
-            }
+        while let Some((token, answer)) = self.exchange.poll_answer(now) {
+            self.deliver(token, answer);
         }
     }
 
-    fn deliver(&mut self, token: Token, reply: Reply) {
-        let core_count = self.router.cores.len();
-        let reply = match reply {
-            Reply::Keyspace(reply) => match self.router.gather.add(token, reply, core_count) {
-                Some(whole) => {
-                    if matches!(whole, Ok(KeyspaceReply::Stats(_))) {
-                        self.tell_counters();
-                    }
-                    Reply::Keyspace(whole)
-                }
-                None => return,
-            },
-            other => other,
-        };
+    fn deliver(&mut self, token: Token, answer: Answer) {
+        if is_stats(&answer) {
+            self.tell_counters();
+        }
+        if let Some(guest) = self.guests.get_mut(&token.connection) {
+            return guest.answer(token.id.seq, &answer);
+        }
+        // A client's request is never given back: it finds its owner, or is refused.
+        let Some(reply) = answer else { return };
         let number = token.connection;
         let Some(client) = self.clients.get_mut(&number) else { return };
-        let (shared, engine, router) = (&mut self.shared, &mut self.engine, &mut self.router);
+        let (shared, exchange) = (&mut self.shared, &mut self.exchange);
         let in_flight = &mut client.in_flight;
         *in_flight -= 1;
         client.session.handle_reply(self.now, shared, token.id, reply, |id, request| {
             *in_flight += 1;
-            router.route(self.now, engine, Token { connection: number, id }, request);
+            exchange.ask(self.now, Token { connection: number, id }, request);
         });
         self.dirty.insert(number);
     }
@@ -461,12 +472,12 @@ impl Core {
     fn resume_input(&mut self, number: u64) {
         let Some(client) = self.clients.get_mut(&number) else { return };
         if !client.link.input.is_empty() {
-            let (shared, engine, router, now) = (&mut self.shared, &mut self.engine, &mut self.router, self.now);
+            let (shared, exchange, now) = (&mut self.shared, &mut self.exchange, self.now);
             let (session, in_flight) = (&mut client.session, &mut client.in_flight);
             let input = std::mem::take(&mut client.link.input);
             let consumed = handle_all(session, now, shared, &input, |id, request| {
                 *in_flight += 1;
-                router.route(now, engine, Token { connection: number, id }, request);
+                exchange.ask(now, Token { connection: number, id }, request);
             });
             client.link.input = input;
             client.link.drop_consumed(consumed);
@@ -480,18 +491,21 @@ impl Core {
     }
 
     fn write_sessions(&mut self) {
+        let registry = self.poll.registry();
         let mut broken = Vec::new();
-        for (&id, link) in &mut self.peers.links {
-            let output = if link.is_full() { self.engine.session_rest(id) } else { self.engine.session_output(id) };
-            let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
-            if let Err(error) = link.write(output, self.poll.registry()) {
-                // Connecting takes a moment over TCP: what was written waits in the outbox.
-                if error.kind() != io::ErrorKind::NotConnected {
-                    broken.push(id);
+        for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
+            for (&id, link) in &mut peers.links {
+                let output = if link.is_full() { engine.session_rest(id) } else { engine.session_output(id) };
+                let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
+                if let Err(error) = link.write(output, registry) {
+                    // Connecting takes a moment over TCP: what was written waits in the outbox.
+                    if error.kind() != io::ErrorKind::NotConnected {
+                        broken.push(id);
+                    }
                 }
             }
+            broken.drain(..).for_each(|id| close_session(self.now, engine, peers, id, registry));
         }
-        broken.into_iter().for_each(|id| self.close_session(id));
     }
 
     fn write_clients(&mut self) {
@@ -518,55 +532,69 @@ impl Core {
     }
 
     fn connect_peers(&mut self) {
-        let wanted = self.engine.wanted_sessions();
-        for id in self.peers.connect(self.now.mono_us, &wanted, self.poll.registry()) {
-            self.engine.handle_session_opened(self.now, id);
+        for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
+            let wanted = engine.wanted_sessions();
+            for id in peers.connect(self.now.mono_us, &wanted, self.poll.registry()) {
+                engine.handle_session_opened(self.now, id);
+            }
         }
     }
 
     fn housekeep(&mut self) -> io::Result<()> {
-        if self.now.mono_us < self.housekeeping_us {
+        // Others wait for what an engine has come to.
+        let has_changed = self.exchange.tenures.has_changed();
+        if self.now.mono_us < self.housekeeping_us && !has_changed {
             return Ok(());
         }
         self.housekeeping_us = self.now.mono_us + HOUSEKEEPING_US;
-        self.engine.hung_greetings().into_iter().for_each(|id| self.close_session(id));
+        let registry = self.poll.registry();
+        for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
+            let hung = engine.hung_greetings();
+            hung.into_iter().for_each(|id| close_session(self.now, engine, peers, id, registry));
+        }
+        self.exchange.housekeep(self.now, registry);
         self.connect_peers();
         self.write_sessions();
         self.drop_idle_clients();
         self.share_opinions();
         self.log_verdicts();
         self.publish();
-        if !self.is_listening && self.engine.is_serving() {
+        // What is not served yet waits: clients may come as soon as it is known whose everything is.
+        if !self.is_listening && self.exchange.table.is_complete() {
             self.is_listening = true;
             for (place, (listener, _)) in self.listeners.iter_mut().enumerate() {
                 let token = MioToken(FIRST_LISTENER + place);
                 self.poll.registry().register(listener, token, Interest::READABLE)?;
             }
-            self.gauges.is_serving.store(1, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Cores tell each other which nodes are slow: one that asks a node rarely need not find out by itself.
+    /// Engines tell each other which nodes are slow: one that asks a node rarely need not find out by itself.
     fn share_opinions(&mut self) {
-        if self.router.cores.len() == 1 {
+        let mut own: Vec<_> = self.exchange.tenures.iter().map(|tenure| tenure.engine.opinions()).collect();
+        if self.exchange.core_count() == 1 && own.len() <= 1 {
             return;
         }
         let merged = {
             let mut opinions = self.totals.opinions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            opinions.resize_with(self.router.cores.len(), Default::default);
-            opinions[self.router.core] = self.engine.opinions();
-            shorttail_monitor::merge(&opinions)
+            opinions.resize_with(self.exchange.core_count(), Default::default);
+            std::mem::swap(&mut opinions[self.core], &mut own);
+            shorttail_monitor::merge(&opinions.concat())
         };
-        self.engine.handle_opinions(self.now, &merged);
+        for tenure in self.exchange.tenures.iter_mut() {
+            tenure.engine.handle_opinions(self.now, &merged);
+        }
     }
 
     fn log_verdicts(&mut self) {
-        while let Some(verdict) = self.engine.poll_verdict() {
-            if verdict.fail_slow {
-                tracing::warn!("{verdict}");
-            } else {
-                tracing::info!("{verdict}");
+        for tenure in self.exchange.tenures.iter_mut() {
+            while let Some(verdict) = tenure.engine.poll_verdict() {
+                if verdict.fail_slow {
+                    tracing::warn!("{verdict}");
+                } else {
+                    tracing::info!("{verdict}");
+                }
             }
         }
     }
@@ -597,20 +625,115 @@ impl Core {
             counters.cpu_system_us = system_us;
         }
         self.tell_counters();
-        let stats = self.engine.stats();
-        if self.reports_node_memory {
+        let mut sum: Option<StoreStats> = None;
+        let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
+        for Tenure { engine, .. } in self.exchange.tenures.iter() {
+            let stats = engine.stats();
+            sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(&stats)));
+            for session in engine.wanted_sessions().into_iter().filter(|session| session.core == 0) {
+                let of_engine = NodeSeen {
+                    id: session.node.0,
+                    connected: engine.reaches(session.node),
+                    ..super::seen::node_seen(&engine.watched(session.node))
+                };
+                let known = seen.remove(&session.node.0);
+                seen.insert(session.node.0, known.map_or_else(|| of_engine.clone(), |known| known.plus(&of_engine)));
+            }
+        }
+        if let Some(stats) = sum.as_ref().filter(|_| self.reports_node_memory) {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;
         }
-        let seen = self.engine.wanted_sessions().into_iter().filter(|session| session.core == 0);
-        let seen = seen.map(|session| NodeSeen {
-            id: session.node.0,
-            connected: self.engine.reaches(session.node),
-            ..super::seen::node_seen(&self.engine.watched(session.node))
-        });
-        let seen = seen.collect();
-        let mut published = self.gauges.stats.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *published = (stats, seen);
+        let shares = self.exchange.tenures.shares(self.now);
+        let serves = self.is_listening && shares.iter().all(|share| share.state == TenureState::Serving);
+        self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
+        let mut published = self.gauges.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *published = CoreReport { stats: sum, nodes: seen.into_values().collect(), shares };
     }
+
+    fn accept_guests(&mut self) {
+        loop {
+            let Some(forward) = &self.forward else { return };
+            let stream = match forward.accept() {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        tracing::warn!(%error, "cannot accept another gateway");
+                    }
+                    return;
+                }
+            };
+            // As clients, in turn.
+            let core = self.totals.guests_total.fetch_add(1, Ordering::Relaxed) as usize % self.exchange.core_count();
+            if core == self.core {
+                self.serve_guest(stream);
+            } else {
+                self.exchange.core(core).send(ToCore::Guest { stream });
+            }
+        }
+    }
+
+    fn serve_guest(&mut self, stream: Stream) {
+        if self.guests.len() >= GUEST_COUNT_MAX {
+            return tracing::warn!(limit = GUEST_COUNT_MAX, "too many connections of other gateways");
+        }
+        let number = self.next_client;
+        self.next_client += 1;
+        let Ok(link) = Link::new(stream, MioToken(number as usize), self.poll.registry()) else { return };
+        self.guests.insert(number, Guest::new(link));
+        self.read_guest(number);
+    }
+
+    fn read_guest(&mut self, number: u64) {
+        let Some(guest) = self.guests.get_mut(&number) else { return };
+        let (link, outbox, is_greeted) = guest.parts();
+        let (identity, exchange, now) = (self.identity, &mut self.exchange, self.now);
+        let mut problem = None;
+        let is_over = loop {
+            let end = link.read(&mut self.scratch, |input| {
+                let ask = |tag, ask| {
+                    let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
+                    exchange.ask_as_guest(now, token, ask);
+                };
+                Guest::take_frames(is_greeted, identity, input, outbox, ask).unwrap_or_else(|found| {
+                    problem = Some(found);
+                    input.len()
+                })
+            });
+            match end {
+                ReadEnd::Paused if problem.is_none() => {}
+                ReadEnd::Drained if problem.is_none() => break false,
+                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => break true,
+            }
+        };
+        if let Some(problem) = problem {
+            tracing::warn!(problem, "another gateway is not understood");
+        }
+        guest.is_over |= is_over;
+    }
+
+    fn write_guests(&mut self) {
+        let registry = self.poll.registry();
+        self.guests.retain(|_, guest| {
+            let is_broken = !guest.outbox.is_empty() && guest.link.write(&mut guest.outbox, registry).is_err();
+            let is_over = guest.is_over || is_broken || guest.outbox.len() > GUEST_OUTBOX_BYTES_MAX;
+            if is_over {
+                guest.link.close(registry);
+            }
+            !is_over
+        });
+    }
+}
+
+fn close_session(
+    now: Now,
+    engine: &mut Engine<AnyCommand>,
+    peers: &mut Peers,
+    id: SessionId,
+    registry: &mio::Registry,
+) {
+    peers.close(id, registry);
+    engine.handle_session_closed(now, id);
 }
 
 impl Client {
@@ -647,50 +770,6 @@ fn handle_all(
         consumed += step;
         if step == 0 || consumed == input.len() {
             return consumed;
-        }
-    }
-}
-
-impl Router {
-    fn route(&mut self, now: Now, engine: &mut Engine<AnyCommand>, token: Token, request: Request<AnyCommand>) {
-        use shorttail_gateway::command::Command;
-        let core = match &request {
-            _ if self.cores.len() == 1 && !matches!(request, Request::Keyspace(_)) => self.core,
-            Request::Key(command) => self.core_of(command.key()),
-            Request::Group(group) => group.pairs.first().map_or(self.core, |(key, _)| self.core_of(key)),
-            Request::Keyspace(keyspace) => {
-                let (asked, keyspace) = self.gather.begin(token, keyspace.clone(), self.cores.len());
-                for core in (0..self.cores.len()).filter(|&core| asked == Asked::All || asked == Asked::One(core)) {
-                    self.pass(now, engine, core, token, Request::Keyspace(keyspace.clone()));
-                }
-                return;
-            }
-        };
-        self.pass(now, engine, core, token, request);
-    }
-
-    fn core_of(&self, key: &[u8]) -> usize {
-        usize::from(Engine::<AnyCommand>::partition_of_key(&self.config, key).0) % self.cores.len()
-    }
-
-    fn pass(
-        &mut self,
-        now: Now,
-        engine: &mut Engine<AnyCommand>,
-        core: usize,
-        token: Token,
-        request: Request<AnyCommand>,
-    ) {
-        if core == self.core {
-            return engine.handle_request(now, token, request);
-        }
-        self.cores[core].put(ToCore::Request { from: self.core, token, request });
-        self.to_wake.insert(core);
-    }
-
-    fn wake(&mut self) {
-        for core in self.to_wake.drain() {
-            self.cores[core].wake();
         }
     }
 }

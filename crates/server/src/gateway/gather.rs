@@ -1,87 +1,170 @@
-//! Requests about all keys, when the keys are spread over several cores.
+//! Requests about all keys: each tenure is asked, and the answers add up.
 //!
-//! Counts, statistics and flushes ask every core and add up. A scan walks the cores one after the other: the top bits of
-//! its cursor are the core.
+//! ```text
+//! request -> partitions 0..n, grouped by (tenure, core of this gateway) -> one part each
+//! part answered      -> merged
+//! part: not the owner -> its partitions are grouped anew by whom they belong to now
+//! all covered        -> the reply
+//! ```
+//!
+//! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for part
+//! of what it has answers for all of it: a count may then be too large.
+//!
+//! Must not know: how a part is asked.
 
-use hashbrown::HashMap;
+use std::collections::BTreeMap;
+
 use shorttail_gateway::command::StoreError;
 use shorttail_gateway::engine::Token;
-use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest};
+use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, RequestId};
 
-const CORE_SHIFT: u32 = 48;
+type Answer = Result<KeyspaceReply, StoreError>;
 
-/// Which cores are asked for a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asked {
-    All,
-    One(usize),
-}
+/// Whom a part is asked: an epoch, and the core when it is this gateway's own.
+pub type Whom = (u32, Option<usize>);
 
+/// One request under way.
 #[derive(Debug)]
-struct Gathered {
-    missing: usize,
-    result: Option<Result<KeyspaceReply, StoreError>>,
-    scan_core: Option<usize>,
+pub struct Gathered {
+    pub origin: Token,
+    pub request: KeyspaceRequest,
+    pub deadline_us: u64,
+    pub may_travel: bool,
+    /// Partitions of the parts under way, by part.
+    parts: BTreeMap<u32, Vec<u16>>,
+    part_next: u32,
+    /// Partitions that nobody is asked for at present.
+    pub loose: Vec<u16>,
+    result: Option<Answer>,
 }
 
-/// Answers under way.
-#[derive(Debug, Default)]
+/// A part to be asked.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    pub token: Token,
+    pub epoch: u32,
+    /// One of its partitions.
+    pub partition: u16,
+    pub request: KeyspaceRequest,
+}
+
+/// Requests under way on one core.
+#[derive(Debug)]
 pub struct Gather {
-    waiting: HashMap<Token, Gathered>,
+    /// Connection under which the parts are asked.
+    connection: u64,
+    gathered: BTreeMap<u64, Gathered>,
+    next: u64,
 }
 
 impl Gather {
-    /// Notes a request; whom to ask, and with what.
-    pub fn begin(&mut self, token: Token, request: KeyspaceRequest, core_count: usize) -> (Asked, KeyspaceRequest) {
-        if let KeyspaceRequest::Scan { cursor, count } = request {
-            let core = ((cursor >> CORE_SHIFT) as usize).min(core_count - 1);
-            let inner = cursor & ((1 << CORE_SHIFT) - 1);
-            self.waiting.insert(token, Gathered { missing: 1, result: None, scan_core: Some(core) });
-            return (Asked::One(core), KeyspaceRequest::Scan { cursor: inner, count });
-        }
-        self.waiting.insert(token, Gathered { missing: core_count, result: None, scan_core: None });
-        (Asked::All, request)
+    pub fn new(connection: u64) -> Self {
+        Gather { connection, gathered: BTreeMap::new(), next: 0 }
     }
 
-    /// Takes one core's answer; the whole answer when it was the last.
-    pub fn add(
+    pub fn is_part(&self, token: Token) -> bool {
+        token.connection == self.connection
+    }
+
+    /// Notes a request about these partitions; none is asked yet.
+    pub fn begin(
         &mut self,
-        token: Token,
-        reply: Result<KeyspaceReply, StoreError>,
-        core_count: usize,
-    ) -> Option<Result<KeyspaceReply, StoreError>> {
-        let gathered = self.waiting.get_mut(&token)?;
-        gathered.missing -= 1;
-        gathered.result = Some(match (gathered.result.take(), reply) {
-            (None, reply) => reply,
-            (Some(Ok(so_far)), Ok(reply)) => Ok(merge(so_far, reply)),
-            (Some(Err(error)), _) | (Some(Ok(_)), Err(error)) => Err(error),
-        });
-        if gathered.missing > 0 {
+        origin: Token,
+        request: KeyspaceRequest,
+        partitions: Vec<u16>,
+        deadline_us: u64,
+        may_travel: bool,
+    ) {
+        let gathered = Gathered {
+            origin,
+            request,
+            deadline_us,
+            may_travel,
+            parts: BTreeMap::new(),
+            part_next: 0,
+            loose: partitions,
+            result: None,
+        };
+        self.gathered.insert(self.next, gathered);
+        self.next += 1;
+    }
+
+    pub fn has_loose(&self) -> bool {
+        self.gathered.values().any(|gathered| !gathered.loose.is_empty())
+    }
+
+    /// Parts for all loose partitions whose owner is known.
+    pub fn ask_loose(&mut self, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        let mut asked = Vec::new();
+        for (&seq, gathered) in &mut self.gathered {
+            let mut groups: BTreeMap<Whom, Vec<u16>> = BTreeMap::new();
+            gathered.loose.retain(|&partition| match whom(partition) {
+                Some(whom) => {
+                    groups.entry(whom).or_default().push(partition);
+                    false
+                }
+                None => true,
+            });
+            for ((epoch, _), partitions) in groups {
+                let id = RequestId { seq, part: gathered.part_next };
+                gathered.part_next += 1;
+                let token = Token { connection: self.connection, id };
+                let part = Part { token, epoch, partition: partitions[0], request: gathered.request.clone() };
+                gathered.parts.insert(id.part, partitions);
+                asked.push((part, gathered.deadline_us, gathered.may_travel));
+            }
+        }
+        asked
+    }
+
+    /// Takes the answer to a part, `None`: of one that does not own it. The whole answer when nothing is left to ask.
+    pub fn add(&mut self, token: Token, answer: Option<Answer>) -> Option<(Token, Answer)> {
+        let gathered = self.gathered.get_mut(&token.id.seq)?;
+        let partitions = gathered.parts.remove(&token.id.part)?;
+        match answer {
+            // One that another gateway asked is its to ask again.
+            None if !gathered.may_travel => return self.end(token.id.seq, Err(StoreError::NotOwner)),
+            None => gathered.loose.extend(partitions),
+            Some(answer) => {
+                gathered.result = Some(match (gathered.result.take(), answer) {
+                    (None, answer) => answer,
+                    (Some(Ok(so_far)), Ok(answer)) => Ok(merge(so_far, answer)),
+                    (Some(Err(error)), _) | (Some(Ok(_)), Err(error)) => Err(error),
+                });
+            }
+        }
+        if !gathered.parts.is_empty() || !gathered.loose.is_empty() {
             return None;
         }
-        let gathered = self.waiting.remove(&token)?;
-        let result = gathered.result?;
-        Some(match gathered.scan_core {
-            Some(core) => result.map(|reply| with_core(reply, core, core_count)),
-            None => result,
-        })
+        let result = gathered.result.take()?;
+        self.end(token.id.seq, result)
+    }
+
+    fn end(&mut self, seq: u64, result: Answer) -> Option<(Token, Answer)> {
+        self.gathered.remove(&seq).map(|gathered| (gathered.origin, result))
+    }
+
+    /// Ends what waited for owners for too long.
+    pub fn take_expired(&mut self, now_us: u64) -> Vec<(Token, Answer)> {
+        let is_expired = |gathered: &Gathered| !gathered.loose.is_empty() && gathered.deadline_us <= now_us;
+        let expired = self.gathered.extract_if(.., |_, gathered| is_expired(gathered));
+        expired.map(|(_, gathered)| (gathered.origin, Err(gathered.error()))).collect()
     }
 }
 
-fn with_core(reply: KeyspaceReply, core: usize, core_count: usize) -> KeyspaceReply {
-    let KeyspaceReply::Scanned { next, keys } = reply else { return reply };
-    let next = match next {
-        0 if core + 1 < core_count => (core as u64 + 1) << CORE_SHIFT,
-        0 => 0,
-        inner => (core as u64) << CORE_SHIFT | inner,
-    };
-    KeyspaceReply::Scanned { next, keys }
+impl Gathered {
+    /// Of a flush, some owners may have done their part.
+    fn error(&self) -> StoreError {
+        match (&self.request, &self.result) {
+            (KeyspaceRequest::Flush { .. }, Some(_)) => StoreError::OutcomeUnknown,
+            _ => StoreError::NotOwner,
+        }
+    }
 }
 
 fn merge(one: KeyspaceReply, other: KeyspaceReply) -> KeyspaceReply {
     match (one, other) {
-        (KeyspaceReply::Count(one), KeyspaceReply::Count(other)) => KeyspaceReply::Count(one + other),
+        (KeyspaceReply::Count(one), KeyspaceReply::Count(other)) => KeyspaceReply::Count(one.saturating_add(other)),
         (KeyspaceReply::RandomKey(one), KeyspaceReply::RandomKey(other)) => KeyspaceReply::RandomKey(one.or(other)),
         (KeyspaceReply::Stats(one), KeyspaceReply::Stats(other)) => KeyspaceReply::Stats(Box::new(one.plus(&other))),
         (one, _) => one,
@@ -90,33 +173,68 @@ fn merge(one: KeyspaceReply, other: KeyspaceReply) -> KeyspaceReply {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_gateway::request::RequestId;
-
     use super::*;
 
     const TOKEN: Token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
 
-    #[test]
-    fn counts_add_up_and_an_error_wins() {
-        let mut gather = Gather::default();
-        gather.begin(TOKEN, KeyspaceRequest::Count, 2);
-        assert_eq!(gather.add(TOKEN, Ok(KeyspaceReply::Count(2)), 2), None);
-        assert_eq!(gather.add(TOKEN, Ok(KeyspaceReply::Count(3)), 2), Some(Ok(KeyspaceReply::Count(5))));
-        gather.begin(TOKEN, KeyspaceRequest::Count, 2);
-        gather.add(TOKEN, Err(StoreError::Unreadable), 2);
-        assert_eq!(gather.add(TOKEN, Ok(KeyspaceReply::Count(3)), 2), Some(Err(StoreError::Unreadable)));
+    fn gather() -> Gather {
+        let mut gather = Gather::new(99);
+        gather.begin(TOKEN, KeyspaceRequest::Count, vec![0, 1, 2, 3], 500, true);
+        gather
+    }
+
+    fn tokens(asked: Vec<(Part, u64, bool)>) -> Vec<(Token, u32, u16)> {
+        asked.into_iter().map(|(part, ..)| (part.token, part.epoch, part.partition)).collect()
     }
 
     #[test]
-    fn a_scan_walks_the_cores() {
-        let mut gather = Gather::default();
-        let scan = |cursor| KeyspaceRequest::Scan { cursor, count: 10 };
-        let scanned = |next| Ok(KeyspaceReply::Scanned { next, keys: Vec::new() });
-        assert_eq!(gather.begin(TOKEN, scan(0), 2).0, Asked::One(0));
-        let Some(Ok(KeyspaceReply::Scanned { next, .. })) = gather.add(TOKEN, scanned(0), 2) else { panic!() };
-        assert_eq!(gather.begin(TOKEN, scan(next), 2), (Asked::One(1), scan(0)));
-        let Some(Ok(KeyspaceReply::Scanned { next, .. })) = gather.add(TOKEN, scanned(77), 2) else { panic!() };
-        assert_eq!(gather.begin(TOKEN, scan(next), 2), (Asked::One(1), scan(77)));
-        assert_eq!(gather.add(TOKEN, scanned(0), 2), Some(scanned(0)));
+    fn each_tenure_and_core_is_asked_once_and_counts_add_up() {
+        let mut gather = gather();
+        let whom = |partition: u16| Some((if partition < 3 { 7 } else { 9 }, Some(usize::from(partition % 2))));
+        let asked = tokens(gather.ask_loose(whom));
+        assert_eq!(asked.iter().map(|part| (part.1, part.2)).collect::<Vec<_>>(), [(7, 0), (7, 1), (9, 3)]);
+        assert!(gather.is_part(asked[0].0) && !gather.is_part(TOKEN) && !gather.has_loose());
+        assert_eq!(gather.add(asked[2].0, Some(Ok(KeyspaceReply::Count(2)))), None);
+        assert_eq!(gather.add(asked[0].0, Some(Ok(KeyspaceReply::Count(3)))), None);
+        assert_eq!(gather.add(asked[0].0, Some(Ok(KeyspaceReply::Count(3)))), None, "answered once");
+        assert_eq!(
+            gather.add(asked[1].0, Some(Ok(KeyspaceReply::Count(4)))),
+            Some((TOKEN, Ok(KeyspaceReply::Count(9))))
+        );
+    }
+
+    #[test]
+    fn what_moved_is_asked_again_and_an_error_wins() {
+        let mut gather = gather();
+        let asked = tokens(gather.ask_loose(|_| Some((7, None))));
+        assert_eq!(gather.add(asked[0].0, None), None);
+        assert!(gather.has_loose());
+        let again = tokens(gather.ask_loose(|partition| (partition != 3).then_some((8 + u32::from(partition), None))));
+        assert_eq!((again.len(), gather.has_loose()), (3, true), "one has no owner");
+        assert_eq!(gather.add(again[0].0, Some(Err(StoreError::Unreadable))), None);
+        assert_eq!(gather.add(again[1].0, Some(Ok(KeyspaceReply::Count(1)))), None);
+        assert_eq!(gather.add(again[2].0, Some(Ok(KeyspaceReply::Count(1)))), None);
+        let last = tokens(gather.ask_loose(|_| Some((20, None))));
+        let whole = gather.add(last[0].0, Some(Ok(KeyspaceReply::Count(1))));
+        assert_eq!(whole, Some((TOKEN, Err(StoreError::Unreadable))));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_for_ever() {
+        let mut gather = gather();
+        gather.begin(TOKEN, KeyspaceRequest::Flush { at: None }, vec![0, 1], 600, true);
+        let asked = tokens(gather.ask_loose(|partition| (partition == 0).then_some((7, None))));
+        assert_eq!(gather.take_expired(499), []);
+        gather.add(asked[1].0, Some(Ok(KeyspaceReply::Flushed)));
+        assert_eq!(gather.take_expired(500), [(TOKEN, Err(StoreError::NotOwner))]);
+        assert_eq!(gather.take_expired(600), [(TOKEN, Err(StoreError::OutcomeUnknown))], "part of it was done");
+    }
+
+    #[test]
+    fn what_another_gateway_asked_is_its_to_ask_again() {
+        let mut gather = Gather::new(99);
+        gather.begin(TOKEN, KeyspaceRequest::Count, vec![0], 500, false);
+        let asked = tokens(gather.ask_loose(|_| Some((7, None))));
+        assert_eq!(gather.add(asked[0].0, None), Some((TOKEN, Err(StoreError::NotOwner))));
     }
 }

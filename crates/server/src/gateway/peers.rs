@@ -1,4 +1,4 @@
-//! A core's connections to the nodes: made when the engine wants them, made again when they break.
+//! An engine's connections to the nodes: made when it wants them, made again when they break.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,28 @@ use shorttail_units::NodeId;
 use crate::config::Address;
 use crate::net::{Link, Stream};
 
-/// Tokens of sessions begin here; those of clients lie below.
+/// Tokens of sessions begin here, and end there; those of clients lie below, those of other gateways above.
 pub const SESSION_TOKENS: usize = 1 << 48;
+pub const SESSION_TOKENS_END: usize = SESSION_TOKENS + (1 << 48);
 
 /// Microseconds between two attempts to connect to a node: the first follows soon, later ones more slowly.
 const RETRY_FIRST_US: u64 = 5_000;
 const RETRY_MAX_US: u64 = 500_000;
 
-pub fn token_of(session: SessionId) -> Token {
-    Token(SESSION_TOKENS + usize::from(session.node.0) * (1 << 16) + usize::from(session.core))
+/// `place`: which of the core's engines.
+pub fn token_of(place: u16, session: SessionId) -> Token {
+    let session_bits = usize::from(session.node.0) << 16 | usize::from(session.core);
+    Token(SESSION_TOKENS + (usize::from(place) << 32 | session_bits))
 }
 
-pub fn session_of(token: Token) -> Option<SessionId> {
-    let number = token.0.checked_sub(SESSION_TOKENS)?;
-    Some(SessionId { node: NodeId((number >> 16) as u16), core: number as u16 })
+pub fn session_of(token: Token) -> Option<(u16, SessionId)> {
+    let number = token.0.checked_sub(SESSION_TOKENS).filter(|_| token.0 < SESSION_TOKENS_END)?;
+    Some(((number >> 32) as u16, SessionId { node: NodeId((number >> 16) as u16), core: number as u16 }))
 }
 
 #[derive(Debug, Default)]
 pub struct Peers {
+    place: u16,
     addresses: BTreeMap<NodeId, Address>,
     pub links: HashMap<SessionId, Link>,
     /// When to try again, and how long to wait after that.
@@ -35,6 +39,14 @@ pub struct Peers {
 }
 
 impl Peers {
+    pub fn new(place: u16) -> Self {
+        Peers { place, ..Peers::default() }
+    }
+
+    pub fn place(&self) -> u16 {
+        self.place
+    }
+
     pub fn set_addresses(&mut self, addresses: BTreeMap<NodeId, Address>) {
         for (node, address) in &addresses {
             if self.addresses.get(node) != Some(address) {
@@ -55,7 +67,8 @@ impl Peers {
                 continue;
             }
             self.retries.insert(session, (now_us + wait_us, (wait_us * 2).min(RETRY_MAX_US)));
-            let link = Stream::connect(address).and_then(|stream| Link::new(stream, token_of(session), registry));
+            let link =
+                Stream::connect(address).and_then(|stream| Link::new(stream, token_of(self.place, session), registry));
             match link {
                 Ok(link) => {
                     self.links.insert(session, link);
@@ -78,5 +91,24 @@ impl Peers {
         if let Some(mut link) = self.links.remove(&session) {
             link.close(registry);
         }
+    }
+
+    pub fn close_all(&mut self, registry: &Registry) {
+        self.links.drain().for_each(|(_, mut link)| link.close(registry));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_the_engine_and_its_session() {
+        let session = SessionId { node: NodeId(u16::MAX), core: 9 };
+        for place in [0, 1, u16::MAX] {
+            assert_eq!(session_of(token_of(place, session)), Some((place, session)));
+        }
+        assert_eq!(session_of(Token(SESSION_TOKENS - 1)), None);
+        assert_eq!(session_of(Token(SESSION_TOKENS_END)), None);
     }
 }

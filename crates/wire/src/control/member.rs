@@ -1,7 +1,7 @@
 //! Registration of members, and the answers.
 
 use serde::{Deserialize, Serialize};
-use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId};
+use shorttail_units::{ClusterId, CodeShape, Incarnation, NodeId};
 
 use super::ids;
 
@@ -46,6 +46,10 @@ pub struct NodeWelcome {
 pub struct GatewayRegistration {
     pub protocol_version: u16,
     pub pid: u32,
+    /// Drawn when the process began: two processes differ.
+    pub life: u64,
+    /// Where other gateways connect: `host:port` or `unix:/path`.
+    pub forward: Option<String>,
     /// Where memcached clients connect, as it really listens.
     pub memcached: Option<String>,
     /// Where Redis clients connect, as it really listens.
@@ -53,7 +57,7 @@ pub struct GatewayRegistration {
     pub unix_socket: Option<String>,
     /// Its own admin address, if it has one.
     pub admin: Option<String>,
-    /// What it was told before, when it comes back on a new connection: it keeps its epoch.
+    /// What it was told before, when it comes back on a new connection: it keeps its tenures unless others have them now.
     pub session: Option<GatewaySession>,
 }
 
@@ -63,9 +67,6 @@ pub struct GatewaySession {
     #[serde(with = "ids::cluster_id")]
     pub cluster_id: ClusterId,
     pub gateway_id: u16,
-    /// Of all its partitions.
-    #[serde(with = "ids::epoch")]
-    pub epoch: Epoch,
 }
 
 /// The answer to a gateway's registration.
@@ -73,8 +74,6 @@ pub struct GatewaySession {
 pub struct GatewayWelcome {
     pub session: GatewaySession,
     pub partition_count: u16,
-    /// Partitions that it owns, in order.
-    pub partitions_owned: Vec<u16>,
     #[serde(with = "ids::code_shape")]
     pub code: CodeShape,
     /// Nodes that the cluster is meant to have.
@@ -97,15 +96,13 @@ pub enum Refusal {
     /// The node must wipe its memory and come back with an incarnation above this one.
     #[error("this incarnation was given up for good; wipe, and come back with one above {retired_through}")]
     Retired { retired_through: u64 },
-    /// A gateway with a later epoch owns the partitions now.
-    #[error("a later owner has epoch {0}")]
-    Superseded(u32),
+    /// The process was away for so long that its number was given to another.
+    #[error("gateway {0} is another process now")]
+    Superseded(u16),
     #[error("the cluster has no room for another {0}")]
     Full(String),
     #[error("{0}")]
     Malformed(String),
-    #[error("epochs are used up")]
-    EpochsExhausted,
 }
 
 impl Refusal {

@@ -10,6 +10,8 @@ pub enum Order {
     Chaos(shorttail_chaos::Order),
     /// A gateway is to treat slow nodes otherwise, or to store objects otherwise.
     Policy(PolicyOrder),
+    /// A gateway is to hand over all that it owns. The coordinator sees to it: no member is sent this.
+    Drain,
 }
 
 /// A change of policy, until the gateway ends.

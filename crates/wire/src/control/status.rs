@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use shorttail_chaos::Fault;
 use shorttail_policy::Policy;
 
-use super::{LatencyHistogram, NodeState};
+use super::{LatencyHistogram, NodeState, Standing, TenureState};
 
 /// A node's heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -31,8 +31,10 @@ pub struct ChaosStatus {
 /// A gateway's heartbeat.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GatewayStatus {
-    /// Whether clients are served: the gateway owns its partitions and reached enough nodes.
+    /// Whether clients are served: what it owns it serves, and what others own it passes on.
     pub serving: bool,
+    /// How far it is with its tenures.
+    pub standings: Vec<Standing>,
     pub totals: StoreTotals,
     /// Its own view of the nodes.
     pub nodes: Vec<NodeSeen>,
@@ -188,6 +190,8 @@ pub struct ClusterStatus {
     pub cluster_id: String,
     pub code: String,
     pub partitions: u16,
+    /// Partitions whose owner serves them.
+    pub partitions_served: u16,
     /// The last epoch that was handed out.
     pub epoch: u32,
     pub objects: u64,
@@ -269,6 +273,7 @@ pub struct NodeStatusEntry {
 pub struct GatewayStatusEntry {
     pub id: u16,
     pub pid: u32,
+    /// The highest of its tenures; 0: it has none.
     pub epoch: u32,
     pub state: NodeState,
     pub serving: bool,
@@ -276,9 +281,24 @@ pub struct GatewayStatusEntry {
     pub redis: Option<String>,
     pub unix_socket: Option<String>,
     pub admin: Option<String>,
+    /// Where other gateways connect.
+    pub forward: Option<String>,
+    /// What it should own, by epoch; and whether the operator wants all of it elsewhere.
+    pub tenures: Vec<TenureStatusEntry>,
+    pub draining: bool,
     /// Nodes that it goes round because they are abnormally slow, and nodes that it does not reach.
     pub nodes_fail_slow: Vec<u16>,
     pub nodes_unreached: Vec<u16>,
     /// What it does about slow nodes, and how it stores objects, by partition.
     pub policies: Vec<PolicySpan>,
+}
+
+/// A tenure in the status.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct TenureStatusEntry {
+    pub epoch: u32,
+    pub partitions: Vec<u16>,
+    pub state: TenureState,
+    /// Enough nodes confirmed lately that it holds.
+    pub proven: bool,
 }

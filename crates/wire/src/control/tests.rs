@@ -64,9 +64,8 @@ fn a_body_with_bytes_after_its_message_is_refused() {
 #[test]
 fn a_welcome_and_a_view_come_back_as_they_went() {
     let welcome = FromCoordinator::GatewayRegistered(GatewayWelcome {
-        session: GatewaySession { cluster_id: ClusterId(1), gateway_id: 0, epoch: Epoch(5) },
+        session: GatewaySession { cluster_id: ClusterId(1), gateway_id: 0 },
         partition_count: 4,
-        partitions_owned: vec![0, 1, 2, 3],
         code: "lrc:12+2+2".parse().expect("a shape"),
         node_count_expected: 8,
     });
@@ -77,11 +76,29 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         domain: "rack 7".into(),
         state: NodeState::Suspect,
     };
-    let view = FromCoordinator::View(View { number: 3, node_count_expected: 8, nodes: vec![entry] });
+    let gateway =
+        GatewayEntry { id: 1, is_alive: true, forward: Some("unix:/run/g1.sock".into()), ..Default::default() };
+    let tenure = TenureEntry { epoch: Epoch(5), gateway: 1, partitions: vec![0, 3] };
+    let view = FromCoordinator::View(View {
+        number: 3,
+        node_count_expected: 8,
+        nodes: vec![entry],
+        gateways: vec![gateway],
+        tenures: vec![tenure],
+    });
+    let voter = Voter { node: NodeId(2), incarnation: Incarnation(8) };
+    let terms = FromCoordinator::Terms(vec![Terms {
+        epoch: Epoch(5),
+        number: 2,
+        partitions: vec![0, 3],
+        voters: vec![voter],
+        before: vec![vec![voter]],
+        lets_go: true,
+    }]);
     let change = Change { hedge: Some(Hedge::LateBinding(2)), update: Some(Update::InPlace), ..Change::default() };
     let policy = Order::Policy(PolicyOrder { partition: Some(3), change });
     let order = FromCoordinator::Order { number: 7, order: Box::new(policy) };
-    for expected in [welcome, view, order] {
+    for expected in [welcome, view, terms, order] {
         let mut stream = Vec::new();
         put_message(&mut stream, &expected);
         assert_eq!(next_message(&stream), Ok(Some((expected, stream.len()))));

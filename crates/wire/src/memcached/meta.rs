@@ -3,6 +3,7 @@
 use super::base64;
 use super::limits::{DECODED_KEY_BYTES_MAX, KEY_BYTES_MAX, META_TOKEN_COUNT_MAX, OPAQUE_BYTES_MAX};
 use super::number::{exact_i32, exact_u32, exact_u64};
+use serde::{Deserialize, Serialize};
 
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 
@@ -29,7 +30,7 @@ impl<'a> MetaKey<'a> {
 }
 
 /// The flags of one meta command.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MetaFlags {
     /// Bit `c` is set if the flag with character `c` is there.
     present: u128,
@@ -50,6 +51,15 @@ pub struct MetaFlags {
     new_cas: u64,
     initial: u64,
     delta: u64,
+}
+
+impl MetaFlags {
+    /// Could a parser have made them? Asked of what comes from outside.
+    pub fn is_well_formed(&self) -> bool {
+        usize::from(self.order_count) <= META_TOKEN_COUNT_MAX
+            && usize::from(self.opaque_bytes) <= OPAQUE_BYTES_MAX
+            && self.order[..usize::from(self.order_count)].iter().all(u8::is_ascii)
+    }
 }
 
 impl Default for MetaFlags {

@@ -2,8 +2,9 @@
 //!
 //! Must not know: which command is answered.
 
+use serde::{Deserialize, Serialize};
 /// Version of the protocol that a connection speaks; `HELLO` changes it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Protocol {
     #[default]
     Resp2,

@@ -1,5 +1,6 @@
 //! Expiry of one key: EXPIRE, TTL, PERSIST and their relatives.
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::resp::encode;
 
 use crate::command::{Access, Effect, ObjectRef, Wants};
@@ -7,7 +8,7 @@ use crate::redis::key_command::{Family, Scene, Verb};
 use crate::redis::plan::unix_ms;
 
 /// Commands that read or change when a key expires.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum ExpiryVerb {
     /// Expire at an absolute time in milliseconds; a past time deletes.
     ExpireAt {
@@ -22,14 +23,14 @@ pub enum ExpiryVerb {
 }
 
 /// Unit of times that are told to the client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TimeUnit {
     Seconds,
     Milliseconds,
 }
 
 /// When EXPIRE acts; all that are set must hold. A key without expiry counts as expiring never.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ExpiryCondition {
     pub if_none: bool,
     pub if_any: bool,

@@ -1,5 +1,6 @@
 //! A key as such: DEL, EXISTS, TOUCH, TYPE, and what OBJECT and MEMORY tell of it.
 
+use serde::{Deserialize, Serialize};
 use shorttail_units::CodeShape;
 use shorttail_wire::resp::{encode, parse_i64};
 
@@ -8,7 +9,7 @@ use crate::redis::error::CommandError;
 use crate::redis::key_command::{Family, Scene, Verb};
 
 /// Commands that do not look into the value.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum KeyVerb {
     Delete,
     Exists,
@@ -21,6 +22,7 @@ pub enum KeyVerb {
     /// Node memory that the object takes, with its share of parity.
     MemoryUsage {
         key_bytes: usize,
+        #[serde(with = "crate::forward::code_shape")]
         code: CodeShape,
     },
 }
@@ -39,6 +41,15 @@ const NO_FREQUENCY: CommandError = CommandError::fixed(
 impl From<KeyVerb> for Verb {
     fn from(verb: KeyVerb) -> Self {
         Verb::Key(verb)
+    }
+}
+
+impl KeyVerb {
+    pub(in crate::redis) fn is_well_formed(&self) -> bool {
+        match self {
+            KeyVerb::MemoryUsage { key_bytes, .. } => *key_bytes <= crate::forward::KEY_BYTES_MAX,
+            _ => true,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Arithmetic on strings that spell numbers: INCR and its relatives.
 
+use serde::{Deserialize, Serialize};
 use shorttail_wire::resp::{encode, parse_i64};
 
 use super::with_value;
@@ -9,7 +10,7 @@ use crate::redis::key_command::{Family, Scene, Verb};
 use crate::redis::long_double::LongDouble;
 
 /// Commands that add to a number; an absent key counts as 0.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum NumberVerb {
     Add(i64),
     AddFloat(LongDouble),
@@ -18,6 +19,15 @@ pub enum NumberVerb {
 impl From<NumberVerb> for Verb {
     fn from(verb: NumberVerb) -> Self {
         Verb::Number(verb)
+    }
+}
+
+impl NumberVerb {
+    pub(in crate::redis) fn is_well_formed(&self) -> bool {
+        match self {
+            NumberVerb::Add(_) => true,
+            NumberVerb::AddFloat(increment) => increment.is_well_formed(),
+        }
     }
 }
 

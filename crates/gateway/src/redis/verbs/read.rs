@@ -1,5 +1,6 @@
 //! Reads of one string: GET and its relatives, GETEX and GETDEL included.
 
+use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;
 use shorttail_wire::resp::encode;
 
@@ -8,7 +9,7 @@ use crate::redis::error::CommandError;
 use crate::redis::key_command::{Family, Scene, Verb};
 
 /// Commands that answer with a string, or with part or length of one.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum ReadVerb {
     Get,
     GetDelete,
@@ -22,11 +23,11 @@ pub enum ReadVerb {
 }
 
 /// What GETEX does to the expiry.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum ExpiryChange {
     Keep,
     Persist,
-    At(UnixMs),
+    At(#[serde(with = "crate::forward::unix_ms")] UnixMs),
     /// The time makes no sense; Redis says so only if the key exists.
     Invalid(CommandError),
 }

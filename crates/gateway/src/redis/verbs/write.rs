@@ -1,5 +1,6 @@
 //! Writes of one string: SET and its relatives, APPEND, SETRANGE.
 
+use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;
 use shorttail_wire::resp::encode;
 
@@ -9,36 +10,42 @@ use crate::redis::error::CommandError;
 use crate::redis::key_command::{Family, Scene, Verb};
 
 /// Commands that store a string.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub enum WriteVerb {
     /// SET, SETNX, SETEX, PSETEX, GETSET, and MSET's parts.
     Set {
+        #[serde(with = "crate::forward::bytes")]
         value: Vec<u8>,
         expiry: StoreExpiry,
         condition: Condition,
         reply: SetReply,
     },
     Append {
+        #[serde(with = "crate::forward::bytes")]
         tail: Vec<u8>,
         value_bytes_max: usize,
     },
     SetRange {
         offset: usize,
+        #[serde(with = "crate::forward::bytes")]
         patch: Vec<u8>,
         value_bytes_max: usize,
     },
 }
 
 /// The expiry that a stored object gets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum StoreExpiry {
     Never,
     Keep,
-    At(UnixMs),
+    At(#[serde(with = "crate::forward::unix_ms")] UnixMs),
 }
 
+/// The longest value that a gateway may be told to allow.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+
 /// When SET stores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Condition {
     Always,
     IfAbsent,
@@ -46,7 +53,7 @@ pub enum Condition {
 }
 
 /// What SET answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SetReply {
     /// OK, or null if the condition failed.
     Status,
@@ -59,6 +66,17 @@ pub enum SetReply {
 impl From<WriteVerb> for Verb {
     fn from(verb: WriteVerb) -> Self {
         Verb::Write(verb)
+    }
+}
+
+impl WriteVerb {
+    pub(in crate::redis) fn is_well_formed(&self) -> bool {
+        match self {
+            WriteVerb::Set { .. } => true,
+            WriteVerb::Append { value_bytes_max, .. } | WriteVerb::SetRange { value_bytes_max, .. } => {
+                *value_bytes_max <= VALUE_BYTES_MAX
+            }
+        }
     }
 }
 

@@ -1,0 +1,398 @@
+//! Tenures: who should own which partitions, as of which epoch, proven by whom.
+//!
+//! ```text
+//!            deal                serves                 let go, or its gateway died
+//! partition ------> taking over --------> serving -------------------------------------> loose --deal--> ...
+//!                     before: all         before: none                before: what the tenure was proven by, and
+//!                                                                     what it still had in `before`
+//! ```
+//!
+//! A tenure never grows and ends as a whole: what it had is dealt again under new epochs. Everything is persisted before
+//! anybody is told. One planned hand-over is under way at a time.
+//!
+//! Deviation from "all known voters of a set": a life of a node that was followed by another life of the same node can
+//! neither confirm an old owner nor accept a new one. So it is struck out of `before` once its last promise has run out,
+//! which is the same as counting it among those that accepted.
+//!
+//! Source: DESIGN rule R2, docs/decisions/0014-ownership.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shorttail_units::{Epoch, Incarnation, NodeId, Now};
+use shorttail_wire::control::{FromCoordinator, Standing, TenureEntry, TenureState, Terms, Voter};
+
+use crate::coordinator::{Coordinator, Output};
+use crate::dealing::{Loose, deal, to_level};
+use crate::durable::{DurableTenure, DurableVoter};
+use crate::limits::{GATEWAY_RETURN_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
+
+/// What the coordinator knows of tenures beyond what is durable.
+#[derive(Debug, Default)]
+pub(crate) struct Tenures {
+    /// What owners reported last, by epoch.
+    standings: BTreeMap<u32, Standing>,
+    /// The tenure that is being handed over.
+    lets_go: Option<u32>,
+    /// Gateways that are to own nothing.
+    pub draining: BTreeSet<u16>,
+    /// When the first gateway came while some partition was never owned.
+    gathering_since_us: Option<u64>,
+    /// Gateways whose terms changed since they were told.
+    to_tell: BTreeSet<u16>,
+}
+
+impl Coordinator {
+    /// Brings tenures closer to how they should be; called after every input.
+    pub(crate) fn advance_tenures(&mut self, now: Now) {
+        self.forget_ended();
+        self.strike_out_replaced(now);
+        self.settle_voters();
+        self.change_voters();
+        self.deal_loose(now);
+        self.hand_over(now);
+        self.tell_terms();
+    }
+
+    /// When time alone changes something.
+    pub(crate) fn tenures_deadline_us(&self) -> Option<u64> {
+        let gathering = self.tenures.gathering_since_us.filter(|_| self.has_unowned());
+        let gathering = gathering.map(|since_us| since_us + GATHER_MS * 1000);
+        let returning = self.durable.tenures.values().any(|tenure| !self.is_owner_alive(tenure));
+        let returning = returning.then_some(self.started_us + GATEWAY_RETURN_MS * 1000);
+        let replaced = self.durable.tenures.values().any(|tenure| !tenure.before.is_empty());
+        let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
+        let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
+        let times = gathering.into_iter().chain(returning);
+        let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
+        // What is over was looked at when it was.
+        times.filter(|&at_us| at_us > self.now_us).min()
+    }
+
+    pub(crate) fn handle_standings(&mut self, gateway: u16, standings: &[Standing]) {
+        for standing in standings {
+            let epoch = standing.epoch.0;
+            if self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway) {
+                self.tenures.standings.insert(epoch, *standing);
+            }
+        }
+    }
+
+    /// The operator wants a gateway to own nothing any more.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub(crate) fn drain_gateway(&mut self, id: u16) -> Result<String, String> {
+        if !self.alive_gateways().any(|known| known == id) {
+            return Err(format!("there is no gateway {id}"));
+        }
+        let others = self.alive_gateways().filter(|other| *other != id && !self.tenures.draining.contains(other));
+        if others.count() == 0 {
+            return Err(format!("gateway {id} is the only one that may own partitions"));
+        }
+        self.tenures.draining.insert(id);
+        let count = self.loads_of(|gateway| gateway == id).values().sum::<usize>();
+        Ok(format!("gateway {id} hands over {count} partition(s)"))
+    }
+
+    pub(crate) fn standing_of(&self, epoch: u32) -> Option<Standing> {
+        self.tenures.standings.get(&epoch).copied()
+    }
+
+    pub(crate) fn tenure_entries(&self) -> Vec<TenureEntry> {
+        let entries = self.durable.tenures.iter().map(|(&epoch, tenure)| TenureEntry {
+            epoch: Epoch(epoch),
+            gateway: tenure.gateway,
+            partitions: tenure.partitions.clone(),
+        });
+        entries.collect()
+    }
+
+    /// Tells a gateway its terms with the next messages.
+    pub(crate) fn tell_terms_to(&mut self, gateway: u16) {
+        self.tenures.to_tell.insert(gateway);
+    }
+
+    fn tell_terms(&mut self) {
+        for gateway in std::mem::take(&mut self.tenures.to_tell) {
+            let connection = self.gateways.get(&gateway).and_then(|member| member.presence.connection);
+            let Some(connection) = connection else { continue };
+            let terms = self.terms_of(gateway);
+            self.put_out(Output::Send { connection, message: FromCoordinator::Terms(terms) });
+        }
+    }
+
+    fn terms_of(&self, gateway: u16) -> Vec<Terms> {
+        let own = self.durable.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
+        let terms = own.map(|(&epoch, tenure)| Terms {
+            epoch: Epoch(epoch),
+            number: tenure.terms,
+            partitions: tenure.partitions.clone(),
+            voters: told(tenure.voters_told()),
+            before: tenure.before.iter().map(|set| told(set)).collect(),
+            lets_go: self.tenures.lets_go == Some(epoch),
+        });
+        terms.collect()
+    }
+
+    fn forget_ended(&mut self) {
+        let tenures = &self.durable.tenures;
+        self.tenures.standings.retain(|epoch, _| tenures.contains_key(epoch));
+        self.tenures.lets_go = self.tenures.lets_go.filter(|epoch| tenures.contains_key(epoch));
+        let gateways = &self.gateways;
+        self.tenures.draining.retain(|id| gateways.get(id).is_some_and(|member| member.presence.is_alive()));
+    }
+
+    /// Lives whose memory was followed by another life have no voice any more, once their promises have run out.
+    fn strike_out_replaced(&mut self, now: Now) {
+        let nodes = &self.nodes;
+        let is_struck = |&(id, incarnation): &DurableVoter| {
+            let node = nodes.get(&id);
+            node.is_some_and(|node| {
+                node.incarnation.0 > incarnation && node.since_us + PROMISE_OVER_MS * 1000 <= now.mono_us
+            })
+        };
+        let mut changed = false;
+        for tenure in self.durable.tenures.values_mut() {
+            if !tenure.before.iter().flatten().any(is_struck) {
+                continue;
+            }
+            tenure.before.iter_mut().for_each(|set| set.retain(|voter| !is_struck(voter)));
+            tenure.terms += 1;
+            changed = true;
+            self.tenures.to_tell.insert(tenure.gateway);
+        }
+        if changed {
+            self.persist();
+        }
+    }
+
+    /// Drops what the owner's report makes needless: `before` once it serves, old voters once it is proven by the new.
+    fn settle_voters(&mut self) {
+        let mut changed = false;
+        for (epoch, tenure) in &mut self.durable.tenures {
+            let Some(standing) = self.tenures.standings.get(epoch) else { continue };
+            if standing.state.has_served() && !tenure.before.is_empty() {
+                tenure.before.clear();
+                changed = true;
+            }
+            if standing.proven_by == tenure.terms && tenure.voters.len() > 1 {
+                tenure.voters.drain(..tenure.voters.len() - 1);
+                changed = true;
+            }
+        }
+        if changed {
+            self.persist();
+        }
+    }
+
+    /// Nodes that came or were given up: the new set goes beside the old one.
+    fn change_voters(&mut self) {
+        let wanted = self.voters_wanted();
+        if wanted.len() <= self.settings.code.tolerance() {
+            return;
+        }
+        let of_living = self.durable.tenures.iter().filter(|(_, tenure)| self.is_owner_alive(tenure));
+        let outdated = of_living.filter(|(_, tenure)| tenure.voters.len() == 1 && tenure.voters[0] != wanted);
+        let outdated: Vec<u32> = outdated.map(|(&epoch, _)| epoch).collect();
+        for epoch in &outdated {
+            let tenure = self.durable.tenures.get_mut(epoch).expect("listed above");
+            tenure.voters.push(wanted.clone());
+            tenure.terms += 1;
+            self.tenures.to_tell.insert(tenure.gateway);
+        }
+        if !outdated.is_empty() {
+            self.persist();
+        }
+    }
+
+    /// Lives that are not given up.
+    fn voters_wanted(&self) -> Vec<DurableVoter> {
+        let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
+        nodes.map(|(&id, node)| (id, node.incarnation)).collect()
+    }
+
+    /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.
+    fn deal_loose(&mut self, now: Now) {
+        let eligible = self.loads_of(|id| !self.tenures.draining.contains(&id));
+        // With nobody else to own, one that is to be drained goes on.
+        let mut loads = if eligible.is_empty() { self.loads_of(|_| true) } else { eligible };
+        let voters = self.voters_wanted();
+        if !loads.is_empty() {
+            self.tenures.gathering_since_us.get_or_insert(now.mono_us);
+        }
+        if loads.is_empty() || voters.len() <= self.settings.code.tolerance() {
+            return;
+        }
+        let ended: Vec<u32> = self.ended_tenures(now);
+        let mut loose = Vec::new();
+        for epoch in &ended {
+            let tenure = &self.durable.tenures[epoch];
+            let of_tenure = tenure.partitions.iter();
+            loose.extend(of_tenure.map(|&partition| Loose { partition, owner: Some(tenure.gateway) }));
+            if let Some(load) = loads.get_mut(&tenure.gateway) {
+                *load -= tenure.partitions.len();
+            }
+        }
+        if self.is_gathered(now) {
+            loose.extend(self.unowned().into_iter().map(|partition| Loose { partition, owner: None }));
+        }
+        if loose.is_empty() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
+            return;
+        }
+        let predecessors: Vec<DurableTenure> =
+            ended.iter().filter_map(|epoch| self.durable.tenures.remove(epoch)).collect();
+        for (gateway, partitions) in deal(&loose, &loads) {
+            self.begin_tenure(gateway, partitions, &predecessors, voters.clone());
+        }
+        self.persist();
+        self.mark_view_changed();
+        self.forget_ended();
+    }
+
+    fn begin_tenure(
+        &mut self,
+        gateway: u16,
+        partitions: Vec<u16>,
+        predecessors: &[DurableTenure],
+        voters: Vec<DurableVoter>,
+    ) {
+        let is_of = |tenure: &&DurableTenure| tenure.partitions.iter().any(|partition| partitions.contains(partition));
+        let mut before: Vec<Vec<DurableVoter>> = Vec::new();
+        for predecessor in predecessors.iter().filter(is_of) {
+            for set in predecessor.voters.iter().chain(&predecessor.before) {
+                if !before.contains(set) {
+                    before.push(set.clone());
+                }
+            }
+            self.tenures.to_tell.insert(predecessor.gateway);
+        }
+        self.durable.epoch += 1;
+        let gateway_life = self.gateways[&gateway].registration.life;
+        let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters: vec![voters], before };
+        self.durable.tenures.insert(self.durable.epoch, tenure);
+        self.tenures.to_tell.insert(gateway);
+    }
+
+    /// Tenures whose partitions are to be dealt again.
+    fn ended_tenures(&self, now: Now) -> Vec<u32> {
+        let all_here = self.alive_gateways().count() >= usize::from(self.settings.gateway_count_expected);
+        let may_return = now.mono_us < self.started_us + GATEWAY_RETURN_MS * 1000 && !all_here;
+        let is_ended = |epoch: &u32, tenure: &DurableTenure| {
+            let state = self.standing_of(*epoch).map(|standing| standing.state);
+            let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
+            let was_seen = self.gateways.contains_key(&tenure.gateway) || !may_return;
+            left || !self.is_owner_alive(tenure) && was_seen
+        };
+        self.durable.tenures.iter().filter(|(epoch, tenure)| is_ended(epoch, tenure)).map(|(&epoch, _)| epoch).collect()
+    }
+
+    pub(crate) fn is_owner_alive(&self, tenure: &DurableTenure) -> bool {
+        let member = self.gateways.get(&tenure.gateway);
+        member.is_some_and(|member| member.registration.life == tenure.gateway_life && member.presence.is_alive())
+    }
+
+    /// Is everybody there who is to share partitions that were never owned, or was there time to come?
+    fn is_gathered(&self, now: Now) -> bool {
+        let nodes = self.nodes.values().filter(|node| node.presence.is_alive()).count();
+        let gateways = self.alive_gateways().count();
+        nodes >= usize::from(self.settings.node_count_expected)
+            && gateways >= usize::from(self.settings.gateway_count_expected)
+            || self.tenures.gathering_since_us.is_some_and(|since_us| now.mono_us >= since_us + GATHER_MS * 1000)
+    }
+
+    fn unowned(&self) -> Vec<u16> {
+        let owned: BTreeSet<u16> =
+            self.durable.tenures.values().flat_map(|tenure| tenure.partitions.iter().copied()).collect();
+        (0..self.settings.partition_count).filter(|partition| !owned.contains(partition)).collect()
+    }
+
+    fn has_unowned(&self) -> bool {
+        let owned: usize = self.durable.tenures.values().map(|tenure| tenure.partitions.len()).sum();
+        owned < usize::from(self.settings.partition_count)
+    }
+
+    /// Begins a planned hand-over, if one is wanted and nothing else is under way.
+    fn hand_over(&mut self, now: Now) {
+        if self.tenures.lets_go.is_some() || !self.is_quiet() {
+            return;
+        }
+        let drained = self.durable.tenures.iter().find(|(_, tenure)| self.tenures.draining.contains(&tenure.gateway));
+        let others = self.loads_of(|id| !self.tenures.draining.contains(&id));
+        let chosen = match drained {
+            Some((&epoch, _)) if !others.is_empty() => Some(epoch),
+            _ => self.level(now),
+        };
+        if let Some(epoch) = chosen {
+            self.tenures.lets_go = Some(epoch);
+            self.tenures.to_tell.insert(self.durable.tenures[&epoch].gateway);
+        }
+    }
+
+    fn level(&self, now: Now) -> Option<u32> {
+        let loads = self.loads_of(|id| !self.tenures.draining.contains(&id));
+        let is_settled = loads.keys().all(|&id| self.settled_at_us(id) <= now.mono_us);
+        if !is_settled {
+            return None;
+        }
+        let tenures = self.durable.tenures.iter();
+        let tenures: Vec<_> =
+            tenures.map(|(&epoch, tenure)| (tenure.gateway, epoch, tenure.partitions.len())).collect();
+        to_level(&loads, &tenures)
+    }
+
+    fn wants_level(&self) -> bool {
+        let loads = self.loads_of(|id| !self.tenures.draining.contains(&id));
+        let (least, most) = (loads.values().min(), loads.values().max());
+        least.zip(most).is_some_and(|(least, most)| most - least >= 2)
+    }
+
+    /// A gateway that has just come may be one of several.
+    fn settled_at_us(&self, gateway: u16) -> u64 {
+        self.gateways.get(&gateway).map_or(u64::MAX, |member| member.since_us + SETTLED_MS * 1000)
+    }
+
+    /// Is every partition served?
+    fn is_quiet(&self) -> bool {
+        let serves = |epoch: &u32| self.standing_of(*epoch).is_some_and(|known| known.state == TenureState::Serving);
+        !self.has_unowned() && self.durable.tenures.keys().all(serves)
+    }
+
+    pub(crate) fn alive_gateways(&self) -> impl Iterator<Item = u16> + '_ {
+        self.gateways.iter().filter(|(_, member)| member.presence.is_alive()).map(|(&id, _)| id)
+    }
+
+    /// How many partitions each of these living gateways has.
+    fn loads_of(&self, wanted: impl Fn(u16) -> bool) -> BTreeMap<u16, usize> {
+        let mut loads: BTreeMap<u16, usize> =
+            self.alive_gateways().filter(|&id| wanted(id)).map(|id| (id, 0)).collect();
+        for tenure in self.durable.tenures.values().filter(|tenure| self.is_owner_alive(tenure)) {
+            if let Some(load) = loads.get_mut(&tenure.gateway) {
+                *load += tenure.partitions.len();
+            }
+        }
+        loads
+    }
+
+    pub(crate) fn invariant_partition_has_one_tenure(&self) {
+        let mut seen = BTreeSet::new();
+        for (epoch, tenure) in &self.durable.tenures {
+            assert!(!tenure.partitions.is_empty(), "tenure {epoch} of nothing");
+            for partition in &tenure.partitions {
+                assert!(seen.insert(*partition), "partition {partition} is in two tenures");
+                assert!(*partition < self.settings.partition_count, "partition {partition} does not exist");
+            }
+        }
+    }
+
+    pub(crate) fn invariant_epochs_are_behind_the_last(&self) {
+        let last = self.durable.tenures.keys().next_back().copied().unwrap_or(0);
+        assert!(last <= self.durable.epoch, "epoch {last} is beyond the last one handed out, {}", self.durable.epoch);
+        for (epoch, tenure) in &self.durable.tenures {
+            assert!((1..=2).contains(&tenure.voters.len()), "tenure {epoch} has {} sets", tenure.voters.len());
+        }
+    }
+}
+
+fn told(set: &[DurableVoter]) -> Vec<Voter> {
+    set.iter().map(|&(node, incarnation)| Voter { node: NodeId(node), incarnation: Incarnation(incarnation) }).collect()
+}

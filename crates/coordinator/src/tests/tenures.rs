@@ -1,0 +1,386 @@
+//! Scenarios of ownership: partitions are dealt, dealt again, handed over, and voters change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shorttail_units::Epoch;
+
+use super::*;
+
+/// A message that names a tenure leaves only when the tenure is on disk just so.
+pub fn check_told(output: &Output, persisted: &Durable) {
+    let Output::Send { message, .. } = output else { return };
+    match message {
+        FromCoordinator::View(view) => {
+            for tenure in &view.tenures {
+                let durable = &persisted.tenures[&tenure.epoch.0];
+                assert_eq!((&durable.partitions, durable.gateway), (&tenure.partitions, tenure.gateway));
+            }
+        }
+        FromCoordinator::Terms(terms) => {
+            for terms in terms {
+                let durable = &persisted.tenures[&terms.epoch.0];
+                assert_eq!((durable.terms, &durable.partitions), (terms.number, &terms.partitions));
+                assert_eq!(durable.voters_told().len(), terms.voters.len());
+                assert_eq!(durable.before.len(), terms.before.len());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An epoch is used once, and tenures that follow others know whose promises must end.
+pub fn check_step(before: &Durable, after: &Durable) {
+    assert!(after.epoch >= before.epoch);
+    for (epoch, tenure) in &after.tenures {
+        match before.tenures.get(epoch) {
+            Some(known) => {
+                assert_eq!((known.gateway, known.gateway_life), (tenure.gateway, tenure.gateway_life));
+                assert_eq!(known.partitions, tenure.partitions, "a tenure neither grows nor shrinks");
+            }
+            None => {
+                assert!(*epoch > before.epoch, "epoch {epoch} was used before");
+                for (old, predecessor) in &before.tenures {
+                    let is_of = predecessor.partitions.iter().any(|partition| tenure.partitions.contains(partition));
+                    let inherits = |set| tenure.before.contains(set);
+                    assert!(
+                        !is_of || predecessor.voters.iter().chain(&predecessor.before).all(inherits),
+                        "tenure {epoch} does not wait for what {old} was proven by"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Nodes, gateways and what the gateways say.
+struct Stage {
+    scene: Scene,
+    /// By gateway: its connection, process and what it reports.
+    gateways: BTreeMap<u16, Actor>,
+    nodes: Vec<ConnectionId>,
+}
+
+struct Actor {
+    connection: ConnectionId,
+    life: u64,
+    standings: BTreeMap<u32, Standing>,
+    is_silent: bool,
+}
+
+const NODES: u16 = 8;
+
+impl Stage {
+    fn new(gateway_count_expected: u16, partition_count: u16) -> Self {
+        let settings = Settings { gateway_count_expected, partition_count, ..settings() };
+        let mut stage =
+            Stage { scene: Scene::with(settings, Durable::new(77)), gateways: BTreeMap::new(), nodes: Vec::new() };
+        for id in 0..NODES {
+            stage.nodes.push(stage.scene.node(node(1, Some(id))).0);
+        }
+        stage
+    }
+
+    fn join(&mut self) -> u16 {
+        let (connection, welcome) = self.scene.gateway(None);
+        let id = welcome.expect("let in").session.gateway_id;
+        let life = 1000 + connection.0;
+        self.gateways.insert(id, Actor { connection, life, standings: BTreeMap::new(), is_silent: false });
+        id
+    }
+
+    fn close(&mut self, id: u16) {
+        let connection = self.gateways[&id].connection;
+        self.scene.handle(Input::Closed { connection });
+    }
+
+    fn die(&mut self, id: u16) {
+        self.close(id);
+        self.gateways.remove(&id);
+    }
+
+    /// The same process comes on a new connection.
+    fn return_of(&mut self, id: u16) -> Result<GatewayWelcome, Refusal> {
+        let connection = self.scene.connect();
+        let cluster_id = shorttail_units::ClusterId(77);
+        let session = Some(GatewaySession { cluster_id, gateway_id: id });
+        let actor = self.gateways.get_mut(&id).expect("a known gateway");
+        actor.connection = connection;
+        let registration = gateway_registration(session, actor.life);
+        self.scene.register_gateway(connection, registration).1
+    }
+
+    /// Everybody reports as of this state of their tenures.
+    fn report(&mut self, state: impl Fn(u32) -> TenureState) {
+        let tenures = self.scene.coordinator.view().tenures;
+        for (id, actor) in &mut self.gateways {
+            actor.standings = BTreeMap::new();
+            for tenure in tenures.iter().filter(|tenure| tenure.gateway == *id) {
+                let (epoch, state) = (tenure.epoch, state(tenure.epoch.0));
+                let proven_by = self.scene.persisted.tenures[&epoch.0].terms;
+                actor.standings.insert(epoch.0, Standing { epoch, proven_by, state });
+            }
+        }
+        self.beat();
+    }
+
+    fn serve(&mut self) {
+        self.report(|_| TenureState::Serving);
+    }
+
+    fn beat(&mut self) {
+        for actor in self.gateways.values().filter(|actor| !actor.is_silent) {
+            let standings = actor.standings.values().copied().collect();
+            let status = GatewayStatus { standings, ..GatewayStatus::default() };
+            self.scene.tell(actor.connection, ToCoordinator::GatewayStatus(status));
+        }
+        for &connection in &self.nodes {
+            self.scene.tell(connection, ToCoordinator::NodeStatus(NodeStatus::default()));
+        }
+    }
+
+    fn pass_ms(&mut self, ms: u64) {
+        for _ in 0..ms / 100 {
+            self.scene.pass_ms(100, &[]);
+            self.beat();
+        }
+    }
+
+    /// Gateway and number of partitions, by epoch.
+    fn owners(&self) -> Vec<(u32, u16, usize)> {
+        let tenures = self.scene.persisted.tenures.iter();
+        tenures.map(|(&epoch, tenure)| (epoch, tenure.gateway, tenure.partitions.len())).collect()
+    }
+
+    fn loads(&self) -> BTreeMap<u16, usize> {
+        let mut loads = BTreeMap::new();
+        for (_, gateway, count) in self.owners() {
+            *loads.entry(gateway).or_default() += count;
+        }
+        loads
+    }
+
+    fn terms_told(&self, id: u16) -> Vec<Terms> {
+        let sent = self.scene.sent_to(self.gateways[&id].connection);
+        let told = sent.into_iter().rev().find_map(|message| match message {
+            FromCoordinator::Terms(terms) => Some(terms),
+            _ => None,
+        });
+        told.expect("it was told terms")
+    }
+
+    fn lets_go(&self, id: u16) -> Vec<u32> {
+        let terms = self.terms_told(id);
+        terms.iter().filter(|terms| terms.lets_go).map(|terms| terms.epoch.0).collect()
+    }
+}
+
+#[test]
+fn with_one_gateway_everything_is_dealt_at_once() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    assert_eq!(stage.owners(), [(1, id, 4)]);
+    let terms = stage.terms_told(id);
+    assert_eq!((terms.len(), terms[0].voters.len(), terms[0].before.len()), (1, 8, 0));
+    assert_eq!(terms[0].partitions, [0, 1, 2, 3]);
+    stage.die(id);
+    let second = stage.join();
+    assert_eq!(stage.owners(), [(2, second, 4)]);
+    assert_eq!(stage.terms_told(second)[0].before.len(), 1, "it waits for what the first was proven by");
+    stage.serve();
+    assert!(stage.scene.persisted.tenures[&2].before.is_empty());
+}
+
+#[test]
+fn expected_gateways_share_and_are_not_waited_for_forever() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    assert_eq!(stage.owners(), [(1, ids[0], 4), (2, ids[1], 4), (3, ids[2], 4)]);
+    let mut stage = Stage::new(3, 12);
+    let one = stage.join();
+    stage.pass_ms(GATHER_MS - 100);
+    assert_eq!(stage.owners(), []);
+    stage.pass_ms(100);
+    assert_eq!(stage.owners(), [(1, one, 12)]);
+}
+
+#[test]
+fn what_a_dead_gateway_had_goes_to_the_others_at_once() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    stage.die(ids[1]);
+    assert_eq!(stage.owners(), [(1, ids[0], 4), (3, ids[2], 4), (4, ids[0], 2), (5, ids[2], 2)]);
+    assert_eq!(stage.terms_told(ids[0])[1].before.len(), 1);
+    stage.die(ids[0]);
+    assert_eq!(stage.loads(), [(ids[2], 12)].into());
+}
+
+#[test]
+fn a_silent_gateway_loses_its_tenures_and_the_silence_of_all_is_ones_own() {
+    let mut stage = Stage::new(2, 8);
+    let ids: Vec<u16> = (0..2).map(|_| stage.join()).collect();
+    stage.serve();
+    stage.scene.now.mono_us += 10_000_000;
+    stage.beat();
+    assert_eq!(stage.owners(), [(1, ids[0], 4), (2, ids[1], 4)], "the coordinator stood still itself");
+    stage.gateways.get_mut(&ids[0]).expect("known").is_silent = true;
+    stage.pass_ms(GATEWAY_DEAD_AFTER_MS - 100);
+    assert_eq!(stage.loads().len(), 2);
+    stage.pass_ms(200);
+    assert_eq!(stage.loads(), [(ids[1], 8)].into());
+}
+
+#[test]
+fn a_gateway_that_comes_back_keeps_what_nobody_took() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    stage.serve();
+    stage.close(id);
+    stage.return_of(id).expect("let in");
+    assert_eq!(stage.owners(), [(1, id, 4)]);
+    assert_eq!(stage.terms_told(id)[0].epoch, Epoch(1));
+    let other = stage.join();
+    stage.close(id);
+    assert_eq!(stage.owners(), [(2, other, 4)]);
+    stage.return_of(id).expect("let in, with nothing");
+    assert_eq!(stage.terms_told(id), []);
+}
+
+#[test]
+fn a_restarted_coordinator_gives_gateways_time_to_come_back() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    let owners = stage.owners();
+    stage.scene = stage.scene.restart();
+    for (id, connection) in stage.nodes.clone().into_iter().enumerate() {
+        let session = NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(id as u16) };
+        let registration = NodeRegistration { session: Some(session), ..node(1, None) };
+        stage.scene.connection_next += 100;
+        stage.nodes[id] = stage.scene.node(registration).0;
+        assert_ne!(stage.nodes[id], connection);
+    }
+    stage.return_of(ids[0]).expect("let in");
+    stage.return_of(ids[1]).expect("let in");
+    stage.gateways.remove(&ids[2]);
+    stage.serve();
+    assert_eq!(stage.owners(), owners);
+    stage.pass_ms(GATEWAY_RETURN_MS);
+    assert_eq!(stage.loads(), [(ids[0], 6), (ids[1], 6)].into());
+}
+
+#[test]
+fn a_newcomer_gets_its_share_by_a_hand_over() {
+    let mut stage = Stage::new(1, 8);
+    let old = stage.join();
+    stage.serve();
+    let new = stage.join();
+    stage.serve();
+    stage.pass_ms(SETTLED_MS);
+    assert_eq!(stage.lets_go(old), [1]);
+    assert_eq!(stage.owners(), [(1, old, 8)], "until it has let go");
+    stage.report(|_| TenureState::LettingGo);
+    assert_eq!(stage.owners(), [(1, old, 8)]);
+    stage.report(|_| TenureState::LetGo);
+    assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4)]);
+    stage.serve();
+    stage.pass_ms(5 * SETTLED_MS);
+    assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4)], "it rests");
+}
+
+#[test]
+fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    stage.die(ids[0]);
+    stage.serve();
+    stage.scene.outputs.clear();
+    stage.scene.handle(Input::Order { ticket: 5, member: ids[1], order: control::Order::Drain });
+    assert!(
+        stage.scene.outputs.contains(&Output::Answer {
+            ticket: 5,
+            outcome: Ok(format!("gateway {} hands over 6 partition(s)", ids[1]))
+        })
+    );
+    for epoch in [2, 4] {
+        assert_eq!(stage.lets_go(ids[1]), [epoch]);
+        stage.report(|known| if known == epoch { TenureState::LetGo } else { TenureState::Serving });
+        stage.serve();
+    }
+    assert_eq!(stage.loads(), [(ids[2], 12)].into());
+    assert!(stage.scene.coordinator.status().gateways.iter().any(|gateway| gateway.draining));
+    stage.scene.handle(Input::Order { ticket: 6, member: ids[2], order: control::Order::Drain });
+    let why = format!("gateway {} is the only one that may own partitions", ids[2]);
+    assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 6, outcome: Err(why) }));
+    stage.die(ids[2]);
+    assert_eq!(stage.loads(), [(ids[1], 12)].into(), "better one that is drained than none");
+}
+
+#[test]
+fn voters_change_in_two_steps() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    stage.serve();
+    stage.scene.node(node(1, Some(NODES))).1.expect("let in");
+    let sets =
+        |stage: &Stage| -> Vec<usize> { stage.scene.persisted.tenures[&1].voters.iter().map(Vec::len).collect() };
+    assert_eq!(sets(&stage), [8, 9]);
+    assert_eq!(stage.terms_told(id)[0].voters.len(), 9);
+    stage.scene.node(node(1, Some(NODES + 1))).1.expect("let in");
+    assert_eq!(sets(&stage), [8, 9], "one change at a time");
+    stage.beat();
+    assert_eq!(sets(&stage), [8, 9], "still proven by the old");
+    stage.serve();
+    assert_eq!(sets(&stage), [9, 10]);
+    let heir = stage.join();
+    stage.die(id);
+    assert_eq!(stage.terms_told(heir)[0].before.iter().map(Vec::len).collect::<Vec<_>>(), [9, 10]);
+}
+
+#[test]
+fn a_life_that_was_followed_by_another_is_waited_for_no_longer_than_its_promises_hold() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    stage.serve();
+    stage.die(id);
+    for node_id in 0..4 {
+        stage.scene.handle(Input::Closed { connection: stage.nodes[usize::from(node_id)] });
+        stage.nodes[usize::from(node_id)] = stage.scene.node(node(2, Some(node_id))).0;
+    }
+    let heir = stage.join();
+    let before = |stage: &Stage| stage.scene.persisted.tenures[&2].before[0].len();
+    assert_eq!(before(&stage), 8);
+    stage.report(|_| TenureState::TakingOver);
+    stage.pass_ms(PROMISE_OVER_MS - 100);
+    assert_eq!(before(&stage), 8);
+    stage.pass_ms(100);
+    assert_eq!(before(&stage), 4);
+    let lives: BTreeSet<u64> = stage.terms_told(heir)[0].before[0].iter().map(|voter| voter.incarnation.0).collect();
+    assert_eq!(lives, [1].into());
+    stage.serve();
+    assert!(stage.scene.persisted.tenures[&2].before.is_empty());
+}
+
+#[test]
+fn partitions_are_dealt_only_when_enough_nodes_could_prove_it() {
+    let mut stage = Stage { scene: Scene::new(), gateways: BTreeMap::new(), nodes: Vec::new() };
+    stage.join();
+    for id in 0..2 {
+        stage.nodes.push(stage.scene.node(node(1, Some(id))).0);
+    }
+    stage.pass_ms(2 * GATHER_MS);
+    assert_eq!(stage.owners(), []);
+    stage.nodes.push(stage.scene.node(node(1, Some(2))).0);
+    assert_eq!(stage.owners(), [(1, 0, 4)], "three of which two may be lost");
+}
+
+#[test]
+fn numbers_of_gateways_name_processes() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    stage.close(id);
+    stage.gateways.get_mut(&id).expect("known").life += 1;
+    assert_eq!(stage.return_of(id), Err(Refusal::Superseded(id)));
+    assert_ne!(stage.join(), id, "a process that may come back has its number");
+}

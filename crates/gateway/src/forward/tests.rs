@@ -1,0 +1,155 @@
+//! Requests of real sessions survive the way, and what would break a command is refused.
+
+use shorttail_units::{Now, UnixMs};
+use shorttail_wire::gateway::next_frame;
+
+use super::*;
+use crate::mapstore::MapStore;
+use crate::memcached::MemcachedSession;
+use crate::redis::RedisSession;
+use crate::request::{GroupPut, KeyspaceReply, RequestId, ScannedKey, StoreStats};
+use crate::session::{Session, Settings, Shared};
+
+const NOW: Now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
+
+fn carried(ask: &Ask) -> Ask {
+    let mut frame_bytes = Vec::new();
+    ask.put(&mut frame_bytes, 7);
+    let (frame, taken) = next_frame(&frame_bytes).expect("well-formed").expect("whole");
+    assert_eq!((frame.tag, frame.kind, taken), (7, Kind::Ask, frame_bytes.len()));
+    Ask::parse(frame.body).expect("what was put")
+}
+
+/// What a session answers when every request is done here, and when every request makes the way.
+fn answers(mut session: impl Session<Command: Into<AnyCommand>>, input: &[u8], travels: bool) -> Vec<u8> {
+    let mut shared = Shared::new(Settings::default());
+    let (mut store, mut at) = (MapStore::default(), 0);
+    let mut output = Vec::new();
+    loop {
+        let mut asked: Vec<(RequestId, Request<AnyCommand>)> = Vec::new();
+        let mut sink = |id, request: Request<_>| asked.push((id, request.map(Into::into)));
+        let consumed = session.handle_input(NOW, &mut shared, &input[at..], &mut sink);
+        at += consumed;
+        let is_done = consumed == 0 && asked.is_empty();
+        while !asked.is_empty() {
+            for (id, request) in std::mem::take(&mut asked) {
+                let ask = Ask { partition: 3, epoch: 0, request };
+                let ask = if travels { carried(&ask) } else { ask };
+                let reply = store.handle(NOW, ask.request);
+                let reply = if travels { carried_reply(&reply) } else { reply };
+                let mut sink = |id, request: Request<_>| asked.push((id, request.map(Into::into)));
+                session.handle_reply(NOW, &mut shared, id, reply, &mut sink);
+            }
+        }
+        output.append(session.output());
+        if is_done {
+            return output;
+        }
+    }
+}
+
+fn carried_reply(reply: &Reply) -> Reply {
+    let mut frame_bytes = Vec::new();
+    put_reply(&mut frame_bytes, 1, reply);
+    let (frame, _) = next_frame(&frame_bytes).expect("well-formed").expect("whole");
+    parse_reply(frame.body).expect("what was put")
+}
+
+#[test]
+fn memcached_commands_do_the_same_after_the_way() {
+    let long_key = "k".repeat(200);
+    let input = format!(
+        "set a 5 0 3\r\nabc\r\nadd a 0 0 1\r\nx\r\nappend a 0 0 2\r\nde\r\ngets a\r\nset n 0 60 1\r\n9\r\nincr n 5\r\n\
+         decr n 1\r\ntouch a 100\r\ngat 50 a\r\nmg a v t c k f O123\r\nms b 2 T0 F7 c\r\nhi\r\nma n D3 v\r\nmd a I T30\r\n\
+         mg a v c\r\nme n\r\ndelete b\r\ncas n 0 0 1 77\r\n1\r\nset {long_key} 0 0 1\r\nz\r\nget {long_key} a b n\r\nstats\r\n"
+    );
+    let here = answers(MemcachedSession::new(String::new()), input.as_bytes(), false);
+    let there = answers(MemcachedSession::new(String::new()), input.as_bytes(), true);
+    assert!(here.len() > 300, "{}", here.escape_ascii());
+    assert_eq!(here.escape_ascii().to_string(), there.escape_ascii().to_string());
+}
+
+#[test]
+fn redis_commands_do_the_same_after_the_way() {
+    let input = b"SET a 1 EX 100\r\nSET a 2 KEEPTTL GET\r\nGETEX a PERSIST\r\nINCR a\r\nINCRBYFLOAT a 0.5\r\nAPPEND a xyz\r\n\
+        SETRANGE a 2 q\r\nGETRANGE a 0 -1\r\nSTRLEN a\r\nEXPIRE a 100 NX\r\nPTTL a\r\nTTL a\r\nPERSIST a\r\nTYPE a\r\n\
+        OBJECT ENCODING a\r\nMEMORY USAGE a\r\nMSET b 1 c 2\r\nMSETNX {x}b 1 {x}c 2\r\nMGET a b c d\r\nGETDEL b\r\nEXISTS a b\r\n\
+        DEL a c\r\nDBSIZE\r\nSCAN 0\r\nKEYS *\r\nRANDOMKEY\r\nFLUSHALL\r\nDBSIZE\r\n";
+    let session = || {
+        let shared = Shared::new(Settings::default());
+        RedisSession::new(1, String::new(), String::new(), NOW, &shared)
+    };
+    let here = answers(session(), input, false);
+    assert!(here.len() > 200, "{}", here.escape_ascii());
+    assert_eq!(here.escape_ascii().to_string(), answers(session(), input, true).escape_ascii().to_string());
+}
+
+#[test]
+fn replies_of_every_kind_survive() {
+    let key = ScannedKey { key: b"k".to_vec(), value_bytes: 5, expiry: Some(UnixMs(9)) };
+    let stats = StoreStats { objects: 4, nodes_total: 8, ..StoreStats::default() };
+    let replies = [
+        Reply::Bytes(vec![0; 70_000]),
+        Reply::Group(Err(StoreError::TooFewNodes { alive: 3, needed: 6 })),
+        Reply::Keyspace(Ok(KeyspaceReply::Scanned { next: u64::MAX, keys: vec![key] })),
+        Reply::Keyspace(Ok(KeyspaceReply::Stats(Box::new(stats)))),
+        Reply::Keyspace(Err(StoreError::OutcomeUnknown)),
+    ];
+    for reply in replies {
+        assert_eq!(carried_reply(&reply), reply);
+    }
+}
+
+#[test]
+fn what_was_not_done_is_refused_in_its_own_words() {
+    let group = GroupPut { pairs: vec![(b"a".to_vec(), b"b".to_vec())], only_if_absent: true };
+    let ask = Ask { partition: 0, epoch: 0, request: Request::Group(group) };
+    assert!(ask.is_write());
+    assert_eq!(ask.refusal(StoreError::NotOwner), Reply::Group(Err(StoreError::NotOwner)));
+    let flush = Ask { partition: 0, epoch: 5, request: Request::Keyspace(KeyspaceRequest::Flush { at: None }) };
+    assert!(flush.is_write());
+    let count = Ask { partition: 0, epoch: 5, request: Request::Keyspace(KeyspaceRequest::Count) };
+    assert!(!count.is_write());
+}
+
+#[test]
+fn a_key_beyond_all_limits_is_refused() {
+    let group = |bytes| GroupPut { pairs: vec![(vec![0; bytes], Vec::new())], only_if_absent: false };
+    let parse = |bytes| {
+        let mut frame_bytes = Vec::new();
+        Ask { partition: 0, epoch: 0, request: Request::Group(group(bytes)) }.put(&mut frame_bytes, 1);
+        let (frame, _) = next_frame(&frame_bytes).expect("well-formed").expect("whole");
+        Ask::parse(frame.body).map(drop)
+    };
+    assert_eq!(parse(KEY_BYTES_MAX), Ok(()));
+    assert_eq!(parse(KEY_BYTES_MAX + 1), Err(FrameError::Body));
+}
+
+#[test]
+fn no_byte_makes_a_command_panic() {
+    let input = b"mg a v t c k f O123\r\nms b 2 T0 F7 c\r\nhi\r\nset n 0 60 1\r\n9\r\n";
+    let mut session = MemcachedSession::new(String::new());
+    let mut shared = Shared::new(Settings::default());
+    let mut frames = Vec::new();
+    let mut at = 0;
+    while at < input.len() {
+        let mut sink = |_, request: Request<_>| {
+            let mut frame_bytes = vec![2];
+            Ask { partition: 1, epoch: 0, request: request.map(AnyCommand::Memcached) }.put(&mut frame_bytes, 0);
+            frames.push(frame_bytes);
+        };
+        at += session.handle_input(NOW, &mut shared, &input[at..], &mut sink);
+    }
+    assert_eq!(frames.len(), 3);
+    for mut frame in frames {
+        frame.drain(1..=shorttail_wire::gateway::HEADER_BYTES);
+        for place in 1..frame.len() {
+            for value in [0, 1, 127, 128, 255] {
+                let mut changed = frame.clone();
+                changed[place] = value;
+                fuzz_frames(&changed);
+                fuzz_frames(&changed[..place]);
+            }
+        }
+    }
+}

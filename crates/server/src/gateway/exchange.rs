@@ -1,0 +1,376 @@
+//! Where a core's requests meet their owners: this core's engines, other cores, other gateways, or the waiting room.
+//!
+//! ```text
+//! clients ----.                               .--> engine of this core, while it serves
+//! other cores -+-> whose partition is it? ----+--> another core of this gateway
+//! other gateways                              +--> another gateway (not for requests of another gateway)
+//!                                             '--> waits: until the table changes, an engine serves, a gateway is reached
+//! replies: back the way that the request came
+//! ```
+//!
+//! Every request that is taken is answered exactly once, at the latest when its time is over.
+//!
+//! Must not know: client protocols, what an engine does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use mio::Registry;
+use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::command::StoreError;
+use shorttail_gateway::engine::{EngineConfig, Token};
+use shorttail_gateway::forward::Ask;
+use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
+use shorttail_gateway::topology::Topology;
+use shorttail_units::Now;
+use shorttail_wire::control::{Terms, View};
+
+use super::ToCore;
+use super::gather::{Gather, Part, Whom};
+use super::neighbours::{Identity, Neighbours, Outcome};
+use super::table::Table;
+use super::tenures::Tenures;
+use super::waiting::{REST_US, WAIT_US_MAX, WAITING_MAX, Waiter, Waiting};
+use crate::net::Outlet;
+
+/// Connections of other cores' parts of requests about all keys: no client has such a number.
+const GATHER_CONNECTIONS: u64 = 1 << 47;
+
+/// What became of a request; `None`: this gateway does not own its partition, and nothing was done.
+pub type Answer = Option<Reply>;
+
+/// A request that another core is to see to.
+#[derive(Debug)]
+pub struct Passed {
+    pub from: usize,
+    pub token: Token,
+    pub ask: Ask,
+    pub deadline_us: u64,
+    pub may_travel: bool,
+}
+
+/// Who this core is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub identity: Identity,
+    pub core: usize,
+}
+
+pub struct Exchange {
+    place: Place,
+    cores: Vec<Outlet<ToCore>>,
+    pub table: Table,
+    pub tenures: Tenures,
+    neighbours: Neighbours,
+    waiting: Waiting,
+    gather: Gather,
+    /// Tokens that other cores asked this one with.
+    foreign: HashMap<Token, usize>,
+    to_wake: HashSet<usize>,
+    /// Replies for this core's own connections.
+    ready: VecDeque<(Token, Answer)>,
+    /// Replies of a turn; kept for its memory.
+    replies: Vec<(Token, Reply)>,
+    number_next: u64,
+    /// Requests that wait may have an owner now.
+    may_place: bool,
+}
+
+impl Exchange {
+    pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig) -> Self {
+        Exchange {
+            table: Table::new(config.partition_count),
+            tenures: Tenures::new(config, place.core, cores.len()),
+            neighbours: Neighbours::new(place.identity),
+            waiting: Waiting::default(),
+            gather: Gather::new(GATHER_CONNECTIONS + place.core as u64),
+            foreign: HashMap::new(),
+            to_wake: HashSet::new(),
+            ready: VecDeque::new(),
+            replies: Vec::new(),
+            number_next: 0,
+            may_place: false,
+            place,
+            cores,
+        }
+    }
+
+    pub fn core_count(&self) -> usize {
+        self.cores.len()
+    }
+
+    pub fn core(&self, core: usize) -> &Outlet<ToCore> {
+        &self.cores[core]
+    }
+
+    /// A client of this core asks.
+    pub fn ask(&mut self, now: Now, token: Token, request: Request<AnyCommand>) {
+        let deadline_us = now.mono_us + WAIT_US_MAX;
+        match (self.table.partition_of(&request), request) {
+            (None, Request::Keyspace(request)) => {
+                let all = (0..self.table.partition_count()).collect();
+                self.gather.begin(token, request, all, deadline_us, true);
+                self.ask_loose(now);
+            }
+            (partition, request) => {
+                let ask = Ask { partition: partition.unwrap_or(0), epoch: 0, request };
+                let waiter = self.waiter(token, ask, deadline_us, true);
+                self.take(now, waiter);
+            }
+        }
+    }
+
+    /// Another gateway asks.
+    pub fn ask_as_guest(&mut self, now: Now, token: Token, ask: Ask) {
+        let deadline_us = now.mono_us + WAIT_US_MAX;
+        match ask {
+            Ask { epoch, request: Request::Keyspace(request), .. } if epoch != 0 => {
+                let partitions = self.table.partitions_of_epoch(epoch);
+                if !partitions.iter().any(|&partition| self.is_own(partition)) {
+                    return self.answer(token, None);
+                }
+                self.gather.begin(token, request, partitions, deadline_us, false);
+                self.ask_loose(now);
+            }
+            ask if ask.partition < self.table.partition_count() => {
+                let waiter = self.waiter(token, ask, deadline_us, false);
+                self.take(now, waiter);
+            }
+            _ => self.answer(token, None),
+        }
+    }
+
+    /// Another core of this gateway asks.
+    pub fn ask_as_core(&mut self, now: Now, passed: Passed) {
+        let Passed { from, token, ask, deadline_us, may_travel } = passed;
+        self.foreign.insert(token, from);
+        let waiter = self.waiter(token, ask, deadline_us, may_travel);
+        self.take(now, waiter);
+    }
+
+    fn waiter(&mut self, token: Token, ask: Ask, deadline_us: u64, may_travel: bool) -> Waiter {
+        self.number_next += 1;
+        Waiter { token, ask, number: self.number_next, deadline_us, rests_until_us: 0, may_travel }
+    }
+
+    fn take(&mut self, now: Now, waiter: Waiter) {
+        let left = match !self.waiting.is_empty() && self.waiting.is_behind(&waiter) {
+            true => Some(waiter),
+            false => self.place(now, waiter),
+        };
+        if let Some(waiter) = left {
+            self.wait(waiter);
+        }
+    }
+
+    fn wait(&mut self, waiter: Waiter) {
+        if self.waiting.count() >= WAITING_MAX / self.cores.len() {
+            let reply = waiter.ask.refusal(StoreError::Overloaded);
+            return self.answer(waiter.token, Some(reply));
+        }
+        self.waiting.put(waiter);
+    }
+
+    /// Brings a request to its owner; back, if there is none that can take it.
+    fn place(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
+        let Some(owner) = self.table.owner(waiter.ask.partition) else { return Some(waiter) };
+        if waiter.ask.epoch != 0 && waiter.ask.epoch != owner.epoch {
+            self.answer(waiter.token, None);
+            return None;
+        }
+        if owner.gateway != self.place.identity.gateway {
+            if !waiter.may_travel {
+                self.answer(waiter.token, None);
+                return None;
+            }
+            return self.neighbours.ask(owner.gateway, waiter);
+        }
+        let core = usize::from(waiter.ask.partition) % self.cores.len();
+        if core != self.place.core {
+            let Waiter { token, ask, deadline_us, may_travel, .. } = waiter;
+            self.cores[core].put(ToCore::Ask(Passed { from: self.place.core, token, ask, deadline_us, may_travel }));
+            self.to_wake.insert(core);
+            return None;
+        }
+        let Some(engine) = self.tenures.serving(owner.epoch) else { return Some(waiter) };
+        engine.handle_request(now, waiter.token, waiter.ask.request);
+        None
+    }
+
+    /// Tries those that wait again, partition by partition, in their order.
+    pub fn place_waiting(&mut self, now: Now) {
+        if self.waiting.is_empty() || !std::mem::take(&mut self.may_place) {
+            return;
+        }
+        for partition in self.waiting.partitions() {
+            while let Some(waiter) = self.waiting.take_first(partition, now.mono_us) {
+                if let Some(waiter) = self.place(now, waiter) {
+                    self.waiting.put(waiter);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn is_own(&self, partition: u16) -> bool {
+        self.table.owner(partition).is_some_and(|owner| owner.gateway == self.place.identity.gateway)
+    }
+
+    /// Asks the owners of partitions that requests about all keys still lack.
+    fn ask_loose(&mut self, now: Now) {
+        let (table, me, core_count) = (&self.table, self.place.identity.gateway, self.cores.len());
+        let whom = |partition: u16| -> Option<Whom> {
+            let owner = table.owner(partition)?;
+            Some((owner.epoch, (owner.gateway == me).then_some(usize::from(partition) % core_count)))
+        };
+        for (part, deadline_us, may_travel) in self.gather.ask_loose(whom) {
+            let Part { token, epoch, partition, request } = part;
+            let ask = Ask { partition, epoch, request: Request::Keyspace(request) };
+            let waiter = self.waiter(token, ask, deadline_us, may_travel);
+            self.take(now, waiter);
+        }
+    }
+
+    /// A request was answered, by whomever.
+    pub fn answer(&mut self, token: Token, answer: Answer) {
+        if let Some(core) = self.foreign.remove(&token) {
+            self.cores[core].put(ToCore::Answer { token, answer });
+            self.to_wake.insert(core);
+        } else if self.gather.is_part(token) {
+            self.add_part(token, answer);
+        } else {
+            self.ready.push_back((token, answer));
+        }
+    }
+
+    fn add_part(&mut self, token: Token, answer: Answer) {
+        let answer = match answer {
+            Some(Reply::Keyspace(Err(StoreError::NotOwner))) | None => None,
+            Some(Reply::Keyspace(answer)) => Some(answer),
+            Some(_) => Some(Err(StoreError::Unreadable)),
+        };
+        if let Some((origin, whole)) = self.gather.add(token, answer) {
+            self.answer(origin, Some(Reply::Keyspace(whole)));
+        }
+    }
+
+    /// The next reply for a connection of this core. `now`: as [`Engine::poll_reply`] wants it.
+    ///
+    /// [`Engine::poll_reply`]: shorttail_gateway::engine::Engine::poll_reply
+    pub fn poll_answer(&mut self, now: Now) -> Option<(Token, Answer)> {
+        if self.ready.is_empty() {
+            self.collect(now);
+        }
+        self.ready.pop_front()
+    }
+
+    fn collect(&mut self, now: Now) {
+        let mut replies = std::mem::take(&mut self.replies);
+        for tenure in self.tenures.iter_mut() {
+            while let Some((token, reply)) = tenure.engine.poll_reply(now) {
+                replies.push((token, reply));
+            }
+        }
+        replies.drain(..).for_each(|(token, reply)| self.answer(token, Some(reply)));
+        self.replies = replies;
+    }
+
+    pub fn end_turn(&mut self, now: Now) {
+        self.may_place |= !self.waiting.is_empty() && self.has_waiting_for_own();
+        self.place_waiting(now);
+        self.tenures.iter_mut().for_each(|tenure| tenure.engine.end_turn(now));
+    }
+
+    /// Could an engine of this core have begun to serve?
+    fn has_waiting_for_own(&self) -> bool {
+        self.waiting.partitions().into_iter().any(|partition| self.is_own(partition))
+    }
+
+    pub fn take_terms(&mut self, now: Now, terms: &[Terms]) {
+        self.tenures.handle_terms(now, terms);
+        self.may_place = true;
+    }
+
+    pub fn take_view(&mut self, now: Now, view: &View, registry: &Registry) {
+        self.table.take(self.place.identity.gateway, view);
+        self.tenures.take_view(view);
+        let outcomes = self.neighbours.set_addresses(&self.table.addresses, registry);
+        self.settle(now, outcomes);
+        self.neighbours.connect(now.mono_us, registry);
+        self.may_place = true;
+        self.ask_loose(now);
+    }
+
+    pub fn topology(&self, view: &View) -> Arc<Topology> {
+        let Identity { cluster, gateway } = self.place.identity;
+        Arc::new(self.table.topology(cluster, gateway, &view.gateways))
+    }
+
+    pub fn read_neighbour(&mut self, now: Now, gateway: u16, scratch: &mut [u8], registry: &Registry) {
+        let outcomes = self.neighbours.read(gateway, scratch, registry);
+        self.settle(now, outcomes);
+        self.may_place = true;
+    }
+
+    pub fn write_neighbours(&mut self, now: Now, registry: &Registry) {
+        let outcomes = self.neighbours.write(registry);
+        self.settle(now, outcomes);
+    }
+
+    fn settle(&mut self, now: Now, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Answered(waiter, reply) => self.answer(waiter.token, Some(reply)),
+                Outcome::NotOwner(waiter) if waiter.ask.epoch != 0 => self.answer(waiter.token, None),
+                Outcome::NotOwner(waiter) => {
+                    self.wait(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
+                }
+                Outcome::Again(waiter) => self.wait(waiter),
+                Outcome::Unknown(waiter) => {
+                    let reply = waiter.ask.refusal(StoreError::OutcomeUnknown);
+                    self.answer(waiter.token, Some(reply));
+                }
+            }
+        }
+    }
+
+    /// What is due now and then.
+    pub fn housekeep(&mut self, now: Now, registry: &Registry) {
+        for waiter in self.waiting.take_expired(now.mono_us) {
+            let reply = waiter.ask.refusal(StoreError::NotOwner);
+            self.answer(waiter.token, Some(reply));
+        }
+        let outcomes = self.neighbours.take_expired(now.mono_us);
+        self.settle(now, outcomes);
+        for (origin, answer) in self.gather.take_expired(now.mono_us) {
+            self.answer(origin, Some(Reply::Keyspace(answer)));
+        }
+        if self.gather.has_loose() {
+            self.ask_loose(now);
+        }
+        self.neighbours.connect(now.mono_us, registry);
+        self.may_place = true;
+        for mut tenure in self.tenures.take_over(now) {
+            while let Some((token, reply)) = tenure.engine.poll_reply(now) {
+                self.answer(token, Some(reply));
+            }
+            tenure.close(registry);
+        }
+    }
+
+    pub fn wake(&mut self) {
+        for core in self.to_wake.drain() {
+            self.cores[core].wake();
+        }
+    }
+}
+
+/// Is it the answer that a client gets, of what it asked about the store as a whole?
+pub fn is_stats(answer: &Answer) -> bool {
+    matches!(answer, Some(Reply::Keyspace(Ok(KeyspaceReply::Stats(_)))))
+}
+
+pub fn asks_stats(ask: &Ask) -> bool {
+    matches!(ask.request, Request::Keyspace(KeyspaceRequest::Stats))
+}

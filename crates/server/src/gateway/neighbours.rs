@@ -1,0 +1,256 @@
+//! A core's connections to the other gateways, and what it asked them.
+//!
+//! ```text
+//!           connect           Welcome
+//! (none) ------------> opening ------> open --- Ask, Ask, ... / Answer, NotOwner ...
+//!    ^                    |             |
+//!    '---- later again ---'---broken----'     what was not sent, and reads: back to be asked again; writes: unknown
+//! ```
+//!
+//! Requests of a turn leave together. Must not know: where else a request could go.
+
+use std::collections::BTreeMap;
+
+use mio::{Registry, Token as MioToken};
+use shorttail_gateway::forward::parse_reply;
+use shorttail_gateway::request::Reply;
+use shorttail_units::ClusterId;
+use shorttail_wire::gateway::{Body, GATEWAY_PROTOCOL_VERSION, Hello, Kind, Refusal, next_frame, put_frame};
+
+use super::limits::{ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US};
+use super::peers::SESSION_TOKENS_END;
+use super::waiting::Waiter;
+use crate::config::Address;
+use crate::net::{Link, ReadEnd, Stream};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    pub cluster: ClusterId,
+    pub gateway: u16,
+}
+
+/// What came of a request that was asked elsewhere.
+#[derive(Debug)]
+pub enum Outcome {
+    Answered(Waiter, Reply),
+    /// Nothing was done.
+    NotOwner(Waiter),
+    /// Nothing was done, or doing it again does no harm.
+    Again(Waiter),
+    /// It may have been done.
+    Unknown(Waiter),
+}
+
+/// One other gateway.
+#[derive(Debug)]
+struct Neighbour {
+    address: Address,
+    link: Option<Link>,
+    is_open: bool,
+    outbox: Vec<u8>,
+    /// Bytes that were ever put into the outbox of this connection.
+    put: u64,
+    /// What is asked, by tag, with its place in the stream.
+    asked: BTreeMap<u64, (Waiter, u64)>,
+    retry_us: u64,
+    wait_us: u64,
+}
+
+#[derive(Debug)]
+pub struct Neighbours {
+    identity: Identity,
+    neighbours: BTreeMap<u16, Neighbour>,
+    tag_next: u64,
+}
+
+pub fn token_of(gateway: u16) -> MioToken {
+    MioToken(SESSION_TOKENS_END + usize::from(gateway))
+}
+
+pub fn gateway_of(token: MioToken) -> Option<u16> {
+    u16::try_from(token.0.checked_sub(SESSION_TOKENS_END)?).ok()
+}
+
+impl Neighbours {
+    pub fn new(identity: Identity) -> Self {
+        Neighbours { identity, neighbours: BTreeMap::new(), tag_next: 0 }
+    }
+
+    /// The gateways that can be asked from now on; what others were asked ends as if they had broken the connection.
+    pub fn set_addresses(&mut self, addresses: &BTreeMap<u16, Address>, registry: &Registry) -> Vec<Outcome> {
+        let is_other = |id: &u16, neighbour: &Neighbour| addresses.get(id) != Some(&neighbour.address);
+        let gone: Vec<u16> =
+            self.neighbours.iter().filter(|(id, known)| is_other(id, known)).map(|(&id, _)| id).collect();
+        let mut outcomes = Vec::new();
+        for id in gone {
+            outcomes.extend(self.break_off(id, registry));
+            self.neighbours.remove(&id);
+        }
+        for (&id, address) in addresses {
+            self.neighbours.entry(id).or_insert_with(|| Neighbour::new(address.clone()));
+        }
+        outcomes
+    }
+
+    /// Connects to those that are not connected and whose time has come.
+    pub fn connect(&mut self, now_us: u64, registry: &Registry) {
+        for (&id, neighbour) in &mut self.neighbours {
+            if neighbour.link.is_some() || neighbour.retry_us > now_us {
+                continue;
+            }
+            neighbour.retry_us = now_us + neighbour.wait_us;
+            neighbour.wait_us = (neighbour.wait_us * 2).min(CONNECT_MAX_US);
+            let link = Stream::connect(&neighbour.address).and_then(|stream| Link::new(stream, token_of(id), registry));
+            match link {
+                Ok(link) => neighbour.greet(link, self.identity),
+                Err(error) => tracing::debug!(gateway = id, %error, "cannot connect"),
+            }
+        }
+    }
+
+    /// Asks another gateway; the request back if that cannot be done now.
+    pub fn ask(&mut self, gateway: u16, waiter: Waiter) -> Option<Waiter> {
+        let neighbour = self.neighbours.get_mut(&gateway).filter(|neighbour| neighbour.has_room());
+        let Some(neighbour) = neighbour else { return Some(waiter) };
+        let (before, at) = (neighbour.outbox.len(), neighbour.put);
+        waiter.ask.put(&mut neighbour.outbox, self.tag_next);
+        neighbour.put += (neighbour.outbox.len() - before) as u64;
+        neighbour.asked.insert(self.tag_next, (waiter, at));
+        self.tag_next += 1;
+        None
+    }
+
+    /// Reads what a gateway sent.
+    pub fn read(&mut self, gateway: u16, scratch: &mut [u8], registry: &Registry) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return outcomes };
+        loop {
+            let Some(mut link) = neighbour.link.take() else { return outcomes };
+            let mut is_sane = true;
+            let end = link.read(scratch, |input| {
+                neighbour.take_frames(gateway, input, &mut outcomes).unwrap_or_else(|problem| {
+                    tracing::warn!(gateway, problem, "another gateway is not understood");
+                    is_sane = false;
+                    input.len()
+                })
+            });
+            neighbour.link = Some(link);
+            match end {
+                ReadEnd::Paused if is_sane => {}
+                ReadEnd::Drained if is_sane => return outcomes,
+                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => {
+                    outcomes.extend(self.break_off(gateway, registry));
+                    return outcomes;
+                }
+            }
+        }
+    }
+
+    /// Sends what is to be sent.
+    pub fn write(&mut self, registry: &Registry) -> Vec<Outcome> {
+        let mut broken = Vec::new();
+        for (&id, neighbour) in &mut self.neighbours {
+            let Some(link) = neighbour.link.as_mut().filter(|_| !neighbour.outbox.is_empty()) else { continue };
+            if let Err(error) = link.write(&mut neighbour.outbox, registry) {
+                // Connecting takes a moment over TCP: the greeting waits in the outbox.
+                if error.kind() != std::io::ErrorKind::NotConnected {
+                    broken.push(id);
+                }
+            }
+        }
+        broken.into_iter().flat_map(|id| self.break_off(id, registry)).collect()
+    }
+
+    /// Ends what was asked too long ago. Tags grow, and requests wait about equally long.
+    pub fn take_expired(&mut self, now_us: u64) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for neighbour in self.neighbours.values_mut() {
+            while let Some(first) = neighbour.asked.first_entry() {
+                if first.get().0.deadline_us > now_us {
+                    break;
+                }
+                let (waiter, _) = first.remove();
+                outcomes.push(if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Again(waiter) });
+            }
+        }
+        outcomes
+    }
+
+    fn break_off(&mut self, gateway: u16, registry: &Registry) -> Vec<Outcome> {
+        let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return Vec::new() };
+        if let Some(mut link) = neighbour.link.take() {
+            link.close(registry);
+        }
+        neighbour.is_open = false;
+        let sent = neighbour.put - neighbour.outbox.len() as u64;
+        neighbour.outbox = Vec::new();
+        let asked = std::mem::take(&mut neighbour.asked).into_values();
+        let outcome = |(waiter, at): (Waiter, u64)| match at >= sent || !waiter.ask.is_write() {
+            true => Outcome::Again(waiter),
+            false => Outcome::Unknown(waiter),
+        };
+        asked.map(outcome).collect()
+    }
+}
+
+impl Neighbour {
+    fn new(address: Address) -> Self {
+        Neighbour {
+            address,
+            link: None,
+            is_open: false,
+            outbox: Vec::new(),
+            put: 0,
+            asked: BTreeMap::new(),
+            retry_us: 0,
+            wait_us: CONNECT_FIRST_US,
+        }
+    }
+
+    fn greet(&mut self, link: Link, identity: Identity) {
+        let hello = Hello {
+            version: GATEWAY_PROTOCOL_VERSION,
+            cluster_id: identity.cluster.0,
+            gateway: identity.gateway,
+            auth: Vec::new(),
+        };
+        self.link = Some(link);
+        self.outbox.clear();
+        put_frame(&mut self.outbox, Kind::Hello, 0, &hello);
+        self.put = self.outbox.len() as u64;
+    }
+
+    fn has_room(&self) -> bool {
+        self.is_open && self.asked.len() < ASKED_MAX && self.outbox.len() < ASKED_BYTES_MAX
+    }
+
+    /// How many bytes were whole frames.
+    fn take_frames(&mut self, gateway: u16, input: &[u8], outcomes: &mut Vec<Outcome>) -> Result<usize, &'static str> {
+        let mut taken = 0;
+        while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {
+            taken += frame_bytes;
+            match frame.kind {
+                Kind::Welcome if !self.is_open => {
+                    self.is_open = true;
+                    (self.retry_us, self.wait_us) = (0, CONNECT_FIRST_US);
+                }
+                Kind::Refused => {
+                    let refusal = Refusal::from_body(frame.body).map_err(|_| "a refusal that does not parse")?;
+                    tracing::error!(gateway, %refusal, "another gateway does not answer this one");
+                    return Err("refused");
+                }
+                Kind::Answer => {
+                    let reply = parse_reply(frame.body).map_err(|_| "a reply that does not parse")?;
+                    let asked = self.asked.remove(&frame.tag);
+                    outcomes.extend(asked.map(|(waiter, _)| Outcome::Answered(waiter, reply)));
+                }
+                Kind::NotOwner => {
+                    outcomes.extend(self.asked.remove(&frame.tag).map(|(waiter, _)| Outcome::NotOwner(waiter)));
+                }
+                Kind::Hello | Kind::Ask | Kind::Welcome => return Err("a message that only askers send"),
+            }
+        }
+        Ok(taken)
+    }
+}

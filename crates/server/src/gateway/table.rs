@@ -1,0 +1,161 @@
+//! Where requests go: who should own each partition, as the latest view says.
+//!
+//! ```text
+//! partition -> tenure (epoch, gateway) -> this gateway: its core, partition % cores
+//!                                      -> another gateway: its address, while it is alive
+//!           -> none: nobody yet
+//! ```
+//!
+//! Must not know: whether an owner really serves.
+
+use std::collections::BTreeMap;
+
+use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::command::Command;
+use shorttail_gateway::engine::cursor_slot;
+use shorttail_gateway::request::{KeyspaceRequest, Request};
+use shorttail_gateway::topology::{GatewayPlace, Place, Topology};
+use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
+use shorttail_wire::control::{GatewayEntry, View};
+
+use crate::config::Address;
+
+/// Who should own a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner {
+    pub epoch: u32,
+    pub gateway: u16,
+}
+
+/// The owners of all partitions, and where the other gateways are.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    owners: Vec<Option<Owner>>,
+    /// Other gateways that are alive and can be asked.
+    pub addresses: BTreeMap<u16, Address>,
+    /// Tenures of the whole cluster.
+    pub tenure_count: usize,
+}
+
+impl Table {
+    pub fn new(partition_count: u16) -> Self {
+        Table { owners: vec![None; usize::from(partition_count)], ..Table::default() }
+    }
+
+    pub fn take(&mut self, me: u16, view: &View) {
+        self.owners.fill(None);
+        for tenure in &view.tenures {
+            for &partition in &tenure.partitions {
+                if let Some(owner) = self.owners.get_mut(usize::from(partition)) {
+                    *owner = Some(Owner { epoch: tenure.epoch.0, gateway: tenure.gateway });
+                }
+            }
+        }
+        let others = view.gateways.iter().filter(|gateway| gateway.id != me && gateway.is_alive);
+        let reachable = others.filter_map(|gateway| Some((gateway.id, gateway.forward.as_ref()?.parse().ok()?)));
+        self.addresses = reachable.collect();
+        self.tenure_count = view.tenures.len();
+    }
+
+    /// Has every partition an owner?
+    pub fn is_complete(&self) -> bool {
+        self.owners.iter().all(Option::is_some)
+    }
+
+    pub fn owner(&self, partition: u16) -> Option<Owner> {
+        self.owners.get(usize::from(partition)).copied().flatten()
+    }
+
+    pub fn partition_count(&self) -> u16 {
+        self.owners.len() as u16
+    }
+
+    pub fn partitions_of_epoch(&self, epoch: u32) -> Vec<u16> {
+        let all = 0..self.partition_count();
+        all.filter(|&partition| self.owner(partition).is_some_and(|owner| owner.epoch == epoch)).collect()
+    }
+
+    /// The partition that a request is about; `None`: all of them.
+    pub fn partition_of(&self, request: &Request<AnyCommand>) -> Option<u16> {
+        let of_key = |key: &[u8]| self.partition_of_slot(Slot::of_key(key));
+        match request {
+            Request::Key(command) => Some(of_key(command.key())),
+            Request::Group(group) => Some(group.pairs.first().map_or(0, |(key, _)| of_key(key))),
+            Request::Keyspace(KeyspaceRequest::Scan { cursor, .. }) => {
+                Some(cursor_slot(*cursor).map_or(0, |slot| self.partition_of_slot(slot)))
+            }
+            Request::Keyspace(_) => None,
+        }
+    }
+
+    fn partition_of_slot(&self, slot: Slot) -> u16 {
+        (slot.index() * self.owners.len() / SLOT_COUNT) as u16
+    }
+
+    /// What cluster-aware clients are told.
+    pub fn topology(&self, cluster: ClusterId, me: u16, gateways: &[GatewayEntry]) -> Topology {
+        let epoch_of = |id: u16| {
+            let own = self.owners.iter().flatten().filter(|owner| owner.gateway == id);
+            own.map(|owner| owner.epoch).max().unwrap_or(0)
+        };
+        let places = gateways.iter().map(|gateway| GatewayPlace {
+            id: gateway.id,
+            epoch: epoch_of(gateway.id),
+            redis: gateway.redis.as_deref().and_then(place),
+            is_alive: gateway.is_alive,
+        });
+        let owners: Vec<Option<u16>> = self.owners.iter().map(|owner| owner.map(|owner| owner.gateway)).collect();
+        Topology::new(cluster, me, places.collect(), &owners)
+    }
+}
+
+/// An address as clients use it: one that says "anywhere" is where they reached us.
+fn place(address: &str) -> Option<Place> {
+    let address: std::net::SocketAddr = address.parse().ok()?;
+    let host = if address.ip().is_unspecified() { String::new() } else { address.ip().to_string() };
+    Some(Place { host, port: address.port() })
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::Epoch;
+    use shorttail_wire::control::TenureEntry;
+
+    use super::*;
+
+    fn gateway(id: u16, is_alive: bool) -> GatewayEntry {
+        let forward = Some(format!("unix:/run/g{id}"));
+        GatewayEntry { id, is_alive, forward, redis: Some("0.0.0.0:6379".into()), memcached: None }
+    }
+
+    #[test]
+    fn a_view_says_who_owns_what_and_where_to_ask() {
+        let tenure = |epoch, gateway, partitions: &[u16]| TenureEntry {
+            epoch: Epoch(epoch),
+            gateway,
+            partitions: partitions.to_vec(),
+        };
+        let mut table = Table::new(4);
+        let mut view = View {
+            gateways: vec![gateway(1, true), gateway(2, true), gateway(3, false)],
+            tenures: vec![tenure(7, 1, &[0, 3]), tenure(9, 2, &[1])],
+            ..View::default()
+        };
+        table.take(1, &view);
+        assert!(!table.is_complete());
+        assert_eq!(table.owner(3), Some(Owner { epoch: 7, gateway: 1 }));
+        assert_eq!((table.owner(2), table.owner(4)), (None, None));
+        assert_eq!(table.addresses.keys().copied().collect::<Vec<_>>(), [2], "itself and the dead are not asked");
+        assert_eq!(table.partitions_of_epoch(7), [0, 3]);
+        let topology = table.topology(ClusterId(5), 1, &view.gateways);
+        assert_eq!(topology.gateway(1).map(|gateway| gateway.epoch), Some(7));
+        assert_eq!(topology.slots_assigned(), SLOT_COUNT / 4 * 3);
+        view.tenures = vec![tenure(10, 1, &[0, 1, 2, 3])];
+        table.take(1, &view);
+        assert!(table.is_complete());
+        let get = |cursor| Request::Keyspace(KeyspaceRequest::Scan { cursor, count: 1 });
+        assert_eq!(table.partition_of(&get(0)), Some(0));
+        assert_eq!(table.partition_of(&get(u64::MAX)), Some(0), "a cursor that nobody gave");
+        assert_eq!(table.partition_of(&Request::Keyspace(KeyspaceRequest::Count)), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! The tenures of a core: an engine each, with its own sessions with the nodes.
+//!
+//! ```text
+//! terms name it  -> engine begins -> takes over -> serves -> lets go, or a later epoch fenced -> dropped
+//! ```
+//!
+//! An engine whose tenure the coordinator names no more goes on to answer what is under way: the nodes decide when it is
+//! over.
+//!
+//! Must not know: where requests come from.
+
+use std::collections::BTreeMap;
+
+use mio::Registry;
+use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms as EngineTerms, Voter as EngineVoter, VoterSet};
+use shorttail_policy::Policy;
+use shorttail_units::{Epoch, NodeId, Now, PartitionId};
+use shorttail_wire::control::{NodeState, TenureState, Terms, View, Voter};
+
+use super::limits::ENDING_US_MAX;
+use super::peers::Peers;
+use crate::config::Address;
+
+pub struct Tenure {
+    pub epoch: u32,
+    pub engine: Engine<AnyCommand>,
+    pub peers: Peers,
+    terms: EngineTerms,
+    /// Number of the latest terms, and of those before.
+    number: u32,
+    number_before: u32,
+    lets_go: bool,
+    /// Since when the coordinator does not name it any more, or the nodes say that it is over.
+    ending_since_us: Option<u64>,
+    /// What was published last.
+    told: Option<Standing>,
+}
+
+/// How far a core is with its share of a tenure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    pub epoch: u32,
+    pub state: TenureState,
+    pub proven_by: u32,
+}
+
+impl Share {
+    /// Two cores' shares of one tenure: it is as far as the one that is less far.
+    #[must_use]
+    pub fn and(self, other: Share) -> Share {
+        let rank = |state: TenureState| match state {
+            TenureState::Ended => 0,
+            TenureState::TakingOver => 1,
+            TenureState::Serving => 2,
+            TenureState::LettingGo => 3,
+            TenureState::LetGo => 4,
+        };
+        let state = if rank(other.state) < rank(self.state) { other.state } else { self.state };
+        Share { epoch: self.epoch, state, proven_by: self.proven_by.min(other.proven_by) }
+    }
+}
+
+pub struct Tenures {
+    /// What every engine has in common.
+    config: EngineConfig,
+    core: usize,
+    core_count: usize,
+    running: BTreeMap<u32, Tenure>,
+    /// Tenures that the coordinator still names and whose engine is gone.
+    ended: BTreeMap<u32, TenureState>,
+    place_next: u16,
+    /// What the latest view says of nodes.
+    view: View,
+    addresses: BTreeMap<NodeId, Address>,
+    tenure_count: usize,
+    /// By partition.
+    policies: Vec<Policy>,
+}
+
+impl Tenures {
+    pub fn new(config: EngineConfig, core: usize, core_count: usize) -> Self {
+        let policies = vec![config.policy; usize::from(config.partition_count)];
+        Tenures {
+            config,
+            core,
+            core_count,
+            running: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            place_next: 0,
+            view: View::default(),
+            addresses: BTreeMap::new(),
+            tenure_count: 1,
+            policies,
+        }
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Tenure> {
+        self.running.values_mut()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Tenure> {
+        self.running.values()
+    }
+
+    /// The engine that serves a tenure, if it does.
+    pub fn serving(&mut self, epoch: u32) -> Option<&mut Engine<AnyCommand>> {
+        let tenure = self.running.get_mut(&epoch)?;
+        (!tenure.lets_go && tenure.engine.standing() == Standing::Serving).then_some(&mut tenure.engine)
+    }
+
+    pub fn of_place(&mut self, place: u16) -> Option<&mut Tenure> {
+        self.running.values_mut().find(|tenure| tenure.peers.place() == place)
+    }
+
+    /// All tenures of this gateway, as the coordinator has them now.
+    pub fn handle_terms(&mut self, now: Now, terms: &[Terms]) {
+        self.ended.retain(|epoch, _| terms.iter().any(|terms| terms.epoch.0 == *epoch));
+        for tenure in self.running.values_mut() {
+            let named = terms.iter().any(|terms| terms.epoch.0 == tenure.epoch);
+            tenure.ending_since_us = if named { None } else { Some(tenure.ending_since_us.unwrap_or(now.mono_us)) };
+        }
+        for terms in terms {
+            let epoch = terms.epoch.0;
+            let own = |partition: &u16| usize::from(*partition) % self.core_count == self.core;
+            let partitions: Vec<PartitionId> = terms.partitions.iter().copied().filter(own).map(PartitionId).collect();
+            if partitions.is_empty() || self.ended.contains_key(&epoch) {
+                continue;
+            }
+            if !self.running.contains_key(&epoch) {
+                self.begin(now, terms.epoch, partitions);
+            }
+            let tenure = self.running.get_mut(&epoch).expect("begun above");
+            tenure.handle_terms(now, terms);
+        }
+    }
+
+    fn begin(&mut self, now: Now, epoch: Epoch, partitions: Vec<PartitionId>) {
+        let mut config = self.config.clone();
+        config.epoch = epoch;
+        config.core = self.core as u16;
+        // Epochs have 23 bits and cores 8.
+        config.owner = epoch.0 << 8 | self.core as u32;
+        config.partitions = partitions;
+        config.engine_count = (self.tenure_count.max(1) * self.core_count).min(usize::from(u16::MAX)) as u16;
+        let mut engine = Engine::new(config, now);
+        for (partition, &policy) in (0..).zip(&self.policies) {
+            engine.set_policy(PartitionId(partition), policy);
+        }
+        while self.running.values().any(|tenure| tenure.peers.place() == self.place_next) {
+            self.place_next = self.place_next.wrapping_add(1);
+        }
+        let mut peers = Peers::new(self.place_next);
+        self.place_next = self.place_next.wrapping_add(1);
+        peers.set_addresses(self.addresses.clone());
+        tell_nodes(&mut engine, &self.view);
+        let tenure = Tenure {
+            epoch: epoch.0,
+            engine,
+            peers,
+            terms: EngineTerms::default(),
+            number: 0,
+            number_before: 0,
+            lets_go: false,
+            ending_since_us: None,
+            told: None,
+        };
+        self.running.insert(epoch.0, tenure);
+    }
+
+    pub fn take_view(&mut self, view: &View) {
+        self.view = view.clone();
+        self.addresses = super::addresses(view);
+        self.tenure_count = view.tenures.len();
+        for tenure in self.running.values_mut() {
+            tenure.peers.set_addresses(self.addresses.clone());
+            tell_nodes(&mut tenure.engine, view);
+        }
+    }
+
+    pub fn set_policies(&mut self, changed: &[(PartitionId, Policy)]) {
+        for &(partition, policy) in changed {
+            self.policies[usize::from(partition.0)] = policy;
+            self.running.values_mut().for_each(|tenure| tenure.engine.set_policy(partition, policy));
+        }
+    }
+
+    /// Makes a change to every engine, and to those to come.
+    pub fn change(&mut self, of_config: impl Fn(&mut EngineConfig), of_engine: impl Fn(&mut Engine<AnyCommand>)) {
+        of_config(&mut self.config);
+        self.running.values_mut().for_each(|tenure| of_engine(&mut tenure.engine));
+    }
+
+    /// Takes out engines that are over, to be looked through for replies a last time.
+    pub fn take_over(&mut self, now: Now) -> Vec<Tenure> {
+        for tenure in self.running.values_mut().filter(|tenure| tenure.engine.standing() == Standing::Deposed) {
+            tenure.ending_since_us.get_or_insert(now.mono_us);
+        }
+        let is_over = |tenure: &Tenure| match tenure.engine.standing() {
+            Standing::Released | Standing::Deposed if tenure.engine.outstanding_count() == 0 => true,
+            _ => tenure.ending_since_us.is_some_and(|since_us| now.mono_us >= since_us + ENDING_US_MAX),
+        };
+        let over: Vec<u32> =
+            self.running.values().filter(|tenure| is_over(tenure)).map(|tenure| tenure.epoch).collect();
+        let mut taken = Vec::new();
+        for epoch in over {
+            let tenure = self.running.remove(&epoch).expect("listed above");
+            let state = match tenure.engine.standing() {
+                Standing::Released => TenureState::LetGo,
+                _ => TenureState::Ended,
+            };
+            self.ended.insert(epoch, state);
+            taken.push(tenure);
+        }
+        taken
+    }
+
+    /// Did an engine come to stand otherwise since this was asked last?
+    pub fn has_changed(&mut self) -> bool {
+        let mut has_changed = false;
+        for tenure in self.running.values_mut() {
+            let standing = Some(tenure.engine.standing());
+            has_changed |= std::mem::replace(&mut tenure.told, standing) != standing;
+        }
+        has_changed
+    }
+
+    /// What the coordinator is to know.
+    pub fn shares(&self, now: Now) -> Vec<Share> {
+        let running = self.running.values().map(|tenure| tenure.share(now));
+        let ended = self.ended.iter().map(|(&epoch, &state)| Share { epoch, state, proven_by: 0 });
+        running.chain(ended).collect()
+    }
+}
+
+impl Tenure {
+    fn handle_terms(&mut self, now: Now, terms: &Terms) {
+        if terms.number != self.number {
+            self.number_before = self.number;
+            self.number = terms.number;
+            self.terms = EngineTerms {
+                voters: voter_set(&terms.voters),
+                before: terms.before.iter().map(|set| voter_set(set)).collect(),
+            };
+            self.engine.handle_terms(now, self.terms.clone());
+        }
+        if terms.lets_go && !self.lets_go {
+            self.lets_go = true;
+            self.engine.let_go(now);
+        }
+    }
+
+    fn share(&self, now: Now) -> Share {
+        let state = match self.engine.standing() {
+            Standing::Waiting => TenureState::TakingOver,
+            Standing::Serving => TenureState::Serving,
+            Standing::LettingGo => TenureState::LettingGo,
+            Standing::Released => TenureState::LetGo,
+            Standing::Deposed => TenureState::Ended,
+        };
+        let proven_by = match self.engine.is_proven(now) {
+            false => 0,
+            true if *self.engine.voters_in_use() == self.terms.voters => self.number,
+            true => self.number_before,
+        };
+        Share { epoch: self.epoch, state, proven_by }
+    }
+
+    pub fn close(&mut self, registry: &Registry) {
+        self.peers.close_all(registry);
+    }
+}
+
+fn tell_nodes(engine: &mut Engine<AnyCommand>, view: &View) {
+    let nodes: Vec<_> = view.nodes.iter().map(|node| node.id).collect();
+    engine.handle_nodes(&nodes);
+    view.nodes.iter().for_each(|node| engine.handle_domain(node.id, &node.domain));
+    for node in view.nodes.iter().filter(|node| node.state == NodeState::Retired) {
+        engine.handle_retired(node.id, node.incarnation);
+    }
+}
+
+fn voter_set(voters: &[Voter]) -> VoterSet {
+    voters.iter().map(|voter| EngineVoter { node: voter.node, incarnation: voter.incarnation }).collect()
+}

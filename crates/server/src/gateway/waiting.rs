@@ -1,0 +1,122 @@
+//! Requests that nobody can take at present: their partition has no owner, or it is still taking over, or cannot be reached.
+//!
+//! Those of one partition keep their order, also when some come back that were asked in vain.
+//!
+//! Must not know: why a request waits.
+
+use std::collections::BTreeMap;
+
+use shorttail_gateway::engine::Token;
+use shorttail_gateway::forward::Ask;
+
+/// Microseconds for which a request waits.
+pub const WAIT_US_MAX: u64 = 5_000_000;
+/// Requests that wait in a gateway, over all its cores.
+pub const WAITING_MAX: usize = 4096;
+/// Microseconds after which an owner is asked again that said it is none.
+pub const REST_US: u64 = 20_000;
+
+/// A request on its way.
+#[derive(Debug)]
+pub struct Waiter {
+    pub token: Token,
+    pub ask: Ask,
+    /// Place among those of its partition: in the order in which they came.
+    pub number: u64,
+    pub deadline_us: u64,
+    /// Not to be tried before.
+    pub rests_until_us: u64,
+    /// May another gateway be asked? Not, if another one asked.
+    pub may_travel: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct Waiting {
+    waiters: BTreeMap<(u16, u64), Waiter>,
+}
+
+impl Waiting {
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    pub fn count(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Does one of this partition wait that came before?
+    pub fn is_behind(&self, waiter: &Waiter) -> bool {
+        let partition = waiter.ask.partition;
+        self.waiters.range((partition, 0)..(partition, waiter.number)).next().is_some()
+    }
+
+    pub fn put(&mut self, waiter: Waiter) {
+        self.waiters.insert((waiter.ask.partition, waiter.number), waiter);
+    }
+
+    /// The partitions of those that wait.
+    pub fn partitions(&self) -> Vec<u16> {
+        let mut partitions: Vec<u16> = self.waiters.keys().map(|(partition, _)| *partition).collect();
+        partitions.dedup();
+        partitions
+    }
+
+    /// The first of a partition, unless it rests.
+    pub fn take_first(&mut self, partition: u16, now_us: u64) -> Option<Waiter> {
+        let (&key, first) = self.waiters.range((partition, 0)..=(partition, u64::MAX)).next()?;
+        if first.rests_until_us > now_us {
+            return None;
+        }
+        self.waiters.remove(&key)
+    }
+
+    pub fn take_expired(&mut self, now_us: u64) -> Vec<Waiter> {
+        self.waiters.extract_if(.., |_, waiter| waiter.deadline_us <= now_us).map(|(_, waiter)| waiter).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_gateway::request::{KeyspaceRequest, Request, RequestId};
+
+    use super::*;
+
+    fn waiter(partition: u16, number: u64) -> Waiter {
+        let request = Request::Keyspace(KeyspaceRequest::Count);
+        Waiter {
+            token: Token { connection: number, id: RequestId { seq: 0, part: 0 } },
+            ask: Ask { partition, epoch: 0, request },
+            number,
+            deadline_us: 100 + number,
+            rests_until_us: 0,
+            may_travel: true,
+        }
+    }
+
+    #[test]
+    fn those_of_a_partition_keep_their_order() {
+        let mut waiting = Waiting::default();
+        assert!(!waiting.is_behind(&waiter(1, 9)));
+        for number in [5, 2, 7] {
+            waiting.put(waiter(1, number));
+        }
+        waiting.put(waiter(3, 1));
+        assert!(
+            waiting.is_behind(&waiter(1, 3)) && !waiting.is_behind(&waiter(1, 2)) && !waiting.is_behind(&waiter(0, 9))
+        );
+        assert_eq!(waiting.partitions(), [1, 3]);
+        let numbers: Vec<u64> = std::iter::from_fn(|| waiting.take_first(1, 0)).map(|waiter| waiter.number).collect();
+        assert_eq!((numbers, waiting.count()), (vec![2, 5, 7], 1));
+    }
+
+    #[test]
+    fn one_that_rests_holds_those_behind_it_and_none_waits_for_ever() {
+        let mut waiting = Waiting::default();
+        waiting.put(Waiter { rests_until_us: 50, ..waiter(1, 1) });
+        waiting.put(waiter(1, 2));
+        assert!(waiting.take_first(1, 49).is_none());
+        assert_eq!(waiting.take_expired(101).len(), 1);
+        assert_eq!(waiting.take_first(1, 49).map(|waiter| waiter.number), Some(2));
+        assert!(waiting.is_empty());
+    }
+}

@@ -1,0 +1,55 @@
+//! Frames survive the wire, and bytes that are none are refused.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HELLO: fn() -> Hello =
+    || Hello { version: GATEWAY_PROTOCOL_VERSION, cluster_id: 7, gateway: 3, auth: b"secret".to_vec() };
+
+#[test]
+fn frames_come_back_as_they_went_however_they_arrive() {
+    let mut stream = Vec::new();
+    put_frame(&mut stream, Kind::Hello, 0, &HELLO());
+    let first_bytes = stream.len();
+    begin_frame(&mut stream, Kind::NotOwner, 9, |_| {});
+    for length in 0..first_bytes {
+        assert_eq!(next_frame(&stream[..length]), Ok(None), "{length} bytes");
+    }
+    let (frame, taken) = next_frame(&stream).expect("well-formed").expect("whole");
+    assert_eq!((frame.kind, frame.tag, taken), (Kind::Hello, 0, first_bytes));
+    assert_eq!(Hello::from_body(frame.body), Ok(HELLO()));
+    let (frame, _) = next_frame(&stream[taken..]).expect("well-formed").expect("whole");
+    assert_eq!(frame, Frame { kind: Kind::NotOwner, tag: 9, body: b"" });
+}
+
+#[test]
+fn strangers_are_refused() {
+    assert_eq!(HELLO().check(7), Ok(()));
+    assert_eq!(HELLO().check(8), Err(Refusal::OtherCluster(8)));
+    let old = Hello { version: 0, ..HELLO() };
+    assert_eq!(old.check(7), Err(Refusal::ProtocolVersion(GATEWAY_PROTOCOL_VERSION)));
+}
+
+#[test]
+fn a_declared_length_beyond_its_kind_is_refused_at_once() {
+    let mut header = [0; HEADER_BYTES];
+    header[4] = Kind::Hello as u8;
+    header[..4].copy_from_slice(&(HELLO_BYTES_MAX as u32).to_le_bytes());
+    assert_eq!(next_frame(&header), Ok(None));
+    let beyond = HELLO_BYTES_MAX as u32 + 1;
+    header[..4].copy_from_slice(&beyond.to_le_bytes());
+    assert_eq!(next_frame(&header), Err(FrameError::TooLong(beyond)));
+    header[4] = 77;
+    assert_eq!(next_frame(&header), Err(FrameError::Kind(77)));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        if let Ok(Some((frame, taken))) = next_frame(&bytes) {
+            prop_assert!(taken <= bytes.len());
+            let _ = Hello::from_body(frame.body);
+        }
+    }
+}
