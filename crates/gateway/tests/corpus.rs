@@ -36,3 +36,8 @@ fn memcached_sessions_survive_their_corpus() {
 fn redis_sessions_survive_their_corpus() {
     feed("redis", shorttail_gateway::redis::fuzz::fuzz_session);
 }
+
+#[test]
+fn frames_between_gateways_survive_their_corpus() {
+    feed("gateway", shorttail_gateway::forward::fuzz_frames);
+}
