@@ -133,7 +133,8 @@ impl Exchange {
                 self.gather.begin(token, request, partitions, deadline_us, false);
                 self.ask_loose(now);
             }
-            ask if ask.partition < self.table.partition_count() => {
+            // An engine is asked for nothing but what it has, whatever another gateway thinks.
+            ask if self.table.is_about(&ask) => {
                 let waiter = self.waiter(token, ask, deadline_us, false);
                 self.take(now, waiter);
             }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::cursor_slot;
+use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceRequest, Request};
 use shorttail_gateway::topology::{GatewayPlace, Place, Topology};
 use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
@@ -88,6 +89,18 @@ impl Table {
         }
     }
 
+    /// Is a request of another gateway about the partition that it names, with all its keys?
+    pub fn is_about(&self, ask: &Ask) -> bool {
+        let is_whole = match &ask.request {
+            Request::Group(group) => {
+                let mut slots = group.pairs.iter().map(|(key, _)| Slot::of_key(key));
+                slots.next().is_some_and(|first| slots.all(|slot| slot == first))
+            }
+            Request::Key(_) | Request::Keyspace(_) => true,
+        };
+        is_whole && self.partition_of(&ask.request) == Some(ask.partition)
+    }
+
     fn partition_of_slot(&self, slot: Slot) -> u16 {
         (slot.index() * self.owners.len() / SLOT_COUNT) as u16
     }
@@ -118,6 +131,7 @@ fn place(address: &str) -> Option<Place> {
 
 #[cfg(test)]
 mod tests {
+    use shorttail_gateway::request::GroupPut;
     use shorttail_units::Epoch;
     use shorttail_wire::control::TenureEntry;
 
@@ -126,6 +140,22 @@ mod tests {
     fn gateway(id: u16, is_alive: bool) -> GatewayEntry {
         let forward = Some(format!("unix:/run/g{id}"));
         GatewayEntry { id, is_alive, forward, redis: Some("0.0.0.0:6379".into()), memcached: None }
+    }
+
+    #[test]
+    fn what_another_gateway_asks_must_be_about_the_partition_that_it_names() {
+        let table = Table::new(4);
+        let group = |keys: &[&str], partition| {
+            let pairs = keys.iter().map(|key| (key.as_bytes().to_vec(), Vec::new())).collect();
+            Ask { partition, epoch: 0, request: Request::Group(GroupPut { pairs, only_if_absent: false }) }
+        };
+        let own = table.partition_of(&group(&["{a}1"], 0).request).expect("a key's");
+        assert!(table.is_about(&group(&["{a}1", "{a}2"], own)));
+        assert!(!table.is_about(&group(&["{a}1", "{a}2"], (own + 1) % 4)), "another partition");
+        assert!(!table.is_about(&group(&["{a}1", "{b}2"], own)), "two slots");
+        assert!(!table.is_about(&group(&[], 0)));
+        let count = Ask { partition: 0, epoch: 0, request: Request::Keyspace(KeyspaceRequest::Count) };
+        assert!(!table.is_about(&count), "all keys are a tenure's, which it must name");
     }
 
     #[test]
