@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use shorttail_gateway::engine::WhenFull;
+use shorttail_gateway::engine::{LeaseConfig, WhenFull};
 use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, Policy, SmallWrite, Update};
 use shorttail_units::CodeShape;
@@ -30,10 +30,12 @@ pub enum Profile {
     Large,
     /// The gateway crashes and a new one with a higher epoch takes over.
     Takeover,
+    /// Several gateways share the partitions: they crash, stall, are cut off, and hand over.
+    Gateways,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 7] = [
+pub const PROFILES: [(&str, Profile); 8] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -41,6 +43,7 @@ pub const PROFILES: [(&str, Profile); 7] = [
     ("full", Profile::Full),
     ("large", Profile::Large),
     ("takeover", Profile::Takeover),
+    ("gateways", Profile::Gateways),
 ];
 
 impl fmt::Display for Profile {
@@ -72,6 +75,9 @@ pub struct FaultWeights {
     pub cut: u32,
     pub gateway_crash: u32,
     pub gateway_stall: u32,
+    /// With several gateways: one hands a tenure over to another, and the coordinator loses sight of one.
+    pub hand_over: u32,
+    pub cut_coordinator: u32,
 }
 
 /// Everything that a run is made of, apart from its random draws.
@@ -80,6 +86,9 @@ pub struct SimConfig {
     pub code: CodeShape,
     pub node_count: u16,
     pub node_core_count: u16,
+    pub gateway_count: usize,
+    /// What nodes promise owners; none if there is one gateway.
+    pub lease: Option<LeaseConfig>,
     /// Memory of one core of a node, in bytes.
     pub node_memory_bytes: usize,
     pub partition_count: u16,
@@ -169,6 +178,8 @@ impl SimConfig {
             code,
             node_count,
             node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
+            gateway_count: 1,
+            lease: None,
             node_memory_bytes: 1 << 20,
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),
             chunk_bytes: *rng.choose(&[1024, 2048, 2048, 4000]).expect("sizes"),
@@ -194,6 +205,7 @@ impl SimConfig {
                 cut: 2,
                 gateway_crash: 0,
                 gateway_stall: 1,
+                ..FaultWeights::default()
             },
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
@@ -270,7 +282,25 @@ impl SimConfig {
             Profile::Takeover => {
                 self.faults.gateway_crash = 4;
             }
+            Profile::Gateways => {
+                self.share(2 + rng.index(2));
+                let active_us = rng.range(800_000..2_500_000);
+                self.active_us = active_us;
+                self.partition_count = *rng.choose(&[2, 4, 6]).expect("counts");
+                self.faults.gateway_crash = 3;
+                self.faults.gateway_stall = 3;
+                self.faults.hand_over = 4;
+                self.faults.cut_coordinator = 2;
+            }
         }
+    }
+
+    /// Several gateways, with a lease that is short enough to run out often.
+    pub fn share(&mut self, gateway_count: usize) {
+        self.gateway_count = gateway_count;
+        self.lease = Some(LeaseConfig { lease_us: 150_000, margin_us: 15_000 });
+        // To flush everything is a request to every gateway, which is theirs to gather.
+        self.flush_ppm = 0;
     }
 
     /// So little memory that the store is often full, and chunks so large that few of them fit.

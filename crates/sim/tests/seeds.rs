@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 130 in all.
-const SEEDS: [(Profile, u64); 7] = [
+/// Seeds of the usual run per profile: 2 430 in all.
+const SEEDS: [(Profile, u64); 8] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -16,6 +16,7 @@ const SEEDS: [(Profile, u64); 7] = [
     (Profile::Large, 130),
     (Profile::Full, 50),
     (Profile::Takeover, 600),
+    (Profile::Gateways, 300),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -62,6 +63,7 @@ fn the_usual_seeds_show_no_violation() {
             && counts.cuts > 500,
         "{counts:?}"
     );
+    assert!(counts.handovers > 300, "{counts:?}");
     assert!(counts.unknown > 100 && counts.degraded_reads > 1_000, "{counts:?}");
     assert!(counts.folds > 100_000 && counts.seals > 10_000 && counts.installs > 10_000, "{counts:?}");
     assert!(counts.stripes_audited > 50_000 && counts.acknowledgements_audited > 5_000, "{counts:?}");
@@ -69,7 +71,9 @@ fn the_usual_seeds_show_no_violation() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    for (profile, seed) in [(Profile::Mixed, 7), (Profile::Crash, 11), (Profile::Large, 3), (Profile::Stall, 30)] {
+    for (profile, seed) in
+        [(Profile::Mixed, 7), (Profile::Crash, 11), (Profile::Large, 3), (Profile::Stall, 30), (Profile::Gateways, 4)]
+    {
         let (first, again) = (run_seed(profile, seed), run_seed(profile, seed));
         assert_eq!(first.trace_hash, again.trace_hash, "{}", first.replay());
         assert_eq!((first.events, first.counts), (again.events, again.counts));

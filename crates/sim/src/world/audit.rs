@@ -62,7 +62,8 @@ pub(super) type Stripes = BTreeMap<StripeId, Vec<Found>>;
 
 impl World {
     pub(super) fn audit(&mut self) {
-        self.check_engine();
+        (0..self.gateways.len()).for_each(|gateway| self.check_engines(gateway));
+        self.check_sole_owner();
         let stripes = self.scan_all();
         for (id, found) in stripes {
             let code = self.codes.get(found[0].report.description.shape);

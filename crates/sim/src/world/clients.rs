@@ -56,6 +56,10 @@ struct Pending {
     kind: Kind,
     asked_us: u64,
     records: Vec<OperationId>,
+    /// The gateway that was asked, the one that has it now, and as the owner of which epoch.
+    asked: usize,
+    at: usize,
+    epoch: u32,
     /// Until it reaches the gateway.
     request: Option<Request<SimCommand>>,
     /// The gateway answered it: the reply is on its way.
@@ -73,6 +77,8 @@ pub(super) struct Clients {
     read: BTreeMap<Vec<u8>, (Value, u64)>,
     outcomes: BTreeMap<Op, Outcome>,
     pub(super) flushes: OrderedFlushes,
+    /// Which gateway each client asks, if not the one of its own number.
+    homes: BTreeMap<u32, usize>,
 }
 
 impl Clients {
@@ -85,6 +91,7 @@ impl Clients {
             read: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             flushes: OrderedFlushes::default(),
+            homes: BTreeMap::new(),
         }
     }
 
@@ -228,17 +235,36 @@ impl World {
         self.counts.operations += 1;
         let request = Some(request);
         let asked_us = self.schedule.now_us();
-        let pending = Pending { client, kind, asked_us, records, request, is_answered: false, is_watched: false };
+        let gateway = self.home_of(client);
+        let pending = Pending {
+            client,
+            kind,
+            asked_us,
+            records,
+            asked: gateway,
+            at: gateway,
+            epoch: 0,
+            request,
+            is_answered: false,
+            is_watched: false,
+        };
         self.clients.pending.insert(op, pending);
         let delay_us = self.rng.exponential_us(CLIENT_DELAY_US, 50 * CLIENT_DELAY_US);
         self.schedule.after(delay_us, Event::Request { op });
         op
     }
 
+    fn home_of(&self, client: u32) -> usize {
+        self.clients.homes.get(&client).copied().unwrap_or(client as usize % self.gateways.len())
+    }
+
     pub(super) fn request_arrives(&mut self, op: u64) {
-        let is_serving = self.gateway.is_serving();
         let Some(pending) = self.clients.pending.get_mut(&op) else { return };
         let Some(request) = pending.request.take() else { return };
+        let gateway = pending.asked;
+        let host = &self.gateways[gateway];
+        // Alone, it listens once it serves.
+        let is_serving = if self.gateways.len() == 1 { host.is_serving() } else { host.is_up };
         if !is_serving {
             // Nobody listens: the client is told so at once, and knows that nothing happened.
             return self.op_ends(op, Received::Key(Heard::Refused));
@@ -249,7 +275,7 @@ impl World {
         }
         let pending = &self.clients.pending[&op];
         let token = Token { connection: u64::from(pending.client), id: RequestId { seq: op, part: 0 } };
-        self.ask_gateway(token, request);
+        self.ask_gateway(gateway, token, request);
     }
 
     /// The gateway answers.
@@ -258,13 +284,22 @@ impl World {
     /// If it answers what nobody asked, or twice: the engine mixed something up.
     pub(super) fn reply_leaves(&mut self, op: u64, reply: Reply) {
         let Some(pending) = self.clients.pending.get_mut(&op) else {
-            panic!("a reply to operation {op}, which is over")
+            assert!(self.gateways.len() > 1, "a reply to operation {op}, which is over");
+            // The gateway through which it was asked died.
+            return;
         };
         assert!(!pending.is_answered, "operation {op} is answered twice");
         pending.is_answered = true;
         pending.records.iter().for_each(|record| self.history.leave(record));
         let received = match reply {
-            Reply::Bytes(bytes) => Received::Key(Heard::parse(&bytes)),
+            Reply::Bytes(bytes) => {
+                let heard = Heard::parse(&bytes);
+                if heard == Heard::Refused {
+                    let reason = bytes[1..].escape_ascii();
+                    self.trace.record(self.schedule.now_us(), format_args!("operation {op} is refused: {reason}"));
+                }
+                Received::Key(heard)
+            }
             Reply::Group(Ok(stored)) => Received::Group(Heard::Answer { answer: Answer::Applied(stored), token: None }),
             Reply::Group(Err(error)) => Received::Group(Heard::of_error(error)),
             Reply::Keyspace(Ok(reply)) => {
@@ -291,9 +326,31 @@ impl World {
         }
     }
 
-    pub(super) fn clients_lose_connections(&mut self) {
-        let ops: Vec<u64> = self.clients.pending.keys().copied().collect();
-        for op in ops {
+    /// For which epoch an operation was passed on last.
+    pub(super) fn op_epoch(&self, op: u64) -> u32 {
+        self.clients.pending.get(&op).map_or(0, |pending| pending.epoch)
+    }
+
+    /// An operation goes on to another gateway.
+    pub(super) fn op_moves(&mut self, op: u64, epoch: u32, gateway: usize) {
+        if let Some(pending) = self.clients.pending.get_mut(&op) {
+            (pending.at, pending.epoch) = (gateway, epoch);
+        }
+    }
+
+    /// A gateway refuses an operation that no engine took.
+    pub(super) fn refuse_op(&mut self, op: u64) {
+        if let Some(pending) = self.clients.pending.get_mut(&op) {
+            pending.is_answered = true;
+            let delay_us = self.rng.exponential_us(CLIENT_DELAY_US, 50 * CLIENT_DELAY_US);
+            self.schedule.after(delay_us, Event::Reply { op, reply: Received::Key(Heard::Refused) });
+        }
+    }
+
+    pub(super) fn clients_lose_connections(&mut self, gateway: usize) {
+        let pending = self.clients.pending.iter();
+        let ops = pending.filter(|(_, pending)| [pending.asked, pending.at].contains(&gateway)).map(|(&op, _)| op);
+        for op in ops.collect::<Vec<_>>() {
             let delay_us = self.rng.below(20 * CLIENT_DELAY_US);
             self.schedule.after(delay_us, Event::ConnectionLost { op });
         }
@@ -311,6 +368,11 @@ impl World {
             Received::Key(heard) | Received::Group(heard) | Received::Keyspace(heard) => heard.clone(),
         };
         self.trace.record(self.schedule.now_us(), format_args!("operation {op}: {heard:?}"));
+        if !matches!(heard, Heard::Answer { .. }) && self.gateways.len() > 1 {
+            // Somebody else may know better.
+            let next = (self.home_of(pending.client) + 1) % self.gateways.len();
+            self.clients.homes.insert(pending.client, next);
+        }
         let outcome = match &heard {
             Heard::Answer { answer, token } => self.conclude_answered(&pending, answer, *token),
             Heard::Refused => {

@@ -1,6 +1,6 @@
 //! Faults: which, when, and how they end.
 
-use super::{Event, GATEWAY, World, endpoint_of};
+use super::{Event, World, endpoint_of, endpoint_of_gateway};
 use crate::config::FaultWeights;
 
 /// How long a crashed node stays away, a stalled one stands still, and so on, in microseconds.
@@ -20,6 +20,8 @@ enum Fault {
     Cut,
     GatewayCrash,
     GatewayStall,
+    HandOver,
+    CutCoordinator,
 }
 
 fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
@@ -31,6 +33,8 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.cut, Fault::Cut),
         (weights.gateway_crash, Fault::GatewayCrash),
         (weights.gateway_stall, Fault::GatewayStall),
+        (weights.hand_over, Fault::HandOver),
+        (weights.cut_coordinator, Fault::CutCoordinator),
     ];
     for (weight, fault) in table {
         if at < u64::from(weight) {
@@ -42,8 +46,10 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 }
 
 fn sum(weights: &FaultWeights) -> u64 {
-    let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall } = *weights;
-    [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().map(u64::from).sum()
+    let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
+    let of_several = [weights.hand_over, weights.cut_coordinator];
+    let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_several);
+    all.map(u64::from).sum()
 }
 
 impl World {
@@ -68,9 +74,23 @@ impl World {
         let at = self.rng.below(sum(&self.config.faults));
         let Some(fault) = drawn(&self.config.faults, at) else { return };
         let node = self.rng.index(self.nodes.len());
+        let gateway = if self.gateways.len() == 1 { 0 } else { self.rng.index(self.gateways.len()) };
         match fault {
-            Fault::GatewayCrash => self.crash_gateway_for(GATEWAY_AWAY_US),
-            Fault::GatewayStall => self.stall_gateway(),
+            Fault::GatewayCrash => {
+                let away_us = self.rng.range(GATEWAY_AWAY_US);
+                self.crash_gateway_number(gateway, away_us);
+            }
+            Fault::GatewayStall => {
+                // With others beside it a stall is to outlast the lease.
+                let longest_us = if self.gateways.len() == 1 { GATEWAY_STALL_US.end } else { 4 * GATEWAY_STALL_US.end };
+                let stall_us = self.rng.range(GATEWAY_STALL_US.start..longest_us);
+                self.stall_gateway(gateway, stall_us);
+            }
+            Fault::HandOver => self.hand_over_any(),
+            Fault::CutCoordinator => {
+                let cut_us = self.rng.range(CUT_US);
+                self.cut_coordinator(gateway, cut_us);
+            }
             Fault::BreakSession => self.break_session_of(node),
             Fault::Crash => {
                 self.change_victims();
@@ -85,7 +105,7 @@ impl World {
                 self.stall_node(node, stall_us);
             }
             Fault::Slow => self.slow_node(node),
-            Fault::Cut => self.cut_node(node),
+            Fault::Cut => self.cut_node(gateway, node),
         }
     }
 
@@ -106,7 +126,10 @@ impl World {
 
     /// Does every stripe have all its chunks, in the eyes of its owner?
     pub fn is_whole(&self) -> bool {
-        self.gateway.engine.as_ref().is_some_and(shorttail_gateway::engine::Engine::is_whole)
+        let engines = || self.gateways.iter().flat_map(super::GatewayHost::engines);
+        let partitions = engines().map(|engine| engine.config().partitions.len()).sum::<usize>();
+        let is_all = partitions == usize::from(self.config.partition_count) && self.is_settled();
+        is_all && engines().all(shorttail_gateway::engine::Engine::is_whole)
     }
 
     /// A node that is down comes back now, empty.
@@ -164,14 +187,23 @@ impl World {
         self.schedule.after(slow_us, Event::FullSpeed { node });
     }
 
-    fn cut_node(&mut self, node: usize) {
+    fn cut_node(&mut self, gateway: usize, node: usize) {
+        let gateway = endpoint_of_gateway(gateway);
         let cut_us = self.rng.range(CUT_US);
         let (to_node, to_gateway) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
         if to_node {
-            self.cut(GATEWAY, endpoint_of(node), cut_us);
+            self.cut(gateway, endpoint_of(node), cut_us);
         }
         if to_gateway {
-            self.cut(endpoint_of(node), GATEWAY, cut_us);
+            self.cut(endpoint_of(node), gateway, cut_us);
+        }
+        // Now and then a gateway loses sight of more nodes.
+        if self.gateways.len() > 1 && self.rng.chance_ppm(300_000) {
+            for other in (0..self.nodes.len()).filter(|&other| other != node) {
+                if self.rng.chance_ppm(500_000) {
+                    self.cut(gateway, endpoint_of(other), cut_us);
+                }
+            }
         }
     }
 
@@ -184,12 +216,18 @@ impl World {
 
     /// Nothing that a node sends reaches the gateway for so long.
     pub fn cut_replies_of(&mut self, node: usize, cut_us: u64) {
-        self.cut(endpoint_of(node), GATEWAY, cut_us);
+        self.cut(endpoint_of(node), endpoint_of_gateway(0), cut_us);
     }
 
     /// Nothing that the gateway sends reaches a node for so long.
     pub fn cut_requests_to(&mut self, node: usize, cut_us: u64) {
-        self.cut(GATEWAY, endpoint_of(node), cut_us);
+        self.cut(endpoint_of_gateway(0), endpoint_of(node), cut_us);
+    }
+
+    /// Nothing that a gateway sends reaches a node for so long, nor the other way round.
+    pub fn cut_gateway_from(&mut self, gateway: usize, node: usize, cut_us: u64) {
+        self.cut(endpoint_of_gateway(gateway), endpoint_of(node), cut_us);
+        self.cut(endpoint_of(node), endpoint_of_gateway(gateway), cut_us);
     }
 
     /// The sessions of a node break; its memory stays.
@@ -211,33 +249,27 @@ impl World {
         }
     }
 
-    fn crash_gateway_for(&mut self, away: std::ops::Range<u64>) {
-        let away_us = self.rng.range(away);
-        self.crash_gateway(away_us);
-    }
-
-    /// The gateway dies; another takes over after so long, with a higher epoch.
+    /// The first gateway dies and is back after so long; somebody takes over, with a higher epoch.
     pub fn crash_gateway(&mut self, away_us: u64) {
-        if self.gateway.engine.is_some() {
+        self.crash_gateway_number(0, away_us);
+    }
+
+    pub fn crash_gateway_number(&mut self, gateway: usize, away_us: u64) {
+        if self.gateways[gateway].is_up {
             self.counts.takeovers += 1;
-            self.stop_gateway();
-            self.schedule.after(away_us, Event::GatewayRestart);
+            self.stop_gateway(gateway);
+            self.schedule.after(away_us, Event::GatewayRestart { gateway });
         }
     }
 
-    fn stall_gateway(&mut self) {
-        if self.gateway.engine.is_some() {
-            let stall_us = self.rng.range(GATEWAY_STALL_US);
-            self.pause_gateway(stall_us);
+    /// A gateway's process stands still, as by SIGSTOP.
+    pub fn stall_gateway(&mut self, gateway: usize, stall_us: u64) {
+        if self.gateways[gateway].is_up {
+            self.counts.stalls += 1;
+            self.note(format_args!("gateway {gateway} stalls for {stall_us} us"));
+            self.network.stall(endpoint_of_gateway(gateway));
+            self.schedule.after(stall_us, Event::GatewayResume { gateway });
         }
-    }
-
-    /// The gateway's process gets no CPU for a while.
-    pub fn pause_gateway(&mut self, pause_us: u64) {
-        self.counts.stalls += 1;
-        self.note(format_args!("gateway stalls"));
-        self.network.stall(GATEWAY);
-        self.schedule.after(pause_us, Event::GatewayResume);
     }
 
     /// Ends every fault now.
@@ -250,7 +282,10 @@ impl World {
             self.network.slow_down(endpoint_of(node), 1);
             self.clear_fault(node);
         }
-        self.restart_gateway();
-        self.resume_gateway();
+        for gateway in 0..self.gateways.len() {
+            self.restart_gateway(gateway);
+            self.resume_gateway(gateway);
+            self.mend_coordinator(gateway);
+        }
     }
 }

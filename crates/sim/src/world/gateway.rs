@@ -1,12 +1,13 @@
-//! The gateway's process: its engine, its sessions with nodes, its turns.
+//! A gateway's process: its tenures with an engine each, their sessions with nodes, its turns.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token};
+use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Standing, Terms, Token, VoterSet};
 use shorttail_gateway::request::{Reply, Request};
 use shorttail_units::{Epoch, NodeId, PartitionId};
 
-use super::{CLUSTER, Event, GATEWAY, World, endpoint_of};
+use super::coordinator::Order;
+use super::{CLUSTER, Event, World, endpoint_of, endpoint_of_gateway};
 use crate::command_of_model::SimCommand;
 use crate::network;
 
@@ -14,203 +15,297 @@ use crate::network;
 const TURN_US_MAX: u64 = 60;
 /// The engine's invariants look at every hash slot, which takes longer than a turn.
 const TURNS_PER_CHECK: u64 = 16;
-/// First and longest wait before a session is tried again.
+/// First and longest wait before a session is tried again; and with several gateways, where take-overs are timed, before it
+/// is tried first.
 const RETRY_US: std::ops::Range<u64> = 2_000..30_000;
+const CONNECT_US: std::ops::Range<u64> = 100..500;
 
 enum Input {
-    Opened(SessionId),
+    Opened(u32, SessionId),
     Bytes(network::SessionId, Vec<u8>),
     Closed(network::SessionId),
     Request(Token, Request<SimCommand>),
+    Order(Order),
 }
 
 struct Link {
+    epoch: u32,
     id: SessionId,
     input: Vec<u8>,
 }
 
+/// A tenure at its gateway.
+pub(super) struct Hosted {
+    pub engine: Engine<SimCommand>,
+    connecting: Vec<SessionId>,
+    /// Sessions that were tried.
+    tried: BTreeSet<SessionId>,
+    /// What the coordinator was told last.
+    told: Option<(Standing, VoterSet)>,
+}
+
+impl Hosted {
+    /// What it is will be told anew.
+    pub fn forget_told(&mut self) {
+        self.told = None;
+    }
+}
+
 #[derive(Default)]
 pub(super) struct GatewayHost {
-    pub engine: Option<Engine<SimCommand>>,
-    epoch: u32,
+    pub is_up: bool,
+    /// By epoch.
+    pub tenures: BTreeMap<u32, Hosted>,
+    /// Tenures that are over, and how they ended: none begins twice, as stripe ids are used once.
+    ended: BTreeMap<u32, (Standing, VoterSet)>,
     /// Counts the lives of the process: events of an earlier one are void.
     pub generation: u32,
+    /// Who owns each partition, as the coordinator told: epoch and gateway.
+    pub table: Vec<Option<(u32, usize)>>,
+    /// Requests of partitions that nobody serves now, and until when they wait.
+    pub waiting: VecDeque<(u64, Token, Request<SimCommand>)>,
     inputs: VecDeque<Input>,
     turn_is_due: bool,
     deadline_us: Option<u64>,
     links: BTreeMap<network::SessionId, Link>,
-    connecting: Vec<SessionId>,
     degraded_reads: u64,
     turns: u64,
 }
 
 impl GatewayHost {
+    /// Does everything serve that is here?
     pub fn is_serving(&self) -> bool {
-        self.engine.as_ref().is_some_and(Engine::is_serving)
+        !self.tenures.is_empty() && self.tenures.values().all(|hosted| hosted.engine.is_serving())
+    }
+
+    pub fn engines(&self) -> impl Iterator<Item = &Engine<SimCommand>> {
+        self.tenures.values().map(|hosted| &hosted.engine)
+    }
+
+    pub fn engines_mut(&mut self) -> impl Iterator<Item = &mut Engine<SimCommand>> {
+        self.tenures.values_mut().map(|hosted| &mut hosted.engine)
     }
 
     pub fn degraded_reads(&self) -> u64 {
-        self.degraded_reads + self.engine.as_ref().map_or(0, |engine| engine.stats().degraded_reads_total)
+        self.degraded_reads + self.engines().map(|engine| engine.stats().degraded_reads_total).sum::<u64>()
     }
 
-    fn session_of(&self, id: SessionId) -> Option<network::SessionId> {
-        self.links.iter().find(|(_, link)| link.id == id).map(|(&session, _)| session)
+    fn has_session(&self, epoch: u32, id: SessionId) -> bool {
+        self.links.values().any(|link| (link.epoch, link.id) == (epoch, id))
     }
 }
 
 impl World {
-    pub(super) fn start_gateway(&mut self) {
-        self.gateway.epoch += 1;
-        self.gateway.generation += 1;
+    /// The gateway's process begins, without any tenure.
+    pub(super) fn start_gateway(&mut self, gateway: usize) {
+        let host = &mut self.gateways[gateway];
+        host.generation += 1;
+        host.is_up = true;
+        self.network.start(endpoint_of_gateway(gateway));
+        self.note(format_args!("gateway {gateway} starts"));
+        self.gateway_joins(gateway);
+    }
+
+    /// The gateway is to own these partitions from now on.
+    pub(super) fn begin_tenure(&mut self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>, terms: Terms) {
+        if self.gateways[gateway].tenures.contains_key(&epoch) {
+            return self.take_terms(gateway, epoch, terms);
+        }
+        if let Some((standing, voters)) = self.gateways[gateway].ended.get(&epoch).cloned() {
+            return self.tell_coordinator(gateway, epoch, standing, voters);
+        }
+        let now = self.now();
         let config = EngineConfig {
+            owner: epoch,
+            engine_count: self.config.gateway_count as u16,
             partition_count: self.config.partition_count,
-            partitions: (0..self.config.partition_count).map(PartitionId).collect(),
+            partitions,
+            lease: self.config.lease,
             chunk_bytes: self.config.chunk_bytes,
             block_bytes: self.config.block_bytes,
             when_full: self.config.when_full,
             gather_us: 500_000,
             policy: self.config.policy,
             placement: self.config.placement,
-            ..EngineConfig::new(self.config.code, Epoch(self.gateway.epoch), CLUSTER, self.config.node_count)
+            ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.config.node_count)
         };
-        let mut engine = Engine::new(config, self.now());
+        let mut engine = Engine::new(config, now);
         let nodes: Vec<_> = (0..self.config.node_count).map(NodeId).collect();
         engine.handle_nodes(&nodes);
         for &node in &nodes {
             let domain = node.0.checked_rem(self.config.domain_count);
             engine.handle_domain(node, &domain.map_or_else(String::new, |domain| domain.to_string()));
         }
+        engine.handle_terms(now, terms);
         for node in self.nodes.iter().filter(|node| !node.is_up()) {
             engine.handle_retired(node.id, node.incarnation);
         }
-        self.gateway.engine = Some(engine);
-        self.network.start(GATEWAY);
-        let epoch = self.gateway.epoch;
-        self.note(format_args!("gateway starts with epoch {epoch}"));
-        self.demand_turn();
+        self.gateways[gateway]
+            .tenures
+            .insert(epoch, Hosted { engine, connecting: Vec::new(), tried: BTreeSet::new(), told: None });
+        self.note(format_args!("gateway {gateway} begins epoch {epoch}"));
+        self.demand_turn(gateway);
     }
 
-    pub(super) fn stop_gateway(&mut self) {
-        let Some(engine) = self.gateway.engine.take() else { return };
-        self.note(format_args!("gateway crashes"));
-        self.gateway.degraded_reads += engine.stats().degraded_reads_total;
-        self.network.crash(&mut self.schedule, GATEWAY);
-        let host = &mut self.gateway;
+    fn take_terms(&mut self, gateway: usize, epoch: u32, terms: Terms) {
+        let now = self.now();
+        if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
+            hosted.engine.handle_terms(now, terms);
+        }
+    }
+
+    pub(super) fn stop_gateway(&mut self, gateway: usize) {
+        self.note(format_args!("gateway {gateway} crashes"));
+        self.network.crash(&mut self.schedule, endpoint_of_gateway(gateway));
+        let host = &mut self.gateways[gateway];
+        host.degraded_reads = host.degraded_reads();
+        host.is_up = false;
+        host.tenures.clear();
+        host.ended.clear();
         host.generation += 1;
         host.inputs.clear();
         host.links.clear();
-        host.connecting.clear();
+        host.waiting.clear();
+        host.table.clear();
         (host.turn_is_due, host.deadline_us) = (false, None);
-        self.clients_lose_connections();
+        self.clients_lose_connections(gateway);
+        self.gateway_leaves(gateway);
     }
 
-    pub(super) fn restart_gateway(&mut self) {
-        if self.gateway.engine.is_none() {
-            self.start_gateway();
+    pub(super) fn restart_gateway(&mut self, gateway: usize) {
+        if !self.gateways[gateway].is_up {
+            self.start_gateway(gateway);
         }
     }
 
-    pub(super) fn resume_gateway(&mut self) {
-        if self.network.is_stalled(GATEWAY) {
-            self.note(format_args!("gateway goes on"));
-            self.network.resume(GATEWAY);
-            self.demand_turn();
+    pub(super) fn resume_gateway(&mut self, gateway: usize) {
+        if self.network.is_stalled(endpoint_of_gateway(gateway)) {
+            self.note(format_args!("gateway {gateway} goes on"));
+            self.network.resume(endpoint_of_gateway(gateway));
+            self.demand_turn(gateway);
         }
     }
 
-    pub(super) fn ask_gateway(&mut self, token: Token, request: Request<SimCommand>) {
-        self.gateway.inputs.push_back(Input::Request(token, request));
-        self.demand_turn();
+    pub(super) fn ask_gateway(&mut self, gateway: usize, token: Token, request: Request<SimCommand>) {
+        self.gateways[gateway].inputs.push_back(Input::Request(token, request));
+        self.demand_turn(gateway);
     }
 
-    pub(super) fn gateway_notice(&mut self, session: network::SessionId, what: network::What) {
+    pub(super) fn order_gateway(&mut self, gateway: usize, order: Order) {
+        self.gateways[gateway].inputs.push_back(Input::Order(order));
+        self.demand_turn(gateway);
+    }
+
+    pub(super) fn gateway_notice(&mut self, gateway: usize, session: network::SessionId, what: network::What) {
+        let inputs = &mut self.gateways[gateway].inputs;
         match what {
             network::What::Accepted { .. } | network::What::Connected => return,
-            network::What::Received(bytes) => self.gateway.inputs.push_back(Input::Bytes(session, bytes)),
-            network::What::Broken(_) => self.gateway.inputs.push_back(Input::Closed(session)),
+            network::What::Received(bytes) => inputs.push_back(Input::Bytes(session, bytes)),
+            network::What::Broken(_) => inputs.push_back(Input::Closed(session)),
         }
-        self.demand_turn();
+        self.demand_turn(gateway);
     }
 
-    fn demand_turn(&mut self) {
-        let host = &mut self.gateway;
-        if host.engine.is_none() || host.turn_is_due {
+    pub(super) fn demand_turn(&mut self, gateway: usize) {
+        let host = &mut self.gateways[gateway];
+        if !host.is_up || host.turn_is_due {
             return;
         }
         host.turn_is_due = true;
         let generation = host.generation;
         let delay_us = self.rng.below(TURN_US_MAX);
-        self.schedule.after(delay_us, Event::GatewayTurn { generation });
+        self.schedule.after(delay_us, Event::GatewayTurn { gateway, generation });
     }
 
-    pub(super) fn gateway_deadline(&mut self, generation: u32, at_us: u64) {
-        if generation != self.gateway.generation || self.gateway.deadline_us != Some(at_us) {
+    pub(super) fn gateway_deadline(&mut self, gateway: usize, generation: u32, at_us: u64) {
+        let host = &mut self.gateways[gateway];
+        if generation != host.generation || host.deadline_us != Some(at_us) {
             return;
         }
-        self.gateway.deadline_us = None;
-        if !self.gateway.turn_is_due {
-            self.gateway.turn_is_due = true;
-            self.gateway_turn(generation);
+        host.deadline_us = None;
+        if !host.turn_is_due {
+            host.turn_is_due = true;
+            self.gateway_turn(gateway, generation);
         }
     }
 
-    pub(super) fn gateway_turn(&mut self, generation: u32) {
-        if generation != self.gateway.generation {
+    pub(super) fn gateway_turn(&mut self, gateway: usize, generation: u32) {
+        if generation != self.gateways[gateway].generation {
             return;
         }
-        self.gateway.turn_is_due = false;
-        if self.network.is_stalled(GATEWAY) {
+        self.gateways[gateway].turn_is_due = false;
+        if self.network.is_stalled(endpoint_of_gateway(gateway)) {
             return;
         }
-        while let Some(input) = self.gateway.inputs.pop_front() {
-            self.take_input(input);
+        while let Some(input) = self.gateways[gateway].inputs.pop_front() {
+            self.take_input(gateway, input);
         }
-        self.pass_replies();
+        self.route_waiting(gateway);
+        self.pass_replies(gateway);
         let now = self.now();
-        let engine = self.gateway.engine.as_mut().expect("a gateway that has turns");
-        engine.end_turn(now);
-        self.pass_replies();
-        self.note_verdicts();
-        self.gateway.turns += 1;
-        if self.gateway.turns.is_multiple_of(TURNS_PER_CHECK) {
-            self.check_engine();
+        self.gateways[gateway].engines_mut().for_each(|engine| engine.end_turn(now));
+        // Between what a turn did and its replies a process may stand still as well: they go with the next turn then.
+        if self.config.gateway_count == 1 || self.rng.chance_ppm(800_000) {
+            self.pass_replies(gateway);
         }
-        self.send_to_nodes();
-        self.keep_sessions();
-        self.await_deadline();
+        self.note_verdicts(gateway);
+        self.gateways[gateway].turns += 1;
+        if self.gateways[gateway].turns.is_multiple_of(TURNS_PER_CHECK) {
+            self.check_engines(gateway);
+        }
+        self.send_to_nodes(gateway);
+        self.tell_standings(gateway);
+        self.keep_sessions(gateway);
+        self.await_deadline(gateway);
     }
 
-    pub(super) fn check_engine(&self) {
-        if let Some(engine) = &self.gateway.engine {
-            engine.check_invariants();
-        }
+    pub(super) fn check_engines(&self, gateway: usize) {
+        self.gateways[gateway].engines().for_each(Engine::check_invariants);
     }
 
-    fn take_input(&mut self, input: Input) {
+    fn take_input(&mut self, gateway: usize, input: Input) {
         let now = self.now();
-        let host = &mut self.gateway;
-        let engine = host.engine.as_mut().expect("a gateway that has turns");
+        let host = &mut self.gateways[gateway];
         match input {
-            Input::Opened(id) => engine.handle_session_opened(now, id),
-            Input::Closed(session) => {
-                if let Some(link) = host.links.remove(&session) {
-                    engine.handle_session_closed(now, link.id);
+            Input::Opened(epoch, id) => {
+                if let Some(hosted) = host.tenures.get_mut(&epoch) {
+                    hosted.engine.handle_session_opened(now, id);
                 }
             }
-            Input::Request(token, request) => engine.handle_request(now, token, request),
+            Input::Closed(session) => {
+                let Some(link) = host.links.remove(&session) else { return };
+                if let Some(hosted) = host.tenures.get_mut(&link.epoch) {
+                    hosted.engine.handle_session_closed(now, link.id);
+                }
+            }
+            Input::Request(token, request) => self.route(gateway, token, request),
             Input::Bytes(session, bytes) => {
                 let Some(link) = host.links.get_mut(&session) else { return };
+                let Some(hosted) = host.tenures.get_mut(&link.epoch) else { return };
                 link.input.extend_from_slice(&bytes);
-                let consumed = engine.handle_session_input(now, link.id, &link.input).expect("nodes send messages");
-                link.input.drain(..consumed);
+                let consumed = hosted.engine.handle_session_input(now, link.id, &link.input);
+                link.input.drain(..consumed.expect("nodes send messages"));
+            }
+            Input::Order(Order::Table(table)) => host.table = table,
+            Input::Order(Order::Begin { epoch, partitions, terms }) => {
+                self.begin_tenure(gateway, epoch, partitions, terms);
+            }
+            Input::Order(Order::Terms { epoch, terms }) => self.take_terms(gateway, epoch, terms),
+            Input::Order(Order::LetGo { epoch }) => {
+                if let Some(hosted) = host.tenures.get_mut(&epoch) {
+                    hosted.engine.let_go(now);
+                }
             }
         }
     }
 
-    fn pass_replies(&mut self) {
+    fn pass_replies(&mut self, gateway: usize) {
         let now = self.now();
-        while let Some((token, reply)) = self.gateway.engine.as_mut().and_then(|engine| engine.poll_reply(now)) {
-            self.gateway_replies(token, reply);
+        for epoch in self.gateways[gateway].tenures.keys().copied().collect::<Vec<_>>() {
+            let next = |world: &mut World| world.gateways[gateway].tenures.get_mut(&epoch)?.engine.poll_reply(now);
+            while let Some((token, reply)) = next(self) {
+                self.gateway_replies(token, reply);
+            }
         }
     }
 
@@ -218,13 +313,14 @@ impl World {
         self.reply_leaves(token.id.seq, reply);
     }
 
-    fn send_to_nodes(&mut self) {
-        let host = &mut self.gateway;
-        let engine = host.engine.as_mut().expect("a gateway that has turns");
+    fn send_to_nodes(&mut self, gateway: usize) {
+        let host = &mut self.gateways[gateway];
         for (&session, link) in &host.links {
-            let Some(output) = engine.session_output(link.id).filter(|output| !output.is_empty()) else { continue };
+            let Some(hosted) = host.tenures.get_mut(&link.epoch) else { continue };
+            let output = hosted.engine.session_output(link.id).filter(|output| !output.is_empty());
+            let Some(output) = output else { continue };
             let bytes = std::mem::take(output);
-            match self.network.send(&mut self.schedule, GATEWAY, session, bytes) {
+            match self.network.send(&mut self.schedule, endpoint_of_gateway(gateway), session, bytes) {
                 // It ended, and the notice of that is on its way.
                 Ok(()) | Err(network::SendError::NotOpen) => {}
                 Err(error @ network::SendError::Full) => panic!("the engine does not bound what it sends: {error}"),
@@ -232,41 +328,92 @@ impl World {
         }
     }
 
-    /// Sessions that should exist and do not are tried, now or after a while.
-    fn keep_sessions(&mut self) {
-        let host = &mut self.gateway;
-        let generation = host.generation;
-        for id in host.engine.as_ref().expect("a gateway that has turns").wanted_sessions() {
-            if host.session_of(id).is_none() && !host.connecting.contains(&id) {
-                host.connecting.push(id);
-                let delay_us = self.rng.range(RETRY_US);
-                self.schedule.after(delay_us, Event::Connect { generation, node: id.node.0, core: id.core });
+    /// The coordinator hears of what changed; what is over and answered is dropped.
+    fn tell_standings(&mut self, gateway: usize) {
+        let mut news = Vec::new();
+        for (&epoch, hosted) in &mut self.gateways[gateway].tenures {
+            let now = (hosted.engine.standing(), hosted.engine.voters_in_use().clone());
+            if hosted.told.as_ref() != Some(&now) {
+                hosted.told = Some(now.clone());
+                news.push((epoch, now));
             }
         }
+        for (epoch, (standing, voters)) in news {
+            self.note(format_args!("epoch {epoch} at gateway {gateway}: {standing:?}"));
+            if standing == Standing::Serving {
+                self.check_sole_owner();
+            }
+            self.note_stretch(gateway, epoch, standing);
+            self.tell_coordinator(gateway, epoch, standing, voters);
+        }
+        let is_over = |hosted: &Hosted| {
+            matches!(hosted.engine.standing(), Standing::Released | Standing::Deposed)
+                && hosted.engine.outstanding_count() == 0
+        };
+        let over = self.gateways[gateway].tenures.iter().filter(|(_, hosted)| is_over(hosted));
+        for epoch in over.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {
+            self.drop_tenure(gateway, epoch);
+        }
     }
 
-    pub(super) fn connect(&mut self, generation: u32, node: u16, core: u16) {
-        if generation != self.gateway.generation {
+    fn drop_tenure(&mut self, gateway: usize, epoch: u32) {
+        self.pass_replies(gateway);
+        let host = &mut self.gateways[gateway];
+        let Some(hosted) = host.tenures.remove(&epoch) else { return };
+        host.degraded_reads += hosted.engine.stats().degraded_reads_total;
+        host.ended.insert(epoch, (hosted.engine.standing(), hosted.engine.voters_in_use().clone()));
+        let sessions = host.links.iter().filter(|(_, link)| link.epoch == epoch).map(|(&session, _)| session);
+        let sessions: Vec<_> = sessions.collect();
+        for session in sessions {
+            self.gateways[gateway].links.remove(&session);
+            self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
+        }
+        self.note(format_args!("epoch {epoch} at gateway {gateway} is over"));
+    }
+
+    /// Sessions that should exist and do not are tried, now or after a while.
+    fn keep_sessions(&mut self, gateway: usize) {
+        let host = &self.gateways[gateway];
+        let generation = host.generation;
+        let mut wanted = Vec::new();
+        for (&epoch, hosted) in &host.tenures {
+            let missing = hosted.engine.wanted_sessions().into_iter();
+            let missing = missing.filter(|id| !host.has_session(epoch, *id) && !hosted.connecting.contains(id));
+            wanted.extend(missing.map(|id| (epoch, id)));
+        }
+        for (epoch, id) in wanted {
+            let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) else { continue };
+            hosted.connecting.push(id);
+            let is_first = hosted.tried.insert(id) && self.config.gateway_count > 1;
+            let delay_us = self.rng.range(if is_first { CONNECT_US } else { RETRY_US });
+            self.schedule.after(delay_us, Event::Connect { gateway, generation, epoch, id });
+        }
+    }
+
+    pub(super) fn connect(&mut self, gateway: usize, generation: u32, epoch: u32, id: SessionId) {
+        if generation != self.gateways[gateway].generation {
             return;
         }
-        let id = SessionId { node: NodeId(node), core };
-        self.gateway.connecting.retain(|other| *other != id);
-        let session = self.network.open(&mut self.schedule, GATEWAY, endpoint_of(usize::from(node)));
+        let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) else { return };
+        hosted.connecting.retain(|other| *other != id);
+        let node = endpoint_of(usize::from(id.node.0));
+        let session = self.network.open(&mut self.schedule, endpoint_of_gateway(gateway), node);
         let session = session.expect("the gateway is up and bounds its sessions");
-        self.core_of_session.insert(session.number(), core);
-        self.gateway.links.insert(session, Link { id, input: Vec::new() });
-        self.gateway.inputs.push_back(Input::Opened(id));
-        self.demand_turn();
+        self.core_of_session.insert(session.number(), id.core);
+        let host = &mut self.gateways[gateway];
+        host.links.insert(session, Link { epoch, id, input: Vec::new() });
+        host.inputs.push_back(Input::Opened(epoch, id));
+        self.demand_turn(gateway);
     }
 
-    fn await_deadline(&mut self) {
-        let host = &mut self.gateway;
-        let Some(at_us) = host.engine.as_ref().and_then(Engine::poll_deadline) else { return };
+    fn await_deadline(&mut self, gateway: usize) {
+        let host = &mut self.gateways[gateway];
+        let Some(at_us) = host.engines().filter_map(Engine::poll_deadline).min() else { return };
         let at_us = at_us.saturating_sub(super::MONO_US).max(self.schedule.now_us() + 1);
         if host.deadline_us.is_none_or(|known| at_us < known) {
             host.deadline_us = Some(at_us);
             let generation = host.generation;
-            self.schedule.at(at_us, Event::GatewayDeadline { generation, at_us });
+            self.schedule.at(at_us, Event::GatewayDeadline { gateway, generation, at_us });
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use shorttail_gateway::engine::Engine;
 use shorttail_gateway::engine::limits::OPEN_MAX;
 
 use super::{Outcome, Violation, World};
@@ -61,9 +62,10 @@ impl World {
         self.is_active = false;
         self.end_faults();
         let until_us = self.now_us() + PROGRESS_US;
-        let is_done = self.run_while(until_us, |world| !world.clients.is_idle() || !world.gateway.is_serving());
+        let is_done = self.run_while(until_us, |world| !world.clients.is_idle() || !world.is_settled());
         if !is_done && self.failure.is_none() {
-            self.fail(Violation::NoProgress(self.clients.pending_text()));
+            let text = format!("{}; settled: {}", self.clients.pending_text(), self.is_settled());
+            self.fail(Violation::NoProgress(text));
         }
         self.settle_flushes();
     }
@@ -87,10 +89,10 @@ impl World {
         self.audit();
     }
 
-    /// Lets time pass until the gateway serves.
+    /// Lets time pass until everything is served.
     pub fn await_serving(&mut self) {
         let until_us = self.now_us() + PROGRESS_US;
-        assert!(self.run_while(until_us, |world| !world.gateway.is_serving()), "the gateway does not serve");
+        assert!(self.run_while(until_us, |world| !world.is_settled()), "not everything is served: {:?}", self.failure);
     }
 
     /// Asks, waits for the end, and answers it.
@@ -138,9 +140,9 @@ impl World {
         let until_us = self.now_us() + RECLAIM_US;
         if !self.run_while(until_us, |world| world.chunk_count() > world.chunks_kept_max()) && self.failure.is_none() {
             let (count, max) = (self.chunk_count(), self.chunks_kept_max());
-            let stats = self.gateway.engine.as_ref().map(shorttail_gateway::engine::Engine::stats);
+            let stats: Vec<_> = self.gateways.iter().flat_map(super::GatewayHost::engines).map(Engine::stats).collect();
             let text = format!(
-                "{count} chunks are held although all is deleted, not {max}; the owner counts {stats:?}; {}",
+                "{count} chunks are held although all is deleted, not {max}; the owners count {stats:?}; {}",
                 self.held_text()
             );
             self.fail(Violation::NoProgress(text));
@@ -159,7 +161,8 @@ impl World {
 
     /// The open stripes of each partition, one that is not worth cleaning, and one that is being freed.
     fn chunks_kept_max(&self) -> u64 {
-        let stripes = u64::from(self.config.partition_count) * OPEN_MAX as u64 + 2;
+        let engine_count = self.gateways.iter().flat_map(super::GatewayHost::engines).count() as u64;
+        let stripes = u64::from(self.config.partition_count) * OPEN_MAX as u64 + 2 * engine_count;
         stripes * self.config.code.chunk_count() as u64
     }
 }

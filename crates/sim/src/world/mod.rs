@@ -1,20 +1,21 @@
-//! One simulated cluster: the real machines of a gateway and its nodes, clients, and what befalls them.
+//! One simulated cluster: the real machines of gateways and nodes, clients, and what befalls them.
 //!
 //! ```text
-//! clients --Request--> gateway's engine --sessions over the network--> nodes
-//!    ^------Reply-------'                                                |
-//!    '- history            audit: what nodes and owner hold together <---'
+//! clients --Request--> gateway's engines --sessions over the network--> nodes
+//!    ^------Reply-------'                                                 |
+//!    '- history            audit: what nodes and owners hold together <---'
 //! ```
-//! A host (the gateway, a node) takes its inputs in turns, as the event loops of the server do: what arrived until the
+//! A host (a gateway, a node) takes its inputs in turns, as the event loops of the server do: what arrived until the
 //! turn is handled, the turn ends, and what that caused leaves. Everything happens in virtual time and in the order
 //! that the seed decides.
 //!
 //! Must not know: sockets, clocks, threads. Deviations from the server: a client is an event source, not a session
-//! (protocols are tested elsewhere), and the scripted stand-in for the coordinator hands out epochs and retires
-//! incarnations at once.
+//! (protocols are tested elsewhere), and the scripted stand-in for the coordinator deals tenures and retires incarnations
+//! at once.
 
 mod audit;
 mod clients;
+mod coordinator;
 mod ends;
 mod faults;
 mod gateway;
@@ -22,16 +23,18 @@ mod life;
 mod nodes;
 mod peers;
 mod policy;
+mod routing;
 mod slow;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use shorttail_codes::CodeCache;
-use shorttail_gateway::engine::WhenFull;
+use shorttail_gateway::engine::{SessionId, Standing, Token, VoterSet, WhenFull};
+use shorttail_gateway::request::Request;
 use shorttail_units::{ClusterId, Now, UnixMs};
 
-use crate::command_of_model::UNIX_MS;
+use crate::command_of_model::{SimCommand, UNIX_MS};
 use crate::config::{Profile, SimConfig};
 use crate::history::{Failure, History};
 use crate::network::{Endpoint, Network, NetworkEvent, Notice, Settings};
@@ -40,6 +43,7 @@ use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::workload::Workload;
 use clients::Clients;
+use coordinator::Coordinator;
 use gateway::GatewayHost;
 use nodes::NodeHost;
 
@@ -47,31 +51,79 @@ pub use clients::{Op, Outcome};
 pub use policy::StripeSeen;
 pub use slow::Sample;
 
-pub(crate) const GATEWAY: Endpoint = Endpoint(0);
 const CLUSTER: ClusterId = ClusterId(0x51);
 /// The monotonic clock when a run begins: not zero, as machines subtract from it.
 const MONO_US: u64 = 1_000_000;
 /// Messages between a client and the gateway take this long on average.
 const CLIENT_DELAY_US: u64 = 100;
 
+/// Endpoints of further gateways begin here; that of the first is 0, those of nodes lie between.
+const GATEWAYS_FIRST: u32 = 10_000;
+
 fn endpoint_of(node: usize) -> Endpoint {
     Endpoint(1 + node as u32)
+}
+
+fn endpoint_of_gateway(gateway: usize) -> Endpoint {
+    Endpoint(if gateway == 0 { 0 } else { GATEWAYS_FIRST + gateway as u32 })
+}
+
+/// Which gateway an endpoint is, if it is one.
+fn gateway_at(endpoint: Endpoint) -> Option<usize> {
+    match endpoint.0 {
+        0 => Some(0),
+        number => number.checked_sub(GATEWAYS_FIRST).map(|gateway| gateway as usize),
+    }
 }
 
 #[derive(Debug)]
 enum Event {
     Network(NetworkEvent),
     GatewayTurn {
+        gateway: usize,
         generation: u32,
     },
     GatewayDeadline {
+        gateway: usize,
         generation: u32,
         at_us: u64,
     },
     Connect {
+        gateway: usize,
         generation: u32,
-        node: u16,
-        core: u16,
+        epoch: u32,
+        id: SessionId,
+    },
+    Forwarded {
+        gateway: usize,
+        token: Token,
+        request: Box<Request<SimCommand>>,
+    },
+    Order {
+        gateway: usize,
+        generation: u32,
+        order: Box<coordinator::Order>,
+    },
+    Told {
+        gateway: usize,
+        epoch: u32,
+        standing: Standing,
+        voters: VoterSet,
+    },
+    Joined {
+        gateway: usize,
+        generation: u32,
+    },
+    Left {
+        gateway: usize,
+        generation: u32,
+    },
+    Beat {
+        gateway: usize,
+        generation: u32,
+    },
+    MendCoordinator {
+        gateway: usize,
     },
     NodeTurn {
         node: usize,
@@ -118,8 +170,12 @@ enum Event {
         from: Endpoint,
         to: Endpoint,
     },
-    GatewayRestart,
-    GatewayResume,
+    GatewayRestart {
+        gateway: usize,
+    },
+    GatewayResume {
+        gateway: usize,
+    },
 }
 
 impl From<NetworkEvent> for Event {
@@ -164,6 +220,8 @@ pub struct Counts {
     pub slowdowns: u64,
     pub cuts: u64,
     pub takeovers: u64,
+    /// Tenures that an owner was asked to let go of.
+    pub handovers: u64,
     /// Times that everything was whole and other nodes became those that may lose their memory.
     pub victim_changes: u64,
     pub degraded_reads: u64,
@@ -193,6 +251,7 @@ impl Counts {
         self.slowdowns += other.slowdowns;
         self.cuts += other.cuts;
         self.takeovers += other.takeovers;
+        self.handovers += other.handovers;
         self.victim_changes += other.victim_changes;
         self.degraded_reads += other.degraded_reads;
         self.frees += other.frees;
@@ -212,7 +271,8 @@ pub struct World {
     network: Network,
     trace: Trace,
     history: History,
-    gateway: GatewayHost,
+    gateways: Vec<GatewayHost>,
+    coordinator: Coordinator,
     nodes: Vec<NodeHost>,
     codes: CodeCache,
     clients: Clients,
@@ -253,7 +313,8 @@ impl World {
         let history = History::of_store(config.when_full == WhenFull::Evict);
         let mut world = World {
             clients: Clients::new(workload, config.client_count),
-            gateway: GatewayHost::default(),
+            gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
+            coordinator: Coordinator::default(),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             codes: CodeCache::default(),
             config,
@@ -275,7 +336,9 @@ impl World {
         for node in 0..world.nodes.len() {
             world.start_node(node);
         }
-        world.start_gateway();
+        for gateway in 0..world.gateways.len() {
+            world.start_gateway(gateway);
+        }
         world
     }
 
@@ -294,7 +357,7 @@ impl World {
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        counts.degraded_reads += self.gateway.degraded_reads();
+        counts.degraded_reads += self.gateways.iter().map(GatewayHost::degraded_reads).sum::<u64>();
         self.nodes.iter().for_each(|node| node.count(&mut counts));
         counts
     }
@@ -342,9 +405,16 @@ impl World {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Network(event) => self.network.handle(&mut self.schedule, event),
-            Event::GatewayTurn { generation } => self.gateway_turn(generation),
-            Event::GatewayDeadline { generation, at_us } => self.gateway_deadline(generation, at_us),
-            Event::Connect { generation, node, core } => self.connect(generation, node, core),
+            Event::GatewayTurn { gateway, generation } => self.gateway_turn(gateway, generation),
+            Event::GatewayDeadline { gateway, generation, at_us } => self.gateway_deadline(gateway, generation, at_us),
+            Event::Connect { gateway, generation, epoch, id } => self.connect(gateway, generation, epoch, id),
+            Event::Forwarded { gateway, token, request } => self.forwarded_arrives(gateway, token, *request),
+            Event::Order { gateway, generation, order } => self.order_arrives(gateway, generation, *order),
+            Event::Told { gateway, epoch, standing, voters } => self.standing_told(gateway, epoch, standing, &voters),
+            Event::Joined { gateway, generation } => self.gateway_joined(gateway, generation),
+            Event::Left { gateway, generation } => self.gateway_left(gateway, generation),
+            Event::Beat { gateway, generation } => self.beat(gateway, generation),
+            Event::MendCoordinator { gateway } => self.mend_coordinator(gateway),
             Event::NodeTurn { node } => self.node_turn(node),
             Event::NodeDeadline { node, at_us } => self.node_deadline(node, at_us),
             Event::Held { node } => self.held_leaves(node),
@@ -359,8 +429,8 @@ impl World {
             Event::Resume { node } => self.resume_node(node),
             Event::FullSpeed { node } => self.network.slow_down(endpoint_of(node), 1),
             Event::Mend { from, to } => self.network.mend(&mut self.schedule, from, to),
-            Event::GatewayRestart => self.restart_gateway(),
-            Event::GatewayResume => self.resume_gateway(),
+            Event::GatewayRestart { gateway } => self.restart_gateway(gateway),
+            Event::GatewayResume { gateway } => self.resume_gateway(gateway),
         }
     }
 
@@ -368,10 +438,9 @@ impl World {
         while let Some(notice) = self.network.poll_notice() {
             self.trace.record(self.schedule.now_us(), format_args!("{notice}"));
             let Notice { at, session, what } = notice;
-            if at == GATEWAY {
-                self.gateway_notice(session, what);
-            } else {
-                self.node_notice(at.0 as usize - 1, session, what);
+            match gateway_at(at) {
+                Some(gateway) => self.gateway_notice(gateway, session, what),
+                None => self.node_notice(at.0 as usize - 1, session, what),
             }
         }
     }

@@ -113,6 +113,7 @@ impl World {
             .collect();
         self.network.start(endpoint_of(node));
         self.note(format_args!("node {node} starts as incarnation {}", incarnation.0));
+        self.renew_voters();
     }
 
     /// The process dies and its memory with it.
@@ -131,7 +132,7 @@ impl World {
         let (id, incarnation) = (host.id, host.incarnation);
         host.retired.push(incarnation);
         self.network.crash(&mut self.schedule, endpoint_of(node));
-        if let Some(engine) = &mut self.gateway.engine {
+        for engine in self.gateways.iter_mut().flat_map(super::GatewayHost::engines_mut) {
             engine.handle_retired(id, incarnation);
         }
     }

@@ -31,7 +31,7 @@ impl World {
     fn set_policy(&mut self, policy: Policy) {
         self.config.policy = policy;
         self.note(format_args!("policy: {policy}"));
-        if let Some(engine) = &mut self.gateway.engine {
+        for engine in self.gateways.iter_mut().flat_map(super::GatewayHost::engines_mut) {
             let partitions = (0..self.config.partition_count).map(PartitionId);
             partitions.for_each(|partition| engine.set_policy(partition, policy));
         }

@@ -112,18 +112,19 @@ impl World {
 
     /// Counters of the gateway that serves now.
     pub fn engine_stats(&self) -> StoreStats {
-        self.gateway.engine.as_ref().map(shorttail_gateway::engine::Engine::stats).unwrap_or_default()
+        self.gateways[0].engines().next().map(shorttail_gateway::engine::Engine::stats).unwrap_or_default()
     }
 
     /// Reads that nodes answered to the gateway that serves now.
     pub fn reads_answered(&self) -> u64 {
-        let Some(engine) = &self.gateway.engine else { return 0 };
+        let Some(engine) = self.gateways[0].engines().next() else { return 0 };
         self.nodes.iter().map(|node| engine.watched(node.id).reads.count()).sum()
     }
 
-    pub(super) fn note_verdicts(&mut self) {
+    pub(super) fn note_verdicts(&mut self, gateway: usize) {
         let now_us = self.schedule.now_us();
-        while let Some(verdict) = self.gateway.engine.as_mut().and_then(|engine| engine.poll_verdict()) {
+        let next = |world: &mut World| world.gateways[gateway].engines_mut().find_map(|engine| engine.poll_verdict());
+        while let Some(verdict) = next(self) {
             self.note(format_args!("{verdict}"));
             self.verdicts.push((now_us, verdict));
         }

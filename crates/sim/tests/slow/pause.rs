@@ -18,7 +18,7 @@ fn nodes_are_not_blamed_for_the_gateways_own_pauses() {
             let set = world.request(0, &key, Action::Set(value.clone()));
             // From "the request is on its way to the gateway" to "the nodes' answers are on their way back".
             world.run_until(world.now_us() + 50 + round * 20);
-            world.pause_gateway(PAUSE_US);
+            world.stall_gateway(0, PAUSE_US);
             assert_eq!(world.await_op(set), Outcome::Answered(Answer::Done), "seed {seed}, round {round}");
             assert_eq!(world.ask(&key, Action::Get), Outcome::Answered(Answer::Found(Some(value))));
         }

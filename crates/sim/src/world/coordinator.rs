@@ -1,0 +1,410 @@
+//! A scripted coordinator: it deals partitions to gateways as tenures, one epoch each, and hears how far these are.
+//!
+//! ```text
+//! gateway dies, or is silent --> its partitions are dealt to the others           a new tenure each
+//! gateway comes              --> the fullest lets go of a tenure, then it is dealt
+//! node comes with new memory --> new voters beside the old ones, until the owner proves itself by the new
+//! ```
+//! What it says arrives in order and late, or not at all while it is cut off from the gateway. With one gateway and no
+//! lease it deals everything at once: the gateway alone is simulated then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shorttail_gateway::engine::{Standing, Terms, Voter, VoterSet};
+use shorttail_units::PartitionId;
+
+use super::{Event, World, endpoint_of_gateway};
+
+/// A gateway that says nothing for so long is taken for dead. It says something twenty times as often.
+const SILENCE_US: u64 = 100_000;
+const BEAT_US: u64 = 5_000;
+/// Messages between coordinator and gateways take this long on average.
+const DELAY_US: u64 = 1_000;
+
+/// What the coordinator tells a gateway.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    Table(Vec<Option<(u32, usize)>>),
+    Begin { epoch: u32, partitions: Vec<PartitionId>, terms: Terms },
+    Terms { epoch: u32, terms: Terms },
+    LetGo { epoch: u32 },
+}
+
+#[derive(Debug)]
+struct Tenure {
+    gateway: usize,
+    /// Which life of its process.
+    generation: u32,
+    partitions: Vec<PartitionId>,
+    /// Sets by which the owner may prove itself, the newest last.
+    voters: Vec<VoterSet>,
+    before: Vec<VoterSet>,
+    is_served: bool,
+    /// Who follows, once the owner let go.
+    heir: Option<usize>,
+}
+
+impl Tenure {
+    fn terms(&self) -> Terms {
+        Terms { voters: self.voters.last().cloned().unwrap_or_default(), before: self.before.clone() }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Coordinator {
+    tenures: BTreeMap<u32, Tenure>,
+    epoch: u32,
+    /// By gateway: when it was heard last; none while it is taken for dead.
+    heard_us: BTreeMap<usize, u64>,
+    /// Gateways that it neither hears nor reaches.
+    cut: BTreeSet<usize>,
+    /// When the last message to a gateway, and from it, arrives.
+    last_us: BTreeMap<(usize, bool), u64>,
+    /// Since when nobody answers for a partition, and for how long nobody did, when its owner had let go.
+    since_us: BTreeMap<PartitionId, u64>,
+    pub stretches: Vec<u64>,
+}
+
+impl World {
+    fn is_alone(&self) -> bool {
+        self.config.gateway_count == 1
+    }
+
+    fn voters(&self) -> VoterSet {
+        self.nodes.iter().map(|node| Voter { node: node.id, incarnation: node.incarnation }).collect()
+    }
+
+    /// A message to or from a gateway: when it arrives.
+    fn delivery_us(&mut self, gateway: usize, is_order: bool) -> u64 {
+        let delay_us = self.rng.exponential_us(DELAY_US, 20 * DELAY_US);
+        let last_us = self.coordinator.last_us.entry((gateway, is_order)).or_default();
+        *last_us = (*last_us + 1).max(self.schedule.now_us() + delay_us);
+        *last_us
+    }
+
+    fn tell(&mut self, gateway: usize, order: Order) {
+        if self.coordinator.cut.contains(&gateway) {
+            return;
+        }
+        let at_us = self.delivery_us(gateway, true);
+        let generation = self.gateways[gateway].generation;
+        self.schedule.at(at_us, Event::Order { gateway, generation, order: Box::new(order) });
+    }
+
+    pub(super) fn order_arrives(&mut self, gateway: usize, generation: u32, order: Order) {
+        if self.gateways[gateway].is_up && self.gateways[gateway].generation == generation {
+            self.order_gateway(gateway, order);
+        }
+    }
+
+    fn table(&self) -> Vec<Option<(u32, usize)>> {
+        let mut table = vec![None; usize::from(self.config.partition_count)];
+        for (&epoch, tenure) in &self.coordinator.tenures {
+            for partition in &tenure.partitions {
+                table[usize::from(partition.0)] = Some((epoch, tenure.gateway));
+            }
+        }
+        table
+    }
+
+    fn tell_table(&mut self) {
+        for gateway in self.coordinator.heard_us.keys().copied().collect::<Vec<_>>() {
+            self.tell(gateway, Order::Table(self.table()));
+        }
+    }
+
+    /// Everything that concerns a gateway, as it may have missed some of it.
+    fn tell_all(&mut self, gateway: usize) {
+        let own = self.coordinator.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
+        let begin = |(&epoch, tenure): (&u32, &Tenure)| {
+            let begin = Order::Begin { epoch, partitions: tenure.partitions.clone(), terms: tenure.terms() };
+            let let_go = tenure.heir.map(|_| Order::LetGo { epoch });
+            std::iter::once(begin).chain(let_go).collect::<Vec<_>>()
+        };
+        for order in own.flat_map(begin).collect::<Vec<_>>() {
+            self.tell(gateway, order);
+        }
+        self.tell(gateway, Order::Table(self.table()));
+    }
+
+    /// The process began, or began anew: what an earlier one owned is ownerless.
+    pub(super) fn gateway_joins(&mut self, gateway: usize) {
+        if self.is_alone() {
+            return self.deal_all_at_once();
+        }
+        let generation = self.gateways[gateway].generation;
+        let at_us = self.delivery_us(gateway, false);
+        self.schedule.at(at_us, Event::Joined { gateway, generation });
+        self.schedule.at(at_us + BEAT_US, Event::Beat { gateway, generation });
+    }
+
+    /// One gateway, no lease: the coordinator is not part of what is simulated.
+    fn deal_all_at_once(&mut self) {
+        self.coordinator.epoch += 1;
+        let epoch = self.coordinator.epoch;
+        let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
+        self.gateways[0].table = vec![Some((epoch, 0)); partitions.len()];
+        self.begin_tenure(0, epoch, partitions, Terms::default());
+    }
+
+    pub(super) fn gateway_joined(&mut self, gateway: usize, generation: u32) {
+        if self.gateways[gateway].generation != generation || self.coordinator.cut.contains(&gateway) {
+            return;
+        }
+        self.give_up(gateway);
+        self.coordinator.heard_us.insert(gateway, self.schedule.now_us());
+        let expected = self.config.gateway_count;
+        let is_first_deal = self.coordinator.epoch == 0;
+        if is_first_deal && self.coordinator.heard_us.len() == expected {
+            let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
+            self.deal(partitions, Vec::new());
+        } else if !is_first_deal {
+            self.deal_ownerless();
+            self.balance(gateway);
+        }
+        self.tell_all(gateway);
+    }
+
+    /// Its connection ended.
+    pub(super) fn gateway_leaves(&mut self, gateway: usize) {
+        if !self.is_alone() {
+            let at_us = self.delivery_us(gateway, false);
+            let generation = self.gateways[gateway].generation;
+            self.schedule.at(at_us, Event::Left { gateway, generation });
+        }
+    }
+
+    pub(super) fn gateway_left(&mut self, gateway: usize, generation: u32) {
+        if self.gateways[gateway].generation == generation && !self.coordinator.cut.contains(&gateway) {
+            self.give_up(gateway);
+        }
+    }
+
+    /// The gateway shows that it lives, and the coordinator looks at who does not.
+    pub(super) fn beat(&mut self, gateway: usize, generation: u32) {
+        if self.gateways[gateway].generation != generation {
+            return;
+        }
+        let now_us = self.schedule.now_us();
+        self.schedule.after(BEAT_US, Event::Beat { gateway, generation });
+        if !self.gateways[gateway].waiting.is_empty() {
+            // A gateway without tenures has no other reason to look.
+            self.demand_turn(gateway);
+        }
+        if !self.network.is_stalled(endpoint_of_gateway(gateway)) && !self.coordinator.cut.contains(&gateway) {
+            let was_dead = self.coordinator.heard_us.insert(gateway, now_us).is_none();
+            if was_dead {
+                self.note(format_args!("the coordinator hears gateway {gateway} again"));
+                self.deal_ownerless();
+                self.tell_all(gateway);
+            }
+        }
+        let silent = self.coordinator.heard_us.iter().filter(|(_, heard_us)| now_us - **heard_us > SILENCE_US);
+        for gateway in silent.map(|(&gateway, _)| gateway).collect::<Vec<_>>() {
+            self.note(format_args!("gateway {gateway} is silent"));
+            self.give_up(gateway);
+        }
+    }
+
+    /// Others are to own what the gateway did.
+    fn give_up(&mut self, gateway: usize) {
+        self.coordinator.heard_us.remove(&gateway);
+        self.deal_ownerless();
+    }
+
+    fn deal_ownerless(&mut self) {
+        if self.coordinator.heard_us.is_empty() {
+            return;
+        }
+        let alive = |tenure: &Tenure| {
+            let is_same = self.gateways[tenure.gateway].generation == tenure.generation;
+            is_same && self.coordinator.heard_us.contains_key(&tenure.gateway)
+        };
+        let ownerless = self.coordinator.tenures.iter().filter(|(_, tenure)| !alive(tenure));
+        for epoch in ownerless.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {
+            let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { continue };
+            let before = tenure.voters.into_iter().chain(tenure.before).collect();
+            self.deal(tenure.partitions, before);
+        }
+    }
+
+    /// Deals partitions to all gateways that live, in turn.
+    fn deal(&mut self, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
+        let alive: Vec<usize> = self.coordinator.heard_us.keys().copied().collect();
+        let mut shares: BTreeMap<usize, Vec<PartitionId>> = BTreeMap::new();
+        let first = self.coordinator.epoch as usize;
+        for (place, partition) in partitions.into_iter().enumerate() {
+            shares.entry(alive[(first + place) % alive.len()]).or_default().push(partition);
+        }
+        shares.into_iter().for_each(|(gateway, partitions)| self.deal_to(gateway, partitions, before.clone()));
+        self.tell_table();
+    }
+
+    fn deal_to(&mut self, gateway: usize, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
+        self.coordinator.epoch += 1;
+        let epoch = self.coordinator.epoch;
+        self.note(format_args!("epoch {epoch}: {partitions:?} for gateway {gateway}"));
+        let voters = vec![self.voters()];
+        let generation = self.gateways[gateway].generation;
+        let tenure = Tenure { gateway, generation, partitions, voters, before, is_served: false, heir: None };
+        let begin = Order::Begin { epoch, partitions: tenure.partitions.clone(), terms: tenure.terms() };
+        self.coordinator.tenures.insert(epoch, tenure);
+        self.tell(gateway, begin);
+    }
+
+    /// A gateway without partitions takes over a tenure of one that has several.
+    fn balance(&mut self, gateway: usize) {
+        let of = |gateway: usize| self.coordinator.tenures.values().filter(|it| it.gateway == gateway).count();
+        let fullest = self.coordinator.heard_us.keys().copied().max_by_key(|&other| of(other));
+        if let Some(other) = fullest.filter(|&other| of(other) > 1 && of(gateway) == 0) {
+            self.hand_over_from(other, gateway);
+        }
+    }
+
+    /// A tenure of one gateway is handed over to another.
+    pub fn hand_over_from(&mut self, from: usize, to: usize) {
+        let tenures = &mut self.coordinator.tenures;
+        let own =
+            tenures.iter_mut().find(|(_, tenure)| tenure.gateway == from && tenure.heir.is_none() && tenure.is_served);
+        let Some((&epoch, tenure)) = own else { return };
+        tenure.heir = Some(to);
+        self.counts.handovers += 1;
+        self.note(format_args!("gateway {from} is to let go of epoch {epoch}, for gateway {to}"));
+        self.tell(from, Order::LetGo { epoch });
+    }
+
+    pub(super) fn hand_over_any(&mut self) {
+        let alive: Vec<usize> = self.coordinator.heard_us.keys().copied().collect();
+        if alive.len() > 1 {
+            let from = self.rng.index(alive.len());
+            let to = (from + 1 + self.rng.index(alive.len() - 1)) % alive.len();
+            self.hand_over_from(alive[from], alive[to]);
+        }
+    }
+
+    pub(super) fn tell_coordinator(&mut self, gateway: usize, epoch: u32, standing: Standing, voters: VoterSet) {
+        if self.is_alone() {
+            return;
+        }
+        let at_us = self.delivery_us(gateway, false);
+        self.schedule.at(at_us, Event::Told { gateway, epoch, standing, voters });
+    }
+
+    pub(super) fn standing_told(&mut self, gateway: usize, epoch: u32, standing: Standing, voters: &VoterSet) {
+        if self.coordinator.cut.contains(&gateway) {
+            // It is told again once it can be.
+            if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
+                hosted.forget_told();
+            }
+            return;
+        }
+        let Some(tenure) = self.coordinator.tenures.get_mut(&epoch).filter(|it| it.gateway == gateway) else { return };
+        if let Some(place) = tenure.voters.iter().position(|set| set == voters) {
+            tenure.voters.drain(..place);
+        }
+        match standing {
+            Standing::Serving => {
+                tenure.is_served = true;
+                tenure.before.clear();
+            }
+            Standing::Released | Standing::Deposed => {
+                let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { return };
+                let before = tenure.voters.into_iter().chain(tenure.before).collect();
+                match tenure.heir.filter(|heir| self.coordinator.heard_us.contains_key(heir)) {
+                    Some(heir) => self.deal_to(heir, tenure.partitions, before),
+                    None => self.deal(tenure.partitions, before),
+                }
+                self.tell_table();
+            }
+            Standing::Waiting | Standing::LettingGo => {}
+        }
+    }
+
+    /// A node has a new memory: it becomes a voter of everything.
+    pub(super) fn renew_voters(&mut self) {
+        let voters = self.voters();
+        for epoch in self.coordinator.tenures.keys().copied().collect::<Vec<_>>() {
+            let Some(tenure) = self.coordinator.tenures.get_mut(&epoch) else { continue };
+            tenure.voters.push(voters.clone());
+            let (gateway, terms) = (tenure.gateway, tenure.terms());
+            self.tell(gateway, Order::Terms { epoch, terms });
+        }
+    }
+
+    /// The coordinator and a gateway lose sight of each other for so long.
+    pub fn cut_coordinator(&mut self, gateway: usize, cut_us: u64) {
+        self.note(format_args!("the coordinator is cut off from gateway {gateway} for {cut_us} us"));
+        self.counts.cuts += 1;
+        self.coordinator.cut.insert(gateway);
+        self.schedule.after(cut_us, Event::MendCoordinator { gateway });
+    }
+
+    pub(super) fn mend_coordinator(&mut self, gateway: usize) {
+        if !self.coordinator.cut.remove(&gateway) || !self.gateways[gateway].is_up {
+            return;
+        }
+        let generation = self.gateways[gateway].generation;
+        let owns = self.coordinator.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
+        let lost = owns.map(|(&epoch, _)| epoch).filter(|epoch| !self.gateways[gateway].tenures.contains_key(epoch));
+        // It may have begun anew meanwhile, and then it has nothing; or an order was lost, which is the same to it.
+        if lost.count() > 0 || !self.coordinator.heard_us.contains_key(&gateway) {
+            return self.gateway_joined_again(gateway, generation);
+        }
+        self.tell_all(gateway);
+    }
+
+    fn gateway_joined_again(&mut self, gateway: usize, generation: u32) {
+        let at_us = self.delivery_us(gateway, false);
+        self.schedule.at(at_us, Event::Joined { gateway, generation });
+    }
+
+    /// Is every partition served by who should, and does every gateway know who that is?
+    pub(super) fn is_settled(&self) -> bool {
+        if self.is_alone() {
+            return self.gateways[0].is_serving();
+        }
+        let now = self.now();
+        let table = self.table();
+        let is_served = |place: &Option<(u32, usize)>| {
+            let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
+            hosted.is_some_and(|it| it.engine.standing() == Standing::Serving && it.engine.is_proven(now))
+        };
+        let knows = |host: &super::GatewayHost| !host.is_up || host.table == table;
+        table.iter().all(is_served) && self.gateways.iter().all(knows)
+    }
+
+    /// Which gateway is to own the partition of a key.
+    pub fn owner_of(&self, key: &str) -> Option<usize> {
+        let partition = self.partition_of(key.as_bytes());
+        self.table()[usize::from(partition.0)].map(|(_, gateway)| gateway)
+    }
+
+    /// Is somebody serving the partition of a key who should?
+    pub fn serves(&self, key: &str) -> bool {
+        let partition = self.partition_of(key.as_bytes());
+        let place = self.table()[usize::from(partition.0)];
+        let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
+        hosted
+            .is_some_and(|hosted| hosted.engine.standing() == Standing::Serving && hosted.engine.is_proven(self.now()))
+    }
+
+    /// How long nobody answered for partitions whose owner had let go, in the order of the ends.
+    pub fn stretches(&self) -> &[u64] {
+        &self.coordinator.stretches
+    }
+
+    pub(super) fn note_stretch(&mut self, gateway: usize, epoch: u32, standing: Standing) {
+        let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return };
+        let now_us = self.schedule.now_us();
+        for &partition in &hosted.engine.config().partitions {
+            match standing {
+                Standing::LettingGo => _ = self.coordinator.since_us.entry(partition).or_insert(now_us),
+                Standing::Serving => {
+                    let since_us = self.coordinator.since_us.remove(&partition);
+                    self.coordinator.stretches.extend(since_us.map(|since_us| now_us - since_us));
+                }
+                Standing::Waiting | Standing::Released | Standing::Deposed => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! R2: nodes grant the lease; at any time one owner at most answers for a partition, whatever stands still or is cut off.
+//!
+//! Holds by the gate in `Engine::poll_reply` (gateway/src/engine/mod.rs), which lets replies leave while the owner is proven
+//! as of a time read after what arrived: without it a gateway that stood still shows what others replaced meanwhile. And by
+//! `Fences::supersede` (node/src/fences.rs), which keeps a later epoch out while a promise holds: without it the next
+//! owner serves beside one that is still proven.
+
+use super::*;
+
+/// Two gateways and some partitions; the lease is 150 ms.
+fn shared(seed: u64) -> World {
+    let mut config = SimConfig { partition_count: 4, client_count: 2, ..SimConfig::scripted() };
+    config.share(2);
+    cluster_of(config, seed)
+}
+
+/// The gateway that owns a key, and the other one. A client asks the gateway of its own number.
+fn owner_and_other(world: &World, key: &str) -> (usize, usize) {
+    let owner = world.owner_of(key).expect("everything is dealt");
+    (owner, 1 - owner)
+}
+
+fn await_owner(world: &mut World, key: &str, gateway: usize) {
+    let until_us = world.now_us() + 3_000_000;
+    assert!(
+        world.run_while(until_us, |world| world.owner_of(key) != Some(gateway) || !world.serves(key)),
+        "a new owner"
+    );
+}
+
+fn ends_well(op: shorttail_sim::world::Op, world: &mut World) {
+    assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done));
+}
+
+/// The owner stands still for longer than its lease. Meanwhile another takes over and acknowledges a write; reads of the
+/// old value wait at the first gateway, some of them asked before the pause and some during it.
+#[test]
+fn a_gateway_that_stood_still_shows_nothing_stale() {
+    for seed in 0..12 {
+        let mut world = shared(seed);
+        set(&mut world, "key", &value(1, 60));
+        let (owner, other) = owner_and_other(&world, "key");
+        let before = world.request(owner as u32, "key", Action::Get);
+        world.run_until(world.now_us() + 30 * seed);
+        world.stall_gateway(owner, 800_000);
+        await_owner(&mut world, "key", other);
+        let write = world.request(other as u32, "key", Action::Set(value(2, 60)));
+        ends_well(write, &mut world);
+        let during: Vec<_> = (0..4).map(|_| world.request(owner as u32, "key", Action::Get)).collect();
+        let late_write = world.request(owner as u32, "key", Action::Add(value(3, 60)));
+        world.run_until(world.now_us() + 1_000_000);
+        during.into_iter().chain([before, late_write]).for_each(|op| _ = world.await_op(op));
+        assert_eq!(get(&mut world, "key"), Some(value(2, 60)), "seed {seed}");
+        concludes(world);
+    }
+}
+
+/// Only the coordinator loses sight of the owner, which goes on serving its own clients. The next one waits until the
+/// nodes' promises have ended, and the two never answer at the same time.
+#[test]
+fn an_owner_that_only_the_coordinator_lost_gives_way_in_one_lease() {
+    for seed in 0..12 {
+        let mut world = shared(seed);
+        set(&mut world, "key", &value(1, 60));
+        let (owner, other) = owner_and_other(&world, "key");
+        world.cut_coordinator(owner, 1_500_000);
+        let began_us = world.now_us();
+        let (mut name, mut ops) = (2, Vec::new());
+        while world.now_us() < began_us + 900_000 {
+            // Writes through the gateway that is to own it, reads through the one that did.
+            ops.push(world.request(other as u32, "key", Action::Set(value(name, 60))));
+            ops.push(world.request(owner as u32, "key", Action::Get));
+            name += 1;
+            world.run_until(world.now_us() + 4_000);
+        }
+        assert!(world.serves("key") && world.owner_of("key") == Some(other), "seed {seed}: nobody took over");
+        ops.into_iter().for_each(|op| _ = world.await_op(op));
+        concludes(world);
+    }
+}
+
+/// The owner is cut off from so many nodes that it cannot be proven: it answers nothing it could be wrong about, and all
+/// is well when the nodes are back.
+#[test]
+fn an_owner_without_nodes_answers_nothing_and_goes_on_when_they_are_back() {
+    for seed in 0..6 {
+        let mut world = shared(seed);
+        set(&mut world, "key", &value(1, 60));
+        let (owner, _) = owner_and_other(&world, "key");
+        (0..8).for_each(|node| world.cut_gateway_from(owner, node, 400_000));
+        world.run_until(world.now_us() + 200_000);
+        // It has the value in its own memory.
+        let read = world.request(owner as u32, "key", Action::Get);
+        world.run_until(world.now_us() + 100_000);
+        assert_eq!(world.outcome(read), None, "seed {seed}: answered without a proof");
+        assert_eq!(world.await_op(read), Outcome::Answered(Answer::Found(Some(value(1, 60)))), "seed {seed}");
+        concludes(world);
+    }
+}
+
+/// A planned hand-over fails no request: those that come meanwhile wait.
+#[test]
+fn a_hand_over_fails_no_request() {
+    let mut longest_us = Vec::new();
+    for seed in 0..8 {
+        let mut world = shared(seed);
+        fill(&mut world, 0, 80);
+        set(&mut world, "key", &value(1, 60));
+        let (owner, other) = owner_and_other(&world, "key");
+        // All that the owner has, tenure by tenure.
+        world.hand_over_from(owner, other);
+        let (mut name, mut ops) = (2, Vec::new());
+        let until_us = world.now_us() + 400_000;
+        while world.now_us() < until_us {
+            ops.push((name, world.request(name as u32, "key", Action::Set(value(name, 60)))));
+            name += 1;
+            world.run_until(world.now_us() + 2_000);
+        }
+        for (name, op) in ops {
+            assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "seed {seed}, write {name}");
+        }
+        assert_eq!(world.owner_of("key"), Some(other), "seed {seed}");
+        longest_us.push(world.stretches().iter().copied().max().expect("it was handed over"));
+        concludes(world);
+    }
+    println!("nobody answered for {longest_us:?} us");
+    // In virtual time: reading what is stored, a stripe or two, and a few messages.
+    assert!(longest_us.iter().all(|&us| us < 100_000), "{longest_us:?}");
+}
