@@ -1,24 +1,30 @@
 //! The clocks that the role machines are told.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use shorttail_units::{Now, UnixMs};
 
-/// Microseconds count from when the clock was made.
+/// Microseconds count from when the clock was made, and go on while the machine sleeps: what nodes promised an owner runs out
+/// meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    origin: Instant,
+    origin: Duration,
+}
+
+fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 impl Clock {
     pub fn start() -> Self {
-        Clock { origin: Instant::now() }
+        Clock { origin: since_boot() }
     }
 
     pub fn now(&self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Now {
-            mono_us: u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX),
+            mono_us: u64::try_from(since_boot().saturating_sub(self.origin).as_micros()).unwrap_or(u64::MAX),
             unix_ms: UnixMs(u64::try_from(wall.as_millis()).unwrap_or(u64::MAX)),
         }
     }

@@ -147,6 +147,7 @@ enum Work {
 struct Awaited {
     session: SessionId,
     what: What,
+    /// A promise counts from then, whatever happened since.
     asked_us: u64,
     /// Where in the session's stream the request begins.
     at: u64,
