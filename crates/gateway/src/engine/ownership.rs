@@ -123,7 +123,13 @@ impl<C: Command> Engine<C> {
         self.renew_all();
         self.advance_letting_go();
         let ownership = &mut self.ownership;
-        if ownership.is_superseded && !ownership.is_deposed && self.now.mono_us >= self.lease.proven_until_us() {
+        if !ownership.is_superseded || ownership.is_deposed {
+            return;
+        }
+        if let Some(releasing) = &mut ownership.releasing {
+            // The next owner is there already: as was wanted.
+            releasing.missing.clear();
+        } else if self.now.mono_us >= self.lease.proven_until_us() {
             tracing::info!(epoch = self.config.epoch.0, "a later epoch owns the partitions");
             ownership.is_deposed = true;
         }

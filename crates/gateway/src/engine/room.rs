@@ -61,6 +61,9 @@ impl<C: Command> Engine<C> {
         urgency: Urgency,
         above: StripeId,
     ) -> Result<Room, PlaceError> {
+        if self.is_deposed() {
+            return Err(PlaceError::Refuse(StoreError::NotOwner));
+        }
         if self.is_cramped && urgency == Urgency::Client {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
