@@ -221,6 +221,10 @@ impl SimConfig {
             config.policy = draw_policy(&mut beside);
         }
         config.draw_ends(profile, &mut beside);
+        if config.gateway_count > 1 {
+            // See `share`.
+            config.delayed_flush_ppm = 0;
+        }
         config
     }
 
