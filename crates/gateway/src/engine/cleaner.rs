@@ -112,7 +112,7 @@ impl<C: Command> Engine<C> {
         for key in self.jobs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.work.push_back(Work::Job(key));
         }
-        if self.is_letting_go() {
+        if self.is_ending() {
             return;
         }
         self.evict_striped();
@@ -210,7 +210,7 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn advance_job(&mut self, key: PoolKey) {
-        let is_flushing = self.is_flushing() || self.is_letting_go();
+        let is_flushing = self.is_flushing() || self.is_ending();
         loop {
             let Some(job) = self.jobs.get_mut(key) else { return };
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_flushing {

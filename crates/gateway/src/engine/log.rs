@@ -164,6 +164,9 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
+        if self.is_superseded() {
+            return Err(PlaceError::Refuse(StoreError::NotOwner));
+        }
         let unsealed = self.stripes.unsealed().iter().filter(|&&slot| self.stripes.at(slot).partition == partition);
         if unsealed.count() >= UNSEALED_MAX {
             return Err(PlaceError::Wait);

@@ -468,7 +468,7 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Resume);
         self.resend_frees();
         self.advance_recovery();
-        if !self.is_letting_go() {
+        if !self.is_ending() {
             self.advance_repair();
         }
         self.refresh_usage();

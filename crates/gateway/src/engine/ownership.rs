@@ -93,8 +93,14 @@ impl<C: Command> Engine<C> {
         self.ownership.is_deposed
     }
 
-    pub(super) fn is_letting_go(&self) -> bool {
-        self.ownership.letting_go_since_us.is_some()
+    /// Are the partitions about to be another's? Then nothing is begun that only this owner needs: a node that is fenced
+    /// refuses new stripes, and each that is left for it would take memory.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ownership.letting_go_since_us.is_some() || self.ownership.is_superseded
+    }
+
+    pub(super) fn is_superseded(&self) -> bool {
+        self.ownership.is_superseded
     }
 
     pub(super) fn takes_requests(&self) -> bool {
