@@ -52,6 +52,11 @@ need_rust() {
 
 need_isal() { packages libisal2; }
 
+# Debian's package only adds a service beside the program, which nothing here starts by itself.
+need_etcd() { unless_present etcd etcd-server; }
+
+need_openssl() { unless_present openssl openssl; }
+
 need_python() { unless_present python3 python3; }
 
 need_tools() { need_python && packages libmemcached-tools redis-tools; }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_units::{Now, UnixMs, Version};
+use shorttail_units::{Now, Slot, UnixMs, Version};
 
 use crate::command::{ApplyContext, Attributes, Command, Effect, ObjectRef};
 use crate::request::{GroupPut, KeyspaceReply, KeyspaceRequest, Reply, Request, ScannedKey, StoreStats};
@@ -138,6 +138,19 @@ impl MapStore {
                 let end = start.saturating_add(keys.len());
                 let next = if end >= self.objects.len() { 0 } else { end as u64 };
                 KeyspaceReply::Scanned { next, keys }
+            }
+            KeyspaceRequest::CountSlot { slot } => {
+                let in_slot = |key: &&Vec<u8>| Slot::of_key(key).number() == slot;
+                KeyspaceReply::Count(self.objects.keys().filter(in_slot).count() as u64)
+            }
+            KeyspaceRequest::ListSlot { slot, count } => {
+                let in_slot = self.objects.iter().filter(|(key, _)| Slot::of_key(key).number() == slot);
+                let scanned = in_slot.take(count).map(|(key, object)| ScannedKey {
+                    key: key.clone(),
+                    value_bytes: object.value.len(),
+                    expiry: object.expiry,
+                });
+                KeyspaceReply::Scanned { next: 0, keys: scanned.collect() }
             }
             KeyspaceRequest::RandomKey => KeyspaceReply::RandomKey(self.objects.keys().next().cloned()),
             KeyspaceRequest::Stats => KeyspaceReply::Stats(Box::new(StoreStats {

@@ -57,6 +57,15 @@ pub enum KeyspaceRequest {
         cursor: u64,
         count: usize,
     },
+    /// Keys of one slot.
+    CountSlot {
+        slot: u16,
+    },
+    /// Some keys of one slot, at most `count`; answered as a scan that is complete.
+    ListSlot {
+        slot: u16,
+        count: usize,
+    },
     RandomKey,
     Stats,
 }

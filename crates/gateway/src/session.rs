@@ -72,6 +72,8 @@ pub struct Settings {
     /// What `stats settings` reports for the listening addresses and the Unix socket.
     pub listen: String,
     pub unix_socket: Option<String>,
+    /// Redis clients are sent to the gateway that owns a key, and keys of one request must share a slot.
+    pub redis_cluster: bool,
     /// Monotonic time at which the gateway started.
     pub started_us: u64,
     /// `-D`: prefix delimiter for per-prefix statistics.
@@ -116,6 +118,7 @@ impl Default for Settings {
             redis_port: 6379,
             listen: String::new(),
             unix_socket: None,
+            redis_cluster: false,
             started_us: 0,
             prefix_delimiter: b':',
             pipeline_count_max: crate::memcached::limits::REPLY_WAITING_MAX,

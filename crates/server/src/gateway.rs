@@ -262,6 +262,7 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         process_id: std::process::id(),
         memcached_port: port(Protocol::Memcached).unwrap_or(0),
         redis_port: port(Protocol::Redis).unwrap_or(0),
+        redis_cluster: config.redis_cluster,
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         memory_limit_bytes: 0,
         code: engine.shape,

@@ -35,12 +35,24 @@ impl<C: Command> Engine<C> {
         match request {
             KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.index.object_count())),
             KeyspaceRequest::Stats => self.answer(token, KeyspaceReply::Stats(Box::new(self.stats()))),
+            KeyspaceRequest::CountSlot { slot } => {
+                let count = Slot::new(slot).map_or(0, |slot| self.index.list(slot, 0, usize::MAX).0.len());
+                self.answer(token, KeyspaceReply::Count(count as u64));
+            }
             KeyspaceRequest::Flush { at } => self.flush(token, at),
             // What is listed might be gone, and what is not might be there.
-            KeyspaceRequest::Scan { .. } | KeyspaceRequest::RandomKey if self.has_losses() => {
+            KeyspaceRequest::Scan { .. } | KeyspaceRequest::ListSlot { .. } | KeyspaceRequest::RandomKey
+                if self.has_losses() =>
+            {
                 self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
             }
             KeyspaceRequest::Scan { cursor, count } => self.scan_keys(token, cursor, count.clamp(1, SCAN_KEYS_MAX)),
+            KeyspaceRequest::ListSlot { slot, count } => {
+                let list = |slot| self.index.list(slot, 0, count.min(SCAN_KEYS_MAX)).0;
+                let entries = Slot::new(slot).map(list).unwrap_or_default();
+                let found = entries.into_iter().map(|(_, location)| location).take(count).collect();
+                self.read_listed(token, found, 0, false);
+            }
             KeyspaceRequest::RandomKey => self.random_key(token),
         }
     }

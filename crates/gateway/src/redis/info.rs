@@ -51,7 +51,9 @@ pub fn render(sections: &Sections, stats: &StoreStats, now: Now, shared: &Shared
             "persistence" => persistence(&mut fields),
             "stats" => counters(&mut fields, stats, shared),
             "replication" => replication(&mut fields, stats, shared),
-            "cluster" => fields.title("Cluster").field("cluster_enabled", 0),
+            "cluster" => {
+                fields.title("Cluster").field("cluster_enabled", u8::from(shared.settings.redis_cluster));
+            }
             _ => keyspace(&mut fields, stats),
         }
     }
@@ -81,7 +83,7 @@ fn server(fields: &mut Fields<'_>, now: Now, shared: &Shared) {
     let uptime_s = now.mono_us.saturating_sub(settings.started_us) / 1_000_000;
     fields.title("Server").field("redis_version", REDIS_VERSION);
     fields.field("shorttail_version", env!("CARGO_PKG_VERSION"));
-    fields.field("redis_mode", "standalone");
+    fields.field("redis_mode", if settings.redis_cluster { "cluster" } else { "standalone" });
     fields.field("os", std::env::consts::OS);
     fields.field("arch_bits", usize::BITS);
     fields.field("process_id", settings.process_id);

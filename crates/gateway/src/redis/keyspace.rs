@@ -16,6 +16,15 @@ use crate::session::Shared;
 #[derive(Debug)]
 pub enum KeyspaceWork {
     Count,
+    /// CLUSTER COUNTKEYSINSLOT.
+    CountSlot {
+        slot: u16,
+    },
+    /// CLUSTER GETKEYSINSLOT.
+    ListSlot {
+        slot: u16,
+        count: usize,
+    },
     Flush,
     RandomKey,
     Scan {
@@ -58,6 +67,8 @@ impl KeyspaceWork {
     pub fn request(&self) -> KeyspaceRequest {
         match self {
             KeyspaceWork::Count => KeyspaceRequest::Count,
+            KeyspaceWork::CountSlot { slot } => KeyspaceRequest::CountSlot { slot: *slot },
+            KeyspaceWork::ListSlot { slot, count } => KeyspaceRequest::ListSlot { slot: *slot, count: *count },
             KeyspaceWork::Flush => KeyspaceRequest::Flush { at: None },
             KeyspaceWork::RandomKey => KeyspaceRequest::RandomKey,
             KeyspaceWork::Scan { cursor, count, .. } => KeyspaceRequest::Scan { cursor: *cursor, count: *count },
@@ -79,7 +90,14 @@ impl KeyspaceWork {
         let mut out = Vec::new();
         match (&mut *self, result) {
             (_, Err(error)) => store_error(error).encode(&mut out),
-            (KeyspaceWork::Count, Ok(KeyspaceReply::Count(count))) => encode::count(&mut out, count),
+            (KeyspaceWork::Count | KeyspaceWork::CountSlot { .. }, Ok(KeyspaceReply::Count(count))) => {
+                encode::count(&mut out, count);
+            }
+            (KeyspaceWork::ListSlot { count, .. }, Ok(KeyspaceReply::Scanned { mut keys, .. })) => {
+                keys.truncate(*count);
+                encode::array(&mut out, keys.len());
+                keys.iter().for_each(|scanned| encode::bulk(&mut out, &scanned.key));
+            }
             (KeyspaceWork::Flush, Ok(KeyspaceReply::Flushed)) => out.extend_from_slice(encode::OK),
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(Some(key)))) => encode::bulk(&mut out, &key),
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(None))) => encode::null(&mut out, protocol),

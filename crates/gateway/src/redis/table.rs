@@ -2,6 +2,7 @@
 //!
 //! Must not know: what commands do.
 
+mod cluster;
 mod entries;
 
 pub use entries::COMMANDS;

@@ -38,6 +38,8 @@ pub struct GatewayConfig {
     /// What they are told instead of where it really listens.
     pub forward_advertise: Option<Address>,
     pub membership: GatewayMembership,
+    /// Redis clients are sent to the gateway that owns a key.
+    pub redis_cluster: bool,
     pub when_full: WhenFull,
     pub value_bytes_max: usize,
     /// Unit of the small-write threshold and of padding.
@@ -72,6 +74,7 @@ impl GatewayConfig {
                 forward = "--forward",
                 forward_advertise = "--forward-advertise",
                 membership = "--coordinator",
+                redis_cluster = "--redis-cluster",
                 value_bytes_max = "--value-bytes-max",
                 block_bytes = "--block-bytes",
                 key_bytes_max = "--key-bytes-max",
@@ -246,6 +249,10 @@ pub struct GatewayOptions {
     /// Without a coordinator: units of ownership and parallelism [default: 4]
     #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N")]
     pub partitions: Option<u16>,
+    /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
+    /// [default: off]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_REDIS_CLUSTER", value_name = "on|off")]
+    pub redis_cluster: Option<Text<Switch>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
     #[arg(long, env = "SHORTTAIL_GATEWAY_WHEN_FULL", value_name = "evict|error")]
     pub when_full: Option<WhenFull>,
@@ -331,6 +338,7 @@ impl GatewayOptions {
                 nodes,
                 code,
                 partitions,
+                redis_cluster,
                 when_full,
                 value_bytes_max,
                 block_bytes,
@@ -385,6 +393,7 @@ impl GatewayOptions {
             forward,
             forward_advertise: self.forward_advertise,
             membership,
+            redis_cluster: self.redis_cluster.is_some_and(|switch| switch.0.0),
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes_max.as_usize(),
             block_bytes: block_bytes("gateway", self.block_bytes)?.as_usize(),

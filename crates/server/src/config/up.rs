@@ -42,6 +42,8 @@ pub struct UpConfig {
     /// What is said of metadata; without a word it is kept in the directory.
     pub metadata: MetadataOptions,
     pub partition_count: u16,
+    /// Redis clients are sent to the gateway that owns a key.
+    pub redis_cluster: bool,
     pub when_full: WhenFull,
     pub value_bytes_max: Size,
     pub block_bytes: Size,
@@ -79,6 +81,7 @@ impl UpConfig {
                 dir = "--dir",
                 metadata = "--metadata",
                 partition_count = "--partitions",
+                redis_cluster = "--redis-cluster",
                 value_bytes_max = "--value-bytes-max",
                 auth_file = "--auth-file",
                 node_threads = "--node-threads",
@@ -173,6 +176,10 @@ pub struct UpOptions {
     /// Units of ownership and parallelism [default: 4 for each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N")]
     pub partitions: Option<u16>,
+    /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
+    /// [default: off]
+    #[arg(long, env = "SHORTTAIL_UP_REDIS_CLUSTER", value_name = "on|off")]
+    pub redis_cluster: Option<Text<Switch>>,
     /// When memory is full: evict the coldest objects, or refuse writes with an error [default: evict]
     #[arg(long, env = "SHORTTAIL_UP_WHEN_FULL", value_name = "evict|error")]
     pub when_full: Option<WhenFull>,
@@ -273,6 +280,7 @@ impl UpOptions {
                 metadata_auth_file,
                 metadata_tls,
                 partitions,
+                redis_cluster,
                 when_full,
                 value_bytes_max,
                 block_bytes,
@@ -346,6 +354,7 @@ impl UpOptions {
             dir: self.dir,
             metadata,
             partition_count: within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
+            redis_cluster: self.redis_cluster.is_some_and(|switch| switch.0.0),
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,
             block_bytes: block_bytes("up", self.block_bytes)?,

@@ -132,6 +132,7 @@ fn gateway_of(addresses: Addresses) -> (GatewayControl, Events) {
         unix_socket: None,
         admin: None,
         membership: GatewayMembership::Coordinator(addresses),
+        redis_cluster: false,
         when_full: WhenFull::Evict,
         value_bytes_max: 1 << 20,
         block_bytes: 4 << 10,

@@ -3,6 +3,7 @@
 use shorttail_wire::resp::{Protocol, encode};
 
 use super::answer_help;
+use super::cluster::keys;
 use crate::redis::error::CommandError;
 use crate::redis::glob::{Case, Glob};
 use crate::redis::plan::{Call, Handled, Plan};
@@ -89,8 +90,7 @@ pub fn getkeys(call: &mut Call<'_>) -> Handled {
     if !spec.accepts(command.len()) {
         return Err(CommandError::fixed("ERR Invalid number of arguments specified for command"));
     }
-    let last = usize::try_from(range.last).unwrap_or(command.len() - 1);
-    let keys: Vec<_> = (range.first..=last).step_by(range.step).filter_map(|index| command.get(index)).collect();
+    let keys: Vec<_> = keys(range, command).collect();
     encode::array(call.out, keys.len());
     keys.iter().for_each(|key| encode::bulk(call.out, key));
     Ok(Plan::Answered)

@@ -8,11 +8,12 @@ use crate::redis::plan::{Call, Handled, Plan};
 use crate::session::Settings;
 
 /// Every parameter with its value now.
-fn parameters(settings: &Settings) -> [(&'static str, String); 14] {
+fn parameters(settings: &Settings) -> [(&'static str, String); 15] {
     let policy = if settings.evict_when_full { "allkeys-lru" } else { "noeviction" };
     [
         ("appendonly", "no".to_owned()),
         ("bind", settings.listen.clone()),
+        ("cluster-enabled", if settings.redis_cluster { "yes" } else { "no" }.to_owned()),
         ("databases", "1".to_owned()),
         ("io-threads", settings.thread_count.to_string()),
         ("lazyfree-lazy-user-del", "yes".to_owned()),

@@ -34,7 +34,11 @@ pub fn reset(call: &mut Call<'_>) -> Handled {
 }
 
 pub fn select(call: &mut Call<'_>) -> Handled {
-    if call.integer32(1)? != 0 {
+    let index = call.integer32(1)?;
+    if index != 0 && call.settings().redis_cluster {
+        return Err(CommandError::fixed("ERR SELECT is not allowed in cluster mode"));
+    }
+    if index != 0 {
         return Err(CommandError::DB_RANGE);
     }
     call.out.extend_from_slice(encode::OK);
@@ -125,7 +129,8 @@ fn describe_server(call: &mut Call<'_>) {
     encode::bulk(call.out, b"id");
     encode::count(call.out, call.connection.id);
     encode::bulk(call.out, b"mode");
-    encode::bulk(call.out, b"standalone");
+    let mode = if call.settings().redis_cluster { "cluster" } else { "standalone" };
+    encode::bulk(call.out, mode.as_bytes());
     encode::bulk(call.out, b"role");
     encode::bulk(call.out, b"master");
     encode::bulk(call.out, b"modules");

@@ -3,6 +3,7 @@
 //! Must not know: how plans are carried out.
 
 pub mod client;
+pub mod cluster;
 pub mod command;
 pub mod config;
 pub mod connection;
@@ -39,6 +40,9 @@ pub fn handle(
     }
     if !connection.authenticated() && !spec.needs_no_authentication() {
         return Err(CommandError::NO_AUTH);
+    }
+    if shared.settings.redis_cluster {
+        cluster::redirect(spec, args, connection, shared)?;
     }
     (spec.handler)(&mut Call { args, spec, connection, shared, now, out })
 }

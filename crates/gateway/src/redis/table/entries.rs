@@ -4,8 +4,11 @@
 //! and NO-TOUCH).
 
 use super::CommandSpec;
+use super::cluster::CLUSTER;
 use crate::redis::error::CommandError;
-use crate::redis::handlers::{client, command, config, connection, expiry, keys, keyspace, many, server, strings};
+use crate::redis::handlers::{
+    client, cluster, command, config, connection, expiry, keys, keyspace, many, server, strings,
+};
 use crate::redis::plan::{Call, Handled};
 
 /// A container without a subcommand: the arity check refuses it before.
@@ -29,6 +32,28 @@ pub const COMMANDS: &[CommandSpec] = &[
         .flags("noscript loading stale fast no_auth allow_busy")
         .categories("@fast @connection")
         .about("connection", "1.0.0", "O(N) in the number of users", "Authenticates the connection."),
+    CommandSpec::new("cluster", -2, container).categories("@slow").subcommands(CLUSTER).about(
+        "cluster",
+        "3.0.0",
+        "Depends on the subcommand",
+        "Tells who serves which slots.",
+    ),
+    CommandSpec::new("readonly", 1, cluster::accept).flags("loading stale fast").categories("@fast @connection").about(
+        "cluster",
+        "3.0.0",
+        "O(1)",
+        "Does nothing: there are no replicas to read from.",
+    ),
+    CommandSpec::new("readwrite", 1, cluster::accept)
+        .flags("loading stale fast")
+        .categories("@fast @connection")
+        .about("cluster", "3.0.0", "O(1)", "Does nothing: there are no replicas to read from."),
+    CommandSpec::new("asking", 1, cluster::accept).flags("fast").categories("@fast @connection").about(
+        "cluster",
+        "3.0.0",
+        "O(1)",
+        "Does nothing: slots are never half moved.",
+    ),
     CommandSpec::new("select", 2, connection::select)
         .flags("loading stale fast")
         .categories("@fast @connection")

@@ -153,7 +153,7 @@ fn commands_are_described() {
     ]);
     assert!(client.say("COMMAND").starts_with(&format!("*{count} *10 $4 ping")));
     assert!(client.say("COMMAND DOCS get none").starts_with("*2 $3 get *8 $7 summary"));
-    for container in ["COMMAND", "CLIENT", "CONFIG", "MEMORY", "OBJECT"] {
+    for container in ["CLUSTER", "COMMAND", "CLIENT", "CONFIG", "MEMORY", "OBJECT"] {
         let help = client.say(&format!("{container} HELP"));
         assert!(help.contains(&format!("+{container} <subcommand>")), "{help}");
     }

@@ -1,0 +1,171 @@
+//! Commands of cluster-aware clients, with and without `--redis-cluster on`.
+
+use std::sync::Arc;
+
+use shorttail_units::{ClusterId, Slot};
+
+use super::*;
+use crate::topology::{GatewayPlace, Place, Topology};
+
+const ME: &str = "00000000000000ab000000000000000000000001";
+const OTHER: &str = "00000000000000ab000000000000000000000002";
+const DEAD: &str = "00000000000000ab000000000000000000000003";
+
+fn gateway(id: u16, host: &str, is_alive: bool) -> GatewayPlace {
+    let redis = Some(Place { host: host.into(), port: 7000 + id });
+    GatewayPlace { id, epoch: u32::from(id) * 10, redis, is_alive }
+}
+
+/// Eight partitions: two are mine, two another's, three a dead one's, and nobody has the last.
+fn client(redis_cluster: bool) -> Client {
+    let mut client = Client::with(Settings { redis_cluster, ..Settings::default() });
+    let gateways = vec![gateway(1, "", true), gateway(2, "10.0.0.9", true), gateway(3, "10.0.0.8", false)];
+    let owners = [Some(1), Some(2), Some(2), Some(1), Some(3), Some(3), Some(3), None];
+    client.shared.topology = Arc::new(Topology::new(ClusterId(0xab), 1, gateways, &owners));
+    client
+}
+
+/// A key whose slot is in this partition of eight.
+fn key_in(partition: u16) -> String {
+    let found = (0..).map(|number| format!("key{number}"));
+    let mut found = found.filter(|key| Slot::of_key(key.as_bytes()).number() / 2048 == partition);
+    found.next().expect("keys are everywhere")
+}
+
+fn slot_of(key: &str) -> u16 {
+    Slot::of_key(key.as_bytes()).number()
+}
+
+#[test]
+fn slots_have_gateways() {
+    let mut client = client(false);
+    let entry = |first: u16, last: u16, host: &str, port: u16, name: &str| {
+        format!("*3 :{first} :{last} *4 ${} {host} :{port} $40 {name} *0", host.len())
+    };
+    let slots = [
+        entry(0, 2047, "10.0.0.2", 7001, ME),
+        entry(2048, 6143, "10.0.0.9", 7002, OTHER),
+        entry(6144, 8191, "10.0.0.2", 7001, ME),
+        // What a dead gateway owned is asked of this one, which lets it wait for a new owner.
+        entry(8192, 14335, "10.0.0.2", 7001, ME),
+    ];
+    let nodes = format!(
+        "{ME} 10.0.0.2:7001@0 myself,master - 0 0 10 connected 0-2047 6144-8191 8192-14335\n\
+         {OTHER} 10.0.0.9:7002@0 master - 0 0 20 connected 2048-6143\n\
+         {DEAD} 10.0.0.8:7003@0 master,fail - 0 0 30 disconnected\n"
+    );
+    client.script(&[
+        ("CLUSTER SLOTS", &format!("*4 {}", slots.join(" "))),
+        ("CLUSTER NODES", &format!("${} {nodes}", nodes.len())),
+        ("CLUSTER MYID", &format!("$40 {ME}")),
+        ("CLUSTER KEYSLOT foo", ":12182"),
+        ("CLUSTER KEYSLOT a{foo}b", ":12182"),
+        (&format!("CLUSTER REPLICAS {OTHER}"), "*0"),
+        ("CLUSTER REPLICAS x", "-ERR Unknown node x"),
+    ]);
+    let shards = client.say("CLUSTER SHARDS");
+    let mine =
+        format!("*3 *4 $5 slots *6 :0 :2047 :6144 :8191 :8192 :14335 $5 nodes *1 *14 $2 id $40 {ME} $4 port :7001");
+    assert!(shards.starts_with(&mine), "{shards}");
+    assert!(shards.contains("$2 ip $8 10.0.0.9 $8 endpoint $8 10.0.0.9 $4 role $6 master"), "{shards}");
+    assert!(shards.ends_with("$6 health $6 failed"), "{shards}");
+    let info = client.say("CLUSTER INFO");
+    for field in ["state:fail", "slots_assigned:14336", "slots_ok:8192", "slots_fail:6144", "known_nodes:3", "size:3"] {
+        assert!(info.contains(&format!("cluster_{field} ")), "{field} in {info}");
+    }
+    assert!(info.contains("cluster_current_epoch:30 cluster_my_epoch:10 "), "{info}");
+}
+
+#[test]
+fn wrong_requests_get_the_words_of_redis_cluster() {
+    client(true).script(&[
+        ("CLUSTER", "-ERR wrong number of arguments for 'cluster' command"),
+        ("CLUSTER KEYSLOT", "-ERR wrong number of arguments for 'cluster|keyslot' command"),
+        ("CLUSTER NOPE", "-ERR unknown subcommand 'NOPE'. Try CLUSTER HELP."),
+        ("CLUSTER ADDSLOTS 1", "-ERR unknown subcommand 'ADDSLOTS'. Try CLUSTER HELP."),
+        ("CLUSTER COUNTKEYSINSLOT x", "-ERR value is not an integer or out of range"),
+        ("CLUSTER COUNTKEYSINSLOT 16384", "-ERR Invalid slot"),
+        ("CLUSTER COUNTKEYSINSLOT -1", "-ERR Invalid slot"),
+        ("CLUSTER GETKEYSINSLOT 5 x", "-ERR value is not an integer or out of range"),
+        ("CLUSTER GETKEYSINSLOT 5 -1", "-ERR Invalid slot or number of keys"),
+        ("CLUSTER GETKEYSINSLOT 99999 1", "-ERR Invalid slot or number of keys"),
+        ("READONLY 1", "-ERR wrong number of arguments for 'readonly' command"),
+        ("SELECT 0", "+OK"),
+        ("SELECT 1", "-ERR SELECT is not allowed in cluster mode"),
+    ]);
+}
+
+#[test]
+fn without_the_switch_any_key_is_served() {
+    let mut client = client(false);
+    let (mine, other) = (key_in(0), key_in(1));
+    client.script(&[
+        (&format!("SET {other} 1"), "+OK"),
+        (&format!("MSET {mine} 1 {other} 2"), "+OK"),
+        (&format!("MGET {mine} {other}"), "*2 $1 1 $1 2"),
+        (&format!("GET {}", key_in(7)), "$-1"),
+        ("READONLY", "+OK"),
+        ("READWRITE", "+OK"),
+        ("ASKING", "+OK"),
+        ("CONFIG GET cluster-enabled", "*2 $15 cluster-enabled $2 no"),
+        ("INFO cluster", "$30 # Cluster cluster_enabled:0 "),
+    ]);
+    assert!(client.say("HELLO").contains("$4 mode $10 standalone"));
+}
+
+#[test]
+fn with_the_switch_keys_are_where_they_belong() {
+    let mut client = client(true);
+    let (mine, also_mine, other, dead, nobodys) = (key_in(0), key_in(3), key_in(1), key_in(4), key_in(7));
+    let cross = "-CROSSSLOT Keys in request don't hash to the same slot";
+    let moved = format!("-MOVED {} 10.0.0.9:7002", slot_of(&other));
+    client.script(&[
+        (&format!("SET {mine} 1"), "+OK"),
+        (&format!("GET {mine}"), "$1 1"),
+        (&format!("GET {other}"), &moved),
+        (&format!("SET {other} 1"), &moved),
+        ("READONLY", "+OK"),
+        (&format!("GET {other}"), &moved),
+        ("ASKING", "+OK"),
+        (&format!("GET {other}"), &moved),
+        (&format!("OBJECT ENCODING {other}"), &moved),
+        (&format!("GET {nobodys}"), "-CLUSTERDOWN Hash slot not served"),
+        // Its new owner is not known yet: it is passed on and waits.
+        (&format!("SET {dead} 1"), "+OK"),
+        (&format!("MGET {mine} {also_mine}"), cross),
+        (&format!("MSET {mine} 1 {other} 2"), cross),
+        (&format!("DEL {other} {mine}"), cross),
+        (&format!("MSETNX {mine} 1 {also_mine} 2"), cross),
+        (&format!("MGET {other} {{{other}}}x"), &moved),
+        (&format!("MGET {mine} {{{mine}}}x"), "*2 $1 1 $-1"),
+        (&format!("GET {other} x"), "-ERR wrong number of arguments for 'get' command"),
+        ("PING", "+PONG"),
+        ("DBSIZE", ":2"),
+        ("CONFIG GET cluster-enabled", "*2 $15 cluster-enabled $3 yes"),
+        ("INFO cluster", "$30 # Cluster cluster_enabled:1 "),
+    ]);
+    assert!(client.say("HELLO").contains("$4 mode $7 cluster"));
+}
+
+#[test]
+fn keys_of_a_slot_are_counted_and_listed() {
+    let mut client = client(false);
+    let slot = slot_of("foo");
+    client.script(&[
+        ("MSET {foo}1 a {foo}2 b bar c", "+OK"),
+        (&format!("CLUSTER COUNTKEYSINSLOT {slot}"), ":2"),
+        (&format!("CLUSTER COUNTKEYSINSLOT {}", slot + 1), ":0"),
+        (&format!("CLUSTER GETKEYSINSLOT {slot} 1"), "*1 $6 {foo}1"),
+        (&format!("CLUSTER GETKEYSINSLOT {slot} 10"), "*2 $6 {foo}1 $6 {foo}2"),
+        (&format!("CLUSTER GETKEYSINSLOT {slot} 0"), "*0"),
+    ]);
+}
+
+#[test]
+fn resp3_has_maps_and_text() {
+    let mut client = client(false);
+    assert!(client.say("HELLO 3").starts_with('%'));
+    assert!(client.say("CLUSTER INFO").starts_with('='));
+    assert!(client.say("CLUSTER SLOTS").starts_with("*4 *3 :0 :2047 *4 $8 10.0.0.2 :7001 $40 "));
+    assert!(client.say("CLUSTER SHARDS").starts_with("*3 %2 $5 slots *6 "));
+}
