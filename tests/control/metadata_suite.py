@@ -12,8 +12,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(os.path.dirname(HERE), name) for name in ("lib", "clients")]
@@ -21,61 +19,11 @@ sys.path += [os.path.join(os.path.dirname(HERE), name) for name in ("lib", "clie
 from cluster import binary_path, connect, free_ports, wait_until  # noqa: E402
 from etcd import Etcd  # noqa: E402
 from expect import case, equal, main, true  # noqa: E402
+from processes import Coordinator, Process  # noqa: E402
 
 SECONDS_MAX = 90
 NODE_COUNT = 4
 STATE = "/test/state"
-
-
-class Process:
-    """One role of the program; its log is shown when a case fails."""
-
-    def __init__(self, directory, name, *arguments):
-        self.name, self.path = name, os.path.join(directory, f"{name}.log")
-        self.command = [binary_path(), *arguments]
-        self.start()
-
-    def start(self):
-        with open(self.path, "ab") as log:
-            self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=dict(os.environ, SHORTTAIL_LOG="info")
-            )
-
-    def log(self):
-        with open(self.path, encoding="utf-8", errors="replace") as log:
-            return log.read()
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-class Coordinator(Process):
-    def __init__(self, directory, name, *arguments):
-        port, admin = free_ports(2)
-        self.control, self.admin = f"127.0.0.1:{port}", f"127.0.0.1:{admin}"
-        super().__init__(directory, name, "coordinator", "--listen", self.control, "--admin", self.admin, *arguments)
-
-    def status(self):
-        """The status, or none while nobody answers."""
-        try:
-            with urllib.request.urlopen(f"http://{self.admin}/status", timeout=5) as answer:
-                return json.load(answer)
-        except (OSError, urllib.error.URLError):
-            return None
-
-    def leads(self):
-        status = self.status()
-        return status if status and status["coordinator"]["leading"] else None
-
-    def stands_by(self):
-        """The status, if it knows of another one that leads."""
-        status = self.status()
-        about = status["coordinator"] if status else {"leading": True}
-        return status if not about["leading"] and about["leader"] not in (None, about["name"]) else None
 
 
 class Load(threading.Thread):
@@ -216,12 +164,7 @@ def nobody_notices_that_etcd_is_stopped():
     """etcd stopped for longer than the lease: nobody leads, members stay, status tells why, then all is as before"""
     leader = WORLD.whole()
     WORLD.etcd.pause()
-
-    def gave_up():
-        about = (leader.status() or {"coordinator": {"leading": True}})["coordinator"]
-        return not about["leading"] and about["metadata_problem"]
-
-    wait_until(gave_up, SECONDS_MAX, "the leader gives up when its lease may have ended, and tells why")
+    wait_until(leader.problem, SECONDS_MAX, "the leader gives up when its lease may have ended, and tells why")
     status = leader.status()
     equal([node["state"] for node in status["nodes"][:NODE_COUNT]], ["normal"] * NODE_COUNT)
     # New members are told to come again, and do.

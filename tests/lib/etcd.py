@@ -15,15 +15,15 @@ from cluster import START_SECONDS_MAX, free_ports, wait_until
 
 
 class Etcd:
-    """A cluster of `count` members without TLS; `flags` go to each of them."""
+    """A cluster of `count` members; `flags` go to each of them. With a context of TLS, clients need it."""
 
-    scheme = "http"
-
-    def __init__(self, count=3, flags=()):
+    def __init__(self, count=3, flags=(), context=None):
+        self.context = context
+        scheme = "https" if context else "http"
         self.directory = tempfile.TemporaryDirectory(prefix="etcd-test-")
         self.flags = list(flags)
         ports = free_ports(2 * count)
-        self.urls = [f"{self.scheme}://127.0.0.1:{port}" for port in ports[:count]]
+        self.urls = [f"{scheme}://127.0.0.1:{port}" for port in ports[:count]]
         self.peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
         self.processes = [self._spawn(index) for index in range(count)]
         try:
@@ -45,14 +45,17 @@ class Etcd:
 
     def ask(self, path, question, timeout=5):
         request = urllib.request.Request(self.urls[0] + path, json.dumps(question).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        with urllib.request.urlopen(request, timeout=timeout, context=self.context) as answer:
             return json.load(answer)
 
     def is_healthy(self):
         if any(process.poll() is not None for process in self.processes):
             raise RuntimeError("etcd ended:\n" + self.log()[-4000:])
         try:
-            self.read("health")
+            for url in self.urls:
+                with urllib.request.urlopen(url + "/health", timeout=5, context=self.context) as answer:
+                    if json.load(answer)["health"] != "true":
+                        return False
             return True
         except OSError:
             return False

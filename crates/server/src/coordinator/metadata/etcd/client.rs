@@ -20,6 +20,8 @@ use crate::config::{EtcdConfig, EtcdTls};
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of an answer: the largest state that etcd takes in a transaction (1.5 MiB) in base64, and its frame.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// Characters of an unexpected answer that are told.
+const EXCERPT_CHARS_MAX: usize = 200;
 /// Bytes of a file in PEM.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
@@ -114,7 +116,7 @@ impl Client {
                 return serde_json::from_str(&body)
                     .map_err(|error| no_answer(&format!("not as etcd answers: {error}")));
             }
-            Err(_) => (0, answer.status().to_string()),
+            Err(_) => (0, format!("{} {}", answer.status(), excerpt(&body))),
         };
         Err(match complaint {
             (NOT_FOUND, _) => Failure::NotFound,
@@ -122,6 +124,11 @@ impl Client {
             (_, said) => Failure::Refused(format!("{url}: {said}")),
         })
     }
+}
+
+/// The beginning of what was said otherwise than in JSON, for people.
+fn excerpt(body: &str) -> String {
+    body.trim().chars().take(EXCERPT_CHARS_MAX).collect()
 }
 
 /// Bytes as JSON carries them.

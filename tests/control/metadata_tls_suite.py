@@ -1,0 +1,145 @@
+"""A coordinator over an etcd that wants certificates, a user and a password."""
+
+import base64
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(os.path.dirname(HERE), name) for name in ("lib", "clients")]
+
+from cluster import wait_until  # noqa: E402
+from etcd import Etcd  # noqa: E402
+from expect import case, main, true  # noqa: E402
+from processes import Coordinator  # noqa: E402
+
+SECONDS_MAX = 60
+
+
+class Authority:
+    """Signs certificates; everything is in one directory."""
+
+    def __init__(self, directory, name):
+        self.directory, self.name = directory, name
+        self.run("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-subj", f"/CN={name}", "-days", "2", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+
+    def run(self, *arguments):
+        command = ["openssl", *arguments]
+        subprocess.run(command, cwd=self.directory, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def sign(self, name, subject):
+        """Certificate and key for 127.0.0.1, as server and as client."""
+        with open(self.path(f"{name}.ext"), "w", encoding="ascii") as extensions:
+            extensions.write("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+        self.run("req", "-nodes", "-newkey", "rsa:2048", "-subj", subject, "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        signing = ["-CA", f"{self.name}.pem", "-CAkey", f"{self.name}.key", "-CAcreateserial", "-extfile", f"{name}.ext"]
+        self.run("x509", "-req", "-in", f"{name}.csr", "-days", "2", "-out", f"{name}.pem", *signing)
+        return self.path(f"{name}.pem"), self.path(f"{name}.key")
+
+
+class World:
+    def __init__(self):
+        self.directory = tempfile.TemporaryDirectory(prefix="metadata-tls-")
+        authority = Authority(self.directory.name, "ca")
+        self.ca = authority.path("ca.pem")
+        server, server_key = authority.sign("server", "/CN=server")
+        # With users, etcd's JSON gateway turns away certificates that name one themselves.
+        self.certificate, self.key = authority.sign("client", "/O=shorttail")
+        Authority(self.directory.name, "stranger")
+        self.stranger = authority.path("stranger.pem")
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.certificate, self.key)
+        tls = ["--cert-file", server, "--key-file", server_key, "--trusted-ca-file", self.ca, "--client-cert-auth"]
+        self.etcd = Etcd(1, tls, context)
+        self.allow("shorttail", "right")
+        self.coordinators = []
+
+    def allow(self, user, password):
+        """A user who may use the keys of the cluster only; from now on etcd asks who it is."""
+        code = lambda text: base64.b64encode(text.encode()).decode()  # noqa: E731
+        for path, question in [
+            ("user/add", {"name": "root", "password": "of no use here"}),
+            ("role/add", {"name": "root"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("user/add", {"name": user, "password": password}),
+            ("role/add", {"name": user}),
+            ("role/grant", {"name": user, "perm": {"permType": "READWRITE", "key": code("/test/"), "range_end": code("/test0")}}),
+            ("user/grant", {"user": user, "role": user}),
+            ("enable", {}),
+        ]:
+            self.etcd.ask(f"/v3/auth/{path}", question)
+
+    def coordinator(self, tls, password):
+        path = os.path.join(self.directory.name, f"users-{password}")
+        with open(path, "w", encoding="ascii") as users:
+            users.write(f"shorttail:{password}\n")
+        flags = ["--metadata", "etcd:" + self.etcd.urls[0], "--metadata-prefix", "/test", "--metadata-tls", tls]
+        each = Coordinator(self.directory.name, f"c{len(self.coordinators)}", *flags, "--metadata-auth-file", path)
+        self.coordinators.append(each)
+        return each
+
+    def stop(self):
+        for each in self.coordinators:
+            if each.process.poll() is None:
+                each.kill()
+        self.etcd.stop()
+        self.directory.cleanup()
+
+
+WORLD = World()
+RIGHT = f"{WORLD.ca},{WORLD.certificate},{WORLD.key}"
+
+
+def refused(tls, password, text):
+    coordinator = WORLD.coordinator(tls, password)
+    problem = wait_until(coordinator.problem, SECONDS_MAX, "the coordinator says why it cannot lead")
+    true(text in problem.lower(), problem)
+    true("right" not in problem and "wrong" not in problem, "passwords stay where they are")
+    coordinator.kill()
+
+
+@case
+def without_a_certificate():
+    """etcd turns away a coordinator that shows no certificate"""
+    refused(WORLD.ca, "right", "https://")
+
+
+@case
+def an_unknown_authority():
+    """a coordinator does not talk to an etcd whose certificate another authority signed"""
+    refused(f"{WORLD.stranger},{WORLD.certificate},{WORLD.key}", "right", "certificate")
+
+
+@case
+def a_wrong_password():
+    """a wrong password is told"""
+    refused(RIGHT, "wrong", "authentication failed")
+
+
+@case
+def all_is_right():
+    """with certificate, user and password it leads, also after etcd forgot its token, and resigns when it ends"""
+    coordinator = WORLD.coordinator(RIGHT, "right")
+    wait_until(coordinator.leads, SECONDS_MAX, "it leads")
+    cluster = coordinator.status()["cluster_id"]
+    WORLD.etcd.kill()
+    WORLD.etcd.restart()
+    whole = lambda: coordinator.leads() and not coordinator.status()["coordinator"]["metadata_problem"]  # noqa: E731
+    wait_until(whole, SECONDS_MAX, "it leads again")
+    coordinator.signal(signal.SIGTERM)
+    true(coordinator.process.wait(SECONDS_MAX) == 0, "it ends well")
+    other = WORLD.coordinator(RIGHT, "right")
+    wait_until(other.leads, SECONDS_MAX, "another one leads")
+    true(other.status()["cluster_id"] == cluster, "it is the same cluster")
+
+
+try:
+    main()
+finally:
+    WORLD.stop()
