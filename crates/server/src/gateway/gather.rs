@@ -167,11 +167,6 @@ fn merge(one: KeyspaceReply, other: KeyspaceReply) -> KeyspaceReply {
         (KeyspaceReply::Count(one), KeyspaceReply::Count(other)) => KeyspaceReply::Count(one.saturating_add(other)),
         (KeyspaceReply::RandomKey(one), KeyspaceReply::RandomKey(other)) => KeyspaceReply::RandomKey(one.or(other)),
         (KeyspaceReply::Stats(one), KeyspaceReply::Stats(other)) => KeyspaceReply::Stats(Box::new(one.plus(&other))),
-        // Of one slot: only one core has it.
-        (KeyspaceReply::Scanned { next, keys: mut all }, KeyspaceReply::Scanned { keys, .. }) => {
-            all.extend(keys);
-            KeyspaceReply::Scanned { next, keys: all }
-        }
         (one, _) => one,
     }
 }

@@ -85,6 +85,9 @@ impl Table {
             Request::Keyspace(KeyspaceRequest::Scan { cursor, .. }) => {
                 Some(cursor_slot(*cursor).map_or(0, |slot| self.partition_of_slot(slot)))
             }
+            Request::Keyspace(KeyspaceRequest::CountSlot { slot } | KeyspaceRequest::ListSlot { slot, .. }) => {
+                Some(Slot::new(*slot).map_or(0, |slot| self.partition_of_slot(slot)))
+            }
             Request::Keyspace(_) => None,
         }
     }
@@ -187,5 +190,7 @@ mod tests {
         assert_eq!(table.partition_of(&get(0)), Some(0));
         assert_eq!(table.partition_of(&get(u64::MAX)), Some(0), "a cursor that nobody gave");
         assert_eq!(table.partition_of(&Request::Keyspace(KeyspaceRequest::Count)), None);
+        let in_slot = Request::Keyspace(KeyspaceRequest::CountSlot { slot: SLOT_COUNT as u16 - 1 });
+        assert_eq!(table.partition_of(&in_slot), Some(3));
     }
 }
