@@ -63,6 +63,8 @@ pub struct Flushes {
     /// Locks and groups whose turn comes when it is applied.
     held_locks: Vec<PoolKey>,
     held_groups: Vec<PoolKey>,
+    /// Flushes for later that were ordered meanwhile.
+    held_orders: Vec<(Token, UnixMs)>,
     /// Clients whose flush found no memory yet, and since when they wait.
     postponed: Vec<(Token, u64)>,
 }
@@ -74,6 +76,8 @@ impl<C: Command> Engine<C> {
             return self.answer_flush(token, Err(error));
         }
         match at.filter(|&at| at > self.now.unix_ms) {
+            // A floor that is declared, or should be, has a higher version than an order of now: it would end it.
+            Some(at) if self.is_flushing() || self.is_flush_overdue() => self.flushes.held_orders.push((token, at)),
             Some(at) => {
                 let version = self.take_version();
                 if let Err(failed) = self.declare(version, Control::FlushDue(at), vec![token]) {
@@ -203,6 +207,19 @@ impl<C: Command> Engine<C> {
         for group in std::mem::take(&mut self.flushes.held_groups) {
             self.look_up_when_held(group);
         }
+        for (token, at) in std::mem::take(&mut self.flushes.held_orders) {
+            self.flush(token, Some(at));
+        }
+    }
+
+    fn is_flush_overdue(&self) -> bool {
+        self.flushes.due.is_some_and(|(_, at)| at <= self.now.unix_ms)
+    }
+
+    /// Is a flush for later being declared? It takes the place of the one that is to come.
+    fn is_ordering(&self) -> bool {
+        let is_order = |declaration: &Declaration| matches!(declaration.control, Control::FlushDue(_));
+        self.flushes.declarations.iter().any(|(_, declaration)| is_order(declaration))
     }
 
     /// Is a floor being declared? Then nothing that it may end is moved.
@@ -259,8 +276,7 @@ impl<C: Command> Engine<C> {
         for (token, since_us) in std::mem::take(&mut self.flushes.postponed) {
             self.flush_now(token, since_us);
         }
-        let is_due = self.flushes.due.is_some_and(|(_, at)| at <= self.now.unix_ms);
-        if is_due && !self.is_flushing() {
+        if self.is_flush_overdue() && !self.is_flushing() && !self.is_ordering() {
             // What finds no place now is tried again at the next tick.
             _ = self.declare_floor(Vec::new());
         }

@@ -114,6 +114,11 @@ impl Clients {
         format!("{} pending: {}", self.pending.len(), shown.collect::<Vec<_>>().join(", "))
     }
 
+    /// Is a flush asked for and not answered?
+    pub(super) fn flushes_under_way(&self) -> bool {
+        self.pending.values().any(|pending| matches!(pending.kind, Kind::Flush | Kind::FlushLater))
+    }
+
     fn in_flight(&self, client: u32) -> usize {
         self.pending.values().filter(|pending| pending.client == client).count()
     }

@@ -4,7 +4,7 @@
 //! see the value, whoever was answered before must not miss it. A flush for later is one of every key that begins when it
 //! is due, and is over some time after healing; if it may have been cancelled or never ordered, it may never happen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Event, World};
 use crate::command_of_model::{Heard, expiry_at};
@@ -55,11 +55,13 @@ impl World {
     }
 
     /// A client orders a flush for later.
-    pub(super) fn order_flush(&mut self, client: u32, delay_ms: u64) {
+    pub fn order_flush(&mut self, client: u32, delay_ms: u64) {
         self.clients.flushes.may_be_cancelled();
         let due_us = self.moment_after(delay_ms);
+        // One that is under way may come after it.
+        let was_cancelled = self.clients.flushes_under_way();
         let op = self.send_flush_for_later(client, expiry_at(due_us));
-        self.clients.flushes.ordered.insert(op, OrderedFlush { due_us, ..OrderedFlush::default() });
+        self.clients.flushes.ordered.insert(op, OrderedFlush { due_us, was_cancelled, ..OrderedFlush::default() });
         self.note(format_args!("client {client} orders a flush at {due_us} us: operation {op}"));
         self.schedule.at(due_us, Event::FlushDue { op });
     }
@@ -80,9 +82,11 @@ impl World {
         if is_refused {
             return;
         }
+        let mut keys: BTreeSet<Vec<u8>> = self.clients.keys().into_iter().collect();
+        keys.extend(self.history.keys().map(<[u8]>::to_vec));
         let invoke =
             |key: Vec<u8>| self.history.invoke(now_us, NOBODY, &key, Action::Clear).expect("room in the history");
-        let records = self.clients.keys().into_iter().map(invoke).collect();
+        let records = keys.into_iter().map(invoke).collect();
         if let Some(flush) = self.clients.flushes.ordered.get_mut(&op) {
             flush.records = records;
         }
