@@ -89,6 +89,24 @@ impl Cluster {
         reader.lines().take(line_count).map(|line| line.expect("an answer")).collect()
     }
 
+    /// Waits until the scrubber found what is damaged, and all of it is mended.
+    fn await_mended(&mut self, round: u64) {
+        let begin = Instant::now();
+        loop {
+            let output = self.run("status --json");
+            let status: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let victim = &status["nodes"][VICTIM];
+            let count = |what: &str| victim[what].as_u64().expect("a count");
+            let (found, repaired) = (count("corruptions_found_total"), count("corruptions_repaired_total"));
+            if repaired > 0 && count("chunks_damaged") == 0 && status["repair"]["chunks_missing"] == 0 {
+                assert!(count("scrubbed_bytes_total") > 0);
+                return;
+            }
+            assert!(begin.elapsed() < WORK_MAX, "{found} found, {repaired} mended: {status}");
+            self.work(round);
+        }
+    }
+
     /// Works until the victim's fault did something.
     fn work_until(&mut self, round: &mut u64, what: &str) {
         let before = self.count(what);
@@ -159,6 +177,7 @@ fn clients_get_right_answers_whatever_one_node_does() {
     assert!(cluster.chaos("corrupt 3 --bits 2000").ends_with("bits flipped\n"));
     assert!(cluster.count("bits_flipped_total") > 0, "something was sealed");
     cluster.work(round);
+    cluster.await_mended(round);
     let killed = cluster.chaos("kill 3");
     assert_eq!(killed, "node 3: killed\n");
     let line = line_with(&mut cluster.out, "node 3");

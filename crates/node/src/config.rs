@@ -22,6 +22,8 @@ pub struct NodeConfig {
     pub auth: Vec<u8>,
     /// What this core may fetch from other nodes to rebuild lost chunks, in bytes a second.
     pub repair_bytes_per_s: u64,
+    /// Sealed chunks that are looked at in the background, in bytes a second; 0: none.
+    pub scrub_bytes_per_s: u64,
 }
 
 /// Why a node cannot start.

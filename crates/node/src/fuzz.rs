@@ -63,6 +63,7 @@ fn small_node() -> Node {
         memory_bytes: MEMORY_BYTES,
         auth: Vec::new(),
         repair_bytes_per_s: u64::MAX,
+        scrub_bytes_per_s: 1 << 30,
     };
     Node::new(config).expect("a small node")
 }

@@ -10,6 +10,7 @@ pub mod limits;
 mod node;
 mod rebuild;
 mod requests;
+mod scrub;
 mod session;
 mod stats;
 

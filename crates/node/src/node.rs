@@ -20,6 +20,7 @@ use crate::fences::Fences;
 use crate::limits::SESSIONS_MAX;
 use crate::rebuild::{PeerId, Rebuilds, Rebuilt};
 use crate::requests::Holdings;
+use crate::scrub::Scrubber;
 use crate::session::{Phase, Session, SessionError};
 use crate::stats::NodeStats;
 
@@ -36,6 +37,7 @@ pub struct Node {
     /// Sessions that ended for a reason other than their own input.
     superseded: VecDeque<u64>,
     rebuilds: Rebuilds,
+    scrubber: Scrubber,
     /// Sessions that have output although nothing came from them in this turn.
     written: Vec<u64>,
 }
@@ -55,6 +57,7 @@ impl Node {
         };
         Ok(Node {
             rebuilds: Rebuilds::new(config.repair_bytes_per_s),
+            scrubber: Scrubber::new(config.scrub_bytes_per_s),
             written: Vec::new(),
             config,
             holdings,
@@ -106,6 +109,7 @@ impl Node {
     pub fn end_turn(&mut self, now: Now) {
         let ended = self.rebuilds.advance(now.mono_us, |peer| self.config.greeting(peer));
         self.settle(ended);
+        self.scrub(now);
         for id in self.unacknowledged.drain(..) {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.write_acks();
@@ -129,7 +133,8 @@ impl Node {
 
     /// When [`Node::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
-        self.rebuilds.deadline_us()
+        let scrub_us = self.scrubber.deadline_us(&self.holdings.store);
+        [self.rebuilds.deadline_us(), scrub_us].into_iter().flatten().min()
     }
 
     /// A session to which a turn wrote although nothing came from it.
@@ -178,6 +183,18 @@ impl Node {
         }
     }
 
+    /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows.
+    fn scrub(&mut self, now: Now) {
+        for stripe in self.scrubber.advance(now.mono_us, &mut self.holdings.store) {
+            for id in self.owners.values() {
+                if let Some(session) = self.sessions.get_mut(id) {
+                    session.reply(0, &NodeReply::Damaged { stripe });
+                    self.written.push(*id);
+                }
+            }
+        }
+    }
+
     /// Chunks and raw operations, in bytes.
     pub fn used_bytes(&self) -> u64 {
         self.holdings.store.used_bytes() as u64
@@ -194,7 +211,8 @@ impl Node {
     }
 
     pub fn stats(&self) -> NodeStats {
-        self.holdings.stats.with_store(self.holdings.store.chunk_count(), self.holdings.store.counters())
+        let stats = self.holdings.stats.with_store(self.holdings.store.chunk_count(), self.holdings.store.counters());
+        NodeStats { scrubbed_bytes: self.scrubber.scrubbed_bytes, ..stats }
     }
 
     /// Flips bits of sealed chunks, as decaying memory would; answers how many. One seed chooses the same bits.

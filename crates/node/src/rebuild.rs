@@ -293,7 +293,8 @@ impl Order {
             if own_last != OpNumber(0) && own_last != last {
                 return Err((Refusal::NotAtOp, Some(part.source.index)));
             }
-            if !shape.is_parity(usize::from(part.source.index)) && used_bytes(kind, stripe, bytes).is_none() {
+            let is_data = !shape.is_parity(usize::from(part.source.index));
+            if is_data && used_bytes(kind, stripe, bytes) != Some(length as usize) {
                 return Err((Refusal::Damaged, Some(part.source.index)));
             }
             length_max = length_max.max(length);

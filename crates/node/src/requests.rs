@@ -62,7 +62,8 @@ impl Holdings {
         }
     }
 
-    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it.
+    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it. If an intact chunk is here, it
+    /// is carried out already.
     pub fn take_order(
         &mut self,
         tag: u64,
@@ -70,13 +71,21 @@ impl Holdings {
         session: &mut Session,
         order: impl FnOnce() -> Result<(), Refusal>,
     ) {
-        let taken = || -> Result<(), No> {
+        let taken = || -> Result<bool, No> {
             self.check_mine(description)?;
-            self.store.check_new(description.stripe)?;
-            Ok(order()?)
+            let is_needed = self.store.check_rebuild(description)?;
+            if is_needed {
+                order()?;
+            }
+            Ok(is_needed)
         };
         match taken() {
-            Ok(()) => session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() }),
+            Ok(is_needed) => {
+                session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() });
+                if !is_needed {
+                    session.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: Ok(()) });
+                }
+            }
             Err(No { refusal, detail }) => {
                 self.stats.refusals += 1;
                 session.reply(tag, &NodeReply::Refused { refusal, detail });
@@ -93,7 +102,9 @@ impl Holdings {
         last: OpNumber,
     ) -> Result<(), Refusal> {
         self.check_mine(description).map_err(|no| no.refusal)?;
+        let is_in_place = self.store.drop_damaged(description.stripe);
         self.store.install_at(description, bytes, last)?;
+        self.stats.corruptions_repaired += u64::from(is_in_place);
         self.stats.rebuilds += 1;
         self.stats.rebuilt_bytes += bytes.len() as u64;
         Ok(())
@@ -127,7 +138,9 @@ impl Holdings {
                 return Ok(());
             }
             NodeRequest::Inspect { stripe } => {
-                let inspected = self.store.chunk(stripe)?.inspect()?;
+                let is_damaged = self.store.look_at(stripe).is_some_and(|looked| looked.is_damaged);
+                let mut inspected = self.store.chunk(stripe)?.inspect()?;
+                inspected.report.damaged |= is_damaged;
                 session.reply(tag, &NodeReply::Inspected(inspected));
                 return Ok(());
             }

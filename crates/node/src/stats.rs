@@ -2,11 +2,13 @@
 
 use shorttail_store::Counters;
 
-/// Counts since the start, except the first three, which are now.
+/// Counts since the start, except the first four, which are now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NodeStats {
     pub chunks: u64,
     pub sealed_chunks: u64,
+    /// Sealed chunks that are known to be damaged.
+    pub damaged_chunks: u64,
     /// Bytes that parity chunks hold raw.
     pub raw_bytes: u64,
     pub appends: u64,
@@ -25,6 +27,10 @@ pub struct NodeStats {
     pub rebuilds: u64,
     pub rebuilt_bytes: u64,
     pub rebuild_failures: u64,
+    /// What the scrubber looked at, damaged chunks that were found, and those that were rebuilt in place.
+    pub scrubbed_bytes: u64,
+    pub corruptions_found: u64,
+    pub corruptions_repaired: u64,
 }
 
 impl NodeStats {
@@ -33,6 +39,7 @@ impl NodeStats {
         NodeStats {
             chunks: chunk_count as u64,
             sealed_chunks: store.sealed_chunks as u64,
+            damaged_chunks: store.damaged_chunks as u64,
             raw_bytes: store.raw_bytes as u64,
             appends: store.appends,
             duplicate_appends: store.duplicate_appends,
@@ -41,6 +48,7 @@ impl NodeStats {
             opens: store.opens,
             installs: store.installs,
             frees: store.frees,
+            corruptions_found: store.corruptions_found,
             ..self
         }
     }

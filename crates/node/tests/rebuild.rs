@@ -33,10 +33,15 @@ struct Told {
     done_count: usize,
     rebuilt: Vec<Result<(), (Refusal, Option<u8>)>>,
     bytes: Vec<Vec<u8>>,
+    damaged: Vec<StripeId>,
 }
 
 impl Nodes {
     fn new(bytes_per_s: u64) -> Self {
+        Self::scrubbing(bytes_per_s, 0)
+    }
+
+    fn scrubbing(bytes_per_s: u64, scrub_bytes_per_s: u64) -> Self {
         let node = |number: u16| {
             let config = NodeConfig {
                 node: NodeId(number),
@@ -47,6 +52,7 @@ impl Nodes {
                 memory_bytes: 1 << 20,
                 auth: b"secret".to_vec(),
                 repair_bytes_per_s: bytes_per_s,
+                scrub_bytes_per_s,
             };
             Node::new(config).expect("a node")
         };
@@ -80,6 +86,7 @@ impl Nodes {
                 NodeReply::Refused { refusal, .. } => told.refusals.push(refusal),
                 NodeReply::Rebuilt { outcome, .. } => told.rebuilt.push(outcome),
                 NodeReply::Bytes(bytes) => told.bytes.push(bytes.to_vec()),
+                NodeReply::Damaged { stripe } => told.damaged.push(stripe),
                 _ => told.done_count += 1,
             }
             rest = &rest[length..];
@@ -176,7 +183,10 @@ fn chunks() -> Vec<Vec<u8>> {
 
 /// All chunks installed but those of the nodes named.
 fn nodes_without(missing: &[usize], bytes_per_s: u64) -> Nodes {
-    let mut nodes = Nodes::new(bytes_per_s);
+    with_chunks(Nodes::new(bytes_per_s), missing)
+}
+
+fn with_chunks(mut nodes: Nodes, missing: &[usize]) -> Nodes {
     for (index, chunk) in chunks().iter().enumerate().filter(|(index, _)| !missing.contains(index)) {
         let install = NodeRequest::Install { description: description(index as u8, None), bytes: chunk };
         assert_eq!(nodes.tell(index, &install).done_count, 1);
@@ -187,6 +197,11 @@ fn nodes_without(missing: &[usize], bytes_per_s: u64) -> Nodes {
 fn rebuild(index: u8, from: &[u8]) -> NodeRequest<'static> {
     let sources = from.iter().map(|&index| Source { index, core: 0 }).collect();
     NodeRequest::Rebuild { description: description(index, Some(index)), sources }
+}
+
+fn rebuild_in_place(index: u8, from: &[u8]) -> NodeRequest<'static> {
+    let sources = from.iter().map(|&index| Source { index, core: 0 }).collect();
+    NodeRequest::Rebuild { description: description(index, None), sources }
 }
 
 const FAST: u64 = u64::MAX;
@@ -299,4 +314,32 @@ fn another_node_may_read_and_change_nothing() {
     }
     assert_eq!(refusals, 2);
     nodes.holds(1, &chunks()[1]);
+}
+
+/// From one end to the other: a bit turns over, the scrubber finds it, the owner is told and orders, and the chunk is mended.
+#[test]
+fn what_the_scrubber_finds_is_mended_in_place() {
+    for (damaged, sources) in [(0u8, [1u8, 3]), (3, [0, 1])] {
+        let mut nodes = with_chunks(Nodes::scrubbing(FAST, 1_000_000), &[]);
+        let node = usize::from(damaged);
+        nodes.settle();
+        assert_eq!(nodes.told(node).damaged, []);
+        assert!(nodes.nodes[node].stats().scrubbed_bytes >= CHUNK_BYTES as u64);
+        assert_eq!(nodes.nodes[node].flip_bits(1, 5), 1);
+        nodes.now_us += 9_000_000;
+        nodes.settle();
+        assert_eq!(nodes.told(node).damaged, [], "not before the next pass");
+        nodes.now_us += 1_100_000;
+        nodes.settle();
+        assert_eq!(nodes.told(node).damaged, [stripe()]);
+        assert_eq!(nodes.tell(node, &rebuild_in_place(damaged, &sources)).done_count, 1);
+        nodes.settle();
+        assert_eq!(nodes.told(node).rebuilt, [Ok(())]);
+        nodes.holds(node, &chunks()[node]);
+        let stats = nodes.nodes[node].stats();
+        assert_eq!((stats.corruptions_found, stats.corruptions_repaired), (1, 1));
+        let again = nodes.tell(node, &rebuild_in_place(damaged, &sources));
+        assert_eq!(again.rebuilt, [Ok(())], "it is intact, so that is done already");
+        assert_eq!(nodes.nodes[node].stats().corruptions_repaired, 1);
+    }
 }

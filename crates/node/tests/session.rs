@@ -31,6 +31,7 @@ impl Peer {
             memory_bytes: 1 << 20,
             auth: b"secret".to_vec(),
             repair_bytes_per_s: 1_000_000,
+            scrub_bytes_per_s: 0,
         };
         Peer { node: Node::new(config).expect("a node"), now_us: 0 }
     }
@@ -122,7 +123,7 @@ impl NodeReplyOwned {
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),
             NodeReply::Chunks(reports) => NodeReplyOwned::Chunks(reports.len()),
             NodeReply::Inspected(inspected) => NodeReplyOwned::Inspected(inspected.raw.len()),
-            NodeReply::Rebuilt { .. } => unreachable!("nothing was ordered here"),
+            NodeReply::Rebuilt { .. } | NodeReply::Damaged { .. } => unreachable!("nothing was ordered here"),
             NodeReply::Refused { refusal, detail } => NodeReplyOwned::Refused(refusal, detail),
         }
     }
@@ -445,6 +446,7 @@ fn a_core_that_does_not_exist_and_too_little_memory_are_errors() {
         memory_bytes: 1 << 20,
         auth: Vec::new(),
         repair_bytes_per_s: 1,
+        scrub_bytes_per_s: 0,
     };
     assert!(Node::new(config.clone()).is_err_and(|error| error.to_string().contains("core 2 of 2")));
     let small = NodeConfig { core: 0, memory_bytes: 1000, ..config };

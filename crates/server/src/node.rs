@@ -32,6 +32,10 @@ pub struct CoreGauges {
     used_bytes: AtomicU64,
     chunks_open: AtomicU64,
     chunks_sealed: AtomicU64,
+    chunks_damaged: AtomicU64,
+    scrubbed_bytes: AtomicU64,
+    corruptions_found: AtomicU64,
+    corruptions_repaired: AtomicU64,
     /// Written only in nodes that obey orders to be faulty.
     chaos: Mutex<ChaosStatus>,
 }
@@ -73,6 +77,10 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             memory_used_bytes: sum(|gauges| &gauges.used_bytes),
             chunks_open: sum(|gauges| &gauges.chunks_open),
             chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
+            chunks_damaged: sum(|gauges| &gauges.chunks_damaged),
+            scrubbed_bytes_total: sum(|gauges| &gauges.scrubbed_bytes),
+            corruptions_found_total: sum(|gauges| &gauges.corruptions_found),
+            corruptions_repaired_total: sum(|gauges| &gauges.corruptions_repaired),
             chaos: desk.status(),
         });
         while let Some(event) = control.poll_event() {
@@ -136,6 +144,7 @@ fn start_cores(
             memory_bytes: usize::try_from(config.memory_bytes)? / usize::from(core_count),
             auth: Vec::new(),
             repair_bytes_per_s: config.repair_bytes_per_s / u64::from(core_count),
+            scrub_bytes_per_s: config.scrub_bytes_per_s / u64::from(core_count),
         };
         let gauges = Arc::new(CoreGauges::default());
         all_gauges.push(Arc::clone(&gauges));

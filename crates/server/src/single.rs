@@ -135,6 +135,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
             auth: Vec::new(),
             // Nodes of one process do not die one by one.
             repair_bytes_per_s: 0,
+            scrub_bytes_per_s: 0,
         })
         .context("failed to allocate memory")?;
         let outlets = vec![outlet.clone()];

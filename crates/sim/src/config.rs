@@ -127,6 +127,8 @@ pub struct SimConfig {
     pub domain_count: u16,
     /// What a core of a node may fetch to rebuild chunks, in bytes a second.
     pub repair_bytes_per_s: u64,
+    /// What a core of a node scrubs, in bytes a second; 0: nothing.
+    pub scrub_bytes_per_s: u64,
     /// When every stripe is whole again, other nodes may lose their memory.
     pub victims_change: bool,
 }
@@ -212,6 +214,7 @@ impl SimConfig {
             policy: Policy::default(),
             placement: Placement::default(),
             domain_count: 0,
+            scrub_bytes_per_s: 0,
             repair_bytes_per_s: *beside.choose(&[100_000, 1_000_000, 100_000_000]).expect("rates"),
             victims_change: beside.chance_ppm(500_000),
         };
@@ -258,6 +261,7 @@ impl SimConfig {
             disturbed_max: 2,
             faults: FaultWeights::default(),
             repair_bytes_per_s: 100_000_000,
+            scrub_bytes_per_s: 0,
             audit_events: 20,
             ..Self::draw(Profile::Calm, 0)
         }

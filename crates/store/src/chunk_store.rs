@@ -7,6 +7,8 @@
 //!
 //! Must not know: sessions, fences.
 
+use std::collections::BTreeSet;
+
 use shorttail_codes::CodeCache;
 use shorttail_units::{OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal};
@@ -49,6 +51,8 @@ pub struct ChunkStore {
     freed: FreedMarks,
     codes: CodeCache,
     counters: Counters,
+    /// Chunks that were found damaged.
+    damaged: BTreeSet<StripeId>,
     /// Units of the largest chunk that was opened.
     opened_units: usize,
 }
@@ -70,6 +74,7 @@ impl ChunkStore {
             freed: FreedMarks::default(),
             codes: CodeCache::default(),
             counters: Counters::default(),
+            damaged: BTreeSet::new(),
             opened_units: 1,
         })
     }
@@ -151,7 +156,13 @@ impl ChunkStore {
 
     fn free_one(&mut self, stripe: StripeId) {
         self.freed.mark(stripe);
-        let Some(chunk) = self.chunks.remove(&stripe.raw()) else { return };
+        self.counters.frees += u64::from(self.drop_chunk(stripe));
+    }
+
+    /// Whether there was one.
+    pub(crate) fn drop_chunk(&mut self, stripe: StripeId) -> bool {
+        self.damaged.remove(&stripe);
+        let Some(chunk) = self.chunks.remove(&stripe.raw()) else { return false };
         let charged = chunk.open.as_ref().map_or(0, |open| open.charged_bytes());
         match chunk.open.as_deref() {
             None => self.counters.sealed_chunks -= 1,
@@ -160,7 +171,12 @@ impl ChunkStore {
         }
         self.budget.release(charged + chunk.allocation.bytes());
         self.arena.free(chunk.allocation);
-        self.counters.frees += 1;
+        true
+    }
+
+    /// A sealed chunk was found damaged: scans tell it from now on.
+    pub(crate) fn note_damaged(&mut self, stripe: StripeId) {
+        self.counters.corruptions_found += u64::from(self.damaged.insert(stripe));
     }
 
     /// # Errors
@@ -197,7 +213,13 @@ impl ChunkStore {
             ids.truncate(count);
         }
         ids.sort_unstable();
-        ids.iter().filter_map(|&id| self.chunk(StripeId::from_raw(id)).ok()?.report()).collect()
+        let report = |&id: &u64| {
+            let stripe = StripeId::from_raw(id);
+            let mut report = self.chunk(stripe).ok()?.report()?;
+            report.damaged |= self.damaged.contains(&stripe);
+            Some(report)
+        };
+        ids.iter().filter_map(report).collect()
     }
 
     /// All stripes that a chunk is here of, and whether it is sealed.
@@ -231,7 +253,7 @@ impl ChunkStore {
     }
 
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters { damaged_chunks: self.damaged.len(), ..self.counters }
     }
 
     /// Adds a chunk with room for `payload_bytes`; nothing changes if it is refused.
@@ -265,6 +287,7 @@ impl ChunkStore {
             self.chunks.values().filter_map(|chunk| chunk.open.as_ref()).map(|o| o.charged_bytes()).sum();
         assert_eq!(self.budget.used_bytes(), self.arena.used_bytes() + charged, "the budget counts what is there");
         assert!(self.budget.used_bytes() <= self.budget.limit_bytes(), "over budget");
+        assert!(self.damaged.iter().all(|stripe| self.chunks.contains_key(&stripe.raw())), "damaged chunks are here");
         assert!(self.freed.len() <= crate::limits::FREED_MARKS_MAX, "marks are bounded");
         let mut raw_bytes = 0;
         for (&id, chunk) in &self.chunks {

@@ -1,6 +1,6 @@
 //! What the store counts about itself.
 
-/// Counts since the start, except the last two, which are now.
+/// Counts since the start, except the last three, which are now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     pub appends: u64,
@@ -11,7 +11,11 @@ pub struct Counters {
     pub opens: u64,
     pub installs: u64,
     pub frees: u64,
+    /// Sealed chunks that were found damaged.
+    pub corruptions_found: u64,
     pub sealed_chunks: usize,
+    /// Sealed chunks that are known to be damaged.
+    pub damaged_chunks: usize,
     /// Bytes of operations that parity chunks hold raw.
     pub raw_bytes: usize,
 }

@@ -18,6 +18,7 @@ mod open_state;
 pub mod piece;
 pub mod record;
 mod rot;
+mod scrub;
 mod stripe_map;
 
 pub use chunk::{Append, ChunkMut};
@@ -25,6 +26,7 @@ pub use chunk_store::{ChunkStore, StoreError};
 pub use chunk_view::{ChunkView, RangeBytes};
 pub use content::used_bytes;
 pub use counters::Counters;
+pub use scrub::Looked;
 
 #[cfg(test)]
 mod tests;

@@ -116,6 +116,7 @@ impl Plan {
         flags.put("--memory", self.config.node_memory);
         flags.put("--threads", self.config.node_threads);
         flags.put("--repair-bandwidth", self.config.repair_bandwidth);
+        flags.put("--scrub-bandwidth", self.config.scrub_bandwidth);
         if let Some(domain) = usize::from(id).checked_rem(self.config.domain_count) {
             flags.put("--domain", format_args!("domain {domain}"));
         }

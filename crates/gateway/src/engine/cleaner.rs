@@ -248,6 +248,10 @@ impl<C: Command> Engine<C> {
         }
         tracing::warn!(stripe = ?job.id, data_index = job.data_index, "damaged chunk");
         job.excluded |= bit;
+        let (slot, data_index) = (job.slot, job.data_index);
+        let stripe = self.stripes.at(slot);
+        let (id, node) = (stripe.id, stripe.members[data_index]);
+        self.suspect_chunk(node, id);
         self.load_chunk(key);
     }
 

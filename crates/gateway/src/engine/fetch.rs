@@ -167,7 +167,7 @@ impl<C: Command> Engine<C> {
         if wanted.purpose.is_urgent() {
             self.budget.earn();
         }
-        let excluded = excluded | self.repair.lost_of(wanted.stripe);
+        let excluded = excluded | self.repair.avoided_by_reads(wanted.stripe, wanted.shape);
         let way = self.way_to(&wanted, excluded);
         let (spare, is_hedged) = match way {
             Way::Direct => (0, false),
@@ -389,6 +389,11 @@ impl<C: Command> Engine<C> {
             return;
         }
         fetch.excluded |= 1 << part;
+        if refusal == Some(Refusal::Damaged) {
+            let (node, stripe) = (fetch.wanted.members[usize::from(part)], fetch.wanted.stripe);
+            self.suspect_chunk(node, stripe);
+        }
+        let Some(fetch) = self.fetches.get_mut(key) else { return };
         if is_direct {
             fetch.direct = None;
             if fetch.wanted.extent == Extent::Record && refusal == Some(Refusal::NoChunk) {

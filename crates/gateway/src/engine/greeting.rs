@@ -117,6 +117,9 @@ impl<C: Command> Engine<C> {
                 continue;
             }
             self.note_found(id.node, &chunk);
+            if chunk.damaged && chunk.sealed {
+                self.note_damaged(id.node, chunk.description.stripe);
+            }
             match self.census_mut() {
                 Some(census) => census.take(id.node, chunk),
                 None => self.reconcile(id.node, &chunk),

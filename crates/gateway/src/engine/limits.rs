@@ -146,3 +146,6 @@ pub const LET_GO_US_MAX: u64 = 50_000;
 
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
+
+/// Chunks that nodes are asked to look at, at once: a node that hurts all that it answers is not to be asked without end.
+pub const SUSPECTED_MAX: usize = 64;

@@ -209,6 +209,7 @@ impl<C: Command> Engine<C> {
                     let bit = 1 << wanted.data_index;
                     if excluded & bit == 0 {
                         tracing::warn!(stripe = ?wanted.stripe, offset = wanted.offset, %error, "damaged record");
+                        self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
                         let key = self.lookups.insert(lookup);
                         let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
                         return self.start_fetch_without(wanted, excluded | bit);

@@ -22,6 +22,7 @@ mod census;
 mod cleaner;
 mod config;
 mod control;
+mod damage;
 mod deferred;
 mod evict;
 mod fetch;
@@ -199,6 +200,10 @@ enum What {
     Inspect {
         stripe: StripeId,
     },
+    /// Is this chunk damaged?
+    Verify {
+        stripe: StripeId,
+    },
     GatherRead {
         stripe: StripeId,
         member: u8,
@@ -276,6 +281,8 @@ pub struct Engine<C> {
     completing: Option<Box<recovery::Completing>>,
     losses: loss::Losses,
     repair: repair::Repair,
+    /// Chunks that nodes were asked to look at.
+    suspected: BTreeSet<(NodeId, StripeId)>,
     stalled: VecDeque<round::Stalled>,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
@@ -347,6 +354,7 @@ impl<C: Command> Engine<C> {
             completing: None,
             losses: loss::Losses::default(),
             repair: repair::Repair::default(),
+            suspected: BTreeSet::new(),
             stalled: VecDeque::new(),
             doubtful: Vec::new(),
             work: VecDeque::new(),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use shorttail_codes::{Code, Cost, Plan};
 use shorttail_policy::Hedge;
-use shorttail_wire::node::NodeRequest;
+use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
 use super::fetch::{FetchPurpose, Wanted};
@@ -290,7 +290,7 @@ impl<C: Command> Engine<C> {
         let is_data = usize::from(part) < wanted.shape.data_count();
         if bytes.len() != wanted.chunk_bytes as usize || is_data && open_piece(bytes).is_none() {
             tracing::warn!(stripe = ?wanted.stripe, part, "damaged piece");
-            return self.piece_refused(key, part);
+            return self.piece_refused(key, part, Some(Refusal::Damaged));
         }
         let Some(place) = fetch.asked.iter().position(|asked| asked.0 == part) else { return };
         fetch.asked.swap_remove(place);
@@ -299,7 +299,12 @@ impl<C: Command> Engine<C> {
     }
 
     /// Chunk `part` gave nothing of use: refused, late, damaged, or its session ended.
-    pub(super) fn piece_refused(&mut self, key: PoolKey, part: u8) {
+    pub(super) fn piece_refused(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        if refusal == Some(Refusal::Damaged) {
+            let (node, stripe) = (fetch.wanted.members[usize::from(part)], fetch.wanted.stripe);
+            self.suspect_chunk(node, stripe);
+        }
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         fetch.asked.retain(|asked| asked.0 != part);
         fetch.excluded |= 1 << part;

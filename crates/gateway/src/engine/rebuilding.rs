@@ -180,7 +180,7 @@ impl<C: Command> Engine<C> {
                 lost.is_told = false;
             }
         }
-        let lost = self.repair.lost_of(stripe);
+        let lost = self.repair.lacks(stripe);
         let is_told = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
         let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
         let (ready, away): (Vec<_>, Vec<_>) =
@@ -306,5 +306,11 @@ impl<C: Command> Engine<C> {
             }
         }
         self.drop_order(stripe);
+        if let (Refusal::Damaged, Some(source)) = (refusal, source)
+            && let Reparable::Whole(facts) = self.reparable(stripe)
+            && let Some(&node) = facts.members.get(usize::from(source))
+        {
+            self.suspect_chunk(node, stripe);
+        }
     }
 }

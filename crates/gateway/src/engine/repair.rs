@@ -32,6 +32,8 @@ use crate::command::Command;
 pub struct Lost {
     /// Bit per chunk.
     pub chunks: u128,
+    /// Those of them that are there, but damaged.
+    pub damaged: u128,
     /// Chunks that failed as sources lately.
     pub avoided: u128,
     /// Nodes that cannot take the chunk.
@@ -67,9 +69,27 @@ pub struct Repair {
 }
 
 impl Repair {
-    /// Lost chunks of a stripe, a bit each.
-    pub fn lost_of(&self, stripe: StripeId) -> u128 {
+    /// Chunks of a stripe that are lost or damaged, a bit each.
+    pub fn lacks(&self, stripe: StripeId) -> u128 {
         self.lost.get(&stripe).map_or(0, |lost| lost.chunks)
+    }
+
+    /// Chunks that a read goes round from the beginning: what is lost; what is damaged as long as the others suffice, for
+    /// much of it may be right.
+    pub fn avoided_by_reads(&self, stripe: StripeId, shape: CodeShape) -> u128 {
+        let Some(lost) = self.lost.get(&stripe) else { return 0 };
+        let suffices = lost.chunks.count_ones() as usize <= shape.tolerance();
+        if suffices { lost.chunks } else { lost.chunks & !lost.damaged }
+    }
+
+    /// The chunk is there, but damaged.
+    pub(super) fn mark_damaged(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
+        if self.lacks(stripe) & 1 << chunk == 0 {
+            self.mark(stripe, chunk, shape);
+            if let Some(lost) = self.lost.get_mut(&stripe) {
+                lost.damaged |= 1 << chunk;
+            }
+        }
     }
 
     pub fn get_mut(&mut self, stripe: StripeId) -> Option<&mut Lost> {
@@ -86,6 +106,7 @@ impl Repair {
 
     fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
         let lost = self.lost.entry(stripe).or_default();
+        lost.damaged &= !(1 << chunk);
         if lost.chunks & 1 << chunk != 0 {
             return;
         }
@@ -103,6 +124,7 @@ impl Repair {
         let Some(lost) = self.lost.get_mut(&stripe).filter(|lost| lost.chunks & 1 << chunk != 0) else { return };
         self.queue.remove(&(lost.spare, stripe));
         lost.chunks &= !(1 << chunk);
+        lost.damaged &= !(1 << chunk);
         lost.spare += 1;
         lost.refused.clear();
         self.lost_count -= 1;
@@ -193,6 +215,7 @@ impl Repair {
         assert_eq!(self.lost_count, count, "lost chunks are counted");
         for (stripe, lost) in &self.lost {
             assert!(lost.chunks != 0, "{stripe:?} lacks nothing");
+            assert!(lost.damaged & !lost.chunks == 0, "{stripe:?}: a damaged chunk is lacking");
             let rests = lost.rests_until_us.is_some_and(|until_us| self.resting.contains(&(until_us, *stripe)));
             assert_eq!(rests, lost.rests_until_us.is_some(), "{stripe:?} rests");
         }
@@ -290,7 +313,7 @@ impl<C: Command> Engine<C> {
     /// A node was found to hold a chunk of a stripe that exists.
     pub(super) fn note_found(&mut self, node: NodeId, report: &ChunkReport) {
         let description = &report.description;
-        if report.damaged || !report.sealed || self.repair.lost_of(description.stripe) == 0 {
+        if report.damaged || !report.sealed || self.repair.lacks(description.stripe) == 0 {
             return;
         }
         let (id, chunk) = (description.stripe, usize::from(description.index));
@@ -329,7 +352,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         let missing = |id: StripeId, members: &[NodeId]| {
-            let lost = self.repair.lost_of(id);
+            let lost = self.repair.lacks(id);
             let is_away = |(chunk, node): &(usize, &NodeId)| lost & 1 << chunk == 0 && away.contains(node);
             members.iter().enumerate().filter(is_away).count() as u64
         };

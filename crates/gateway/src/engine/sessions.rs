@@ -156,6 +156,7 @@ impl<C: Command> Engine<C> {
     fn handle_node_reply(&mut self, session: SessionId, tag: u64, reply: NodeReply<'_>) {
         match reply {
             NodeReply::Acked { stripe, op } => return self.acknowledged(session.node, stripe, op),
+            NodeReply::Damaged { stripe } => return self.suspect_chunk(session.node, stripe),
             NodeReply::Rebuilt { stripe, outcome } => return self.rebuilt(session.node, stripe, outcome),
             _ => {}
         }
@@ -201,6 +202,7 @@ impl<C: Command> Engine<C> {
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
             (What::Piece { pieces, part }, NodeReply::Bytes(bytes)) => self.piece_arrived(pieces, part, bytes),
             (What::Inspect { stripe }, NodeReply::Inspected(report)) => self.inspected(session.node, stripe, &report),
+            (What::Verify { stripe }, NodeReply::Inspected(report)) => self.verified(session.node, stripe, &report),
             (what, NodeReply::Refused { refusal, .. }) => self.refused(session, what, Some(refusal)),
             (what, _) => self.refused(session, what, None),
         }
@@ -216,8 +218,9 @@ impl<C: Command> Engine<C> {
         }
         match what {
             What::Open { stripe } | What::Seal { stripe } => self.abandon_by_id(stripe),
+            What::Verify { stripe } => self.verify_refused(session.node, stripe, refusal),
             What::Fetch { fetch, part } => self.fetch_refused(fetch, part, refusal),
-            What::Piece { pieces, part } => self.piece_refused(pieces, part),
+            What::Piece { pieces, part } => self.piece_refused(pieces, part, refusal),
             What::Install { write, .. } => self.install_refused(write, refusal),
             What::Inspect { stripe } | What::GatherRead { stripe, .. } => {
                 self.part_refused(session.node, stripe, refusal);

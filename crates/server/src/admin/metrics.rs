@@ -73,10 +73,19 @@ fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
 
 type OfNode = (&'static str, Kind, &'static str, fn(&NodeStatusEntry) -> u64);
 
-const OF_NODES: [OfNode; 5] = [
+const OF_NODES: [OfNode; 9] = [
     ("node_memory_used_bytes", Kind::Gauge, "Memory of a node in use.", |node| node.memory_used_bytes),
     ("node_memory_limit_bytes", Kind::Gauge, "Memory budget of a node.", |node| node.memory_limit_bytes),
     ("node_chunks_open", Kind::Gauge, "Chunks of a node that take appends.", |node| node.chunks_open),
     ("node_chunks_sealed", Kind::Gauge, "Chunks of a node that are immutable.", |node| node.chunks_sealed),
+    ("node_chunks_damaged", Kind::Gauge, "Chunks of a node that are known to be damaged.", |node| node.chunks_damaged),
+    ("node_scrubbed_bytes_total", Kind::Counter, "What a node's scrubber looked at.", |node| node.scrubbed_bytes_total),
+    ("node_corruptions_found_total", Kind::Counter, "Damaged chunks of a node.", |node| node.corruptions_found_total),
+    (
+        "node_corruptions_repaired_total",
+        Kind::Counter,
+        "Damaged chunks of a node that were rebuilt in place.",
+        |node| node.corruptions_repaired_total,
+    ),
     ("node_chaos_faults", Kind::Gauge, "Faults that a node has on purpose.", |node| node.chaos.faults.len() as u64),
 ];

@@ -28,6 +28,8 @@ pub struct NodeConfig {
     pub allow_chaos: bool,
     /// What it may fetch from other nodes to rebuild lost chunks, in bytes a second.
     pub repair_bytes_per_s: u64,
+    /// What it looks at in the background to find damaged chunks, in bytes a second; 0: nothing.
+    pub scrub_bytes_per_s: u64,
 }
 
 /// How a node learns which cluster it belongs to.
@@ -44,6 +46,8 @@ pub const NODE_MEMORY_DEFAULT: Size = Size::mib(256);
 
 /// What a node may fetch for repair in a second when nothing is said: half of a gigabit link.
 pub const REPAIR_BANDWIDTH_DEFAULT: Size = Size::mib(64);
+/// What a node scrubs in a second when nothing is said: a GiB in four minutes, for a thousandth of a core.
+pub const SCRUB_BANDWIDTH_DEFAULT: Size = Size::mib(4);
 /// With less, one chunk of the widest code would take longer than an order may.
 pub const REPAIR_BANDWIDTH_MIN: Size = Size::mib(1);
 
@@ -97,6 +101,9 @@ pub struct NodeOptions {
     /// What it may fetch from other nodes in a second to rebuild lost chunks [default: 64MiB]
     #[arg(long, env = "SHORTTAIL_NODE_REPAIR_BANDWIDTH", value_name = "SIZE")]
     pub repair_bandwidth: Option<Size>,
+    /// What it looks at in a second, in the background, to find damaged chunks; 0: nothing [default: 4MiB]
+    #[arg(long, env = "SHORTTAIL_NODE_SCRUB_BANDWIDTH", value_name = "SIZE")]
+    pub scrub_bandwidth: Option<Size>,
     /// What fails together with it, a rack for example: the chunks of a stripe are spread over such domains [default: none]
     #[arg(long, env = "SHORTTAIL_NODE_DOMAIN", value_name = "NAME")]
     pub domain: Option<String>,
@@ -121,6 +128,7 @@ impl NodeOptions {
                 memory,
                 threads,
                 repair_bandwidth,
+                scrub_bandwidth,
                 domain,
                 allow_chaos
             }
@@ -160,6 +168,7 @@ impl NodeOptions {
             threads,
             allow_chaos,
             domain: self.domain.unwrap_or_default(),
+            scrub_bytes_per_s: self.scrub_bandwidth.unwrap_or(SCRUB_BANDWIDTH_DEFAULT).0,
             repair_bytes_per_s: check_repair_bandwidth("node", self.repair_bandwidth)?.0,
         })
     }

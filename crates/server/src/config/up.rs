@@ -23,7 +23,7 @@ use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenF
 use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::metadata::{MetadataOptions, MetadataSpec};
-use super::node::{NODE_MEMORY_DEFAULT, check_repair_bandwidth};
+use super::node::{NODE_MEMORY_DEFAULT, SCRUB_BANDWIDTH_DEFAULT, check_repair_bandwidth};
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
 use super::{merge, take_live};
@@ -58,6 +58,8 @@ pub struct UpConfig {
     pub retire_after_s: u64,
     /// What a node may fetch in a second to rebuild lost chunks.
     pub repair_bandwidth: Size,
+    /// What a node looks at in a second to find damaged chunks.
+    pub scrub_bandwidth: Size,
     pub placement: Placement,
     /// Failure domains over which the nodes are dealt in turn; 0: each fails alone.
     pub domain_count: usize,
@@ -216,6 +218,9 @@ pub struct UpOptions {
     /// What each node may fetch in a second to rebuild lost chunks [default: 64MiB]
     #[arg(long, env = "SHORTTAIL_UP_REPAIR_BANDWIDTH", value_name = "SIZE")]
     pub repair_bandwidth: Option<Size>,
+    /// What each node looks at in a second, in the background, to find damaged chunks; 0: nothing [default: 4MiB]
+    #[arg(long, env = "SHORTTAIL_UP_SCRUB_BANDWIDTH", value_name = "SIZE")]
+    pub scrub_bandwidth: Option<Size>,
     /// Which nodes hold a new stripe: least-loaded, coding-sets:L (of groups of K+M+L nodes), random or two-choices
     /// [default: least-loaded]
     #[arg(long, env = "SHORTTAIL_UP_PLACEMENT", value_name = "PLACEMENT")]
@@ -293,6 +298,7 @@ impl UpOptions {
                 restart_nodes,
                 retire_after,
                 repair_bandwidth,
+                scrub_bandwidth,
                 placement,
                 domains,
                 policy,
@@ -373,6 +379,7 @@ impl UpOptions {
                 RETIRE_AFTER_S_MAX,
             )?,
             repair_bandwidth: check_repair_bandwidth("up", self.repair_bandwidth)?,
+            scrub_bandwidth: self.scrub_bandwidth.unwrap_or(SCRUB_BANDWIDTH_DEFAULT),
             placement: self.placement.unwrap_or_default().0,
             domain_count: within("up", "domains", self.domains.unwrap_or(0), 0, UP_NODE_COUNT_MAX)?,
             sidestep,

@@ -114,6 +114,7 @@ fn node_of(addresses: Addresses, id: u16, incarnation: u64) -> (NodeControl, Eve
         domain: String::new(),
         allow_chaos: id != MEEK,
         repair_bytes_per_s: 1 << 26,
+        scrub_bytes_per_s: 0,
     };
     let (wake, events) = wake();
     let obey = |order| control::Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };

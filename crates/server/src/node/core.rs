@@ -327,5 +327,9 @@ impl Core {
         self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
         self.gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
         self.gauges.chunks_sealed.store(stats.sealed_chunks, Ordering::Relaxed);
+        self.gauges.chunks_damaged.store(stats.damaged_chunks, Ordering::Relaxed);
+        self.gauges.scrubbed_bytes.store(stats.scrubbed_bytes, Ordering::Relaxed);
+        self.gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
+        self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
     }
 }

@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 
 use hashbrown::HashMap;
 use shorttail_chaos::{Class, Fate, Fault, FaultModel, Traffic};
-use shorttail_wire::node::{FRAME_HEADER_BYTES, Frame, NodeReply, NodeRequest, next_frame};
+use shorttail_wire::node::{FRAME_HEADER_BYTES, Frame, NodeReply, NodeRequest, next_frame, seal_frame};
 
 /// Bytes of replies that one session may have waiting; beyond it the session ends, as that of an owner that does not
 /// read.
@@ -145,7 +145,9 @@ impl Injector {
                 }
                 Fate::Leave { at_us, flip } => {
                     if let Some(bit) = flip.filter(|_| is_read) {
+                        // As a node does that reads its memory wrong: the frame about it is right.
                         self.injected.corrupted += u64::from(flip_bit(&mut reply[FRAME_HEADER_BYTES..], bit));
+                        seal_frame(reply);
                     }
                     if at_us <= now_us {
                         tracked.ready.extend_from_slice(reply);

@@ -37,6 +37,8 @@ pub(super) fn greet(machine: &mut Node, core: u16) {
 }
 
 fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeReply<'_>) -> T) -> T {
+    // What the node tells every owner unasked is not for the audit.
+    machine.poll_output(SESSION).into_iter().for_each(Vec::clear);
     let mut bytes = Vec::new();
     request.encode(1, &mut bytes);
     machine.handle_input(Now::default(), SESSION, &bytes).expect("the audit's session stands");

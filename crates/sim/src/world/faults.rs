@@ -158,7 +158,17 @@ impl World {
 
     /// So many bits of the sealed chunks of a node turn over; how many did.
     pub fn flip_bits(&mut self, node: usize, count: u32) -> u32 {
-        self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, 1)).sum()
+        self.flip_bits_by(node, count, 1)
+    }
+
+    /// Sealed chunks that nodes know to be damaged.
+    pub fn damaged_chunks(&self) -> u64 {
+        self.nodes.iter().map(super::nodes::NodeHost::damaged_chunks).sum()
+    }
+
+    /// As [`World::flip_bits`]; one seed chooses the same bits.
+    pub fn flip_bits_by(&mut self, node: usize, count: u32, seed: u64) -> u32 {
+        self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()
     }
 
     /// A node's process dies in the middle of folding, and is back at once with its memory; how many folds were cut short.

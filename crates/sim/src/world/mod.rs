@@ -231,6 +231,8 @@ pub struct Counts {
     pub installs: u64,
     pub rebuilds: u64,
     pub rebuild_failures: u64,
+    pub corruptions_found: u64,
+    pub corruptions_repaired: u64,
     pub stripes_audited: u64,
     pub acknowledgements_audited: u64,
 }
@@ -260,6 +262,8 @@ impl Counts {
         self.installs += other.installs;
         self.rebuilds += other.rebuilds;
         self.rebuild_failures += other.rebuild_failures;
+        self.corruptions_found += other.corruptions_found;
+        self.corruptions_repaired += other.corruptions_repaired;
         self.stripes_audited += other.stripes_audited;
         self.acknowledgements_audited += other.acknowledgements_audited;
     }

@@ -73,6 +73,10 @@ impl NodeHost {
         self.cores.iter().map(|core| core.stats().chunks).sum()
     }
 
+    pub fn damaged_chunks(&self) -> u64 {
+        self.cores.iter().map(|core| core.stats().damaged_chunks).sum()
+    }
+
     pub fn count(&self, counts: &mut Counts) {
         counts.add(&self.earlier);
         for core in &self.cores {
@@ -83,6 +87,8 @@ impl NodeHost {
             counts.installs += stats.installs;
             counts.rebuilds += stats.rebuilds;
             counts.rebuild_failures += stats.rebuild_failures;
+            counts.corruptions_found += stats.corruptions_found;
+            counts.corruptions_repaired += stats.corruptions_repaired;
         }
     }
 }
@@ -105,6 +111,7 @@ impl World {
                     memory_bytes: self.config.node_memory_bytes,
                     auth: Vec::new(),
                     repair_bytes_per_s: self.config.repair_bytes_per_s,
+                    scrub_bytes_per_s: self.config.scrub_bytes_per_s,
                 };
                 let mut machine = Node::new(config).expect("memory for a simulated node");
                 super::audit::greet(&mut machine, core);

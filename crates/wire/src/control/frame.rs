@@ -1,10 +1,10 @@
-//! Frames of the control protocol: `body_bytes u32 | postcard body`.
+//! Frames of the control protocol: `body_bytes u32 | CRC32C of the body u32 | postcard body`.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// Length of the header in bytes.
-pub const CONTROL_HEADER_BYTES: usize = 4;
+pub const CONTROL_HEADER_BYTES: usize = 8;
 
 /// Largest body: a gateway's report on 4096 nodes with two histograms each, which is a little less than a KiB a node.
 pub const CONTROL_BODY_BYTES_MAX: usize = 4 << 20;
@@ -14,6 +14,8 @@ pub const CONTROL_BODY_BYTES_MAX: usize = 4 << 20;
 pub enum ControlFrameError {
     #[error("a control message of {0} bytes is longer than any")]
     TooLong(u32),
+    #[error("a control message was hurt on its way: its checksum does not hold")]
+    Checksum,
     #[error("a control message does not parse")]
     Malformed,
 }
@@ -25,12 +27,16 @@ pub enum ControlFrameError {
 /// body is not exactly one message.
 pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usize)>, ControlFrameError> {
     let Some((header, rest)) = input.split_first_chunk::<CONTROL_HEADER_BYTES>() else { return Ok(None) };
-    let declared = u32::from_le_bytes(*header);
+    let [l0, l1, l2, l3, c0, c1, c2, c3] = *header;
+    let declared = u32::from_le_bytes([l0, l1, l2, l3]);
     let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
     if body_bytes > CONTROL_BODY_BYTES_MAX {
         return Err(ControlFrameError::TooLong(declared));
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
+    if crc32c::crc32c(body) != u32::from_le_bytes([c0, c1, c2, c3]) {
+        return Err(ControlFrameError::Checksum);
+    }
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(Some((message, CONTROL_HEADER_BYTES + body_bytes))),
         Ok(_) | Err(_) => Err(ControlFrameError::Malformed),
@@ -42,10 +48,9 @@ pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usiz
 /// # Panics
 /// If the message is beyond [`CONTROL_BODY_BYTES_MAX`]: the caller did not bound what it put in.
 pub fn put_message<M: Serialize>(out: &mut Vec<u8>, message: &M) {
-    let start = out.len();
-    out.extend_from_slice(&[0; CONTROL_HEADER_BYTES]);
     let body = postcard::to_stdvec(message).expect("control messages serialise into memory");
     assert!(body.len() <= CONTROL_BODY_BYTES_MAX, "a control message of {} bytes", body.len());
+    out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    out.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
     out.extend_from_slice(&body);
-    out[start..start + CONTROL_HEADER_BYTES].copy_from_slice(&(body.len() as u32).to_le_bytes());
 }

@@ -18,6 +18,7 @@ pub fn fuzz_messages(data: &[u8]) {
     if choice & 2 != 0 {
         let body_bytes = u32::try_from(rest.len()).unwrap_or(u32::MAX);
         framed.extend_from_slice(&body_bytes.to_le_bytes());
+        framed.extend_from_slice(&crc32c::crc32c(rest).to_le_bytes());
     }
     framed.extend_from_slice(rest);
     if choice & 1 == 0 {

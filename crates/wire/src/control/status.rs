@@ -14,6 +14,13 @@ pub struct NodeStatus {
     pub memory_used_bytes: u64,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
+    /// Sealed chunks that it knows to be damaged.
+    pub chunks_damaged: u64,
+    /// What its scrubber looked at.
+    pub scrubbed_bytes_total: u64,
+    /// Damaged chunks that it found, and that were rebuilt in place.
+    pub corruptions_found_total: u64,
+    pub corruptions_repaired_total: u64,
     pub chaos: ChaosStatus,
 }
 
@@ -250,6 +257,13 @@ pub struct NodeStatusEntry {
     pub cores: u16,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
+    /// Sealed chunks that it knows to be damaged.
+    pub chunks_damaged: u64,
+    /// What its scrubber looked at.
+    pub scrubbed_bytes_total: u64,
+    /// Damaged chunks that it found, and that were rebuilt in place.
+    pub corruptions_found_total: u64,
+    pub corruptions_repaired_total: u64,
     /// Some gateway goes round it because it is abnormally slow.
     pub fail_slow: bool,
     /// Of requests of all gateways in the last ten to twenty seconds; none: there were no requests.

@@ -47,18 +47,36 @@ fn a_part_of_a_message_is_waited_for() {
 #[test]
 fn a_declared_length_beyond_the_limit_is_refused_at_once() {
     let largest = CONTROL_BODY_BYTES_MAX as u32;
-    assert_eq!(next_message::<ToCoordinator>(&largest.to_le_bytes()), Ok(None));
+    let header = |length: u32| [length.to_le_bytes(), [0; 4]].concat();
+    assert_eq!(next_message::<ToCoordinator>(&header(largest)), Ok(None));
     let beyond = largest + 1;
-    assert_eq!(next_message::<ToCoordinator>(&beyond.to_le_bytes()), Err(ControlFrameError::TooLong(beyond)));
+    assert_eq!(next_message::<ToCoordinator>(&header(beyond)), Err(ControlFrameError::TooLong(beyond)));
 }
 
 #[test]
 fn a_body_with_bytes_after_its_message_is_refused() {
-    let mut stream = Vec::new();
-    put_message(&mut stream, &ToCoordinator::ReadStatus);
-    stream.push(0);
-    stream[0] += 1;
+    let mut message = Vec::new();
+    put_message(&mut message, &ToCoordinator::ReadStatus);
+    let mut stream = framed(&[&message[CONTROL_HEADER_BYTES..], &[0]].concat());
     assert_eq!(next_message::<ToCoordinator>(&stream), Err(ControlFrameError::Malformed));
+    stream[CONTROL_HEADER_BYTES] ^= 1;
+    assert_eq!(next_message::<ToCoordinator>(&stream), Err(ControlFrameError::Checksum));
+}
+
+/// Any body, its header right.
+fn framed(body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_le_bytes(), &crc32c::crc32c(body).to_le_bytes(), body].concat()
+}
+
+#[test]
+fn a_message_that_was_changed_on_its_way_is_noticed() {
+    let mut stream = Vec::new();
+    put_message(&mut stream, &node_registration());
+    for bit in 0..stream.len() * 8 {
+        stream[bit / 8] ^= 1 << (bit % 8);
+        assert!(!matches!(next_message::<ToCoordinator>(&stream), Ok(Some(_))), "bit {bit}");
+        stream[bit / 8] ^= 1 << (bit % 8);
+    }
 }
 
 #[test]
@@ -120,12 +138,9 @@ fn policies_of_neighbours_are_one_span() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_parser_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = next_message::<ToCoordinator>(&bytes);
-        let body_bytes = bytes.len().saturating_sub(CONTROL_HEADER_BYTES) as u32;
-        if let Some(header) = bytes.first_chunk_mut::<CONTROL_HEADER_BYTES>() {
-            *header = body_bytes.to_le_bytes();
-        }
+        let bytes = framed(&bytes);
         let _ = next_message::<ToCoordinator>(&bytes);
         let _ = next_message::<FromCoordinator>(&bytes);
     }

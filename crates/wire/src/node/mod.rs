@@ -1,6 +1,6 @@
 //! The node protocol: what an owner and a node say to each other, as bytes.
 //!
-//! Every message is a frame: a 16-byte header and a body. Requests carry a tag that their reply repeats; appends are
+//! Every message is a frame: a 20-byte header and a body. Requests carry a tag that their reply repeats; appends are
 //! acknowledged cumulatively instead, one [`NodeReply::Acked`] per stripe and turn. The byte tables are in
 //! `docs/formats/node-protocol.md`. Integers are little-endian.
 //!
@@ -11,7 +11,7 @@ mod frame;
 mod reply;
 mod request;
 
-pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, next_frame};
+pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, next_frame, seal_frame};
 pub use reply::{ChunkReport, HelloReply, InspectReport, NodeReply, RawOp, Refusal};
 pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, NodeRequest, Source};
 

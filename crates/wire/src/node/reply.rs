@@ -148,6 +148,10 @@ pub enum NodeReply<'a> {
         stripe: StripeId,
         outcome: Result<(), (Refusal, Option<u8>)>,
     },
+    /// The chunk of this stripe was found damaged. Unasked, to every owner.
+    Damaged {
+        stripe: StripeId,
+    },
     Chunks(Vec<ChunkReport>),
     Inspected(InspectReport<'a>),
     /// `detail`: the epoch that fenced, the microseconds until a promise ends, or 0.
@@ -167,6 +171,7 @@ impl NodeReply<'_> {
     const REFUSED: u8 = 0x87;
     const FENCED: u8 = 0x88;
     const REBUILT: u8 = 0x89;
+    const DAMAGED: u8 = 0x8f;
     /// No source is to blame.
     const NO_SOURCE: u8 = u8::MAX;
 
@@ -181,6 +186,7 @@ impl NodeReply<'_> {
                 out.put_u32(op.0);
             }),
             NodeReply::Bytes(bytes) => put_frame(out, Self::BYTES, 0, tag, |out| out.extend_from_slice(bytes)),
+            NodeReply::Damaged { stripe } => put_frame(out, Self::DAMAGED, 0, tag, |out| out.put_u64(stripe.raw())),
             NodeReply::Chunks(reports) => put_frame(out, Self::CHUNKS, 0, tag, |out| {
                 reports.iter().for_each(|report| report.put(out));
             }),
@@ -212,6 +218,7 @@ impl<'a> NodeReply<'a> {
             Self::DONE => NodeReply::Done { used_bytes: body.u64()? },
             Self::FENCED => NodeReply::Fenced { joined: StripeId::from_raw(body.u64()?) },
             Self::ACKED => NodeReply::Acked { stripe: StripeId::from_raw(body.u64()?), op: OpNumber(body.u32()?) },
+            Self::DAMAGED => NodeReply::Damaged { stripe: StripeId::from_raw(body.u64()?) },
             Self::BYTES => NodeReply::Bytes(body.rest()),
             Self::CHUNKS => {
                 let mut reports = Vec::new();
@@ -293,9 +300,7 @@ impl ChunkReport {
 }
 
 impl<'a> InspectReport<'a> {
-    /// A take-over rests on it, so it ends in a checksum: what nodes hold checks itself, what they say about it does not.
     fn put(&self, out: &mut Vec<u8>) {
-        let start = out.len();
         self.report.put(out);
         for raw in &self.raw {
             out.put_u32(raw.op.0);
@@ -305,17 +310,9 @@ impl<'a> InspectReport<'a> {
             out.put_u8(u8::from(!raw.bytes.is_empty()));
             out.extend_from_slice(raw.bytes);
         }
-        let checksum = crc32c::crc32c(&out[start..]);
-        out.put_u32(checksum);
     }
 
     fn parse(body: &mut Reader<'a>) -> Result<Self, FrameError> {
-        let checked = body.rest();
-        let Some((checked, checksum)) = checked.split_last_chunk::<4>() else { return Err(FrameError::Short) };
-        if u32::from_le_bytes(*checksum) != crc32c::crc32c(checked) {
-            return Err(FrameError::Value("checksum"));
-        }
-        let body = &mut Reader::new(checked);
         let report = ChunkReport::parse(body)?;
         let mut raw = Vec::new();
         while !body.is_empty() {

@@ -1,0 +1,61 @@
+//! Damaged chunks: who says so is not believed; the node looks at the whole chunk, and what it finds damaged is rebuilt.
+//!
+//! ```text
+//! a read finds bytes that are wrong  \                          damaged: the chunk lacks, as a lost one does (repair.rs),
+//! a scrubber found a chunk damaged    >-- Inspect --> the node    and its own node is ordered to rebuild it in place
+//! a source of a rebuild was damaged  /                          intact: the bytes were hurt on their way, nothing is done
+//! ```
+//! Reads go round a damaged chunk as long as the others suffice; else they use what of it proves itself.
+//!
+//! Must not know: how a chunk is checked or rebuilt.
+
+use shorttail_units::{NodeId, StripeId};
+use shorttail_wire::node::{InspectReport, NodeRequest, Refusal};
+
+use super::repair::Reparable;
+use super::{Engine, What};
+use crate::command::Command;
+
+impl<C: Command> Engine<C> {
+    /// Something about a chunk of a stripe on this node was wrong.
+    pub(super) fn suspect_chunk(&mut self, node: NodeId, stripe: StripeId) {
+        if self.chunk_of(node, stripe).is_some_and(|chunk| self.repair.lacks(stripe) & 1 << chunk == 0)
+            && self.suspected.len() < super::limits::SUSPECTED_MAX
+            && self.nodes.is_ready(node)
+            && self.suspected.insert((node, stripe))
+        {
+            self.ask(node, stripe, &NodeRequest::Inspect { stripe }, What::Verify { stripe });
+        }
+    }
+
+    /// The node looked at it.
+    pub(super) fn verified(&mut self, node: NodeId, stripe: StripeId, report: &InspectReport<'_>) {
+        self.suspected.remove(&(node, stripe));
+        if report.report.description.stripe == stripe && report.report.sealed && report.report.damaged {
+            self.note_damaged(node, stripe);
+        }
+    }
+
+    /// It did not tell, or cannot.
+    pub(super) fn verify_refused(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
+        self.suspected.remove(&(node, stripe));
+        if refusal == Some(Refusal::Damaged) {
+            self.note_damaged(node, stripe);
+        }
+    }
+
+    /// A member's chunk is damaged: an erasure, to be rebuilt.
+    pub(super) fn note_damaged(&mut self, node: NodeId, stripe: StripeId) {
+        let Some(chunk) = self.chunk_of(node, stripe) else { return };
+        if let Reparable::Whole(facts) = self.reparable(stripe) {
+            tracing::warn!(?stripe, chunk, node = node.0, "damaged chunk");
+            self.repair.mark_damaged(stripe, chunk, facts.shape);
+        }
+    }
+
+    /// Which chunk of a sealed stripe a node holds.
+    fn chunk_of(&self, node: NodeId, stripe: StripeId) -> Option<usize> {
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return None };
+        facts.members.iter().position(|&member| member == node)
+    }
+}

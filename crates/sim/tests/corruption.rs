@@ -1,0 +1,135 @@
+//! Memory that decays: bits of nodes turn over while clients are at work. Nothing wrong is ever served, the scrubbers find
+//! what no client reads, and all of it is mended in place.
+//!
+//! RS(4,2): two chunks of a stripe may be damaged at a time.
+
+use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::world::{Outcome, World};
+
+const FOR_GOOD_US: u64 = 3_600_000_000;
+/// Two passes of a scrubber, and the repair.
+const MENDED_US: u64 = 40_000_000;
+const KEYS: u64 = 60;
+
+fn cluster(config: SimConfig, seed: u64) -> World {
+    let mut world = World::with_config(config, seed);
+    world.await_serving();
+    world
+}
+
+fn value(name: u64, round: u64) -> Value {
+    // Every fifth is striped.
+    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
+    Value::bytes(
+        &format!("value{name:04}of{round:04}.").into_bytes().into_iter().cycle().take(length).collect::<Vec<_>>(),
+    )
+}
+
+fn set(world: &mut World, name: u64, round: u64) {
+    let outcome = world.ask(&format!("key{name}"), Action::Set(value(name, round)));
+    assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}");
+}
+
+fn get(world: &mut World, name: u64, round: u64) {
+    let outcome = world.ask(&format!("key{name}"), Action::Get);
+    assert_eq!(outcome, Outcome::Answered(Answer::Found(Some(value(name, round)))), "get of key {name}");
+}
+
+fn await_mended(world: &mut World) {
+    let until_us = world.now_us() + MENDED_US;
+    let is_bad =
+        |world: &World| world.counts().corruptions_repaired == 0 || world.damaged_chunks() > 0 || !world.is_whole();
+    let is_done = world.run_while(until_us, is_bad);
+    assert!(is_done, "not mended: {:?} {:?}\n{}", world.counts(), world.engine_stats(), world.trace());
+}
+
+fn concludes(mut world: World) {
+    if let Err(violation) = world.conclude() {
+        panic!("{violation}\n{}", world.trace());
+    }
+}
+
+fn scrubbing() -> SimConfig {
+    SimConfig { scrub_bytes_per_s: 50_000_000, ..SimConfig::scripted() }
+}
+
+/// Nobody reads; only the scrubber can find it. Afterwards two other nodes die for good: what was mended is needed.
+#[test]
+fn what_nobody_reads_is_found_and_mended() {
+    for seed in 0..6 {
+        let mut world = cluster(scrubbing(), seed);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        for node in [1, 6] {
+            assert!(world.flip_bits_by(node, 12, seed + 9) > 0, "something is sealed");
+        }
+        await_mended(&mut world);
+        for node in [2, 3] {
+            world.crash_node(node, FOR_GOOD_US);
+        }
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        concludes(world);
+    }
+}
+
+/// While keys are read, overwritten and their stripes cleaned.
+#[test]
+fn bits_turn_over_under_load_and_nothing_wrong_is_served() {
+    for seed in 0..6 {
+        let mut world = cluster(scrubbing(), seed);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        for round in 1..6 {
+            let first = (seed + round) as usize % 7;
+            for node in [first, first + 1] {
+                world.flip_bits_by(node, 4, seed * 100 + round);
+            }
+            for name in 0..KEYS {
+                match name % 3 {
+                    0 => set(&mut world, name, round),
+                    _ => get(&mut world, name, 0),
+                }
+            }
+            // Until every chunk was looked at again.
+            world.run_until(world.now_us() + 11_000_000);
+            await_mended(&mut world);
+        }
+        assert!(world.counts().corruptions_repaired > 3, "{:?}", world.counts());
+        concludes(world);
+    }
+}
+
+/// Without a scrubber a read finds it, and orders the repair too.
+#[test]
+fn a_read_that_finds_damage_has_it_mended() {
+    let mut world = cluster(SimConfig::scripted(), 3);
+    (0..KEYS).for_each(|name| set(&mut world, name, 0));
+    world.flip_bits_by(4, 400, 8);
+    (0..KEYS).for_each(|name| get(&mut world, name, 0));
+    await_mended(&mut world);
+    (0..KEYS).for_each(|name| get(&mut world, name, 0));
+    concludes(world);
+}
+
+/// With no more nodes than a stripe needs there is no other place for a chunk.
+#[test]
+fn a_chunk_is_mended_where_it_is() {
+    let mut world = cluster(SimConfig { node_count: 6, ..scrubbing() }, 1);
+    (0..KEYS).for_each(|name| set(&mut world, name, 0));
+    assert!(world.flip_bits_by(5, 30, 2) > 0);
+    await_mended(&mut world);
+    concludes(world);
+}
+
+/// The owner dies with the damage unmended: the next one hears of it.
+#[test]
+fn a_new_owner_mends_what_it_inherits() {
+    let mut world = cluster(scrubbing(), 2);
+    (0..KEYS).for_each(|name| set(&mut world, name, 0));
+    assert!(world.flip_bits_by(0, 30, 4) > 0);
+    world.crash_gateway(10_000);
+    world.run_until(world.now_us() + 20_000);
+    world.await_serving();
+    await_mended(&mut world);
+    (0..KEYS).for_each(|name| get(&mut world, name, 0));
+    concludes(world);
+}

@@ -1,0 +1,157 @@
+//! Are sealed chunks still what they were? What a scrubber asks, and how a damaged chunk gives way to a rebuilt one.
+//!
+//! A sealed chunk holds if its header's two checksums hold, its payload's does, and, in a data chunk, every record or
+//! piece in it does too: its payload's checksum was made when it was sealed, which may have been after the damage.
+//!
+//! Must not know: when it is asked, who mends what is damaged.
+
+use shorttail_units::StripeId;
+use shorttail_wire::node::{ChunkDescription, Refusal};
+
+use crate::chunk::{intact_state, split};
+use crate::chunk_store::ChunkStore;
+use crate::chunk_view::ChunkView;
+use crate::content::used_bytes;
+use crate::header;
+
+/// What a look at a chunk showed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Looked {
+    /// Header and payload, in bytes.
+    pub bytes: usize,
+    pub is_damaged: bool,
+}
+
+impl ChunkStore {
+    /// Sealed chunks with ids above `after`, lowest first, at most `count`.
+    pub fn sealed_after(&self, after: StripeId, count: usize) -> Vec<StripeId> {
+        let later = self.stripes().filter(|&(id, is_sealed)| is_sealed && id > after).map(|(id, _)| id);
+        let mut ids: Vec<StripeId> = later.collect();
+        if ids.len() > count {
+            ids.select_nth_unstable(count);
+            ids.truncate(count);
+        }
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once.
+    pub fn look_at(&mut self, stripe: StripeId) -> Option<Looked> {
+        let chunk = self.chunk(stripe).ok().filter(|chunk| chunk.open.is_none())?;
+        let looked = Looked { bytes: chunk.bytes.len(), is_damaged: !chunk.holds() };
+        if looked.is_damaged {
+            self.note_damaged(stripe);
+        }
+        Some(looked)
+    }
+
+    /// Is a chunk of this stripe to be made here, to take the place of a damaged one perhaps? False: an intact one is here.
+    ///
+    /// # Errors
+    /// `Exists`: another chunk of the stripe is here, or one was freed here.
+    pub fn check_rebuild(&mut self, description: &ChunkDescription) -> Result<bool, Refusal> {
+        let stripe = description.stripe;
+        match self.look_at(stripe) {
+            None => self.check_new(stripe).map(|()| true),
+            Some(looked) if looked.is_damaged => Ok(true),
+            Some(_) if self.chunk(stripe)?.facts().index == description.index => Ok(false),
+            Some(_) => Err(Refusal::Exists),
+        }
+    }
+
+    /// Drops a sealed chunk that is damaged, so that another may be made in its place; whether there was one.
+    pub fn drop_damaged(&mut self, stripe: StripeId) -> bool {
+        let is_damaged = self.look_at(stripe).is_some_and(|looked| looked.is_damaged);
+        if is_damaged {
+            self.drop_chunk(stripe);
+        }
+        is_damaged
+    }
+}
+
+impl ChunkView<'_> {
+    /// Does everything hold that a sealed chunk is told by?
+    pub(crate) fn holds(&self) -> bool {
+        let (header, payload) = split(self.bytes);
+        let Ok(state) = intact_state(header) else { return false };
+        let Some(used) = payload.get(..state.length as usize) else { return false };
+        let facts = header::read_facts(header);
+        let is_content = || facts.is_parity() || used_bytes(facts.kind, facts.stripe, used) == Some(used.len());
+        self.description_holds() && crc32c::crc32c(used) == state.payload_crc && is_content()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::OpNumber;
+    use shorttail_wire::node::ChunkKind;
+
+    use super::*;
+    use crate::piece::seal_piece;
+    use crate::tests::description;
+
+    fn piece() -> Vec<u8> {
+        let mut bytes = b"a piece of a striped object".to_vec();
+        seal_piece(&mut bytes);
+        bytes
+    }
+
+    /// A data chunk and a parity chunk of the same bytes, in a store each.
+    fn stores() -> Vec<(ChunkStore, ChunkDescription)> {
+        let store = |index: u8| {
+            let described = description(index, 1, 1, piece().len() as u32);
+            let described = ChunkDescription { kind: ChunkKind::Striped, ..described };
+            let mut store = ChunkStore::new(crate::limits::MEMORY_BYTES_MIN).expect("memory");
+            store.install(&described, &piece()).expect("room");
+            (store, described)
+        };
+        vec![store(0), store(1)]
+    }
+
+    #[test]
+    fn a_bit_that_turns_over_anywhere_in_a_sealed_chunk_shows() {
+        for (mut store, described) in stores() {
+            let stripe = described.stripe;
+            let used = crate::limits::HEADER_BYTES + piece().len();
+            assert_eq!(store.look_at(stripe).map(|looked| looked.is_damaged), Some(false));
+            for bit in (0..used * 8).filter(|bit| !(72..96).contains(&(bit / 8)) || bit % 8 == 0) {
+                let flip =
+                    |store: &mut ChunkStore| store.chunk_mut(stripe).expect("here").bytes[bit / 8] ^= 1 << (bit % 8);
+                flip(&mut store);
+                let is_damaged = store.look_at(stripe).expect("here").is_damaged;
+                assert!(is_damaged || bit / 8 < 4, "bit {bit}");
+                flip(&mut store);
+            }
+            assert_eq!(store.counters().corruptions_found, 1, "one chunk");
+        }
+    }
+
+    #[test]
+    fn damage_from_before_the_seal_shows_in_a_data_chunk() {
+        let (mut store, described) = stores().remove(0);
+        store.drop_chunk(described.stripe);
+        let mut damaged = piece();
+        damaged[3] ^= 4;
+        store.install(&described, &damaged).expect("room");
+        assert_eq!(store.look_at(described.stripe).map(|looked| looked.is_damaged), Some(true));
+    }
+
+    #[test]
+    fn a_damaged_chunk_gives_way_and_an_intact_one_does_not() {
+        let (mut store, described) = stores().remove(0);
+        let stripe = described.stripe;
+        assert_eq!(store.check_rebuild(&described), Ok(false));
+        assert_eq!(store.check_rebuild(&ChunkDescription { index: 1, ..described.clone() }), Err(Refusal::Exists));
+        assert!(!store.drop_damaged(stripe));
+        assert_eq!(store.flip_bits(1, || 9), 1);
+        assert_eq!(store.check_rebuild(&described), Ok(true));
+        assert!(store.scan(None, StripeId::default(), 9)[0].damaged, "it is remembered");
+        assert!(store.drop_damaged(stripe));
+        store.install_at(&described, &piece(), OpNumber(0)).expect("room");
+        assert_eq!(store.check_rebuild(&described), Ok(false));
+        assert!(!store.scan(None, StripeId::default(), 9)[0].damaged);
+        store.free(stripe, 1, described.partition).expect("here");
+        assert_eq!(store.check_rebuild(&described), Err(Refusal::Exists), "it was freed");
+        store.check_invariants();
+    }
+}
