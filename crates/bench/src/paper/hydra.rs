@@ -71,7 +71,7 @@ const BASE: Parameters = Parameters {
 };
 
 /// Clusters beyond this are not placed by rules that look at every node for each stripe.
-const LOOK_AT_ALL_MAX: usize = 10_000;
+const LOOK_AT_ALL_MAX: usize = 1000;
 
 impl Parameters {
     fn chunk_count(&self) -> usize {

@@ -1,4 +1,5 @@
-//! Frames: `body_bytes u32 | kind u8 | zero u8 | zero u16 | tag u64 | body`.
+//! Frames: `body_bytes u32 | kind u8 | zero u8 | zero u16 | tag u64 | checksum u32 | body`. The checksum is CRC32C of
+//! everything else in the frame.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,7 +7,10 @@ use serde::de::DeserializeOwned;
 use super::{BODY_BYTES_MAX, HELLO_BYTES_MAX};
 
 /// Length of the header in bytes.
-pub const HEADER_BYTES: usize = 16;
+pub const HEADER_BYTES: usize = 20;
+
+/// Where the checksum begins in the header: at its end.
+const CHECKSUM_AT: usize = 16;
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +37,8 @@ pub struct Frame<'a> {
 pub enum FrameError {
     #[error("a frame of {0} bytes is longer than any message")]
     TooLong(u32),
+    #[error("the frame was hurt on its way: its checksum does not hold")]
+    Checksum,
     #[error("unknown message kind {0}")]
     Kind(u8),
     #[error("the body of a message does not parse")]
@@ -73,10 +79,10 @@ impl<M: DeserializeOwned> Body for M {
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the kind is unknown, or the declared length beyond what this kind may have: nothing is buffered for such a frame.
+/// When the checksum does not hold, the kind is unknown, or the declared length beyond what this kind may have: nothing is buffered for such a frame.
 pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-    let [l0, l1, l2, l3, kind, _, _, _, tag @ ..] = *header;
+    let [l0, l1, l2, l3, kind, _, _, _, t0, t1, t2, t3, t4, t5, t6, t7, sum @ ..] = *header;
     let kind = Kind::of(kind).ok_or(FrameError::Kind(kind))?;
     let declared = u32::from_le_bytes([l0, l1, l2, l3]);
     let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
@@ -84,7 +90,11 @@ pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError
         return Err(FrameError::TooLong(declared));
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
-    Ok(Some((Frame { kind, tag: u64::from_le_bytes(tag), body }, HEADER_BYTES + body_bytes)))
+    if u32::from_le_bytes(sum) != checksum(header, body) {
+        return Err(FrameError::Checksum);
+    }
+    let tag = u64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
+    Ok(Some((Frame { kind, tag, body }, HEADER_BYTES + body_bytes)))
 }
 
 /// Appends a frame whose body is a message.
@@ -105,10 +115,17 @@ pub fn begin_frame(out: &mut Vec<u8>, kind: Kind, tag: u64, write: impl FnOnce(&
     let start = out.len();
     let mut header = [0u8; HEADER_BYTES];
     header[4] = kind as u8;
-    header[8..].copy_from_slice(&tag.to_le_bytes());
+    header[8..CHECKSUM_AT].copy_from_slice(&tag.to_le_bytes());
     out.extend_from_slice(&header);
     write(out);
     let body_bytes = out.len() - start - HEADER_BYTES;
     assert!(body_bytes <= kind.body_bytes_max(), "a body of {body_bytes} bytes");
     out[start..start + 4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    let (header, body) = out[start..].split_first_chunk_mut::<HEADER_BYTES>().expect("a frame begins with its header");
+    let sum = checksum(header, body);
+    header[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
+}
+
+fn checksum(header: &[u8; HEADER_BYTES], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&header[..CHECKSUM_AT]), body)
 }

@@ -24,6 +24,17 @@ fn frames_come_back_as_they_went_however_they_arrive() {
 }
 
 #[test]
+fn a_frame_that_was_changed_on_its_way_is_noticed() {
+    let mut stream = Vec::new();
+    put_frame(&mut stream, Kind::Hello, 5, &HELLO());
+    for bit in 0..stream.len() * 8 {
+        stream[bit / 8] ^= 1 << (bit % 8);
+        assert!(!matches!(next_frame(&stream), Ok(Some(_))), "bit {bit}");
+        stream[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[test]
 fn strangers_are_refused() {
     assert_eq!(HELLO().check(7), Ok(()));
     assert_eq!(HELLO().check(8), Err(Refusal::OtherCluster(8)));
