@@ -1,12 +1,17 @@
 """redis-py's RedisCluster, unmodified, against gateways; and the words of a Redis that runs as a cluster of one.
 
-Runs with `--redis-cluster` off and on, and finds out by itself which it is.
+Runs with `--redis-cluster` off and on, with one gateway and several, and finds out by itself which it is. With several it
+kills one in the end.
 """
 
+import json
+import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 import redis
 from redis.cluster import RedisCluster, key_slot
@@ -238,7 +243,9 @@ def words_agree():
     """every reply that does not name an address is that of a real Redis, byte for byte"""
     reference = Reference()
     try:
-        with Words(reference.address) as theirs, Words((HOST, PORT)) as ours:
+        with cluster() as r:
+            owner = r.get_node_from_key("same")
+        with Words(reference.address) as theirs, Words((owner.host, owner.port)) as ours:
             for line in COMMANDS.strip().splitlines():
                 wanted, got = theirs.say(*line.split()), ours.say(*line.split())
                 if got != wanted:
@@ -249,5 +256,31 @@ def words_agree():
 
 if ON:
     case(words_agree)
+
+
+def gateways():
+    """(process, port for Redis clients) of each."""
+    with urllib.request.urlopen("http://%s:%d/status" % address("SHORTTAIL_ADMIN"), timeout=30) as answer:
+        return [(each["pid"], int(each["redis"].rsplit(":", 1)[1])) for each in json.load(answer)["gateways"] if each["serving"]]
+
+
+@case
+def a_gateway_dies():
+    """kill -9 of a gateway (if there are several): the same client finds every key again, and stores"""
+    others = [pid for pid, port in gateways() if port != PORT]
+    with cluster() as r:
+        for number in range(300):
+            r.set(f"lasting:{number}", number)
+        if others:
+            os.kill(others[0], signal.SIGKILL)
+
+        def is_served(number):
+            try:
+                return r.get(f"lasting:{number}") == b"%d" % number and r.set(f"lasting:{number}", number)
+            except redis.RedisError:
+                return False
+
+        for number in range(300):
+            wait_until(lambda: is_served(number), START_SECONDS_MAX, f"key {number} is served again")
 
 main()
