@@ -263,7 +263,7 @@ impl SimConfig {
             repair_bytes_per_s: 100_000_000,
             scrub_bytes_per_s: 0,
             audit_events: 20,
-            ..Self::draw(Profile::Calm, 0)
+            ..Self::endless(Profile::Calm, 0)
         }
     }
 
