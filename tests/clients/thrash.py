@@ -1,11 +1,12 @@
-"""Thrashes a cluster of its own under load: nodes die, freeze, answer late, corrupt and drop what they answer, the gateway dies; never
-more nodes at once than may be lost. Nothing acknowledged may be lost, stale or wrong.
+"""Thrashes a cluster of its own under load: nodes die, freeze, answer late, corrupt and drop what they answer, never more at once
+than may be lost; gateways die and freeze, all but one. Nothing acknowledged may be lost, stale or wrong, whoever is asked.
 
-    thrash.py [--seconds 60] [--seed N]
+    thrash.py [--seconds 60] [--gateways 3] [--seed N]
 
-Every worker has keys of its own. A write whose outcome is unknown (its connection broke, or the server said so) leaves more
-than one value that the key may have, in the order in which they were written; a read that shows one of them rules out the
-older ones. Errors are counted, not judged: while the gateway is away there must be some.
+Every worker has keys of its own and asks one gateway after the other. A write whose outcome is unknown (its connection broke,
+or the server said so) leaves more than one value that the key may have, in the order in which they were written; a read that
+shows one of them rules out the older ones. It may also be under way still, and take effect once later. Errors are counted,
+not judged: while a gateway is away there must be some.
 """
 
 import argparse
@@ -24,6 +25,8 @@ KEYS_PER_WORKER = 400
 NODES = 9
 LOSSES_MAX = 2
 GATEWAY_DEATHS_MAX = 3
+# Of a worker's steps, how many begin with another gateway.
+WANDERING = 0.01
 # Around what is packed, what is striped, and what fills chunks.
 VALUE_SIZES = [0, 1, 31, 100, 100, 100, 1000, 4000, 8191, 8192, 8193, 16_300, 65_280, 200_000]
 ABSENT = None
@@ -50,6 +53,8 @@ class Worker(threading.Thread):
         self.number, self.servers, self.deadline = number, servers, deadline
         self.random = random.Random(seed * WORKERS + number)
         self.possible = {}
+        # What may still be under way to the key's owner.
+        self.late = {}
         self.done, self.unknown, self.refused, self.problem = 0, 0, 0, None
         self.stream = None
 
@@ -62,6 +67,8 @@ class Worker(threading.Thread):
 
     def step(self):
         key = b"thrash:%d:%d" % (self.number, self.random.randrange(KEYS_PER_WORKER))
+        if self.random.random() < WANDERING:
+            self.stream = None
         chance = self.random.random()
         if chance < 0.5:
             self.read(key)
@@ -76,7 +83,7 @@ class Worker(threading.Thread):
         give_up = time.monotonic() + 60
         while self.stream is None:
             try:
-                self.stream = cluster.connect(self.servers.memcached).makefile("rwb")
+                self.stream = cluster.connect(self.random.choice(self.servers.gateways)).makefile("rwb")
             except OSError:
                 if time.monotonic() > give_up:
                     raise
@@ -85,6 +92,7 @@ class Worker(threading.Thread):
 
     def write(self, key, command, value, answers):
         before = self.possible.get(key, [ABSENT])
+        late = self.late.setdefault(key, [])
         try:
             stream = self.connection()
             stream.write(command)
@@ -93,12 +101,13 @@ class Worker(threading.Thread):
         except OSError:
             line = b""
         if line in answers:
-            if line == b"NOT_FOUND\r\n" and ABSENT not in before or line == b"DELETED\r\n" and before == [ABSENT]:
+            if line == b"NOT_FOUND\r\n" and ABSENT not in before + late or line == b"DELETED\r\n" and before == [ABSENT] and not late:
                 raise Wrong(f"{key!r}: {line!r} although it was {describe(before)}")
             self.possible[key] = [value]
         elif not line or b"unknown" in line:
             self.unknown += 1
             self.possible[key] = before + [value]
+            late.append(value)
             if not line:
                 self.stream = None
         elif line.startswith(b"SERVER_ERROR"):
@@ -115,10 +124,12 @@ class Worker(threading.Thread):
         if isinstance(value, str):
             self.refused += 1
             return
-        before = self.possible.get(key, [ABSENT])
-        if value not in before:
-            raise Wrong(f"{key!r}: wanted {describe(before)}, got {describe([value])}")
-        self.possible[key] = before[before.index(value):]
+        before, late = self.possible.get(key, [ABSENT]), self.late.get(key, [])
+        if value not in before + late:
+            raise Wrong(f"{key!r}: wanted {describe(before + late)}, got {describe([value])}")
+        self.possible[key] = before[before.index(value):] if value in before else [value]
+        if value in late:
+            late.remove(value)
 
     def fetch(self, key):
         """The value, ABSENT, or a string: what the server says instead."""
@@ -151,6 +162,8 @@ class Thrasher:
         self.servers, self.random = servers, random.Random(seed)
         self.dead, self.hurt = set(), {}
         self.gateway_deaths = 0
+        # Frozen gateways by their pid, with the time of their thaw.
+        self.frozen = {}
         self.log = []
 
     def run(self, deadline):
@@ -162,8 +175,8 @@ class Thrasher:
 
     def break_something(self):
         chance = self.random.random()
-        if chance < 0.1 and self.gateway_deaths < GATEWAY_DEATHS_MAX:
-            self.kill_gateway()
+        if chance < 0.1:
+            self.hurt_gateway()
         elif len(self.dead) + len(self.hurt) < LOSSES_MAX:
             nodes = [node for node in self.servers.status()["nodes"] if node["id"] not in self.dead | self.hurt.keys()]
             node = self.random.choice([node for node in nodes if cluster.is_alive(node["pid"])])
@@ -190,21 +203,35 @@ class Thrasher:
                     os.kill(frozen_pid, signal.SIGCONT)
                 del self.hurt[node]
                 self.note(f"node {node} mended")
+        for pid, until in list(self.frozen.items()):
+            if everything or time.monotonic() > until:
+                os.kill(pid, signal.SIGCONT)
+                del self.frozen[pid]
+                self.note(f"gateway of pid {pid} goes on")
 
-    def kill_gateway(self):
-        gateways = [gateway for gateway in self.servers.status()["gateways"] if gateway["serving"]]
-        if gateways and cluster.is_alive(gateways[0]["pid"]):
-            os.kill(gateways[0]["pid"], signal.SIGKILL)
+    def hurt_gateway(self):
+        gateways = [gateway for gateway in self.servers.status()["gateways"] if gateway["serving"] and cluster.is_alive(gateway["pid"])]
+        awake = [gateway["pid"] for gateway in gateways if gateway["pid"] not in self.frozen]
+        if not awake:
+            return
+        pid = self.random.choice(awake)
+        if len(awake) > 1 and self.random.random() < 0.5:
+            os.kill(pid, signal.SIGSTOP)
+            self.frozen[pid] = time.monotonic() + self.random.choice([0.3, 1, 3, 8])
+            self.note(f"gateway of pid {pid} frozen")
+        elif self.gateway_deaths < GATEWAY_DEATHS_MAX:
+            os.kill(pid, signal.SIGKILL)
             self.gateway_deaths += 1
-            self.note("gateway killed")
+            self.note(f"gateway of pid {pid} killed")
 
     def note(self, text):
         self.log.append(f"{time.monotonic():.3f} {text}")
 
 
 def run(arguments, seed):
-    flags = ["--nodes", str(NODES), "--node-memory", "128MiB", "--allow-chaos"]
+    flags = ["--nodes", str(NODES), "--node-memory", "128MiB", "--allow-chaos", "--gateways", str(arguments.gateways)]
     servers = cluster.Cluster(flags)
+    servers.gateways = [gateway["memcached"] for gateway in servers.status()["gateways"]]
     # What was frozen must not outlive a run that fails.
     thrasher = Thrasher(servers, seed)
     try:
@@ -245,6 +272,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--gateways", type=int, default=3)
     parser.add_argument("--seed", type=int)
     return cluster.run_rounds(parser.parse_args(), run, [Wrong])
 

@@ -1,0 +1,121 @@
+"""How long keys are out of reach when the gateway that owns them dies: one of three, holding a third of many keys.
+
+    gateway_death.py [--keys 2000000] [--kill KILL|STOP] [--rounds 3]
+
+A cluster of its own is loaded; the victim gets SIGKILL (or SIGSTOP for ten seconds) while readers ask another gateway for
+keys of all partitions, one after the other. Requests for keys without an owner wait there, so the longest answer says how long
+it took. Prints it; wrong or missing values and errors fail the run.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import cluster  # noqa: E402  (the path must be set first)
+
+READERS = 32
+PROBES = 512
+WATCHED_SECONDS = 14
+STOPPED_SECONDS = 10
+
+
+class Problem(Exception):
+    """A promise was broken."""
+
+
+class Reader(threading.Thread):
+    """Asks for its keys in turn until it is told to end."""
+
+    def __init__(self, address, keys):
+        super().__init__(daemon=True)
+        self.stream, self.keys = cluster.connect(address).makefile("rwb"), keys
+        self.is_over, self.longest, self.problem, self.answers = False, (0.0, None), None, 0
+
+    def run(self):
+        while not self.is_over and not self.problem:
+            for key in self.keys:
+                began = time.monotonic()
+                self.stream.write(b"get %s\r\n" % key)
+                self.stream.flush()
+                lines = [self.stream.readline() for _ in range(3)]
+                took = time.monotonic() - began
+                self.longest = max(self.longest, (took, key))
+                self.answers += 1
+                if lines[1:] != [b"value of %s\r\n" % key, b"END\r\n"]:
+                    self.problem = f"{key!r}: {lines!r}"
+                    return
+
+
+def load(address, count):
+    command = [cluster.binary_path(), "bench", "load", "--target", address, "--keys", str(count), "--value-size", "100"]
+    command += ["--preload", "--operations", "1000", "-c", "16", "--pipeline", "16"]
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+
+
+def one_round(arguments, seed):
+    servers = cluster.Cluster(["--gateways", "3", "--node-memory", "512MiB"])
+    stopped = None
+    try:
+        gateways = {gateway["memcached"]: gateway["pid"] for gateway in servers.status()["gateways"]}
+        load(servers.memcached, arguments.keys)
+        keys = [b"probe:%d" % number for number in range(PROBES)]
+        with cluster.connect(servers.memcached).makefile("rwb") as stream:
+            for key in keys:
+                value = b"value of %s" % key
+                stream.write(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value))
+                stream.flush()
+                if stream.readline() != b"STORED\r\n":
+                    raise Problem(f"{key!r} was not stored")
+        victim = random.Random(seed).choice([address for address in gateways if address != servers.memcached])
+        readers = [Reader(servers.memcached, keys[number::READERS]) for number in range(READERS)]
+        for reader in readers:
+            reader.start()
+        time.sleep(2)
+        before = max(reader.longest[0] for reader in readers)
+        for reader in readers:
+            reader.longest = (0.0, None)
+        os.kill(gateways[victim], signal.SIGKILL if arguments.kill == "KILL" else signal.SIGSTOP)
+        if arguments.kill == "STOP":
+            stopped = gateways[victim]
+            time.sleep(STOPPED_SECONDS)
+            os.kill(stopped, signal.SIGCONT)
+        time.sleep(WATCHED_SECONDS - (STOPPED_SECONDS if stopped else 0))
+        for reader in readers:
+            reader.is_over = True
+        for reader in readers:
+            reader.join()
+        problems = [reader.problem for reader in readers if reader.problem]
+        longest, answers = max(reader.longest[0] for reader in readers), sum(reader.answers for reader in readers)
+    finally:
+        if stopped:
+            os.kill(stopped, signal.SIGCONT)
+        servers.pids = [pid for pid in servers.pids if cluster.is_alive(pid)]
+        servers.stop()
+    for problem in problems[:5]:
+        print(f"    {problem}")
+    verdict = "not ok" if problems else "ok"
+    print(
+        f"{verdict} seed {seed}: SIG{arguments.kill} of one of three gateways, {arguments.keys} keys: longest answer {longest:.3f} s "
+        f"(before: {before:.3f} s) of {answers}, {len(problems)} problems",
+        flush=True,
+    )
+    return not problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--kill", choices=["KILL", "STOP"], default="KILL")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.CalledProcessError])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
