@@ -24,6 +24,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 START_SECONDS_MAX = 120
 STOP_SECONDS_MAX = 30
 PRELOAD_COUNT = 2000
+GATEWAYS_MAX = 8
 
 
 def free_ports(count):
@@ -35,6 +36,26 @@ def free_ports(count):
     for each in sockets:
         each.close()
     return ports
+
+
+def free_runs(count, length):
+    """The first ports of runs of `length` ports that nobody listens on now."""
+    runs = []
+    while len(runs) < count:
+        first = free_ports(1)[0]
+        held = []
+        try:
+            for port in range(first, first + length):
+                held.append(socket.socket())
+                held[-1].bind(("127.0.0.1", port))
+            if all(abs(first - other) >= length for other in runs):
+                runs.append(first)
+        except (OSError, OverflowError):
+            pass
+        finally:
+            for each in held:
+                each.close()
+    return runs
 
 
 def wait_until(condition, seconds_max, what):
@@ -115,7 +136,8 @@ class Cluster:
     """One `shorttail up` on free ports of the loopback interface."""
 
     def __init__(self, extra=()):
-        ports = free_ports(3)
+        # Further gateways take the next ports.
+        ports = free_runs(3, GATEWAYS_MAX)
         self.memcached, self.redis, self.admin = (f"127.0.0.1:{port}" for port in ports)
         self.directory = tempfile.TemporaryDirectory(prefix="shorttail-test-")
         command = [binary_path(), "up", "--memcached", self.memcached, "--redis", self.redis, "--admin", self.admin]
