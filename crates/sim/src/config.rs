@@ -32,10 +32,12 @@ pub enum Profile {
     Takeover,
     /// Several gateways share the partitions: they crash, stall, are cut off, and hand over.
     Gateways,
+    /// Minutes instead of a second: few operations, faults that last, repairs and leases with their usual times.
+    Long,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 8] = [
+pub const PROFILES: [(&str, Profile); 9] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -44,6 +46,7 @@ pub const PROFILES: [(&str, Profile); 8] = [
     ("large", Profile::Large),
     ("takeover", Profile::Takeover),
     ("gateways", Profile::Gateways),
+    ("long", Profile::Long),
 ];
 
 impl fmt::Display for Profile {
@@ -114,6 +117,8 @@ pub struct SimConfig {
     /// How long clients and faults go on, in virtual microseconds.
     pub active_us: u64,
     pub fault_us_mean: u64,
+    /// How many times longer than usual faults last.
+    pub fault_length: u64,
     pub faults: FaultWeights,
     /// Nodes disturbed at the same time, at most.
     pub disturbed_max: usize,
@@ -199,6 +204,7 @@ impl SimConfig {
             when_full: WhenFull::Error,
             active_us: rng.range(300_000..1_200_000),
             fault_us_mean: rng.range(20_000..150_000),
+            fault_length: 1,
             faults: FaultWeights {
                 crash: 3,
                 stall: 3,
@@ -300,7 +306,23 @@ impl SimConfig {
                 self.faults.hand_over = 4;
                 self.faults.cut_coordinator = 2;
             }
+            Profile::Long => {
+                let kinds = [Profile::Mixed, Profile::Takeover, Profile::Gateways, Profile::Gateways];
+                self.apply(kinds[rng.index(kinds.len())], rng);
+                self.stretch(rng);
+            }
         }
+    }
+
+    /// Minutes of work, with no more operations than a history can be judged with.
+    fn stretch(&mut self, rng: &mut Rng) {
+        const OPERATIONS: u64 = 2_500;
+        self.active_us = rng.range(120_000_000..600_000_000);
+        self.think_us_mean = self.active_us * u64::from(self.client_count) / OPERATIONS;
+        self.fault_us_mean = rng.range(500_000..4_000_000);
+        self.fault_length = 10;
+        self.audit_events = 20_000;
+        self.lease = self.lease.map(|_| LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
     }
 
     /// Several gateways, with a lease that is short enough to run out often.

@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 430 in all.
-const SEEDS: [(Profile, u64); 8] = [
+/// Seeds of the usual run per profile: 2 440 in all.
+const SEEDS: [(Profile, u64); 9] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -17,6 +17,7 @@ const SEEDS: [(Profile, u64); 8] = [
     (Profile::Full, 50),
     (Profile::Takeover, 600),
     (Profile::Gateways, 300),
+    (Profile::Long, 10),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {

@@ -77,18 +77,18 @@ impl World {
         let gateway = if self.gateways.len() == 1 { 0 } else { self.rng.index(self.gateways.len()) };
         match fault {
             Fault::GatewayCrash => {
-                let away_us = self.rng.range(GATEWAY_AWAY_US);
+                let away_us = self.draw_length(GATEWAY_AWAY_US);
                 self.crash_gateway_number(gateway, away_us);
             }
             Fault::GatewayStall => {
                 // With others beside it a stall is to outlast the lease.
                 let longest_us = if self.gateways.len() == 1 { GATEWAY_STALL_US.end } else { 4 * GATEWAY_STALL_US.end };
-                let stall_us = self.rng.range(GATEWAY_STALL_US.start..longest_us);
+                let stall_us = self.draw_length(GATEWAY_STALL_US.start..longest_us);
                 self.stall_gateway(gateway, stall_us);
             }
             Fault::HandOver => self.hand_over_any(),
             Fault::CutCoordinator => {
-                let cut_us = self.rng.range(CUT_US);
+                let cut_us = self.draw_length(CUT_US);
                 self.cut_coordinator(gateway, cut_us);
             }
             Fault::BreakSession => self.break_session_of(node),
@@ -96,17 +96,22 @@ impl World {
                 self.change_victims();
                 let victims: Vec<usize> = self.victims.iter().copied().collect();
                 let Some(&node) = self.rng.choose(&victims) else { return };
-                let away_us = self.rng.range(AWAY_US);
+                let away_us = self.draw_length(AWAY_US);
                 self.crash_node(node, away_us);
             }
             Fault::Stall | Fault::Slow | Fault::Cut if self.disturbed_count() >= self.config.disturbed_max => {}
             Fault::Stall => {
-                let stall_us = self.rng.range(STALL_US);
+                let stall_us = self.draw_length(STALL_US);
                 self.stall_node(node, stall_us);
             }
             Fault::Slow => self.slow_node(node),
             Fault::Cut => self.cut_node(gateway, node),
         }
+    }
+
+    /// How long a fault lasts, in microseconds.
+    fn draw_length(&mut self, usual_us: std::ops::Range<u64>) -> u64 {
+        self.rng.range(usual_us) * self.config.fault_length
     }
 
     /// Once everything is whole again it may be others that lose their memory, again as many as may fail.
@@ -191,7 +196,8 @@ impl World {
 
     fn slow_node(&mut self, node: usize) {
         self.counts.slowdowns += 1;
-        let (times, slow_us) = (self.rng.range(3..200), self.rng.range(SLOW_US));
+        let times = self.rng.range(3..200);
+        let slow_us = self.draw_length(SLOW_US);
         self.note(format_args!("node {node} is {times} times slower for {slow_us} us"));
         self.network.slow_down(endpoint_of(node), times);
         self.schedule.after(slow_us, Event::FullSpeed { node });
@@ -199,7 +205,7 @@ impl World {
 
     fn cut_node(&mut self, gateway: usize, node: usize) {
         let gateway = endpoint_of_gateway(gateway);
-        let cut_us = self.rng.range(CUT_US);
+        let cut_us = self.draw_length(CUT_US);
         let (to_node, to_gateway) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
         if to_node {
             self.cut(gateway, endpoint_of(node), cut_us);

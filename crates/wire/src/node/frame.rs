@@ -1,6 +1,6 @@
-//! Frames: `body_bytes u32 | checksum u32 | kind u8 | status u8 | zero u16 | tag u64 | body`.
+//! Frames: `checksum u32 | body_bytes u32 | kind u8 | status u8 | zero u16 | tag u64 | body`.
 //!
-//! The checksum is CRC32C of everything else in the frame. TCP's sum of 16 bits lets one of 65 536 hurt segments pass;
+//! The checksum is CRC32C of everything after it. TCP's sum of 16 bits lets one of 65 536 hurt segments pass;
 //! what passes here would be believed about fences, operations and lengths. Decision 0016 has the numbers.
 
 use super::BODY_BYTES_MAX;
@@ -8,8 +8,8 @@ use super::BODY_BYTES_MAX;
 /// Length of the header in bytes.
 pub const FRAME_HEADER_BYTES: usize = 20;
 
-/// Where the checksum lies in the header.
-const CHECKSUM: std::ops::Range<usize> = 4..8;
+/// The header begins with the checksum.
+const CHECKSUM_BYTES: usize = 4;
 
 /// One frame, cut out of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +45,18 @@ pub enum FrameError {
 /// does not hold.
 pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = input.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
-    let [l0, l1, l2, l3, c0, c1, c2, c3, kind, status, _, _, tag @ ..] = *header;
+    let [c0, c1, c2, c3, l0, l1, l2, l3, kind, status, _, _, tag @ ..] = *header;
     let declared = u32::from_le_bytes([l0, l1, l2, l3]);
     let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
     if body_bytes > BODY_BYTES_MAX {
         return Err(FrameError::TooLong(declared));
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
-    if u32::from_le_bytes([c0, c1, c2, c3]) != checksum(header, body) {
+    let frame_bytes = FRAME_HEADER_BYTES + body_bytes;
+    if u32::from_le_bytes([c0, c1, c2, c3]) != crc32c::crc32c(&input[CHECKSUM_BYTES..frame_bytes]) {
         return Err(FrameError::Checksum);
     }
-    Ok(Some((Frame { kind, status, tag: u64::from_le_bytes(tag), body }, FRAME_HEADER_BYTES + body_bytes)))
+    Ok(Some((Frame { kind, status, tag: u64::from_le_bytes(tag), body }, frame_bytes)))
 }
 
 /// Appends a frame whose body `write` appends.
@@ -72,21 +73,15 @@ pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, status: u8, tag: u64, write
     write(out);
     let body_bytes = out.len() - start - FRAME_HEADER_BYTES;
     assert!(body_bytes <= BODY_BYTES_MAX, "a body of {body_bytes} bytes");
-    out[start..start + 4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&(body_bytes as u32).to_le_bytes());
     seal_frame(&mut out[start..]);
 }
 
 /// Puts the right checksum into a frame: a new one, or one that is to be wrong in another way on purpose.
 ///
 /// # Panics
-/// If it is shorter than a header.
+/// If it is shorter than a checksum.
 pub fn seal_frame(frame: &mut [u8]) {
-    let (header, body) = frame.split_first_chunk_mut::<FRAME_HEADER_BYTES>().expect("a frame begins with its header");
-    let sum = checksum(header, body);
-    header[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
-}
-
-fn checksum(header: &[u8; FRAME_HEADER_BYTES], body: &[u8]) -> u32 {
-    let length = crc32c::crc32c(&header[..CHECKSUM.start]);
-    crc32c::crc32c_append(crc32c::crc32c_append(length, &header[CHECKSUM.end..]), body)
+    let (checksum, rest) = frame.split_first_chunk_mut::<CHECKSUM_BYTES>().expect("a frame begins with its checksum");
+    *checksum = crc32c::crc32c(rest).to_le_bytes();
 }

@@ -175,7 +175,7 @@ fn a_frame_that_has_not_arrived_is_awaited_and_one_too_long_refused() {
     let mut bytes = Vec::new();
     NodeRequest::Ping.encode(1, &mut bytes);
     assert_eq!(next_frame(&bytes[..FRAME_HEADER_BYTES - 1]), Ok(None));
-    bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(next_frame(&bytes), Err(FrameError::TooLong(u32::MAX)));
 }
 
