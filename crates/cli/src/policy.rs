@@ -58,7 +58,7 @@ pub struct SetOptions {
     /// Whether writes leave fail-slow nodes
     #[arg(long, value_name = "on|off")]
     write_sidestep: Option<Switch>,
-    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more)
+    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more; N:4% for a share of reads)
     #[arg(long, value_name = "HEDGE")]
     hedge: Option<Hedge>,
     /// What becomes of small objects: packed (they share chunks), replicate (whole copies) or pad (a stripe each)
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn every_span_is_a_line() {
-        let mixed = Policy { hedge: Hedge::LateBinding(2), ..Policy::of(PolicyName::Llf) };
+        let mixed = Policy { hedge: Hedge::late_binding(2), ..Policy::of(PolicyName::Llf) };
         let usual = PolicySpan { first: 0, last: 2, policy: Policy::default() };
         let policies = vec![usual, PolicySpan { first: 3, last: 3, policy: mixed }];
         let gateways = vec![GatewayStatusEntry { id: 1, policies, ..GatewayStatusEntry::default() }];

@@ -7,7 +7,7 @@
 //!     |-- answered(ticket) --------------> latency, in that slice       | slices that are over
 //!     |-- cancelled(ticket) -------------> age, in that slice           v
 //!     |-- tick -------------------------------------------------> detector -> verdicts
-//!     |<- is_fail_slow, avoided, wants_probe, hedge_delay_us ---------------/
+//!     |<- is_fail_slow, avoided, wants_class_probe, hedge_delay_us ---------'
 //! ```
 //!
 //! Reads and writes of a node are judged apart. Nothing is allocated for a request; each has a ticket of 24 bytes.

@@ -254,12 +254,9 @@ impl Monitor {
         self.slowest.iter().take(self.config.avoid_max).map(|&place| self.nodes[usize::from(place)].id)
     }
 
-    /// True if a fail-slow node should get a request again, whatever its class, to see how it answers.
-    pub fn wants_probe(&self, id: NodeId, now_us: u64) -> bool {
-        self.node(id).is_some_and(|node| {
-            let sent_us = node.tracks.iter().filter_map(|track| track.sent_us).max();
-            node.flagged_since_us.is_some() && self.is_probe_due(sent_us, now_us)
-        })
+    /// All nodes that are fail-slow, slowest first.
+    pub fn fail_slow(&self) -> impl Iterator<Item = NodeId> {
+        self.slowest.iter().map(|&place| self.nodes[usize::from(place)].id)
     }
 
     /// True if the node is fail-slow for this class and should get such a request.

@@ -216,7 +216,7 @@ impl<'a> Source<'a> {
         let stripe = self.stripe();
         let last = self.known[stripe.raw() as usize].last;
         let (last, chunk_last) = (self.or_nonsense(last), self.or_nonsense(last));
-        NodeRequest::Seal { stripe, last: OpNumber(last), chunk_last: OpNumber(chunk_last) }
+        NodeRequest::Seal { stripe, last: OpNumber(last), chunk_last: OpNumber(chunk_last), sum: 0 }
     }
 
     fn free(&mut self) -> NodeRequest<'static> {
@@ -248,6 +248,7 @@ impl<'a> Source<'a> {
             _ => match self.byte() % 4 {
                 0 => NodeRequest::Renew { epoch: self.epoch(), lease_us: self.number() },
                 1 => NodeRequest::Release { partition: self.partition(), epoch: self.epoch() },
+                2 => NodeRequest::ProbeWrite,
                 _ => NodeRequest::Ping,
             },
         }

@@ -221,6 +221,11 @@ impl Node {
         self.holdings.store.flip_bits(count, || rng.draw())
     }
 
+    /// A bit of each open parity chunk turns over; how many did.
+    pub fn flip_open_parities(&mut self) -> u32 {
+        self.holdings.store.flip_open_parities()
+    }
+
     /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
     pub fn interrupt_folds(&mut self) -> u32 {
         self.holdings.store.interrupt_folds()

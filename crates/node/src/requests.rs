@@ -151,13 +151,13 @@ impl Holdings {
             }
             NodeRequest::Open(ref description) => self.open(description)?,
             NodeRequest::Install { ref description, bytes } => self.install(description, bytes)?,
-            NodeRequest::Seal { stripe, last, chunk_last } => self.seal(stripe, last, chunk_last)?,
+            NodeRequest::Seal { stripe, last, chunk_last, sum } => self.seal(stripe, last, chunk_last, sum)?,
             NodeRequest::Free { first, count, epoch, partition } => {
                 self.fences.check(partition, epoch)?;
                 self.store.free(first, count, partition)?;
             }
             NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
-            NodeRequest::Ping => {}
+            NodeRequest::Ping | NodeRequest::ProbeWrite => {}
             // One core decides for the node.
             NodeRequest::Renew { .. } | NodeRequest::Release { .. } if self.core != 0 => {
                 return Err(Refusal::Invalid.into());
@@ -190,11 +190,11 @@ impl Holdings {
         Ok(chunk.stable(stable)?)
     }
 
-    fn seal(&mut self, stripe: StripeId, last: OpNumber, chunk_last: OpNumber) -> Result<(), No> {
+    fn seal(&mut self, stripe: StripeId, last: OpNumber, chunk_last: OpNumber, sum: u32) -> Result<(), No> {
         let mut chunk = self.store.chunk_mut(stripe)?;
         let (partition, epoch) = chunk.ownership();
         self.fences.check(partition, epoch)?;
-        Ok(chunk.seal(last, chunk_last)?)
+        Ok(chunk.seal(last, chunk_last, sum)?)
     }
 
     fn close(&mut self, stripe: StripeId, epoch: Epoch, last: OpNumber) -> Result<(), No> {

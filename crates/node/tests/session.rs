@@ -171,7 +171,7 @@ fn append(counter: u64, op: u32, offset: u32) -> NodeRequest<'static> {
 }
 
 fn seal(counter: u64, last: u32) -> NodeRequest<'static> {
-    NodeRequest::Seal { stripe: stripe(counter), last: OpNumber(last), chunk_last: OpNumber(last) }
+    NodeRequest::Seal { stripe: stripe(counter), last: OpNumber(last), chunk_last: OpNumber(last), sum: 0 }
 }
 
 fn free(counter: u64, epoch: u32) -> NodeRequest<'static> {

@@ -54,7 +54,7 @@ mod tests {
     fn json_names_techniques_as_flags_do() {
         let text = r#"{"hedge": "late-binding:2", "small_write": "pad", "write_sidestep": false}"#;
         let change: Change = serde_json::from_str(text).expect("a change");
-        assert_eq!((change.hedge, change.small_write), (Some(Hedge::LateBinding(2)), Some(SmallWrite::Pad)));
+        assert_eq!((change.hedge, change.small_write), (Some(Hedge::late_binding(2)), Some(SmallWrite::Pad)));
         assert_eq!(change.write_sidestep, Some(false));
         let back: Change = serde_json::from_str(&serde_json::to_string(&change).expect("JSON")).expect("its own JSON");
         assert_eq!(back, change);

@@ -16,6 +16,6 @@ mod policy;
 mod storage;
 
 pub use change::Change;
-pub use hedge::{Hedge, LATE_BINDING_MAX};
+pub use hedge::{Hedge, LATE_BINDING_MAX, LateBinding};
 pub use policy::{Policy, PolicyName};
 pub use storage::{SmallWrite, Update};

@@ -71,7 +71,7 @@ impl Policy {
         match name {
             PolicyName::Ecwide => ecwide,
             PolicyName::Llf => Policy { reads_least_loaded: true, ..ecwide },
-            PolicyName::EcCache => Policy { hedge: Hedge::LateBinding(1), ..ecwide },
+            PolicyName::EcCache => Policy { hedge: Hedge::late_binding(1), ..ecwide },
             PolicyName::Shorttail => Policy { hedge: Hedge::Off, small_write: SmallWrite::Replicate, ..adaptive },
             PolicyName::Adaptive => adaptive,
         }

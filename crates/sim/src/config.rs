@@ -160,7 +160,7 @@ fn code(name: &str) -> CodeShape {
 
 /// Every technique on or off, whatever the others are.
 pub fn draw_policy(rng: &mut Rng) -> Policy {
-    let hedges = [Hedge::Off, Hedge::Adaptive, Hedge::Adaptive, Hedge::LateBinding(1), Hedge::LateBinding(2)];
+    let hedges = [Hedge::Off, Hedge::Adaptive, Hedge::Adaptive, Hedge::late_binding(1), Hedge::late_binding(2)];
     Policy {
         read_sidestep: rng.chance_ppm(500_000),
         write_sidestep: rng.chance_ppm(500_000),

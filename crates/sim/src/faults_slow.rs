@@ -265,6 +265,8 @@ pub const CATALOGUE: &[Scenario] = &[
         let cycle = Some(Cycle { bad_us: 50_000, good_us: 2_000 });
         world.apply_fault(node, Fault { kind: Kind::Stall(Stall { cycle }), for_us: None });
     }),
+    entry("not heard for 1 s", |world, node| world.cut_replies_of(node, SECOND_US)),
+    entry("hears nothing for 1 s", |world, node| world.cut_requests_to(node, SECOND_US)),
     entry("+50 ms, and another node crashes", |world, node| {
         world.apply_fault(node, delay(50_000));
         world.crash_node((node + 1) % 6, 10 * SECOND_US);

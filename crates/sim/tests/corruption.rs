@@ -109,6 +109,46 @@ fn a_read_that_finds_damage_has_it_mended() {
     concludes(world);
 }
 
+/// Two chunks of a stripe are damaged where the same bytes are decoded, and nobody knows yet: whoever decodes with one of
+/// them finds nonsense, and must find the set of sources that is right.
+#[test]
+fn what_is_decoded_with_a_damaged_source_is_decoded_with_others() {
+    for seed in 0..8 {
+        let mut world = cluster(SimConfig { node_count: 6, ..SimConfig::scripted() }, seed);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        // One after the other is gone, so that every chunk is decoded from what holds damaged ones.
+        let damaged = seed as usize % 6;
+        assert!(world.flip_bits_by(damaged, 600, seed) > 0, "something is sealed");
+        let dead = (damaged + 1 + seed as usize / 6) % 6;
+        world.crash_node(dead, FOR_GOOD_US);
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        assert!(world.engine_stats().degraded_reads_total > 0);
+    }
+}
+
+/// A parity decays while its stripe is open, when nothing checks it. It is noticed at the seal: afterwards two other nodes
+/// may die for good, and what is left is enough.
+#[test]
+fn a_parity_that_decays_before_its_seal_is_not_sealed() {
+    let mut damaged = 0;
+    for seed in 0..6 {
+        // The simulator's own look would find it first.
+        let mut world = cluster(SimConfig { node_count: 6, audit_events: u64::MAX, ..SimConfig::scripted() }, seed);
+        set(&mut world, 1, 0);
+        world.run_until(world.now_us() + 50_000);
+        let node = world.holder_of_open(true).expect("a stripe is open");
+        damaged += world.flip_open_parities(node);
+        // Enough to fill the stripe.
+        (1..KEYS).for_each(|name| set(&mut world, name, 0));
+        world.run_until(world.now_us() + 500_000);
+        for dead in [(node + 1) % 6, (node + 3) % 6] {
+            world.crash_node(dead, FOR_GOOD_US);
+        }
+        (1..KEYS).for_each(|name| get(&mut world, name, 0));
+    }
+    assert!(damaged >= 6, "{damaged}");
+}
+
 /// With no more nodes than a stripe needs there is no other place for a chunk.
 #[test]
 fn a_chunk_is_mended_where_it_is() {

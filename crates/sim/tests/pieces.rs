@@ -1,5 +1,6 @@
 //! The pieces of a stripe are read together: how many requests that takes, and what is read when something is wrong.
 
+use shorttail_chaos::{Corrupt, Fault, Kind};
 use shorttail_policy::{Hedge, Policy, SmallWrite};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};
@@ -76,15 +77,15 @@ fn two_lost_pieces_are_decoded_from_the_same_answers() {
 #[test]
 fn late_binding_asks_as_many_more_as_it_says() {
     for (count, requests) in [(1, 5), (2, 6), (8, 6)] {
-        let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(count), SmallWrite::Packed, STRIPED);
+        let mut scene = Scene::new("rs:4+2", Hedge::late_binding(count), SmallWrite::Packed, STRIPED);
         assert_eq!(scene.read(), requests, "{count} more, of six chunks");
         scene.concludes();
     }
     // One piece alone: any four of the others would do too.
-    let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(1), SmallWrite::Pad, 100);
+    let mut scene = Scene::new("rs:4+2", Hedge::late_binding(1), SmallWrite::Pad, 100);
     assert_eq!(scene.read(), 5);
     scene.concludes();
-    let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(1), SmallWrite::Replicate, 100);
+    let mut scene = Scene::new("rs:4+2", Hedge::late_binding(1), SmallWrite::Replicate, 100);
     assert_eq!(scene.read(), 2, "one copy more");
     scene.concludes();
 }
@@ -92,7 +93,7 @@ fn late_binding_asks_as_many_more_as_it_says() {
 #[test]
 fn late_binding_does_not_wait_for_the_slowest() {
     const STALL_US: u64 = 300_000;
-    let mut scene = Scene::new("rs:4+2", Hedge::LateBinding(1), SmallWrite::Packed, STRIPED);
+    let mut scene = Scene::new("rs:4+2", Hedge::late_binding(1), SmallWrite::Packed, STRIPED);
     let before_us = scene.world.now_us();
     scene.world.stall_node(usize::from(scene.stripe.members[2].0), STALL_US);
     scene.read();
@@ -113,7 +114,7 @@ fn local_groups_are_read_where_they_suffice() {
         );
         scene.concludes();
     }
-    let mut scene = Scene::new("lrc:4+2+1", Hedge::LateBinding(1), SmallWrite::Packed, STRIPED);
+    let mut scene = Scene::new("lrc:4+2+1", Hedge::late_binding(1), SmallWrite::Packed, STRIPED);
     assert_eq!(scene.read(), 5, "the parity that is of use for all pieces");
     scene.concludes();
 }
@@ -125,6 +126,21 @@ fn damaged_pieces_and_parities_are_gone_round() {
         let flipped = scene.world.flip_bits(usize::from(scene.stripe.members[damaged].0), 9);
         assert_eq!(flipped, 9);
         scene.kill(1);
+        let requests = scene.read();
+        assert!((4..=5).contains(&requests), "{requests} requests");
+        scene.concludes();
+    }
+}
+
+/// Two pieces are gone, and the node of one parity of three reads its memory wrong: the other two do, once it is clear which.
+#[test]
+fn the_parities_that_are_right_are_found() {
+    for wrong in 4..7 {
+        let mut scene = Scene::new("rs:4+3", Hedge::Off, SmallWrite::Packed, STRIPED);
+        let node = usize::from(scene.stripe.members[wrong].0);
+        scene.world.apply_fault(node, Fault { kind: Kind::Corrupt(Corrupt { share_ppm: 1_000_000 }), for_us: None });
+        scene.kill(0);
+        scene.kill(2);
         let requests = scene.read();
         assert!((4..=5).contains(&requests), "{requests} requests");
         scene.concludes();

@@ -135,11 +135,12 @@ impl ChunkMut<'_> {
     }
 
     /// Makes the chunk immutable. `last` is the final operation of the stripe, `chunk_last` the last that this
-    /// participant was sent; asked twice it is the same.
+    /// participant was sent; asked twice it is the same. `sum`: of the bytes in use, as its owner has them; 0: not told.
     ///
     /// # Errors
     /// `Gap`: an operation is missing. `Immutable`: sealed or closed at another operation. `Invalid`: contradictory.
-    pub fn seal(&mut self, last: OpNumber, chunk_last: OpNumber) -> Result<(), Refusal> {
+    /// `Damaged`: the bytes are not those that the owner has; nothing else would tell that of a parity.
+    pub fn seal(&mut self, last: OpNumber, chunk_last: OpNumber, sum: u32) -> Result<(), Refusal> {
         let mut state = self.state()?;
         if state.sealed {
             return if state.last == last { Ok(()) } else { Err(Refusal::Immutable) };
@@ -162,6 +163,9 @@ impl ChunkMut<'_> {
         }
         let (_, payload) = split_mut(self.bytes);
         state.payload_crc = crc32c::crc32c(&payload[..state.length as usize]);
+        if sum != 0 && sum != state.payload_crc {
+            return Err(Refusal::Damaged);
+        }
         (state.sealed, state.last, state.folded) = (true, last, last);
         self.put_state(&state);
         let charged = self.open.take().map_or(0, |open| open.charged_bytes());
@@ -288,6 +292,10 @@ impl ChunkMut<'_> {
         self.budget.release(raw.drop_up_to(target));
         self.counters.raw_bytes -= raw_bytes - raw.raw_bytes();
         self.counters.folds += 1;
+    }
+
+    pub(crate) fn payload(&mut self) -> &mut [u8] {
+        split_mut(self.bytes).1
     }
 
     /// Payload bytes that hold something.

@@ -27,6 +27,20 @@ impl ChunkStore {
         flipped
     }
 
+    /// Flips a bit near the beginning of every open parity chunk. Answers how many.
+    pub fn flip_open_parities(&mut self) -> u32 {
+        let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
+        let mut flipped = 0;
+        for stripe in open {
+            let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
+            if chunk.facts().is_parity() {
+                chunk.payload()[0] ^= 1;
+                flipped += 1;
+            }
+        }
+        flipped
+    }
+
     /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are folded,
     /// and it was not noted yet (rule R6). Answers how many chunks.
     pub fn interrupt_folds(&mut self) -> u32 {

@@ -127,7 +127,7 @@ impl Stripe {
 
     pub fn seal(&mut self, participant: usize) -> Result<(), Refusal> {
         let (last, chunk_last) = (self.sent.len() as u32, self.last_sent[participant]);
-        self.stores[participant].chunk_mut(stripe_id(1))?.seal(op(last), op(chunk_last))
+        self.stores[participant].chunk_mut(stripe_id(1))?.seal(op(last), op(chunk_last), 0)
     }
 
     pub fn read(&self, participant: usize, at: u32) -> Result<Vec<u8>, Refusal> {

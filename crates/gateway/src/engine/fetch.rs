@@ -21,7 +21,7 @@ use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
 use super::pool::PoolKey;
-use super::{Engine, What};
+use super::{Engine, What, distrust};
 use crate::command::Command;
 
 /// Who wants the bytes.
@@ -114,8 +114,11 @@ impl Degraded {
 
     /// Chunks that were asked, answered or not.
     fn taken(&self) -> u128 {
-        let asked = self.asked.iter().map(|&(chunk, _)| chunk);
-        asked.chain(self.parts.iter().map(|part| part.0)).fold(0, |bits, chunk| bits | 1 << chunk)
+        self.asked.iter().fold(self.arrived(), |bits, &(chunk, _)| bits | 1 << chunk)
+    }
+
+    fn arrived(&self) -> u128 {
+        self.parts.iter().fold(0, |bits, part| bits | 1 << part.0)
     }
 }
 
@@ -131,6 +134,31 @@ pub struct Fetch {
     is_hedged: bool,
     /// Sources to ask beyond those that suffice.
     spare: u8,
+}
+
+/// What the parts that arrived give by some plan.
+enum Decoded {
+    Whole(Vec<u8>),
+    /// A record that is longer than what was asked for.
+    Longer(u32),
+    /// It does not prove itself: a source is damaged.
+    Wrong(Vec<u8>),
+}
+
+impl Fetch {
+    fn decoded_by(&self, plan: &Plan) -> Decoded {
+        let Some(degraded) = &self.degraded else { return Decoded::Wrong(Vec::new()) };
+        let mut decoded = degraded.decode(plan);
+        if self.wanted.extent == Extent::Record {
+            let room = (self.wanted.chunk_bytes - self.wanted.offset) as usize;
+            match record_bytes(&decoded) {
+                Ok(needed) if needed > decoded.len() && needed <= room => return Decoded::Longer(needed as u32),
+                Ok(needed) if needed <= decoded.len() => decoded.truncate(needed),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        if self.wanted.is_whole(&decoded) { Decoded::Whole(decoded) } else { Decoded::Wrong(decoded) }
+    }
 }
 
 /// Why no bytes came.
@@ -321,7 +349,7 @@ impl<C: Command> Engine<C> {
     fn sufficient_plan(&mut self, key: PoolKey) -> Option<Arc<Plan>> {
         let fetch = self.fetches.get(key)?;
         let degraded = fetch.degraded.as_ref()?;
-        let arrived = degraded.parts.iter().fold(0u128, |bits, &(chunk, _)| bits | 1 << chunk);
+        let arrived = degraded.arrived();
         if degraded.plan.sources.iter().all(|&source| arrived & 1 << source != 0) {
             return Some(Arc::clone(&degraded.plan));
         }
@@ -334,27 +362,60 @@ impl<C: Command> Engine<C> {
 
     fn decode(&mut self, key: PoolKey, plan: &Plan) {
         let fetch = self.fetches.get(key).expect("it has enough parts");
-        let Some(degraded) = &fetch.degraded else { return };
-        let mut decoded = degraded.decode(plan);
-        if fetch.wanted.extent == Extent::Record {
-            let room = (fetch.wanted.chunk_bytes - fetch.wanted.offset) as usize;
-            match record_bytes(&decoded) {
-                Ok(needed) if needed > decoded.len() && needed <= room => {
-                    return self.fetch_longer(key, needed as u32);
-                }
-                Ok(needed) if needed <= decoded.len() => decoded.truncate(needed),
-                // No record: whoever looks at it sees that it is damaged.
-                Ok(_) | Err(_) => {}
+        match fetch.decoded_by(plan) {
+            Decoded::Whole(bytes) => self.decoded(key, &bytes),
+            Decoded::Longer(needed) => self.fetch_longer(key, needed),
+            Decoded::Wrong(_) if fetch.excluded & 1 << fetch.wanted.data_index == 0 => {
+                self.fetch_directly_after_all(key);
             }
+            Decoded::Wrong(bytes) => self.decode_otherwise(key, &bytes),
         }
-        let own = 1 << fetch.wanted.data_index;
-        if fetch.excluded & own == 0 && !fetch.wanted.is_whole(&decoded) {
-            return self.fetch_directly_after_all(key);
-        }
+    }
+
+    fn decoded(&mut self, key: PoolKey, bytes: &[u8]) {
+        let fetch = self.fetches.get_mut(key).expect("it has enough parts");
         self.stats.hedges_won_total += u64::from(fetch.is_hedged);
         self.stats.late_bound_total += u64::from(fetch.spare > 0);
-        self.fetches.get_mut(key).expect("it has enough parts").excluded |= own;
-        self.fetch_done(key, &decoded);
+        fetch.excluded |= 1 << fetch.wanted.data_index;
+        self.fetch_done(key, bytes);
+    }
+
+    /// What was decoded is wrong, and there is no other way than decoding: with other sources, one more as long as there
+    /// is one. `wrong` is the answer when there is none: whoever looks at it sees that it is damaged.
+    fn decode_otherwise(&mut self, key: PoolKey, wrong: &[u8]) {
+        let Some(fetch) = self.fetches.get(key) else { return };
+        let Some(degraded) = &fetch.degraded else { return };
+        let (wanted, arrived) = (&fetch.wanted, degraded.arrived());
+        let code = self.codes.get(wanted.shape);
+        let mut longest = 0;
+        let mut right = None;
+        for (left_out, plan) in distrust::plans_without(&code, wanted.data_index, arrived, u128::MAX) {
+            match fetch.decoded_by(&plan) {
+                Decoded::Whole(bytes) => right = Some((left_out, bytes)),
+                Decoded::Longer(needed) => longest = longest.max(needed),
+                Decoded::Wrong(_) => {}
+            }
+            if right.is_some() {
+                break;
+            }
+        }
+        if let Some((left_out, bytes)) = right {
+            let (members, stripe) = (Arc::clone(&wanted.members), wanted.stripe);
+            let blamed = (0..members.len()).filter(|chunk| left_out >> chunk & 1 == 1);
+            blamed.for_each(|chunk| self.suspect_chunk(members[chunk], stripe));
+            return self.decoded(key, &bytes);
+        }
+        if longest > degraded.length {
+            return self.fetch_longer(key, longest);
+        }
+        if !degraded.asked.is_empty() {
+            return;
+        }
+        let taken = fetch.excluded | degraded.taken() | 1 << wanted.data_index;
+        match self.choose_other(wanted, taken) {
+            Some(other) => self.ask_sources(key, &[other]),
+            None => self.decoded(key, wrong),
+        }
     }
 
     /// What was decoded is damaged, so a source is; the chunk itself was only gone round.

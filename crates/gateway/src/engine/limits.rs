@@ -149,3 +149,6 @@ pub const STALL_US_MAX: u64 = 2_000_000;
 
 /// Chunks that nodes are asked to look at, at once: a node that hurts all that it answers is not to be asked without end.
 pub const SUSPECTED_MAX: usize = 64;
+
+/// Sets of sources that a read leaves out in turn when what it decoded is wrong: all of one, two and three of fourteen.
+pub const DISTRUSTED_SETS_MAX: usize = 512;

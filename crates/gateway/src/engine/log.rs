@@ -16,6 +16,7 @@ use super::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, CRAMPED_STRIPES, IDLE_S
 use super::open_stripe::{Item, OpenStripe};
 use super::pool::PoolKey;
 use super::race::Left;
+use super::seal_sums::sums_of;
 use super::sessions::append_tag;
 use super::stripes::{Stripe, StripePhase};
 use super::{Engine, What, Work};
@@ -385,8 +386,11 @@ impl<C: Command> Engine<C> {
         }
         let (id, members, last) = (stripe.id, stripe.members.clone(), open.last_op());
         let chunk_lasts: Vec<_> = (0..members.len()).map(|member| open.member_last(member)).collect();
-        for (&node, chunk_last) in members.iter().zip(chunk_lasts) {
-            self.ask(node, id, &NodeRequest::Seal { stripe: id, last, chunk_last }, What::Seal { stripe: id });
+        let shape = self.config.shape;
+        let sums = sums_of(&self.codes.get(shape), shape, open);
+        for ((&node, chunk_last), sum) in members.iter().zip(chunk_lasts).zip(sums) {
+            let seal = NodeRequest::Seal { stripe: id, last, chunk_last, sum };
+            self.ask(node, id, &seal, What::Seal { stripe: id });
         }
     }
 

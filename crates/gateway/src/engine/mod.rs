@@ -24,6 +24,7 @@ mod config;
 mod control;
 mod damage;
 mod deferred;
+mod distrust;
 mod evict;
 mod fetch;
 mod flush;
@@ -62,6 +63,7 @@ mod replies;
 mod rescind;
 mod room;
 mod round;
+mod seal_sums;
 mod session;
 mod sessions;
 mod sources;
@@ -302,6 +304,8 @@ pub struct Engine<C> {
     budget: Budget,
     /// When something may be late that is not hedged.
     hedge_due_us: u64,
+    /// Late binding of a share of the reads: what of the next one is due.
+    late_binding_due: u16,
     record_guess: RecordGuess,
     stats: StoreStats,
 }
@@ -319,6 +323,7 @@ impl<C: Command> Engine<C> {
             policies: vec![config.policy; usize::from(config.partition_count)],
             budget: Budget::new(config.hedge_budget),
             hedge_due_us: u64::MAX,
+            late_binding_due: 0,
             record_guess: RecordGuess::default(),
             config,
             now,

@@ -24,7 +24,7 @@ use smallvec::SmallVec;
 use super::fetch::{FetchPurpose, Wanted};
 use super::manifest::open_piece;
 use super::pool::PoolKey;
-use super::{Engine, What};
+use super::{Engine, What, distrust};
 use crate::command::Command;
 
 /// Bit per chunk of the stripe.
@@ -62,6 +62,19 @@ impl PieceFetch {
 
     fn part(&self, chunk: usize) -> Option<&[u8]> {
         self.parts.iter().find(|part| usize::from(part.0) == chunk).map(|part| &part.1[..])
+    }
+
+    /// The piece by this plan, or by another one that leaves out parities which are damaged: those, and the piece.
+    fn decode_rightly(&self, piece: usize, plan: &Plan) -> Option<(Chunks, Vec<u8>)> {
+        let right = |left_out, plan: &Plan| {
+            let bytes = self.decode(plan);
+            open_piece(&bytes).is_some().then_some((left_out, bytes))
+        };
+        let parities = Chunks::MAX << self.wanted.shape.data_count();
+        right(0, plan).or_else(|| {
+            let mut others = distrust::plans_without(&self.code, piece, self.arrived(), parities);
+            others.find_map(|(left_out, plan)| right(left_out, &plan))
+        })
     }
 
     fn decode(&self, plan: &Plan) -> Vec<u8> {
@@ -114,8 +127,9 @@ impl<C: Command> Engine<C> {
         };
         let key = self.piece_fetches.insert(fetch);
         self.ask_chunks(key, direct);
-        if let Hedge::LateBinding(count) = policy.hedge {
-            self.bind_late(key, count);
+        let spare = self.spare_of_next(policy.hedge);
+        if spare > 0 {
+            self.bind_late(key, spare);
         }
         self.go_on(key);
     }
@@ -249,28 +263,35 @@ impl<C: Command> Engine<C> {
             return;
         };
         let mut decoded = Vec::with_capacity(plans.len());
+        let mut damaged = 0;
         for (piece, plan) in &plans {
-            let bytes = fetch.decode(plan);
-            if open_piece(&bytes).is_none() {
-                return self.drop_parities(key, plan);
-            }
+            let Some((left_out, bytes)) = fetch.decode_rightly(*piece, plan) else {
+                return self.ask_another_parity(key);
+            };
+            damaged |= left_out;
             decoded.push((*piece as u8, bytes));
         }
         self.stats.hedges_won_total += u64::from(fetch.is_hedged && missing != 0);
         self.stats.late_bound_total += u64::from(fetch.is_late_bound && missing != 0);
+        let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
+        each(damaged).for_each(|parity| self.suspect_chunk(members[parity], stripe));
         self.end_pieces(key, Some(decoded));
     }
 
-    /// What was decoded is damaged, and data pieces check themselves: so a parity is.
-    fn drop_parities(&mut self, key: PoolKey, plan: &Plan) {
-        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more, another set may do.
+    fn ask_another_parity(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let taken = fetch.excluded | fetch.outstanding() | fetch.arrived();
         let data_count = fetch.wanted.shape.data_count();
-        tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parity");
-        for &source in plan.sources.iter().filter(|&&source| source >= data_count) {
-            fetch.excluded |= 1 << source;
-            fetch.parts.retain(|part| usize::from(part.0) != source);
+        let is_free = |chunk: &usize| taken >> chunk & 1 == 0 && self.nodes.is_ready(fetch.wanted.members[*chunk]);
+        match (0..fetch.wanted.members.len()).rev().find(is_free).filter(|&chunk| chunk >= data_count) {
+            Some(parity) => self.ask_chunks(key, 1 << parity),
+            None if fetch.asked.is_empty() => {
+                tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parities");
+                self.end_pieces(key, None);
+            }
+            None => {}
         }
-        self.go_on(key);
     }
 
     fn end_pieces(&mut self, key: PoolKey, decoded: Option<Vec<(u8, Vec<u8>)>>) {

@@ -25,10 +25,7 @@ impl<C: Command> Engine<C> {
         let node = wanted.members[wanted.data_index];
         let policy = *self.policy(wanted.partition);
         let is_urgent = wanted.purpose.is_urgent();
-        let spare = match policy.hedge {
-            Hedge::LateBinding(count) if is_urgent => count,
-            _ => 0,
-        };
+        let spare = if is_urgent { self.spare_of_next(policy.hedge) } else { 0 };
         if excluded & 1 << wanted.data_index != 0 || !self.nodes.is_ready(node) {
             return Way::Degraded { spare };
         }
@@ -49,6 +46,14 @@ impl<C: Command> Engine<C> {
             }
         }
         Way::Direct
+    }
+
+    /// How many more sources than needed the next read asks.
+    pub(super) fn spare_of_next(&mut self, hedge: Hedge) -> u8 {
+        match hedge {
+            Hedge::LateBinding(rule) if rule.is_next(&mut self.late_binding_due) => rule.more,
+            _ => 0,
+        }
     }
 
     /// Had a read better go round the holder at once, as the policy has it?

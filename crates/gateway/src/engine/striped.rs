@@ -254,8 +254,9 @@ impl<C: Command> Engine<C> {
         if is_room { Ok(()) } else { Err(PlaceError::Wait) }
     }
 
-    /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is replaced.
-    fn members_in_place(&self, lock: PoolKey, partition: PartitionId, shape: CodeShape) -> Option<Arc<[NodeId]>> {
+    /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is replaced; where
+    /// writes go round slow nodes one that is fail-slow is too (ShortTail 3.2.2), as long as there are others.
+    fn members_in_place(&mut self, lock: PoolKey, partition: PartitionId, shape: CodeShape) -> Option<Arc<[NodeId]>> {
         if self.policy(partition).update != Update::InPlace {
             return None;
         }
@@ -265,9 +266,12 @@ impl<C: Command> Engine<C> {
             return None;
         }
         let mut members = self.striped.get(&old.first)?.members_of(old.first).1.to_vec();
+        let sidesteps = self.policy(partition).write_sidestep;
         for place in 0..members.len() {
             if !self.nodes.is_reachable(members[place]) {
                 members[place] = self.replacement(&members)?;
+            } else if sidesteps && self.monitor.is_fail_slow(members[place]) {
+                members[place] = self.stand_in(&members).unwrap_or(members[place]);
             }
         }
         Some(members.into())
@@ -277,6 +281,16 @@ impl<C: Command> Engine<C> {
     fn replacement(&self, members: &[NodeId]) -> Option<NodeId> {
         let others = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id) && !members.contains(&node.id));
         others.min_by_key(|node| (node.used_bytes(), node.id)).map(|node| node.id)
+    }
+
+    /// The node that takes a fail-slow one's place: of those that are not, the one that did so least often.
+    fn stand_in(&mut self, members: &[NodeId]) -> Option<NodeId> {
+        let is_free = |node: NodeId| self.nodes.is_ready(node) && !self.is_evaded(node) && !members.contains(&node);
+        let others = self.nodes.iter().filter(|node| is_free(node.id));
+        let id = others.min_by_key(|node| (node.redirect_count, node.used_bytes(), node.id))?.id;
+        self.stats.redirected_writes_total += 1;
+        self.nodes.get_mut(id)?.redirect_count += 1;
+        Some(id)
     }
 
     /// The value goes back to its round, which waits for memory or fails.

@@ -33,7 +33,7 @@ pub(super) fn class_of(request: &NodeRequest<'_>, guess_bytes: u32) -> Option<(C
         NodeRequest::Ping => Some((Class::Read, 0)),
         NodeRequest::Install { bytes, .. } => Some((Class::Write, bytes.len() as u32)),
         NodeRequest::Append { bytes, .. } => Some((Class::Write, bytes.len() as u32)),
-        NodeRequest::Seal { .. } => Some((Class::Write, 0)),
+        NodeRequest::Seal { .. } | NodeRequest::ProbeWrite => Some((Class::Write, 0)),
         _ => None,
     }
 }
@@ -176,13 +176,21 @@ impl<C: Command> Engine<C> {
         self.monitor.wants_class_probe(node, Class::Read, self.now.mono_us)
     }
 
-    /// Fail-slow nodes that no read came by are pinged.
+    /// Fail-slow nodes that no request of the slow class came by are asked something small of it. Without, one that is
+    /// slow in writing would be tried with the writes of clients, who would wait.
     pub(super) fn probe(&mut self) {
         let now_us = self.now.mono_us;
-        let wants = |node: &NodeId| self.nodes.is_ready(*node) && self.monitor.wants_probe(*node, now_us);
-        let due: Vec<_> = self.monitor.avoided().filter(wants).collect();
-        for node in due {
-            self.ask_session(SessionId { node, core: 0 }, &NodeRequest::Ping, What::Ping);
+        let fail_slow = self.monitor.fail_slow().filter(|&node| self.nodes.is_ready(node));
+        let due: Vec<_> = fail_slow
+            .flat_map(|node| Class::ALL.map(|class| (node, class)))
+            .filter(|&(node, class)| self.monitor.wants_class_probe(node, class, now_us))
+            .collect();
+        for (node, class) in due {
+            let request = match class {
+                Class::Read => NodeRequest::Ping,
+                Class::Write => NodeRequest::ProbeWrite,
+            };
+            self.ask_session(SessionId { node, core: 0 }, &request, What::Ping);
         }
     }
 

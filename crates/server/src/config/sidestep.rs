@@ -275,7 +275,7 @@ mod tests {
         };
         let config = some.resolve("gateway").expect("sensible");
         assert!(config.policy.read_sidestep && !config.policy.write_sidestep);
-        assert_eq!(config.policy.hedge, Hedge::LateBinding(2));
+        assert_eq!(config.policy.hedge, Hedge::late_binding(2));
         assert_eq!((config.policy.small_write, config.policy.update), (SmallWrite::Pad, Update::InPlace));
         assert_eq!((config.monitor().slice_us, config.hedge_budget_share()), (Some(20_000), 0.025));
         let error = SidestepOptions { slice: text("900us"), ..paper }.resolve("gateway").expect_err("too short");

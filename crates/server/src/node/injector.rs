@@ -212,7 +212,8 @@ impl Tracked {
                 | NodeRequest::Install { .. }
                 | NodeRequest::Seal { .. }
                 | NodeRequest::Close { .. }
-                | NodeRequest::Free { .. },
+                | NodeRequest::Free { .. }
+                | NodeRequest::ProbeWrite,
             ) => Class::Write,
             Ok(_) => Class::Other,
         };

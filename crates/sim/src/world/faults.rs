@@ -176,6 +176,11 @@ impl World {
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()
     }
 
+    /// A bit of each parity chunk that a node holds of stripes that take appends turns over; how many did.
+    pub fn flip_open_parities(&mut self, node: usize) -> u32 {
+        self.nodes[node].cores.iter_mut().map(shorttail_node::Node::flip_open_parities).sum()
+    }
+
     /// A node's process dies in the middle of folding, and is back at once with its memory; how many folds were cut short.
     pub fn crash_folding(&mut self, node: usize) -> u32 {
         let interrupted = self.nodes[node].cores.iter_mut().map(shorttail_node::Node::interrupt_folds).sum();

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use shorttail_chaos::{Class, Fate, Fault, FaultModel, Traffic};
 use shorttail_gateway::request::StoreStats;
 use shorttail_monitor::Verdict;
-use shorttail_wire::node::{FRAME_HEADER_BYTES, NodeReply, next_frame};
+use shorttail_wire::node::{FRAME_HEADER_BYTES, NodeReply, next_frame, seal_frame};
 
 use super::{Event, World, endpoint_of};
 use crate::network::{SendError, SessionId};
@@ -70,6 +70,18 @@ fn class_of(reply: &NodeReply<'_>) -> Class {
         | NodeReply::Rebuilt { .. }
         | NodeReply::Refused { .. } => Class::Other,
     }
+}
+
+/// A reply with a bit turned over, as of a node that reads its memory wrong: the frame about it is right.
+fn hurt(reply: &[u8], bit: u64) -> Vec<u8> {
+    let mut reply = reply.to_vec();
+    let body = &mut reply[FRAME_HEADER_BYTES..];
+    if let Some(bits) = (body.len() as u64 * 8).checked_sub(1) {
+        let bit = bit % (bits + 1);
+        body[(bit / 8) as usize] ^= 1 << (bit % 8);
+    }
+    seal_frame(&mut reply);
+    reply
 }
 
 impl World {
@@ -141,14 +153,18 @@ impl World {
         let mut leaving = Vec::new();
         let mut at = 0;
         while let Some((frame, length)) = next_frame(&bytes[at..]).expect("a node's own frames") {
-            let class = NodeReply::parse(&frame).map_or(Class::Other, |reply| class_of(&reply));
+            let reply = NodeReply::parse(&frame);
+            let is_read = matches!(reply, Ok(NodeReply::Bytes(_)));
+            let class = reply.map_or(Class::Other, |reply| class_of(&reply));
             let reply_bytes = (frame.body.len() + FRAME_HEADER_BYTES) as u64;
             let traffic = Traffic { class, request_bytes: reply_bytes, reply_bytes };
             let slowness = &mut self.nodes[node].slowness;
             let fate = slowness.model.judge(now_us, traffic);
             let piece = &bytes[at..at + length];
             at += length;
-            let Fate::Leave { at_us, .. } = fate else { continue };
+            let Fate::Leave { at_us, flip } = fate else { continue };
+            let hurt = flip.filter(|_| is_read).map(|bit| hurt(piece, bit));
+            let piece = hurt.as_deref().unwrap_or(piece);
             let last_us = slowness.last_us.get(&session).copied().unwrap_or(0);
             let at_us = if slowness.keeps_order { at_us.max(last_us) } else { at_us };
             if at_us <= now_us {

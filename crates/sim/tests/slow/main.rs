@@ -1,8 +1,11 @@
 //! The catalogue of slowness, in virtual time: every entry is safe, and clients hardly notice.
 
+mod binding;
+mod large;
 mod opinions;
 mod pause;
 mod race;
+mod recovery;
 
 use shorttail_policy::{Policy, PolicyName};
 use shorttail_sim::faults_slow::{ALL_SLOW, CATALOGUE, Observed, Ratios, Scenario, Target, Values, run};

@@ -61,7 +61,7 @@ fn r5_a_seal_needs_every_operation_that_was_sent() {
     stripe.append(0, b"first", 0);
     stripe.append(1, b"second", 0);
     let mut seal = |participant: usize, last, chunk_last| {
-        stripe.stores[participant].chunk_mut(stripe_id(1)).expect("here").seal(op(last), op(chunk_last))
+        stripe.stores[participant].chunk_mut(stripe_id(1)).expect("here").seal(op(last), op(chunk_last), 0)
     };
     assert_eq!(seal(0, 3, 3), Err(Refusal::Gap));
     assert_eq!(seal(1, 2, 1), Err(Refusal::Invalid), "the owner forgot an operation");
@@ -159,8 +159,8 @@ fn r4_the_highest_close_wins_and_voids_what_is_later() {
     let report = stripe.report(0);
     assert_eq!((report.close_epoch, report.close_op, report.last), (Epoch(6), op(2), op(2)));
     let mut chunk = stripe.stores[0].chunk_mut(stripe_id(1)).expect("here");
-    assert_eq!(chunk.seal(op(3), op(2)), Err(Refusal::Immutable));
-    assert_eq!(chunk.seal(op(2), op(2)), Ok(()));
+    assert_eq!(chunk.seal(op(3), op(2), 0), Err(Refusal::Immutable));
+    assert_eq!(chunk.seal(op(2), op(2), 0), Ok(()));
     assert_eq!(chunk.close(Epoch(7), op(1)), Err(Refusal::Immutable));
 }
 
@@ -363,7 +363,7 @@ fn r7_a_local_parity_notices_a_gap_in_its_own_operations() {
     let third = Sent { op: 4, data_index: 1, offset: 0, bytes: b"fourth".to_vec(), previous: vec![3; 7] };
     assert_eq!(stripe.send(4, &third, 0), Err(Refusal::Gap));
     let (last, chunk_last) = (op(3), op(3));
-    let sealed = stripe.stores[4].chunk_mut(stripe_id(1)).expect("here").seal(last, chunk_last);
+    let sealed = stripe.stores[4].chunk_mut(stripe_id(1)).expect("here").seal(last, chunk_last, 0);
     assert_eq!(sealed, Err(Refusal::Gap));
 }
 

@@ -113,7 +113,7 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         before: vec![vec![voter]],
         lets_go: true,
     }]);
-    let change = Change { hedge: Some(Hedge::LateBinding(2)), update: Some(Update::InPlace), ..Change::default() };
+    let change = Change { hedge: Some(Hedge::late_binding(2)), update: Some(Update::InPlace), ..Change::default() };
     let policy = Order::Policy(PolicyOrder { partition: Some(3), change });
     let order = FromCoordinator::Order { number: 7, order: Box::new(policy) };
     for expected in [welcome, view, terms, order] {

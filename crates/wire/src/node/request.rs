@@ -102,11 +102,13 @@ pub enum NodeRequest<'a> {
         stable: OpNumber,
     },
     /// Make the chunk immutable; `last` is the final operation of the stripe, `chunk_last` the last one that this
-    /// participant was sent (rule R5). Replies `Done`.
+    /// participant was sent (rule R5). `sum`: CRC32C of the bytes that are in use then; 0: not told. Replies `Done`, refused
+    /// as `Damaged` when the chunk is another one.
     Seal {
         stripe: StripeId,
         last: OpNumber,
         chunk_last: OpNumber,
+        sum: u32,
     },
     /// Drop the chunks of `count` stripes from `first` on; unknown ones count as dropped. Replies `Done`.
     Free {
@@ -150,6 +152,8 @@ pub enum NodeRequest<'a> {
     },
     /// Replies `Done`.
     Ping,
+    /// A write that changes nothing: how long do writes take now? Replies `Done`.
+    ProbeWrite,
     /// The members of a sealed stripe from this configuration on; a lower one than the chunk's is refused as `Fenced`.
     /// Replies `Done`.
     Reconfigure {
@@ -199,6 +203,7 @@ impl NodeRequest<'_> {
     const PEER: u8 = 17;
     const RENEW: u8 = 18;
     const RELEASE: u8 = 19;
+    const PROBE_WRITE: u8 = 20;
 
     fn kind(&self) -> u8 {
         match self {
@@ -216,6 +221,7 @@ impl NodeRequest<'_> {
             NodeRequest::Inspect { .. } => Self::INSPECT,
             NodeRequest::Close { .. } => Self::CLOSE,
             NodeRequest::Ping => Self::PING,
+            NodeRequest::ProbeWrite => Self::PROBE_WRITE,
             NodeRequest::Reconfigure { .. } => Self::RECONFIGURE,
             NodeRequest::Rebuild { .. } => Self::REBUILD,
             NodeRequest::Peer(_) => Self::PEER,
@@ -251,10 +257,11 @@ impl NodeRequest<'_> {
                 out.put_u64(stripe.raw());
                 out.put_u32(stable.0);
             }
-            NodeRequest::Seal { stripe, last, chunk_last } => {
+            NodeRequest::Seal { stripe, last, chunk_last, sum } => {
                 out.put_u64(stripe.raw());
                 out.put_u32(last.0);
                 out.put_u32(chunk_last.0);
+                out.put_u32(*sum);
             }
             NodeRequest::Free { first, count, epoch, partition } => {
                 out.put_u64(first.raw());
@@ -287,7 +294,7 @@ impl NodeRequest<'_> {
                 out.put_u32(epoch.0);
                 out.put_u32(last.0);
             }
-            NodeRequest::Ping => {}
+            NodeRequest::Ping | NodeRequest::ProbeWrite => {}
             NodeRequest::Renew { epoch, lease_us } => {
                 out.put_u32(epoch.0);
                 out.put_u32(*lease_us);
@@ -344,6 +351,7 @@ impl<'a> NodeRequest<'a> {
                 stripe: parse_stripe(body)?,
                 last: OpNumber(body.u32()?),
                 chunk_last: OpNumber(body.u32()?),
+                sum: body.u32()?,
             },
             Self::FREE => NodeRequest::Free {
                 first: parse_stripe(body)?,
@@ -367,6 +375,7 @@ impl<'a> NodeRequest<'a> {
                 last: OpNumber(body.u32()?),
             },
             Self::PING => NodeRequest::Ping,
+            Self::PROBE_WRITE => NodeRequest::ProbeWrite,
             Self::RECONFIGURE => NodeRequest::Reconfigure {
                 stripe: parse_stripe(body)?,
                 epoch: parse_epoch(body)?,

@@ -59,7 +59,7 @@ fn requests() -> Vec<NodeRequest<'static>> {
             bytes: b"payload",
         },
         NodeRequest::Stable { stripe, stable: OpNumber(4) },
-        NodeRequest::Seal { stripe, last: OpNumber(9), chunk_last: OpNumber(8) },
+        NodeRequest::Seal { stripe, last: OpNumber(9), chunk_last: OpNumber(8), sum: 7 },
         NodeRequest::Free { first: stripe, count: 3, epoch: Epoch(3), partition: PartitionId(2) },
         NodeRequest::ReadRecord { stripe, offset: 12 },
         NodeRequest::ReadRange { stripe, offset: 12, length: 100, op: OpNumber(4) },
@@ -68,6 +68,7 @@ fn requests() -> Vec<NodeRequest<'static>> {
         NodeRequest::Inspect { stripe },
         NodeRequest::Close { stripe, epoch: Epoch(4), last: OpNumber(7) },
         NodeRequest::Ping,
+        NodeRequest::ProbeWrite,
         NodeRequest::Reconfigure {
             stripe,
             epoch: Epoch(4),
