@@ -212,6 +212,25 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// What was not declared is given back: it may wait for what an owner that lets go does not begin any more.
+    pub(super) fn give_back_flushes(&mut self) {
+        let orders = std::mem::take(&mut self.flushes.held_orders).into_iter().map(|(token, _)| token);
+        let postponed = std::mem::take(&mut self.flushes.postponed).into_iter().map(|(token, _)| token);
+        for token in orders.chain(postponed).collect::<Vec<_>>() {
+            self.answer_flush(token, Err(StoreError::NotOwner));
+        }
+    }
+
+    /// As [`Engine::give_up_all`], for flushes: of those that were declared nodes may hold some of the records.
+    pub(super) fn give_up_flushes(&mut self) {
+        self.give_back_flushes();
+        for declaration in self.flushes.declarations.take_all() {
+            for token in declaration.waiting {
+                self.answer_flush(token, Err(StoreError::OutcomeUnknown));
+            }
+        }
+    }
+
     fn is_flush_overdue(&self) -> bool {
         self.flushes.due.is_some_and(|(_, at)| at <= self.now.unix_ms)
     }

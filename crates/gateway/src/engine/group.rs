@@ -30,7 +30,7 @@ struct Pair {
 
 #[derive(Debug)]
 pub struct Group {
-    token: Token,
+    pub(super) token: Token,
     only_if_absent: bool,
     pairs: Vec<Pair>,
     version: Version,
@@ -38,6 +38,13 @@ pub struct Group {
     unconfirmed: usize,
     /// Since when it waits for memory.
     stalled_us: Option<u64>,
+}
+
+impl Group {
+    /// Did it come as far as to be sent? Then nodes may hold it.
+    pub(super) fn may_be_sent(&self) -> bool {
+        self.version != Version::default()
+    }
 }
 
 impl<C: Command> Engine<C> {

@@ -21,7 +21,7 @@ const TAG_BITS: u32 = Tag::COUNT.trailing_zeros();
 /// One step of a scan whose records are being read.
 #[derive(Debug)]
 pub struct ScanStep {
-    token: Token,
+    pub(super) token: Token,
     next: u64,
     /// Answer with any one key instead of with the list.
     is_random: bool,

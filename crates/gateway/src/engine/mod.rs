@@ -28,6 +28,7 @@ mod distrust;
 mod evict;
 mod fetch;
 mod flush;
+mod giving_up;
 mod greeting;
 mod group;
 mod hedge;

@@ -29,7 +29,7 @@ pub enum Standing {
     LettingGo,
     /// Everything is handed over: the engine may be dropped.
     Released,
-    /// A later epoch fenced: the engine may be dropped once it answered what it was asked.
+    /// A later epoch fenced: the engine gives up what it was asked, and is dropped.
     Deposed,
 }
 
@@ -121,6 +121,7 @@ impl<C: Command> Engine<C> {
     pub fn let_go(&mut self, now: Now) {
         self.set_now(now);
         self.ownership.letting_go_since_us.get_or_insert(now.mono_us);
+        self.give_back_flushes();
     }
 
     /// Asks for what is due.

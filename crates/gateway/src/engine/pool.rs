@@ -81,6 +81,12 @@ impl<T> Pool<T> {
         })
     }
 
+    /// Everything that is in it, in no order.
+    pub fn take_all(&mut self) -> Vec<T> {
+        let keys: Vec<PoolKey> = self.iter().map(|(key, _)| key).collect();
+        keys.into_iter().filter_map(|key| self.remove(key)).collect()
+    }
+
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -152,6 +152,16 @@ pub struct StripedRead<C> {
 }
 
 impl<C: Command> Engine<C> {
+    /// Takes out the clients that wait for values.
+    pub(super) fn take_striped_readers(&mut self) -> Vec<(Token, C)> {
+        let readers = self.striped_reads.take_all().into_iter().map(|read| read.reader);
+        let of_client = |reader| match reader {
+            Reader::Command { token, command } => Some((token, command)),
+            Reader::Round { .. } => None,
+        };
+        readers.filter_map(of_client).collect()
+    }
+
     pub(super) fn start_striped_write(&mut self, lock: PoolKey) {
         let Some(held) = self.locks.get(lock) else { return };
         let partition = self.config.partition_of(held.slot);

@@ -8,8 +8,8 @@
 //! replies: back the way that the request came
 //! ```
 //!
-//! Every request that is taken is answered exactly once, at the latest when its time is over; but not one that lies in an
-//! engine that is dropped by force (see `tenures.rs`): its client has to give up by itself.
+//! Every request that is taken is answered exactly once, at the latest when its time is over, or when the engine that it
+//! lies in is dropped.
 //!
 //! Must not know: client protocols, what an engine does.
 

@@ -31,7 +31,7 @@ pub struct Tenure {
     number: u32,
     number_before: u32,
     lets_go: bool,
-    /// Since when the coordinator does not name it any more, or the nodes say that it is over.
+    /// Since when the coordinator does not name it any more.
     ending_since_us: Option<u64>,
     /// What was published last.
     told: Option<Standing>,
@@ -191,24 +191,24 @@ impl Tenures {
         self.running.values_mut().for_each(|tenure| of_engine(&mut tenure.engine));
     }
 
-    /// Takes out engines that are over, to be looked through for replies a last time.
+    /// Takes out engines that are over, to be looked through for replies a last time: each has an answer to all that it
+    /// was asked.
     pub fn take_over(&mut self, now: Now) -> Vec<Tenure> {
-        for tenure in self.running.values_mut().filter(|tenure| tenure.engine.standing() == Standing::Deposed) {
-            tenure.ending_since_us.get_or_insert(now.mono_us);
-        }
         let is_over = |tenure: &Tenure| match tenure.engine.standing() {
-            Standing::Released | Standing::Deposed if tenure.engine.outstanding_count() == 0 => true,
+            Standing::Deposed => true,
+            Standing::Released if tenure.engine.outstanding_count() == 0 => true,
             _ => tenure.ending_since_us.is_some_and(|since_us| now.mono_us >= since_us + ENDING_US_MAX),
         };
         let over: Vec<u32> =
             self.running.values().filter(|tenure| is_over(tenure)).map(|tenure| tenure.epoch).collect();
         let mut taken = Vec::new();
         for epoch in over {
-            let tenure = self.running.remove(&epoch).expect("listed above");
+            let mut tenure = self.running.remove(&epoch).expect("listed above");
             let state = match tenure.engine.standing() {
                 Standing::Released => TenureState::LetGo,
                 _ => TenureState::Ended,
             };
+            tenure.engine.give_up_all(now);
             self.ended.insert(epoch, state);
             taken.push(tenure);
         }

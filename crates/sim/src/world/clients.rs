@@ -475,6 +475,12 @@ impl World {
         self.watch(op)
     }
 
+    /// As [`World::request_flush`], so many milliseconds from now.
+    pub fn request_flush_later(&mut self, client: u32, delay_ms: u64) -> Op {
+        self.order_flush(client, delay_ms);
+        self.watch(self.clients.op_next - 1)
+    }
+
     fn watch(&mut self, op: u64) -> Op {
         self.clients.pending.get_mut(&op).expect("just asked").is_watched = true;
         Op(op)

@@ -346,9 +346,10 @@ impl World {
             self.note_stretch(gateway, epoch, standing);
             self.tell_coordinator(gateway, epoch, standing, voters);
         }
-        let is_over = |hosted: &Hosted| {
-            matches!(hosted.engine.standing(), Standing::Released | Standing::Deposed)
-                && hosted.engine.outstanding_count() == 0
+        let is_over = |hosted: &Hosted| match hosted.engine.standing() {
+            Standing::Deposed => true,
+            Standing::Released => hosted.engine.outstanding_count() == 0,
+            Standing::Waiting | Standing::Serving | Standing::LettingGo => false,
         };
         let over = self.gateways[gateway].tenures.iter().filter(|(_, hosted)| is_over(hosted));
         for epoch in over.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {
@@ -357,6 +358,13 @@ impl World {
     }
 
     fn drop_tenure(&mut self, gateway: usize, epoch: u32) {
+        let now = self.now();
+        if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
+            hosted.engine.give_up_all(now);
+            if hosted.engine.outstanding_count() > 0 {
+                self.fail(super::Violation::Audit(format!("epoch {epoch} ends and owes answers")));
+            }
+        }
         self.pass_replies(gateway);
         let host = &mut self.gateways[gateway];
         let Some(hosted) = host.tenures.remove(&epoch) else { return };

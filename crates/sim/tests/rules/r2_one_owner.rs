@@ -127,3 +127,26 @@ fn a_hand_over_fails_no_request() {
     // In virtual time: reading what is stored, a stripe or two, and a few messages.
     assert!(longest_us.iter().all(|&us| us < 100_000), "{longest_us:?}");
 }
+
+/// An owner that is over owes nobody an answer. It slept over the time of a flush while another took over; when it goes on
+/// it tries in vain to make the flush durable, and one that is ordered for later waits for that. Without
+/// `Engine::give_up_all` it would wait for ever.
+#[test]
+fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
+    for seed in 0..12 {
+        let mut world = shared(seed);
+        set(&mut world, "key", &value(1, 60));
+        let (owner, other) = owner_and_other(&world, "key");
+        let first = world.request_flush_later(owner as u32, 150);
+        ends_well(first, &mut world);
+        world.stall_gateway(owner, 700_000);
+        await_owner(&mut world, "key", other);
+        let order = world.request_flush_later(owner as u32, 2_000);
+        let write = world.request(owner as u32, "key", Action::Set(value(2, 60)));
+        world.run_until(world.now_us() + 1_500_000);
+        for op in [order, write] {
+            assert!(world.outcome(op).is_some(), "seed {seed}: {op:?} was never answered");
+        }
+        concludes(world);
+    }
+}
