@@ -1,7 +1,7 @@
 //! What survives a restart of the coordinator: who the cluster is, who should own what, and what must never be handed
 //! out twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +21,9 @@ pub struct Durable {
     /// By epoch. A partition that is in none was never owned. An older layout has none: its format says so.
     #[serde(default)]
     pub tenures: BTreeMap<u32, DurableTenure>,
+    /// Gateways that are to own nothing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub draining: BTreeSet<u16>,
 }
 
 /// A node that has ever been a member. Its number is never given to another.
@@ -69,6 +72,7 @@ impl Durable {
             gateway_id_next: 0,
             nodes: BTreeMap::new(),
             tenures: BTreeMap::new(),
+            draining: BTreeSet::new(),
         }
     }
 }

@@ -13,6 +13,7 @@
 mod coordinator;
 mod dealing;
 mod durable;
+mod handover;
 mod lifecycle;
 pub mod limits;
 mod members;

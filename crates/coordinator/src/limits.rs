@@ -31,6 +31,8 @@ pub const PROMISE_OVER_MS: u64 = 2_000;
 /// Milliseconds that a gateway must have been there before partitions are handed over for the sake of balance: several may
 /// come together.
 pub const SETTLED_MS: u64 = 1_000;
+/// Milliseconds that an heir has to read what it will inherit before the owner lets go all the same: some GiB.
+pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds after its death until a node's incarnation is given up, unless the operator says otherwise.
 pub const RETIRE_AFTER_MS: u64 = 30_000;
 /// Milliseconds after its death until a gateway is forgotten: long enough to be seen in the status.

@@ -71,7 +71,7 @@ impl Coordinator {
             admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
             forward: registration.forward.clone(),
             tenures,
-            draining: self.tenures.draining.contains(&id),
+            draining: self.durable.draining.contains(&id),
             nodes_fail_slow: nodes_where(gateway, |node| node.fail_slow),
             nodes_unreached: nodes_where(gateway, |node| !node.connected),
             policies: gateway.status.policies.clone(),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A tenure never grows and ends as a whole: what it had is dealt again under new epochs. Everything is persisted before
-//! anybody is told. One planned hand-over is under way at a time.
+//! anybody is told. One planned hand-over is under way at a time (`handover.rs`).
 //!
 //! Deviation from "all known voters of a set": a life of a node that was followed by another life of the same node can
 //! neither confirm an old owner nor accept a new one. So it is struck out of `before` once its last promise has run out,
@@ -24,6 +24,7 @@ use shorttail_wire::control::{FromCoordinator, Standing, TenureEntry, TenureStat
 use crate::coordinator::{Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
 use crate::durable::{DurableTenure, DurableVoter};
+use crate::handover::HandOver;
 use crate::limits::{GATEWAY_RETURN_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
 
 /// What the coordinator knows of tenures beyond what is durable.
@@ -31,14 +32,12 @@ use crate::limits::{GATEWAY_RETURN_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
 pub(crate) struct Tenures {
     /// What owners reported last, by epoch.
     standings: BTreeMap<u32, Standing>,
-    /// The tenure that is being handed over.
-    lets_go: Option<u32>,
-    /// Gateways that are to own nothing.
-    pub draining: BTreeSet<u16>,
+    /// The hand-over that is planned or under way.
+    pub hand_over: Option<HandOver>,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,
     /// Gateways whose terms changed since they were told.
-    to_tell: BTreeSet<u16>,
+    pub to_tell: BTreeSet<u16>,
 }
 
 impl Coordinator {
@@ -62,7 +61,8 @@ impl Coordinator {
         let replaced = self.durable.tenures.values().any(|tenure| !tenure.before.is_empty());
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
-        let times = gathering.into_iter().chain(returning);
+        let prepared = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
+        let times = gathering.into_iter().chain(prepared).chain(returning);
         let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
         // What is over was looked at when it was.
         times.filter(|&at_us| at_us > self.now_us).min()
@@ -71,7 +71,8 @@ impl Coordinator {
     pub(crate) fn handle_standings(&mut self, gateway: u16, standings: &[Standing]) {
         for standing in standings {
             let epoch = standing.epoch.0;
-            if self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway) {
+            let is_heir = self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_heir(epoch, gateway));
+            if is_heir || self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway) {
                 self.tenures.standings.insert(epoch, *standing);
             }
         }
@@ -85,11 +86,13 @@ impl Coordinator {
         if !self.alive_gateways().any(|known| known == id) {
             return Err(format!("there is no gateway {id}"));
         }
-        let others = self.alive_gateways().filter(|other| *other != id && !self.tenures.draining.contains(other));
+        let others = self.alive_gateways().filter(|other| *other != id && !self.durable.draining.contains(other));
         if others.count() == 0 {
             return Err(format!("gateway {id} is the only one that may own partitions"));
         }
-        self.tenures.draining.insert(id);
+        if self.durable.draining.insert(id) {
+            self.persist();
+        }
         let count = self.loads_of(|gateway| gateway == id).values().sum::<usize>();
         Ok(format!("gateway {id} hands over {count} partition(s)"))
     }
@@ -129,17 +132,19 @@ impl Coordinator {
             partitions: tenure.partitions.clone(),
             voters: told(tenure.voters_told()),
             before: tenure.before.iter().map(|set| told(set)).collect(),
-            lets_go: self.tenures.lets_go == Some(epoch),
+            lets_go: self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_ordered(epoch)),
+            prepares: false,
         });
-        terms.collect()
+        let to_come = self.tenures.hand_over.as_ref().map(|plan| plan.terms_to_come(gateway));
+        terms.chain(to_come.into_iter().flatten()).collect()
     }
 
     fn forget_ended(&mut self) {
+        self.forget_hand_over();
         let tenures = &self.durable.tenures;
-        self.tenures.standings.retain(|epoch, _| tenures.contains_key(epoch));
-        self.tenures.lets_go = self.tenures.lets_go.filter(|epoch| tenures.contains_key(epoch));
-        let gateways = &self.gateways;
-        self.tenures.draining.retain(|id| gateways.get(id).is_some_and(|member| member.presence.is_alive()));
+        let plan = &self.tenures.hand_over;
+        let is_to_come = |epoch: &u32| plan.as_ref().is_some_and(|plan| plan.heirs.contains_key(epoch));
+        self.tenures.standings.retain(|epoch, _| tenures.contains_key(epoch) || is_to_come(epoch));
     }
 
     /// Lives whose memory was followed by another life have no voice any more, once their promises have run out.
@@ -213,7 +218,7 @@ impl Coordinator {
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.
     fn deal_loose(&mut self, now: Now) {
-        let eligible = self.loads_of(|id| !self.tenures.draining.contains(&id));
+        let eligible = self.loads_of(|id| !self.durable.draining.contains(&id));
         // With nobody else to own, one that is to be drained goes on.
         let mut loads = if eligible.is_empty() { self.loads_of(|_| true) } else { eligible };
         let voters = self.voters_wanted();
@@ -224,11 +229,14 @@ impl Coordinator {
             return;
         }
         let ended: Vec<u32> = self.ended_tenures(now);
+        let planned = self.take_plan_of(&ended);
         let mut loose = Vec::new();
         for epoch in &ended {
             let tenure = &self.durable.tenures[epoch];
-            let of_tenure = tenure.partitions.iter();
-            loose.extend(of_tenure.map(|&partition| Loose { partition, owner: Some(tenure.gateway) }));
+            if planned.as_ref().is_none_or(|plan| plan.epoch != *epoch) {
+                let of_tenure = tenure.partitions.iter();
+                loose.extend(of_tenure.map(|&partition| Loose { partition, owner: Some(tenure.gateway) }));
+            }
             if let Some(load) = loads.get_mut(&tenure.gateway) {
                 *load -= tenure.partitions.len();
             }
@@ -236,13 +244,19 @@ impl Coordinator {
         if self.is_gathered(now) {
             loose.extend(self.unowned().into_iter().map(|partition| Loose { partition, owner: None }));
         }
-        if loose.is_empty() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
+        if loose.is_empty() && planned.is_none() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
             return;
         }
         let predecessors: Vec<DurableTenure> =
             ended.iter().filter_map(|epoch| self.durable.tenures.remove(epoch)).collect();
-        for (gateway, partitions) in deal(&loose, &loads) {
-            self.begin_tenure(gateway, partitions, &predecessors, voters.clone());
+        for (epoch, heir) in planned.into_iter().flat_map(|plan| plan.heirs) {
+            self.begin_tenure(epoch, heir.gateway, heir.partitions, &predecessors, voters.clone());
+        }
+        if !loose.is_empty() {
+            for (gateway, partitions) in deal(&loose, &loads) {
+                self.durable.epoch += 1;
+                self.begin_tenure(self.durable.epoch, gateway, partitions, &predecessors, voters.clone());
+            }
         }
         self.persist();
         self.mark_view_changed();
@@ -251,6 +265,7 @@ impl Coordinator {
 
     fn begin_tenure(
         &mut self,
+        epoch: u32,
         gateway: u16,
         partitions: Vec<u16>,
         predecessors: &[DurableTenure],
@@ -266,10 +281,9 @@ impl Coordinator {
             }
             self.tenures.to_tell.insert(predecessor.gateway);
         }
-        self.durable.epoch += 1;
         let gateway_life = self.gateways[&gateway].registration.life;
         let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters: vec![voters], before };
-        self.durable.tenures.insert(self.durable.epoch, tenure);
+        self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
     }
 
@@ -311,25 +325,8 @@ impl Coordinator {
         owned < usize::from(self.settings.partition_count)
     }
 
-    /// Begins a planned hand-over, if one is wanted and nothing else is under way.
-    fn hand_over(&mut self, now: Now) {
-        if self.tenures.lets_go.is_some() || !self.is_quiet() {
-            return;
-        }
-        let drained = self.durable.tenures.iter().find(|(_, tenure)| self.tenures.draining.contains(&tenure.gateway));
-        let others = self.loads_of(|id| !self.tenures.draining.contains(&id));
-        let chosen = match drained {
-            Some((&epoch, _)) if !others.is_empty() => Some(epoch),
-            _ => self.level(now),
-        };
-        if let Some(epoch) = chosen {
-            self.tenures.lets_go = Some(epoch);
-            self.tenures.to_tell.insert(self.durable.tenures[&epoch].gateway);
-        }
-    }
-
-    fn level(&self, now: Now) -> Option<u32> {
-        let loads = self.loads_of(|id| !self.tenures.draining.contains(&id));
+    pub(crate) fn level(&self, now: Now) -> Option<u32> {
+        let loads = self.loads_of(|id| !self.durable.draining.contains(&id));
         let is_settled = loads.keys().all(|&id| self.settled_at_us(id) <= now.mono_us);
         if !is_settled {
             return None;
@@ -341,7 +338,7 @@ impl Coordinator {
     }
 
     fn wants_level(&self) -> bool {
-        let loads = self.loads_of(|id| !self.tenures.draining.contains(&id));
+        let loads = self.loads_of(|id| !self.durable.draining.contains(&id));
         let (least, most) = (loads.values().min(), loads.values().max());
         least.zip(most).is_some_and(|(least, most)| most - least >= 2)
     }
@@ -352,7 +349,7 @@ impl Coordinator {
     }
 
     /// Is every partition served?
-    fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         let serves = |epoch: &u32| self.standing_of(*epoch).is_some_and(|known| known.state == TenureState::Serving);
         !self.has_unowned() && self.durable.tenures.keys().all(serves)
     }
@@ -362,7 +359,7 @@ impl Coordinator {
     }
 
     /// How many partitions each of these living gateways has.
-    fn loads_of(&self, wanted: impl Fn(u16) -> bool) -> BTreeMap<u16, usize> {
+    pub(crate) fn loads_of(&self, wanted: impl Fn(u16) -> bool) -> BTreeMap<u16, usize> {
         let mut loads: BTreeMap<u16, usize> =
             self.alive_gateways().filter(|&id| wanted(id)).map(|id| (id, 0)).collect();
         for tenure in self.durable.tenures.values().filter(|tenure| self.is_owner_alive(tenure)) {

@@ -30,6 +30,8 @@ struct Scene {
     coordinator: Coordinator,
     now: Now,
     persisted: Durable,
+    /// Epochs that some tenure had.
+    used: std::collections::BTreeSet<u32>,
     connection_next: u64,
     /// A gateway that beats and reaches no node.
     watcher: Option<ConnectionId>,
@@ -49,7 +51,8 @@ impl Scene {
     fn with(settings: Settings, persisted: Durable) -> Self {
         let now = Now::default();
         let coordinator = Coordinator::new(now, settings.clone(), persisted.clone());
-        Scene { settings, coordinator, now, persisted, connection_next: 0, watcher: None, outputs: Vec::new() }
+        let used = persisted.tenures.keys().copied().collect();
+        Scene { settings, coordinator, now, persisted, used, connection_next: 0, watcher: None, outputs: Vec::new() }
     }
 
     fn restart(self) -> Self {
@@ -67,7 +70,8 @@ impl Scene {
             tenures::check_told(&output, &self.persisted);
             self.outputs.push(output);
         }
-        tenures::check_step(&before, &self.persisted);
+        tenures::check_step(&before, &self.persisted, &self.used);
+        self.used.extend(self.persisted.tenures.keys());
     }
 
     fn tell(&mut self, connection: ConnectionId, message: ToCoordinator) {

@@ -18,6 +18,14 @@ pub fn check_told(output: &Output, persisted: &Durable) {
         }
         FromCoordinator::Terms(terms) => {
             for terms in terms {
+                if terms.prepares {
+                    let epoch = terms.epoch.0;
+                    assert!(
+                        epoch <= persisted.epoch && !persisted.tenures.contains_key(&epoch),
+                        "{epoch} is not taken"
+                    );
+                    continue;
+                }
                 let durable = &persisted.tenures[&terms.epoch.0];
                 assert_eq!((durable.terms, &durable.partitions), (terms.number, &terms.partitions));
                 assert_eq!(durable.voters_told().len(), terms.voters.len());
@@ -29,7 +37,7 @@ pub fn check_told(output: &Output, persisted: &Durable) {
 }
 
 /// An epoch is used once, and tenures that follow others know whose promises must end.
-pub fn check_step(before: &Durable, after: &Durable) {
+pub fn check_step(before: &Durable, after: &Durable, used: &BTreeSet<u32>) {
     assert!(after.epoch >= before.epoch);
     for (epoch, tenure) in &after.tenures {
         match before.tenures.get(epoch) {
@@ -38,7 +46,7 @@ pub fn check_step(before: &Durable, after: &Durable) {
                 assert_eq!(known.partitions, tenure.partitions, "a tenure neither grows nor shrinks");
             }
             None => {
-                assert!(*epoch > before.epoch, "epoch {epoch} was used before");
+                assert!(!used.contains(epoch) && *epoch <= after.epoch, "epoch {epoch} was used before");
                 for (old, predecessor) in &before.tenures {
                     let is_of = predecessor.partitions.iter().any(|partition| tenure.partitions.contains(partition));
                     let inherits = |set| tenure.before.contains(set);
@@ -121,6 +129,22 @@ impl Stage {
             }
         }
         self.beat();
+    }
+
+    /// Those that are to follow report that they are prepared.
+    fn prepare(&mut self) {
+        let ids: Vec<u16> = self.gateways.keys().copied().collect();
+        for (id, epoch) in ids.into_iter().flat_map(|id| self.to_come(id).into_iter().map(move |epoch| (id, epoch))) {
+            let standing = Standing { epoch: Epoch(epoch), proven_by: 0, state: TenureState::Prepared };
+            self.gateways.get_mut(&id).expect("listed above").standings.insert(epoch, standing);
+        }
+        self.beat();
+    }
+
+    /// Epochs that a gateway is to prepare for.
+    fn to_come(&self, id: u16) -> Vec<u32> {
+        let terms = self.terms_told(id);
+        terms.iter().filter(|terms| terms.prepares).map(|terms| terms.epoch.0).collect()
     }
 
     fn serve(&mut self) {
@@ -277,6 +301,8 @@ fn a_newcomer_gets_its_share_by_a_hand_over() {
     let new = stage.join();
     stage.serve();
     stage.pass_ms(SETTLED_MS);
+    assert_eq!((stage.lets_go(old), stage.to_come(old), stage.to_come(new)), (vec![], vec![2], vec![3]));
+    stage.prepare();
     assert_eq!(stage.lets_go(old), [1]);
     assert_eq!(stage.owners(), [(1, old, 8)], "until it has let go");
     stage.report(|_| TenureState::LettingGo);
@@ -304,6 +330,8 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
         })
     );
     for epoch in [2, 4] {
+        assert_eq!(stage.lets_go(ids[1]), []);
+        stage.prepare();
         assert_eq!(stage.lets_go(ids[1]), [epoch]);
         stage.report(|known| if known == epoch { TenureState::LetGo } else { TenureState::Serving });
         stage.serve();
@@ -315,6 +343,64 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 6, outcome: Err(why) }));
     stage.die(ids[2]);
     assert_eq!(stage.loads(), [(ids[1], 12)].into(), "better one that is drained than none");
+}
+
+/// Two gateways; the first is to let go, and the second to follow it.
+fn planned() -> (Stage, u16, u16) {
+    let mut stage = Stage::new(2, 8);
+    let (old, new) = (stage.join(), stage.join());
+    stage.serve();
+    stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::Drain });
+    assert_eq!((stage.lets_go(old), stage.to_come(new)), (vec![], vec![3]));
+    (stage, old, new)
+}
+
+#[test]
+fn an_owner_lets_go_when_its_heir_is_not_prepared_for_long() {
+    let (mut stage, old, new) = planned();
+    stage.pass_ms(PREPARE_MS_MAX - 100);
+    assert_eq!(stage.lets_go(old), []);
+    stage.pass_ms(200);
+    assert_eq!(stage.lets_go(old), [1]);
+    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    assert_eq!(stage.owners(), [(2, new, 4), (3, new, 4)]);
+}
+
+#[test]
+fn an_heir_follows_an_owner_that_died_and_a_dead_heir_is_replaced() {
+    let (mut stage, old, new) = planned();
+    stage.prepare();
+    stage.die(old);
+    assert_eq!(stage.owners(), [(2, new, 4), (3, new, 4)]);
+    let (mut stage, old, new) = planned();
+    let third = stage.join();
+    stage.prepare();
+    assert_eq!(stage.lets_go(old), [1]);
+    stage.die(new);
+    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    assert_eq!(stage.loads(), [(third, 8)].into());
+}
+
+#[test]
+fn a_plan_without_its_heir_is_made_anew() {
+    let (mut stage, old, new) = planned();
+    let third = stage.join();
+    stage.die(new);
+    stage.serve();
+    stage.pass_ms(SETTLED_MS);
+    assert_eq!((stage.lets_go(old), stage.to_come(third).len()), (vec![], 1));
+}
+
+#[test]
+fn a_drain_outlives_the_coordinator_and_ends_with_the_gateway() {
+    let (mut stage, old, new) = planned();
+    stage.scene = stage.scene.restart();
+    stage.return_of(old).expect("let in");
+    stage.return_of(new).expect("let in");
+    stage.serve();
+    assert_eq!(stage.to_come(new), [4], "an epoch that was meant for another plan is not used");
+    stage.die(old);
+    assert!(stage.scene.persisted.draining.is_empty());
 }
 
 #[test]

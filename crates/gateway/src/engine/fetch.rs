@@ -487,6 +487,14 @@ impl<C: Command> Engine<C> {
         Some((fetch.wanted, fetch.excluded))
     }
 
+    /// What is being read for a picture is not wanted any more.
+    pub(super) fn drop_gathering_fetches(&mut self) {
+        let is_gathering = |fetch: &Fetch| matches!(fetch.wanted.purpose, FetchPurpose::Gather { .. });
+        let keys: Vec<PoolKey> =
+            self.fetches.iter().filter(|(_, fetch)| is_gathering(fetch)).map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| _ = self.fetches.remove(key));
+    }
+
     fn fetch_done(&mut self, key: PoolKey, bytes: &[u8]) {
         self.fetch_ends(key, Ok(bytes));
     }

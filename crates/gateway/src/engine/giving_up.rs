@@ -45,8 +45,7 @@ impl<C: Command> Engine<C> {
         let keys: Vec<_> = self.locks.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(lock) = self.locks.get_mut(key) else { continue };
-            let (phase, queue) =
-                (std::mem::replace(&mut lock.phase, LockPhase::Held), std::mem::take(&mut lock.queue));
+            let (phase, queue) = (std::mem::replace(&mut lock.phase, LockPhase::Held), std::mem::take(&mut lock.queue));
             if let LockPhase::Writing(round) = phase {
                 let is_sent = round.is_sent || round.was_sent;
                 let error = if is_sent { StoreError::OutcomeUnknown } else { StoreError::NotOwner };

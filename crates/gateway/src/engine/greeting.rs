@@ -61,6 +61,9 @@ impl<C: Command> Engine<C> {
             // Until the scan shows what is there.
             self.note_lost_of(id.node);
         }
+        if self.is_preparing() {
+            return self.scan(id, StripeId::default());
+        }
         self.fence(id);
     }
 
@@ -103,12 +106,15 @@ impl<C: Command> Engine<C> {
         self.scan(id, StripeId::default());
     }
 
-    fn scan(&mut self, id: SessionId, after: StripeId) {
+    pub(super) fn scan(&mut self, id: SessionId, after: StripeId) {
         let request = NodeRequest::Scan { partition: ALL_PARTITIONS, after, count: SCAN_COUNT };
-        self.ask_session(id, &request, What::Scan);
+        self.ask_session(id, &request, What::Scan { round: self.scan_round });
     }
 
-    pub(super) fn scanned(&mut self, id: SessionId, chunks: Vec<ChunkReport>) {
+    pub(super) fn scanned(&mut self, id: SessionId, round: u32, chunks: Vec<ChunkReport>) {
+        if round != self.scan_round {
+            return;
+        }
         let last = chunks.last().map(|chunk| chunk.description.stripe);
         let more = chunks.len() == usize::from(SCAN_COUNT);
         for chunk in chunks {

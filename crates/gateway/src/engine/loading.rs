@@ -16,14 +16,15 @@ use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::census::Member;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
-use super::rebuild::{Loaded, Rebuild};
+use super::picture::{Loaded, Picture};
 use super::reconstruct::{Content, whole_chunk};
 use super::synchronise::Parts;
 use super::{Engine, Phase, Work};
 use crate::command::Command;
 
-/// Stripes that are read at once.
+/// Stripes that are read at once: by one that nobody waits for, fewer.
 const LOADS_IN_FLIGHT: usize = 8;
+const PREPARING_LOADS_IN_FLIGHT: usize = 2;
 
 /// Times that the chunks of a sealed stripe cannot be fetched before its members are inspected one by one, which tells
 /// those that are damaged from those that were late.
@@ -37,7 +38,8 @@ pub struct Loading {
     pub(super) closes_missing: usize,
     /// Stripes whose content is not certain.
     uncertain: BTreeSet<StripeId>,
-    rebuild: Rebuild,
+    /// What earlier rounds brought stays (see `preparing`).
+    picture: Option<Picture>,
 }
 
 impl Loading {
@@ -45,9 +47,28 @@ impl Loading {
         self.to_load.is_empty() && self.loads.is_empty() && self.closes_missing == 0
     }
 
+    pub fn picture(&self) -> Option<&Picture> {
+        self.picture.as_ref()
+    }
+
+    pub fn picture_mut(&mut self) -> Option<&mut Picture> {
+        self.picture.as_mut()
+    }
+
+    /// Reads these stripes, the last first, into the picture.
+    pub fn new(to_load: Vec<StripeId>, picture: Picture) -> Self {
+        Loading {
+            to_load,
+            loads: BTreeMap::new(),
+            closes_missing: 0,
+            uncertain: BTreeSet::new(),
+            picture: Some(picture),
+        }
+    }
+
     /// The picture, and the stripes whose content is not certain.
-    pub fn into_parts(self) -> (Rebuild, BTreeSet<StripeId>) {
-        (self.rebuild, self.uncertain)
+    pub fn into_parts(self) -> (Option<Picture>, BTreeSet<StripeId>) {
+        (self.picture, self.uncertain)
     }
 }
 
@@ -88,7 +109,7 @@ pub(super) enum Step {
 
 /// Is there enough of a stripe?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     Enough,
     /// Members that may come back are needed.
     Wait,
@@ -97,16 +118,28 @@ enum Verdict {
 }
 
 impl<C: Command> Engine<C> {
+    /// Everything that nodes hold and that is not in the picture is read.
     pub(super) fn begin_loading(&mut self) {
-        let Phase::Gathering(gathering) = &mut self.phase else { return };
-        gathering.loading = Some(Loading {
-            to_load: gathering.census.packed(),
-            loads: BTreeMap::new(),
-            closes_missing: 0,
-            uncertain: BTreeSet::new(),
-            rebuild: Rebuild::default(),
-        });
+        let Some(picture) = self.take_picture() else { return };
+        let picture = self.bring_up_to_date(picture);
+        let to_load = self.stripes_to_load(&picture);
+        if let Phase::Gathering(gathering) = &mut self.phase {
+            gathering.to_read = to_load.len();
+            gathering.loading = Some(Loading::new(to_load, picture));
+        }
         self.load_more();
+    }
+
+    fn take_picture(&mut self) -> Option<Picture> {
+        let Phase::Gathering(gathering) = &mut self.phase else { return None };
+        Some(gathering.picture.take().unwrap_or_else(|| Picture::new(self.config.data_count())))
+    }
+
+    fn stripes_to_load(&self, picture: &Picture) -> Vec<StripeId> {
+        let Some(census) = self.census() else { return Vec::new() };
+        let mut stripes = census.packed();
+        stripes.retain(|&stripe| !picture.has(stripe) && (!self.is_preparing() || self.is_settled(stripe)));
+        stripes
     }
 
     pub(super) fn loading(&mut self) -> Option<&mut Loading> {
@@ -121,9 +154,10 @@ impl<C: Command> Engine<C> {
     }
 
     fn load_more(&mut self) {
+        let in_flight_max = if self.is_preparing() { PREPARING_LOADS_IN_FLIGHT } else { LOADS_IN_FLIGHT };
         loop {
             let Some(loading) = self.loading() else { return };
-            if loading.loads.len() >= LOADS_IN_FLIGHT {
+            if loading.loads.len() >= in_flight_max {
                 return;
             }
             let Some(stripe) = loading.to_load.pop() else { return self.end_gathering_when_done() };
@@ -165,9 +199,12 @@ impl<C: Command> Engine<C> {
 
     fn try_load(&mut self, stripe: StripeId) {
         let Some(loading) = self.loading() else { return };
-        if loading.rebuild.is_void(stripe) {
+        if loading.picture.as_ref().is_some_and(|picture| picture.is_void(stripe)) {
             loading.loads.remove(&stripe);
             return;
+        }
+        if self.is_preparing() {
+            return self.load_sealed(stripe);
         }
         let members = self.members_of_load(stripe);
         let verdict = self.weigh(stripe, &members);
@@ -191,11 +228,17 @@ impl<C: Command> Engine<C> {
     }
 
     fn is_sealed_everywhere(&self, stripe: StripeId, members: &[Member]) -> bool {
-        let (Some(census), Some(load)) = (self.census(), self.load_at(stripe)) else { return false };
-        let holds = |node| load.place_of(node).is_some_and(|place| members[place] == Member::Holds);
+        let Some(load) = self.load_at(stripe) else { return false };
+        load.failures < FETCH_FAILURES_MAX && self.looks_sealed(stripe, &load.members, members)
+    }
+
+    /// Does every member that has its chunk have it sealed, and was none never given it?
+    pub(super) fn looks_sealed(&self, stripe: StripeId, nodes: &[NodeId], members: &[Member]) -> bool {
+        let Some(census) = self.census() else { return false };
+        let place_of = |node| nodes.iter().position(|&member| member == node);
+        let holds = |node| place_of(node).is_some_and(|place| members[place] == Member::Holds);
         let mut holders = census.intact(stripe).filter(|&(node, _)| holds(node));
-        let looks_sealed = !members.contains(&Member::Never) && holders.all(|(_, report)| report.sealed);
-        looks_sealed && load.failures < FETCH_FAILURES_MAX
+        !members.contains(&Member::Never) && holders.all(|(_, report)| report.sealed)
     }
 
     fn load_at(&self, stripe: StripeId) -> Option<&Load> {
@@ -207,7 +250,7 @@ impl<C: Command> Engine<C> {
         self.load_at(stripe)?.place_of(node)
     }
 
-    fn weigh(&self, stripe: StripeId, members: &[Member]) -> Verdict {
+    pub(super) fn weigh(&self, stripe: StripeId, members: &[Member]) -> Verdict {
         let count = |wanted| members.iter().filter(|&&member| member == wanted).count();
         let (away, lost) = (count(Member::Away), count(Member::Lost));
         if away + lost <= self.config.tolerance() {
@@ -269,6 +312,12 @@ impl<C: Command> Engine<C> {
         let Some(load) = self.load(stripe) else { return };
         let Step::Sealed { chunks } = std::mem::replace(&mut load.step, Step::Waiting) else { return };
         let is_lossy = load.has_failed;
+        if is_lossy && self.is_preparing() {
+            // The owner empties it, or a node is late: it is looked at again.
+            self.drop_load(stripe);
+            return;
+        }
+        let Some(load) = self.load(stripe) else { return };
         if is_lossy && !is_hopeless {
             load.failures += 1;
             return;
@@ -277,6 +326,13 @@ impl<C: Command> Engine<C> {
         let content = Content { chunks, is_certain: true, is_lossy, is_torn: false };
         load.step = Step::Done { content, is_sealed: true };
         self.work.push_back(Work::Loaded);
+    }
+
+    fn drop_load(&mut self, stripe: StripeId) {
+        if let Some(loading) = self.loading() {
+            loading.loads.remove(&stripe);
+            self.work.push_back(Work::Loaded);
+        }
     }
 
     /// A member recorded a close, or cannot: it is gone, and counts as failed when it returns.
@@ -296,22 +352,23 @@ impl<C: Command> Engine<C> {
             }
             let (stripe, load) = loading.loads.pop_last().expect("it has a last");
             let Step::Done { content, is_sealed } = load.step else { break };
-            let mut rebuild = std::mem::take(&mut loading.rebuild);
+            if !content.is_certain {
+                loading.uncertain.insert(stripe);
+            }
+            let Some(mut picture) = loading.picture.take() else { break };
             if content.is_lossy {
                 tracing::error!(?stripe, "more members are gone than the code tolerates: the stripe is lost");
-                rebuild.take_lost(stripe, load.partition, load.members);
+                picture.take_lost(stripe, load.partition, load.members);
             } else {
-                let is_void = |manifest: &_| self.is_void_manifest(load.partition, manifest);
+                // Whoever prepares knows too little to judge: see `bring_up_to_date`.
+                let is_void = |manifest: &_| !self.is_preparing() && self.is_void_manifest(load.partition, manifest);
                 let Load { partition, members, configuration, chunk_bytes, .. } = load;
                 let chunks = content.chunks;
                 let loaded = Loaded { partition, members, configuration, chunk_bytes, chunks, is_sealed };
-                rebuild.take(stripe, loaded, &is_void);
+                picture.take(stripe, loaded, &self.config, &is_void);
             }
             if let Some(loading) = self.loading() {
-                loading.rebuild = rebuild;
-                if !content.is_certain {
-                    loading.uncertain.insert(stripe);
-                }
+                loading.picture = Some(picture);
             }
         }
         self.load_more();

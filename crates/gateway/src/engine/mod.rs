@@ -50,8 +50,10 @@ mod nodes;
 mod open_stripe;
 mod ownership;
 mod pause;
+mod picture;
 mod pieces;
 mod pool;
+mod preparing;
 mod race;
 mod rebuild;
 mod rebuilding;
@@ -175,7 +177,10 @@ enum What {
         incarnation: Incarnation,
     },
     Release,
-    Scan,
+    /// `round`: of the gathering that asked.
+    Scan {
+        round: u32,
+    },
     Ping,
     Open {
         stripe: StripeId,
@@ -247,6 +252,12 @@ pub struct Engine<C> {
     config: EngineConfig,
     now: Now,
     phase: Phase,
+    /// While this is to become the owner later.
+    preparing: Option<preparing::Preparing>,
+    /// Packed stripes that were read in the last round of gathering.
+    inherited_read: usize,
+    /// Counts how often all nodes were asked what they hold.
+    scan_round: u32,
     lease: lease::Lease,
     ownership: ownership::Ownership,
     index: Index,
@@ -314,6 +325,7 @@ pub struct Engine<C> {
 impl<C: Command> Engine<C> {
     pub fn new(config: EngineConfig, now: Now) -> Self {
         let topology = topology::Topology::new(config.placement, config.shape);
+        let picture = picture::Picture::new(config.data_count());
         let logs = config.partitions.iter().map(|&partition| (partition, Log::default())).collect();
         Engine {
             lease: lease::Lease::new(config.lease, config.tolerance()),
@@ -328,7 +340,10 @@ impl<C: Command> Engine<C> {
             record_guess: RecordGuess::default(),
             config,
             now,
-            phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us))),
+            phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us, picture))),
+            preparing: None,
+            inherited_read: 0,
+            scan_round: 0,
             ownership: ownership::Ownership::default(),
             index: Index::default(),
             recent: Recent::new(),

@@ -1,9 +1,12 @@
 //! The life of an ownership: fenced, proven again and again, handed over or lost.
 //!
 //! ```text
+//! Preparing --> Prepared --terms--.
+//!                                 v
 //! Waiting --accepted, everything loaded--> Serving --let_go--> LettingGo --drained, sealed, released--> Released
 //!    '------------------------------------------'------------------'--a later epoch fenced, proof over--> Deposed
 //! ```
+//! An owner that has no predecessor that lets go begins with Waiting.
 //! A later epoch that waits at a node ends the renewals. The owner serves on while it is proven, which is for less than a
 //! lease, and is deposed then.
 //!
@@ -22,6 +25,10 @@ use crate::request::{Reply, Request};
 /// How far an owner is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
+    /// To become the owner later: learns what it will inherit while another owner serves.
+    Preparing,
+    /// As preparing, and what it learnt is recent.
+    Prepared,
     /// Not accepted yet, or still learning what the nodes hold.
     Waiting,
     Serving,
@@ -57,6 +64,8 @@ impl<C: Command> Engine<C> {
     pub fn handle_terms(&mut self, now: Now, terms: Terms) {
         self.set_now(now);
         self.lease.set_terms(terms, now.mono_us);
+        self.end_preparing();
+        self.run_work();
     }
 
     /// By which voters this owner proves itself.
@@ -76,6 +85,9 @@ impl<C: Command> Engine<C> {
 
     pub fn standing(&self) -> Standing {
         let ownership = &self.ownership;
+        if let Some(preparing) = &self.preparing {
+            return if preparing.is_prepared { Standing::Prepared } else { Standing::Preparing };
+        }
         if ownership.is_deposed {
             return Standing::Deposed;
         }

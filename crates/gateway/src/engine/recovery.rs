@@ -18,6 +18,7 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 use super::census::{Census, Member};
 use super::loading::Loading;
 use super::manifest::Manifest;
+use super::picture::Picture;
 use super::{CORE_SHIFT, Engine, Phase};
 use crate::command::Command;
 
@@ -27,6 +28,12 @@ pub struct Gathering {
     pub(super) started_us: u64,
     pub(super) census: Census,
     pub(super) loading: Option<Loading>,
+    /// What earlier rounds brought, until it is loaded on.
+    pub(super) picture: Option<Picture>,
+    /// Some of it was read before the fence.
+    pub(super) was_prepared: bool,
+    /// Stripes that are read in this round.
+    pub(super) to_read: usize,
 }
 
 /// What remains to be done once everything is read.
@@ -40,19 +47,29 @@ pub struct Completing {
 }
 
 impl Gathering {
-    pub fn new(started_us: u64) -> Self {
-        Gathering { started_us, census: Census::default(), loading: None }
+    pub fn new(started_us: u64, picture: Picture) -> Self {
+        Gathering {
+            started_us,
+            census: Census::default(),
+            loading: None,
+            picture: Some(picture),
+            was_prepared: false,
+            to_read: 0,
+        }
     }
 }
 
 impl<C: Command> Engine<C> {
     /// Takes the next step towards serving, if it is due.
     pub(super) fn advance_recovery(&mut self) {
+        if self.rests_between_rounds() {
+            return;
+        }
         match &self.phase {
             Phase::Gathering(gathering) if gathering.loading.is_some() => self.retry_loads(),
             Phase::Gathering(gathering) => {
                 let waited_us = self.now.mono_us.saturating_sub(gathering.started_us);
-                let is_accepted = self.lease.is_accepted(self.now.mono_us);
+                let is_accepted = self.is_preparing() || self.lease.is_accepted(self.now.mono_us);
                 if is_accepted && self.is_heard_enough(waited_us >= self.config.gather_us) {
                     self.begin_loading();
                 }
@@ -134,14 +151,21 @@ impl<C: Command> Engine<C> {
         if !gathering.loading.as_ref().is_some_and(Loading::is_over) {
             return;
         }
+        if !self.is_preparing() && !self.do_manifests_hold() {
+            return self.read_all_anew();
+        }
         let Phase::Gathering(gathering) = std::mem::replace(&mut self.phase, Phase::Serving) else { return };
-        let Gathering { census, loading, .. } = *gathering;
-        let Some((rebuild, uncertain)) = loading.map(Loading::into_parts) else { return };
+        let Gathering { census, loading, to_read, .. } = *gathering;
+        self.inherited_read = to_read;
+        let Some((Some(picture), uncertain)) = loading.map(Loading::into_parts) else { return };
+        if self.is_preparing() {
+            return self.end_round(picture);
+        }
         let away: BTreeSet<NodeId> = {
             let nodes = self.nodes.iter().map(|node| node.id);
             nodes.filter(|&node| !self.nodes.is_ready(node) && !self.is_gone(node)).collect()
         };
-        let voids = self.rebuild(rebuild, &census, &away);
+        let voids = self.rebuild(picture, &census, &away);
         self.phase = Phase::Completing;
         self.completing = Some(Box::new(Completing { uncertain, census, voids }));
         self.end_completing_when_done();

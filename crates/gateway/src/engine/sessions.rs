@@ -185,7 +185,7 @@ impl<C: Command> Engine<C> {
                 self.renewed(session, incarnation, awaited.asked_us)
             }
             (What::Release, NodeReply::Done { .. }) => self.released(session.node),
-            (What::Scan, NodeReply::Chunks(chunks)) => self.scanned(session, chunks),
+            (What::Scan { round }, NodeReply::Chunks(chunks)) => self.scanned(session, round, chunks),
             (What::Nothing, _) => {}
             (What::Reconfigure { stripe }, NodeReply::Done { .. }) => self.reconfigured(stripe, true),
             (What::Rebuild { .. }, NodeReply::Done { .. }) => {}
@@ -225,7 +225,7 @@ impl<C: Command> Engine<C> {
             What::Inspect { stripe } | What::GatherRead { stripe, .. } => {
                 self.part_refused(session.node, stripe, refusal);
             }
-            What::Hello | What::Fence { .. } | What::Scan => self.greeting_refused(session, refusal),
+            What::Hello | What::Fence { .. } | What::Scan { .. } => self.greeting_refused(session, refusal),
             What::Free { first } => self.free_unanswered(session.node, first),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),

@@ -69,7 +69,8 @@ impl Role for GatewayRole {
 
     /// A tenure that is on its way keeps clients waiting.
     fn hurries(status: &GatewayStatus) -> bool {
-        status.standings.iter().any(|standing| standing.state != TenureState::Serving)
+        let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
+        status.standings.iter().any(|standing| waits(standing.state))
     }
 
     fn welcome(message: FromCoordinator) -> Result<GatewayWelcome, FromCoordinator> {

@@ -644,7 +644,10 @@ impl Core {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;
         }
         let shares = self.exchange.tenures.shares(self.now);
-        let serves = self.is_listening && shares.iter().all(|share| share.state == TenureState::Serving);
+        let is_to_come =
+            |share: &super::tenures::Share| matches!(share.state, TenureState::Preparing | TenureState::Prepared);
+        let mut present = shares.iter().filter(|share| !is_to_come(share));
+        let serves = self.is_listening && present.all(|share| share.state == TenureState::Serving);
         self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *published = CoreReport { stats: sum, nodes: seen.into_values().collect(), shares };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! terms name it  -> engine begins -> takes over -> serves -> lets go, or a later epoch fenced -> dropped
+//!  as one to come -> engine prepares --^
 //! ```
 //!
 //! An engine whose tenure the coordinator names no more goes on to answer what is under way: the nodes decide when it is
@@ -15,7 +16,7 @@ use mio::Registry;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms as EngineTerms, Voter as EngineVoter, VoterSet};
 use shorttail_policy::Policy;
-use shorttail_units::{Epoch, NodeId, Now, PartitionId};
+use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::control::{NodeState, TenureState, Terms, View, Voter};
 
 use super::limits::ENDING_US_MAX;
@@ -51,10 +52,12 @@ impl Share {
     pub fn and(self, other: Share) -> Share {
         let rank = |state: TenureState| match state {
             TenureState::Ended => 0,
-            TenureState::TakingOver => 1,
-            TenureState::Serving => 2,
-            TenureState::LettingGo => 3,
-            TenureState::LetGo => 4,
+            TenureState::Preparing => 1,
+            TenureState::Prepared => 2,
+            TenureState::TakingOver => 3,
+            TenureState::Serving => 4,
+            TenureState::LettingGo => 5,
+            TenureState::LetGo => 6,
         };
         let state = if rank(other.state) < rank(self.state) { other.state } else { self.state };
         Share { epoch: self.epoch, state, proven_by: self.proven_by.min(other.proven_by) }
@@ -128,14 +131,15 @@ impl Tenures {
                 continue;
             }
             if !self.running.contains_key(&epoch) {
-                self.begin(now, terms.epoch, partitions);
+                self.begin(now, terms, partitions);
             }
             let tenure = self.running.get_mut(&epoch).expect("begun above");
             tenure.handle_terms(now, terms);
         }
     }
 
-    fn begin(&mut self, now: Now, epoch: Epoch, partitions: Vec<PartitionId>) {
+    fn begin(&mut self, now: Now, terms: &Terms, partitions: Vec<PartitionId>) {
+        let epoch = terms.epoch;
         let mut config = self.config.clone();
         config.epoch = epoch;
         config.core = self.core as u16;
@@ -144,6 +148,9 @@ impl Tenures {
         config.partitions = partitions;
         config.engine_count = (self.tenure_count.max(1) * self.core_count).min(usize::from(u16::MAX)) as u16;
         let mut engine = Engine::new(config, now);
+        if terms.prepares {
+            engine.prepare();
+        }
         for (partition, &policy) in (0..).zip(&self.policies) {
             engine.set_policy(PartitionId(partition), policy);
         }
@@ -196,6 +203,8 @@ impl Tenures {
     pub fn take_over(&mut self, now: Now) -> Vec<Tenure> {
         let is_over = |tenure: &Tenure| match tenure.engine.standing() {
             Standing::Deposed => true,
+            // Somebody else is to follow, or nobody.
+            Standing::Preparing | Standing::Prepared => tenure.ending_since_us.is_some(),
             Standing::Released if tenure.engine.outstanding_count() == 0 => true,
             _ => tenure.ending_since_us.is_some_and(|since_us| now.mono_us >= since_us + ENDING_US_MAX),
         };
@@ -235,7 +244,7 @@ impl Tenures {
 
 impl Tenure {
     fn handle_terms(&mut self, now: Now, terms: &Terms) {
-        if terms.number != self.number {
+        if terms.number != self.number && !terms.prepares {
             self.number_before = self.number;
             self.number = terms.number;
             self.terms = EngineTerms {
@@ -252,6 +261,8 @@ impl Tenure {
 
     fn share(&self, now: Now) -> Share {
         let state = match self.engine.standing() {
+            Standing::Preparing => TenureState::Preparing,
+            Standing::Prepared => TenureState::Prepared,
             Standing::Waiting => TenureState::TakingOver,
             Standing::Serving => TenureState::Serving,
             Standing::LettingGo => TenureState::LettingGo,

@@ -3,6 +3,7 @@
 //! ```text
 //! gateway dies, or is silent --> its partitions are dealt to the others           a new tenure each
 //! gateway comes              --> the fullest lets go of a tenure, then it is dealt
+//! hand-over                  --> the heir prepares, then the owner lets go; in a part of them nobody prepares
 //! node comes with new memory --> new voters beside the old ones, until the owner proves itself by the new
 //! ```
 //! What it says arrives in order and late, or not at all while it is cut off from the gateway. With one gateway and no
@@ -18,6 +19,9 @@ use super::{Event, World, endpoint_of_gateway};
 /// A gateway that says nothing for so long is taken for dead. It says something twenty times as often.
 const SILENCE_US: u64 = 100_000;
 const BEAT_US: u64 = 5_000;
+/// How many hand-overs nobody prepares for, and after what time the owner lets go of all the same.
+const UNPREPARED_PPM: u32 = 250_000;
+const PREPARE_US_MAX: u64 = 100_000;
 /// Messages between coordinator and gateways take this long on average.
 const DELAY_US: u64 = 1_000;
 
@@ -25,9 +29,26 @@ const DELAY_US: u64 = 1_000;
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     Table(Vec<Option<(u32, usize)>>),
-    Begin { epoch: u32, partitions: Vec<PartitionId>, terms: Terms },
-    Terms { epoch: u32, terms: Terms },
-    LetGo { epoch: u32 },
+    Begin {
+        epoch: u32,
+        partitions: Vec<PartitionId>,
+        terms: Terms,
+    },
+    Terms {
+        epoch: u32,
+        terms: Terms,
+    },
+    LetGo {
+        epoch: u32,
+    },
+    Prepare {
+        epoch: u32,
+        partitions: Vec<PartitionId>,
+    },
+    /// What was to be prepared is not to come.
+    Forget {
+        epoch: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -42,6 +63,9 @@ struct Tenure {
     is_served: bool,
     /// Who follows, once the owner let go.
     heir: Option<usize>,
+    /// Under which epoch, if the heir prepares; and whether the owner was told to let go.
+    heir_epoch: Option<u32>,
+    lets_go: bool,
 }
 
 impl Tenure {
@@ -63,6 +87,8 @@ pub(super) struct Coordinator {
     /// Since when nobody answers for a partition, and for how long nobody did, when its owner had let go.
     since_us: BTreeMap<PartitionId, u64>,
     pub stretches: Vec<u64>,
+    /// A scenario says when the owner lets go.
+    is_held_back: bool,
 }
 
 impl World {
@@ -118,7 +144,7 @@ impl World {
         let own = self.coordinator.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
         let begin = |(&epoch, tenure): (&u32, &Tenure)| {
             let begin = Order::Begin { epoch, partitions: tenure.partitions.clone(), terms: tenure.terms() };
-            let let_go = tenure.heir.map(|_| Order::LetGo { epoch });
+            let let_go = tenure.lets_go.then_some(Order::LetGo { epoch });
             std::iter::once(begin).chain(let_go).collect::<Vec<_>>()
         };
         for order in own.flat_map(begin).collect::<Vec<_>>() {
@@ -223,8 +249,7 @@ impl World {
         let ownerless = self.coordinator.tenures.iter().filter(|(_, tenure)| !alive(tenure));
         for epoch in ownerless.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {
             let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { continue };
-            let before = tenure.voters.into_iter().chain(tenure.before).collect();
-            self.deal(tenure.partitions, before);
+            self.deal_to_heir(tenure);
         }
     }
 
@@ -241,12 +266,47 @@ impl World {
     }
 
     fn deal_to(&mut self, gateway: usize, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
+        let epoch = self.next_epoch();
+        self.deal_as(epoch, gateway, partitions, before);
+    }
+
+    fn next_epoch(&mut self) -> u32 {
         self.coordinator.epoch += 1;
-        let epoch = self.coordinator.epoch;
+        self.coordinator.epoch
+    }
+
+    /// What a tenure left goes to its heir, who may have prepared for it; to all, if that one is gone.
+    fn deal_to_heir(&mut self, tenure: Tenure) {
+        let before = tenure.voters.into_iter().chain(tenure.before).collect();
+        let heir = tenure.heir.filter(|heir| self.coordinator.heard_us.contains_key(heir));
+        match (heir, tenure.heir_epoch) {
+            (Some(heir), Some(epoch)) => self.deal_as(epoch, heir, tenure.partitions, before),
+            (Some(heir), None) => self.deal_to(heir, tenure.partitions, before),
+            (None, epoch) => {
+                if let Some((epoch, heir)) = epoch.zip(tenure.heir) {
+                    self.tell(heir, Order::Forget { epoch });
+                }
+                self.deal(tenure.partitions, before);
+            }
+        }
+        self.tell_table();
+    }
+
+    fn deal_as(&mut self, epoch: u32, gateway: usize, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
         self.note(format_args!("epoch {epoch}: {partitions:?} for gateway {gateway}"));
         let voters = vec![self.voters()];
         let generation = self.gateways[gateway].generation;
-        let tenure = Tenure { gateway, generation, partitions, voters, before, is_served: false, heir: None };
+        let tenure = Tenure {
+            gateway,
+            generation,
+            partitions,
+            voters,
+            before,
+            is_served: false,
+            heir: None,
+            heir_epoch: None,
+            lets_go: false,
+        };
         let begin = Order::Begin { epoch, partitions: tenure.partitions.clone(), terms: tenure.terms() };
         self.coordinator.tenures.insert(epoch, tenure);
         self.tell(gateway, begin);
@@ -268,9 +328,56 @@ impl World {
             tenures.iter_mut().find(|(_, tenure)| tenure.gateway == from && tenure.heir.is_none() && tenure.is_served);
         let Some((&epoch, tenure)) = own else { return };
         tenure.heir = Some(to);
+        let partitions = tenure.partitions.clone();
         self.counts.handovers += 1;
         self.note(format_args!("gateway {from} is to let go of epoch {epoch}, for gateway {to}"));
-        self.tell(from, Order::LetGo { epoch });
+        if self.rng.chance_ppm(UNPREPARED_PPM) {
+            return self.order_let_go(epoch);
+        }
+        let next = self.next_epoch();
+        if let Some(tenure) = self.coordinator.tenures.get_mut(&epoch) {
+            tenure.heir_epoch = Some(next);
+        }
+        self.tell(to, Order::Prepare { epoch: next, partitions });
+        self.schedule.after(PREPARE_US_MAX, Event::PrepareOver { epoch });
+    }
+
+    /// As [`World::hand_over_from`]; the heir prepares, and the owner lets go when the scenario says so.
+    pub fn prepare_hand_over(&mut self, from: usize, to: usize) {
+        let of_owner = |tenure: &&mut Tenure| tenure.gateway == from && tenure.heir.is_none();
+        let next = self.next_epoch();
+        let Some(tenure) = self.coordinator.tenures.values_mut().find(of_owner) else { return };
+        (tenure.heir, tenure.heir_epoch) = (Some(to), Some(next));
+        let partitions = tenure.partitions.clone();
+        self.coordinator.is_held_back = true;
+        self.tell(to, Order::Prepare { epoch: next, partitions });
+    }
+
+    /// See [`World::prepare_hand_over`].
+    pub fn go_on_with_hand_over(&mut self) {
+        self.coordinator.is_held_back = false;
+        let planned = self.coordinator.tenures.iter().find(|(_, tenure)| tenure.heir_epoch.is_some());
+        if let Some(epoch) = planned.map(|(&epoch, _)| epoch) {
+            self.order_let_go(epoch);
+        }
+    }
+
+    /// Packed stripes in a gateway's engine that owns a key, and how many of them it read under its fence.
+    pub fn stripes_read(&self, gateway: usize, key: &str) -> Option<(usize, usize)> {
+        let (epoch, _) = self.table()[usize::from(self.partition_of(key.as_bytes()).0)]?;
+        let engine = &self.gateways[gateway].tenures.get(&epoch)?.engine;
+        Some((engine.stripe_count(), engine.inherited_read()))
+    }
+
+    /// The heir is prepared, or was not for long.
+    pub(super) fn order_let_go(&mut self, epoch: u32) {
+        let is_held_back = self.coordinator.is_held_back;
+        let Some(tenure) = self.coordinator.tenures.get_mut(&epoch).filter(|it| !it.lets_go && !is_held_back) else {
+            return;
+        };
+        tenure.lets_go = true;
+        let gateway = tenure.gateway;
+        self.tell(gateway, Order::LetGo { epoch });
     }
 
     pub(super) fn hand_over_any(&mut self) {
@@ -298,6 +405,11 @@ impl World {
             }
             return;
         }
+        if standing == Standing::Prepared {
+            let is_for = |(_, tenure): &(&u32, &Tenure)| tenure.heir_epoch == Some(epoch);
+            let ending = self.coordinator.tenures.iter().find(is_for).map(|(&ending, _)| ending);
+            return ending.into_iter().for_each(|ending| self.order_let_go(ending));
+        }
         let Some(tenure) = self.coordinator.tenures.get_mut(&epoch).filter(|it| it.gateway == gateway) else { return };
         if let Some(place) = tenure.voters.iter().position(|set| set == voters) {
             tenure.voters.drain(..place);
@@ -309,14 +421,9 @@ impl World {
             }
             Standing::Released | Standing::Deposed => {
                 let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { return };
-                let before = tenure.voters.into_iter().chain(tenure.before).collect();
-                match tenure.heir.filter(|heir| self.coordinator.heard_us.contains_key(heir)) {
-                    Some(heir) => self.deal_to(heir, tenure.partitions, before),
-                    None => self.deal(tenure.partitions, before),
-                }
-                self.tell_table();
+                self.deal_to_heir(tenure);
             }
-            Standing::Waiting | Standing::LettingGo => {}
+            Standing::Preparing | Standing::Prepared | Standing::Waiting | Standing::LettingGo => {}
         }
     }
 
@@ -403,7 +510,7 @@ impl World {
                     let since_us = self.coordinator.since_us.remove(&partition);
                     self.coordinator.stretches.extend(since_us.map(|since_us| now_us - since_us));
                 }
-                Standing::Waiting | Standing::Released | Standing::Deposed => {}
+                _ => {}
             }
         }
     }

@@ -115,6 +115,35 @@ impl World {
             return self.tell_coordinator(gateway, epoch, standing, voters);
         }
         let now = self.now();
+        let mut engine = self.new_engine(epoch, partitions);
+        engine.handle_terms(now, terms);
+        self.host(gateway, epoch, engine);
+        self.note(format_args!("gateway {gateway} begins epoch {epoch}"));
+    }
+
+    /// The gateway is to own these partitions later.
+    fn prepare_tenure(&mut self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>) {
+        let host = &self.gateways[gateway];
+        if host.tenures.contains_key(&epoch) || host.ended.contains_key(&epoch) {
+            return;
+        }
+        let mut engine = self.new_engine(epoch, partitions);
+        engine.prepare();
+        self.host(gateway, epoch, engine);
+        self.note(format_args!("gateway {gateway} prepares epoch {epoch}"));
+    }
+
+    /// It is not to own them after all.
+    fn forget_tenure(&mut self, gateway: usize, epoch: u32) {
+        let hosted = self.gateways[gateway].tenures.get(&epoch);
+        let is_to_come = |hosted: &Hosted| matches!(hosted.engine.standing(), Standing::Preparing | Standing::Prepared);
+        if hosted.is_some_and(is_to_come) {
+            self.drop_tenure(gateway, epoch);
+        }
+    }
+
+    fn new_engine(&self, epoch: u32, partitions: Vec<PartitionId>) -> Engine<SimCommand> {
+        let now = self.now();
         let config = EngineConfig {
             owner: epoch,
             engine_count: self.config.gateway_count as u16,
@@ -136,14 +165,15 @@ impl World {
             let domain = node.0.checked_rem(self.config.domain_count);
             engine.handle_domain(node, &domain.map_or_else(String::new, |domain| domain.to_string()));
         }
-        engine.handle_terms(now, terms);
         for node in self.nodes.iter().filter(|node| !node.is_up()) {
             engine.handle_retired(node.id, node.incarnation);
         }
-        self.gateways[gateway]
-            .tenures
-            .insert(epoch, Hosted { engine, connecting: Vec::new(), tried: BTreeSet::new(), told: None });
-        self.note(format_args!("gateway {gateway} begins epoch {epoch}"));
+        engine
+    }
+
+    fn host(&mut self, gateway: usize, epoch: u32, engine: Engine<SimCommand>) {
+        let hosted = Hosted { engine, connecting: Vec::new(), tried: BTreeSet::new(), told: None };
+        self.gateways[gateway].tenures.insert(epoch, hosted);
         self.demand_turn(gateway);
     }
 
@@ -290,6 +320,8 @@ impl World {
             Input::Order(Order::Begin { epoch, partitions, terms }) => {
                 self.begin_tenure(gateway, epoch, partitions, terms);
             }
+            Input::Order(Order::Prepare { epoch, partitions }) => self.prepare_tenure(gateway, epoch, partitions),
+            Input::Order(Order::Forget { epoch }) => self.forget_tenure(gateway, epoch),
             Input::Order(Order::Terms { epoch, terms }) => self.take_terms(gateway, epoch, terms),
             Input::Order(Order::LetGo { epoch }) => {
                 if let Some(hosted) = host.tenures.get_mut(&epoch) {
@@ -349,7 +381,7 @@ impl World {
         let is_over = |hosted: &Hosted| match hosted.engine.standing() {
             Standing::Deposed => true,
             Standing::Released => hosted.engine.outstanding_count() == 0,
-            Standing::Waiting | Standing::Serving | Standing::LettingGo => false,
+            _ => false,
         };
         let over = self.gateways[gateway].tenures.iter().filter(|(_, hosted)| is_over(hosted));
         for epoch in over.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {

@@ -122,6 +122,10 @@ enum Event {
         gateway: usize,
         generation: u32,
     },
+    /// An heir had time enough to prepare for the end of this epoch.
+    PrepareOver {
+        epoch: u32,
+    },
     MendCoordinator {
         gateway: usize,
     },
@@ -418,6 +422,7 @@ impl World {
             Event::Joined { gateway, generation } => self.gateway_joined(gateway, generation),
             Event::Left { gateway, generation } => self.gateway_left(gateway, generation),
             Event::Beat { gateway, generation } => self.beat(gateway, generation),
+            Event::PrepareOver { epoch } => self.order_let_go(epoch),
             Event::MendCoordinator { gateway } => self.mend_coordinator(gateway),
             Event::NodeTurn { node } => self.node_turn(node),
             Event::NodeDeadline { node, at_us } => self.node_deadline(node, at_us),

@@ -150,3 +150,70 @@ fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
         concludes(world);
     }
 }
+
+/// An heir that prepared reads under its fence what changed since, and sees every change of it: overwrites, deletes whose
+/// tombstones went with the stripes they lay in, stripes that were emptied and declared void, a flush.
+#[test]
+fn what_was_prepared_is_brought_up_to_date() {
+    for seed in 0..8 {
+        let mut world = shared(seed);
+        let (owner, other) = owner_and_other(&world, "fill0");
+        // All of one owner's: what is flushed is what one owner has.
+        let own = |name: &u64| world.owner_of(&format!("fill{name}")) == Some(owner);
+        let names: Vec<u64> = (0..800).filter(own).collect();
+        let key = |name: u64| format!("fill{name}");
+        names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
+        world.prepare_hand_over(owner, other);
+        world.run_until(world.now_us() + 300_000);
+        let is_flushed = seed % 4 == 3;
+        if is_flushed {
+            let flush = world.request_flush(owner as u32);
+            ends_well(flush, &mut world);
+        }
+        // Of those up to here a third is written anew again and again, so that stripes are emptied; a third is deleted.
+        let old = names[names.len() / 4];
+        for turn in 1..4 {
+            for &name in names.iter().filter(|&&name| name < old) {
+                match name % 3 {
+                    0 if turn == 2 => drop_key(&mut world, &key(name)),
+                    1 => set(&mut world, &key(name), &value(1000 * turn + name, 120)),
+                    _ => {}
+                }
+            }
+            world.run_until(world.now_us() + 30_000 * (seed % 5));
+        }
+        world.go_on_with_hand_over();
+        await_owner(&mut world, "fill0", other);
+        for &name in &names {
+            let expected = match name % 3 {
+                0 if name < old => None,
+                1 if name < old => Some(value(3000 + name, 120)),
+                _ => (!is_flushed).then(|| value(name, 120)),
+            };
+            assert_eq!(get(&mut world, &key(name)), expected, "seed {seed}, key {name}");
+        }
+        let (stripes, read) = world.stripes_read(other, "fill0").expect("it serves");
+        println!("seed {seed}: {read} of {stripes} stripes were read");
+        concludes(world);
+    }
+}
+
+fn drop_key(world: &mut World, key: &str) {
+    let outcome = world.ask(key, Action::Delete);
+    assert!(matches!(outcome, Outcome::Answered(Answer::Existed(_))), "delete of {key}: {outcome:?}");
+}
+
+/// With nothing written in between, an heir that prepared reads next to nothing under its fence.
+#[test]
+fn an_heir_reads_what_changed_and_not_what_is_stored() {
+    let mut world = shared(1);
+    fill(&mut world, 0, 600);
+    let (owner, other) = owner_and_other(&world, "key");
+    world.prepare_hand_over(owner, other);
+    world.run_until(world.now_us() + 500_000);
+    world.go_on_with_hand_over();
+    await_owner(&mut world, "key", other);
+    let (stripes, read) = world.stripes_read(other, "key").expect("it serves");
+    assert!(stripes >= 12 && read <= 4, "{read} of {stripes} stripes were read");
+    concludes(world);
+}

@@ -59,6 +59,10 @@ pub struct Terms {
     pub before: Vec<Vec<Voter>>,
     /// It is to finish, and to leave the partitions to a successor.
     pub lets_go: bool,
+    /// The tenure is to come: another owner serves, and this one learns what it will inherit. Voters and `before` are not
+    /// known yet.
+    #[serde(default)]
+    pub prepares: bool,
 }
 
 /// How far an owner is with a tenure.
@@ -68,6 +72,10 @@ pub enum TenureState {
     /// Nodes are fenced, indexes are built.
     #[default]
     TakingOver,
+    /// Another owner serves; this one is to follow it, and reads what that one stored.
+    Preparing,
+    /// As preparing, and little is left to read.
+    Prepared,
     Serving,
     /// No new requests; what is under way is finished.
     LettingGo,
@@ -81,6 +89,8 @@ impl TenureState {
     pub fn name(self) -> &'static str {
         match self {
             TenureState::TakingOver => "taking over",
+            TenureState::Preparing => "preparing",
+            TenureState::Prepared => "prepared",
             TenureState::Serving => "serving",
             TenureState::LettingGo => "letting go",
             TenureState::LetGo => "let go",

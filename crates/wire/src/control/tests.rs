@@ -112,6 +112,7 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         voters: vec![voter],
         before: vec![vec![voter]],
         lets_go: true,
+        prepares: false,
     }]);
     let change = Change { hedge: Some(Hedge::late_binding(2)), update: Some(Update::InPlace), ..Change::default() };
     let policy = Order::Policy(PolicyOrder { partition: Some(3), change });

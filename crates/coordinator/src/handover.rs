@@ -1,0 +1,175 @@
+//! Planned hand-over: who follows is decided first, and prepares; then the owner lets go.
+//!
+//! ```text
+//! owner                       coordinator                             heirs
+//!   |                            | chooses them, takes epochs           |
+//!   |                            |-- terms to come ------------------->| read what they will inherit
+//!   |                            |<-- prepared -------------------------|
+//!   |<-- lets go ----------------|
+//!   |-- let go ----------------->| persists their tenures               |
+//!   |                            |-- terms ---------------------------->| fence, read the rest, serve
+//! ```
+//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. It is dropped
+//! when an heir is gone. Should the owner die meanwhile, its heirs follow all the same.
+//!
+//! Must not know: what is read.
+
+use std::collections::BTreeMap;
+
+use shorttail_units::{Epoch, Now};
+use shorttail_wire::control::{TenureState, Terms};
+
+use crate::coordinator::Coordinator;
+use crate::dealing::{Loose, deal};
+use crate::limits::{GATEWAY_RETURN_MS, PREPARE_MS_MAX};
+
+/// Who follows the owner of a tenure with some of its partitions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Heir {
+    pub gateway: u16,
+    /// Which process of that number.
+    gateway_life: u64,
+    pub partitions: Vec<u16>,
+}
+
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    /// The tenure that ends.
+    pub epoch: u32,
+    /// By the epochs that follow.
+    pub heirs: BTreeMap<u32, Heir>,
+    begun_us: u64,
+    /// The owner was told to let go.
+    is_ordered: bool,
+}
+
+impl HandOver {
+    pub fn is_heir(&self, epoch: u32, gateway: u16) -> bool {
+        self.heirs.get(&epoch).is_some_and(|heir| heir.gateway == gateway)
+    }
+
+    /// Is the owner of this tenure to let go?
+    pub fn is_ordered(&self, epoch: u32) -> bool {
+        self.is_ordered && self.epoch == epoch
+    }
+
+    /// When heirs that are not prepared are not waited for any longer.
+    pub fn deadline_us(&self) -> Option<u64> {
+        (!self.is_ordered).then_some(self.begun_us + PREPARE_MS_MAX * 1000)
+    }
+
+    /// What a gateway is told of the tenures that it is to have.
+    pub fn terms_to_come(&self, gateway: u16) -> Vec<Terms> {
+        let own = self.heirs.iter().filter(|(_, heir)| heir.gateway == gateway);
+        let terms = own.map(|(&epoch, heir)| Terms {
+            epoch: Epoch(epoch),
+            number: 0,
+            partitions: heir.partitions.clone(),
+            voters: Vec::new(),
+            before: Vec::new(),
+            lets_go: false,
+            prepares: true,
+        });
+        terms.collect()
+    }
+}
+
+impl Coordinator {
+    /// Takes the next step of a planned hand-over, or begins one if it is wanted and nothing else is under way.
+    pub(crate) fn hand_over(&mut self, now: Now) {
+        if self.tenures.hand_over.is_some() {
+            return self.order_when_prepared(now);
+        }
+        if !self.is_quiet() {
+            return;
+        }
+        let drained = self.durable.tenures.iter().find(|(_, tenure)| self.durable.draining.contains(&tenure.gateway));
+        let others = self.loads_of(|id| !self.durable.draining.contains(&id));
+        let chosen = match drained {
+            Some((&epoch, _)) if !others.is_empty() => Some(epoch),
+            _ => self.level(now),
+        };
+        if let Some(epoch) = chosen {
+            self.plan(epoch, others, now);
+        }
+    }
+
+    /// `loads`: what those have that may follow.
+    fn plan(&mut self, epoch: u32, mut loads: BTreeMap<u16, usize>, now: Now) {
+        let tenure = &self.durable.tenures[&epoch];
+        if loads.is_empty() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
+            return;
+        }
+        if let Some(load) = loads.get_mut(&tenure.gateway) {
+            *load -= tenure.partitions.len();
+        }
+        let loose = tenure.partitions.iter().map(|&partition| Loose { partition, owner: Some(tenure.gateway) });
+        let dealt = deal(&loose.collect::<Vec<_>>(), &loads);
+        let mut heirs = BTreeMap::new();
+        for (gateway, partitions) in dealt {
+            self.durable.epoch += 1;
+            let gateway_life = self.gateways[&gateway].registration.life;
+            heirs.insert(self.durable.epoch, Heir { gateway, gateway_life, partitions });
+            self.tenures.to_tell.insert(gateway);
+        }
+        self.tenures.hand_over = Some(HandOver { epoch, heirs, begun_us: now.mono_us, is_ordered: false });
+        self.persist();
+    }
+
+    fn order_when_prepared(&mut self, now: Now) {
+        let Some(plan) = &self.tenures.hand_over else { return };
+        let is_prepared =
+            |epoch: &u32| self.standing_of(*epoch).is_some_and(|standing| standing.state == TenureState::Prepared);
+        let is_due = plan.deadline_us().is_some_and(|at_us| now.mono_us >= at_us);
+        if plan.is_ordered || !is_due && !plan.heirs.keys().all(is_prepared) {
+            return;
+        }
+        let owner = self.durable.tenures[&plan.epoch].gateway;
+        if let Some(plan) = &mut self.tenures.hand_over {
+            plan.is_ordered = true;
+        }
+        self.tenures.to_tell.insert(owner);
+    }
+
+    fn is_heir_alive(&self, heir: &Heir) -> bool {
+        let member = self.gateways.get(&heir.gateway);
+        member.is_some_and(|member| member.registration.life == heir.gateway_life && member.presence.is_alive())
+    }
+
+    /// The plan for a tenure that ended, if it can be carried out.
+    pub(crate) fn take_plan_of(&mut self, ended: &[u32]) -> Option<HandOver> {
+        let plan = self.tenures.hand_over.as_ref().filter(|plan| ended.contains(&plan.epoch))?;
+        if !plan.heirs.values().all(|heir| self.is_heir_alive(heir)) {
+            self.drop_plan();
+            return None;
+        }
+        self.tenures.hand_over.take()
+    }
+
+    /// Drops a plan that does not hold any more, and drains of gateways that are gone.
+    pub(crate) fn forget_hand_over(&mut self) {
+        let holds = |plan: &HandOver| {
+            let has_owner = self.durable.tenures.contains_key(&plan.epoch);
+            has_owner && (plan.is_ordered || plan.heirs.values().all(|heir| self.is_heir_alive(heir)))
+        };
+        if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
+            self.drop_plan();
+        }
+        let (gateways, may_return) = (&self.gateways, self.now_us < self.started_us + GATEWAY_RETURN_MS * 1000);
+        let known = self.durable.draining.len();
+        self.durable.draining.retain(|id| match gateways.get(id) {
+            Some(member) => member.presence.is_alive(),
+            None => may_return,
+        });
+        if self.durable.draining.len() != known {
+            self.persist();
+        }
+    }
+
+    fn drop_plan(&mut self) {
+        let plan = self.tenures.hand_over.take();
+        let heirs = plan.into_iter().flat_map(|plan| plan.heirs.into_values());
+        let gateways: Vec<u16> = heirs.map(|heir| heir.gateway).collect();
+        self.tenures.to_tell.extend(gateways);
+    }
+}

@@ -1,0 +1,381 @@
+//! The picture that a new owner makes of its partitions: index, stripe table, and what became of each key.
+//!
+//! ```text
+//! stripe, as read --take--> records, one by one: is it the newest of its key? --> index, accounts of its stripe
+//! stripe, gone or void --drop_stripe--> --settle--> its records leave index and accounts
+//! ```
+//! Stripes may come in any order. Of a key counts the record of the highest version, and of several copies the one in the
+//! youngest stripe. When a stripe goes, what was the newest in it is not looked for elsewhere: a stripe is emptied only when
+//! each record of it that counts has a copy in a younger stripe, and what ended a key lasts as long as anything older of the
+//! key exists (rule R3).
+//!
+//! A key is known by two hashes of 64 bits each and its slot: forty bytes a key while the picture is made, however long the
+//! keys are.
+//!
+//! Must not know: nodes, sessions, which stripes there should be.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::{Configuration, NodeId, PartitionId, Slot, StripeId, UnixMs, Version};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::config::EngineConfig;
+use super::control::VoidRecord;
+use super::index::{Index, Location, StripeSlot, Tag};
+use super::kept::Kept;
+use super::log::Purpose;
+use super::lookup::old_record;
+use super::manifest::Manifest;
+use super::open_stripe::OpenStripe;
+use super::stripes::{Stripe, StripePhase, Stripes};
+
+/// Makes the second hash of a key another one than the first.
+const CHECK_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Who a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct KeyId {
+    hash: u64,
+    check: u64,
+    slot: u16,
+}
+
+impl KeyId {
+    fn slot(self) -> Slot {
+        Slot::new(self.slot).expect("it was a slot")
+    }
+}
+
+/// The newest record of a key.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    key: KeyId,
+    version: Version,
+    location: Location,
+    record_bytes: u32,
+    /// Not a tombstone.
+    is_live: bool,
+}
+
+/// A striped object whose manifest is the newest record of its key.
+#[derive(Debug)]
+pub struct StripedFound {
+    pub key: Vec<u8>,
+    pub partition: PartitionId,
+    pub manifest: Manifest,
+    pub expiry: Option<UnixMs>,
+}
+
+/// A stripe as it was read.
+#[derive(Debug)]
+pub struct Loaded {
+    pub partition: PartitionId,
+    pub members: Arc<[NodeId]>,
+    pub configuration: Configuration,
+    pub chunk_bytes: usize,
+    /// Its data chunks, each as far as it is used.
+    pub chunks: Vec<Vec<u8>>,
+    pub is_sealed: bool,
+}
+
+/// Where a record of a stripe lies.
+#[derive(Clone, Copy)]
+struct Place {
+    stripe: StripeId,
+    slot: StripeSlot,
+    partition: PartitionId,
+    location: Location,
+    record_bytes: usize,
+}
+
+/// A delayed flush, as of which version, and the stripe that says so.
+#[derive(Clone, Copy, Debug)]
+struct FlushDue {
+    version: Version,
+    at: UnixMs,
+    stripe: StripeId,
+}
+
+#[derive(Debug)]
+pub struct Picture {
+    pub index: Index,
+    pub stripes: Stripes<Purpose>,
+    newest: HashTable<Newest>,
+    striped: HashMap<KeyId, StripedFound>,
+    /// Void stripes, with the stripes that say so and the length of the record there.
+    voids: BTreeMap<StripeId, BTreeMap<StripeId, usize>>,
+    floors: BTreeMap<PartitionId, Version>,
+    flushes_due: BTreeMap<PartitionId, Vec<FlushDue>>,
+    /// Stripes that cannot be read any more.
+    lost: BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)>,
+    /// Bytes of what is alive, values of striped objects included.
+    pub bytes_stored: u64,
+    /// Stripes whose records are to go.
+    dropped: BTreeSet<StripeSlot>,
+    /// A floor rose above records that were taken.
+    is_floor_new: bool,
+}
+
+impl Picture {
+    pub fn new(data_count: usize) -> Self {
+        Picture {
+            index: Index::default(),
+            stripes: Stripes::new(data_count),
+            newest: HashTable::new(),
+            striped: HashMap::new(),
+            voids: BTreeMap::new(),
+            floors: BTreeMap::new(),
+            flushes_due: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            bytes_stored: 0,
+            dropped: BTreeSet::new(),
+            is_floor_new: false,
+        }
+    }
+
+    pub fn is_void(&self, stripe: StripeId) -> bool {
+        self.voids.contains_key(&stripe)
+    }
+
+    /// Is this stripe in the picture?
+    pub fn has(&self, stripe: StripeId) -> bool {
+        self.stripes.slot_of(stripe).is_some_and(|slot| !self.dropped.contains(&slot))
+    }
+
+    /// The stripes that it is made of.
+    pub fn stripe_ids(&self) -> Vec<StripeId> {
+        let stripes = self.stripes.iter().filter(|(slot, _)| !self.dropped.contains(slot));
+        stripes.map(|(_, stripe)| stripe.id).collect()
+    }
+
+    /// Notes that nothing is to be had of a stripe any more.
+    pub fn take_lost(&mut self, stripe: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
+        if !self.is_void(stripe) {
+            self.lost.insert(stripe, (partition, members));
+        }
+    }
+
+    /// Takes a stripe that is not void. `is_void_manifest`: does a manifest not make an object (rule R8)?
+    pub fn take(
+        &mut self,
+        id: StripeId,
+        loaded: Loaded,
+        config: &EngineConfig,
+        is_void_manifest: &dyn Fn(&Manifest) -> bool,
+    ) {
+        if self.is_void(id) {
+            return;
+        }
+        let Loaded { partition, members, configuration, chunk_bytes, chunks, is_sealed } = loaded;
+        let fills = chunks.iter().map(|chunk| chunk.len() as u32).collect();
+        let mut stripe = Stripe::inherited(id, partition, members, fills);
+        stripe.configuration = configuration;
+        if !is_sealed {
+            stripe.open = Some(Box::new(OpenStripe::from_chunks(config.shape, &chunks, chunk_bytes)));
+            stripe.become_phase(StripePhase::Leaving);
+        }
+        let slot = self.stripes.insert(stripe);
+        let mut kept = Kept::default();
+        for (data_index, chunk) in chunks.iter().enumerate() {
+            let mut offset = 0;
+            while let Ok((record, record_bytes)) = Record::parse(&chunk[offset..], id) {
+                kept.add(&record, record_bytes);
+                let location = self.stripes.location(slot, data_index, offset);
+                let place = Place { stripe: id, slot, partition, location, record_bytes };
+                match record.kind {
+                    RecordKind::Control => self.take_control(place, &record),
+                    _ => self.take_keyed(place, &record, config, is_void_manifest),
+                }
+                offset += record_bytes;
+            }
+        }
+        self.stripes.at_mut(slot).kept = kept;
+    }
+
+    fn take_control(&mut self, place: Place, record: &Record<'_>) {
+        let Place { stripe, partition, record_bytes, .. } = place;
+        match Control::parse(record.value) {
+            Some(Control::Void(void)) => {
+                self.voids.entry(void).or_default().insert(stripe, record_bytes);
+                self.drop_stripe(void);
+            }
+            Some(Control::Floor { floor, .. }) => {
+                let known = self.floors.entry(partition).or_default();
+                self.is_floor_new |= floor > *known;
+                *known = floor.max(*known);
+            }
+            Some(Control::FlushDue(at)) => {
+                let due = FlushDue { version: record.version, at, stripe };
+                self.flushes_due.entry(partition).or_default().push(due);
+            }
+            None => tracing::error!(?stripe, "a control record of another version"),
+        }
+    }
+
+    fn take_keyed(
+        &mut self,
+        place: Place,
+        record: &Record<'_>,
+        config: &EngineConfig,
+        is_void_manifest: &dyn Fn(&Manifest) -> bool,
+    ) {
+        if self.floors.get(&place.partition).is_some_and(|&floor| record.version < floor) {
+            return;
+        }
+        let key = KeyId {
+            hash: xxh3_64_with_seed(record.key, config.hash_seed),
+            check: xxh3_64_with_seed(record.key, config.hash_seed ^ CHECK_SEED),
+            slot: Slot::of_key(record.key).index() as u16,
+        };
+        let known = self.newest.find(key.hash, |newest| newest.key == key).copied();
+        let known = known.map(|newest| (newest, self.stripes.place_of(newest.location).0));
+        if let Some((newest, at)) = known.filter(|(_, at)| !self.dropped.contains(at)) {
+            let known_stripe = self.stripes.at(at).id;
+            if (newest.version, known_stripe) >= (record.version, place.stripe) {
+                if newest.is_live && known_stripe < place.stripe {
+                    self.reach_over(at, place.slot);
+                }
+                return;
+            }
+        }
+        let old = old_record(record, place.location, place.record_bytes);
+        if old.manifest.as_ref().is_some_and(is_void_manifest) {
+            tracing::debug!(stripe = ?place.stripe, "a striped object that was never whole");
+            return;
+        }
+        if let Some((newest, at)) = known {
+            if newest.is_live {
+                self.reach_over(place.slot, at);
+            }
+            self.end_live(&newest);
+        }
+        let is_live = record.kind != RecordKind::Tombstone;
+        let record_bytes = u32::try_from(place.record_bytes).expect("records are shorter than chunks");
+        let newest = Newest { key, version: record.version, location: place.location, record_bytes, is_live };
+        match self.newest.find_mut(key.hash, |known| known.key == key) {
+            Some(known) => *known = newest,
+            None => _ = self.newest.insert_unique(key.hash, newest, |newest| newest.key.hash),
+        }
+        if !is_live {
+            return;
+        }
+        self.index.insert(key.slot(), Tag::of_hash(key.hash), place.location);
+        let stripe = self.stripes.at_mut(place.slot);
+        stripe.live_bytes += place.record_bytes as u64;
+        stripe.live_count += 1;
+        if let Some(expiry) = record.expiry {
+            stripe.expiry.add(expiry, place.record_bytes);
+        }
+        self.bytes_stored += old.object_bytes;
+        if let Some(manifest) = old.manifest {
+            let (partition, expiry) = (place.partition, record.expiry);
+            self.striped.insert(key, StripedFound { key: record.key.to_vec(), partition, manifest, expiry });
+        }
+    }
+
+    /// A stripe holds something newer than another one does, which may be younger (see `Stripe::reach`).
+    fn reach_over(&mut self, slot: StripeSlot, other: StripeSlot) {
+        let beyond = self.stripes.at(other).reach;
+        let stripe = self.stripes.at_mut(slot);
+        stripe.reach = stripe.reach.max(beyond);
+    }
+
+    /// What was the newest record of a key is not any more.
+    fn end_live(&mut self, newest: &Newest) {
+        let Newest { key, location, record_bytes, is_live, .. } = *newest;
+        if !is_live {
+            return;
+        }
+        self.index.remove(key.slot(), Tag::of_hash(key.hash), location);
+        let (slot, _) = self.stripes.place_of(location);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.live_bytes -= u64::from(record_bytes);
+        stripe.live_count -= 1;
+        let value_bytes = self.striped.remove(&key).map_or(0, |found| found.manifest.value_bytes as u64);
+        self.bytes_stored -= u64::from(record_bytes) + value_bytes;
+    }
+
+    /// A stripe that was taken is gone, or void.
+    pub fn drop_stripe(&mut self, stripe: StripeId) {
+        self.dropped.extend(self.stripes.slot_of(stripe));
+    }
+
+    /// A stripe's chunks lie elsewhere than when it was taken.
+    pub fn move_stripe(&mut self, id: StripeId, configuration: Configuration, members: Arc<[NodeId]>) {
+        if let Some(slot) = self.stripes.slot_of(id) {
+            let stripe = self.stripes.at_mut(slot);
+            (stripe.configuration, stripe.members) = (configuration, members);
+        }
+    }
+
+    /// Takes out what stripes that were dropped, or records below a floor, left behind.
+    pub fn settle(&mut self) {
+        if self.dropped.is_empty() && !self.is_floor_new {
+            return;
+        }
+        let mut newest = std::mem::take(&mut self.newest);
+        newest.retain(|record| {
+            let (slot, _) = self.stripes.place_of(record.location);
+            let partition = self.stripes.at(slot).partition;
+            let is_below = self.floors.get(&partition).is_some_and(|&floor| record.version < floor);
+            let is_over = is_below || self.dropped.contains(&slot);
+            if is_over {
+                self.end_live(record);
+            }
+            !is_over
+        });
+        (self.newest, self.is_floor_new) = (newest, false);
+        for slot in std::mem::take(&mut self.dropped) {
+            let id = self.stripes.remove(slot).id;
+            self.voids.retain(|_, records| {
+                records.remove(&id);
+                !records.is_empty()
+            });
+            self.flushes_due.values_mut().for_each(|dues| dues.retain(|due| due.stripe != id));
+        }
+    }
+
+    /// The delayed flush that is still to come: the one declared last, unless everything was flushed since.
+    pub fn flush_due(&self) -> Option<(Version, UnixMs)> {
+        let floor = |partition| self.floors.get(partition).copied().unwrap_or_default();
+        // What was declared last in a partition counts there.
+        let last = |dues: &Vec<FlushDue>| dues.iter().map(|due| (due.version, due.at)).max();
+        let due = self.flushes_due.iter().filter_map(|(partition, dues)| Some((partition, last(dues)?)));
+        due.filter(|(partition, (version, _))| *version > floor(partition)).map(|(_, due)| due).max()
+    }
+
+    pub fn floors(&self) -> impl Iterator<Item = (PartitionId, Version)> {
+        self.floors.iter().map(|(&partition, &floor)| (partition, floor))
+    }
+
+    pub fn striped(&self) -> impl Iterator<Item = &StripedFound> {
+        self.striped.values()
+    }
+
+    pub fn take_striped(&mut self) -> impl Iterator<Item = StripedFound> + use<> {
+        std::mem::take(&mut self.striped).into_values()
+    }
+
+    pub fn take_losses(&mut self) -> BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Void stripes, each with the oldest record that says so: only that one is kept.
+    pub fn take_voids(&mut self) -> BTreeMap<StripeId, VoidRecord> {
+        let mut oldest = BTreeMap::new();
+        for (void, records) in std::mem::take(&mut self.voids) {
+            let mut records = records.into_iter();
+            let Some((at, bytes)) = records.next() else { continue };
+            oldest.insert(void, VoidRecord { at, bytes });
+            for (at, bytes) in records {
+                if let Some(slot) = self.stripes.slot_of(at) {
+                    self.stripes.at_mut(slot).kept.drop_control(bytes);
+                }
+            }
+        }
+        oldest
+    }
+}

@@ -1,0 +1,191 @@
+//! Preparing: an engine that is to be the next owner learns what it will inherit while the present one serves.
+//!
+//! ```text
+//! greet, scan --> read what is sealed --> rest --> scan --> read what is new, drop what is gone --> rest --> ...
+//!                                          '------------- terms: it is its turn -------------------------------.
+//! fence, scan --> read what is new or was never sealed, drop what is gone (`loading`) --> serves <-------------'
+//! ```
+//! Nothing is fenced before the terms come, so nobody is disturbed: reads pass no fence, and a sealed chunk never changes.
+//! What was read of a stripe stays true as long as the stripe exists, so what is left to do at the hand-over grows with what
+//! changed in the last round, not with what is stored.
+//!
+//! The census of the last round, under the fence, decides as at any take-over. A stripe of the picture that it does not
+//! show as sealed everywhere and readable, or a manifest that it shows to be void, ends the picture as a whole: then
+//! everything is read anew. That is slow and right; it takes the loss of a node's memory at just that time.
+//!
+//! Must not know: when the terms come.
+
+use shorttail_units::StripeId;
+
+use super::loading::{Loading, Verdict};
+use super::nodes::{NodePhase, SessionId};
+use super::picture::Picture;
+use super::recovery::Gathering;
+use super::{Engine, Phase};
+use crate::command::Command;
+
+/// Microseconds between the end of a round and the next one: what is written meanwhile is read at the hand-over.
+const REST_US: u64 = 200_000;
+
+#[derive(Debug, Default)]
+pub struct Preparing {
+    /// A round was completed.
+    pub is_prepared: bool,
+    /// Between two rounds.
+    rests_until_us: Option<u64>,
+}
+
+impl<C: Command> Engine<C> {
+    /// Instead of taking over at once the engine prepares until it is given terms. Called before anything else.
+    pub fn prepare(&mut self) {
+        self.preparing = Some(Preparing::default());
+    }
+
+    /// How many packed stripes were read in the last round: with one that prepared, those that changed.
+    pub fn inherited_read(&self) -> usize {
+        self.inherited_read
+    }
+
+    pub fn stripe_count(&self) -> usize {
+        self.stripes.len()
+    }
+
+    pub(super) fn is_preparing(&self) -> bool {
+        self.preparing.is_some()
+    }
+
+    /// Is a round over and the next one not due? If it is due, it begins.
+    pub(super) fn rests_between_rounds(&mut self) -> bool {
+        let now_us = self.now.mono_us;
+        let Some(preparing) = &mut self.preparing else { return false };
+        let Some(until_us) = preparing.rests_until_us else { return false };
+        if now_us < until_us {
+            return true;
+        }
+        preparing.rests_until_us = None;
+        self.ask_all_again();
+        true
+    }
+
+    /// What could be read is read.
+    pub(super) fn end_round(&mut self, mut picture: Picture) {
+        picture.settle();
+        let rests_until_us = Some(self.now.mono_us + REST_US);
+        self.preparing = Some(Preparing { is_prepared: true, rests_until_us });
+        self.begin_round(picture);
+    }
+
+    fn begin_round(&mut self, picture: Picture) {
+        self.scan_round += 1;
+        self.phase = Phase::Gathering(Box::new(Gathering::new(self.now.mono_us, picture)));
+    }
+
+    /// The engine is the owner from now on, as far as the coordinator is concerned.
+    pub(super) fn end_preparing(&mut self) {
+        if self.preparing.take().is_none() {
+            return;
+        }
+        self.drop_gathering_fetches();
+        let Phase::Gathering(gathering) = &mut self.phase else { return };
+        let unread = gathering.picture.take();
+        let picture = unread.or_else(|| gathering.loading.take().and_then(|loading| loading.into_parts().0));
+        let mut picture = picture.unwrap_or_else(|| Picture::new(self.config.data_count()));
+        picture.settle();
+        self.begin_round(picture);
+        if let Phase::Gathering(gathering) = &mut self.phase {
+            gathering.was_prepared = true;
+        }
+        self.ask_all_again();
+    }
+
+    /// Every node that was greeted is asked again what it holds; under a fence, if this is the owner.
+    fn ask_all_again(&mut self) {
+        let now_us = self.now.mono_us;
+        if let Phase::Gathering(gathering) = &mut self.phase {
+            gathering.started_us = now_us;
+        }
+        let mut sessions = Vec::new();
+        for node in self.nodes.iter_mut() {
+            if node.phase != NodePhase::Away {
+                node.phase = NodePhase::Greeting;
+            }
+            for (core, session) in node.sessions.iter_mut().enumerate() {
+                session.greeted = false;
+                if session.incarnation.is_some() {
+                    sessions.push(SessionId { node: node.id, core: core as u16 });
+                }
+            }
+        }
+        for id in sessions {
+            match self.is_preparing() {
+                true => self.scan(id, StripeId::default()),
+                false => self.fence(id),
+            }
+        }
+    }
+
+    /// Does the census show a stripe to be sealed by all of its members, but those that are away?
+    pub(super) fn is_settled(&self, stripe: StripeId) -> bool {
+        let Some(newest) = self.census().and_then(|census| census.newest(stripe)) else { return false };
+        let census = self.census().expect("it has the stripe");
+        let members = &newest.members.0;
+        let is_away = |node: &&_| !self.nodes.is_ready(**node);
+        let away = members.iter().filter(is_away).count();
+        let sealed = census.intact(stripe).filter(|(node, report)| report.sealed && members.contains(node)).count();
+        away <= self.config.tolerance() && sealed + away >= members.len()
+    }
+
+    /// Takes out of the picture what is gone. Under the fence: the picture as it still holds, or an empty one.
+    pub(super) fn bring_up_to_date(&mut self, mut picture: Picture) -> Picture {
+        let Some(census) = self.census() else { return picture };
+        for stripe in picture.stripe_ids() {
+            match census.newest(stripe) {
+                None => picture.drop_stripe(stripe),
+                Some(newest) => {
+                    picture.move_stripe(stripe, newest.configuration, newest.members.0.clone().into());
+                }
+            }
+        }
+        picture.settle();
+        if self.is_preparing() || self.does_hold(&picture) {
+            return picture;
+        }
+        tracing::warn!("what was prepared does not hold any more: everything is read anew");
+        Picture::new(self.config.data_count())
+    }
+
+    /// Does every manifest make an object that was taken without a look at its pieces?
+    pub(super) fn do_manifests_hold(&mut self) -> bool {
+        let Phase::Gathering(gathering) = &mut self.phase else { return true };
+        if !gathering.was_prepared {
+            return true;
+        }
+        if let Some(picture) = gathering.loading.as_mut().and_then(Loading::picture_mut) {
+            picture.settle();
+        }
+        let Phase::Gathering(gathering) = &self.phase else { return true };
+        let picture = gathering.loading.as_ref().and_then(Loading::picture);
+        let mut found = picture.into_iter().flat_map(Picture::striped);
+        found.all(|found| !self.is_void_manifest(found.partition, &found.manifest))
+    }
+
+    /// Begins with an empty picture and the census that is there.
+    pub(super) fn read_all_anew(&mut self) {
+        tracing::warn!("a striped object was never whole: everything is read anew");
+        let picture = Picture::new(self.config.data_count());
+        if let Phase::Gathering(gathering) = &mut self.phase {
+            (gathering.loading, gathering.picture, gathering.was_prepared) = (None, Some(picture), false);
+        }
+    }
+
+    fn does_hold(&self, picture: &Picture) -> bool {
+        let is_readable = |stripe: StripeId| {
+            let Some(newest) = self.census().and_then(|census| census.newest(stripe)) else { return false };
+            let partition = newest.partition;
+            let members = newest.members.0.iter().map(|&node| self.member(node, stripe, partition));
+            let members: Vec<_> = members.collect();
+            self.weigh(stripe, &members) == Verdict::Enough && self.looks_sealed(stripe, &newest.members.0, &members)
+        };
+        picture.stripe_ids().into_iter().all(is_readable)
+    }
+}
