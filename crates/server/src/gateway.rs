@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mio::Poll;
@@ -40,7 +40,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
-use crate::control::{ControlEvent, GatewayAddresses, Obeyed, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, GatewayRole, Obeyed, Role, start_gateway};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
@@ -50,8 +50,11 @@ pub(crate) use policies::PolicyDesk;
 use tallies::{Tallies, Teller};
 use tenures::Share;
 
-/// Between two looks at what the cores publish.
+/// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator to
+/// hear of it, and for so long after it was told of one.
 const PUBLISH_EVERY: Duration = Duration::from_millis(25);
+const PUBLISH_HURRIED: Duration = Duration::from_millis(2);
+const HURRIED: Duration = Duration::from_millis(200);
 
 /// What a core publishes for others to read.
 #[derive(Debug, Default)]
@@ -161,6 +164,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     }
     tracing::info!(gateway = welcome.session.gateway_id, "started");
     let mut settling = crate::footprint::Settling::begin();
+    let mut hurried_until = Instant::now();
     loop {
         settling.check();
         while let Some(event) = control.poll_event() {
@@ -170,6 +174,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
                 }
                 ControlEvent::Terms(terms) => {
+                    hurried_until = Instant::now() + HURRIED;
                     let terms: Arc<[_]> = terms.into();
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Terms(Arc::clone(&terms))));
                 }
@@ -182,9 +187,11 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
         while let Ok(wanted) = changes.try_recv() {
             change(&mut config, wanted, &cores);
         }
-        control.publish(cores.published.status());
-        // Events end it sooner; a status goes out twice a second, or as often as this while a tenure is on its way.
-        std::thread::park_timeout(PUBLISH_EVERY);
+        let status = cores.published.status();
+        let is_hurried = GatewayRole::hurries(&status) || Instant::now() < hurried_until;
+        control.publish(status);
+        // Events end it sooner.
+        std::thread::park_timeout(if is_hurried { PUBLISH_HURRIED } else { PUBLISH_EVERY });
     }
 }
 

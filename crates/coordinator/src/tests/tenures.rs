@@ -131,19 +131,33 @@ impl Stage {
         self.beat();
     }
 
+    /// The coordinator begins anew, and the nodes come back to it.
+    fn restart(self) -> Self {
+        let mut stage = Stage { scene: self.scene.restart(), ..self };
+        for (id, connection) in stage.nodes.clone().into_iter().enumerate() {
+            let session = NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(id as u16) };
+            let registration = NodeRegistration { session: Some(session), ..node(1, None) };
+            stage.scene.connection_next += 100;
+            stage.nodes[id] = stage.scene.node(registration).0;
+            assert_ne!(stage.nodes[id], connection);
+        }
+        stage
+    }
+
     /// Those that are to follow report that they are prepared.
     fn prepare(&mut self) {
-        let ids: Vec<u16> = self.gateways.keys().copied().collect();
-        for (id, epoch) in ids.into_iter().flat_map(|id| self.to_come(id).into_iter().map(move |epoch| (id, epoch))) {
-            let standing = Standing { epoch: Epoch(epoch), proven_by: 0, state: TenureState::Prepared };
-            self.gateways.get_mut(&id).expect("listed above").standings.insert(epoch, standing);
+        for id in self.gateways.keys().copied().collect::<Vec<_>>() {
+            for epoch in self.to_come(id) {
+                let standing = Standing { epoch: Epoch(epoch), proven_by: 0, state: TenureState::Prepared };
+                self.gateways.get_mut(&id).expect("listed above").standings.insert(epoch, standing);
+            }
         }
         self.beat();
     }
 
     /// Epochs that a gateway is to prepare for.
     fn to_come(&self, id: u16) -> Vec<u32> {
-        let terms = self.terms_told(id);
+        let terms = self.terms_last(id).unwrap_or_default();
         terms.iter().filter(|terms| terms.prepares).map(|terms| terms.epoch.0).collect()
     }
 
@@ -184,16 +198,20 @@ impl Stage {
     }
 
     fn terms_told(&self, id: u16) -> Vec<Terms> {
+        self.terms_last(id).expect("it was told terms")
+    }
+
+    /// None, if it was not told any lately.
+    fn terms_last(&self, id: u16) -> Option<Vec<Terms>> {
         let sent = self.scene.sent_to(self.gateways[&id].connection);
-        let told = sent.into_iter().rev().find_map(|message| match message {
+        sent.into_iter().rev().find_map(|message| match message {
             FromCoordinator::Terms(terms) => Some(terms),
             _ => None,
-        });
-        told.expect("it was told terms")
+        })
     }
 
     fn lets_go(&self, id: u16) -> Vec<u32> {
-        let terms = self.terms_told(id);
+        let terms = self.terms_last(id).unwrap_or_default();
         terms.iter().filter(|terms| terms.lets_go).map(|terms| terms.epoch.0).collect()
     }
 }
@@ -276,14 +294,7 @@ fn a_restarted_coordinator_gives_gateways_time_to_come_back() {
     let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
     stage.serve();
     let owners = stage.owners();
-    stage.scene = stage.scene.restart();
-    for (id, connection) in stage.nodes.clone().into_iter().enumerate() {
-        let session = NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(id as u16) };
-        let registration = NodeRegistration { session: Some(session), ..node(1, None) };
-        stage.scene.connection_next += 100;
-        stage.nodes[id] = stage.scene.node(registration).0;
-        assert_ne!(stage.nodes[id], connection);
-    }
+    let mut stage = stage.restart();
     stage.return_of(ids[0]).expect("let in");
     stage.return_of(ids[1]).expect("let in");
     stage.gateways.remove(&ids[2]);
@@ -373,9 +384,9 @@ fn an_heir_follows_an_owner_that_died_and_a_dead_heir_is_replaced() {
     stage.die(old);
     assert_eq!(stage.owners(), [(2, new, 4), (3, new, 4)]);
     let (mut stage, old, new) = planned();
-    let third = stage.join();
     stage.prepare();
     assert_eq!(stage.lets_go(old), [1]);
+    let third = stage.join();
     stage.die(new);
     stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
     assert_eq!(stage.loads(), [(third, 8)].into());
@@ -393,8 +404,8 @@ fn a_plan_without_its_heir_is_made_anew() {
 
 #[test]
 fn a_drain_outlives_the_coordinator_and_ends_with_the_gateway() {
-    let (mut stage, old, new) = planned();
-    stage.scene = stage.scene.restart();
+    let (stage, old, new) = planned();
+    let mut stage = stage.restart();
     stage.return_of(old).expect("let in");
     stage.return_of(new).expect("let in");
     stage.serve();

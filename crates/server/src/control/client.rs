@@ -18,8 +18,9 @@ const STACK_BYTES: usize = 128 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
 
-/// Wait after the first heartbeat; doubles up to the usual one, so that a starting cluster is seen to start.
-const HEARTBEAT_FIRST: Duration = Duration::from_millis(25);
+/// Wait after the first heartbeat, and between two while the coordinator is waiting; doubles up to the usual one, so that a
+/// starting cluster is seen to start.
+const HEARTBEAT_FIRST: Duration = Duration::from_millis(5);
 
 /// Without a beat for so long a coordinator may have ceased to lead: three are missing.
 const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
