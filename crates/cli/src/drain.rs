@@ -40,7 +40,7 @@ pub enum DrainedMember {
         /// Its number, as `shorttail status` tells it
         id: u16,
         /// Seconds until it is said that it did not end; it goes on nevertheless
-        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
         within: u64,
     },
 }

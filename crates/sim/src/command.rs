@@ -50,6 +50,8 @@ pub struct SimOptions {
 pub enum Experiment {
     /// How soon the request monitor finds a slow node, and whom it suspects wrongly: a table.
     Detect(crate::detect::DetectOptions),
+    /// Judge histories that clients of a real cluster wrote down: is every key linearizable?
+    Judge(crate::judge::JudgeOptions),
 }
 
 /// How one seed went.
@@ -173,8 +175,10 @@ impl std::fmt::Display for Totals {
 /// # Errors
 /// When a seed shows a violation, or the flags make no sense.
 pub fn run(options: SimOptions) -> anyhow::Result<()> {
-    if let Some(Experiment::Detect(options)) = &options.experiment {
-        return crate::detect::run(options);
+    match &options.experiment {
+        Some(Experiment::Detect(options)) => return crate::detect::run(options),
+        Some(Experiment::Judge(options)) => return crate::judge::run(options),
+        None => {}
     }
     if options.threads == 0 || options.threads > CAMPAIGN_THREADS_MAX {
         bail!("--threads must be 1 to {CAMPAIGN_THREADS_MAX}, not {}", options.threads);

@@ -13,6 +13,7 @@ pub mod config;
 pub mod detect;
 pub mod faults_slow;
 pub mod history;
+pub mod judge;
 pub mod limits;
 pub mod model;
 pub mod network;
