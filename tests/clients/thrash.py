@@ -1,12 +1,14 @@
-"""Thrashes a cluster of its own under load: nodes die, freeze, answer late, corrupt and drop what they answer, never more at once
-than may be lost; gateways die and freeze, all but one. Nothing acknowledged may be lost, stale or wrong, whoever is asked.
+"""Thrashes a cluster of single processes under load: RS(4,2) on eight nodes, three gateways, two coordinators, three etcd.
 
-    thrash.py [--seconds 60] [--gateways 3] [--seed N]
+    thrash.py [--seconds 60] [--seed N] [--keep FILE]
 
-Every worker has keys of its own and asks one gateway after the other. A write whose outcome is unknown (its connection broke,
-or the server said so) leaves more than one value that the key may have, in the order in which they were written; a read that
-shows one of them rules out the older ones. It may also be under way still, and take effect once later. Errors are counted,
-not judged: while a gateway is away there must be some.
+Members die and are started again, freeze, are cut off from the network (each has a namespace of its own), nodes answer late or
+damaged or not at all, gateways are drained; never more nodes at once than may be lost until what they held is rebuilt, and
+one gateway, one coordinator and two etcd are always well. Then everything is mended, and every key is read.
+
+Clients share their keys and write down all that they ask and are told. Nothing acknowledged may be lost, stale or wrong: the
+history is judged by the linearizability checker, and by porcupine, if it is there. Errors must lie within --window seconds
+of something that was broken. Keys change once a minute, and older ones are still used, so that histories can be judged.
 """
 
 import argparse
@@ -14,255 +16,248 @@ import os
 import random
 import signal
 import sys
-import threading
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
+import recorded  # noqa: E402
+from members import Members  # noqa: E402
 
-WORKERS = 6
-KEYS_PER_WORKER = 400
-NODES = 9
+NODES = 8
+GATEWAYS = 3
 LOSSES_MAX = 2
-GATEWAY_DEATHS_MAX = 3
-# Of a worker's steps, how many begin with another gateway.
-WANDERING = 0.01
-# Around what is packed, what is striped, and what fills chunks.
-VALUE_SIZES = [0, 1, 31, 100, 100, 100, 1000, 4000, 8191, 8192, 8193, 16_300, 65_280, 200_000]
-ABSENT = None
+CLIENTS = 6
+KEYS = 120
+OLD_KEYS = 30
+KEYS_SECONDS = 60
+PAUSE_SECONDS = 0.01
+HEAL_SECONDS_MAX = 180
+# What is lost is told twice a second; a node counts as well when nothing was for so long.
+WHOLE_SECONDS = 3
 FAULTS = [
-    "slow {node} --delay 20ms",
-    "slow {node} --tail 5%:100ms",
-    "slow {node} --bandwidth 1MiB",
-    "stall {node} --duty 50ms/2ms",
-    "corrupt {node} --share 20%",
-    "drop {node} --share 2%",
-    "drop {node} --share 5% --reset",
+    "slow {} --delay 20ms",
+    "slow {} --tail 5%:100ms",
+    "slow {} --bandwidth 1MiB",
+    "stall {} --duty 50ms/2ms",
+    "corrupt {} --share 20%",
+    "drop {} --share 2%",
+    "drop {} --share 5% --reset",
 ]
 
 
-class Wrong(Exception):
-    """A key that does not have a value it may have."""
+class Trouble:
+    """Something that is broken: what, until when, and how it is mended."""
 
-
-class Worker(threading.Thread):
-    """One connection, its keys, and the values that each may have, oldest first."""
-
-    def __init__(self, number, servers, seed, deadline):
-        super().__init__()
-        self.number, self.servers, self.deadline = number, servers, deadline
-        self.random = random.Random(seed * WORKERS + number)
-        self.possible = {}
-        # What may still be under way to the key's owner.
-        self.late = {}
-        self.done, self.unknown, self.refused, self.problem = 0, 0, 0, None
-        self.stream = None
-
-    def run(self):
-        try:
-            while time.monotonic() < self.deadline:
-                self.step()
-        except Exception as error:  # whatever it is, the run has failed
-            self.problem = f"worker {self.number} after {self.done} operations: {type(error).__name__}: {error}"
-
-    def step(self):
-        key = b"thrash:%d:%d" % (self.number, self.random.randrange(KEYS_PER_WORKER))
-        if self.random.random() < WANDERING:
-            self.stream = None
-        chance = self.random.random()
-        if chance < 0.5:
-            self.read(key)
-        elif chance < 0.9:
-            value = self.random.randbytes(self.random.choice(VALUE_SIZES))
-            self.write(key, b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value), value, [b"STORED\r\n"])
-        else:
-            self.write(key, b"delete %s\r\n" % key, ABSENT, [b"DELETED\r\n", b"NOT_FOUND\r\n"])
-        self.done += 1
-
-    def connection(self):
-        give_up = time.monotonic() + 60
-        while self.stream is None:
-            try:
-                self.stream = cluster.connect(self.random.choice(self.servers.gateways)).makefile("rwb")
-            except OSError:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(0.02)
-        return self.stream
-
-    def write(self, key, command, value, answers):
-        before = self.possible.get(key, [ABSENT])
-        late = self.late.setdefault(key, [])
-        try:
-            stream = self.connection()
-            stream.write(command)
-            stream.flush()
-            line = stream.readline()
-        except OSError:
-            line = b""
-        if line in answers:
-            if line == b"NOT_FOUND\r\n" and ABSENT not in before + late or line == b"DELETED\r\n" and before == [ABSENT] and not late:
-                raise Wrong(f"{key!r}: {line!r} although it was {describe(before)}")
-            self.possible[key] = [value]
-        elif not line or b"unknown" in line:
-            self.unknown += 1
-            self.possible[key] = before + [value]
-            late.append(value)
-            if not line:
-                self.stream = None
-        elif line.startswith(b"SERVER_ERROR"):
-            self.refused += 1
-        else:
-            raise Wrong(f"{key!r}: {line!r}")
-
-    def read(self, key):
-        try:
-            value = self.fetch(key)
-        except OSError:
-            self.stream, self.unknown = None, self.unknown + 1
-            return
-        if isinstance(value, str):
-            self.refused += 1
-            return
-        before, late = self.possible.get(key, [ABSENT]), self.late.get(key, [])
-        if value not in before + late:
-            raise Wrong(f"{key!r}: wanted {describe(before + late)}, got {describe([value])}")
-        self.possible[key] = before[before.index(value):] if value in before else [value]
-        if value in late:
-            late.remove(value)
-
-    def fetch(self, key):
-        """The value, ABSENT, or a string: what the server says instead."""
-        stream = self.connection()
-        stream.write(b"get %s\r\n" % key)
-        stream.flush()
-        line = stream.readline()
-        if line == b"END\r\n":
-            return ABSENT
-        if line.startswith(b"SERVER_ERROR"):
-            return line.decode()
-        words = line.split()
-        if len(words) != 4:
-            raise OSError("the connection broke") if not line else Wrong(f"get {key!r}: {line!r}")
-        size = int(words[3])
-        value = stream.read(size + 7)
-        if len(value) < size + 7:
-            raise OSError("the connection broke")
-        return value[:size]
-
-
-def describe(values):
-    return " or ".join("nothing" if value is ABSENT else f"{len(value)} B {value[:8].hex()}" for value in values)
+    def __init__(self, member, text, seconds, mend):
+        self.member, self.text, self.mend = member, text, mend
+        self.began = time.monotonic()
+        self.until, self.ended = self.began + seconds, None
 
 
 class Thrasher:
-    """Breaks one thing after another, and mends most of them."""
+    """Breaks one thing after another, and mends all of them."""
 
-    def __init__(self, servers, seed):
-        self.servers, self.random = servers, random.Random(seed)
-        self.dead, self.hurt = set(), {}
-        self.gateway_deaths = 0
-        # Frozen gateways by their pid, with the time of their thaw.
-        self.frozen = {}
-        self.log = []
+    def __init__(self, members, seed):
+        self.members, self.random = members, random.Random(seed)
+        self.troubles, self.past, self.log = [], [], []
+        # Nodes that came back empty, and since when nothing is said to be lost.
+        self.recovering, self.whole_since = set(), None
 
-    def run(self, deadline):
+    def run(self, deadline, on_turn):
         while time.monotonic() < deadline:
             self.mend()
+            self.watch_recovery()
             self.break_something()
-            time.sleep(self.random.uniform(0.1, 1.5))
-        self.mend(everything=True)
+            on_turn()
+            time.sleep(self.random.uniform(0.1, 1.2))
+
+    def watch_recovery(self):
+        if not self.recovering:
+            return
+        now = time.monotonic()
+        lost = self.troubled(self.members.nodes)
+        if lost or not self.members.is_whole():
+            self.whole_since = None
+        elif self.whole_since is None:
+            self.whole_since = now
+        elif now > self.whole_since + WHOLE_SECONDS:
+            self.recovering.clear()
+            self.note("everything is whole")
+
+    def troubled(self, members):
+        return [trouble.member for trouble in self.troubles if trouble.member in members]
+
+    def well(self, members):
+        return [member for member in members if member not in self.troubled(members)]
 
     def break_something(self):
+        chance, members = self.random.random(), self.members
+        lost = set(self.troubled(members.nodes)) | self.recovering
+        if chance < 0.6 and len(lost) < LOSSES_MAX:
+            self.hurt_node(self.random.choice([node for node in members.nodes if node not in lost]))
+        elif 0.6 <= chance < 0.85 and len(self.well(members.gateways)) > 1:
+            self.hurt_gateway(self.random.choice(self.well(members.gateways)))
+        elif 0.85 <= chance < 0.93 and len(self.well(members.coordinators)) > 1:
+            self.kill_or_freeze(self.random.choice(members.coordinators), [1, 3, 8])
+        elif 0.93 <= chance and not self.troubled(range(3)):
+            self.hurt_etcd(self.random.randrange(3))
+
+    def hurt_node(self, node):
         chance = self.random.random()
-        if chance < 0.1:
-            self.hurt_gateway()
-        elif len(self.dead) + len(self.hurt) < LOSSES_MAX:
-            nodes = [node for node in self.servers.status()["nodes"] if node["id"] not in self.dead | self.hurt.keys()]
-            node = self.random.choice([node for node in nodes if cluster.is_alive(node["pid"])])
-            if chance < 0.15:
-                os.kill(node["pid"], signal.SIGKILL)
-                self.dead.add(node["id"])
-                self.note(f"node {node['id']} killed")
-            elif chance < 0.4:
-                os.kill(node["pid"], signal.SIGSTOP)
-                self.hurt[node["id"]] = (time.monotonic() + self.random.choice([0.05, 0.3, 1, 4]), node["pid"])
-                self.note(f"node {node['id']} frozen")
-            else:
-                fault = self.random.choice(FAULTS).format(node=node["id"])
-                self.servers.chaos(fault)
-                self.hurt[node["id"]] = (time.monotonic() + self.random.uniform(0.2, 4), None)
-                self.note(fault)
+        number = self.members.nodes.index(node)
+        if chance < 0.15:
+            self.kill(node, self.random.uniform(0.5, 6))
+            self.recovering.add(node)
+            self.whole_since = None
+        elif chance < 0.35:
+            self.freeze(node, [0.05, 0.3, 1, 4])
+        elif chance < 0.5 and self.members.network:
+            self.cut(node, [0.3, 1, 4])
+        else:
+            fault = self.random.choice(FAULTS).format(number)
+            if self.members.order("chaos", *fault.split()):
+                self.trouble(node, fault, self.random.uniform(0.2, 4), lambda: self.members.order("chaos", "clear", str(number)))
+
+    def hurt_gateway(self, gateway):
+        chance = self.random.random()
+        if chance < 0.3:
+            self.kill(gateway, self.random.uniform(0.2, 4))
+        elif chance < 0.6:
+            self.freeze(gateway, [0.3, 1, 3, 10])
+        elif chance < 0.8 and self.members.network:
+            self.cut(gateway, [0.5, 2, 6])
+        else:
+            pid = gateway.process.pid
+            known = [known for known in (self.members.status() or {"gateways": []})["gateways"] if known["pid"] == pid]
+            if known and self.members.order("drain", "gateway", str(known[0]["id"]), "--within", "20"):
+                # It owns something again when its process was started again.
+                self.trouble(gateway, f"{gateway.name} drained", self.random.uniform(0, 1), lambda: self.again(gateway))
+
+    def again(self, member):
+        member.kill()
+        member.start()
+        return True
+
+    def hurt_etcd(self, number):
+        process = self.members.etcd.processes[number]
+        process.send_signal(signal.SIGSTOP)
+
+        def mend():
+            process.send_signal(signal.SIGCONT)
+            return True
+
+        self.trouble(number, f"etcd {number} frozen", self.random.choice([1, 4, 10]), mend)
+
+    def kill_or_freeze(self, member, seconds):
+        if self.random.random() < 0.5:
+            self.kill(member, self.random.choice(seconds))
+        else:
+            self.freeze(member, seconds)
+
+    def kill(self, member, seconds):
+        member.kill()
+        self.trouble(member, f"{member.name} killed", seconds, lambda: member.start() or True)
+
+    def freeze(self, member, choices):
+        member.signal(signal.SIGSTOP)
+        self.trouble(member, f"{member.name} frozen", self.random.choice(choices), lambda: member.signal(signal.SIGCONT) or True)
+
+    def cut(self, member, choices):
+        member.cut()
+        self.trouble(member, f"{member.name} cut off", self.random.choice(choices), lambda: member.mend() or True)
+
+    def trouble(self, member, text, seconds, mend):
+        self.troubles.append(Trouble(member, text, seconds, mend))
+        self.note(f"{text} for {seconds:.1f} s")
 
     def mend(self, everything=False):
-        for node, (until, frozen_pid) in list(self.hurt.items()):
-            if everything or time.monotonic() > until:
-                if frozen_pid is None:
-                    self.servers.chaos(f"clear {node}")
-                else:
-                    os.kill(frozen_pid, signal.SIGCONT)
-                del self.hurt[node]
-                self.note(f"node {node} mended")
-        for pid, until in list(self.frozen.items()):
-            if everything or time.monotonic() > until:
-                os.kill(pid, signal.SIGCONT)
-                del self.frozen[pid]
-                self.note(f"gateway of pid {pid} goes on")
+        for trouble in list(self.troubles):
+            # What cannot be mended now (nobody leads) is tried again.
+            if (everything or time.monotonic() > trouble.until) and trouble.mend():
+                trouble.ended = time.monotonic()
+                self.troubles.remove(trouble)
+                self.past.append(trouble)
+                self.note(f"{trouble.text}: mended")
 
-    def hurt_gateway(self):
-        gateways = [gateway for gateway in self.servers.status()["gateways"] if gateway["serving"] and cluster.is_alive(gateway["pid"])]
-        awake = [gateway["pid"] for gateway in gateways if gateway["pid"] not in self.frozen]
-        if not awake:
-            return
-        pid = self.random.choice(awake)
-        if len(awake) > 1 and self.random.random() < 0.5:
-            os.kill(pid, signal.SIGSTOP)
-            self.frozen[pid] = time.monotonic() + self.random.choice([0.3, 1, 3, 8])
-            self.note(f"gateway of pid {pid} frozen")
-        elif self.gateway_deaths < GATEWAY_DEATHS_MAX:
-            os.kill(pid, signal.SIGKILL)
-            self.gateway_deaths += 1
-            self.note(f"gateway of pid {pid} killed")
+    def heal(self):
+        cluster.wait_until(lambda: self.mend(everything=True) or not self.troubles, HEAL_SECONDS_MAX, "everything is mended")
+        cluster.wait_until(self.members.is_whole, HEAL_SECONDS_MAX, "everything is whole again")
+
+    def outside(self, errors, window):
+        """Errors with no trouble within so many seconds before."""
+        return [at for at in errors if not any(trouble.began <= at <= trouble.ended + window for trouble in self.past)]
 
     def note(self, text):
         self.log.append(f"{time.monotonic():.3f} {text}")
 
 
+class Keys:
+    """Which keys are used: new ones once a minute, and some of the older."""
+
+    def __init__(self, seed):
+        self.random, self.all, self.current, self.due = random.Random(seed), [], [], 0.0
+
+    def rotate(self):
+        if time.monotonic() < self.due:
+            return
+        self.due = time.monotonic() + KEYS_SECONDS
+        older = self.random.sample(self.all, min(OLD_KEYS, len(self.all)))
+        first = len(self.all)
+        fresh = [b"thrash:%d" % number for number in range(first, first + KEYS)]
+        self.all, self.current = self.all + fresh, fresh + older
+
+
 def run(arguments, seed):
-    flags = ["--nodes", str(NODES), "--node-memory", "128MiB", "--allow-chaos", "--gateways", str(arguments.gateways)]
-    servers = cluster.Cluster(flags)
-    servers.gateways = [gateway["memcached"] for gateway in servers.status()["gateways"]]
-    # What was frozen must not outlive a run that fails.
-    thrasher = Thrasher(servers, seed)
+    members = Members(NODES, GATEWAYS)
+    thrasher, keys, clients, complaints = Thrasher(members, seed), Keys(seed), [], []
+    keys.rotate()
+    addresses = [gateway.memcached for gateway in members.gateways]
+    clients = [recorded.Client(number, addresses, keys.current, seed, PAUSE_SECONDS) for number in range(CLIENTS)]
+    last = []
+
+    def on_turn():
+        keys.rotate()
+        for client in clients:
+            client.keys = keys.current
+
     try:
-        deadline = time.monotonic() + arguments.seconds
-        workers = [Worker(number, servers, seed, deadline) for number in range(WORKERS)]
-        for worker in workers:
-            worker.start()
-        thrasher.run(deadline)
-        for worker in workers:
-            worker.join()
-        complaints = [worker.problem for worker in workers if worker.problem]
-        for worker in workers:
-            for key in [key for key in worker.possible if not worker.problem]:
-                refused = worker.refused
-                try:
-                    worker.read(key)
-                except Wrong as error:
-                    complaints.append(str(error))
-                if worker.refused > refused:
-                    complaints.append(f"{key!r}: cannot be read although all is mended")
+        for client in clients:
+            client.start()
+        thrasher.run(time.monotonic() + arguments.seconds, on_turn)
+        thrasher.heal()
+        for client in clients:
+            client.is_over = True
+        for client in clients:
+            client.join()
+        last, unreadable = recorded.read_back(addresses[0], keys.all)
+        complaints += [f"{key} cannot be read although all is mended" for key in unreadable]
+    except (RuntimeError, OSError) as error:
+        complaints.append(f"{type(error).__name__}: {error}")
+        members.print_logs()
     finally:
-        thrasher.mend(everything=True)
-        servers.pids = [pid for pid in servers.pids if cluster.is_alive(pid)]
-        servers.stop()
+        for client in clients:
+            client.is_over = True
+        # Frozen ones too.
+        members.stop()
+    for client in clients:
+        client.join()
+    path = arguments.keep or os.path.join(tempfile.gettempdir(), f"shorttail-history-{os.getpid()}")
+    recorded.write_history(path, clients, last)
+    problems, said = recorded.judge(path)
+    if not arguments.keep:
+        os.remove(path)
+    complaints += problems + [client.problem for client in clients if client.problem]
+    outside = thrasher.outside([at for client in clients for at in client.errors], arguments.window)
+    if outside:
+        complaints.append(f"{len(outside)} errors out of the blue, the first at {outside[0]:.3f}")
     for line in thrasher.log + complaints[:20] if complaints else []:
         print(f"    {line}")
-    total = {name: sum(getattr(worker, name) for worker in workers) for name in ("done", "unknown", "refused")}
     verdict = "not ok" if complaints else "ok"
+    where = "in namespaces" if members.network else "without namespaces"
     print(
-        f"{verdict} seed {seed}: {len(complaints)} complaints, {total['done']} operations, {total['unknown']} of unknown outcome, "
-        f"{total['refused']} refused, {len(thrasher.log)} events, {len(thrasher.dead)} nodes and {thrasher.gateway_deaths} gateways killed",
+        f"{verdict} seed {seed}: {len(complaints)} complaints, {len(thrasher.past)} troubles {where}, {recorded.summary(clients)}; "
+        f"{len(keys.all)} keys read back; {'; '.join(said)}",
         flush=True,
     )
     return not complaints
@@ -271,10 +266,13 @@ def run(arguments, seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--window", type=float, default=12, help="seconds after a trouble in which there may be errors")
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--gateways", type=int, default=3)
     parser.add_argument("--seed", type=int)
-    return cluster.run_rounds(parser.parse_args(), run, [Wrong])
+    parser.add_argument("--keep", help="file for the history")
+    # What was frozen or cut off must not outlive a run that is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return cluster.run_rounds(parser.parse_args(), run, [])
 
 
 if __name__ == "__main__":

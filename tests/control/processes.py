@@ -35,15 +35,15 @@ class Process:
 
 
 class Coordinator(Process):
-    def __init__(self, directory, name, *arguments):
+    def __init__(self, directory, name, *arguments, host="127.0.0.1"):
         port, admin = free_ports(2)
-        self.control, self.admin = f"127.0.0.1:{port}", f"127.0.0.1:{admin}"
+        self.control, self.admin = f"{host}:{port}", f"127.0.0.1:{admin}"
         super().__init__(directory, name, "coordinator", "--listen", self.control, "--admin", self.admin, *arguments)
 
-    def status(self):
+    def status(self, seconds_max=5):
         """The status, or none while nobody answers."""
         try:
-            with urllib.request.urlopen(f"http://{self.admin}/status", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.admin}/status", timeout=seconds_max) as answer:
                 return json.load(answer)
         except (OSError, urllib.error.URLError):
             return None

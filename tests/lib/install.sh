@@ -124,6 +124,15 @@ need_go() {
     (cd "$ROOT/tests/clients/go" && go build -o "$CACHE/go/suite" .) >>"$CACHE/install.log" 2>&1
 }
 
+need_porcupine() {
+    unless_present go golang-go || return 1
+    [ -x "$CACHE/porcupine/judge" ] && [ "$CACHE/porcupine/judge" -nt "$ROOT/tests/clients/porcupine/main.go" ] && return 0
+    say "  building a judge of histories with porcupine from the Go module proxy"
+    (cd "$ROOT/tests/clients/porcupine" && go build -o "$CACHE/porcupine/judge" .) >>"$CACHE/install.log" 2>&1
+}
+
+need_iproute() { unless_present ip iproute2; }
+
 need_node() {
     unless_present node nodejs && unless_present npm npm || return 1
     cmp -s "$ROOT/tests/clients/node/package-lock.json" "$CACHE/node/package-lock.json" && [ -e "$CACHE/node/.done" ] && return 0

@@ -1,0 +1,85 @@
+"""One of three gateways stands still (SIGSTOP) for ten seconds under reads and writes, and wakes: nothing stale, nothing lost.
+
+    gateway_stop.py [--stop 10] [--rounds 3] [--keep FILE]
+
+Clients share their keys and use all three gateways, the one that stands still too: what was sent there is answered when it wakes,
+if at all. Every operation is written down, those of unknown outcome as well, and judged by the linearizability checker; then by
+porcupine, if it is there.
+"""
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import cluster  # noqa: E402  (the path must be set first)
+import recorded  # noqa: E402
+
+CLIENTS_EACH = 4
+KEYS = 240
+BEFORE_SECONDS = 3
+AFTER_SECONDS = 5
+
+
+def one_round(arguments, seed):
+    servers = cluster.Cluster(["--gateways", "3"])
+    stopped = None
+    try:
+        gateways = servers.status()["gateways"]
+        addresses = [gateway["memcached"] for gateway in gateways]
+        keys = [b"key:%d" % number for number in range(KEYS)]
+        # Each has an address of its own, so that some ask the gateway that stands still.
+        clients = [recorded.Client(number, [addresses[number % 3]], keys, seed, 0.004) for number in range(3 * CLIENTS_EACH)]
+        for client in clients:
+            client.start()
+        time.sleep(BEFORE_SECONDS)
+        victim = random.Random(seed).choice(gateways)
+        stopped = victim["pid"]
+        os.kill(stopped, signal.SIGSTOP)
+        time.sleep(arguments.stop)
+        others = [client for client in clients if client.addresses != [victim["memcached"]]]
+        before_wake = sum(len(client.lines) for client in others)
+        os.kill(stopped, signal.SIGCONT)
+        stopped = None
+        time.sleep(AFTER_SECONDS)
+        for client in clients:
+            client.is_over = True
+        for client in clients:
+            client.join()
+        last, unreadable = recorded.read_back(addresses[0], keys)
+    finally:
+        if stopped:
+            os.kill(stopped, signal.SIGCONT)
+        servers.stop()
+    path = arguments.keep or os.path.join(tempfile.gettempdir(), f"shorttail-history-{os.getpid()}")
+    recorded.write_history(path, clients, last)
+    problems, said = recorded.judge(path)
+    if not arguments.keep:
+        os.remove(path)
+    problems += [client.problem for client in clients if client.problem] + [f"{key} cannot be read" for key in unreadable]
+    for problem in problems[:5]:
+        print(f"    {problem}")
+    verdict = "not ok" if problems else "ok"
+    print(
+        f"{verdict} seed {seed}: gateway {victim['id']} of three stood still for {arguments.stop:.0f} s; {recorded.summary(clients)}; the others' "
+        f"clients did {before_wake} operations until it woke; {'; '.join(said)}",
+        flush=True,
+    )
+    return not problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stop", type=float, default=10)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--keep", help="file for the history")
+    return cluster.run_rounds(parser.parse_args(), one_round, [])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""Clients that write down what they asked and what they were told, so that a checker can judge whether every key was linearizable.
+
+A line an operation, as crates/sim/src/judge.rs reads them; times of one clock, in nanoseconds. Values are known by names: one that is
+long enough begins with its name, and the rest follows from that; a shorter one is its own name.
+
+Must not know: what is done to the cluster meanwhile.
+"""
+
+import hashlib
+import os
+import random
+import subprocess
+import threading
+import time
+
+import cluster
+
+ABSENT = "-"
+NAMED_BYTES = 24
+# Around what is packed and what is striped (two blocks of 4 KiB, a quarter of a chunk), what fills a chunk of 65 280 B, and
+# what fills a stripe of four of them.
+SIZES = [0, 1, 31, 100, 100, 100, 1000, 4000, 8100, 8150, 8191, 8192, 8193, 16_250, 16_300, 16_320, 16_384, 65_240, 65_279, 65_280, 65_281]
+SIZES += [200_000, 261_103, 261_104, 261_105, 300_000]
+# Of a client's steps, how many begin with another connection.
+WANDERING = 0.01
+RECONNECT_SECONDS_MAX = 90
+
+
+def value_of(name, size):
+    """The bytes of a value; the shorter ones are not unique."""
+    if size < NAMED_BYTES:
+        return name.encode()[-size:] if size else b""
+    head = name.encode().ljust(NAMED_BYTES, b".")
+    return head + (head * (size // NAMED_BYTES))[: size - NAMED_BYTES]
+
+
+def name_of(value):
+    if len(value) < NAMED_BYTES:
+        return "h" + value.hex()
+    head = value[:NAMED_BYTES]
+    whole = head + (head * (len(value) // NAMED_BYTES))[: len(value) - NAMED_BYTES]
+    if value != whole or not head.rstrip(b".").replace(b":", b"").isalnum():
+        return "damaged-" + hashlib.sha256(value).hexdigest()
+    return f"{head.rstrip(b'.').decode()}/{len(value)}"
+
+
+class Client(threading.Thread):
+    """Reads, writes and deletes keys that all clients share, through one address after the other, until it is told to end."""
+
+    def __init__(self, number, addresses, keys, seed, pause=0.0, sizes=None):
+        super().__init__(daemon=True)
+        self.number, self.addresses, self.keys, self.pause = number, addresses, keys, pause
+        self.random, self.sizes = random.Random(f"{seed}/{number}"), sizes or SIZES
+        self.is_over, self.problem, self.stream = False, None, None
+        self.lines, self.count = [], {"ok": 0, "unknown": 0, "refused": 0}
+        # Seconds that the longest answer took, and when it was there.
+        self.longest = (0.0, 0.0)
+        # When errors were met, for those that ask in which windows.
+        self.errors = []
+
+    def run(self):
+        try:
+            while not self.is_over:
+                self.step()
+                if self.pause:
+                    time.sleep(self.random.uniform(0, 2 * self.pause))
+        except Exception as error:  # whatever it is, the run has failed
+            self.problem = f"client {self.number} after {len(self.lines)} operations: {type(error).__name__}: {error}"
+
+    def step(self):
+        if self.random.random() < WANDERING:
+            self.stream = None
+        key, chance = self.random.choice(self.keys), self.random.random()
+        if chance < 0.5:
+            self.get(key)
+        elif chance < 0.9:
+            verb = "set" if chance < 0.8 else "add"
+            value = value_of(f"{self.number}:{len(self.lines)}", self.random.choice(self.sizes))
+            command = b"%s %s 0 0 %d\r\n%s\r\n" % (verb.encode(), key, len(value), value)
+            self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"})
+        else:
+            self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"})
+
+    def connection(self):
+        give_up = time.monotonic() + RECONNECT_SECONDS_MAX
+        while self.stream is None:
+            try:
+                self.stream = cluster.connect(self.random.choice(self.addresses)).makefile("rwb")
+            except OSError:
+                if time.monotonic() > give_up or self.is_over:
+                    raise
+                time.sleep(0.02)
+        return self.stream
+
+    def note(self, key, action, value, called, outcome, answer=ABSENT):
+        returned = time.monotonic_ns()
+        self.count[outcome] += 1
+        if outcome == "ok":
+            self.longest = max(self.longest, ((returned - called) / 1e9, returned / 1e9))
+        else:
+            self.errors.append(returned / 1e9)
+        told = returned if outcome == "ok" else ABSENT
+        self.lines.append(f"{key.decode()}\t{self.number}\t{action}\t{value}\t{called}\t{told}\t{outcome}\t{answer}")
+
+    def ask(self, command):
+        """The first line of the answer; none, if the connection broke."""
+        try:
+            self.stream.write(command)
+            self.stream.flush()
+            return self.stream.readline()
+        except OSError:
+            return b""
+
+    def write(self, key, action, value, command, answers):
+        self.connection()
+        called = time.monotonic_ns()
+        line = self.ask(command)
+        if line in answers:
+            self.note(key, action, value, called, "ok", answers[line])
+        elif not line.endswith(b"\n") or b"unknown" in line:
+            self.note(key, action, value, called, "unknown")
+            self.stream = self.stream if line.endswith(b"\n") else None
+        elif line.startswith(b"SERVER_ERROR"):
+            self.note(key, action, value, called, "refused")
+        else:
+            raise ValueError(f"{action} {key!r}: {line!r}")
+
+    def get(self, key):
+        self.connection()
+        called = time.monotonic_ns()
+        line = self.ask(b"get %s\r\n" % key)
+        words = line.split()
+        if line == b"END\r\n":
+            return self.note(key, "get", ABSENT, called, "ok", ABSENT)
+        if line.startswith(b"SERVER_ERROR"):
+            return self.note(key, "get", ABSENT, called, "refused")
+        if line.endswith(b"\n") and len(words) != 4:
+            raise ValueError(f"get {key!r}: {line!r}")
+        try:
+            size = int(words[3]) if len(words) == 4 and line.endswith(b"\n") else None
+            value = self.stream.read(size + 7) if size is not None else b""
+        except OSError:
+            size, value = None, b""
+        if size is None or len(value) < size + 7:
+            self.stream = None
+            return self.note(key, "get", ABSENT, called, "unknown")
+        return self.note(key, "get", ABSENT, called, "ok", name_of(value[:size]))
+
+
+def read_back(address, keys):
+    """Lines of one last read of every key, and the keys that cannot be read."""
+    last = Client(9999, [address], keys, 0)
+    for key in keys:
+        last.get(key)
+    refused = [line.split("\t")[0] for line in last.lines if "\tok\t" not in line]
+    return last.lines, refused
+
+
+def write_history(path, clients, extra=()):
+    with open(path, "w", encoding="utf-8") as out:
+        for lines in [*(client.lines for client in clients), extra]:
+            out.writelines(line + "\n" for line in lines)
+
+
+def judge(path):
+    """What is wrong with a history, by the project's own checker and by porcupine, if that was built; and what they say."""
+    commands = [[cluster.binary_path(), "sim", "judge", path]]
+    porcupine = os.environ.get("PORCUPINE", os.path.join(cluster.ROOT, ".cache", "porcupine", "judge"))
+    if os.path.exists(porcupine):
+        commands.append([porcupine, path])
+    problems, said = [], []
+    for command in commands:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        said.append(done.stdout.strip().splitlines()[-1] if done.stdout.strip() else "nothing")
+        if done.returncode != 0:
+            problems.append(done.stdout.strip()[-4000:])
+    return problems, said
+
+
+def summary(clients):
+    total = {name: sum(client.count[name] for client in clients) for name in ("ok", "unknown", "refused")}
+    longest = max(client.longest for client in clients)[0]
+    return f"{total['ok']} answered, {total['unknown']} of unknown outcome, {total['refused']} refused, longest answer {longest:.2f} s"
