@@ -13,6 +13,9 @@
 //! Invariants: an allocated unit is in no free mask; a block with a free unit is in exactly the list of its longest
 //! run; a free unit that is not dirty holds zeros.
 //!
+//! An arena that is kept in a file has a table beside it: for each unit, how many units the allocation has that begins
+//! there, if it was committed. From the table alone a later process knows what is allocated.
+//!
 //! Must not know: what is stored in the memory.
 
 use std::io;
@@ -39,6 +42,11 @@ impl Allocation {
         start..start + self.bytes()
     }
 
+    /// Its place in the table.
+    fn place(&self) -> usize {
+        self.block as usize * BLOCK_UNITS + usize::from(self.unit)
+    }
+
     fn mask(&self) -> u64 {
         run_mask(u32::from(self.unit), usize::from(self.units))
     }
@@ -61,6 +69,7 @@ const LIST_COUNT: usize = BLOCK_UNITS + 2;
 #[derive(Debug)]
 pub struct Arena {
     memory: Mapping,
+    table: Option<Mapping>,
     /// Blocks that were ever used; the rest of the mapping is untouched.
     blocks: Vec<Block>,
     block_count: usize,
@@ -76,7 +85,71 @@ impl Arena {
     pub fn new(bytes: usize) -> io::Result<Self> {
         let block_count = bytes / BLOCK_BYTES;
         let memory = Mapping::new(block_count * BLOCK_BYTES)?;
-        Ok(Arena { memory, blocks: Vec::new(), block_count, lists: [const { Vec::new() }; LIST_COUNT], used_units: 0 })
+        Ok(Self::over(memory, None, block_count))
+    }
+
+    fn over(memory: Mapping, table: Option<Mapping>, block_count: usize) -> Self {
+        Arena {
+            memory,
+            table,
+            blocks: Vec::new(),
+            block_count,
+            lists: [const { Vec::new() }; LIST_COUNT],
+            used_units: 0,
+        }
+    }
+
+    /// An arena in memory that an earlier process may have left, and what is allocated in it.
+    pub fn restore(memory: Mapping, table: Mapping) -> (Self, Vec<Allocation>) {
+        let block_count = memory.len() / BLOCK_BYTES;
+        let mut arena = Self::over(memory, Some(table), block_count);
+        let mut live = Vec::new();
+        for block in 0..block_count {
+            let before = live.len();
+            arena.take_block(block, &mut live);
+            if live.len() > before {
+                // Blocks before it that hold nothing are there, and empty.
+                arena.blocks.resize(block, Block { free: u64::MAX, dirty: 0, position: 0 });
+                let used = live[before..].iter().fold(0, |mask, allocation| mask | allocation.mask());
+                arena.blocks.push(Block { free: !used, dirty: !used, position: 0 });
+                arena.used_units += live[before..].iter().map(|one| usize::from(one.units)).sum::<usize>();
+            } else {
+                arena.memory.discard(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES);
+            }
+        }
+        for block in 0..arena.blocks.len() {
+            if arena.blocks[block].free != 0 {
+                arena.list(block as u32);
+            }
+        }
+        (arena, live)
+    }
+
+    /// The allocations that the table tells of a block; what makes no sense there is erased.
+    fn take_block(&mut self, block: usize, live: &mut Vec<Allocation>) {
+        let Some(table) = &mut self.table else { return };
+        let mut unit = 0;
+        while unit < BLOCK_UNITS {
+            let place = block * BLOCK_UNITS + unit;
+            let units = usize::from(table[place]);
+            if units == 0 {
+                unit += 1;
+            } else if unit + units <= BLOCK_UNITS {
+                live.push(Allocation { block: block as u32, unit: unit as u8, units: units as u8 });
+                table[place + 1..place + units].fill(0);
+                unit += units;
+            } else {
+                table.put_mark(place, 0);
+                unit += 1;
+            }
+        }
+    }
+
+    /// What is written in this memory is to be found by a later process.
+    pub fn commit(&mut self, allocation: &Allocation) {
+        if let Some(table) = &mut self.table {
+            table.put_mark(allocation.place(), allocation.units);
+        }
     }
 
     /// Units needed for `bytes` bytes.
@@ -128,6 +201,9 @@ impl Arena {
     pub fn free(&mut self, allocation: Allocation) {
         let index = allocation.block as usize;
         assert_eq!(self.blocks[index].free & allocation.mask(), 0, "memory freed twice: {allocation:?}");
+        if let Some(table) = &mut self.table {
+            table.put_mark(allocation.place(), 0);
+        }
         self.unlist(allocation.block);
         let block = &mut self.blocks[index];
         block.free |= allocation.mask();
@@ -150,16 +226,26 @@ impl Arena {
 
     /// The tightest block with a run of `units`; an untouched one last.
     fn block_with_run(&mut self, units: usize) -> Option<u32> {
-        if let Some(&block) = self.lists[units..].iter().find_map(|list| list.last()) {
-            return Some(block);
+        let found = self.lists[units..].iter().find_map(|list| list.last()).copied();
+        if let Some(block) = found {
+            let is_released = self.blocks[block as usize].free == u64::MAX && self.blocks[block as usize].dirty == 0;
+            return (!is_released || self.has_memory(block as usize)).then_some(block);
         }
         if self.blocks.len() == self.block_count {
+            return None;
+        }
+        if !self.has_memory(self.blocks.len()) {
             return None;
         }
         let block = u32::try_from(self.blocks.len()).ok()?;
         self.blocks.push(Block { free: u64::MAX, dirty: 0, position: 0 });
         self.list(block);
         Some(block)
+    }
+
+    /// May a block be written to that the kernel has no pages for yet?
+    fn has_memory(&self, block: usize) -> bool {
+        self.memory.reserve(block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES).is_ok()
     }
 
     fn zero_dirty(&mut self, allocation: &Allocation) {

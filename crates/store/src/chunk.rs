@@ -13,10 +13,16 @@
 //! checksum is left out of scans and inspections. A payload that fails its checksum is refused when it is read whole;
 //! what is read in part is the reader's to check.
 //!
+//! The memory may outlive the process, which may die between any two instructions. So what is told of by the state is
+//! written before it. An open parity chunk that another process goes on with takes no operation more and is not sealed:
+//! owners leave such stripes.
+//!
 //! Invariants: `last` is the end of a prefix without gaps (rule R7); a parity chunk is folded up to `folded`, which is
 //! never above an operation known to be stable (rule R1), and holds raw everything from there to `last`.
 //!
 //! Must not know: sessions, fences, how memory is allocated.
+
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use shorttail_units::{Configuration, Epoch, OpNumber, PartitionId};
 use shorttail_wire::node::{Members, Refusal};
@@ -24,6 +30,7 @@ use shorttail_wire::node::{Members, Refusal};
 use crate::budget::Budget;
 use crate::counters::Counters;
 use crate::header::{self, ChunkFacts, ChunkState, HeaderBytes};
+use crate::kept_ops::KeptOps;
 use crate::limits::{DATA_OP_BYTES, HEADER_BYTES, RAW_OP_BYTES};
 use crate::open_state::{DataLog, OpenState, RawBuffer};
 
@@ -53,6 +60,8 @@ pub struct ChunkMut<'a> {
     pub(crate) open: &'a mut Option<Box<OpenState>>,
     pub(crate) budget: &'a mut Budget,
     pub(crate) counters: &'a mut Counters,
+    /// Where its operations are kept for another process.
+    pub(crate) kept: Option<&'a mut KeptOps>,
 }
 
 /// Header and payload of an allocation.
@@ -119,6 +128,10 @@ impl ChunkMut<'_> {
             }
             None => return Err(Refusal::Immutable),
         }
+        if self.kept.is_some() {
+            let facts = self.facts();
+            self.kept.iter_mut().for_each(|kept| kept.push(facts.stripe, append, facts.is_parity()));
+        }
         state.last = append.op;
         self.put_state(&state);
         self.counters.appends += 1;
@@ -157,7 +170,7 @@ impl ChunkMut<'_> {
             return Err(Refusal::Invalid);
         }
         if let Some(OpenState::Parity(raw)) = self.open.as_deref() {
-            let length = raw.end_max();
+            let length = raw.end_max().ok_or(Refusal::Immutable)?;
             self.fold(&mut state, last, None);
             state.length = length;
         }
@@ -282,7 +295,9 @@ impl ChunkMut<'_> {
         if stop == Some(FoldStep::Marked) {
             return;
         }
+        compiler_fence(Ordering::SeqCst);
         fold_pieces(raw, &facts, target, payload);
+        compiler_fence(Ordering::SeqCst);
         if stop == Some(FoldStep::Folded) {
             return;
         }
@@ -315,6 +330,7 @@ impl ChunkMut<'_> {
     }
 
     fn put_state(&mut self, state: &ChunkState) {
+        compiler_fence(Ordering::SeqCst);
         header::write_state(state, split_mut(self.bytes).0);
     }
 }

@@ -20,6 +20,7 @@ use crate::chunk_view::ChunkView;
 use crate::counters::Counters;
 use crate::freed::FreedMarks;
 use crate::header::{self, ChunkState};
+use crate::kept_ops::KeptOps;
 use crate::limits::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
     RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX,
@@ -37,24 +38,26 @@ pub enum StoreError {
 }
 
 #[derive(Debug)]
-struct Chunk {
-    allocation: Allocation,
-    open: Option<Box<OpenState>>,
+pub(crate) struct Chunk {
+    pub allocation: Allocation,
+    pub open: Option<Box<OpenState>>,
 }
 
 /// The chunks of one core and the memory they share.
 #[derive(Debug)]
 pub struct ChunkStore {
-    arena: Arena,
-    budget: Budget,
-    chunks: StripeMap<Chunk>,
+    pub(crate) arena: Arena,
+    pub(crate) budget: Budget,
+    pub(crate) chunks: StripeMap<Chunk>,
     freed: FreedMarks,
-    codes: CodeCache,
-    counters: Counters,
+    pub(crate) codes: CodeCache,
+    pub(crate) counters: Counters,
+    /// Operations of open chunks, if they are to outlive the process.
+    pub(crate) kept: Option<KeptOps>,
     /// Chunks that were found damaged.
     damaged: BTreeSet<StripeId>,
     /// Units of the largest chunk that was opened.
-    opened_units: usize,
+    pub(crate) opened_units: usize,
 }
 
 impl ChunkStore {
@@ -64,19 +67,23 @@ impl ChunkStore {
         if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory_bytes) {
             return Err(StoreError::MemoryBytes { asked: memory_bytes });
         }
-        let reserve_bytes = (memory_bytes / RAW_RESERVE_PART).min(RAW_RESERVE_BYTES_MAX);
-        let arena = Arena::new((memory_bytes - reserve_bytes) / BLOCK_BYTES * BLOCK_BYTES)
-            .map_err(|reason| StoreError::Kernel { asked: memory_bytes, reason })?;
-        Ok(ChunkStore {
+        let arena = Arena::new(arena_bytes(memory_bytes));
+        let arena = arena.map_err(|reason| StoreError::Kernel { asked: memory_bytes, reason })?;
+        Ok(Self::over(arena, memory_bytes))
+    }
+
+    pub(crate) fn over(arena: Arena, memory_bytes: usize) -> Self {
+        ChunkStore {
             arena,
             budget: Budget::new(memory_bytes),
             chunks: StripeMap::default(),
             freed: FreedMarks::default(),
             codes: CodeCache::default(),
             counters: Counters::default(),
+            kept: None,
             damaged: BTreeSet::new(),
             opened_units: 1,
-        })
+        }
     }
 
     /// Makes an empty chunk.
@@ -93,7 +100,9 @@ impl ChunkStore {
         } else {
             data_state()
         };
-        self.insert(description, &ChunkState::default(), description.chunk_bytes as usize, Some(Box::new(open)))?;
+        let room = description.chunk_bytes as usize;
+        let allocation = self.insert(description, &ChunkState::default(), room, Some(Box::new(open)))?;
+        self.arena.commit(&allocation);
         self.opened_units = self.opened_units.max(Arena::units_for(HEADER_BYTES + description.chunk_bytes as usize));
         self.counters.opens += 1;
         Ok(())
@@ -119,6 +128,7 @@ impl ChunkStore {
         let state = ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() };
         let allocation = self.insert(description, &state, bytes.len(), None)?;
         self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
+        self.arena.commit(&allocation);
         self.counters.installs += 1;
         self.counters.sealed_chunks += 1;
         Ok(())
@@ -195,6 +205,7 @@ impl ChunkStore {
             open: &mut chunk.open,
             budget: &mut self.budget,
             counters: &mut self.counters,
+            kept: self.kept.as_mut(),
         })
     }
 
@@ -324,6 +335,12 @@ fn invariant_chunk(id: u64, view: &ChunkView<'_>) -> usize {
         }
         None => 0,
     }
+}
+
+/// What chunks may take of a budget: whole blocks, and a part is kept for raw operations.
+pub(crate) fn arena_bytes(memory_bytes: usize) -> usize {
+    let reserve_bytes = (memory_bytes / RAW_RESERVE_PART).min(RAW_RESERVE_BYTES_MAX);
+    (memory_bytes - reserve_bytes) / BLOCK_BYTES * BLOCK_BYTES
 }
 
 fn check_description(description: &ChunkDescription) -> Result<(), Refusal> {

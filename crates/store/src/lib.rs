@@ -12,11 +12,15 @@ mod content;
 mod counters;
 mod freed;
 mod header;
+mod kept_ops;
 pub mod limits;
 mod mapping;
+mod memory_file;
+mod notes;
 mod open_state;
 pub mod piece;
 pub mod record;
+mod restore;
 mod rot;
 mod scrub;
 mod stripe_map;
@@ -26,6 +30,8 @@ pub use chunk_store::{ChunkStore, StoreError};
 pub use chunk_view::{ChunkView, RangeBytes};
 pub use content::used_bytes;
 pub use counters::Counters;
+pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
+pub use notes::{Notes, NotesDamaged};
 pub use scrub::Looked;
 
 #[cfg(test)]

@@ -45,6 +45,14 @@ pub const RAW_BUFFER_KEPT_BYTES: usize = 64 * KIB;
 /// Wholly free blocks that stay resident for the next chunk; more go back to the kernel at once. 4 MiB.
 pub const RESIDENT_FREE_BLOCKS_MAX: usize = 64;
 
+/// One copy of what a core keeps beside its chunks: fences of two thousand partitions.
+pub const NOTES_BYTES: usize = 32 * KIB;
+
+/// Operations of open chunks that outlive the process, in bytes: one part of the budget in [`RAW_RESERVE_PART`], as much as
+/// is kept free for raw ones, and at least two chunks' worth.
+pub const KEPT_OPS_BYTES_MIN: usize = 2 * BLOCK_BYTES;
+pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
+
 /// Stripes that one request may free: a value of 1 GiB in pieces of 16 KiB over four nodes.
 pub const FREE_COUNT_MAX: usize = 16_384;
 

@@ -1,20 +1,30 @@
-//! One anonymous mapping of memory: the only `unsafe` code of the store.
+//! A mapping of memory, anonymous or of a part of a file: the only `unsafe` code of the store.
 //!
-//! The mapping is private, readable and writable from its creation to its drop, and starts as zeros; pages are taken
-//! from the machine only when they are first written. Transparent huge pages are declined, so that the resident size
-//! counts what is used and not its neighbourhood.
+//! It is readable and writable from its creation to its drop. An anonymous one is private and starts as zeros; pages are
+//! taken from the machine only when they are first written. Transparent huge pages are declined, so that the resident size
+//! counts what is used and not its neighbourhood. One of a file is shared with it: what is written stays when the process
+//! dies.
 
+use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// An owned range of zeroed memory, used as a byte slice.
+/// Granularity of mappings.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// An owned range of memory, used as a byte slice.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// The file that it is a part of, and where in it.
+    file: Option<(Arc<File>, u64)>,
 }
 
 // SAFETY: the mapping is owned by this value alone and has no tie to the thread that made it; access goes through
@@ -36,7 +46,47 @@ impl Mapping {
         // A kernel without transparent huge pages refuses the advice, and then it is not needed.
         // SAFETY: the range was just mapped, and this advice changes no contents.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
-        Ok(Mapping { base, bytes })
+        Ok(Mapping { base, bytes, file: None })
+    }
+
+    /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller holds the file's lock
+    /// and never makes it shorter: nobody else writes to it, and every page of the mapping is there.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn of_file(file: &Arc<File>, offset: u64, bytes: usize) -> io::Result<Self> {
+        // SAFETY: without MAP_FIXED the kernel chooses a range that nothing else uses. That others do not write to the
+        // file is what its lock is for.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                offset,
+            )
+        }?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { base, bytes, file: Some((Arc::clone(file), offset)) })
+    }
+
+    /// Sees to it that writing to `range` finds memory: a full file system would end the process instead.
+    ///
+    /// # Errors
+    /// What the kernel says, usually that the file system is full.
+    pub fn reserve(&self, range: Range<usize>) -> io::Result<()> {
+        let Some((file, offset)) = &self.file else { return Ok(()) };
+        let bytes = (range.end - range.start) as u64;
+        Ok(fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes)?)
+    }
+
+    /// Writes a byte that tells of others: after all that was written before, and before all that is written after, as
+    /// far as a process that dies in between can tell.
+    pub fn put_mark(&mut self, at: usize, mark: u8) {
+        compiler_fence(Ordering::SeqCst);
+        self[at] = mark;
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// Makes `range` zeros and gives its pages back to the kernel.
@@ -46,13 +96,17 @@ impl Mapping {
     pub fn discard(&mut self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes, "discard inside the mapping");
         assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096), "discard of whole pages");
-        // SAFETY: the range lies inside the mapping (asserted), which is private and anonymous, so its pages read as
-        // zeros afterwards: a change of contents that `&mut self` allows.
-        let given_back = unsafe {
-            madvise(self.base.as_ptr().add(range.start).cast(), range.end - range.start, Advice::LinuxDontNeed)
-        };
+        if range.is_empty() {
+            return;
+        }
+        // Of a file the pages themselves go; else only our view of them.
+        let advice = if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
+        // SAFETY: the range lies inside the mapping (asserted), which nobody else uses, so its pages read as zeros
+        // afterwards: a change of contents that `&mut self` allows.
+        let given_back =
+            unsafe { madvise(self.base.as_ptr().add(range.start).cast(), range.end - range.start, advice) };
         if given_back.is_err() {
-            // Locked pages, or pages larger than the range: the promise of zeros holds all the same.
+            // Locked pages, pages larger than the range, a file without holes: the promise of zeros holds all the same.
             self[range].fill(0);
         }
     }

@@ -96,14 +96,19 @@ pub(crate) struct RawBuffer {
     /// Bytes of the entries, from `start` on.
     bytes: Vec<u8>,
     start: usize,
-    /// Where the next operation of each data chunk begins.
-    ends: Box<[u32]>,
+    /// Where the next operation of each data chunk begins; none: an earlier process took that with it.
+    ends: Option<Box<[u32]>>,
 }
 
 impl RawBuffer {
     pub fn new(code: Code) -> Self {
         let ends = vec![0; code.data_count()].into_boxed_slice();
-        RawBuffer { code, entries: VecDeque::new(), bytes: Vec::new(), start: 0, ends }
+        RawBuffer { ends: Some(ends), ..Self::inherited(code) }
+    }
+
+    /// Of a chunk that an earlier process left: it can be read and folded, and takes no operation more.
+    pub fn inherited(code: Code) -> Self {
+        RawBuffer { code, entries: VecDeque::new(), bytes: Vec::new(), start: 0, ends: None }
     }
 
     pub fn code(&self) -> &Code {
@@ -112,12 +117,12 @@ impl RawBuffer {
 
     /// Where the next operation of this data chunk begins.
     pub fn end_of(&self, data_index: u8) -> Option<u32> {
-        self.ends.get(usize::from(data_index)).copied()
+        self.ends.as_ref()?.get(usize::from(data_index)).copied()
     }
 
     /// Length of the longest data chunk.
-    pub fn end_max(&self) -> u32 {
-        self.ends.iter().copied().max().unwrap_or(0)
+    pub fn end_max(&self) -> Option<u32> {
+        Some(self.ends.as_ref()?.iter().copied().max().unwrap_or(0))
     }
 
     pub fn raw_bytes(&self) -> usize {
@@ -137,7 +142,9 @@ impl RawBuffer {
         let entry = RawEntry { op, offset, length: bytes.len() as u32, data_index };
         self.bytes.extend_from_slice(bytes);
         self.entries.push_back(entry);
-        self.ends[usize::from(data_index)] = entry.end();
+        if let Some(ends) = &mut self.ends {
+            ends[usize::from(data_index)] = entry.end();
+        }
     }
 
     /// The operations up to `op` as pieces to fold: neighbours in the buffer that are neighbours in a data chunk too

@@ -37,7 +37,7 @@ impl ChunkStore {
 
     /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once.
     pub fn look_at(&mut self, stripe: StripeId) -> Option<Looked> {
-        let chunk = self.chunk(stripe).ok().filter(|chunk| chunk.open.is_none())?;
+        let chunk = self.chunk(stripe).ok().filter(|chunk| chunk.open.is_none() && !chunk.was_left_open())?;
         let looked = Looked { bytes: chunk.bytes.len(), is_damaged: !chunk.holds() };
         if looked.is_damaged {
             self.note_damaged(stripe);
@@ -70,6 +70,11 @@ impl ChunkStore {
 }
 
 impl ChunkView<'_> {
+    /// An earlier process left it open.
+    fn was_left_open(&self) -> bool {
+        header::read_state(split(self.bytes).0).is_some_and(|state| !state.sealed)
+    }
+
     /// Does everything hold that a sealed chunk is told by?
     pub(crate) fn holds(&self) -> bool {
         let (header, payload) = split(self.bytes);

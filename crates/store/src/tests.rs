@@ -21,7 +21,7 @@ pub(crate) fn description(index: u8, data_count: u8, parity_count: u8, chunk_byt
     description_of(index, shape, chunk_bytes)
 }
 
-fn description_of(index: u8, shape: CodeShape, chunk_bytes: u32) -> ChunkDescription {
+pub(crate) fn description_of(index: u8, shape: CodeShape, chunk_bytes: u32) -> ChunkDescription {
     ChunkDescription {
         stripe: stripe_id(1),
         epoch: Epoch(1),

@@ -1,0 +1,243 @@
+//! The operations of open chunks in memory that outlives the process: the last ones of a core, in the order in which they
+//! came.
+//!
+//! ```text
+//! at 0      tail u64 | head u64     places, which only grow; the operations between them are kept
+//! at 4096   ring                    an operation lies at its place modulo the ring's length, and may wrap
+//!
+//! operation: CRC32C of the rest u32 | bytes kept u32 | stripe u64 | op u32 | op before it u32 | offset u32 | length u32
+//!            | data index u8 | zero u8 x 7 | bytes, and zeros up to a multiple of 8
+//! ```
+//! A data chunk has the bytes in place already: none are kept of it. When the ring is full the oldest operation goes,
+//! stable or not. So whoever reads it must see from the numbers whether any is missing: each names the one before.
+//!
+//! Must not know: chunks; which operations are stable.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use shorttail_units::{OpNumber, StripeId};
+
+use crate::chunk::Append;
+use crate::limits::{KEPT_OPS_BYTES_MAX, KEPT_OPS_BYTES_MIN, RAW_RESERVE_PART};
+use crate::mapping::{Mapping, PAGE_BYTES};
+
+const HEAD_BYTES: usize = 40;
+
+/// An operation that an earlier process held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KeptOp {
+    pub op: OpNumber,
+    pub previous: OpNumber,
+    pub data_index: u8,
+    pub offset: u32,
+    pub length: u32,
+    /// Empty if they are in place.
+    pub bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct KeptOps {
+    memory: Mapping,
+    tail: u64,
+    head: u64,
+}
+
+impl KeptOps {
+    /// Memory for it beside a budget, in bytes.
+    pub fn bytes_for(memory_bytes: usize) -> usize {
+        let ring = (memory_bytes / RAW_RESERVE_PART).clamp(KEPT_OPS_BYTES_MIN, KEPT_OPS_BYTES_MAX);
+        PAGE_BYTES + ring.next_multiple_of(PAGE_BYTES)
+    }
+
+    pub fn new(memory: Mapping) -> Self {
+        let place = |at: usize| u64::from_le_bytes(memory[at..at + 8].try_into().expect("eight bytes"));
+        let (tail, head) = (place(0), place(8));
+        let mut kept = KeptOps { memory, tail, head };
+        let is_sound = head.checked_sub(tail).is_some_and(|bytes| bytes <= kept.ring_bytes() as u64);
+        if !is_sound || !tail.is_multiple_of(8) || !head.is_multiple_of(8) {
+            (kept.tail, kept.head) = (0, 0);
+            kept.put_places();
+        }
+        kept
+    }
+
+    /// Keeps an operation, with its bytes or without. One that is larger than the ring is not kept.
+    pub fn push(&mut self, stripe: StripeId, append: &Append<'_>, with_bytes: bool) {
+        let bytes = if with_bytes { append.bytes } else { &[] };
+        let size = size_of_op(bytes.len());
+        if size > self.ring_bytes() {
+            return;
+        }
+        while self.head + size as u64 - self.tail > self.ring_bytes() as u64 {
+            let oldest = size_of_op(self.kept_bytes_at(self.tail)) as u64;
+            self.tail = (self.tail + oldest).min(self.head);
+        }
+        self.put_places();
+        let mut op = [0; HEAD_BYTES];
+        op[4..8].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        op[8..16].copy_from_slice(&stripe.raw().to_le_bytes());
+        let numbers = [append.op.0, append.previous.0, append.offset, append.bytes.len() as u32];
+        for (place, number) in op[16..32].chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        op[32] = append.data_index;
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&op[4..]), bytes);
+        op[..4].copy_from_slice(&sum.to_le_bytes());
+        self.put(self.head, &op);
+        self.put(self.head + HEAD_BYTES as u64, bytes);
+        self.head += size as u64;
+        self.put_places();
+    }
+
+    /// What is kept, by stripe and in the order in which it came; what is damaged is left out.
+    pub fn by_stripe(&self) -> BTreeMap<StripeId, Vec<KeptOp>> {
+        let mut ops: BTreeMap<StripeId, Vec<KeptOp>> = BTreeMap::new();
+        let mut place = self.tail;
+        while place + HEAD_BYTES as u64 <= self.head {
+            let size = size_of_op(self.kept_bytes_at(place)) as u64;
+            if place + size > self.head {
+                break;
+            }
+            if let Some((stripe, op)) = self.op_at(place) {
+                ops.entry(stripe).or_default().push(op);
+            }
+            place += size;
+        }
+        ops
+    }
+
+    fn op_at(&self, place: u64) -> Option<(StripeId, KeptOp)> {
+        let head = self.get(place, HEAD_BYTES);
+        let bytes = self.get(place + HEAD_BYTES as u64, self.kept_bytes_at(place));
+        let sum = crc32c::crc32c_append(crc32c::crc32c(&head[4..]), &bytes);
+        let number = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+        let stripe = StripeId::from_raw(u64::from_le_bytes(head[8..16].try_into().expect("eight bytes")));
+        let op = KeptOp {
+            op: OpNumber(number(16)),
+            previous: OpNumber(number(20)),
+            data_index: head[32],
+            offset: number(24),
+            length: number(28),
+            bytes,
+        };
+        (number(0) == sum).then_some((stripe, op))
+    }
+
+    /// Places are multiples of 8, so a number never wraps.
+    fn kept_bytes_at(&self, place: u64) -> usize {
+        let at = self.at(place) + 4;
+        u32::from_le_bytes(self.memory[at..at + 4].try_into().expect("four bytes")) as usize
+    }
+
+    fn ring_bytes(&self) -> usize {
+        self.memory.len() - PAGE_BYTES
+    }
+
+    fn at(&self, place: u64) -> usize {
+        PAGE_BYTES + (place % self.ring_bytes() as u64) as usize
+    }
+
+    fn put(&mut self, place: u64, bytes: &[u8]) {
+        let at = self.at(place);
+        let (first, rest) = bytes.split_at(bytes.len().min(self.memory.len() - at));
+        self.memory[at..at + first.len()].copy_from_slice(first);
+        self.memory[PAGE_BYTES..PAGE_BYTES + rest.len()].copy_from_slice(rest);
+    }
+
+    fn get(&self, place: u64, length: usize) -> Vec<u8> {
+        let at = self.at(place);
+        let first = length.min(self.memory.len() - at);
+        let mut bytes = self.memory[at..at + first].to_vec();
+        bytes.extend_from_slice(&self.memory[PAGE_BYTES..PAGE_BYTES + length - first]);
+        bytes
+    }
+
+    /// After everything that they tell of, and before what is written next.
+    fn put_places(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        let (tail, head) = (self.tail.to_le_bytes(), self.head.to_le_bytes());
+        self.memory[..8].copy_from_slice(&tail);
+        self.memory[8..16].copy_from_slice(&head);
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+fn size_of_op(kept_bytes: usize) -> usize {
+    (HEAD_BYTES + kept_bytes).next_multiple_of(8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{op, stripe_id};
+
+    fn kept() -> KeptOps {
+        KeptOps::new(Mapping::new(KeptOps::bytes_for(0)).expect("memory"))
+    }
+
+    fn append(number: u32, bytes: &[u8]) -> Append<'_> {
+        Append { op: op(number), previous: op(number - 1), stable: op(0), data_index: 3, offset: number * 7, bytes }
+    }
+
+    fn numbers(kept: &KeptOps, stripe: u64) -> Vec<u32> {
+        kept.by_stripe().get(&stripe_id(stripe)).into_iter().flatten().map(|op| op.op.0).collect()
+    }
+
+    #[test]
+    fn what_was_pushed_is_there_for_the_next_process() {
+        let mut kept = kept();
+        kept.push(stripe_id(1), &append(1, b"raw bytes"), true);
+        kept.push(stripe_id(2), &append(1, b"in place"), false);
+        kept.push(stripe_id(1), &append(2, b"more"), true);
+        let ops = KeptOps::new(kept.memory).by_stripe();
+        let of = |number, length, bytes: &[u8]| KeptOp {
+            op: op(number),
+            previous: op(number - 1),
+            data_index: 3,
+            offset: number * 7,
+            length,
+            bytes: bytes.to_vec(),
+        };
+        assert_eq!(ops[&stripe_id(1)], [of(1, 9, b"raw bytes"), of(2, 4, b"more")]);
+        assert_eq!(ops[&stripe_id(2)], [of(1, 8, b"")]);
+    }
+
+    #[test]
+    fn the_oldest_go_when_it_is_full_and_what_wraps_is_whole() {
+        let mut kept = kept();
+        let bytes = [9; 5000];
+        for number in 1..=200 {
+            kept.push(stripe_id(1), &append(number, &bytes[..4000 + number as usize]), true);
+            let numbers = numbers(&kept, 1);
+            assert_eq!(numbers.last(), Some(&number));
+            assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
+        }
+        assert!(numbers(&kept, 1).len() >= KEPT_OPS_BYTES_MIN / 4300 - 1);
+        let too_large = vec![1; KEPT_OPS_BYTES_MIN + 1];
+        kept.push(stripe_id(1), &append(201, &too_large), true);
+        assert_eq!(numbers(&kept, 1).last(), Some(&200));
+    }
+
+    #[test]
+    fn no_flipped_bit_is_believed() {
+        let mut kept = kept();
+        for number in 1..=3 {
+            kept.push(stripe_id(1), &append(number, b"some bytes here"), true);
+        }
+        for bit in 0..kept.head as usize * 8 {
+            let at = PAGE_BYTES + bit / 8;
+            kept.memory[at] ^= 1 << (bit % 8);
+            let ops = kept.by_stripe().remove(&stripe_id(1)).unwrap_or_default();
+            let is_padding = (bit / 8) % 56 == 55;
+            assert!(ops.len() < 3 || is_padding, "bit {bit}");
+            assert!(ops.iter().all(|op| op.bytes == b"some bytes here"), "bit {bit}");
+            kept.memory[at] ^= 1 << (bit % 8);
+        }
+        kept.memory[8..16].fill(0xff);
+        let mut again = KeptOps::new(kept.memory);
+        assert!(again.by_stripe().is_empty(), "places that make no sense");
+        again.push(stripe_id(1), &append(1, b"anew"), true);
+        assert_eq!(numbers(&again, 1), [1]);
+    }
+}

@@ -1,0 +1,278 @@
+//! What an earlier process of the node left in its memory, for the one that goes on with it.
+//!
+//! ```text
+//! sealed                                   what it was; reads and the scrubber check it
+//! open, all operations above its folded    what it was, but takes no append any more
+//!   one are kept without a gap
+//! open, an operation is missing, or a      damaged (rule R6): told of, and refused, until its owner frees it
+//!   fold or a change of state was cut
+//!   short
+//! nobody can tell which chunk it was       freed; its owner misses it and has it rebuilt
+//! ```
+//!
+//! Must not know: files, fences.
+
+use std::collections::BTreeMap;
+
+use shorttail_codes::CodeCache;
+use shorttail_units::StripeId;
+
+use crate::arena::{Allocation, Arena};
+use crate::chunk_store::{Chunk, ChunkStore, StoreError, arena_bytes};
+use crate::header::{self, ChunkState, HeaderBytes};
+use crate::kept_ops::{KeptOp, KeptOps};
+use crate::limits::{HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, UNIT_BYTES};
+use crate::mapping::Mapping;
+use crate::open_state::{DataLog, OpenState, RawBuffer};
+
+impl ChunkStore {
+    /// A store in memory that an earlier process may have left.
+    ///
+    /// # Errors
+    /// When the budget is outside its limits, or the memory is of another budget.
+    pub(crate) fn restore(
+        memory_bytes: usize,
+        memory: Mapping,
+        table: Mapping,
+        kept: KeptOps,
+    ) -> Result<Self, StoreError> {
+        if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory_bytes) || memory.len() != arena_bytes(memory_bytes) {
+            return Err(StoreError::MemoryBytes { asked: memory_bytes });
+        }
+        let (arena, live) = Arena::restore(memory, table);
+        let mut store = Self::over(arena, memory_bytes);
+        let ops = kept.by_stripe();
+        for allocation in live {
+            store.take_over(allocation, &ops);
+        }
+        store.kept = Some(kept);
+        Ok(store)
+    }
+
+    fn take_over(&mut self, allocation: Allocation, ops: &BTreeMap<StripeId, Vec<KeptOp>>) {
+        let bytes = self.arena.bytes_mut(&allocation);
+        let (header, payload) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a unit is longer than a header");
+        let stripe = header::description_holds(header).then(|| header::read_facts(header).stripe);
+        let is_new = |stripe: &StripeId| !self.chunks.contains_key(&stripe.raw());
+        let Some(stripe) = stripe.filter(is_new) else {
+            return self.arena.free(allocation);
+        };
+        let state = header::read_state(header);
+        let mut open = None;
+        if let Some(state) = state.filter(|state| !state.sealed && !state.fold_mark) {
+            open = open_state(header, &state, ops.get(&stripe).map_or(&[], Vec::as_slice), &mut self.codes);
+            if open.as_ref().is_none_or(|open| self.budget.charge(open.charged_bytes()).is_err()) {
+                open = None;
+                header::write_state(&ChunkState { fold_mark: true, ..state }, header);
+            }
+            if let Some(OpenState::Data(_)) = open {
+                // Bytes of an operation that the state does not tell of.
+                payload[state.length as usize..].fill(0);
+            }
+        }
+        match &open {
+            None => self.counters.sealed_chunks += 1,
+            Some(OpenState::Data(_)) => {}
+            Some(OpenState::Parity(raw)) => self.counters.raw_bytes += raw.raw_bytes(),
+        }
+        self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
+        self.opened_units = self.opened_units.max(allocation.bytes() / UNIT_BYTES);
+        self.chunks.insert(stripe.raw(), Chunk { allocation, open: open.map(Box::new) });
+    }
+}
+
+/// What an open chunk keeps beside its bytes; `None`: some of it is missing.
+fn open_state(header: &HeaderBytes, state: &ChunkState, ops: &[KeptOp], codes: &mut CodeCache) -> Option<OpenState> {
+    let description = header::read_description(header)?;
+    let facts = header::read_facts(header);
+    let ops: Vec<&KeptOp> = ops.iter().filter(|op| op.op > state.folded && op.op <= state.last).collect();
+    let follows = |pair: &[&KeptOp]| pair[1].previous == pair[0].op;
+    let is_whole = match (ops.first(), ops.last()) {
+        (Some(first), Some(last)) => first.previous <= state.folded && last.op == state.last,
+        _ => state.last <= state.folded,
+    };
+    let end = |op: &KeptOp| op.offset.checked_add(op.length);
+    let is_sound =
+        ops.iter().all(|op| facts.takes(op.data_index) && end(op).is_some_and(|end| end <= facts.chunk_bytes));
+    if !is_whole || !is_sound || !ops.windows(2).all(follows) || state.length > facts.chunk_bytes {
+        return None;
+    }
+    if facts.is_parity() {
+        let mut raw = RawBuffer::inherited(codes.get(description.shape));
+        for op in ops {
+            if op.bytes.len() != op.length as usize || !raw.fits(op.bytes.len()) {
+                return None;
+            }
+            raw.push(op.op, op.data_index, op.offset, &op.bytes);
+        }
+        return Some(OpenState::Parity(raw));
+    }
+    let joins = |pair: &[&KeptOp]| end(pair[0]) == Some(pair[1].offset);
+    if !ops.windows(2).all(joins) || ops.last().is_some_and(|op| end(op) != Some(state.length)) {
+        return None;
+    }
+    let mut log = DataLog::default();
+    ops.iter().for_each(|op| log.push(op.op, op.offset));
+    Some(OpenState::Data(log))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use shorttail_units::CodeShape;
+    use shorttail_wire::node::{ChunkDescription, ChunkReport, Refusal};
+
+    use super::*;
+    use crate::chunk::FoldStep;
+    use crate::limits::KEPT_OPS_BYTES_MIN;
+    use crate::memory_file::MemoryFile;
+    use crate::tests::{Stripe, description_of, op, stripe_id};
+
+    const BYTES: usize = 2 * MEMORY_BYTES_MIN;
+    const CHUNK_BYTES: u32 = 8000;
+
+    /// The stores of a stripe, each in memory that outlives it.
+    struct Kept {
+        memories: Vec<MemoryFile>,
+        stripe: Stripe,
+    }
+
+    impl Kept {
+        fn open(data_count: u8, parity_count: u8) -> Self {
+            let shape = CodeShape::reed_solomon(usize::from(data_count), usize::from(parity_count)).expect("a shape");
+            let memories: Vec<MemoryFile> =
+                (0..shape.chunk_count()).map(|_| MemoryFile::without_name(1, BYTES).expect("memory")).collect();
+            let mut stores: Vec<ChunkStore> = memories.iter().map(store).collect();
+            for (index, store) in (0..).zip(&mut stores) {
+                store.open(&description_of(index, shape, CHUNK_BYTES)).expect("a new stripe");
+            }
+            let last_sent = vec![0; shape.chunk_count()];
+            Kept { memories, stripe: Stripe { stores, shape, chunk_bytes: CHUNK_BYTES, sent: Vec::new(), last_sent } }
+        }
+
+        fn restart(&mut self, participant: usize) {
+            self.stripe.stores[participant] = ChunkStore::new(BYTES).expect("memory");
+            self.stripe.stores[participant] = store(&self.memories[participant]);
+            self.stripe.check_invariants();
+        }
+
+        fn seen(&self, participant: usize) -> Seen {
+            let chunk = self.stripe.stores[participant].chunk(stripe_id(1)).expect("here");
+            let inspected = chunk.inspect().expect("a good description");
+            let reads = (0..=self.stripe.sent.len() as u32 + 1).map(|at| self.stripe.read(participant, at));
+            let raw = inspected.raw.iter().map(|raw| format!("{raw:?}")).collect();
+            Seen { report: inspected.report, raw, reads: reads.collect() }
+        }
+    }
+
+    /// All that an owner can see of a chunk.
+    #[derive(Clone, PartialEq, Debug)]
+    struct Seen {
+        report: ChunkReport,
+        raw: Vec<String>,
+        /// As of each operation.
+        reads: Vec<Result<Vec<u8>, Refusal>>,
+    }
+
+    fn store(memory: &MemoryFile) -> ChunkStore {
+        memory.core(0).expect("mapped").open(BYTES).expect("a store").0
+    }
+
+    fn damaged(kept: &Kept, participant: usize) -> bool {
+        kept.stripe.report(participant).damaged
+    }
+
+    #[test]
+    fn an_inherited_parity_folds_what_it_holds_and_takes_nothing_more() {
+        let mut kept = Kept::open(2, 1);
+        for number in 0..4 {
+            kept.stripe.append(number % 2, &[number + 1; 50], 0);
+        }
+        kept.restart(2);
+        assert_eq!(kept.stripe.stable(2, 3), Ok(()));
+        assert_eq!(kept.stripe.read(2, 3).expect("folded"), kept.stripe.expected(2, 3));
+        kept.restart(2);
+        assert_eq!(kept.stripe.stable(2, 4), Ok(()));
+        assert_eq!(kept.stripe.read(2, 4).expect("folded"), kept.stripe.expected(2, 4));
+        assert_eq!(kept.stripe.seal(2), Err(Refusal::Immutable), "its length is not known");
+        kept.stripe.stores[2].free(stripe_id(1), 1, crate::tests::PARTITION).expect("here");
+        kept.restart(2);
+        assert_eq!(kept.stripe.stores[2].chunk_count(), 0);
+    }
+
+    #[test]
+    fn r6_a_fold_that_was_cut_short_is_an_erasure() {
+        for stop in [FoldStep::Marked, FoldStep::Folded] {
+            let mut kept = Kept::open(2, 1);
+            kept.stripe.append(0, &[1; 50], 0);
+            let mut chunk = kept.stripe.stores[2].chunk_mut(stripe_id(1)).expect("here");
+            let mut state = chunk.state().expect("intact");
+            chunk.fold(&mut state, op(1), Some(stop));
+            kept.restart(2);
+            assert!(damaged(&kept, 2));
+            assert_eq!(kept.stripe.stable(2, 1), Err(Refusal::Damaged));
+        }
+    }
+
+    #[test]
+    fn a_chunk_of_which_an_operation_is_missing_is_an_erasure() {
+        let mut kept = Kept::open(2, 1);
+        kept.stripe.append(0, &[1; 50], 0);
+        kept.stripe.append(1, &[2; 50], 0);
+        // Operations of other stripes push the first one out.
+        let other = ChunkDescription { stripe: stripe_id(2), ..description_of(2, kept.stripe.shape, CHUNK_BYTES) };
+        let store = &mut kept.stripe.stores[2];
+        store.open(&other).expect("room");
+        let ops = store.kept.as_mut().expect("kept");
+        let bytes = vec![3; KEPT_OPS_BYTES_MIN - 200];
+        let append =
+            crate::Append { op: op(1), previous: op(0), stable: op(0), data_index: 0, offset: 0, bytes: &bytes };
+        ops.push(stripe_id(2), &append, true);
+        kept.restart(2);
+        assert!(damaged(&kept, 2) && !damaged(&kept, 0) && !damaged(&kept, 1));
+        assert!(
+            !kept.stripe.stores[2].chunk(stripe_id(2)).expect("here").report().expect("good").damaged,
+            "it is empty"
+        );
+    }
+
+    #[test]
+    fn what_the_state_does_not_tell_of_reads_as_zeros() {
+        let mut kept = Kept::open(1, 1);
+        kept.stripe.append(0, &[1; 50], 0);
+        let before = kept.seen(0);
+        // The process died between the bytes of an operation and the state.
+        kept.stripe.stores[0].chunk_mut(stripe_id(1)).expect("here").bytes[HEADER_BYTES + 50..][..20].fill(9);
+        kept.restart(0);
+        assert_eq!(kept.seen(0), before);
+        let chunk = kept.stripe.stores[0].chunk(stripe_id(1)).expect("here");
+        assert!(chunk.bytes[HEADER_BYTES + 50..].iter().all(|&byte| byte == 0));
+    }
+
+    proptest! {
+        /// Whatever was appended and became stable, another process shows the same to owners, operation for operation.
+        #[test]
+        fn a_restart_changes_no_open_chunk(
+            steps in proptest::collection::vec((0u8..3, 1usize..150, 0u32..6, 0usize..8), 1..60),
+        ) {
+            let mut kept = Kept::open(3, 2);
+            for (data_index, length, lag, participant) in steps {
+                let sent = kept.stripe.sent.len() as u32;
+                if kept.stripe.length(data_index) as usize + length <= CHUNK_BYTES as usize {
+                    kept.stripe.append(data_index, &vec![sent as u8 + 1; length], sent.saturating_sub(lag));
+                }
+                if participant < 5 {
+                    let stable = kept.stripe.own_stable(participant, sent.saturating_sub(lag));
+                    kept.stripe.stable(participant, stable).expect("held");
+                }
+            }
+            for participant in 0..5 {
+                let before = kept.seen(participant);
+                for _ in 0..2 {
+                    kept.restart(participant);
+                    prop_assert_eq!(kept.seen(participant), before.clone());
+                }
+            }
+        }
+    }
+}
