@@ -117,6 +117,9 @@ impl<C: Command> Engine<C> {
         }
         let last = chunks.last().map(|chunk| chunk.description.stripe);
         let more = chunks.len() == usize::from(SCAN_COUNT);
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.reported.extend(chunks.iter().map(|chunk| chunk.description.stripe));
+        }
         for chunk in chunks {
             let partition = chunk.description.partition;
             if !self.logs.contains_key(&partition) {
@@ -133,7 +136,10 @@ impl<C: Command> Engine<C> {
         }
         match last.filter(|_| more) {
             Some(last) => self.scan(id, last),
-            None => self.session_ready(id),
+            None => {
+                self.note_unreported(id);
+                self.session_ready(id);
+            }
         }
     }
 

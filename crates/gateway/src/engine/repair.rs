@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use super::Engine;
 use super::census::{Census, Member};
 use super::limits::REPAIR_RATE_US;
+use super::nodes::SessionId;
 use super::rebuilding::Order;
 use super::stripes::StripePhase;
 use crate::command::Command;
@@ -277,6 +278,13 @@ impl<C: Command> Engine<C> {
 
     /// The memory that a node had is gone, and with it the chunks of every stripe that it is a member of.
     pub(super) fn note_lost_of(&mut self, node: NodeId) {
+        for (id, chunk, shape) in self.chunks_of(node) {
+            self.repair.mark(id, chunk, shape);
+        }
+    }
+
+    /// Chunks of sealed stripes and of striped objects that a node is to hold.
+    fn chunks_of(&self, node: NodeId) -> Vec<(StripeId, usize, CodeShape)> {
         let sealed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
         let packed = sealed.filter_map(|(_, stripe)| Some((stripe.id, stripe.member_of(node)?, self.config.shape)));
         let striped = self.striped.values().flat_map(|object| {
@@ -286,8 +294,21 @@ impl<C: Command> Engine<C> {
                 Some((id, place, object.manifest.shape))
             })
         });
-        for (id, chunk, shape) in packed.chain(striped).collect::<Vec<_>>() {
-            self.repair.mark(id, chunk, shape);
+        packed.chain(striped).collect()
+    }
+
+    /// A core showed all that it holds. What it should hold beside that it has lost, though its memory is the same:
+    /// a process that went on with it could not tell what a chunk was.
+    pub(super) fn note_unreported(&mut self, session: SessionId) {
+        let Some(held) = self.nodes.session_mut(session) else { return };
+        let reported = std::mem::take(&mut held.reported);
+        if self.census_mut().is_some() {
+            return;
+        }
+        for (id, chunk, shape) in self.chunks_of(session.node) {
+            if self.nodes.session_of(session.node, id) == session && reported.binary_search(&id).is_err() {
+                self.repair.mark(id, chunk, shape);
+            }
         }
     }
 

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use shorttail_units::{Incarnation, PartitionId};
+use shorttail_units::{Incarnation, PartitionId, StripeId};
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::limits::BATCH_BYTES_MAX;
@@ -41,6 +41,8 @@ pub struct Session {
     pub fence_due_us: Option<u64>,
     /// A renewal was asked and not answered.
     pub is_renewing: bool,
+    /// Chunks that the scan showed so far, in ascending order.
+    pub reported: Vec<StripeId>,
     /// Hello, fence and scan are done.
     pub greeted: bool,
     /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.
