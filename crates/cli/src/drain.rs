@@ -23,6 +23,8 @@ process is started again, or when no other gateway is left.";
 
 /// Between two looks at the progress.
 const PAUSE: Duration = Duration::from_millis(20);
+/// From when it owns nothing until other gateways know, and what they had sent it is answered: two heartbeats.
+const SETTLE: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 pub struct DrainCommand {
@@ -64,6 +66,7 @@ pub fn run(command: &DrainCommand) -> Result<(), Failure> {
             return Err(Failure::Failed(anyhow!("gateway {id} went away meanwhile")));
         };
         if gateway.tenures.is_empty() {
+            std::thread::sleep(SETTLE);
             return print(&format!("gateway {id} owns nothing\n"));
         }
         if Instant::now() >= deadline {

@@ -40,7 +40,10 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;
-    let run_dir = RunDir::create(config.dir.as_deref())?;
+    let mut run_dir = RunDir::create(config.dir.as_deref())?;
+    if config.memory_file {
+        run_dir.keep_memory(config.dir.as_deref())?;
+    }
     let program = std::env::current_exe().context("cannot find the program's own file")?;
     let mut supervisor = Supervisor::new(Plan::new(config, level, program, run_dir), source, tell, events);
     let result = supervisor.run();

@@ -1,6 +1,6 @@
 //! What a node's core is told at its start.
 
-use shorttail_store::StoreError;
+use shorttail_store::{NotesDamaged, StoreError};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
 use shorttail_wire::node::{Hello, NodeRequest, PROTOCOL_VERSION};
 
@@ -31,6 +31,8 @@ pub struct NodeConfig {
 pub enum NodeError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Notes(#[from] NotesDamaged),
     #[error("core {core} of {core_count}: there is no such core")]
     Core { core: u16, core_count: u16 },
     #[error("a proof of identity of {0} bytes is longer than {max}", max = AUTH_BYTES_MAX)]

@@ -18,8 +18,8 @@
 //! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that it
 //! can tell a member that lost its chunk from one that was never given it.
 //!
-//! A promise lives as long as the memory does. A node that kept its chunks over a restart would have to keep its promises
-//! too, or to refuse higher epochs for the longest lease.
+//! Fences live as long as the memory does. Of promises only the longest lease does: a node that kept its memory over a
+//! restart refuses higher epochs for that long, whoever was promised what.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +35,9 @@ pub(crate) enum Barred {
     /// So long no higher epoch than the present one may fence.
     Leased { left_us: u64 },
 }
+
+/// Of a fence that is kept.
+const ENTRY_BYTES: usize = 15;
 
 /// Epoch 0: not fenced.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,6 +62,8 @@ pub(crate) struct Fences {
     /// By partition number, as far as any was fenced.
     partitions: Vec<Fence>,
     promises: BTreeMap<Epoch, Promise>,
+    /// The longest lease that was ever promised.
+    lease_us_max: u64,
 }
 
 impl Fences {
@@ -105,15 +110,19 @@ impl Fences {
         Ok(())
     }
 
-    /// Promises the owner of an epoch that no higher one fences what it fenced.
-    pub fn renew(&mut self, epoch: Epoch, lease_us: u32, now_us: u64) -> Result<(), Barred> {
+    /// Promises the owner of an epoch that no higher one fences what it fenced. Answers whether what has to outlive the
+    /// process changed.
+    pub fn renew(&mut self, epoch: Epoch, lease_us: u32, now_us: u64) -> Result<bool, Barred> {
         let highest = self.partitions.iter().map(|fence| fence.epoch).max().unwrap_or_default();
         let promise = self.promises.get_mut(&epoch).ok_or(Barred::Fenced { by: highest })?;
         if promise.wanted_by > Epoch(0) {
             return Err(Barred::Fenced { by: promise.wanted_by });
         }
-        promise.until_us = promise.until_us.max(now_us + u64::from(lease_us).min(LEASE_US_MAX));
-        Ok(())
+        let lease_us = u64::from(lease_us).min(LEASE_US_MAX);
+        promise.until_us = promise.until_us.max(now_us + lease_us);
+        let is_longest = lease_us > self.lease_us_max;
+        self.lease_us_max = self.lease_us_max.max(lease_us);
+        Ok(is_longest)
     }
 
     /// The owner of an epoch hands a partition over.
@@ -124,6 +133,47 @@ impl Fences {
         }
         self.partitions[usize::from(partition.0)].is_released = true;
         Ok(())
+    }
+
+    /// What has to outlive the process: the longest lease (u64), and `partition u16 | epoch u32 | joined u64 | released u8`
+    /// for each that is fenced.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let fenced = self.partitions.iter().enumerate().filter(|(_, fence)| fence.epoch > Epoch(0));
+        let mut bytes = self.lease_us_max.to_le_bytes().to_vec();
+        for (partition, fence) in fenced {
+            bytes.extend_from_slice(&(partition as u16).to_le_bytes());
+            bytes.extend_from_slice(&fence.epoch.0.to_le_bytes());
+            bytes.extend_from_slice(&fence.joined.raw().to_le_bytes());
+            bytes.push(u8::from(fence.is_released));
+        }
+        bytes
+    }
+
+    /// The fences that an earlier process had, which ended before now. What it promised ends after the longest lease.
+    ///
+    /// `None`: it wrote none of this.
+    pub fn from_bytes(bytes: &[u8], now_us: u64) -> Option<Self> {
+        let mut fences = Fences::default();
+        if bytes.is_empty() {
+            return Some(fences);
+        }
+        let (lease_us_max, entries) = bytes.split_first_chunk::<8>()?;
+        fences.lease_us_max = u64::from_le_bytes(*lease_us_max).min(LEASE_US_MAX);
+        let promised_until_us = if fences.lease_us_max > 0 { now_us + fences.lease_us_max } else { 0 };
+        let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
+        for entry in entries {
+            let partition = usize::from(u16::from_le_bytes([entry[0], entry[1]]));
+            let epoch = Epoch(u32::from_le_bytes(entry[2..6].try_into().ok()?));
+            let joined = StripeId::from_raw(u64::from_le_bytes(entry[6..14].try_into().ok()?));
+            let promise = fences.promises.entry(epoch).or_default();
+            promise.partition_count += 1;
+            promise.until_us = promised_until_us;
+            if fences.partitions.len() <= partition {
+                fences.partitions.resize(partition + 1, Fence::default());
+            }
+            fences.partitions[partition] = Fence { epoch, joined, is_released: entry[14] != 0 };
+        }
+        rest.is_empty().then_some(fences)
     }
 
     /// May an owner of `epoch` change chunks of this partition?
@@ -150,6 +200,31 @@ impl Fences {
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_kept_fences_as_before_and_promises_for_a_while() {
+        let mut fences = Fences::default();
+        for (partition, epoch) in [(0, 3), (7, 3), (9, 4)] {
+            assert!(fences.raise(PartitionId(partition), Epoch(epoch), StripeId::from_raw(50), 0).is_ok());
+        }
+        assert!(fences.release(PartitionId(7), Epoch(3)).is_ok());
+        assert_eq!(fences.renew(Epoch(3), 600, 0), Ok(true));
+        assert_eq!(fences.renew(Epoch(4), 600, 0), Ok(false), "nothing is to be kept");
+        let kept = fences.to_bytes();
+        let mut again = Fences::from_bytes(&kept, 400).expect("our own");
+        again.check_invariants();
+        assert_eq!(again.to_bytes(), kept);
+        assert_eq!(again.check(PartitionId(0), Epoch(2)), Err(Barred::Fenced { by: Epoch(3) }));
+        assert_eq!(again.check(PartitionId(9), Epoch(4)), Ok(()));
+        let raise = |fences: &mut Fences, partition, now_us| {
+            fences.raise(PartitionId(partition), Epoch(8), StripeId::from_raw(90), now_us)
+        };
+        assert_eq!(raise(&mut again, 0, 400), Err(Barred::Leased { left_us: 600 }));
+        assert_eq!(raise(&mut again, 7, 400), Ok(StripeId::from_raw(50)), "it was handed over");
+        assert_eq!(raise(&mut again, 0, 1_000), Ok(StripeId::from_raw(50)), "what it joined at is kept");
+        assert!(Fences::from_bytes(&kept[1..], 0).is_none());
+        assert!(Fences::from_bytes(&[], 0).is_some_and(|fences| fences.partitions.is_empty()));
+    }
+
     const ONE: PartitionId = PartitionId(1);
     const TWO: PartitionId = PartitionId(2);
     const LEASE_US: u32 = 1_000_000;
@@ -158,7 +233,7 @@ mod tests {
         StripeId::new(Epoch(2), counter)
     }
 
-    fn fenced_by(epoch: u32) -> Result<(), Barred> {
+    fn fenced_by<T>(epoch: u32) -> Result<T, Barred> {
         Err(Barred::Fenced { by: Epoch(epoch) })
     }
 
@@ -167,7 +242,7 @@ mod tests {
         let mut fences = Fences::default();
         assert_eq!(fences.raise(ONE, Epoch(3), id(1), 0), Ok(id(1)));
         assert_eq!(fences.raise(TWO, Epoch(3), id(1), 0), Ok(id(1)));
-        assert_eq!(fences.renew(Epoch(3), LEASE_US, 100), Ok(()));
+        assert!(fences.renew(Epoch(3), LEASE_US, 100).is_ok());
         fences
     }
 
@@ -237,7 +312,7 @@ mod tests {
         assert_eq!(fences.release(ONE, Epoch(2)), fenced_by(3));
         assert_eq!(fences.release(ONE, Epoch(3)), Ok(()));
         assert_eq!(fences.raise(ONE, Epoch(4), id(5), 200), Ok(id(1)));
-        assert_eq!(fences.renew(Epoch(3), LEASE_US, 300), Ok(()), "its other partition is its own");
+        assert!(fences.renew(Epoch(3), LEASE_US, 300).is_ok(), "its other partition is its own");
         assert!(matches!(fences.raise(TWO, Epoch(4), id(5), 400), Err(Barred::Leased { .. })));
         assert_eq!(fences.release(ONE, Epoch(3)), fenced_by(4));
         fences.check_invariants();
@@ -246,7 +321,7 @@ mod tests {
     #[test]
     fn no_promise_is_longer_than_the_longest() {
         let mut fences = promised();
-        assert_eq!(fences.renew(Epoch(3), u32::MAX, 0), Ok(()));
+        assert!(fences.renew(Epoch(3), u32::MAX, 0).is_ok());
         assert!(fences.raise(ONE, Epoch(4), id(5), LEASE_US_MAX).is_ok());
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shorttail_store::ChunkStore;
+use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
 use shorttail_units::Now;
 use shorttail_wire::node::{
     Frame, FrameError, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
@@ -47,15 +47,32 @@ impl Node {
     /// When the configuration makes no sense, or its memory is not to be had.
     pub fn new(config: NodeConfig) -> Result<Self, NodeError> {
         config.check()?;
+        let store = ChunkStore::new(config.memory_bytes)?;
+        Ok(Self::over(config, store, Fences::default(), None))
+    }
+
+    /// A core in memory that an earlier process of the node may have left: its chunks and fences are there again.
+    ///
+    /// # Errors
+    /// As [`Node::new`]; when the fences cannot be read, the memory must not be used.
+    pub fn in_memory(config: NodeConfig, memory: CoreMemory, now: Now) -> Result<Self, NodeError> {
+        config.check()?;
+        let (store, notes) = memory.open(config.memory_bytes)?;
+        let fences = Fences::from_bytes(&notes.read()?, now.mono_us).ok_or(NotesDamaged)?;
+        Ok(Self::over(config, store, fences, Some(notes)))
+    }
+
+    fn over(config: NodeConfig, store: ChunkStore, fences: Fences, notes: Option<Notes>) -> Self {
         let holdings = Holdings {
             node: config.node,
             core: config.core,
-            store: ChunkStore::new(config.memory_bytes)?,
-            fences: Fences::default(),
+            store,
+            fences,
+            notes,
             stats: NodeStats::default(),
             scratch: Vec::new(),
         };
-        Ok(Node {
+        Node {
             rebuilds: Rebuilds::new(config.repair_bytes_per_s),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             written: Vec::new(),
@@ -65,7 +82,7 @@ impl Node {
             owners: BTreeMap::new(),
             unacknowledged: Vec::new(),
             superseded: VecDeque::new(),
-        })
+        }
     }
 
     /// Makes room for a session, which begins with a greeting. `session` is a number of the caller's that no living

@@ -3,7 +3,7 @@
 //! Every request that changes something passes the fence first, and is refused before anything changes. Replies are
 //! written into the session's output straight from the chunks' memory.
 
-use shorttail_store::{Append, ChunkStore};
+use shorttail_store::{Append, ChunkStore, Notes};
 use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
 
@@ -19,6 +19,8 @@ pub(crate) struct Holdings {
     pub core: u16,
     pub store: ChunkStore,
     pub fences: Fences,
+    /// Where fences are kept that outlive the process.
+    pub notes: Option<Notes>,
     pub stats: NodeStats,
     /// Room for a reply whose bytes do not lie in one piece.
     pub scratch: Vec<u8>,
@@ -162,8 +164,15 @@ impl Holdings {
             NodeRequest::Renew { .. } | NodeRequest::Release { .. } if self.core != 0 => {
                 return Err(Refusal::Invalid.into());
             }
-            NodeRequest::Renew { epoch, lease_us } => self.fences.renew(epoch, lease_us, now_us)?,
-            NodeRequest::Release { partition, epoch } => self.fences.release(partition, epoch)?,
+            NodeRequest::Renew { epoch, lease_us } => {
+                if self.fences.renew(epoch, lease_us, now_us)? {
+                    self.keep_fences()?;
+                }
+            }
+            NodeRequest::Release { partition, epoch } => {
+                self.fences.release(partition, epoch)?;
+                self.keep_fences()?;
+            }
             NodeRequest::Reconfigure { stripe, epoch, configuration, ref members } => {
                 self.reconfigure(stripe, epoch, configuration, members)?;
             }
@@ -225,7 +234,15 @@ impl Holdings {
         if epoch == Epoch(0) || partition == ALL_PARTITIONS {
             return Err(Refusal::Invalid.into());
         }
-        Ok(self.fences.raise(PartitionId(partition), epoch, next, now_us)?)
+        let joined = self.fences.raise(PartitionId(partition), epoch, next, now_us)?;
+        self.keep_fences()?;
+        Ok(joined)
+    }
+
+    /// Before it is answered: a fence that was forgotten would let an older owner in.
+    fn keep_fences(&mut self) -> Result<(), No> {
+        let Some(notes) = &mut self.notes else { return Ok(()) };
+        if notes.write(&self.fences.to_bytes()) { Ok(()) } else { Err(Refusal::OutOfMemory.into()) }
     }
 
     fn open(&mut self, description: &ChunkDescription) -> Result<(), No> {

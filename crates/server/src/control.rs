@@ -40,11 +40,12 @@ pub fn fresh_incarnation() -> Incarnation {
     Incarnation(u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1))
 }
 
-/// Begins a node's membership. `listening` is the address it really listens on.
+/// Begins a node's membership. `listening` is the address it really listens on; `session`: what its memory says it is.
 pub fn start_node(
     config: &NodeConfig,
     listening: &Address,
     incarnation: Incarnation,
+    session: Option<NodeSession>,
     wake: Wake,
     obey: Obey,
 ) -> NodeControl {
@@ -65,7 +66,7 @@ pub fn start_node(
         wanted_id,
         domain: config.domain.clone(),
         allows_chaos: config.allow_chaos,
-        session: None,
+        session,
     };
     ControlClient::start(addresses, registration, wake, obey)
 }

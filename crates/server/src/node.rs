@@ -7,6 +7,7 @@
 mod chaos;
 mod core;
 mod injector;
+mod memory;
 mod peers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +17,16 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use mio::Poll;
 use shorttail_node::{Node, NodeConfig as MachineConfig};
-use shorttail_units::Incarnation;
-use shorttail_wire::control::{ChaosStatus, NodeState, NodeStatus, Order, Refusal, View};
+use shorttail_store::MemoryIdentity;
+use shorttail_units::{Incarnation, Now};
+use shorttail_wire::control::{ChaosStatus, NodeSession, NodeState, NodeStatus, NodeWelcome, Order, Refusal, View};
 
-use crate::config::NodeConfig;
-use crate::control::{ControlEvent, Obeyed, fresh_incarnation, start_node};
+use crate::config::{Address, NodeConfig};
+use crate::control::{ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, start_node};
 use crate::net::{Inbox, Listener, Outlet};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
+use memory::Memory;
 use peers::Addresses;
 
 /// What a core publishes for the heartbeats.
@@ -47,22 +50,10 @@ pub struct CoreGauges {
 pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let listening = listener.address()?;
-    let incarnation = fresh_incarnation();
     let desk = OrderDesk::new(config.allow_chaos);
-    let obey = {
-        let desk = desk.clone();
-        Box::new(move |order| {
-            let outcome = match order {
-                Order::Chaos(order) => desk.obey(order),
-                Order::Policy(_) => Err("a node has no policies".to_owned()),
-                Order::Drain => Err("this is the coordinator's to do".to_owned()),
-            };
-            Obeyed { outcome, chaos: desk.status() }
-        })
-    };
-    let control = start_node(&config, &listening, incarnation, Box::new(|| {}), obey);
-    let welcome = control.registered()?;
-    let cores = start_cores(&config, welcome, incarnation, listener, &desk)?;
+    let mut memory = config.memory_file.as_deref().map(|path| Memory::open(path, &config)).transpose()?;
+    let (control, welcome, incarnation) = register(&config, &listening, memory.as_mut(), &desk)?;
+    let cores = start_cores(&config, welcome, incarnation, listener, &desk, memory.as_ref())?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
     if config.allow_chaos {
         tracing::warn!("this node obeys orders to be faulty (--allow-chaos)");
@@ -85,7 +76,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
         });
         while let Some(event) = control.poll_event() {
             match event {
-                ControlEvent::Refused(refusal) => refused(&refusal)?,
+                ControlEvent::Refused(refusal) => refused(&refusal, memory.as_mut())?,
                 ControlEvent::View(view) => {
                     let addresses = addresses(&view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
@@ -99,6 +90,49 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     }
 }
 
+/// Becomes a member: as the life whose memory there is, or as a new one.
+fn register(
+    config: &NodeConfig,
+    listening: &Address,
+    memory: Option<&mut Memory>,
+    desk: &OrderDesk,
+) -> anyhow::Result<(NodeControl, NodeWelcome, Incarnation)> {
+    let obey = || -> Obey {
+        let desk = desk.clone();
+        Box::new(move |order| {
+            let outcome = match order {
+                Order::Chaos(order) => desk.obey(order),
+                Order::Policy(_) => Err("a node has no policies".to_owned()),
+                Order::Drain => Err("this is the coordinator's to do".to_owned()),
+            };
+            Obeyed { outcome, chaos: desk.status() }
+        })
+    };
+    let start = |incarnation, session| start_node(config, listening, incarnation, session, Box::new(|| {}), obey());
+    let fresh = fresh_incarnation();
+    let Some(memory) = memory else {
+        let control = start(fresh, None);
+        let welcome = control.registered()?;
+        return Ok((control, welcome, fresh));
+    };
+    if let Some(found) = memory.identity() {
+        let control = start(found.incarnation, memory.session());
+        match control.registered() {
+            Ok(welcome) => return Ok((control, welcome, found.incarnation)),
+            Err(ControlError::Refused(Refusal::Retired { .. })) => {
+                tracing::warn!(node = found.node.0, "what is in the memory file was given up meanwhile: it is wiped");
+                memory.wipe()?;
+            }
+            Err(error) => return Err(error).context("the memory file cannot be used here"),
+        }
+    }
+    let control = start(fresh, None);
+    let welcome = control.registered()?;
+    let NodeSession { cluster_id, node_id } = welcome.session;
+    memory.begin(MemoryIdentity { cluster: cluster_id, node: node_id, incarnation: fresh })?;
+    Ok((control, welcome, fresh))
+}
+
 /// Where the nodes of a view listen that may be read from.
 fn addresses(view: &View) -> Addresses {
     let alive = view.nodes.iter().filter(|node| node.state != NodeState::Retired);
@@ -106,7 +140,8 @@ fn addresses(view: &View) -> Addresses {
 }
 
 /// The memory of a retired incarnation must not be used again: ending the process wipes it.
-fn refused(refusal: &Refusal) -> anyhow::Result<()> {
+fn refused(refusal: &Refusal, memory: Option<&mut Memory>) -> anyhow::Result<()> {
+    memory.map_or(Ok(()), Memory::void)?;
     bail!("the coordinator does not let this node in again ({refusal}): its memory is void, start it anew")
 }
 
@@ -118,10 +153,11 @@ struct Cores {
 
 fn start_cores(
     config: &NodeConfig,
-    welcome: shorttail_wire::control::NodeWelcome,
+    welcome: NodeWelcome,
     incarnation: Incarnation,
     listener: Listener,
     desk: &OrderDesk,
+    memory: Option<&Memory>,
 ) -> anyhow::Result<Cores> {
     let core_count = u16::try_from(config.threads).context("threads")?;
     let mut polls: Vec<(Poll, Inbox<ToNodeCore>)> = Vec::new();
@@ -150,7 +186,12 @@ fn start_cores(
         all_gauges.push(Arc::clone(&gauges));
         let listener = listener.take();
         let outlets = outlets.clone();
-        let machine = Node::new(machine).context("cannot reserve the node's memory")?;
+        let machine = match memory {
+            None => Node::new(machine).context("cannot reserve the node's memory")?,
+            // The core's clock begins later.
+            Some(memory) => Node::in_memory(machine, memory.core(core)?, Now::default())
+                .context("what is in the memory file cannot be used: remove it")?,
+        };
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);

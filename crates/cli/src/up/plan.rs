@@ -121,6 +121,9 @@ impl Plan {
         flags.put("--coordinator", self.coordinator());
         flags.put("--id", id);
         flags.put("--memory", self.config.node_memory);
+        if let Some(file) = self.run_dir.node_memory(id) {
+            flags.0.extend(["--memory-file".into(), file.into_os_string()]);
+        }
         flags.put("--threads", self.config.node_threads);
         flags.put("--repair-bandwidth", self.config.repair_bandwidth);
         flags.put("--scrub-bandwidth", self.config.scrub_bandwidth);

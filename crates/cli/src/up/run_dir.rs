@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 const PREFIX: &str = "shorttail-run-";
 const LOCK: &str = "lock";
+/// Files that are memory.
+const SHARED_MEMORY: &str = "/dev/shm";
 /// The longest name of a socket in the directory.
 const SOCKET_NAME_LONGEST: &str = "coordinator.sock";
 
@@ -19,6 +21,9 @@ const SOCKET_NAME_LONGEST: &str = "coordinator.sock";
 pub struct RunDir {
     dir: TempDir,
     state: PathBuf,
+    /// Where memory files of nodes are, if there are any; a directory of this run alone unless the user gave one.
+    memory: Option<PathBuf>,
+    _memory_dir: Option<(TempDir, File)>,
     /// A directory that was made for this run and is removed with it if nothing was started.
     _lock: File,
 }
@@ -43,7 +48,35 @@ impl RunDir {
         }
         let lock = lock(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
         let state = dir.map_or_else(|| made.path().join("coordinator"), |_| parent.join("coordinator"));
-        Ok(RunDir { dir: made, state, _lock: lock })
+        Ok(RunDir { dir: made, state, memory: None, _memory_dir: None, _lock: lock })
+    }
+
+    /// Nodes are to keep their memory in files: in the user's directory, where the next run finds them, or in memory that
+    /// goes with this run.
+    ///
+    /// # Errors
+    /// When a directory cannot be made.
+    pub fn keep_memory(&mut self, dir: Option<&Path>) -> anyhow::Result<()> {
+        if let Some(dir) = dir {
+            let memory = dir.canonicalize()?.join("memory");
+            std::fs::create_dir_all(&memory).with_context(|| format!("cannot make {}", memory.display()))?;
+            self.memory = Some(memory);
+            return Ok(());
+        }
+        let parent = Path::new(SHARED_MEMORY);
+        let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
+        remove_stale(&parent);
+        let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
+        let made = made.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        let lock = lock(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;
+        self.memory = Some(made.path().to_owned());
+        self._memory_dir = Some((made, lock));
+        Ok(())
+    }
+
+    /// The file of a node's memory, if it is kept.
+    pub fn node_memory(&self, id: u16) -> Option<PathBuf> {
+        self.memory.as_ref().map(|memory| memory.join(format!("node-{id}")))
     }
 
     pub fn path(&self) -> &Path {

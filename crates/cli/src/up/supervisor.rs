@@ -2,7 +2,8 @@
 //!
 //! A dead coordinator or gateway is started again: both lose nothing but time (what a gateway owned, the others serve
 //! meanwhile, and it gets its share back). A dead node is reported only, unless the
-//! user asked otherwise: its memory is gone, and a new process under its number ends the hope for the old one.
+//! user asked otherwise, or it has its memory in a file: else its memory is gone, and a new process under its number ends the
+//! hope for the old one.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};

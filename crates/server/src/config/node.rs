@@ -1,5 +1,6 @@
 //! What a node is told at its start.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
@@ -21,6 +22,8 @@ pub struct NodeConfig {
     pub membership: NodeMembership,
     /// Budget of chunk memory in bytes, reserved at the start.
     pub memory_bytes: u64,
+    /// Where the memory is, if it is to outlive the process.
+    pub memory_file: Option<PathBuf>,
     pub threads: usize,
     /// What it fails together with; empty: it fails alone.
     pub domain: String,
@@ -95,6 +98,9 @@ pub struct NodeOptions {
     /// Memory lent to the cluster [default: 256MiB]
     #[arg(long, env = "SHORTTAIL_NODE_MEMORY", value_name = "SIZE")]
     pub memory: Option<Size>,
+    /// A file, best in /dev/shm, that the memory is kept in: a restarted node has its chunks [default: none]
+    #[arg(long, env = "SHORTTAIL_NODE_MEMORY_FILE", value_name = "FILE")]
+    pub memory_file: Option<PathBuf>,
     /// Threads, each with its share of the memory [default: 1]
     #[arg(long, env = "SHORTTAIL_NODE_THREADS", value_name = "N")]
     pub threads: Option<usize>,
@@ -126,6 +132,7 @@ impl NodeOptions {
                 id,
                 cluster_id,
                 memory,
+                memory_file,
                 threads,
                 repair_bandwidth,
                 scrub_bandwidth,
@@ -165,6 +172,7 @@ impl NodeOptions {
             advertise: self.advertise,
             membership,
             memory_bytes: memory.0,
+            memory_file: self.memory_file,
             threads,
             allow_chaos,
             domain: self.domain.unwrap_or_default(),

@@ -35,6 +35,8 @@ pub struct UpConfig {
     pub gateway_count: usize,
     pub code: CodeShape,
     pub node_memory: Size,
+    /// Whether the memory of a node outlives its process.
+    pub memory_file: bool,
     pub memcached: Option<SocketAddr>,
     pub redis: Option<SocketAddr>,
     pub admin: Option<SocketAddr>,
@@ -80,6 +82,7 @@ impl UpConfig {
                 gateway_count = "--gateways",
                 code = "--code",
                 node_memory = "--node-memory",
+                memory_file = "--memory-file",
                 dir = "--dir",
                 metadata = "--metadata",
                 partition_count = "--partitions",
@@ -151,6 +154,9 @@ pub struct UpOptions {
     /// Memory of each node [default: 256MiB]
     #[arg(long, env = "SHORTTAIL_UP_NODE_MEMORY", value_name = "SIZE")]
     pub node_memory: Option<Size>,
+    /// Keep the memory of each node in a file, in --dir or else in /dev/shm: a restarted node has its chunks [default: false]
+    #[arg(long, env = "SHORTTAIL_UP_MEMORY_FILE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub memory_file: Option<bool>,
     /// Where memcached clients connect, or off; port 0: any free port [default: 127.0.0.1:11211]
     #[arg(long, env = "SHORTTAIL_UP_MEMCACHED", value_name = "ADDR")]
     pub memcached: Option<OptionalAddress>,
@@ -209,7 +215,7 @@ pub struct UpOptions {
     /// How gateway and nodes talk [default: unix]
     #[arg(long, env = "SHORTTAIL_UP_TRANSPORT", value_name = "unix|tcp")]
     pub transport: Option<Transport>,
-    /// Start a node again when it dies, with empty memory [default: false]
+    /// Start a node again when it dies, with empty memory unless it is kept in a file [default: as --memory-file]
     #[arg(long, env = "SHORTTAIL_UP_RESTART_NODES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub restart_nodes: Option<bool>,
     /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
@@ -276,6 +282,7 @@ impl UpOptions {
                 gateways,
                 code,
                 node_memory,
+                memory_file,
                 memcached,
                 redis,
                 admin,
@@ -354,6 +361,7 @@ impl UpOptions {
             gateway_count,
             code,
             node_memory,
+            memory_file: self.memory_file.unwrap_or(false),
             memcached,
             redis,
             admin,
@@ -370,7 +378,7 @@ impl UpOptions {
             node_threads,
             gateway_threads: within("up", "gateway_threads", self.gateway_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
             transport: self.transport.unwrap_or_default(),
-            restart_nodes: self.restart_nodes.unwrap_or(false),
+            restart_nodes: self.restart_nodes.or(self.memory_file).unwrap_or(false),
             retire_after_s: within(
                 "up",
                 "retire_after",

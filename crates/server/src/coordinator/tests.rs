@@ -111,6 +111,7 @@ fn node_of(addresses: Addresses, id: u16, incarnation: u64) -> (NodeControl, Eve
         membership: NodeMembership::Coordinator { addresses, wanted_id: Some(NodeId(id)) },
         memory_bytes: 16 << 20,
         threads: 1,
+        memory_file: None,
         domain: String::new(),
         allow_chaos: id != MEEK,
         repair_bytes_per_s: 1 << 26,
@@ -118,7 +119,7 @@ fn node_of(addresses: Addresses, id: u16, incarnation: u64) -> (NodeControl, Eve
     };
     let (wake, events) = wake();
     let obey = |order| control::Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
-    (control::start_node(&config, &listen, Incarnation(incarnation), wake, Box::new(obey)), events)
+    (control::start_node(&config, &listen, Incarnation(incarnation), None, wake, Box::new(obey)), events)
 }
 
 pub fn gateway(control: &Address) -> (GatewayControl, Events) {

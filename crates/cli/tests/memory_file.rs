@@ -1,0 +1,156 @@
+//! Nodes whose memory is in files, real processes: what was stored is there when everything was restarted, and a file that
+//! is not this node's is refused.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const ANY_PORT: &str = "127.0.0.1:0";
+/// A test that hangs should end; nothing is said about how long things take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// One in ten is striped.
+const KEYS: usize = 300;
+
+struct Cluster {
+    up: Child,
+    memcached: String,
+}
+
+impl Cluster {
+    fn start(dir: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+        command.args(["up", "--nodes", "6", "--node-memory", "16MiB", "--memory-file", "--dir"]).arg(dir);
+        command.args(["--memcached", ANY_PORT, "--redis", ANY_PORT, "--admin", ANY_PORT]);
+        let mut up = command.stdout(Stdio::piped()).spawn().expect("the program runs");
+        let mut out = BufReader::new(up.stdout.take().expect("piped"));
+        let mut memcached = String::new();
+        let mut line = String::new();
+        while !line.starts_with("ready") {
+            line.clear();
+            assert!(out.read_line(&mut line).expect("text") > 0, "it ended");
+            if let Some(address) = line.trim().strip_prefix("memcached ") {
+                memcached = address.trim().to_owned();
+            }
+        }
+        // What it says later is read, so that it never waits for a reader.
+        std::thread::spawn(move || out.lines().for_each(drop));
+        Cluster { up, memcached }
+    }
+
+    fn end(mut self, signal: Signal) {
+        let pid = Pid::from_raw(i32::try_from(self.up.id()).expect("a pid"));
+        kill(pid, signal).expect("it runs");
+        self.up.wait().expect("it ends");
+    }
+
+    fn client(&self) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(&self.memcached).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        BufReader::new(stream)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.up.kill();
+        let _ = self.up.wait();
+    }
+}
+
+fn value(number: usize, round: usize) -> String {
+    let length = if number.is_multiple_of(10) { 40_000 } else { 100 };
+    format!("value {number} of round {round}; ").repeat(length / 20)
+}
+
+fn line(stream: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("an answer");
+    line
+}
+
+fn store(stream: &mut BufReader<TcpStream>, number: usize, round: usize) {
+    let value = value(number, round);
+    let command = format!("set key{number} 0 0 {}\r\n{value}\r\n", value.len());
+    stream.get_mut().write_all(command.as_bytes()).expect("sent");
+    assert_eq!(line(stream), "STORED\r\n");
+}
+
+fn check(stream: &mut BufReader<TcpStream>, number: usize, round: usize) {
+    stream.get_mut().write_all(format!("get key{number}\r\n").as_bytes()).expect("sent");
+    assert_eq!(line(stream), format!("VALUE key{number} 0 {}\r\n", value(number, round).len()), "round {round}");
+    assert_eq!(line(stream), value(number, round) + "\r\n");
+    assert_eq!(line(stream), "END\r\n");
+}
+
+/// The last things stored are in open stripes; all processes end at once.
+#[test]
+fn what_was_stored_is_there_when_everything_was_restarted() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path().join("cluster");
+    let mut cluster = Cluster::start(&dir);
+    for (round, signal) in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGKILL].into_iter().enumerate() {
+        let mut client = cluster.client();
+        (0..KEYS).for_each(|number| store(&mut client, number, round));
+        cluster.end(signal);
+        cluster = Cluster::start(&dir);
+        let mut client = cluster.client();
+        (0..KEYS).for_each(|number| check(&mut client, number, round));
+    }
+}
+
+/// A node that is alone: its owners are told by flags.
+fn node(file: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+    command.args(["node", "--listen", ANY_PORT, "--memory-file"]).arg(file).args(flags);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn refused(file: &Path, flags: &[&str], wanted: &str) {
+    let before = std::fs::read(file).expect("a file");
+    let Output { status, stderr, .. } = node(file, flags).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&stderr);
+    assert_eq!(status.code(), Some(1), "{flags:?}: {said}");
+    assert!(said.contains(wanted), "{flags:?}: {said}");
+    assert!(std::fs::read(file).expect("a file") == before, "{flags:?}: it was changed");
+}
+
+#[test]
+fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| -> PathBuf { temp.path().join(name) };
+    let (letter, file) = (path("letter"), path("memory"));
+    std::fs::write(&letter, "Dear Sir or Madam,").expect("written");
+    let own = ["--cluster-id", "00000000000000aa", "--id", "3", "--memory", "16MiB"];
+    refused(&letter, &own, "something else than a node's memory");
+
+    let mut running = node(&file, &own).spawn().expect("the program runs");
+    let began = Instant::now();
+    while std::fs::read(&file).map_or(true, |bytes| !bytes.starts_with(b"STM1")) {
+        assert!(began.elapsed() < PATIENCE, "it does not begin");
+        assert!(running.try_wait().expect("a child").is_none(), "it ended");
+    }
+    let Output { status, stderr, .. } = node(&file, &own).output().expect("the program runs");
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(status.code() == Some(1) && said.contains("another process uses it"), "{said}");
+    running.kill().expect("it runs");
+    running.wait().expect("it ends");
+
+    let with = |at: usize, value| {
+        let mut flags = own;
+        flags[at] = value;
+        flags
+    };
+    refused(&file, &with(3, "4"), "the memory of node 3, not of node 4");
+    refused(&file, &with(1, "00000000000000bb"), "another one");
+    refused(&file, &with(5, "32MiB"), "it was made for 1 core(s)");
+    let mut layout = std::fs::read(&file).expect("a file");
+    layout[3] = b'9';
+    std::fs::write(&file, layout).expect("written");
+    refused(&file, &own, "written by another version");
+}

@@ -1,0 +1,124 @@
+//! The file that a node's memory is in, if it is to outlive the process.
+//!
+//! ```text
+//! new, or wiped:            register as anybody, then the file becomes this node's
+//! left by an earlier life:  register as that one: same cluster, number and incarnation; chunks and fences are there again
+//! given up meanwhile, or of an earlier start of the machine:   wiped, and as if new
+//! of another cluster, of another layout or size, in use:  refused in plain words
+//! ```
+//!
+//! Must not know: what lies in it.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use shorttail_store::{BootId, CoreMemory, MemoryFile, MemoryIdentity};
+use shorttail_wire::control::NodeSession;
+
+use crate::config::{NodeConfig, NodeMembership};
+
+pub struct Memory {
+    file: MemoryFile,
+    path: PathBuf,
+}
+
+impl Memory {
+    /// # Errors
+    /// Says what is wrong with the file, and what to do.
+    pub fn open(path: &Path, config: &NodeConfig) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.with_context(|| format!("--memory-file {shown}: cannot be opened"))?;
+        let cores = u16::try_from(config.threads).context("threads")?;
+        let core_bytes = usize::try_from(config.memory_bytes)? / config.threads;
+        let file = MemoryFile::take(file, boot_id()?, cores, core_bytes).with_context(|| {
+            format!("--memory-file {shown} cannot be used; start the node as it was started before, or remove the file")
+        })?;
+        let mut memory = Memory { file, path: path.to_owned() };
+        memory.check(config)?;
+        if memory.file.is_stale() {
+            tracing::warn!("the machine was started since {shown} was written: it is wiped");
+            memory.wipe()?;
+        }
+        Ok(memory)
+    }
+
+    /// Is the memory that of the node which is wanted?
+    fn check(&self, config: &NodeConfig) -> anyhow::Result<()> {
+        let Some(found) = self.file.identity() else { return Ok(()) };
+        let shown = self.path.display();
+        let wanted_id = match &config.membership {
+            NodeMembership::Coordinator { wanted_id, .. } => *wanted_id,
+            NodeMembership::Static { cluster_id, node_id } if *cluster_id == found.cluster => Some(*node_id),
+            NodeMembership::Static { .. } => {
+                bail!("--memory-file {shown} is the memory of a node of cluster {:016x}, another one", found.cluster.0)
+            }
+        };
+        match wanted_id {
+            Some(wanted) if wanted != found.node => {
+                bail!("--memory-file {shown} is the memory of node {}, not of node {}", found.node.0, wanted.0)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub fn identity(&self) -> Option<MemoryIdentity> {
+        self.file.identity()
+    }
+
+    /// As whom it is to register.
+    pub fn session(&self) -> Option<NodeSession> {
+        self.identity().map(|found| NodeSession { cluster_id: found.cluster, node_id: found.node })
+    }
+
+    /// # Errors
+    /// What the kernel says.
+    pub fn begin(&mut self, identity: MemoryIdentity) -> anyhow::Result<()> {
+        self.file.begin(identity).with_context(|| format!("--memory-file {}", self.path.display()))
+    }
+
+    /// # Errors
+    /// What the kernel says.
+    pub fn wipe(&mut self) -> anyhow::Result<()> {
+        self.file.wipe().with_context(|| format!("--memory-file {}: cannot be wiped", self.path.display()))
+    }
+
+    /// # Errors
+    /// What the kernel says.
+    pub fn void(&mut self) -> anyhow::Result<()> {
+        self.file.void().with_context(|| format!("--memory-file {}: cannot be voided", self.path.display()))
+    }
+
+    /// # Errors
+    /// What the kernel says.
+    pub fn core(&self, core: u16) -> anyhow::Result<CoreMemory> {
+        self.file.core(core).with_context(|| format!("--memory-file {}: cannot be mapped", self.path.display()))
+    }
+}
+
+/// Which start of the machine this is, as the kernel tells: a UUID in text.
+fn boot_id() -> anyhow::Result<BootId> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text = std::fs::read_to_string(PATH).with_context(|| format!("cannot read {PATH}"))?;
+    parse_boot_id(&text).with_context(|| format!("{PATH} is no UUID: {text}"))
+}
+
+fn parse_boot_id(text: &str) -> Option<BootId> {
+    let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
+    let number = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+    Some(BootId(number.to_be_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_of_the_machine_has_a_number() {
+        let id = parse_boot_id("01020304-0506-0708-090a-0b0c0d0e0f10\n").expect("a UUID");
+        assert_eq!(id.0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+        assert!(parse_boot_id("01020304").is_none() && parse_boot_id("").is_none());
+        assert_eq!(boot_id().expect("told"), boot_id().expect("told"));
+    }
+}
