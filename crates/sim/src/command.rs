@@ -34,7 +34,8 @@ pub struct SimOptions {
     /// End a campaign after so many simulated hours.
     #[arg(long, conflicts_with = "seed")]
     pub hours: Option<f64>,
-    /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways.
+    /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways,
+    /// long, restart.
     #[arg(long = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
     /// Threads of a campaign.
@@ -141,9 +142,10 @@ impl std::fmt::Display for Totals {
         )?;
         writeln!(
             f,
-            "faults {}: crashes {}, stalls {}, breaks {}, slow {}, cuts {}, takeovers {}",
+            "faults {}: crashes {}, restarts {}, stalls {}, breaks {}, slow {}, cuts {}, takeovers {}",
             counts.faults(),
             counts.crashes,
+            counts.restarts,
             counts.stalls,
             counts.breaks,
             counts.slowdowns,

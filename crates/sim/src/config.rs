@@ -34,10 +34,12 @@ pub enum Profile {
     Gateways,
     /// Minutes instead of a second: few operations, faults that last, repairs and leases with their usual times.
     Long,
+    /// Processes of nodes end and others go on with their memory, one or all of them, gateways too.
+    Restart,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 9] = [
+pub const PROFILES: [(&str, Profile); 10] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -47,6 +49,7 @@ pub const PROFILES: [(&str, Profile); 9] = [
     ("takeover", Profile::Takeover),
     ("gateways", Profile::Gateways),
     ("long", Profile::Long),
+    ("restart", Profile::Restart),
 ];
 
 impl fmt::Display for Profile {
@@ -81,6 +84,8 @@ pub struct FaultWeights {
     /// With several gateways: one hands a tenure over to another, and the coordinator loses sight of one.
     pub hand_over: u32,
     pub cut_coordinator: u32,
+    /// A node's process ends and another one goes on with its memory; now and then those of all nodes.
+    pub restart: u32,
 }
 
 /// Everything that a run is made of, apart from its random draws.
@@ -132,6 +137,8 @@ pub struct SimConfig {
     pub domain_count: u16,
     /// What a core of a node may fetch to rebuild chunks, in bytes a second.
     pub repair_bytes_per_s: u64,
+    /// Nodes have memory that outlives their processes.
+    pub keeps_memory: bool,
     /// What a core of a node scrubs, in bytes a second; 0: nothing.
     pub scrub_bytes_per_s: u64,
     /// When every stripe is whole again, other nodes may lose their memory.
@@ -220,6 +227,7 @@ impl SimConfig {
             policy: Policy::default(),
             placement: Placement::default(),
             domain_count: 0,
+            keeps_memory: false,
             scrub_bytes_per_s: 0,
             repair_bytes_per_s: *beside.choose(&[100_000, 1_000_000, 100_000_000]).expect("rates"),
             victims_change: beside.chance_ppm(500_000),
@@ -245,6 +253,11 @@ impl SimConfig {
         if rng.chance_ppm(300_000) {
             self.delayed_flush_ppm = 5_000;
         }
+        if profile == Profile::Restart {
+            // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the value
+            // that it saw is over and was missed: see docs/INVARIANTS.md.
+            self.lifetime_ppm = 0;
+        }
         if profile == Profile::Full && rng.chance_ppm(500_000) {
             self.when_full = WhenFull::Evict;
         }
@@ -267,6 +280,7 @@ impl SimConfig {
             disturbed_max: 2,
             faults: FaultWeights::default(),
             repair_bytes_per_s: 100_000_000,
+            keeps_memory: false,
             scrub_bytes_per_s: 0,
             audit_events: 20,
             ..Self::endless(Profile::Calm, 0)
@@ -310,6 +324,14 @@ impl SimConfig {
                 let kinds = [Profile::Mixed, Profile::Takeover, Profile::Gateways, Profile::Gateways];
                 self.apply(kinds[rng.index(kinds.len())], rng);
                 self.stretch(rng);
+            }
+            Profile::Restart => {
+                if rng.chance_ppm(400_000) {
+                    self.apply(Profile::Gateways, rng);
+                }
+                self.keeps_memory = true;
+                self.faults.restart = 8;
+                self.faults.gateway_crash = 2;
             }
         }
     }

@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 440 in all.
-const SEEDS: [(Profile, u64); 9] = [
+/// Seeds of the usual run per profile: 2 740 in all.
+const SEEDS: [(Profile, u64); 10] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -18,6 +18,7 @@ const SEEDS: [(Profile, u64); 9] = [
     (Profile::Takeover, 600),
     (Profile::Gateways, 300),
     (Profile::Long, 10),
+    (Profile::Restart, 300),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -64,7 +65,7 @@ fn the_usual_seeds_show_no_violation() {
             && counts.cuts > 500,
         "{counts:?}"
     );
-    assert!(counts.handovers > 300, "{counts:?}");
+    assert!(counts.handovers > 300 && counts.restarts > 3_000, "{counts:?}");
     assert!(counts.unknown > 100 && counts.degraded_reads > 1_000, "{counts:?}");
     assert!(counts.folds > 100_000 && counts.seals > 10_000 && counts.installs > 10_000, "{counts:?}");
     assert!(counts.stripes_audited > 50_000 && counts.acknowledgements_audited > 5_000, "{counts:?}");

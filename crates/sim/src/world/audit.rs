@@ -218,7 +218,7 @@ impl World {
                     let is_coded = description.shape.is_parity(index) && chunk.report.folded > OpNumber(0);
                     held.contains(&data_index) || is_coded || description.kind == ChunkKind::Striped
                 }
-                None => !self.nodes[usize::from(description.members.0[index].0)].retired.is_empty(),
+                None => self.nodes[usize::from(description.members.0[index].0)].may_have_held(),
             };
             participants.iter().filter(holds).count()
         };

@@ -22,6 +22,7 @@ enum Fault {
     GatewayStall,
     HandOver,
     CutCoordinator,
+    Restart,
 }
 
 fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
@@ -35,6 +36,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.gateway_stall, Fault::GatewayStall),
         (weights.hand_over, Fault::HandOver),
         (weights.cut_coordinator, Fault::CutCoordinator),
+        (weights.restart, Fault::Restart),
     ];
     for (weight, fault) in table {
         if at < u64::from(weight) {
@@ -47,7 +49,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
-    let of_several = [weights.hand_over, weights.cut_coordinator];
+    let of_several = [weights.hand_over, weights.cut_coordinator, weights.restart];
     let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_several);
     all.map(u64::from).sum()
 }
@@ -99,6 +101,7 @@ impl World {
                 let away_us = self.draw_length(AWAY_US);
                 self.crash_node(node, away_us);
             }
+            Fault::Restart => self.restart_some(node),
             Fault::Stall | Fault::Slow | Fault::Cut if self.disturbed_count() >= self.config.disturbed_max => {}
             Fault::Stall => {
                 let stall_us = self.draw_length(STALL_US);
@@ -159,6 +162,33 @@ impl World {
     /// Whatever was cut between the gateway and nodes is mended now.
     pub fn mend_all(&mut self) {
         self.network.heal(&mut self.schedule);
+    }
+
+    /// A node's process, or those of all nodes at once and perhaps of all gateways.
+    fn restart_some(&mut self, node_drawn: usize) {
+        let is_all = self.rng.chance_ppm(200_000);
+        for node in 0..self.nodes.len() {
+            if is_all || node == node_drawn {
+                let away_us = self.draw_length(AWAY_US);
+                self.restart_process(node, away_us);
+            }
+        }
+        if is_all && self.rng.chance_ppm(500_000) {
+            for gateway in 0..self.gateways.len() {
+                let away_us = self.draw_length(GATEWAY_AWAY_US);
+                self.crash_gateway_number(gateway, away_us);
+            }
+        }
+    }
+
+    /// A node's process dies and another one goes on with its memory; without `keeps_memory` it comes back empty.
+    pub fn restart_process(&mut self, node: usize, away_us: u64) {
+        if self.nodes[node].is_up() {
+            self.counts.restarts += 1;
+            self.note(format_args!("node {node} restarts"));
+            self.end_process(node);
+            self.schedule.after(away_us, Event::Restart { node });
+        }
     }
 
     /// So many bits of the sealed chunks of a node turn over; how many did.

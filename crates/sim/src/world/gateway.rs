@@ -165,7 +165,7 @@ impl World {
             let domain = node.0.checked_rem(self.config.domain_count);
             engine.handle_domain(node, &domain.map_or_else(String::new, |domain| domain.to_string()));
         }
-        for node in self.nodes.iter().filter(|node| !node.is_up()) {
+        for node in self.nodes.iter().filter(|node| !node.is_up() && !node.is_kept()) {
             engine.handle_retired(node.id, node.incarnation);
         }
         engine

@@ -219,6 +219,8 @@ pub struct Counts {
     pub refused: u64,
     pub unknown: u64,
     pub crashes: u64,
+    /// Processes of nodes that ended while their memory stayed.
+    pub restarts: u64,
     pub stalls: u64,
     pub breaks: u64,
     pub slowdowns: u64,
@@ -243,7 +245,7 @@ pub struct Counts {
 
 impl Counts {
     pub fn faults(&self) -> u64 {
-        self.crashes + self.stalls + self.breaks + self.slowdowns + self.cuts + self.takeovers
+        self.crashes + self.restarts + self.stalls + self.breaks + self.slowdowns + self.cuts + self.takeovers
     }
 
     pub fn add(&mut self, other: &Counts) {
@@ -252,6 +254,7 @@ impl Counts {
         self.refused += other.refused;
         self.unknown += other.unknown;
         self.crashes += other.crashes;
+        self.restarts += other.restarts;
         self.stalls += other.stalls;
         self.breaks += other.breaks;
         self.slowdowns += other.slowdowns;

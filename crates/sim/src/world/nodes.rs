@@ -1,9 +1,10 @@
-//! The nodes' processes: one machine per core, their sessions, their turns, what survives a crash (nothing).
+//! The nodes' processes: one machine per core, their sessions, their turns, what survives a crash (nothing, unless their memory is kept).
 
 use std::collections::BTreeMap;
 
 use shorttail_node::{Node, NodeConfig, PeerId};
-use shorttail_units::{Incarnation, NodeId};
+use shorttail_store::{MemoryFile, MemoryIdentity};
+use shorttail_units::{Incarnation, NodeId, Now};
 
 use super::slow::Slowness;
 use super::{CLUSTER, Counts, Event, World, endpoint_of};
@@ -32,6 +33,8 @@ pub(super) struct NodeHost {
     ended: Vec<SessionId>,
     turn_is_due: bool,
     pub slowness: Slowness,
+    /// Memory that outlives the process.
+    memory: Option<MemoryFile>,
     earlier: Counts,
 }
 
@@ -47,6 +50,7 @@ impl NodeHost {
             ended: Vec::new(),
             turn_is_due: false,
             slowness: Slowness::new(u64::from(id) + 1),
+            memory: None,
             earlier: Counts::default(),
         }
     }
@@ -63,6 +67,16 @@ impl NodeHost {
 
     pub fn is_up(&self) -> bool {
         !self.cores.is_empty()
+    }
+
+    /// Down, and its memory will be there again?
+    pub fn is_kept(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.identity().is_some())
+    }
+
+    /// May it have held, or hold, a chunk that nobody sees now?
+    pub fn may_have_held(&self) -> bool {
+        !self.retired.is_empty() || !self.is_up() && self.is_kept()
     }
 
     pub fn used_bytes(&self) -> u64 {
@@ -96,9 +110,18 @@ impl NodeHost {
 impl World {
     pub(super) fn start_node(&mut self, node: usize) {
         let core_count = self.config.node_core_count;
-        let incarnation = Incarnation(self.incarnation_next);
-        self.incarnation_next += 1;
+        let now_us = self.now_us();
+        let (fresh, memory_bytes) = (Incarnation(self.incarnation_next), self.config.node_memory_bytes);
         let host = &mut self.nodes[node];
+        if self.config.keeps_memory && host.memory.is_none() {
+            host.memory = Some(MemoryFile::without_name(core_count, memory_bytes).expect("memory"));
+        }
+        let kept = host.memory.as_ref().and_then(MemoryFile::identity);
+        let incarnation = kept.map_or(fresh, |kept| kept.incarnation);
+        if let Some(memory) = host.memory.as_mut().filter(|_| kept.is_none()) {
+            memory.begin(MemoryIdentity { cluster: CLUSTER, node: host.id, incarnation }).expect("memory");
+        }
+        self.incarnation_next += 1;
         host.incarnation = incarnation;
         host.cores = (0..core_count)
             .map(|core| {
@@ -113,19 +136,40 @@ impl World {
                     repair_bytes_per_s: self.config.repair_bytes_per_s,
                     scrub_bytes_per_s: self.config.scrub_bytes_per_s,
                 };
-                let mut machine = Node::new(config).expect("memory for a simulated node");
+                let now = Now { mono_us: now_us, ..Now::default() };
+                let mut machine = match &host.memory {
+                    None => Node::new(config),
+                    Some(memory) => Node::in_memory(config, memory.core(core).expect("mapped"), now),
+                }
+                .expect("memory for a simulated node");
                 super::audit::greet(&mut machine, core);
                 machine
             })
             .collect();
         self.network.start(endpoint_of(node));
         self.note(format_args!("node {node} starts as incarnation {}", incarnation.0));
-        self.renew_voters();
+        if kept.is_none() {
+            self.renew_voters();
+        }
     }
 
     /// The process dies and its memory with it.
     pub(super) fn stop_node(&mut self, node: usize) {
         self.note(format_args!("node {node} crashes"));
+        self.end_process(node);
+        let host = &mut self.nodes[node];
+        if let Some(memory) = &mut host.memory {
+            memory.wipe().expect("memory");
+        }
+        let (id, incarnation) = (host.id, host.incarnation);
+        host.retired.push(incarnation);
+        for engine in self.gateways.iter_mut().flat_map(super::GatewayHost::engines_mut) {
+            engine.handle_retired(id, incarnation);
+        }
+    }
+
+    /// The process dies; its memory stays if it is kept.
+    pub(super) fn end_process(&mut self, node: usize) {
         let host = &mut self.nodes[node];
         let mut counts = Counts::default();
         host.count(&mut counts);
@@ -136,12 +180,7 @@ impl World {
         host.slowness.forget();
         host.turn_is_due = false;
         host.deadline_us = None;
-        let (id, incarnation) = (host.id, host.incarnation);
-        host.retired.push(incarnation);
         self.network.crash(&mut self.schedule, endpoint_of(node));
-        for engine in self.gateways.iter_mut().flat_map(super::GatewayHost::engines_mut) {
-            engine.handle_retired(id, incarnation);
-        }
     }
 
     pub(super) fn restart_node(&mut self, node: usize) {

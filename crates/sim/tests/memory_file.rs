@@ -1,0 +1,144 @@
+//! Nodes whose memory outlives their processes: restarted one after the other, with the gateway, and with memory that was
+//! lost all the same.
+
+use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::world::{Outcome, World};
+
+const REPAIR_US: u64 = 20_000_000;
+const KEYS: u64 = 60;
+
+fn cluster(seed: u64, node_core_count: u16) -> World {
+    let config = SimConfig { keeps_memory: true, node_core_count, ..SimConfig::scripted() };
+    let mut world = World::with_config(config, seed);
+    world.await_serving();
+    world
+}
+
+fn value(name: u64, round: u64) -> Value {
+    // Every fifth is striped.
+    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
+    Value::bytes(
+        &format!("value{name:04}of{round:04}.").into_bytes().into_iter().cycle().take(length).collect::<Vec<_>>(),
+    )
+}
+
+fn set(world: &mut World, name: u64, round: u64) {
+    let outcome = world.ask(&format!("key{name}"), Action::Set(value(name, round)));
+    assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}");
+}
+
+fn get(world: &mut World, name: u64, round: u64) {
+    let outcome = world.ask(&format!("key{name}"), Action::Get);
+    assert_eq!(outcome, Outcome::Answered(Answer::Found(Some(value(name, round)))), "get of key {name}");
+}
+
+fn await_whole(world: &mut World) {
+    let until_us = world.now_us() + REPAIR_US;
+    let is_done = world.run_while(until_us, |world| !world.is_whole());
+    assert!(is_done, "not whole: {:?}\n{}", world.engine_stats(), world.trace());
+}
+
+fn concludes(mut world: World) {
+    if let Err(violation) = world.conclude() {
+        panic!("{violation}\n{}", world.trace());
+    }
+}
+
+#[test]
+fn a_rolling_restart_misses_nothing_and_rebuilds_nothing() {
+    for (seed, cores) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+        let mut world = cluster(seed, cores);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        for node in 0..8 {
+            world.restart_process(node, 30_000);
+            for name in 0..KEYS {
+                match (name + node as u64) % 4 {
+                    0 if name < KEYS / 2 => set(&mut world, name, 0),
+                    _ => get(&mut world, name, 0),
+                }
+            }
+            world.run_until(world.now_us() + 100_000);
+            await_whole(&mut world);
+        }
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        assert_eq!(world.counts().rebuilds, 0);
+        assert_eq!(world.counts().restarts, 8);
+        concludes(world);
+    }
+}
+
+/// As many nodes as may be lost, and the owner of what they had open: what was acknowledged is there.
+#[test]
+fn nodes_and_their_owner_restart_together() {
+    for seed in 0..8 {
+        let mut world = cluster(seed, 1);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        let first = seed as usize;
+        for node in [first % 8, (first + 3) % 8] {
+            world.restart_process(node, 5_000 * seed);
+        }
+        world.crash_gateway(10_000);
+        world.run_until(world.now_us() + 20_000);
+        world.await_serving();
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        await_whole(&mut world);
+        (0..KEYS).for_each(|name| set(&mut world, name, 1));
+        (0..KEYS).for_each(|name| get(&mut world, name, 1));
+        concludes(world);
+    }
+}
+
+/// The power of the processes fails, not that of the memory: more nodes than may be lost, all of them, and the owner, in the
+/// middle of writes.
+#[test]
+fn everything_restarts_and_nothing_acknowledged_is_lost() {
+    for seed in 0..12 {
+        let mut world = cluster(seed, 1 + (seed % 2) as u16);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        let late: Vec<_> =
+            (0..5).map(|name| world.request(1, &format!("late{name}"), Action::Set(value(name, 7)))).collect();
+        world.run_until(world.now_us() + 100 * seed);
+        for node in 0..8 {
+            world.restart_process(node, 5_000 + 1_000 * node as u64);
+        }
+        world.crash_gateway(10_000);
+        world.run_until(world.now_us() + 20_000);
+        world.await_serving();
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        for (name, op) in (0..).zip(late) {
+            if world.await_op(op) == Outcome::Answered(Answer::Done) {
+                let found = world.ask(&format!("late{name}"), Action::Get);
+                assert_eq!(found, Outcome::Answered(Answer::Found(Some(value(name, 7)))), "late key {name}");
+            }
+        }
+        assert_eq!(world.counts().rebuilds, 0);
+        (0..KEYS).for_each(|name| set(&mut world, name, 1));
+        await_whole(&mut world);
+        concludes(world);
+    }
+}
+
+/// What is freed while a node is down is freed when it is back, and what it lost meanwhile is rebuilt.
+#[test]
+fn a_node_learns_what_it_missed() {
+    for seed in 0..4 {
+        let mut world = cluster(seed, 1);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        world.restart_process(2, 2_000_000);
+        (0..KEYS).for_each(|name| set(&mut world, name, 1));
+        (0..KEYS).for_each(|name| set(&mut world, name, 2));
+        world.run_until(world.now_us() + 3_000_000);
+        await_whole(&mut world);
+        (0..KEYS).for_each(|name| get(&mut world, name, 2));
+        world.crash_node(5, 10_000);
+        world.run_until(world.now_us() + 100_000);
+        await_whole(&mut world);
+        assert!(world.counts().rebuilds > 0, "that memory was gone");
+        for node in [0, 1] {
+            world.crash_node(node, 3_600_000_000);
+        }
+        (0..KEYS).for_each(|name| get(&mut world, name, 2));
+        concludes(world);
+    }
+}
