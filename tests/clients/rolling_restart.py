@@ -1,0 +1,239 @@
+"""All nodes and all gateways of a cluster are restarted under load, one after the other: nothing is missed, nobody sees an error.
+
+    rolling_restart.py [--keys 4000] [--clients 6] [--signal TERM|KILL] [--settle 1] [--rounds 1]
+
+Nodes keep their memory in files. Clients, each with keys of its own, read and overwrite through all gateways; what breaks is a
+connection to a gateway that is being restarted, and is asked again elsewhere. A node is restarted when the one before is back
+and no chunk is missing; a gateway is drained first. Every answer must be the value that was stored last. Reported: hits,
+misses, errors, connections that broke, chunks that were rebuilt, and the longest operation of each phase.
+"""
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import cluster  # noqa: E402  (the path must be set first)
+
+NODES, GATEWAYS = 8, 3
+BACK_SECONDS_MAX = 60
+RETRY_SECONDS_MAX = 20
+SIZES = [10, 32, 100, 100, 300, 1000, 3000]
+LARGE_SIZE, LARGE_CHANCE = 60_000, 0.01
+READ_SHARE = 0.7
+
+
+class Problem(Exception):
+    """A promise was broken."""
+
+
+class Client(threading.Thread):
+    """One connection at a time, to any gateway, and the truth about its keys."""
+
+    def __init__(self, number, addresses, keys, seed):
+        super().__init__(daemon=True)
+        self.random = random.Random(seed * 100 + number)
+        self.addresses, self.at = addresses, number % len(addresses)
+        self.keys = [b"client%d:%d" % (number, key) for key in range(keys)]
+        self.truth, self.round, self.stream = {}, 0, None
+        self.hits = self.sets = self.broken = 0
+        self.longest, self.is_over, self.problem = 0.0, False, None
+
+    def load(self):
+        for key in self.keys:
+            self._set(key)
+
+    def run(self):
+        try:
+            while not self.is_over:
+                began = time.monotonic()
+                key = self.random.choice(self.keys)
+                if self.random.random() < READ_SHARE:
+                    self._get(key)
+                else:
+                    self._set(key)
+                self.longest = max(self.longest, time.monotonic() - began)
+        except (Problem, OSError, ValueError) as error:
+            self.problem = f"{type(error).__name__}: {error}"
+
+    def check_all(self):
+        for key in self.keys:
+            self._get(key)
+
+    def _set(self, key):
+        self.round += 1
+        size = LARGE_SIZE if self.random.random() < LARGE_CHANCE else self.random.choice(SIZES)
+        unit = b"%s is %d; " % (key, self.round)
+        value = unit + (unit * (size // len(unit) + 1))[:size]
+        answer = self._ask(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value), self._line)
+        if answer != b"STORED\r\n":
+            raise Problem(f"set {key!r}: {answer!r}")
+        self.truth[key] = value
+        self.sets += 1
+
+    def _get(self, key):
+        found = self._ask(b"get %s\r\n" % key, self._value)
+        if found != self.truth[key]:
+            raise Problem(f"get {key!r}: {found[:60]!r}, not {self.truth[key][:60]!r}")
+        self.hits += 1
+
+    def _ask(self, request, read):
+        """The answer; a connection that breaks is replaced by one to the next gateway."""
+        began = time.monotonic()
+        while True:
+            try:
+                if self.stream is None:
+                    self.stream = cluster.connect(self.addresses[self.at]).makefile("rwb")
+                self.stream.write(request)
+                self.stream.flush()
+                return read()
+            except (ConnectionError, EOFError) as error:
+                self.broken += self.stream is not None
+                self.stream, self.at = None, (self.at + 1) % len(self.addresses)
+                if time.monotonic() - began > RETRY_SECONDS_MAX:
+                    raise Problem(f"no gateway answers: {error}") from error
+
+    def _line(self):
+        line = self.stream.readline()
+        if not line.endswith(b"\n"):
+            raise EOFError("the connection ended")
+        return line
+
+    def _value(self):
+        line = self._line()
+        words = line.split()
+        if len(words) != 4 or words[0] != b"VALUE":
+            raise Problem(f"no value: {line!r}")
+        body = self.stream.read(int(words[3]) + 7)
+        if len(body) < int(words[3]) + 7:
+            raise EOFError("the connection ended")
+        return body[:-7]
+
+
+class Roll:
+    """Restarts members, and watches what clients and repair make of it."""
+
+    def __init__(self, servers, clients, arguments):
+        self.servers, self.clients, self.arguments = servers, clients, arguments
+        self.signal = getattr(signal, "SIG" + arguments.signal)
+
+    def all(self):
+        self.phase("undisturbed", lambda: time.sleep(3 * self.arguments.settle))
+        self.phase(f"{NODES} nodes", lambda: [self.node(number) for number in range(NODES)])
+        self.phase(f"{GATEWAYS} gateways", lambda: [self.gateway(number) for number in range(GATEWAYS)])
+
+    def phase(self, name, act):
+        for client in self.clients:
+            client.longest = 0.0
+        before, began, rebuilt = self.operations(), time.monotonic(), self.rebuilt()
+        self.rebuilt_in_phase = 0
+        act()
+        took, count = time.monotonic() - began, self.operations() - before
+        self.rebuilt_in_phase += max(self.rebuilt() - rebuilt, 0)
+        longest = max(client.longest for client in self.clients)
+        print(
+            f"    {name}: {took:.1f} s, {count} operations, longest {longest * 1000:.0f} ms, {self.rebuilt_in_phase} chunks rebuilt",
+            flush=True,
+        )
+
+    def node(self, number):
+        status = self.servers.status()
+        (node,) = [node for node in status["nodes"] if node["id"] == number]
+        os.kill(node["pid"], self.signal)
+        self.await_whole(f"node {number} is back", lambda now: self.is_new(now["nodes"], "id", number, node["pid"]))
+
+    def gateway(self, number):
+        gateway = self.servers.status()["gateways"][number]
+        if self.signal == signal.SIGTERM:
+            command = [cluster.binary_path(), "drain", "gateway", str(gateway["id"]), "--admin", self.servers.admin]
+            subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=BACK_SECONDS_MAX)
+        os.kill(gateway["pid"], self.signal)
+        self.await_whole(
+            f"gateway {number} is back",
+            lambda now: len(now["gateways"]) == GATEWAYS and all(one["pid"] != gateway["pid"] for one in now["gateways"]),
+        )
+
+    @staticmethod
+    def is_new(members, name, number, pid):
+        return any(member[name] == number and member["pid"] != pid for member in members)
+
+    def await_whole(self, what, is_there):
+        """Until the member is there and all is as before: everything is reached and served, no chunk is missing."""
+
+        def is_whole():
+            self.check()
+            now = self.servers.status()
+            nodes = all(node["state"] == "normal" for node in now["nodes"]) and len(now["nodes"]) == NODES
+            serving = all(one["serving"] and one["tenures"] and not one["nodes_unreached"] for one in now["gateways"])
+            is_repaired = now["repair"]["chunks_missing"] == 0 and now["partitions_served"] == now["partitions"]
+            return is_there(now) and nodes and serving and is_repaired
+
+        cluster.wait_until(is_whole, BACK_SECONDS_MAX, what)
+        time.sleep(self.arguments.settle)
+        self.check()
+
+    def check(self):
+        for client in self.clients:
+            if client.problem:
+                raise Problem(client.problem)
+
+    def operations(self):
+        return sum(client.hits + client.sets for client in self.clients)
+
+    def rebuilt(self):
+        return self.servers.status()["repair"]["chunks_rebuilt_total"] or 0
+
+
+def one_round(arguments, seed):
+    options = ["--nodes", str(NODES), "--gateways", str(GATEWAYS), "--code", "rs:4+2", "--node-memory", "64MiB", "--memory-file"]
+    servers = cluster.Cluster(options)
+    clients = []
+    try:
+        addresses = [gateway["memcached"] for gateway in servers.status()["gateways"]]
+        keys = arguments.keys // arguments.clients
+        clients = [Client(number, addresses, keys, seed) for number in range(arguments.clients)]
+        for client in clients:
+            client.load()
+        for client in clients:
+            client.start()
+        roll = Roll(servers, clients, arguments)
+        roll.all()
+        for client in clients:
+            client.is_over = True
+        for client in clients:
+            client.join()
+        roll.check()
+        for client in clients:
+            client.check_all()
+    finally:
+        for client in clients:
+            client.is_over = True
+        servers.pids = [part["pid"] for part in servers.status()["nodes"] + servers.status()["gateways"]]
+        servers.stop()
+    hits, sets, broken = (sum(getattr(client, name) for client in clients) for name in ("hits", "sets", "broken"))
+    print(
+        f"ok seed {seed}: SIG{arguments.signal} of {NODES} nodes and {GATEWAYS} gateways, {hits} hits, 0 misses, {sets} sets, 0 errors, "
+        f"{broken} connections broke",
+        flush=True,
+    )
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keys", type=int, default=4000)
+    parser.add_argument("--clients", type=int, default=6)
+    parser.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
+    parser.add_argument("--settle", type=float, default=1.0)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
