@@ -243,6 +243,11 @@ impl Node {
         self.holdings.store.flip_open_parities()
     }
 
+    /// Spoils what tells which chunk it is, of so many sealed ones; answers of how many.
+    pub fn tear_descriptions(&mut self, count: usize) -> u32 {
+        self.holdings.store.tear_descriptions(count)
+    }
+
     /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
     pub fn interrupt_folds(&mut self) -> u32 {
         self.holdings.store.interrupt_folds()

@@ -119,6 +119,27 @@ fn everything_restarts_and_nothing_acknowledged_is_lost() {
     }
 }
 
+/// The process died while it wrote which chunk something is: the next one drops it, and its owner misses it.
+#[test]
+fn what_a_restarted_node_does_not_show_is_rebuilt_and_nothing_else() {
+    for seed in 0..4 {
+        let mut world = cluster(seed, 1);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        world.run_until(world.now_us() + 100_000);
+        let torn = world.tear_descriptions(2, 3);
+        world.restart_process(2, 10_000);
+        world.run_until(world.now_us() + 200_000);
+        await_whole(&mut world);
+        let rebuilds = world.counts().rebuilds;
+        assert!((1..=u64::from(torn)).contains(&rebuilds), "{rebuilds} rebuilt, {torn} were torn");
+        for node in [0, 1] {
+            world.crash_node(node, 3_600_000_000);
+        }
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        concludes(world);
+    }
+}
+
 /// What is freed while a node is down is freed when it is back, and what it lost meanwhile is rebuilt.
 #[test]
 fn a_node_learns_what_it_missed() {

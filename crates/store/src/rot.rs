@@ -5,6 +5,9 @@ use shorttail_units::StripeId;
 use crate::chunk::FoldStep;
 use crate::chunk_store::ChunkStore;
 
+/// A byte of a chunk's header that tells which chunk it is.
+const DESCRIPTION_AT: usize = 50;
+
 impl ChunkStore {
     /// Flips `count` bits in the payloads of sealed chunks, each in a chunk and at a place that two numbers of `pick`
     /// choose. Answers how many: none if nothing is sealed.
@@ -39,6 +42,18 @@ impl ChunkStore {
             }
         }
         flipped
+    }
+
+    /// Spoils the description of the first sealed chunks, as a process that dies while it writes one does. Answers of how many.
+    pub fn tear_descriptions(&mut self, count: usize) -> u32 {
+        let mut torn = 0;
+        for stripe in self.sealed_stripes().into_iter().take(count) {
+            if let Ok(chunk) = self.chunk_mut(stripe) {
+                chunk.bytes[DESCRIPTION_AT] ^= 1;
+                torn += 1;
+            }
+        }
+        torn
     }
 
     /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are folded,

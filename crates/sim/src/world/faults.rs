@@ -211,6 +211,11 @@ impl World {
         self.nodes[node].cores.iter_mut().map(shorttail_node::Node::flip_open_parities).sum()
     }
 
+    /// So many sealed chunks of each core of a node can no longer be identified; how many.
+    pub fn tear_descriptions(&mut self, node: usize, count: usize) -> u32 {
+        self.nodes[node].cores.iter_mut().map(|core| core.tear_descriptions(count)).sum()
+    }
+
     /// A node's process dies in the middle of folding, and is back at once with its memory; how many folds were cut short.
     pub fn crash_folding(&mut self, node: usize) -> u32 {
         let interrupted = self.nodes[node].cores.iter_mut().map(shorttail_node::Node::interrupt_folds).sum();
