@@ -145,6 +145,12 @@ pub struct StoreStats {
     pub bytes_rebuilt_total: u64,
     /// How fast it goes at present.
     pub repair_bytes_per_s: u64,
+    /// Chunks that moved from node to node although nothing was lost, their payload bytes, and how fast it goes at present.
+    pub chunks_moved_total: u64,
+    pub bytes_moved_total: u64,
+    pub move_bytes_per_s: u64,
+    /// Chunks that should move and find no node with room that holds nothing of their stripe.
+    pub moves_stranded: u64,
     /// Nodes in use, and nodes known.
     pub nodes_alive: u16,
     pub nodes_total: u16,
@@ -175,6 +181,10 @@ impl StoreStats {
             chunks_rebuilt_total: self.chunks_rebuilt_total + other.chunks_rebuilt_total,
             bytes_rebuilt_total: self.bytes_rebuilt_total + other.bytes_rebuilt_total,
             repair_bytes_per_s: self.repair_bytes_per_s + other.repair_bytes_per_s,
+            chunks_moved_total: self.chunks_moved_total + other.chunks_moved_total,
+            bytes_moved_total: self.bytes_moved_total + other.bytes_moved_total,
+            move_bytes_per_s: self.move_bytes_per_s + other.move_bytes_per_s,
+            moves_stranded: self.moves_stranded + other.moves_stranded,
             bytes_used: self.bytes_used,
             bytes_limit: self.bytes_limit,
             nodes_alive: self.nodes_alive,

@@ -344,6 +344,7 @@ impl Node {
                 core_count: self.config.core_count,
                 memory_bytes: self.holdings.store.chunk_limit_bytes() as u64,
                 used_bytes: self.holdings.chunk_taken_bytes(),
+                held_bytes: self.used_bytes(),
             }),
             Err((refusal, detail)) => NodeReply::Refused { refusal, detail },
         };

@@ -7,8 +7,8 @@
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
 //! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must then
-//! be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. Sources
-//! are sealed, and at the same final operation (rule R5). The fence is passed when the order comes and again before the
+//! be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A chunk that
+//! moves is copied: who held it looks at all of it first, and its frame has a checksum. Sources are sealed, and at the same final operation (rule R5). The fence is passed when the order comes and again before the
 //! chunk is installed, so that no order of an earlier owner has a late effect (rule R11).
 //!
 //! Must not know: sockets, where nodes are to be found, why a chunk was lost.
@@ -112,21 +112,24 @@ impl Rebuilds {
     /// Takes an order; it begins in a later turn.
     ///
     /// # Errors
-    /// `Busy`. `Invalid`: no sources, a chunk of an unknown node, or a parity chunk is to come from other parities.
+    /// `Busy`. `Invalid`: no sources, or a parity chunk is to come from other parities, or a chunk partly from itself.
     pub fn order(&mut self, session: u64, description: &ChunkDescription, sources: &[Source]) -> Result<(), Refusal> {
         if self.orders.len() >= REBUILDS_MAX {
             return Err(Refusal::Busy);
         }
-        let is_proven =
-            |source: &Source| !(description.is_parity() && description.shape.is_parity(source.index.into()));
-        if sources.is_empty() || !sources.iter().all(is_proven) {
+        let is_proven = |source: &Source| {
+            let is_parity_of_parity = description.is_parity() && description.shape.is_parity(source.index.into());
+            source.index != description.index && !is_parity_of_parity
+        };
+        let is_copy = matches!(sources, [source] if source.index == description.index);
+        if sources.is_empty() || !is_copy && !sources.iter().all(is_proven) {
             return Err(Refusal::Invalid);
         }
         let part = |source: &Source| {
-            let node = *description.members.0.get(usize::from(source.index))?;
-            Some(Part { source: *source, peer: PeerId { node, core: source.core }, facts: None, bytes: None })
+            let peer = PeerId { node: source.node, core: source.core };
+            Part { source: *source, peer, facts: None, bytes: None }
         };
-        let parts = sources.iter().map(part).collect::<Option<Vec<_>>>().ok_or(Refusal::Invalid)?;
+        let parts = sources.iter().map(part).collect();
         let order = Order { session, description: description.clone(), parts, started_us: None };
         self.orders.insert(self.order_next, order);
         self.order_next += 1;
@@ -300,6 +303,10 @@ impl Order {
             length_max = length_max.max(length);
         }
         let part_of = |chunk: usize| self.parts.iter().find(|part| usize::from(part.source.index) == chunk);
+        if let Some(bytes) = part_of(usize::from(index)).and_then(|part| part.bytes.as_deref()) {
+            let used = bytes.get(..length_max as usize).ok_or((Refusal::Damaged, Some(index)))?;
+            return Ok(Content { bytes: used.to_vec(), last });
+        }
         let code = codes.get(shape);
         let plan = code.read_plan(usize::from(index), &|chunk| part_of(chunk).is_some());
         let plan = plan.map_err(|_| (Refusal::Invalid, None))?;

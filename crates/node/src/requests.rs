@@ -53,6 +53,10 @@ impl Holdings {
         (self.store.chunk_limit_bytes() - self.store.chunk_free_bytes().min(self.store.chunk_limit_bytes())) as u64
     }
 
+    fn done(&self) -> NodeReply<'static> {
+        NodeReply::Done { used_bytes: self.chunk_taken_bytes(), held_bytes: self.store.used_bytes() as u64 }
+    }
+
     /// Does what a request of a greeted session asks, and answers it there.
     pub fn handle_request(&mut self, now_us: u64, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
         if let Err(No { refusal, detail }) = self.answer(now_us, tag, request, session) {
@@ -83,7 +87,7 @@ impl Holdings {
         };
         match taken() {
             Ok(is_needed) => {
-                session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() });
+                session.reply(tag, &self.done());
                 if !is_needed {
                     session.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: Ok(()) });
                 }
@@ -181,7 +185,7 @@ impl Holdings {
                 return Err(Refusal::Invalid.into());
             }
         }
-        session.reply(tag, &NodeReply::Done { used_bytes: self.chunk_taken_bytes() });
+        session.reply(tag, &self.done());
         Ok(())
     }
 

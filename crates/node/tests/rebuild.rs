@@ -194,13 +194,18 @@ fn with_chunks(mut nodes: Nodes, missing: &[usize]) -> Nodes {
     nodes
 }
 
+/// A chunk on the node that it was made for.
+fn source_of(index: u8) -> Source {
+    Source { index, core: 0, node: NodeId(u16::from(index)) }
+}
+
 fn rebuild(index: u8, from: &[u8]) -> NodeRequest<'static> {
-    let sources = from.iter().map(|&index| Source { index, core: 0 }).collect();
+    let sources = from.iter().map(|&index| source_of(index)).collect();
     NodeRequest::Rebuild { description: description(index, Some(index)), sources }
 }
 
 fn rebuild_in_place(index: u8, from: &[u8]) -> NodeRequest<'static> {
-    let sources = from.iter().map(|&index| Source { index, core: 0 }).collect();
+    let sources = from.iter().map(|&index| source_of(index)).collect();
     NodeRequest::Rebuild { description: description(index, None), sources }
 }
 
@@ -216,6 +221,36 @@ fn data_and_parity_chunks_are_rebuilt_from_what_proves_itself() {
         nodes.holds(SPARE, &chunks()[usize::from(lost)]);
         assert_eq!(nodes.nodes[SPARE].stats().rebuilds, 1);
     }
+}
+
+#[test]
+fn a_chunk_is_copied_from_the_node_that_it_leaves() {
+    for index in [1u8, 3] {
+        let mut nodes = nodes_without(&[], FAST);
+        assert_eq!(nodes.tell(SPARE, &rebuild(index, &[index])).done_count, 1, "the order is taken");
+        nodes.settle();
+        assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())], "chunk {index}");
+        nodes.holds(SPARE, &chunks()[usize::from(index)]);
+        nodes.holds(usize::from(index), &chunks()[usize::from(index)]);
+    }
+}
+
+#[test]
+fn what_is_damaged_is_not_copied() {
+    for index in [1u8, 3] {
+        let mut nodes = nodes_without(&[], FAST);
+        assert_eq!(nodes.nodes[usize::from(index)].flip_bits(1, 5), 1);
+        nodes.tell(SPARE, &rebuild(index, &[index]));
+        nodes.settle();
+        assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Damaged, Some(index)))]);
+        assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_chunk_is_not_made_of_itself_and_others() {
+    let mut nodes = nodes_without(&[], FAST);
+    assert_eq!(nodes.tell(SPARE, &rebuild(1, &[1, 2])).refusals, [Refusal::Invalid]);
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl NodeReplyOwned {
         assert_eq!(frame.tag, tag);
         match reply {
             NodeReply::Hello(hello) => NodeReplyOwned::Hello(hello.node, hello.memory_bytes),
-            NodeReply::Done { used_bytes } => NodeReplyOwned::Done(used_bytes),
+            NodeReply::Done { used_bytes, .. } => NodeReplyOwned::Done(used_bytes),
             NodeReply::Fenced { joined } => NodeReplyOwned::Fenced(joined),
             NodeReply::Acked { stripe, op } => NodeReplyOwned::Acked(stripe, op.0),
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),

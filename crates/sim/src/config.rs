@@ -36,10 +36,12 @@ pub enum Profile {
     Long,
     /// Processes of nodes end and others go on with their memory, one or all of them, gateways too.
     Restart,
+    /// Nodes join, are drained and taken out, while memory is lost and gateways crash.
+    Members,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 10] = [
+pub const PROFILES: [(&str, Profile); 11] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -50,6 +52,7 @@ pub const PROFILES: [(&str, Profile); 10] = [
     ("gateways", Profile::Gateways),
     ("long", Profile::Long),
     ("restart", Profile::Restart),
+    ("members", Profile::Members),
 ];
 
 impl fmt::Display for Profile {
@@ -86,6 +89,8 @@ pub struct FaultWeights {
     pub cut_coordinator: u32,
     /// A node's process ends and another one goes on with its memory; now and then those of all nodes.
     pub restart: u32,
+    /// A node joins, is drained, or is taken out.
+    pub membership: u32,
 }
 
 /// Everything that a run is made of, apart from its random draws.
@@ -93,6 +98,8 @@ pub struct FaultWeights {
 pub struct SimConfig {
     pub code: CodeShape,
     pub node_count: u16,
+    /// So many of them are not there at first.
+    pub late_node_count: u16,
     pub node_core_count: u16,
     pub gateway_count: usize,
     /// What nodes promise owners; none if there is one gateway.
@@ -191,6 +198,7 @@ impl SimConfig {
         let mut config = SimConfig {
             code,
             node_count,
+            late_node_count: 0,
             node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
             gateway_count: 1,
             lease: None,
@@ -333,6 +341,19 @@ impl SimConfig {
                 self.faults.restart = 8;
                 self.faults.gateway_crash = 2;
             }
+            Profile::Members => {
+                self.late_node_count = 1 + rng.below(3) as u16;
+                self.node_count += self.late_node_count;
+                if rng.chance_ppm(500_000) {
+                    self.share(2);
+                    self.partition_count = 4;
+                }
+                // Who has how much in use is looked at once in two seconds.
+                self.active_us = rng.range(4_000_000..10_000_000);
+                self.fault_us_mean = rng.range(100_000..400_000);
+                self.key_count = 20 + rng.index(60);
+                self.faults = FaultWeights { membership: 6, gateway_crash: 2, ..self.faults };
+            }
         }
     }
 
@@ -390,7 +411,7 @@ mod tests {
             for (_, profile) in PROFILES {
                 let config = SimConfig::draw(profile, seed);
                 assert_eq!(config, SimConfig::draw(profile, seed));
-                assert!(usize::from(config.node_count) > config.code.chunk_count());
+                assert!(usize::from(config.node_count - config.late_node_count) > config.code.chunk_count());
             }
         }
     }

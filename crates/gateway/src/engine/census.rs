@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-use shorttail_units::{NodeId, PartitionId, StripeId};
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport};
 
 use super::nodes::{Nodes, SessionId};
@@ -72,6 +72,27 @@ impl Census {
     pub fn newest(&self, stripe: StripeId) -> Option<&ChunkDescription> {
         let descriptions = self.reports.get(&stripe)?.values().map(|report| &report.description);
         descriptions.max_by_key(|description| description.configuration)
+    }
+
+    /// The members of a stripe: those of its newest configuration. Where one has no chunk, because a move to it was not
+    /// over, whoever has it counts: sealed chunks are the same wherever they are.
+    pub fn members_of(&self, stripe: StripeId) -> Option<(Configuration, Vec<NodeId>)> {
+        let (newest, reports) = (self.newest(stripe)?, self.reports.get(&stripe)?);
+        let mut members = newest.members.0.clone();
+        if newest.configuration.is_first() {
+            return Some((newest.configuration, members));
+        }
+        for (chunk, member) in members.iter_mut().enumerate() {
+            let has_chunk = |report: &ChunkReport| {
+                usize::from(report.description.index) == chunk && report.sealed && !report.damaged
+            };
+            if !reports.get(member).is_some_and(has_chunk)
+                && let Some((&other, _)) = reports.iter().find(|(_, report)| has_chunk(report))
+            {
+                *member = other;
+            }
+        }
+        Some((newest.configuration, members))
     }
 
     /// Was a chunk of the stripe given to another node than it was made for? Then all members held theirs once.

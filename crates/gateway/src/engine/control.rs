@@ -136,16 +136,34 @@ impl<C: Command> Engine<C> {
     /// The control record is durable.
     pub(super) fn void_confirmed(&mut self, id: StripeId, record: VoidRecord) {
         let Some(Emptied { partition, members, .. }) = self.voids.emptied.remove(&id) else { return };
+        let beside = self.holders_beside(id);
         self.forget_stripe(id);
-        self.voids.declared.insert(id, Declared { record, unconfirmed: members.iter().copied().collect() });
+        let unconfirmed = members.iter().copied().chain(beside).collect();
+        self.voids.declared.insert(id, Declared { record, unconfirmed });
         for &node in members.iter() {
             self.free_on(node, id, partition);
         }
         self.end_completing_when_done();
     }
 
+    /// Nodes that may hold a chunk of a stripe although they are no members: a chunk was to move there, or away from there.
+    /// Who is here was scanned, and was told to free what it should not have.
+    fn holders_beside(&mut self, id: StripeId) -> Vec<NodeId> {
+        let slot = self.stripes.slot_of(id);
+        if slot.is_none_or(|slot| self.stripes.at(slot).configuration.is_first()) {
+            return Vec::new();
+        }
+        self.cancel_move(id);
+        let pending = &self.voids.pending;
+        let is_told = |node: NodeId| pending.get(&node).is_some_and(|frees| frees.contains_key(&id));
+        let nodes = self.nodes.iter().map(|node| node.id);
+        let may_hold = |&node: &NodeId| is_told(node) || !self.nodes.is_ready(node) && !self.is_gone(node);
+        nodes.filter(may_hold).collect()
+    }
+
     pub(super) fn forget_stripe(&mut self, id: StripeId) {
         self.repair.forget(id);
+        self.forget_moves(id);
         if let Some(slot) = self.stripes.slot_of(id)
             && let Some(open) = self.stripes.remove(slot).open
         {
@@ -253,8 +271,9 @@ impl<C: Command> Engine<C> {
 
     /// The memory that a node had is gone: there is nothing left to free on it.
     pub(super) fn void_frees_of(&mut self, node: NodeId) {
-        for first in self.voids.pending.remove(&node).unwrap_or_default().into_keys() {
-            self.free_confirmed(node, first);
+        self.voids.pending.remove(&node);
+        for id in self.voids.declared.keys().copied().collect::<Vec<_>>() {
+            self.free_confirmed(node, id);
         }
     }
 

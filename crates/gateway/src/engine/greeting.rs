@@ -48,11 +48,13 @@ impl<C: Command> Engine<C> {
         let session = &mut node.sessions[usize::from(id.core)];
         session.memory_bytes = hello.memory_bytes;
         session.used_bytes = hello.used_bytes;
+        session.held_bytes = hello.held_bytes;
         session.incarnation = Some(hello.incarnation);
         session.unfenced = self.config.partitions.clone();
         self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {
             self.void_frees_of(id.node);
+            self.moves.forgive(id.node);
             if let Some(census) = self.census_mut() {
                 census.forget(id.node);
             }

@@ -18,6 +18,7 @@ impl<C: Command> Engine<C> {
         self.invariant_members_are_distinct();
         self.invariant_the_log_knows_its_open_stripes();
         self.repair.check_invariants();
+        self.moves.check_invariants(|stripe| self.repair.orders.contains_key(&stripe));
     }
 
     fn invariant_index_names_existing_stripes(&self) {

@@ -133,6 +133,22 @@ pub const REPAIR_REST_US: u64 = 100_000;
 /// Microseconds between two looks at how fast repair goes and at what is on nodes that are away.
 pub const REPAIR_RATE_US: u64 = 1_000_000;
 
+/// Chunks that are to move of which a tick looks at so many, and of which one look at the whole store notes so many.
+pub const MOVE_LOOKS_MAX: usize = 64;
+pub const MOVE_PLAN_MAX: usize = 4096;
+
+/// Percent of the mean by which a node's bytes may be off before chunks move, and down to which they do; a few chunks
+/// are borne anyway. Placement keeps far below the first; in between nothing begins.
+pub const LEVEL_BEGIN_PERCENT: u64 = 7;
+pub const LEVEL_END_PERCENT: u64 = 2;
+pub const LEVEL_BEGIN_CHUNKS: u64 = 4;
+pub const LEVEL_END_CHUNKS: u64 = 2;
+
+/// Microseconds from the last move to the next look at what should move: meanwhile every node told what it has in use.
+/// And when nothing that may be moved would help.
+pub const LEVEL_LOOK_US: u64 = 2 * USAGE_US;
+pub const LEVEL_REST_US: u64 = 10 * USAGE_US;
+
 /// Microseconds that a reply waits for the owner to be proven until it becomes an error: renewals are answered four times
 /// as often.
 pub const HELD_US_MAX: u64 = 1_000_000;

@@ -168,10 +168,11 @@ impl<C: Command> Engine<C> {
     fn start_load(&mut self, stripe: StripeId) {
         let Some(census) = self.census() else { return };
         let Some(description) = census.newest(stripe).cloned() else { return };
+        let Some((configuration, members)) = census.members_of(stripe) else { return };
         let load = Load {
             partition: description.partition,
-            members: description.members.0.into(),
-            configuration: description.configuration,
+            members: members.into(),
+            configuration,
             chunk_bytes: description.chunk_bytes as usize,
             refused: 0,
             missing: 0,

@@ -279,9 +279,8 @@ impl<C: Command> Engine<C> {
     /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of other
     /// sizes may lie so that a few less do.
     pub(super) fn spare_stripes(&self) -> u64 {
-        let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
         let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
-        let rooms: SmallVec<[u64; 32]> = ready.map(|node| node.free_bytes() / chunk_bytes).collect();
+        let rooms: SmallVec<[u64; 32]> = self.taking_nodes().map(|node| node.free_bytes() / chunk_bytes).collect();
         stripes_that_fit(&rooms, self.config.member_count() as u64)
     }
 

@@ -39,6 +39,7 @@ mod kept_manifests;
 mod keyspace;
 mod layout;
 mod lease;
+mod levelling;
 pub mod limits;
 mod loading;
 mod lock;
@@ -46,6 +47,7 @@ mod log;
 mod lookup;
 mod loss;
 mod manifest;
+mod moving;
 mod nodes;
 mod open_stripe;
 mod ownership;
@@ -83,7 +85,7 @@ use std::sync::Arc;
 use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
-use shorttail_units::{Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
+use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
@@ -227,6 +229,14 @@ enum What {
     Rebuild {
         stripe: StripeId,
     },
+    /// As with a repair: a member is told of a move, the target is ordered to copy.
+    Announce {
+        stripe: StripeId,
+        configuration: Configuration,
+    },
+    Move {
+        stripe: StripeId,
+    },
 }
 
 impl What {
@@ -295,6 +305,7 @@ pub struct Engine<C> {
     completing: Option<Box<recovery::Completing>>,
     losses: loss::Losses,
     repair: repair::Repair,
+    moves: moving::Moves,
     /// Chunks that nodes were asked to look at.
     suspected: BTreeSet<(NodeId, StripeId)>,
     stalled: VecDeque<round::Stalled>,
@@ -375,6 +386,7 @@ impl<C: Command> Engine<C> {
             completing: None,
             losses: loss::Losses::default(),
             repair: repair::Repair::default(),
+            moves: moving::Moves::default(),
             suspected: BTreeSet::new(),
             stalled: VecDeque::new(),
             doubtful: Vec::new(),
@@ -461,6 +473,10 @@ impl<C: Command> Engine<C> {
             chunks_rebuilt_total: self.repair.rebuilt_count,
             bytes_rebuilt_total: self.repair.rebuilt_bytes,
             repair_bytes_per_s: self.repair.bytes_per_s,
+            chunks_moved_total: self.moves.moved_count,
+            bytes_moved_total: self.moves.moved_bytes,
+            move_bytes_per_s: self.moves.bytes_per_s,
+            moves_stranded: self.moves.stranded_count,
             ..self.stats.clone()
         }
     }
@@ -499,6 +515,7 @@ impl<C: Command> Engine<C> {
         self.advance_recovery();
         if !self.is_ending() {
             self.advance_repair();
+            self.advance_moves();
         }
         self.refresh_usage();
     }

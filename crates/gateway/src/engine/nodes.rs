@@ -78,6 +78,11 @@ impl Node {
         self.sessions.iter().map(|session| session.used_bytes).sum()
     }
 
+    /// What chunks take.
+    pub fn held_bytes(&self) -> u64 {
+        self.sessions.iter().map(|session| session.held_bytes).sum()
+    }
+
     /// Bytes left on its fullest core: any stripe may fall on that one.
     pub fn free_bytes(&self) -> u64 {
         let free = |session: &Session| session.memory_bytes.saturating_sub(session.used_bytes);
@@ -97,6 +102,13 @@ impl Nodes {
             self.places.resize_with(place + 1, || None);
         }
         self.places[place].get_or_insert_with(|| Node::new(id));
+    }
+
+    /// The node is no part of the cluster any more.
+    pub fn remove(&mut self, id: NodeId) {
+        if let Some(place) = self.places.get_mut(usize::from(id.0)) {
+            *place = None;
+        }
     }
 
     pub fn get(&self, id: NodeId) -> Option<&Node> {

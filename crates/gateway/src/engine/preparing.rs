@@ -126,9 +126,8 @@ impl<C: Command> Engine<C> {
 
     /// Does the census show a stripe to be sealed by all of its members, but those that are away?
     pub(super) fn is_settled(&self, stripe: StripeId) -> bool {
-        let Some(newest) = self.census().and_then(|census| census.newest(stripe)) else { return false };
-        let census = self.census().expect("it has the stripe");
-        let members = &newest.members.0;
+        let Some(census) = self.census() else { return false };
+        let Some((_, members)) = census.members_of(stripe) else { return false };
         let is_away = |node: &&_| !self.nodes.is_ready(**node);
         let away = members.iter().filter(is_away).count();
         let sealed = census.intact(stripe).filter(|(node, report)| report.sealed && members.contains(node)).count();
@@ -139,11 +138,9 @@ impl<C: Command> Engine<C> {
     pub(super) fn bring_up_to_date(&mut self, mut picture: Picture) -> Picture {
         let Some(census) = self.census() else { return picture };
         for stripe in picture.stripe_ids() {
-            match census.newest(stripe) {
+            match census.members_of(stripe) {
                 None => picture.drop_stripe(stripe),
-                Some(newest) => {
-                    picture.move_stripe(stripe, newest.configuration, newest.members.0.clone().into());
-                }
+                Some((configuration, members)) => picture.move_stripe(stripe, configuration, members.into()),
             }
         }
         picture.settle();
@@ -180,11 +177,14 @@ impl<C: Command> Engine<C> {
 
     fn does_hold(&self, picture: &Picture) -> bool {
         let is_readable = |stripe: StripeId| {
-            let Some(newest) = self.census().and_then(|census| census.newest(stripe)) else { return false };
-            let partition = newest.partition;
-            let members = newest.members.0.iter().map(|&node| self.member(node, stripe, partition));
-            let members: Vec<_> = members.collect();
-            self.weigh(stripe, &members) == Verdict::Enough && self.looks_sealed(stripe, &newest.members.0, &members)
+            let Some(census) = self.census() else { return false };
+            let Some((partition, nodes)) =
+                census.newest(stripe).map(|newest| newest.partition).zip(census.members_of(stripe).map(|of| of.1))
+            else {
+                return false;
+            };
+            let members: Vec<_> = nodes.iter().map(|&node| self.member(node, stripe, partition)).collect();
+            self.weigh(stripe, &members) == Verdict::Enough && self.looks_sealed(stripe, &nodes, &members)
         };
         picture.stripe_ids().into_iter().all(is_readable)
     }

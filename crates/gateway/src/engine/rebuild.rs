@@ -55,8 +55,9 @@ impl<C: Command> Engine<C> {
         let mut object = StripedObject::new(key, partition, manifest);
         object.expiry = expiry;
         for stripe in object.stripes() {
-            if let Some(moved) = census.newest(stripe).filter(|told| !told.configuration.is_first()) {
-                object.move_to(stripe, moved.configuration, moved.members.0.clone().into());
+            let moved = census.members_of(stripe).filter(|(configuration, _)| !configuration.is_first());
+            if let Some((configuration, members)) = moved {
+                object.move_to(stripe, configuration, members.into());
             }
         }
         self.striped.insert(object);
@@ -69,12 +70,15 @@ impl<C: Command> Engine<C> {
             let partition = report.description.partition;
             let belongs = match report.description.kind {
                 ChunkKind::Packed => {
-                    !voids.contains(&stripe) && (self.stripes.slot_of(stripe).is_some() || self.is_lost(stripe))
+                    let slot = self.stripes.slot_of(stripe);
+                    let is_member = |slot| self.stripes.at(slot).member_of(node).is_some();
+                    !voids.contains(&stripe) && slot.map_or_else(|| self.is_lost(stripe), is_member)
                 }
-                ChunkKind::Striped => self.is_striped(stripe),
+                ChunkKind::Striped => self
+                    .striped_of(stripe)
+                    .is_some_and(|(_, object)| object.members_of(stripe).1.contains(&node)),
             };
-            let is_member = census.newest(stripe).is_none_or(|newest| newest.members.0.contains(&node));
-            if !belongs || !is_member {
+            if !belongs {
                 self.free_on(node, stripe, partition);
             }
         }

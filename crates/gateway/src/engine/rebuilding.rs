@@ -133,8 +133,11 @@ impl<C: Command> Engine<C> {
     /// Who is to hold the chunk: its own node, if that is there with another memory; another one, if it is gone for good.
     fn target_of(&self, stripe: StripeId, facts: &Facts, chunk: usize) -> Target {
         let own = facts.members[chunk];
-        let refused = self.repair.get(stripe).map(|lost| &lost.refused[..]).unwrap_or_default();
-        if self.nodes.is_ready(own) && !refused.contains(&own) {
+        let lost = self.repair.get(stripe);
+        let refused = lost.map(|lost| &lost.refused[..]).unwrap_or_default();
+        // A damaged chunk is mended where it is.
+        let stays = !self.is_leaving(own) || lost.is_some_and(|lost| lost.damaged & 1 << chunk != 0);
+        if self.nodes.is_ready(own) && stays && !refused.contains(&own) {
             return if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
         }
         if !self.is_gone(own) && !self.nodes.is_ready(own) {
@@ -143,10 +146,11 @@ impl<C: Command> Engine<C> {
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
         let is_free = |node: &&super::nodes::Node| {
-            self.nodes.is_ready(node.id) && !facts.members.contains(&node.id) && !refused.contains(&node.id)
+            let is_refused = refused.contains(&node.id) || self.moves.is_refused(stripe, node.id);
+            !facts.members.contains(&node.id) && !is_refused
         };
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
-        let able = self.nodes.iter().filter(is_free).filter(has_room);
+        let able = self.taking_nodes().filter(is_free).filter(has_room);
         let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node);
         let candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
@@ -160,11 +164,14 @@ impl<C: Command> Engine<C> {
         choice.map_or(Target::Busy, Target::Node)
     }
 
-    fn takes_orders(&self, node: NodeId) -> bool {
-        self.repair.orders.values().filter(|order| order.target == node).count() < REPAIR_ORDERS_OF_NODE_MAX
+    pub(super) fn takes_orders(&self, node: NodeId) -> bool {
+        let repairs = self.repair.orders.values().filter(|order| order.target == node).count();
+        repairs + self.moves.orders_of(node) < REPAIR_ORDERS_OF_NODE_MAX
     }
 
     fn begin_order(&mut self, stripe: StripeId, mut facts: Facts, mut order: Order) {
+        // What is lost comes first.
+        self.cancel_move(stripe);
         let own = facts.members[order.chunk];
         if order.target != own {
             if self.nodes.is_ready(own) {
@@ -201,7 +208,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn set_members(&mut self, stripe: StripeId, facts: &Facts) {
+    pub(super) fn set_members(&mut self, stripe: StripeId, facts: &Facts) {
         if let Some(slot) = self.stripes.slot_of(stripe) {
             let held = self.stripes.at_mut(slot);
             (held.configuration, held.members) = (facts.configuration, facts.members.clone());
@@ -210,7 +217,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn reconfigure_on(&mut self, node: NodeId, stripe: StripeId, facts: &Facts, what: What) {
+    pub(super) fn reconfigure_on(&mut self, node: NodeId, stripe: StripeId, facts: &Facts, what: What) {
         let request = NodeRequest::Reconfigure {
             stripe,
             epoch: self.config.epoch,
@@ -225,6 +232,7 @@ impl<C: Command> Engine<C> {
         if let Reparable::Whole(facts) = self.reparable(told.stripe)
             && told.configuration < facts.configuration
         {
+            let facts = self.announced_facts(told.stripe, facts);
             self.reconfigure_on(node, told.stripe, &facts, What::Nothing);
         }
     }
@@ -251,9 +259,9 @@ impl<C: Command> Engine<C> {
         let Some(order) = self.repair.orders.get(&stripe) else { return };
         let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &facts.members);
         let description = ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
-        let source = |&chunk: &usize| Source {
-            index: chunk as u8,
-            core: self.nodes.session_of(facts.members[chunk], stripe).core,
+        let source = |&chunk: &usize| {
+            let node = facts.members[chunk];
+            Source { index: chunk as u8, core: self.nodes.session_of(node, stripe).core, node }
         };
         let sources = order.sources.iter().map(source).collect();
         let target = order.target;
@@ -270,6 +278,7 @@ impl<C: Command> Engine<C> {
     /// A node is away: what it was to rebuild is not to be expected of it any more.
     pub(super) fn drop_orders_of(&mut self, node: NodeId) {
         self.repair.is_away_stale = true;
+        self.moves.drop_of(node);
         self.repair.ordered_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));
     }
 

@@ -37,8 +37,8 @@ impl<C: Command> Engine<C> {
     ) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
         let has_room = |node: &&Node| node.free_bytes() >= chunk_bytes;
-        let ready = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id));
-        let candidates: Vec<_> = ready
+        let candidates: Vec<_> = self
+            .taking_nodes()
             .filter(has_room)
             .map(|node| Candidate { is_evaded: sidesteps && self.is_evaded(node.id), ..self.candidate(node) })
             .collect();

@@ -34,7 +34,7 @@ pub struct Lost {
     /// Bit per chunk.
     pub chunks: u128,
     /// Those of them that are there, but damaged.
-    pub damaged: u128,
+    pub(super) damaged: u128,
     /// Chunks that failed as sources lately.
     pub avoided: u128,
     /// Nodes that cannot take the chunk.
@@ -99,6 +99,11 @@ impl Repair {
 
     pub fn get(&self, stripe: StripeId) -> Option<&Lost> {
         self.lost.get(&stripe)
+    }
+
+    /// Is there something to rebuild that need not wait?
+    pub(super) fn is_pressing(&self) -> bool {
+        !self.queue.is_empty() || !self.orders.is_empty()
     }
 
     pub fn missing_count(&self) -> u64 {

@@ -126,7 +126,7 @@ impl<C: Command> Engine<C> {
     /// Would a new stripe have a chunk that is not hampered?
     fn may_open_better(&self) -> bool {
         let shape = self.config.shape;
-        let free = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id) && !self.is_evaded(node.id)).count();
+        let free = self.taking_nodes().filter(|node| !self.is_evaded(node.id)).count();
         free >= shape.participants(0).count() && self.nodes.ready_count() >= shape.chunk_count()
     }
 
@@ -185,7 +185,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// A stripe takes no more appends although it has room. One without records is emptied at once.
-    fn retire(&mut self, slot: StripeSlot) {
+    pub(super) fn retire(&mut self, slot: StripeSlot) {
         let is_empty = self.stripes.at(slot).open.as_ref().is_some_and(|open| open.is_empty());
         if is_empty { self.work.push_back(super::Work::Abandon(slot)) } else { self.begin_seal(slot) }
     }

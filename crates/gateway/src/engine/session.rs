@@ -51,6 +51,8 @@ pub struct Session {
     pub looked_at: usize,
     pub memory_bytes: u64,
     pub used_bytes: u64,
+    /// What chunks take of it.
+    pub held_bytes: u64,
 }
 
 impl Session {
@@ -153,6 +155,7 @@ impl Session {
             asked,
             memory_bytes: self.memory_bytes,
             used_bytes: self.used_bytes,
+            held_bytes: self.held_bytes,
             ..Session::default()
         };
     }

@@ -46,6 +46,14 @@ impl<C: Command> Engine<C> {
         self.run_work();
     }
 
+    /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.
+    pub fn handle_removed(&mut self, node: NodeId, incarnation: Incarnation) {
+        self.handle_retired(node, incarnation);
+        self.nodes.remove(node);
+        self.topology.remove(node);
+        self.moves.forgive(node);
+    }
+
     /// Nothing is asked of a node any more, and nothing it says counts, until it is greeted again.
     fn leave(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id) else { return };
@@ -157,11 +165,14 @@ impl<C: Command> Engine<C> {
         match reply {
             NodeReply::Acked { stripe, op } => return self.acknowledged(session.node, stripe, op),
             NodeReply::Damaged { stripe } => return self.suspect_chunk(session.node, stripe),
+            NodeReply::Rebuilt { stripe, outcome } if self.is_moving_to(stripe, session.node) => {
+                return self.moved(session.node, stripe, outcome);
+            }
             NodeReply::Rebuilt { stripe, outcome } => return self.rebuilt(session.node, stripe, outcome),
             _ => {}
         }
-        if let (NodeReply::Done { used_bytes }, Some(session)) = (&reply, self.nodes.session_mut(session)) {
-            session.used_bytes = *used_bytes;
+        if let (NodeReply::Done { used_bytes, held_bytes }, Some(session)) = (&reply, self.nodes.session_mut(session)) {
+            (session.used_bytes, session.held_bytes) = (*used_bytes, *held_bytes);
         }
         if let NodeReply::Refused { refusal: Refusal::Fenced, detail } = reply {
             self.note_fenced(detail);
@@ -188,7 +199,10 @@ impl<C: Command> Engine<C> {
             (What::Scan { round }, NodeReply::Chunks(chunks)) => self.scanned(session, round, chunks),
             (What::Nothing, _) => {}
             (What::Reconfigure { stripe }, NodeReply::Done { .. }) => self.reconfigured(stripe, true),
-            (What::Rebuild { .. }, NodeReply::Done { .. }) => {}
+            (What::Rebuild { .. } | What::Move { .. }, NodeReply::Done { .. }) => {}
+            (What::Announce { stripe, configuration }, NodeReply::Done { .. }) => {
+                self.announced(stripe, configuration, true);
+            }
             (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
             (What::Open { stripe }, NodeReply::Done { .. }) => self.stripe_opened(session.node, stripe),
             (What::Close, NodeReply::Done { .. }) => self.close_settled(),
@@ -231,6 +245,8 @@ impl<C: Command> Engine<C> {
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
             What::Reconfigure { stripe } => self.reconfigured(stripe, false),
             What::Rebuild { stripe } => self.order_refused(session.node, stripe, refusal),
+            What::Announce { stripe, configuration } => self.announced(stripe, configuration, false),
+            What::Move { stripe } => self.move_refused(session.node, stripe, refusal),
             What::Renew { .. } => self.renewal_failed(session),
             What::Release => self.released(session.node),
             What::Ping | What::Nothing => {}

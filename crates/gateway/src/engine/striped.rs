@@ -278,7 +278,7 @@ impl<C: Command> Engine<C> {
         let mut members = self.striped.get(&old.first)?.members_of(old.first).1.to_vec();
         let sidesteps = self.policy(partition).write_sidestep;
         for place in 0..members.len() {
-            if !self.nodes.is_reachable(members[place]) {
+            if !self.nodes.is_reachable(members[place]) || self.is_leaving(members[place]) {
                 members[place] = self.replacement(&members)?;
             } else if sidesteps && self.monitor.is_fail_slow(members[place]) {
                 members[place] = self.stand_in(&members).unwrap_or(members[place]);
@@ -289,7 +289,7 @@ impl<C: Command> Engine<C> {
 
     /// The least loaded node that is ready and not a member.
     fn replacement(&self, members: &[NodeId]) -> Option<NodeId> {
-        let others = self.nodes.iter().filter(|node| self.nodes.is_ready(node.id) && !members.contains(&node.id));
+        let others = self.taking_nodes().filter(|node| !members.contains(&node.id));
         others.min_by_key(|node| (node.used_bytes(), node.id)).map(|node| node.id)
     }
 
@@ -400,7 +400,10 @@ impl<C: Command> Engine<C> {
     /// The stripes of a striped object are not needed any more.
     pub(super) fn free_striped(&mut self, partition: PartitionId, manifest: &Manifest) {
         let Some(object) = self.striped.remove(manifest.first) else { return };
-        object.stripes().for_each(|stripe| self.repair.forget(stripe));
+        for stripe in object.stripes() {
+            self.repair.forget(stripe);
+            self.forget_moves(stripe);
+        }
         for (&stripe, (_, members)) in &object.moved {
             let moved = members.iter().filter(|node| !manifest.members.contains(node));
             moved.for_each(|&node| self.free_on(node, stripe, partition));
@@ -408,11 +411,6 @@ impl<C: Command> Engine<C> {
         for &node in manifest.members.iter() {
             self.free_range_on(node, manifest.first, manifest.stripe_count, partition);
         }
-    }
-
-    /// Does a stripe belong to a striped object that exists?
-    pub(super) fn is_striped(&self, stripe: StripeId) -> bool {
-        self.striped_of(stripe).is_some()
     }
 
     /// The striped object that a stripe belongs to, and its first stripe.

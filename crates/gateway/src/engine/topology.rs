@@ -30,9 +30,19 @@ impl Topology {
     /// A node of the cluster; an empty label: it fails alone.
     pub fn add(&mut self, node: NodeId, label: Option<&str>) {
         let domain = label.map(|label| self.domain(label)).unwrap_or_else(|| self.domain_of(node));
-        if self.domains.insert(node, domain) == Some(domain) {
-            return;
+        if self.domains.insert(node, domain) != Some(domain) {
+            self.draw_sets();
         }
+    }
+
+    /// A node that is no part of the cluster any more.
+    pub fn remove(&mut self, node: NodeId) {
+        if self.domains.remove(&node).is_some() {
+            self.draw_sets();
+        }
+    }
+
+    fn draw_sets(&mut self) {
         if let Placement::CodingSets { spare_count } = self.placement {
             let size = self.shape.chunk_count() + usize::from(spare_count);
             self.sets = CodingSets::new(&self.domains, size, self.shape.tolerance());

@@ -49,7 +49,7 @@ fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeR
 
 /// Where a chunk is and what it says of itself.
 pub(super) struct Found {
-    node: usize,
+    pub node: usize,
     core: usize,
     pub report: ChunkReport,
 }
@@ -123,6 +123,9 @@ impl World {
     fn audit_stripe(&mut self, code: &Code, id: StripeId, found: &[Found]) -> Result<(), String> {
         let data_count = code.data_count();
         let (data, parities): (Vec<&Found>, Vec<&Found>) = found.iter().partition(|chunk| chunk.index() < data_count);
+        // One that moves may be in two places.
+        let data: BTreeMap<usize, &Found> = data.into_iter().map(|chunk| (chunk.index(), chunk)).collect();
+        let data: Vec<&Found> = data.into_values().collect();
         if data.len() < data_count {
             return Ok(());
         }

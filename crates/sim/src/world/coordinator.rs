@@ -97,7 +97,8 @@ impl World {
     }
 
     fn voters(&self) -> VoterSet {
-        self.nodes.iter().map(|node| Voter { node: node.id, incarnation: node.incarnation }).collect()
+        let members = self.members().into_iter().map(|node| &self.nodes[node]);
+        members.map(|node| Voter { node: node.id, incarnation: node.incarnation }).collect()
     }
 
     /// A message to or from a gateway: when it arrives.

@@ -23,6 +23,7 @@ enum Fault {
     HandOver,
     CutCoordinator,
     Restart,
+    Membership,
 }
 
 fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
@@ -37,6 +38,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.hand_over, Fault::HandOver),
         (weights.cut_coordinator, Fault::CutCoordinator),
         (weights.restart, Fault::Restart),
+        (weights.membership, Fault::Membership),
     ];
     for (weight, fault) in table {
         if at < u64::from(weight) {
@@ -49,7 +51,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
-    let of_several = [weights.hand_over, weights.cut_coordinator, weights.restart];
+    let of_several = [weights.hand_over, weights.cut_coordinator, weights.restart, weights.membership];
     let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_several);
     all.map(u64::from).sum()
 }
@@ -89,6 +91,7 @@ impl World {
                 self.stall_gateway(gateway, stall_us);
             }
             Fault::HandOver => self.hand_over_any(),
+            Fault::Membership => self.change_membership(),
             Fault::CutCoordinator => {
                 let cut_us = self.draw_length(CUT_US);
                 self.cut_coordinator(gateway, cut_us);
@@ -129,7 +132,7 @@ impl World {
 
     fn disturbed_count(&self) -> usize {
         let is_disturbed = |node: &usize| !self.nodes[*node].is_up() || self.network.is_stalled(endpoint_of(*node));
-        (0..self.nodes.len()).filter(is_disturbed).count()
+        self.members().iter().filter(|node| is_disturbed(node)).count()
     }
 
     /// Does every stripe have all its chunks, in the eyes of its owner?

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Standing, Terms, Token, VoterSet};
 use shorttail_gateway::request::{Reply, Request};
-use shorttail_units::{Epoch, NodeId, PartitionId};
+use shorttail_units::{Epoch, PartitionId};
 
 use super::coordinator::Order;
 use super::{CLUSTER, Event, World, endpoint_of, endpoint_of_gateway};
@@ -156,17 +156,21 @@ impl World {
             gather_us: 500_000,
             policy: self.config.policy,
             placement: self.config.placement,
-            ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.config.node_count)
+            ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.members().len() as u16)
         };
         let mut engine = Engine::new(config, now);
-        let nodes: Vec<_> = (0..self.config.node_count).map(NodeId).collect();
-        engine.handle_nodes(&nodes);
-        for &node in &nodes {
-            let domain = node.0.checked_rem(self.config.domain_count);
-            engine.handle_domain(node, &domain.map_or_else(String::new, |domain| domain.to_string()));
+        let members = self.members();
+        engine.handle_nodes(&members.iter().map(|&node| self.nodes[node].id).collect::<Vec<_>>());
+        for &node in &members {
+            engine.handle_domain(self.nodes[node].id, &self.domain_of(node));
         }
-        for node in self.nodes.iter().filter(|node| !node.is_up() && !node.is_kept()) {
+        engine.handle_draining(&self.draining_ids());
+        let is_lost = |node: &&super::nodes::NodeHost| !node.is_up() && !node.is_kept();
+        for node in members.iter().map(|&node| &self.nodes[node]).filter(is_lost) {
             engine.handle_retired(node.id, node.incarnation);
+        }
+        for node in self.membership.removed.iter().map(|&node| &self.nodes[node]) {
+            engine.handle_removed(node.id, node.incarnation);
         }
         engine
     }

@@ -20,6 +20,7 @@ mod ends;
 mod faults;
 mod gateway;
 mod life;
+mod members;
 mod nodes;
 mod peers;
 mod policy;
@@ -230,6 +231,10 @@ pub struct Counts {
     pub handovers: u64,
     /// Times that everything was whole and other nodes became those that may lose their memory.
     pub victim_changes: u64,
+    /// Nodes that joined, were to be emptied, were taken out.
+    pub joins: u64,
+    pub drains: u64,
+    pub removals: u64,
     pub degraded_reads: u64,
     pub frees: u64,
     pub seals: u64,
@@ -262,6 +267,9 @@ impl Counts {
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
         self.victim_changes += other.victim_changes;
+        self.joins += other.joins;
+        self.drains += other.drains;
+        self.removals += other.removals;
         self.degraded_reads += other.degraded_reads;
         self.frees += other.frees;
         self.seals += other.seals;
@@ -285,6 +293,7 @@ pub struct World {
     gateways: Vec<GatewayHost>,
     coordinator: Coordinator,
     nodes: Vec<NodeHost>,
+    membership: members::Membership,
     codes: CodeCache,
     clients: Clients,
     /// Nodes that may lose their memory: as many as may fail.
@@ -327,6 +336,7 @@ impl World {
             gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
             coordinator: Coordinator::default(),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
+            membership: members::Membership::default(),
             codes: CodeCache::default(),
             config,
             schedule: Schedule::default(),
@@ -344,9 +354,9 @@ impl World {
             verdicts: Vec::new(),
             failure: None,
         };
-        for node in 0..world.nodes.len() {
-            world.start_node(node);
-        }
+        let first_late = world.nodes.len() - usize::from(world.config.late_node_count);
+        world.membership.absent = (first_late..world.nodes.len()).collect();
+        (0..first_late).for_each(|node| world.start_node(node));
         for gateway in 0..world.gateways.len() {
             world.start_gateway(gateway);
         }

@@ -184,7 +184,7 @@ impl World {
     }
 
     pub(super) fn restart_node(&mut self, node: usize) {
-        if !self.nodes[node].is_up() {
+        if !self.nodes[node].is_up() && self.is_member(node) {
             self.start_node(node);
         }
     }

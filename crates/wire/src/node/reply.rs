@@ -83,9 +83,10 @@ pub struct HelloReply {
     pub node: NodeId,
     pub incarnation: Incarnation,
     pub core_count: u16,
-    /// Memory of this core for chunks, in bytes, and how much of it cannot be given to chunks any more.
+    /// Memory of this core for chunks, in bytes, how much of it cannot be given to chunks any more, and what chunks take.
     pub memory_bytes: u64,
     pub used_bytes: u64,
+    pub held_bytes: u64,
 }
 
 /// One chunk, as its header tells it.
@@ -128,9 +129,11 @@ pub struct InspectReport<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeReply<'a> {
     Hello(HelloReply),
-    /// Success without data; `used_bytes` is the core's memory in use now.
+    /// Success without data; of the core's memory `used_bytes` cannot be given to chunks any more, and chunks take
+    /// `held_bytes` (the rest lies between them).
     Done {
         used_bytes: u64,
+        held_bytes: u64,
     },
     /// The fence holds. `joined`: what the first fence of the partition in this life of the node's memory said was next;
     /// of older stripes the node may have lost its chunks.
@@ -179,7 +182,10 @@ impl NodeReply<'_> {
     pub fn encode(&self, tag: u64, out: &mut Vec<u8>) {
         match self {
             NodeReply::Hello(hello) => put_frame(out, Self::HELLO, 0, tag, |out| hello.put(out)),
-            NodeReply::Done { used_bytes } => put_frame(out, Self::DONE, 0, tag, |out| out.put_u64(*used_bytes)),
+            NodeReply::Done { used_bytes, held_bytes } => put_frame(out, Self::DONE, 0, tag, |out| {
+                out.put_u64(*used_bytes);
+                out.put_u64(*held_bytes);
+            }),
             NodeReply::Fenced { joined } => put_frame(out, Self::FENCED, 0, tag, |out| out.put_u64(joined.raw())),
             NodeReply::Acked { stripe, op } => put_frame(out, Self::ACKED, 0, tag, |out| {
                 out.put_u64(stripe.raw());
@@ -215,7 +221,7 @@ impl<'a> NodeReply<'a> {
         let mut body = Reader::new(frame.body);
         let reply = match frame.kind {
             Self::HELLO => NodeReply::Hello(HelloReply::parse(&mut body)?),
-            Self::DONE => NodeReply::Done { used_bytes: body.u64()? },
+            Self::DONE => NodeReply::Done { used_bytes: body.u64()?, held_bytes: body.u64()? },
             Self::FENCED => NodeReply::Fenced { joined: StripeId::from_raw(body.u64()?) },
             Self::ACKED => NodeReply::Acked { stripe: StripeId::from_raw(body.u64()?), op: OpNumber(body.u32()?) },
             Self::DAMAGED => NodeReply::Damaged { stripe: StripeId::from_raw(body.u64()?) },
@@ -254,6 +260,7 @@ impl HelloReply {
         out.put_u16(self.core_count);
         out.put_u64(self.memory_bytes);
         out.put_u64(self.used_bytes);
+        out.put_u64(self.held_bytes);
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -265,6 +272,7 @@ impl HelloReply {
             core_count: body.u16()?,
             memory_bytes: body.u64()?,
             used_bytes: body.u64()?,
+            held_bytes: body.u64()?,
         })
     }
 }

@@ -47,11 +47,12 @@ pub struct ChunkDescription {
     pub members: Members,
 }
 
-/// A chunk from which another is rebuilt, and which core of its node holds it.
+/// A chunk from which another is rebuilt, or that is copied, and who holds it: a core of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Source {
     pub index: u8,
     pub core: u16,
+    pub node: NodeId,
 }
 
 /// Greeting: the first message of a session, and the only one before the node's answer.
@@ -163,7 +164,7 @@ pub enum NodeRequest<'a> {
         members: Members,
     },
     /// Rebuild the described chunk, which is the node's own place among the members, from chunks that it fetches from
-    /// their nodes itself. Replies `Done` when the order is taken, and `Rebuilt` when it is over.
+    /// their nodes itself; or copy it, when it is itself the only source. Replies `Done` when the order is taken, and `Rebuilt` when it is over.
     Rebuild {
         description: ChunkDescription,
         sources: Vec<Source>,
@@ -314,6 +315,7 @@ impl NodeRequest<'_> {
                 for source in sources {
                     out.put_u8(source.index);
                     out.put_u16(source.core);
+                    out.put_u16(source.node.0);
                 }
             }
         }
@@ -453,11 +455,11 @@ impl Members {
 }
 
 impl Source {
-    /// Another chunk of the stripe.
+    /// A chunk of the stripe.
     fn parse(body: &mut Reader<'_>, description: &ChunkDescription) -> Result<Self, FrameError> {
-        let source = Source { index: body.u8()?, core: body.u16()? };
-        let is_other = usize::from(source.index) < description.shape.chunk_count() && source.index != description.index;
-        if is_other { Ok(source) } else { Err(FrameError::Value("source")) }
+        let source = Source { index: body.u8()?, core: body.u16()?, node: NodeId(body.u16()?) };
+        let is_of_stripe = usize::from(source.index) < description.shape.chunk_count();
+        if is_of_stripe { Ok(source) } else { Err(FrameError::Value("source")) }
     }
 }
 

@@ -77,7 +77,10 @@ fn requests() -> Vec<NodeRequest<'static>> {
         },
         NodeRequest::Rebuild {
             description: description(),
-            sources: vec![Source { index: 0, core: 1 }, Source { index: 5, core: 0 }],
+            sources: vec![
+                Source { index: 0, core: 1, node: NodeId(3) },
+                Source { index: 5, core: 0, node: NodeId(900) },
+            ],
         },
         NodeRequest::Peer(Hello {
             version: PROTOCOL_VERSION,
@@ -105,8 +108,9 @@ fn replies() -> Vec<NodeReply<'static>> {
             core_count: 2,
             memory_bytes: 1 << 30,
             used_bytes: 4096,
+            held_bytes: 5,
         }),
-        NodeReply::Done { used_bytes: 77 },
+        NodeReply::Done { used_bytes: 77, held_bytes: 66 },
         NodeReply::Fenced { joined: StripeId::new(Epoch(3), 9) },
         NodeReply::Acked { stripe, op: OpNumber(5) },
         NodeReply::Bytes(b"bytes"),
@@ -204,12 +208,10 @@ proptest! {
 }
 
 #[test]
-fn a_chunk_is_not_its_own_source() {
-    for index in [description().index, 6] {
-        let sources = vec![Source { index, core: 0 }];
-        let mut bytes = Vec::new();
-        NodeRequest::Rebuild { description: description(), sources }.encode(0, &mut bytes);
-        let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
-        assert_eq!(NodeRequest::parse(&frame), Err(FrameError::Value("source")));
-    }
+fn a_source_is_a_chunk_of_the_stripe() {
+    let sources = vec![Source { index: 6, core: 0, node: NodeId(1) }];
+    let mut bytes = Vec::new();
+    NodeRequest::Rebuild { description: description(), sources }.encode(0, &mut bytes);
+    let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
+    assert_eq!(NodeRequest::parse(&frame), Err(FrameError::Value("source")));
 }

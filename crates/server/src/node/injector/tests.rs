@@ -67,7 +67,7 @@ fn slow(delay_us: u64) -> Slow {
     Slow { delay_us, ..Slow::default() }
 }
 
-const DONE: NodeReply<'static> = NodeReply::Done { used_bytes: 0 };
+const DONE: NodeReply<'static> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
 
 #[test]
 fn only_what_is_meant_waits_and_nothing_else_waits_for_it() {

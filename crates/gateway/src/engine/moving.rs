@@ -1,0 +1,363 @@
+//! Chunks that move: from a node that is to be emptied, or that holds more than others, to another one.
+//!
+//! ```text
+//! owner                     other members                target B                 holder A
+//!   |  the next configuration names B                      |                         |
+//!   |--Reconfigure----------------->|                      |                         |
+//!   |<-----------------Done---------|                      |                         |
+//!   |--Rebuild(source: the chunk itself, on A)------------>|--Inspect, ReadRange---->|    reads go to A
+//!   |<-----------------------------------------Rebuilt-----|                         |
+//!   |  B is the member                                     |                         |    reads go to B
+//!   |--Free------------------------------------------------------------------------->|
+//! ```
+//! Rule R11: B is a member before it may hold anything, as every other member was told; until it does, the owner counts on
+//! A. A later owner does so too: a member that lacks its chunk is stood in for by whoever has it (see `census`). If the
+//! stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile, the chunk is lost, and its repair
+//! ends the move.
+//!
+//! Invariant: a stripe has an order for a repair or a move, not both.
+//!
+//! Must not know: which chunks should move (see `levelling`).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use shorttail_placement::{Candidate, Wish, choose_replacement};
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkDescription, NodeRequest, Refusal, Source};
+use smallvec::SmallVec;
+
+use super::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_RATE_US};
+use super::nodes::Node;
+use super::repair::{Facts, Reparable};
+use super::{Engine, Phase, What};
+use crate::command::Command;
+
+/// A chunk that is to move.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned {
+    pub stripe: StripeId,
+    pub from: NodeId,
+    /// None: wherever placement would put it.
+    pub to: Option<NodeId>,
+}
+
+/// A move under way.
+#[derive(Debug)]
+struct Move {
+    partition: PartitionId,
+    chunk: usize,
+    from: NodeId,
+    target: NodeId,
+    /// What counts when it is over.
+    configuration: Configuration,
+    members: Arc<[NodeId]>,
+    /// Members that have not confirmed the configuration.
+    untold: usize,
+    has_failed: bool,
+}
+
+/// Moves of one engine's stripes.
+#[derive(Debug, Default)]
+pub struct Moves {
+    /// Nodes that are to hold nothing any more.
+    pub(super) draining: BTreeSet<NodeId>,
+    pub(super) plan: VecDeque<Planned>,
+    under_way: BTreeMap<StripeId, Move>,
+    /// Nodes that cannot take a chunk of a stripe: they said so, or were told to free it.
+    refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
+    /// When it is looked again at what should move, and whether loads are being levelled.
+    pub(super) due_us: u64,
+    pub(super) is_levelling: bool,
+    /// Chunks on nodes that drain or are away, as they were counted last.
+    pub(super) left: BTreeMap<NodeId, u64>,
+    /// Chunks that found no node to go to in the last plan.
+    pub(super) stranded_count: u64,
+    pub(super) moved_count: u64,
+    pub(super) moved_bytes: u64,
+    pub(super) bytes_per_s: u64,
+    rate_us: u64,
+    rate_bytes: u64,
+}
+
+impl Moves {
+    pub(super) fn is_idle(&self) -> bool {
+        self.plan.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Orders under way to a node.
+    pub(super) fn orders_of(&self, node: NodeId) -> usize {
+        self.under_way.values().filter(|order| order.target == node).count()
+    }
+
+    pub(super) fn is_refused(&self, stripe: StripeId, node: NodeId) -> bool {
+        self.refused.get(&stripe).is_some_and(|nodes| nodes.contains(&node))
+    }
+
+    fn refuse(&mut self, stripe: StripeId, node: NodeId) {
+        self.refused.entry(stripe).or_default().push(node);
+    }
+
+    /// A node has another memory: what it could not take it can.
+    pub(super) fn forgive(&mut self, node: NodeId) {
+        self.refused.retain(|_, nodes| {
+            nodes.retain(|other| *other != node);
+            !nodes.is_empty()
+        });
+    }
+
+    /// Moves are over for now if the target fails.
+    pub(super) fn drop_of(&mut self, node: NodeId) {
+        self.under_way.retain(|_, order| order.target != node);
+    }
+
+    fn take_rate(&mut self, now_us: u64) {
+        if now_us >= self.rate_us {
+            let recent = (self.moved_bytes - self.rate_bytes) * 1_000_000 / REPAIR_RATE_US;
+            self.bytes_per_s = if self.is_idle() { 0 } else { self.bytes_per_s.midpoint(recent) };
+            (self.rate_us, self.rate_bytes) = (now_us + REPAIR_RATE_US, self.moved_bytes);
+        }
+    }
+
+    pub(super) fn check_invariants(&self, has_order: impl Fn(StripeId) -> bool) {
+        assert!(!self.under_way.keys().any(|&stripe| has_order(stripe)), "a stripe is repaired and moved at once");
+        assert!(self.under_way.values().all(|order| order.members[order.chunk] == order.target));
+    }
+}
+
+impl<C: Command> Engine<C> {
+    /// Which nodes are to be emptied: they get nothing new, and what they hold goes elsewhere.
+    pub fn handle_draining(&mut self, nodes: &BTreeSet<NodeId>) {
+        if self.moves.draining != *nodes {
+            self.moves.draining.clone_from(nodes);
+            self.moves.plan.clear();
+            self.moves.left.clear();
+            self.moves.due_us = self.now.mono_us;
+        }
+    }
+
+    /// Chunks of this engine on a node that drains or is away; `None`: it does neither, or it was not counted yet.
+    pub fn chunks_left(&self, node: NodeId) -> Option<u64> {
+        self.moves.left.get(&node).copied()
+    }
+
+    /// Nodes that new chunks may be put on. Those that drain take part only when there are too few others.
+    pub(super) fn taking_nodes(&self) -> impl Iterator<Item = &Node> {
+        let is_spared = self.can_spare_draining();
+        let takes =
+            move |node: &&Node| self.nodes.is_ready(node.id) && !(is_spared && self.moves.draining.contains(&node.id));
+        self.nodes.iter().filter(takes)
+    }
+
+    /// Does some node drain, and are enough others ready?
+    pub(super) fn can_spare_draining(&self) -> bool {
+        let stays = |node: &&Node| self.nodes.is_ready(node.id) && !self.moves.draining.contains(&node.id);
+        !self.moves.draining.is_empty() && self.nodes.iter().filter(stays).count() >= self.config.member_count()
+    }
+
+    /// Is the node to get nothing more?
+    pub(super) fn is_leaving(&self, node: NodeId) -> bool {
+        self.moves.draining.contains(&node) && self.can_spare_draining()
+    }
+
+    /// Moves what should be moved, while nothing is to be repaired.
+    pub(super) fn advance_moves(&mut self) {
+        if !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        self.moves.take_rate(self.now.mono_us);
+        self.leave_draining();
+        if self.moves.is_idle() && self.now.mono_us >= self.moves.due_us {
+            self.plan_moves();
+        }
+        self.give_moves(MOVE_LOOKS_MAX);
+    }
+
+    fn give_moves(&mut self, looks_max: usize) {
+        let mut busy_count = 0;
+        for _ in 0..looks_max.min(self.moves.plan.len()) {
+            let orders = self.moves.under_way.len() + self.repair.orders.len();
+            if self.repair.is_pressing() || orders >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
+                return;
+            }
+            let Some(planned) = self.moves.plan.pop_front() else { return };
+            if self.begin_move(planned).is_none() {
+                busy_count += 1;
+                self.moves.plan.push_back(planned);
+            }
+        }
+    }
+
+    /// Begins a move, if it is still wanted; `None`: the target has enough to do.
+    fn begin_move(&mut self, planned: Planned) -> Option<()> {
+        let Planned { stripe, from, to } = planned;
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return Some(()) };
+        let Some(chunk) = facts.members.iter().position(|&member| member == from) else { return Some(()) };
+        let is_lacking = self.repair.lacks(stripe) != 0 || self.moves.under_way.contains_key(&stripe);
+        if is_lacking || !self.nodes.is_ready(from) {
+            return Some(());
+        }
+        let others = facts.members.iter().copied().filter(|&node| node != from);
+        let (ready, away): (Vec<NodeId>, Vec<NodeId>) = others.partition(|&node| self.nodes.is_ready(node));
+        // As with a repair: a later owner that does not hear the target must hear of it.
+        if ready.len() < facts.shape.tolerance() && away.iter().any(|&node| !self.is_gone(node)) {
+            return Some(());
+        }
+        let targets = self.targets_of_move(stripe, &facts);
+        let target = match to {
+            Some(to) => targets.iter().find(|one| one.node == to).map(|one| one.node),
+            None => self.choose_target(stripe, &facts, from, &targets),
+        };
+        let Some(target) = target else {
+            self.moves.stranded_count += u64::from(targets.is_empty());
+            return Some(());
+        };
+        if !self.takes_orders(target) {
+            return None;
+        }
+        let mut members = facts.members.to_vec();
+        members[chunk] = target;
+        let configuration = facts.configuration.next(self.config.epoch);
+        // The number is taken, whatever becomes of the move.
+        self.set_members(stripe, &Facts { configuration, ..facts.clone() });
+        self.expect_use(&[target], stripe, self.chunk_room_bytes(facts.chunk_bytes));
+        let facts = Facts { configuration, members: members.into(), ..facts };
+        let (partition, members, untold) = (facts.partition, facts.members.clone(), ready.len());
+        let order = Move { partition, chunk, from, target, configuration, members, untold, has_failed: false };
+        self.moves.under_way.insert(stripe, order);
+        let what = What::Announce { stripe, configuration };
+        ready.iter().for_each(|&node| self.reconfigure_on(node, stripe, &facts, what));
+        if ready.is_empty() {
+            self.send_move(stripe);
+        }
+        Some(())
+    }
+
+    /// Who could hold a chunk of the stripe that leaves a node.
+    fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
+        let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
+        let is_able = |node: &&Node| {
+            let id = node.id;
+            self.nodes.is_ready(id)
+                && !self.moves.draining.contains(&id)
+                && !facts.members.contains(&id)
+                && !self.moves.is_refused(stripe, id)
+                && !self.is_evaded(id)
+                && node.free_bytes() >= needed
+        };
+        self.nodes.iter().filter(is_able).map(|node| self.candidate(node)).collect()
+    }
+
+    /// Of nodes that drain everything goes, even if it is not placed as well elsewhere.
+    fn choose_target(&self, stripe: StripeId, facts: &Facts, from: NodeId, able: &[Candidate]) -> Option<NodeId> {
+        let others = facts.members.iter().filter(|&&node| node != from);
+        let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
+        let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
+        choose_replacement(self.topology.placement(), able, &others, &wish)
+    }
+
+    /// A member took note of the configuration, or did not.
+    pub(super) fn announced(&mut self, stripe: StripeId, configuration: Configuration, is_done: bool) {
+        let order = self.moves.under_way.get_mut(&stripe).filter(|order| order.configuration == configuration);
+        let Some(order) = order else { return };
+        order.untold = order.untold.saturating_sub(1);
+        order.has_failed |= !is_done;
+        if order.untold > 0 {
+            return;
+        }
+        if order.has_failed {
+            self.moves.under_way.remove(&stripe);
+            return;
+        }
+        self.send_move(stripe);
+    }
+
+    fn send_move(&mut self, stripe: StripeId) {
+        let Some(order) = self.moves.under_way.get(&stripe) else { return };
+        let Reparable::Whole(facts) = self.reparable(stripe) else {
+            self.moves.under_way.remove(&stripe);
+            return;
+        };
+        let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &order.members);
+        let index = order.chunk as u8;
+        let description = ChunkDescription { index, configuration: order.configuration, ..first };
+        let core = self.nodes.session_of(order.from, stripe).core;
+        let sources = vec![Source { index, core, node: order.from }];
+        let target = order.target;
+        self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Move { stripe });
+    }
+
+    /// The target did not take the order (`None`: it did not answer).
+    pub(super) fn move_refused(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
+        match refusal {
+            Some(refusal) => self.moved(node, stripe, Err((refusal, None))),
+            None => self.cancel_move(stripe),
+        }
+    }
+
+    /// Is there a move of the stripe to this node?
+    pub(super) fn is_moving_to(&self, stripe: StripeId, node: NodeId) -> bool {
+        self.moves.under_way.get(&stripe).is_some_and(|order| order.target == node)
+    }
+
+    /// A move is over.
+    pub(super) fn moved(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
+        if !self.is_moving_to(stripe, node) {
+            return;
+        }
+        let reparable = self.reparable(stripe);
+        let (Ok(()), Reparable::Whole(facts)) = (outcome, reparable) else {
+            return self.move_failed(node, stripe, outcome);
+        };
+        let Some(order) = self.moves.under_way.remove(&stripe) else { return };
+        self.moves.due_us = self.now.mono_us + LEVEL_LOOK_US;
+        self.moves.moved_count += 1;
+        self.moves.moved_bytes += facts.chunk_bytes as u64;
+        if let Some(left) = self.moves.left.get_mut(&order.from) {
+            *left = left.saturating_sub(1);
+        }
+        let partition = facts.partition;
+        self.set_members(stripe, &Facts { configuration: order.configuration, members: order.members, ..facts });
+        // Its old place may have been lost meanwhile.
+        self.repair.clear(stripe, order.chunk);
+        self.moves.refuse(stripe, order.from);
+        self.free_on(order.from, stripe, partition);
+        self.give_moves(REPAIR_BUSY_MAX);
+    }
+
+    fn move_failed(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
+        let Err((refusal, source)) = outcome else {
+            // The stripe is on its way out.
+            return self.cancel_move(stripe);
+        };
+        let Some(order) = self.moves.under_way.remove(&stripe) else { return };
+        tracing::debug!(?stripe, node = node.0, %refusal, ?source, "not moved");
+        match (refusal, source) {
+            (Refusal::Damaged, Some(_)) => self.suspect_chunk(order.from, stripe),
+            (Refusal::Exists | Refusal::OutOfMemory, None) => self.moves.refuse(stripe, node),
+            _ => {}
+        }
+    }
+
+    /// The stripe is not moved after all: whoever was to hold a chunk of it frees it, behind the order.
+    pub(super) fn cancel_move(&mut self, stripe: StripeId) {
+        let Some(order) = self.moves.under_way.remove(&stripe) else { return };
+        self.moves.refuse(stripe, order.target);
+        self.free_on(order.target, stripe, order.partition);
+    }
+
+    /// The stripe goes.
+    pub(super) fn forget_moves(&mut self, stripe: StripeId) {
+        self.cancel_move(stripe);
+        self.moves.refused.remove(&stripe);
+    }
+
+    /// What members are told of a stripe that is being moved.
+    pub(super) fn announced_facts(&self, stripe: StripeId, facts: Facts) -> Facts {
+        match self.moves.under_way.get(&stripe) {
+            Some(order) => Facts { configuration: order.configuration, members: order.members.clone(), ..facts },
+            None => facts,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Nodes join, are emptied and taken out while everything is served: what must move moves, and nothing else.
+
+use shorttail_placement::Placement;
+use shorttail_sim::command::run_seed;
+use shorttail_sim::config::{Profile, SimConfig};
+use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::world::{Outcome, World};
+
+const FOR_GOOD_US: u64 = 3_600_000_000;
+/// Some thousand chunks move in far less, with the looks between.
+const MOVES_US: u64 = 60_000_000;
+
+fn config(code: &str, node_count: u16, late_node_count: u16) -> SimConfig {
+    SimConfig { code: code.parse().expect("a shape"), node_count, late_node_count, ..SimConfig::scripted() }
+}
+
+fn cluster_of(config: SimConfig, seed: u64) -> World {
+    let mut world = World::with_config(config, seed);
+    world.await_serving();
+    world
+}
+
+fn value(name: u64) -> Value {
+    let mut bytes = format!("value{name:06}.").into_bytes();
+    // Every fifth is striped.
+    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
+    let named = bytes.len();
+    bytes.extend((named..length).map(|at| b'a' + (at % 23) as u8));
+    Value::bytes(&bytes)
+}
+
+fn fill(world: &mut World, names: std::ops::Range<u64>) {
+    for name in names {
+        let outcome = world.ask(&format!("key{name}"), Action::Set(value(name)));
+        assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}\n{}", world.trace());
+    }
+}
+
+fn holds(world: &mut World, names: std::ops::Range<u64>) {
+    for name in names {
+        let outcome = world.ask(&format!("key{name}"), Action::Get);
+        let expected = Outcome::Answered(Answer::Found(Some(value(name))));
+        assert_eq!(outcome, expected, "get of key {name}\n{}", world.trace());
+    }
+}
+
+fn pass(world: &mut World, us: u64) {
+    world.run_until(world.now_us() + us);
+}
+
+fn kill(world: &mut World, nodes: &[usize]) {
+    nodes.iter().for_each(|&node| world.crash_node(node, FOR_GOOD_US));
+    pass(world, 50_000);
+}
+
+fn await_that(world: &mut World, what: &str, mut holds: impl FnMut(&World) -> bool) {
+    let until_us = world.now_us() + MOVES_US;
+    let is_done = world.run_while(until_us, |world| !holds(world));
+    assert!(is_done, "{what}: {:?} {:?}\n{}", world.loads(), world.all_stats(), world.trace());
+}
+
+fn concludes(mut world: World) {
+    if let Err(violation) = world.conclude() {
+        panic!("{violation}\n{}", world.trace());
+    }
+}
+
+/// How far the node that is furthest from the mean is off, in percent of the mean.
+fn unevenness(world: &World) -> u64 {
+    let loads = world.loads();
+    let mean = loads.iter().sum::<u64>() / loads.len() as u64;
+    loads.iter().map(|load| load.abs_diff(mean) * 100 / mean).max().expect("nodes")
+}
+
+/// Nothing moves any more, and for long.
+fn rests(world: &mut World) {
+    let mut moved = world.counts().rebuilds;
+    loop {
+        pass(world, 15_000_000);
+        if world.counts().rebuilds == moved {
+            return;
+        }
+        moved = world.counts().rebuilds;
+    }
+}
+
+#[test]
+fn two_nodes_join_and_what_must_move_moves() {
+    for (code, before, seed) in [("rs:4+2", 8, 1), ("rs:4+2", 8, 2), ("lrc:4+2+1", 9, 3), ("rs:1+2", 5, 4)] {
+        let mut world = cluster_of(config(code, before + 2, 2), seed);
+        fill(&mut world, 0..600);
+        let chunks = world.chunk_count();
+        (before..before + 2).for_each(|node| world.join_node(usize::from(node)));
+        await_that(&mut world, "level", |world| unevenness(world) < 8);
+        rests(&mut world);
+        assert!(unevenness(&world) < 10, "{code}: {:?}", world.loads());
+        // All nodes alike: the new ones' share must move.
+        let least = chunks * 2 / u64::from(before + 2);
+        let moved = world.counts().rebuilds;
+        assert!(
+            moved <= least * 5 / 4 && moved > least / 2,
+            "{code}: {moved} chunks moved, {least} of {chunks} had to"
+        );
+        assert!(world.is_whole());
+        holds(&mut world, 0..600);
+        kill(&mut world, &[0, usize::from(before)]);
+        holds(&mut world, 0..600);
+        concludes(world);
+    }
+}
+
+#[test]
+fn a_drained_node_is_stopped_without_any_repair() {
+    for (code, node_count, gateway_count, seed) in
+        [("rs:4+2", 8, 1, 1), ("rs:4+2", 7, 2, 2), ("lrc:4+2+1", 9, 1, 3), ("rs:1+2", 5, 2, 4)]
+    {
+        let mut config = SimConfig { partition_count: 4, ..config(code, node_count, 0) };
+        if gateway_count > 1 {
+            config.share(gateway_count);
+        }
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..200);
+        world.drain_node(3, true);
+        fill(&mut world, 150..200);
+        holds(&mut world, 0..200);
+        await_that(&mut world, "drained", |world| world.is_drained(3));
+        fill(&mut world, 190..200);
+        assert!(world.is_drained(3), "{code}: nothing new goes there");
+        let moved = world.counts().rebuilds;
+        world.remove_node(3);
+        pass(&mut world, 5_000_000);
+        holds(&mut world, 0..200);
+        let repaired: u64 = world.all_stats().iter().map(|it| it.chunks_rebuilt_total + it.chunks_missing).sum();
+        assert_eq!(repaired, 0, "{code}: nothing is to be repaired");
+        assert_eq!(world.counts().rebuilds, moved, "{code}: nor moves anything on");
+        assert!(world.is_whole());
+        concludes(world);
+    }
+}
+
+/// Whoever dies in the middle, nothing is lost and the node becomes empty: the one that drains, one that takes, the owner.
+#[test]
+fn deaths_in_the_middle_of_a_drain() {
+    for (seed, break_us) in [0u64, 500, 3_000, 10_000, 25_000, 60_000].into_iter().enumerate() {
+        for dies in ["holder", "target", "owner", "returning", "owner and holder"] {
+            // So slow that the death falls into it.
+            let slow = SimConfig { repair_bytes_per_s: 300_000, ..config("rs:4+2", 10, 0) };
+            let mut world = cluster_of(slow, seed as u64);
+            fill(&mut world, 0..100);
+            world.drain_node(4, true);
+            pass(&mut world, break_us);
+            match dies {
+                "holder" => kill(&mut world, &[4]),
+                "target" => kill(&mut world, &[7]),
+                "returning" => world.crash_node(7, 3_000),
+                _ => {
+                    if dies == "owner and holder" {
+                        kill(&mut world, &[4]);
+                    }
+                    world.crash_gateway(5_000);
+                    pass(&mut world, 10_000);
+                    world.await_serving();
+                }
+            }
+            await_that(&mut world, dies, |world| world.is_whole() && (world.is_drained(4) || dies.ends_with("holder")));
+            holds(&mut world, 0..100);
+            world.remove_node(4);
+            kill(&mut world, &[1, 2]);
+            holds(&mut world, 0..100);
+            concludes(world);
+        }
+    }
+}
+
+/// In the middle of its move a chunk is in two places or about to be: a new owner counts on either, and can lose as many
+/// nodes as the code tolerates.
+#[test]
+fn a_new_owner_with_two_nodes_away_in_the_middle_of_moves() {
+    for seed in 0..8 {
+        let slow = SimConfig { repair_bytes_per_s: 200_000, ..config("rs:4+2", 9, 0) };
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..100);
+        world.drain_node(0, true);
+        pass(&mut world, 4_000 * seed);
+        // The chunks that node 0 has not given away yet are needed.
+        kill(&mut world, &[1 + seed as usize % 4, 5]);
+        world.crash_gateway(5_000);
+        pass(&mut world, 10_000);
+        world.await_serving();
+        holds(&mut world, 0..100);
+        concludes(world);
+    }
+}
+
+/// Rule R11: keys are overwritten and stripes cleaned while their chunks move, owners come and go; nothing returns, and
+/// all memory does.
+#[test]
+fn stripes_are_freed_while_their_chunks_move() {
+    for seed in 0..6 {
+        let slow = SimConfig { repair_bytes_per_s: 300_000, ..config("rs:4+2", 9, 0) };
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..60);
+        for round in 0..4 {
+            world.drain_node(seed as usize, round % 2 == 0);
+            fill(&mut world, 0..60);
+            world.break_all_of((seed as usize + round) % 9);
+        }
+        world.drain_node(seed as usize, true);
+        await_that(&mut world, "drained", |world| world.is_drained(seed as usize));
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
+#[test]
+fn with_too_few_others_a_node_stays_in_use() {
+    let mut world = cluster_of(config("rs:4+2", 6, 0), 3);
+    fill(&mut world, 0..60);
+    world.drain_node(2, true);
+    fill(&mut world, 0..80);
+    pass(&mut world, 5_000_000);
+    assert!(!world.is_drained(2));
+    world.drain_node(2, false);
+    fill(&mut world, 60..80);
+    holds(&mut world, 0..80);
+    concludes(world);
+}
+
+/// With one node more than a stripe has members, chunks go where none of their stripe is; with failure domains no more than
+/// may be lost come into one.
+#[test]
+fn moves_keep_to_the_rules_of_placement() {
+    let spread = SimConfig { domain_count: 3, ..config("rs:4+2", 12, 3) };
+    let sets = SimConfig { placement: Placement::CodingSets { spare_count: 0 }, ..config("rs:2+1", 9, 3) };
+    for (seed, config) in [spread, sets].into_iter().enumerate() {
+        let (count, is_domains) = (usize::from(config.node_count), config.domain_count > 0);
+        let mut world = cluster_of(config, seed as u64);
+        fill(&mut world, 0..300);
+        (count - 3..count).for_each(|node| world.join_node(node));
+        rests(&mut world);
+        world.drain_node(1, true);
+        await_that(&mut world, "drained", |world| world.is_drained(1));
+        for members in world.stripe_nodes() {
+            let mut distinct = members.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            assert_eq!(distinct.len(), members.len());
+            if is_domains {
+                let most = (0..3).map(|domain| members.iter().filter(|&&node| node % 3 == domain).count()).max();
+                assert!(most <= Some(2), "{members:?}");
+            }
+        }
+        holds(&mut world, 0..300);
+        concludes(world);
+    }
+}
+
+#[test]
+fn seeds_of_the_profile() {
+    for seed in 0..12 {
+        let report = run_seed(Profile::Members, seed);
+        assert!(report.failure.is_none(), "{}", report.explain(60));
+    }
+}
