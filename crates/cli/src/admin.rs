@@ -4,7 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use shorttail_server::admin::OrderOutcome;
 use shorttail_wire::control::ClusterStatus;
+
+use crate::exit::Failure;
+use crate::output::print;
 
 /// A coordinator that is there answers in a millisecond, an order to be faulty within three seconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +40,21 @@ impl Admin {
     /// When nobody answers, or with an error.
     pub fn post(&self, path: &str, json: &str) -> anyhow::Result<String> {
         self.read(self.agent.post(self.url(path)).header("content-type", "application/json").send(json))
+    }
+
+    /// Orders one member to do something, and says what it did.
+    ///
+    /// # Errors
+    /// When nobody answers, or why it was not done.
+    pub fn order_one(&self, path: &str, request: &serde_json::Value) -> Result<(), Failure> {
+        let answer = self.post(path, &request.to_string())?;
+        let outcomes: Vec<OrderOutcome> =
+            serde_json::from_str(&answer).with_context(|| format!("{} answers something else", self.address))?;
+        let outcome = outcomes.first().ok_or_else(|| anyhow!("the coordinator does not answer"))?;
+        if !outcome.is_done {
+            return Err(Failure::Failed(anyhow!("{}", outcome.text)));
+        }
+        print(&format!("{}\n", outcome.text))
     }
 
     fn url(&self, path: &str) -> String {

@@ -11,6 +11,7 @@ use shorttail_server::config::{
 use crate::chaos::ChaosCommand;
 use crate::drain::DrainCommand;
 use crate::policy::PolicyCommand;
+use crate::remove::RemoveCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +62,9 @@ pub enum Verb {
     /// Let a member hand over what it has, so that it may be stopped
     #[command(after_help = crate::drain::EXAMPLES)]
     Drain(DrainCommand),
+    /// Take a node out of the cluster for good
+    #[command(after_help = crate::remove::EXAMPLES)]
+    Remove(RemoveCommand),
     /// Check a configuration file, or print one to begin with
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigCommand),

@@ -17,6 +17,7 @@ mod memcached;
 mod output;
 mod policy;
 mod reload;
+mod remove;
 mod resources;
 mod roles;
 mod status;
@@ -54,6 +55,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Chaos(command) => chaos::run(command),
         Verb::Policy(command) => policy::run(command),
         Verb::Drain(command) => drain::run(&command),
+        Verb::Remove(command) => remove::run(&command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
         Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),

@@ -8,6 +8,7 @@ use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, GatewayStatusEnt
 
 use crate::admin::Admin;
 use crate::arguments::StatusCommand;
+use crate::drain::progress;
 use crate::exit::Failure;
 use crate::output::{columns, print};
 
@@ -38,10 +39,18 @@ pub fn table(status: &ClusterStatus) -> String {
         ),
     );
     put(&mut out, format_args!("{}", repair_line(&status.repair)));
+    for line in move_lines(status) {
+        put(&mut out, format_args!("{line}"));
+    }
+    for problem in &status.problems {
+        put(&mut out, format_args!("problem: {problem}"));
+    }
     put(&mut out, format_args!("{}", coordinator_line(&status.coordinator)));
     let nodes = status.nodes.iter().map(|node| {
         let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
-        let state = if node.fail_slow { format!("{}, fail-slow", node.state.name()) } else { node.state.name().into() };
+        let leaves = node.drain.as_ref().map(|drain| if drain.drained { ", drained" } else { ", draining" });
+        let slow = if node.fail_slow { ", fail-slow" } else { "" };
+        let state = format!("{}{slow}{}", node.state.name(), leaves.unwrap_or_default());
         [
             node.id.to_string(),
             state,
@@ -136,6 +145,29 @@ fn repair_line(repair: &RepairStatus) -> String {
     line
 }
 
+/// What moves between nodes, and how far those are that are to be emptied.
+fn move_lines(status: &ClusterStatus) -> Vec<String> {
+    let moves = &status.moves;
+    let mut lines = Vec::new();
+    if moves.chunks_moved_total > 0 {
+        let rate = match moves.bytes_per_s {
+            0 => String::new(),
+            rate => format!(", {}/s", rounded(rate)),
+        };
+        lines.push(format!("{} chunks moved ({}){rate}", moves.chunks_moved_total, rounded(moves.bytes_moved_total)));
+    }
+    for node in &status.nodes {
+        match &node.drain {
+            None => {}
+            Some(drain) if drain.drained => {
+                lines.push(format!("node {} is drained: it may be stopped or removed", node.id))
+            }
+            Some(drain) => lines.push(format!("node {} drains: {}", node.id, progress(drain, moves.bytes_per_s))),
+        }
+    }
+    lines
+}
+
 /// A latency for people: two digits are enough.
 fn latency(us: Option<u64>) -> String {
     match us {
@@ -148,7 +180,7 @@ fn latency(us: Option<u64>) -> String {
 }
 
 /// A size for people: three digits are enough.
-fn rounded(bytes: u64) -> String {
+pub fn rounded(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit =
         units.iter().enumerate().rev().find(|(power, _)| bytes >> (10 * power) > 0).map_or(0, |(power, _)| power);
@@ -162,7 +194,7 @@ fn rounded(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shorttail_wire::control::{NodeState, NodeStatusEntry, TenureStatusEntry};
+    use shorttail_wire::control::{DrainStatus, MoveStatus, NodeState, NodeStatusEntry, TenureStatusEntry};
 
     #[test]
     fn partitions_are_told_by_tenure() {
@@ -202,6 +234,38 @@ mod tests {
         assert!(repair_line(&few).contains("only 5 nodes are alive and a stripe needs 6"));
         let stranded = RepairStatus { chunks_missing: 3, chunks_stranded: 2, ..whole };
         assert!(repair_line(&stranded).contains("2 stripes wait for a node"));
+    }
+
+    #[test]
+    fn nodes_that_drain_are_told_with_what_is_left_and_what_they_wait_for() {
+        let drain = DrainStatus {
+            chunks_left: 40,
+            bytes_left: 5 << 20,
+            seconds_left: Some(5),
+            problem: Some("no room".into()),
+            ..DrainStatus::default()
+        };
+        let node = |id, drain| NodeStatusEntry { id, drain: Some(drain), ..NodeStatusEntry::default() };
+        let drained = DrainStatus { drained: true, ..DrainStatus::default() };
+        let moves = MoveStatus {
+            chunks_moved_total: 3,
+            bytes_moved_total: 1 << 20,
+            bytes_per_s: 1 << 20,
+            ..Default::default()
+        };
+        let nodes = vec![node(1, drain), node(2, drained)];
+        let problems = vec!["memory is full".to_owned()];
+        let text = table(&ClusterStatus { nodes, moves, problems, ..ClusterStatus::default() });
+        for line in [
+            "\n3 chunks moved (1MiB), 1MiB/s\n",
+            "\nnode 1 drains: 40 chunks are left (5MiB), 1MiB/s, 5 s left; it waits: no room\n",
+            "\nnode 2 is drained: it may be stopped or removed\n",
+            "\nproblem: memory is full\n",
+            "normal, draining",
+            "normal, drained",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
     }
 
     #[test]

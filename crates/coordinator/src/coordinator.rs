@@ -286,7 +286,7 @@ impl Coordinator {
         }
     }
 
-    fn may_be_serving(&self, id: u16) -> bool {
+    pub(crate) fn may_be_serving(&self, id: u16) -> bool {
         let mut alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive()).peekable();
         let is_seen = |gateway: &GatewayMember| gateway.status.nodes.iter().any(|node| node.id == id && node.connected);
         alive.peek().is_none() || alive.any(is_seen)
@@ -335,6 +335,8 @@ impl Coordinator {
             address: node.address.clone(),
             domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
+            draining: self.is_draining(id),
+            removed: self.is_removed(id),
         });
         let gateways = self.gateways.iter().map(|(&id, gateway)| GatewayEntry {
             id,
@@ -345,7 +347,7 @@ impl Coordinator {
         });
         View {
             number: self.view_number,
-            node_count_expected: self.settings.node_count_expected,
+            node_count_expected: self.node_count_expected(),
             nodes: nodes.collect(),
             gateways: gateways.collect(),
             tenures: self.tenure_entries(),

@@ -38,6 +38,12 @@ pub struct DurableNode {
     /// What it fails together with; empty: it fails alone.
     #[serde(default)]
     pub domain: String,
+    /// It is to be emptied.
+    #[serde(default)]
+    pub draining: bool,
+    /// It was taken out of the cluster.
+    #[serde(default)]
+    pub removed: bool,
 }
 
 /// A node and one of its incarnations.

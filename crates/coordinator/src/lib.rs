@@ -14,6 +14,7 @@ mod coordinator;
 mod dealing;
 mod durable;
 mod handover;
+mod leaving;
 mod lifecycle;
 pub mod limits;
 mod members;

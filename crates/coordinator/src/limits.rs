@@ -35,6 +35,8 @@ pub const SETTLED_MS: u64 = 1_000;
 pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds after its death until a node's incarnation is given up, unless the operator says otherwise.
 pub const RETIRE_AFTER_MS: u64 = 30_000;
+/// Milliseconds that gateways have to tell what was lost with a node that was given up: their status comes twice a second.
+pub const LOSS_TOLD_MS: u64 = 5_000;
 /// Milliseconds after its death until a gateway is forgotten: long enough to be seen in the status.
 pub const FORGET_GATEWAY_AFTER_MS: u64 = 10_000;
 /// Orders that members have not answered.

@@ -28,8 +28,13 @@ pub(crate) struct Pending {
 
 impl Coordinator {
     pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, order: Order) {
-        if order == Order::Drain {
-            let outcome = self.drain_gateway(member);
+        let outcome = match order {
+            Order::Drain => Some(self.drain_gateway(member)),
+            Order::DrainNode { cancel } => Some(self.drain_node(member, cancel)),
+            Order::RemoveNode { lost } => Some(self.remove_node(now, member, lost)),
+            Order::Chaos(_) | Order::Policy(_) => None,
+        };
+        if let Some(outcome) = outcome {
             return self.answer(ticket, outcome);
         }
         match self.admit_order(member, &order) {
@@ -51,7 +56,9 @@ impl Coordinator {
         let connection = match order {
             Order::Chaos(order) => self.admit_chaos(member, order)?,
             Order::Policy(order) => self.admit_policy(member, order)?,
-            Order::Drain => return Err("this is the coordinator's to do".into()),
+            Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } => {
+                return Err("this is the coordinator's to do".into());
+            }
         };
         if self.orders.len() >= ORDERS_MAX {
             return Err(format!("{ORDERS_MAX} orders are under way already"));

@@ -45,6 +45,9 @@ impl Coordinator {
         if !self.nodes.contains_key(&id) && (self.nodes.len() >= NODE_COUNT_MAX) {
             return Err(Refusal::Full("node".into()));
         }
+        if self.is_removed(id) {
+            return Err(Refusal::Removed(id));
+        }
         if let Some(node) = self.nodes.get(&id) {
             let other_life = node.incarnation != registration.incarnation;
             if node.presence.is_alive() && other_life {
@@ -81,6 +84,8 @@ impl Coordinator {
             retired_through,
             address: registration.address,
             domain: registration.domain,
+            draining: self.is_draining(id),
+            removed: false,
         };
         let address = durable.address.clone();
         if self.durable.nodes.get(&id) != Some(&durable) {
@@ -188,7 +193,7 @@ impl Coordinator {
             session,
             partition_count: self.settings.partition_count,
             code: self.settings.code,
-            node_count_expected: self.settings.node_count_expected,
+            node_count_expected: self.node_count_expected(),
         };
         self.send(connection, FromCoordinator::GatewayRegistered(welcome));
         self.tell_terms_to(id);

@@ -1,8 +1,8 @@
 //! The picture of the cluster for people and scripts.
 
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry,
-    RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
+    ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, MoveStatus, NodeSeen, NodeState,
+    NodeStatusEntry, RepairStatus, StoreTotals, TenureState, TenureStatusEntry,
 };
 
 use crate::coordinator::Coordinator;
@@ -32,7 +32,7 @@ impl Coordinator {
             evicted_total: totals.evicted_total,
             expired_total: totals.expired_total,
             degraded_reads_total: totals.degraded_reads_total,
-            nodes_expected: self.settings.node_count_expected,
+            nodes_expected: self.node_count_expected(),
             repair: RepairStatus {
                 chunks_missing: totals.chunks_missing,
                 chunks_stranded: totals.chunks_stranded,
@@ -43,9 +43,16 @@ impl Coordinator {
                 nodes_alive: nodes_alive().count() as u16,
                 nodes_needed: self.settings.code.chunk_count() as u16,
             },
+            moves: MoveStatus {
+                chunks_moved_total: totals.chunks_moved_total,
+                bytes_moved_total: totals.bytes_moved_total,
+                bytes_per_s: totals.move_bytes_per_s,
+                chunks_stranded: totals.moves_stranded,
+            },
+            problems: self.problems(),
             chaos_allowed: self.settings.allow_chaos,
             coordinator: CoordinatorStatus::default(),
-            nodes: self.nodes.iter().map(|(&id, node)| self.node_entry(id, node)).collect(),
+            nodes: self.nodes_kept().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }
     }
@@ -108,6 +115,7 @@ impl Coordinator {
             address: node.address.clone(),
             domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
+            drain: self.drain_status(id),
             memory_used_bytes: node.status.memory_used_bytes,
             memory_limit_bytes: node.memory_limit_bytes,
             cores: node.core_count,

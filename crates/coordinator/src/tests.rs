@@ -8,6 +8,7 @@ use shorttail_wire::control::{self, *};
 use crate::limits::*;
 use crate::*;
 
+mod leaving;
 mod tenures;
 
 const RETIRE_AFTER_MS_HERE: u64 = 30_000;

@@ -145,6 +145,8 @@ pub struct StoreStats {
     pub bytes_rebuilt_total: u64,
     /// How fast it goes at present.
     pub repair_bytes_per_s: u64,
+    /// Most chunks that one stripe lost.
+    pub lost_of_stripe_max: u64,
     /// Chunks that moved from node to node although nothing was lost, their payload bytes, and how fast it goes at present.
     pub chunks_moved_total: u64,
     pub bytes_moved_total: u64,
@@ -181,6 +183,7 @@ impl StoreStats {
             chunks_rebuilt_total: self.chunks_rebuilt_total + other.chunks_rebuilt_total,
             bytes_rebuilt_total: self.bytes_rebuilt_total + other.bytes_rebuilt_total,
             repair_bytes_per_s: self.repair_bytes_per_s + other.repair_bytes_per_s,
+            lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
             chunks_moved_total: self.chunks_moved_total + other.chunks_moved_total,
             bytes_moved_total: self.bytes_moved_total + other.bytes_moved_total,
             move_bytes_per_s: self.move_bytes_per_s + other.move_bytes_per_s,

@@ -1,5 +1,5 @@
 //! The admin port: status as JSON, health, metrics for Prometheus, a page for people, orders to be faulty, changes of policy,
-//! hand-overs.
+//! hand-overs, nodes that leave.
 //!
 //! It runs on a thread of its own with a small tokio runtime. The coordinator's asks the coordinator's loop for the status
 //! of the moment; a gateway's, which is off unless asked for, reads what the gateway's cores publish.
@@ -105,6 +105,7 @@ fn router(desk: Desk) -> Router {
         .route("/chaos", post(chaos))
         .route("/policy", post(policy))
         .route("/drain", post(drain))
+        .route("/remove", post(remove))
         .with_state(desk)
 }
 
@@ -157,11 +158,23 @@ pub struct PolicyRequest {
     pub change: Change,
 }
 
-/// Lets a gateway hand over all that it owns.
+/// Lets a gateway hand over all that it owns, or a node be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum DrainRequest {
+    Gateway(u16),
+    Node(u16),
+    /// The node is not to be emptied any more.
+    Cancel(u16),
+}
+
+/// Takes a node out of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DrainRequest {
-    pub gateway: u16,
+pub struct RemoveRequest {
+    pub node: u16,
+    /// Whatever it holds.
+    pub lost: bool,
 }
 
 /// What became of the order of one member.
@@ -193,7 +206,17 @@ async fn policy(State(desk): State<Desk>, Json(request): Json<PolicyRequest>) ->
 
 /// As with [`chaos`], it must be JSON.
 async fn drain(State(desk): State<Desk>, Json(request): Json<DrainRequest>) -> Response {
-    order(desk, Some(vec![request.gateway]), |_| Vec::new(), Order::Drain).await
+    let (member, wanted) = match request {
+        DrainRequest::Gateway(gateway) => (gateway, Order::Drain),
+        DrainRequest::Node(node) => (node, Order::DrainNode { cancel: false }),
+        DrainRequest::Cancel(node) => (node, Order::DrainNode { cancel: true }),
+    };
+    order(desk, Some(vec![member]), |_| Vec::new(), wanted).await
+}
+
+/// As with [`chaos`], it must be JSON.
+async fn remove(State(desk): State<Desk>, Json(request): Json<RemoveRequest>) -> Response {
+    order(desk, Some(vec![request.node]), |_| Vec::new(), Order::RemoveNode { lost: request.lost }).await
 }
 
 fn is_alive(state: NodeState) -> bool {

@@ -124,6 +124,8 @@ fn static_view(cluster: &StaticCluster) -> (View, Terms) {
         address: node.address.to_string(),
         domain: String::new(),
         state: NodeState::Normal,
+        draining: false,
+        removed: false,
     });
     let node_count_expected = u16::try_from(cluster.nodes.len()).unwrap_or(u16::MAX);
     let (gateways, tenure, terms) = single_tenure(0, cluster.epoch, cluster.partition_count);

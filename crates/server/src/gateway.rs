@@ -147,7 +147,9 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             let outcome = match order {
                 Order::Policy(order) => desk.obey(order),
                 Order::Chaos(_) => Err("a gateway is never faulty on purpose".to_owned()),
-                Order::Drain => Err("this is the coordinator's to do".to_owned()),
+                Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } => {
+                    Err("this is the coordinator's to do".to_owned())
+                }
             };
             Obeyed { outcome, chaos: ChaosStatus::default() }
         })
@@ -416,6 +418,11 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         chunks_rebuilt_total: stats.chunks_rebuilt_total,
         bytes_rebuilt_total: stats.bytes_rebuilt_total,
         repair_bytes_per_s: stats.repair_bytes_per_s,
+        lost_of_stripe_max: stats.lost_of_stripe_max,
+        chunks_moved_total: stats.chunks_moved_total,
+        bytes_moved_total: stats.bytes_moved_total,
+        move_bytes_per_s: stats.move_bytes_per_s,
+        moves_stranded: stats.moves_stranded,
         stored_total: stats.stored_total,
         evicted_total: stats.evicted_total,
         expired_total: stats.expired_total,

@@ -103,7 +103,9 @@ fn register(
             let outcome = match order {
                 Order::Chaos(order) => desk.obey(order),
                 Order::Policy(_) => Err("a node has no policies".to_owned()),
-                Order::Drain => Err("this is the coordinator's to do".to_owned()),
+                Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } => {
+                    Err("this is the coordinator's to do".to_owned())
+                }
             };
             Obeyed { outcome, chaos: desk.status() }
         })
@@ -142,6 +144,9 @@ fn addresses(view: &View) -> Addresses {
 /// The memory of a retired incarnation must not be used again: ending the process wipes it.
 fn refused(refusal: &Refusal, memory: Option<&mut Memory>) -> anyhow::Result<()> {
     memory.map_or(Ok(()), Memory::void)?;
+    if let Refusal::Removed(_) = refusal {
+        bail!("{refusal}");
+    }
     bail!("the coordinator does not let this node in again ({refusal}): its memory is void, start it anew")
 }
 

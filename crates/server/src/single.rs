@@ -168,6 +168,8 @@ impl NodeThreads {
             address: address.to_string(),
             domain: String::new(),
             state: NodeState::Normal,
+            draining: false,
+            removed: false,
         });
         let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(1), options.partition_count);
         let view = View {

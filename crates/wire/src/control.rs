@@ -40,15 +40,15 @@ pub use member::{
 };
 pub use order::{Order, PolicyOrder};
 pub use status::{
-    ChaosStatus, ClusterStatus, CoordinatorStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeStatus,
-    NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
+    ChaosStatus, ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, MoveStatus,
+    NodeSeen, NodeStatus, NodeStatusEntry, PolicySpan, RepairStatus, StoreTotals, TenureStatusEntry,
 };
 pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter};
 
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 6;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 7;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -117,6 +117,10 @@ pub struct NodeEntry {
     /// What it fails together with; empty: it fails alone.
     pub domain: String,
     pub state: NodeState,
+    /// It is to get no new chunks, and what it holds goes elsewhere.
+    pub draining: bool,
+    /// It is no part of the cluster any more: retired, and nobody waits for it.
+    pub removed: bool,
 }
 
 /// What the coordinator makes of a node, from its heartbeats alone.

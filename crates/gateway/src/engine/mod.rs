@@ -473,6 +473,7 @@ impl<C: Command> Engine<C> {
             chunks_rebuilt_total: self.repair.rebuilt_count,
             bytes_rebuilt_total: self.repair.rebuilt_bytes,
             repair_bytes_per_s: self.repair.bytes_per_s,
+            lost_of_stripe_max: self.repair.lost_of_stripe_max(),
             chunks_moved_total: self.moves.moved_count,
             bytes_moved_total: self.moves.moved_bytes,
             move_bytes_per_s: self.moves.bytes_per_s,

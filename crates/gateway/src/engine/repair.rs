@@ -106,6 +106,11 @@ impl Repair {
         !self.queue.is_empty() || !self.orders.is_empty()
     }
 
+    /// Most chunks that one stripe lost.
+    pub(super) fn lost_of_stripe_max(&self) -> u64 {
+        self.lost.values().map(|lost| u64::from(lost.chunks.count_ones())).max().unwrap_or(0)
+    }
+
     pub fn missing_count(&self) -> u64 {
         self.lost_count + self.away_count
     }

@@ -46,6 +46,14 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.counter("chunks_rebuilt_total", "Chunks that repair rebuilt.", repair.chunks_rebuilt_total);
     text.counter("rebuilt_bytes_total", "Bytes of chunks that repair rebuilt.", repair.bytes_rebuilt_total);
     text.gauge("repair_bytes_per_second", "How fast repair goes.", repair.bytes_per_s);
+    let moves = &status.moves;
+    text.counter(
+        "chunks_moved_total",
+        "Chunks that moved between nodes, nothing being lost.",
+        moves.chunks_moved_total,
+    );
+    text.counter("moved_bytes_total", "Bytes of chunks that moved.", moves.bytes_moved_total);
+    text.gauge("move_bytes_per_second", "How fast chunks move.", moves.bytes_per_s);
 }
 
 fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {

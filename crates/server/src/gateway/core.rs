@@ -634,6 +634,7 @@ impl Core {
                 let of_engine = NodeSeen {
                     id: session.node.0,
                     connected: engine.reaches(session.node),
+                    chunks_left: engine.chunks_left(session.node),
                     ..super::seen::node_seen(&engine.watched(session.node))
                 };
                 let known = seen.remove(&session.node.0);

@@ -283,12 +283,16 @@ impl Tenure {
 }
 
 fn tell_nodes(engine: &mut Engine<AnyCommand>, view: &View) {
-    let nodes: Vec<_> = view.nodes.iter().map(|node| node.id).collect();
+    let (removed, members): (Vec<_>, Vec<_>) = view.nodes.iter().partition(|node| node.removed);
+    let nodes: Vec<_> = members.iter().map(|node| node.id).collect();
     engine.handle_nodes(&nodes);
-    view.nodes.iter().for_each(|node| engine.handle_domain(node.id, &node.domain));
-    for node in view.nodes.iter().filter(|node| node.state == NodeState::Retired) {
+    members.iter().for_each(|node| engine.handle_domain(node.id, &node.domain));
+    let draining = members.iter().filter(|node| node.draining).map(|node| node.id);
+    engine.handle_draining(&draining.collect());
+    for node in members.iter().filter(|node| node.state == NodeState::Retired) {
         engine.handle_retired(node.id, node.incarnation);
     }
+    removed.iter().for_each(|node| engine.handle_removed(node.id, node.incarnation));
 }
 
 fn voter_set(voters: &[Voter]) -> VoterSet {

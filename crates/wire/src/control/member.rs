@@ -96,6 +96,9 @@ pub enum Refusal {
     /// The node must wipe its memory and come back with an incarnation above this one.
     #[error("this incarnation was given up for good; wipe, and come back with one above {retired_through}")]
     Retired { retired_through: u64 },
+    /// It was taken out of the cluster by the operator.
+    #[error("node {0} was removed from the cluster; to join as a new node, start without this number")]
+    Removed(u16),
     /// The process was away for so long that its number was given to another.
     #[error("gateway {0} is another process now")]
     Superseded(u16),

@@ -12,6 +12,10 @@ pub enum Order {
     Policy(PolicyOrder),
     /// A gateway is to hand over all that it owns. The coordinator sees to it: no member is sent this.
     Drain,
+    /// A node is to be emptied, or not any more. The coordinator's work too.
+    DrainNode { cancel: bool },
+    /// A node is taken out of the cluster; `lost`: whatever it holds. The coordinator's work too.
+    RemoveNode { lost: bool },
 }
 
 /// A change of policy, until the gateway ends.

@@ -92,6 +92,13 @@ pub struct StoreTotals {
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
     pub repair_bytes_per_s: u64,
+    /// Most chunks that one stripe lost and that are not rebuilt yet.
+    pub lost_of_stripe_max: u64,
+    pub chunks_moved_total: u64,
+    pub bytes_moved_total: u64,
+    pub move_bytes_per_s: u64,
+    /// Chunks that should move and find no node that has room and holds nothing of their stripe.
+    pub moves_stranded: u64,
 }
 
 /// A node as one gateway sees it.
@@ -106,6 +113,8 @@ pub struct NodeSeen {
     pub flagged_us: u64,
     /// Writes that were placed on it because the node meant for them was slow or down.
     pub redirect_count: u64,
+    /// Chunks of the gateway's stripes on it, if it drains or is away and all owners counted them.
+    pub chunks_left: Option<u64>,
     pub read_latency: LatencyHistogram,
     pub write_latency: LatencyHistogram,
 }
@@ -130,6 +139,7 @@ impl NodeSeen {
             requests_in_flight: self.requests_in_flight.saturating_add(other.requests_in_flight),
             flagged_us: self.flagged_us.max(other.flagged_us),
             redirect_count: self.redirect_count.saturating_add(other.redirect_count),
+            chunks_left: self.chunks_left.zip(other.chunks_left).map(|(one, other)| one.saturating_add(other)),
             read_latency: self.read_latency.plus(&other.read_latency),
             write_latency: self.write_latency.plus(&other.write_latency),
         }
@@ -172,6 +182,11 @@ impl StoreTotals {
             chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
             bytes_rebuilt_total: sum(self.bytes_rebuilt_total, other.bytes_rebuilt_total),
             repair_bytes_per_s: sum(self.repair_bytes_per_s, other.repair_bytes_per_s),
+            lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
+            chunks_moved_total: sum(self.chunks_moved_total, other.chunks_moved_total),
+            bytes_moved_total: sum(self.bytes_moved_total, other.bytes_moved_total),
+            move_bytes_per_s: sum(self.move_bytes_per_s, other.move_bytes_per_s),
+            moves_stranded: sum(self.moves_stranded, other.moves_stranded),
         }
     }
 }
@@ -210,6 +225,9 @@ pub struct ClusterStatus {
     pub degraded_reads_total: u64,
     pub nodes_expected: u16,
     pub repair: RepairStatus,
+    pub moves: MoveStatus,
+    /// What keeps the cluster from storing or from being safe, in words.
+    pub problems: Vec<String>,
     /// Whether the coordinator passes on orders to be faulty.
     pub chaos_allowed: bool,
     pub coordinator: CoordinatorStatus,
@@ -243,6 +261,29 @@ impl RepairStatus {
     }
 }
 
+/// Chunks that move between nodes although nothing is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct MoveStatus {
+    pub chunks_moved_total: u64,
+    pub bytes_moved_total: u64,
+    pub bytes_per_s: u64,
+    /// Chunks that should move and find no node that has room and holds nothing of their stripe.
+    pub chunks_stranded: u64,
+}
+
+/// How far a node is that is to be emptied.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DrainStatus {
+    /// It holds nothing and gets nothing: it may be stopped.
+    pub drained: bool,
+    pub chunks_left: u64,
+    pub bytes_left: u64,
+    /// At the present rate; none: nothing moves.
+    pub seconds_left: Option<u64>,
+    /// Why it does not go on.
+    pub problem: Option<String>,
+}
+
 /// A node in the status.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatusEntry {
@@ -252,6 +293,8 @@ pub struct NodeStatusEntry {
     /// What it fails together with; empty: it fails alone.
     pub domain: String,
     pub state: NodeState,
+    /// None: it is not to be emptied.
+    pub drain: Option<DrainStatus>,
     pub memory_used_bytes: u64,
     pub memory_limit_bytes: u64,
     pub cores: u16,

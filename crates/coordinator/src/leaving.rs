@@ -1,0 +1,238 @@
+//! Nodes that leave: emptied first, then taken out; or given up with what they hold.
+//!
+//! ```text
+//!          drain                all chunks moved            remove
+//! member -------> draining ----------------------> drained --------> removed     (for good)
+//!    ^---cancel------'  '--cancel-----------------------'               ^
+//!    '--------------------------------remove --lost--------------------'
+//! ```
+//! That a node drains, and that it was removed, is durable. Whether it is drained is what the node itself and all owners
+//! report: it holds nothing, and they know that it is to get nothing.
+//!
+//! Must not know: how chunks move.
+
+use shorttail_units::Now;
+use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeState, Refusal};
+
+use crate::coordinator::Coordinator;
+use crate::lifecycle::Event;
+use crate::limits::LOSS_TOLD_MS;
+use crate::members::NodeMember;
+
+impl Coordinator {
+    pub(crate) fn is_draining(&self, id: u16) -> bool {
+        self.durable.nodes.get(&id).is_some_and(|node| node.draining)
+    }
+
+    pub(crate) fn is_removed(&self, id: u16) -> bool {
+        self.durable.nodes.get(&id).is_some_and(|node| node.removed)
+    }
+
+    /// Nodes that were not taken out.
+    pub(crate) fn nodes_kept(&self) -> impl Iterator<Item = (&u16, &NodeMember)> {
+        self.nodes.iter().filter(|(id, _)| !self.is_removed(**id))
+    }
+
+    /// As many as the cluster began with, without those taken out, and at least what a stripe needs.
+    pub(crate) fn node_count_expected(&self) -> u16 {
+        let removed = self.durable.nodes.values().filter(|node| node.removed).count() as u16;
+        let needed = (self.settings.code.chunk_count() as u16).min(self.settings.node_count_expected);
+        self.settings.node_count_expected.saturating_sub(removed).max(needed)
+    }
+
+    /// Nodes that are to stay and are alive.
+    fn staying_beside(&self, id: u16) -> impl Iterator<Item = &NodeMember> {
+        let stays = move |(other, node): &(&u16, &NodeMember)| {
+            **other != id && node.presence.is_alive() && !self.is_draining(**other)
+        };
+        self.nodes_kept().filter(stays).map(|(_, node)| node)
+    }
+
+    /// Empties a node, or does so no more.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub(crate) fn drain_node(&mut self, id: u16, cancel: bool) -> Result<String, String> {
+        let node =
+            self.nodes.get(&id).filter(|_| !self.is_removed(id)).ok_or_else(|| format!("there is no node {id}"))?;
+        let state = node.presence.state;
+        if cancel && !self.is_draining(id) {
+            return Err(format!("node {id} is not being drained"));
+        }
+        if !cancel {
+            if !node.presence.is_alive() {
+                let state = state.name();
+                return Err(format!("node {id} is {state}: what it held is rebuilt elsewhere, it need not be drained"));
+            }
+            if let Some(problem) = self.drain_problem(id) {
+                return Err(format!("node {id} cannot be drained: {problem}"));
+            }
+        }
+        let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
+        durable.draining = !cancel;
+        self.persist();
+        self.mark_view_changed();
+        let chunks = self.chunks_held(id);
+        Ok(match cancel {
+            true => format!("node {id} is used again"),
+            false => format!("node {id} drains: {chunks} chunks go elsewhere"),
+        })
+    }
+
+    /// Why the node could not be emptied now.
+    fn drain_problem(&self, id: u16) -> Option<String> {
+        let (others, needed) = (self.staying_beside(id).count(), self.settings.code.chunk_count());
+        if others < needed {
+            return Some(format!("{others} other nodes would stay, and a stripe needs {needed}"));
+        }
+        let free = |node: &NodeMember| node.memory_limit_bytes.saturating_sub(node.status.memory_used_bytes);
+        let free: u64 = self.staying_beside(id).map(free).sum();
+        let held = self.nodes.get(&id).map_or(0, |node| node.status.memory_used_bytes);
+        (held > free).then(|| format!("it holds {held} bytes, and the others have {free} left"))
+    }
+
+    /// How far a node is that drains.
+    pub(crate) fn drain_status(&self, id: u16) -> Option<DrainStatus> {
+        if !self.is_draining(id) {
+            return None;
+        }
+        let node = self.nodes.get(&id)?;
+        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
+        let (rate, stranded) = alive.fold((0, 0), |(rate, stranded), gateway| {
+            let totals = &gateway.status.totals;
+            (rate + totals.move_bytes_per_s, stranded + totals.moves_stranded)
+        });
+        let bytes_left = node.status.memory_used_bytes;
+        let drained = self.is_empty(id);
+        let stuck = format!("{stranded} chunks find no node that has room and holds nothing of their stripe");
+        let problem = self.drain_problem(id).or((stranded > 0).then_some(stuck)).filter(|_| !drained);
+        let seconds_left = bytes_left.checked_div(rate).filter(|_| !drained);
+        Some(DrainStatus { drained, chunks_left: self.chunks_held(id), bytes_left, seconds_left, problem })
+    }
+
+    fn chunks_held(&self, id: u16) -> u64 {
+        self.nodes.get(&id).map_or(0, |node| node.status.chunks_open + node.status.chunks_sealed)
+    }
+
+    /// Does the node hold nothing that counts, as all who would know say?
+    fn is_empty(&self, id: u16) -> bool {
+        let Some(node) = self.nodes.get(&id) else { return true };
+        let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
+        let owners = self.gateways.iter().filter(|(id, gateway)| {
+            gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
+        });
+        let counts_nothing = |seen: &shorttail_wire::control::NodeSeen| seen.id == id && seen.chunks_left == Some(0);
+        let all_say = owners.map(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing)).all(|says| says);
+        // Of a dead node only owners can tell.
+        let says_itself = !node.presence.is_alive() || self.chunks_held(id) == 0;
+        is_owned && all_say && says_itself
+    }
+
+    /// Takes a node out for good.
+    ///
+    /// # Errors
+    /// Why that cannot be, and what to do.
+    pub(crate) fn remove_node(&mut self, now: Now, id: u16, lost: bool) -> Result<String, String> {
+        let node = self.nodes.get(&id).ok_or_else(|| format!("there is no node {id}"))?;
+        if self.is_removed(id) {
+            return Err(format!("node {id} was removed already"));
+        }
+        let (is_alive, is_empty) = (node.presence.is_alive(), self.is_empty(id));
+        let others = self.nodes_kept().filter(|(other, node)| **other != id && node.presence.is_alive()).count();
+        let needed = self.settings.code.chunk_count();
+        if is_alive && others < needed {
+            return Err(format!("node {id} is needed: {others} others would be left, and a stripe needs {needed}"));
+        }
+        match lost {
+            false if is_alive && !(self.is_draining(id) && is_empty) => {
+                return Err(format!(
+                    "node {id} holds {} chunks: `shorttail drain node {id}` empties it; --lost gives them up at once",
+                    self.chunks_held(id)
+                ));
+            }
+            false if !is_empty => {
+                return Err(format!(
+                    "node {id} is {}, and not all that it held is elsewhere yet: wait until it is rebuilt, or give it up \
+                     at once with --lost",
+                    node.presence.state.name()
+                ));
+            }
+            true if !is_empty => self.check_bearable(now, id)?,
+            _ => {}
+        }
+        self.take_out(now, id);
+        Ok(format!("node {id} is removed"))
+    }
+
+    /// May what a node holds be lost, beside what is lost already?
+    fn check_bearable(&self, now: Now, id: u16) -> Result<(), String> {
+        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
+        let told = alive.map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max().unwrap_or(0);
+        // What was lost with a node that was just given up is not told yet.
+        let may_lack = |(other, node): &(&u16, &NodeMember)| {
+            let since_ms = now.mono_us.saturating_sub(node.presence.since_us) / 1000;
+            let is_fresh = node.presence.state == NodeState::Retired && since_ms < LOSS_TOLD_MS;
+            **other != id && (node.presence.state == NodeState::Dead && !self.is_empty(**other) || is_fresh)
+        };
+        let lacking = told + self.nodes.iter().filter(may_lack).count();
+        let tolerance = self.settings.code.tolerance();
+        if lacking < tolerance {
+            return Ok(());
+        }
+        Err(format!(
+            "node {id} may be the last to hold some data: stripes may lack {lacking} chunks already, and {} survives the loss \
+             of {tolerance}. Wait until they are rebuilt (`shorttail status`)",
+            self.settings.code
+        ))
+    }
+
+    fn take_out(&mut self, now: Now, id: u16) {
+        let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
+        (durable.draining, durable.removed) = (false, true);
+        durable.retired_through = durable.retired_through.max(durable.incarnation);
+        self.persist();
+        if let Some(connection) = self.nodes.get(&id).and_then(|node| node.presence.connection) {
+            self.send(connection, FromCoordinator::Refused(Refusal::Removed(id)));
+            self.close(now, connection);
+        }
+        let presence = &mut self.nodes.get_mut(&id).expect("looked up").presence;
+        if presence.is_alive() {
+            presence.apply(now.mono_us, Event::ConnectionClosed);
+        }
+        presence.apply(now.mono_us, Event::GivenUp);
+        // From now on what it held is lost.
+        presence.since_us = now.mono_us;
+        self.mark_view_changed();
+    }
+
+    /// What keeps the cluster from storing, in words.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let alive: Vec<&NodeMember> =
+            self.nodes_kept().map(|(_, node)| node).filter(|node| node.presence.is_alive()).collect();
+        let needed = self.settings.code.chunk_count();
+        if alive.len() < needed {
+            problems.push(format!(
+                "only {} nodes are alive and a stripe needs {needed}: what is stored is served, and nothing new is stored; \
+                 start nodes",
+                alive.len()
+            ));
+            return problems;
+        }
+        // The room that is left is that of the nodes with most of it, as many as a stripe needs.
+        let free = |node: &&NodeMember| node.memory_limit_bytes.saturating_sub(node.status.memory_used_bytes);
+        let roomy = alive.iter().filter(|node| free(node) > node.memory_limit_bytes / FULL_PART).count();
+        if roomy < needed {
+            problems.push(format!(
+                "memory is full on {} of {} nodes, and a stripe needs {needed}: objects are evicted or stores refused; add \
+                 nodes or memory",
+                alive.len() - roomy,
+                alive.len()
+            ));
+        }
+        problems
+    }
+}
+
+/// A node with less than one part in so many of its memory free is full: that much is kept for cleaning.
+const FULL_PART: u64 = 20;

@@ -1,0 +1,204 @@
+//! Scenarios: nodes are emptied, taken out, and come back.
+
+use shorttail_wire::control::Order;
+
+use super::*;
+
+/// Nodes 0 to `count - 1`, and one gateway that owns everything.
+struct Cluster {
+    scene: Scene,
+    gateway: ConnectionId,
+    nodes: Vec<ConnectionId>,
+}
+
+impl Cluster {
+    fn new(count: u16) -> Self {
+        let settings = Settings { node_count_expected: count, ..settings() };
+        let mut scene = Scene::with(settings, Durable::new(77));
+        let nodes = (0..count).map(|id| scene.node(node(1, Some(id))).0).collect();
+        let (gateway, welcome) = scene.gateway(None);
+        welcome.expect("let in");
+        scene.watcher = Some(gateway);
+        let mut cluster = Cluster { scene, gateway, nodes };
+        for id in 0..count {
+            cluster.reports(id, 10, 1 << 20);
+        }
+        assert_eq!(cluster.scene.persisted.tenures.len(), 1, "the gateway owns everything");
+        cluster
+    }
+
+    /// A node says what it holds.
+    fn reports(&mut self, id: u16, chunks_sealed: u64, memory_used_bytes: u64) {
+        let status = NodeStatus { chunks_sealed, memory_used_bytes, ..NodeStatus::default() };
+        self.scene.tell(self.nodes[usize::from(id)], ToCoordinator::NodeStatus(status));
+    }
+
+    /// The gateway counts chunks on nodes that drain or are away.
+    fn counts(&mut self, left: &[(u16, u64)], lost_of_stripe_max: u64) {
+        let seen = |&(id, left): &(u16, u64)| NodeSeen { id, chunks_left: Some(left), ..NodeSeen::default() };
+        let totals = StoreTotals { lost_of_stripe_max, ..StoreTotals::default() };
+        let status = GatewayStatus { nodes: left.iter().map(seen).collect(), totals, ..GatewayStatus::default() };
+        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+    }
+
+    fn order(&mut self, id: u16, order: Order) -> Result<String, String> {
+        self.scene.outputs.clear();
+        self.scene.handle(Input::Order { ticket: 1, member: id, order });
+        let answer = self.scene.outputs.iter().find_map(|output| match output {
+            Output::Answer { outcome, .. } => Some(outcome.clone()),
+            _ => None,
+        });
+        answer.expect("every order is answered")
+    }
+
+    fn drain(&mut self, id: u16) -> Result<String, String> {
+        self.order(id, Order::DrainNode { cancel: false })
+    }
+
+    fn remove(&mut self, id: u16, lost: bool) -> Result<String, String> {
+        self.order(id, Order::RemoveNode { lost })
+    }
+
+    fn entry(&self, id: u16) -> NodeEntry {
+        self.scene.coordinator.view().nodes.into_iter().find(|node| node.id == NodeId(id)).expect("a known node")
+    }
+
+    fn drain_status(&self, id: u16) -> Option<DrainStatus> {
+        let status = self.scene.coordinator.status();
+        status.nodes.into_iter().find(|node| node.id == id).and_then(|node| node.drain)
+    }
+}
+
+#[test]
+fn a_node_is_drained_when_it_holds_nothing_and_every_owner_says_so() {
+    let mut cluster = Cluster::new(8);
+    cluster.drain(3).expect("enough others");
+    assert!(cluster.entry(3).draining, "everybody is told");
+    assert!(cluster.scene.persisted.nodes[&3].draining);
+    let status = cluster.drain_status(3).expect("it drains");
+    assert_eq!((status.drained, status.chunks_left), (false, 10));
+    cluster.reports(3, 0, 0);
+    assert!(!cluster.drain_status(3).expect("it drains").drained, "the owner may not know yet");
+    cluster.counts(&[(3, 2)], 0);
+    assert!(!cluster.drain_status(3).expect("it drains").drained, "a stripe is opened there just now");
+    cluster.counts(&[(3, 0)], 0);
+    assert!(cluster.drain_status(3).expect("it drains").drained);
+    cluster.reports(3, 1, 1 << 16);
+    assert!(!cluster.drain_status(3).expect("it drains").drained);
+}
+
+#[test]
+fn a_drain_outlives_the_coordinator_and_the_node_until_it_is_cancelled() {
+    let mut cluster = Cluster::new(8);
+    cluster.drain(3).expect("enough others");
+    let mut scene = cluster.scene.restart();
+    scene.node(node(1, Some(3))).1.expect("let in");
+    assert!(scene.persisted.nodes[&3].draining);
+    cluster = Cluster { scene, ..cluster };
+    let cancel = Order::DrainNode { cancel: true };
+    cluster.order(3, cancel.clone()).expect("it drains");
+    assert!(!cluster.entry(3).draining && !cluster.scene.persisted.nodes[&3].draining);
+    assert!(cluster.order(3, cancel).expect_err("it does not").contains("not being drained"));
+}
+
+#[test]
+fn what_cannot_be_drained_is_refused_with_the_reason() {
+    let mut cluster = Cluster::new(7);
+    assert!(cluster.drain(9).expect_err("unknown").contains("no node 9"));
+    cluster.reports(0, 10, 1 << 40);
+    assert!(cluster.drain(0).expect_err("too much").contains("the others have"));
+    cluster.reports(0, 10, 1 << 20);
+    cluster.drain(0).expect("six stay");
+    let few = cluster.drain(1).expect_err("five would stay");
+    assert!(few.contains("5 other nodes would stay, and a stripe needs 6"), "{few}");
+    let gone = cluster.nodes[2];
+    cluster.scene.handle(Input::Closed { connection: gone });
+    let problem = cluster.drain_status(0).expect("it drains").problem;
+    assert!(problem.expect("too few are left").contains("5 other nodes"));
+    assert!(cluster.drain(2).expect_err("dead").contains("rebuilt elsewhere"));
+}
+
+#[test]
+fn only_an_empty_node_is_removed_and_it_never_comes_back() {
+    let mut cluster = Cluster::new(8);
+    let full = cluster.remove(3, false).expect_err("it holds chunks");
+    assert!(full.contains("shorttail drain node 3"), "{full}");
+    cluster.drain(3).expect("enough others");
+    cluster.counts(&[(3, 4)], 0);
+    assert!(cluster.remove(3, false).is_err(), "not empty yet");
+    cluster.reports(3, 0, 0);
+    cluster.counts(&[(3, 0)], 0);
+    cluster.remove(3, false).expect("drained");
+    let told = cluster.scene.sent_to(cluster.nodes[3]);
+    assert!(told.contains(&FromCoordinator::Refused(Refusal::Removed(3))), "{told:?}");
+    let entry = cluster.entry(3);
+    assert_eq!((entry.state, entry.removed, entry.draining), (NodeState::Retired, true, false));
+    assert!(cluster.scene.coordinator.status().nodes.iter().all(|node| node.id != 3));
+    let voters = cluster.scene.persisted.tenures.values().next().expect("a tenure").voters_told().to_vec();
+    assert!(voters.iter().all(|&(id, _)| id != 3), "it has no voice any more: {voters:?}");
+    assert!(cluster.remove(3, true).expect_err("twice").contains("already"));
+    // With its memory, with another one, and after the coordinator was restarted.
+    let mut scene = cluster.scene.restart();
+    let session = Some(NodeSession { cluster_id: shorttail_units::ClusterId(77), node_id: NodeId(3) });
+    for registration in [node(1, Some(3)), node(2, Some(3)), NodeRegistration { session, ..node(3, None) }] {
+        assert_eq!(scene.node(registration).1, Err(Refusal::Removed(3)));
+    }
+    assert!(!Refusal::Removed(3).is_transient());
+    assert_eq!(scene.node(node(9, None)).1.expect("a new node").node_id, NodeId(8));
+}
+
+#[test]
+fn a_node_is_given_up_only_while_the_code_survives_it() {
+    let mut cluster = Cluster::new(9);
+    let die = |cluster: &mut Cluster, id: usize| {
+        let connection = cluster.nodes[id];
+        cluster.scene.handle(Input::Closed { connection });
+    };
+    die(&mut cluster, 0);
+    let lost = cluster.remove(0, false).expect_err("not rebuilt");
+    assert!(lost.contains("--lost"), "{lost}");
+    cluster.remove(0, true).expect("the code survives two");
+    cluster.remove(1, true).expect("and this is the second");
+    let third = cluster.remove(2, true).expect_err("a third one");
+    assert!(third.contains("rs:4+2"), "{third}");
+    // Owners were told, and count what is lost.
+    cluster.scene.pass_ms(LOSS_TOLD_MS / 2, &cluster.nodes[2..].to_vec());
+    cluster.counts(&[], 2);
+    cluster.scene.pass_ms(LOSS_TOLD_MS / 2, &cluster.nodes[2..].to_vec());
+    cluster.counts(&[], 2);
+    assert!(cluster.remove(2, true).is_err(), "stripes lack two chunks");
+    cluster.counts(&[], 1);
+    cluster.remove(2, true).expect("they lack one");
+}
+
+#[test]
+fn a_dead_node_of_which_nothing_is_missing_is_removed_without_ado() {
+    let mut cluster = Cluster::new(8);
+    let connection = cluster.nodes[5];
+    cluster.scene.handle(Input::Closed { connection });
+    cluster.counts(&[(5, 3)], 0);
+    assert!(cluster.remove(5, false).is_err());
+    cluster.counts(&[(5, 0)], 0);
+    cluster.remove(5, false).expect("all of it is elsewhere");
+}
+
+#[test]
+fn no_node_is_removed_that_stripes_need() {
+    let mut cluster = Cluster::new(6);
+    for lost in [false, true] {
+        assert!(cluster.remove(0, lost).expect_err("six are needed").contains("a stripe needs 6"));
+    }
+}
+
+#[test]
+fn a_cluster_that_cannot_store_says_why() {
+    let mut cluster = Cluster::new(6);
+    assert_eq!(cluster.scene.coordinator.status().problems, [""; 0]);
+    cluster.reports(4, 1, 1 << 28);
+    let problems = cluster.scene.coordinator.status().problems;
+    assert!(problems[0].contains("memory is full on 1 of 6 nodes"), "{problems:?}");
+    let connection = cluster.nodes[0];
+    cluster.scene.handle(Input::Closed { connection });
+    let problems = cluster.scene.coordinator.status().problems;
+    assert!(problems[0].contains("only 5 nodes are alive and a stripe needs 6"), "{problems:?}");
+}
