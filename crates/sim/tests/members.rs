@@ -86,8 +86,14 @@ fn rests(world: &mut World) {
 
 #[test]
 fn two_nodes_join_and_what_must_move_moves() {
-    for (code, before, seed) in [("rs:4+2", 8, 1), ("rs:4+2", 8, 2), ("lrc:4+2+1", 9, 3), ("rs:1+2", 5, 4)] {
-        let mut world = cluster_of(config(code, before + 2, 2), seed);
+    for (code, before, gateway_count, seed) in
+        [("rs:4+2", 8, 1, 1), ("rs:4+2", 8, 3, 2), ("lrc:4+2+1", 9, 1, 3), ("rs:1+2", 5, 2, 4)]
+    {
+        let mut config = SimConfig { partition_count: 4, ..config(code, before + 2, 2) };
+        if gateway_count > 1 {
+            config.share(gateway_count);
+        }
+        let mut world = cluster_of(config, seed);
         fill(&mut world, 0..600);
         let chunks = world.chunk_count();
         (before..before + 2).for_each(|node| world.join_node(usize::from(node)));

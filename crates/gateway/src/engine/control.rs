@@ -154,11 +154,13 @@ impl<C: Command> Engine<C> {
             return Vec::new();
         }
         self.cancel_move(id);
+        // Until a take-over is complete nobody was told.
+        let untold: Vec<NodeId> = self.census_mut().map_or(Vec::new(), |census| census.holders(id).collect());
         let pending = &self.voids.pending;
         let is_told = |node: NodeId| pending.get(&node).is_some_and(|frees| frees.contains_key(&id));
         let nodes = self.nodes.iter().map(|node| node.id);
         let may_hold = |&node: &NodeId| is_told(node) || !self.nodes.is_ready(node) && !self.is_gone(node);
-        nodes.filter(may_hold).collect()
+        nodes.filter(may_hold).chain(untold).collect()
     }
 
     pub(super) fn forget_stripe(&mut self, id: StripeId) {
