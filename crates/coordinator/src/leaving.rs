@@ -118,11 +118,11 @@ impl Coordinator {
     fn is_empty(&self, id: u16) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
         let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
-        let owners = self.gateways.iter().filter(|(id, gateway)| {
+        let mut owners = self.gateways.iter().filter(|(id, gateway)| {
             gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
         });
         let counts_nothing = |seen: &shorttail_wire::control::NodeSeen| seen.id == id && seen.chunks_left == Some(0);
-        let all_say = owners.map(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing)).all(|says| says);
+        let all_say = owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing));
         // Of a dead node only owners can tell.
         let says_itself = !node.presence.is_alive() || self.chunks_held(id) == 0;
         is_owned && all_say && says_itself

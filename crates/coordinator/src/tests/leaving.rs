@@ -162,9 +162,9 @@ fn a_node_is_given_up_only_while_the_code_survives_it() {
     let third = cluster.remove(2, true).expect_err("a third one");
     assert!(third.contains("rs:4+2"), "{third}");
     // Owners were told, and count what is lost.
-    cluster.scene.pass_ms(LOSS_TOLD_MS / 2, &cluster.nodes[2..].to_vec());
+    cluster.scene.pass_ms(LOSS_TOLD_MS / 2, &cluster.nodes[2..]);
     cluster.counts(&[], 2);
-    cluster.scene.pass_ms(LOSS_TOLD_MS / 2, &cluster.nodes[2..].to_vec());
+    cluster.scene.pass_ms(LOSS_TOLD_MS / 2, &cluster.nodes[2..]);
     cluster.counts(&[], 2);
     assert!(cluster.remove(2, true).is_err(), "stripes lack two chunks");
     cluster.counts(&[], 1);

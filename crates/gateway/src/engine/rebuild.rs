@@ -74,9 +74,9 @@ impl<C: Command> Engine<C> {
                     let is_member = |slot| self.stripes.at(slot).member_of(node).is_some();
                     !voids.contains(&stripe) && slot.map_or_else(|| self.is_lost(stripe), is_member)
                 }
-                ChunkKind::Striped => self
-                    .striped_of(stripe)
-                    .is_some_and(|(_, object)| object.members_of(stripe).1.contains(&node)),
+                ChunkKind::Striped => {
+                    self.striped_of(stripe).is_some_and(|(_, object)| object.members_of(stripe).1.contains(&node))
+                }
             };
             if !belongs {
                 self.free_on(node, stripe, partition);

@@ -93,6 +93,8 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         address: "127.0.0.1:1".into(),
         domain: "rack 7".into(),
         state: NodeState::Suspect,
+        draining: true,
+        removed: false,
     };
     let gateway =
         GatewayEntry { id: 1, is_alive: true, forward: Some("unix:/run/g1.sock".into()), ..Default::default() };
