@@ -127,7 +127,7 @@ fn what_follows_the_last_held_reply_stays_behind_what_is_ready() {
     assert!(cut.is_empty() && scene.injector.concerns(scene.now_us, 1), "half a reply is on its way");
     scene.answer(1, 5, &DONE).expect("goes on");
     let ready = scene.injector.ready(1).expect("something");
-    assert!(ready.starts_with(b"the end of a reply") && ready.len() == 18 + FRAME_HEADER_BYTES + 8);
+    assert!(ready.starts_with(b"the end of a reply") && ready.len() == 18 + FRAME_HEADER_BYTES + 16);
     ready.clear();
     assert!(!scene.injector.concerns(scene.now_us, 1));
 }
