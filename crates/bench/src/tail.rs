@@ -8,7 +8,7 @@
 //! | all-slow | every node 20 ms slower at once |
 //! | starved | the gateway gets a share of a processor |
 //! | overload | twice what the cluster can do, with hedges and without |
-//! | binding | late binding beside hedging, by the extra requests that each costs |
+//! | binding | late binding beside hedging, at the same extra load |
 //!
 //! Every scenario has a cluster of its own. The rate is half of what that cluster does when it is healthy, which is measured first.
 

@@ -13,8 +13,11 @@
 //! code is LRC(12, 2, 2): 16 chunks of 24 nodes leave eight for redirected writes, local groups of six data chunks and
 //! a parity serve most degraded reads, and at most three chunks on each of six racks survive the loss of a rack, which is how
 //! ECWide combines the two localities. The paper states neither its code, nor YCSB's mix (workload A here: half reads, half
-//! updates, zipfian, records of 1000 B), nor how slow its slow node was (`--delay-ms` here, on every reply). Clients are a closed loop.
-//! The measured phase begins when the node turns slow, so the time until it is detected counts.
+//! updates, zipfian, records of 1000 B), nor how slow its slow node was (`--delay-ms` here, on every reply), nor how its clients
+//! ask. Here they are an open loop at one rate for all that are compared: half of what the first of them carries in a closed loop
+//! with the node slow. In a closed loop what waits for the slow node would ask little, and what does not would ask as much as the
+//! machine bears; their latencies would be those of an idle machine and of a full one (`--closed` shows it). The measured phase
+//! begins when the node turns slow, so the time until it is detected counts.
 //!
 //! Every measurement has a fresh cluster. What is compared takes turns in each repetition, so that a slow minute of the
 //! machine hits all; medians over the repetitions are shown.
@@ -69,8 +72,14 @@ pub struct ShorttailOptions {
     /// Bytes of a record of YCSB.
     #[arg(long, default_value = "1000", value_name = "SIZE")]
     pub value_size: SizeDistribution,
-    #[arg(long, short = 'c', default_value_t = 16)]
+    #[arg(long, short = 'c', default_value_t = 256)]
     pub connections: usize,
+    /// Operations a second [default: half of what the first that is compared carries]
+    #[arg(long, conflicts_with = "closed")]
+    pub rate: Option<f64>,
+    /// A closed loop: each connection asks when it is answered.
+    #[arg(long)]
+    pub closed: bool,
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
@@ -96,6 +105,8 @@ struct Results {
     code: String,
     delay_ms: u64,
     connections: usize,
+    /// None: a closed loop.
+    rate_per_s: Option<f64>,
     repetitions: usize,
     seconds: f64,
     warm_up: f64,
@@ -145,11 +156,12 @@ pub fn run(options: ShorttailOptions) -> anyhow::Result<()> {
 
 fn figure_of(options: &ShorttailOptions, figure: Figure) -> anyhow::Result<Results> {
     let subjects = plan::subjects(figure);
+    let rate = rate_of(options, figure, &subjects)?;
     let mut samples = Vec::new();
     for repetition in 1..=options.repetitions {
         for subject in &subjects {
             eprintln!("{figure}, {repetition} of {}: {}", options.repetitions, subject.label);
-            samples.push(measure::measure(options, figure, subject, repetition)?);
+            samples.push(measure::measure(options, figure, subject, repetition, rate)?);
         }
     }
     Ok(Results {
@@ -160,6 +172,7 @@ fn figure_of(options: &ShorttailOptions, figure: Figure) -> anyhow::Result<Resul
         code: options.cluster.code.clone().unwrap_or(SHAPE.1.to_owned()),
         delay_ms: options.delay_ms,
         connections: options.connections,
+        rate_per_s: rate,
         repetitions: options.repetitions,
         seconds: options.seconds,
         warm_up: options.warm_up,
@@ -167,6 +180,20 @@ fn figure_of(options: &ShorttailOptions, figure: Figure) -> anyhow::Result<Resul
         samples,
     })
 }
+
+/// At which rate clients ask; none: a closed loop.
+fn rate_of(options: &ShorttailOptions, figure: Figure, subjects: &[Subject]) -> anyhow::Result<Option<f64>> {
+    if options.closed || options.rate.is_some() {
+        return Ok(options.rate);
+    }
+    let first = subjects.first().context("nothing is compared")?;
+    eprintln!("{figure}: how much {} carries", first.label);
+    let carried = measure::measure(options, figure, first, 1, None)?.throughput_per_s;
+    Ok(Some(carried * RATE_SHARE))
+}
+
+/// Of what the first that is compared carries.
+const RATE_SHARE: f64 = 0.5;
 
 fn rows(figure: Figure, subjects: &[Subject], samples: &[Sample]) -> Vec<Row> {
     let medians = subjects.iter().map(|subject| {

@@ -1,20 +1,26 @@
-//! Late binding beside hedging: what each gains for the extra requests that it costs.
+//! Late binding beside hedging, at the same extra load.
 //!
 //! Every node answers one reply in a hundred late, and nobody is slow for good: the case in which only a race helps. Values
-//! are large enough to be striped, where late binding asks for `k + d` pieces and uses the first `k` (Hydra, 4.1.2).
-//! Both have knobs (`d`, the budget), and each setting is a point: requests to nodes for each read, and p99.
-//! Settings are compared where their extra requests are equal, between two points by a straight line.
+//! are striped over `k` pieces, of which late binding asks one more and uses the first `k` (Hydra, 4.1.2). Reads are few, so
+//! that neither the processors nor what an earlier read left behind on a node decides.
+//!
+//! ```text
+//! each round:  off --> hedging --extra requests e--> late binding of the share e x k of the reads --> of all reads
+//! ```
+//! Every request moves one piece, so that equal requests are equal bytes.
 
 use anyhow::ensure;
 use serde::Serialize;
 
 use super::counters::Counters;
 use super::{SHAPE, TailOptions, node_memory_mib};
+use crate::compare::median;
 use crate::faults::{Fault, Victim};
 use crate::load::{self, KeyChoiceName, LoadOptions, check};
 use crate::peers::Running;
 use crate::scene::Scene;
 use crate::sizes::SizeDistribution;
+use crate::window::Window;
 use crate::workload::Workload;
 
 /// What was measured.
@@ -23,96 +29,144 @@ pub struct Binding {
     pub fault: String,
     pub value_bytes: usize,
     pub rate_per_s: f64,
+    /// Medians over the rounds.
     pub points: Vec<Point>,
-    pub equal: Vec<Equal>,
+    pub runs: Vec<Run>,
 }
 
-/// One setting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What is done about late answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    Off,
+    Hedging,
+    /// Late binding at the extra load of hedging.
+    SomeBindLate,
+    AllBindLate,
+}
+
+impl Way {
+    const ALL: [Way; 4] = [Way::Off, Way::Hedging, Way::SomeBindLate, Way::AllBindLate];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Off => "neither",
+            Way::Hedging => "hedging",
+            Way::SomeBindLate => "late binding of some",
+            Way::AllBindLate => "late binding of all",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub struct Point {
-    pub family: &'static str,
-    pub setting: String,
-    /// Requests to nodes for each read beyond those without any race, in parts of the latter; none if not counted.
-    pub extra_requests: Option<f64>,
+    pub way: Way,
+    /// Requests to nodes for each read beyond those without any race, in parts of `k`.
+    pub extra_requests: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub p99_9_us: f64,
+}
+
+/// One way in one round.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    pub round: usize,
+    pub way: Way,
+    pub flag: String,
+    pub reads: u64,
+    pub requests_per_read: f64,
+    pub extra_requests: f64,
     pub p50_us: f64,
     pub p99_us: f64,
     pub p99_9_us: f64,
     pub counters: Counters,
 }
 
-/// A setting of late binding, and hedging at the same extra load.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Equal {
-    pub setting: String,
-    pub extra_requests: f64,
-    pub late_binding_p99_us: f64,
-    pub hedging_p99_us: f64,
-}
-
-const VALUE_BYTES: usize = 64 * 1024;
+/// Four pieces of a block each.
+const VALUE_BYTES: usize = 16 * 1024;
+const PIECES: f64 = 4.0;
 const KEYS: u32 = 2_000;
 const CONNECTIONS: usize = 64;
-const SECONDS: f64 = 8.0;
-
-/// Family, what to say about it, flags.
-const SETTINGS: [(&str, &str, &[&str]); 8] = [
-    ("none", "off", &["--hedge", "off"]),
-    ("late binding", "1 more", &["--hedge", "late-binding:1"]),
-    ("late binding", "2 more", &["--hedge", "late-binding:2"]),
-    ("hedging", "budget 1 %", &["--hedge", "adaptive", "--hedge-budget", "1%"]),
-    ("hedging", "budget 5 %", &["--hedge", "adaptive", "--hedge-budget", "5%"]),
-    ("hedging", "budget 20 %", &["--hedge", "adaptive", "--hedge-budget", "20%"]),
-    ("hedging", "budget 50 %", &["--hedge", "adaptive", "--hedge-budget", "50%"]),
-    ("hedging", "budget 100 %", &["--hedge", "adaptive", "--hedge-budget", "100%"]),
-];
+/// A late reply of 20 ms in each hundred, 150 requests a second and node: a node is behind for 3 % of the time.
+const RATE_PER_S: f64 = 300.0;
+const FAULT: [&str; 3] = ["slow", "--tail", "1%:20ms"];
+const ROUNDS: usize = 3;
+const SECONDS: f64 = 7.0;
 
 /// # Errors
-/// A cluster does not start, or an answer broke a promise.
+/// A cluster does not start, its counters are not to be had, or an answer broke a promise.
 pub fn play(options: &TailOptions) -> anyhow::Result<Binding> {
-    let fault = Fault::Chaos(["slow", "--tail", "1%:50ms"].map(str::to_owned).to_vec());
-    let (mut points, mut rate, mut requests_without) = (Vec::new(), None, None);
-    for (family, setting, flags) in SETTINGS {
-        let flags = ["--allow-chaos"].iter().chain(flags).map(|&flag| flag.to_owned());
-        let cluster = options.cluster.with_up_args(flags);
-        let memory_mib = node_memory_mib(options) + u64::from(KEYS) * VALUE_BYTES as u64 / (1 << 20);
-        let running = Running::shorttail(&cluster, SHAPE, memory_mib)?;
-        let reads = reads(options, &running);
-        let preload = LoadOptions { preload: true, operations: Some(0), ..reads.clone() };
-        load::check(&load::execute(&preload, &mut ())?)?;
-        let rate = match rate {
-            Some(rate) => rate,
-            None => {
-                let closed = LoadOptions { seconds: 3.0, warm_up: 1.0, ..reads.clone() };
-                // A third: late binding itself needs the rest.
-                *rate.insert(load::execute(&closed, &mut ())?.throughput_per_s / 3.0)
+    let mut runs: Vec<Run> = Vec::new();
+    for round in 1..=ROUNDS {
+        let (mut without, mut hedged) = (None, 0.0);
+        for way in Way::ALL {
+            let flag = match way {
+                Way::Off => "off".to_owned(),
+                Way::Hedging => "adaptive".to_owned(),
+                Way::SomeBindLate => format!("late-binding:1:{:.1}%", share_percent(hedged)),
+                Way::AllBindLate => "late-binding:1".to_owned(),
+            };
+            let mut run = measure(options, round, way, flag)?;
+            run.extra_requests = (run.requests_per_read - *without.get_or_insert(run.requests_per_read)) / PIECES;
+            if way == Way::Hedging {
+                hedged = run.extra_requests;
             }
-        };
-        let everybody = Victim { nodes: "all".to_owned(), pid: 0, namespace: None };
-        let scene =
-            Scene { site: running.site()?, fault: Some((fault.clone(), everybody)), healthy_s: 1.0, faulty_s: SECONDS };
-        let seen = scene.play(&LoadOptions { rate: Some(rate), connections: 512, warm_up: 1.0, ..reads })?;
-        check(&seen.report)?;
-        ensure!(seen.report.operations > 0, "nothing was answered: {:?}", seen.report.errors);
-        let window = crate::window::Window::of(&seen.samples, seen.fault_at_s + 1.0, seen.fault_at_s + SECONDS);
-        let counters = Counters::of(&seen);
-        let requests = counters.node_requests.map(|requests| requests / seen.report.operations as f64);
-        if family == "none" {
-            requests_without = requests;
+            eprintln!(
+                "  round {round}, {}: {:.1} % extra requests, p99 {:.0} us",
+                run.flag,
+                100.0 * run.extra_requests,
+                run.p99_us
+            );
+            runs.push(run);
         }
-        let extra_requests = requests.zip(requests_without).map(|(with, without)| with / without - 1.0);
-        let reads = &window.reads;
-        eprintln!("  {family}, {setting}: p99 {:.0} us, extra requests {extra_requests:?}", reads.p99_us);
-        let (p50_us, p99_us, p99_9_us) = (reads.p50_us, reads.p99_us, reads.p99_9_us);
-        points.push(Point { family, setting: setting.to_owned(), extra_requests, p50_us, p99_us, p99_9_us, counters });
     }
-    let equal = equal(&points);
-    Ok(Binding {
-        fault: fault.to_string(),
-        value_bytes: VALUE_BYTES,
-        rate_per_s: rate.unwrap_or_default(),
-        points,
-        equal,
-    })
+    let (points, fault) = (points(&runs), fault().to_string());
+    Ok(Binding { fault, value_bytes: VALUE_BYTES, rate_per_s: RATE_PER_S, points, runs })
+}
+
+fn fault() -> Fault {
+    Fault::Chaos(FAULT.map(str::to_owned).to_vec())
+}
+
+/// Reads, of a hundred, that must ask for one piece more so that there are so many extra requests.
+fn share_percent(extra_requests: f64) -> f64 {
+    (100.0 * PIECES * extra_requests).clamp(0.0, 100.0)
+}
+
+fn measure(options: &TailOptions, round: usize, way: Way, flag: String) -> anyhow::Result<Run> {
+    let flags = ["--allow-chaos", "--hedge", &flag].map(str::to_owned);
+    let memory_mib = node_memory_mib(options) + u64::from(KEYS) * VALUE_BYTES as u64 / (1 << 20);
+    let running = Running::shorttail(&options.cluster.with_up_args(flags), SHAPE, memory_mib)?;
+    let reads = reads(options, &running);
+    let preload = LoadOptions { preload: true, operations: Some(0), ..reads.clone() };
+    load::check(&load::execute(&preload, &mut ())?)?;
+    let everybody = Victim { nodes: "all".to_owned(), pid: 0, namespace: None };
+    let scene = Scene { site: running.site()?, fault: Some((fault(), everybody)), healthy_s: 0.5, faulty_s: SECONDS };
+    let seen = scene.play(&LoadOptions { rate: Some(RATE_PER_S), warm_up: 1.0, ..reads })?;
+    check(&seen.report)?;
+    ensure!(seen.report.operations > 0, "nothing was answered: {:?}", seen.report.errors);
+    let counters = Counters::of(&seen);
+    let requests = counters.node_requests.ok_or_else(|| anyhow::anyhow!("the cluster does not count requests"))?;
+    let window = Window::of(&seen.samples, seen.fault_at_s + 0.5, seen.fault_at_s + SECONDS);
+    let (p50_us, p99_us, p99_9_us) = (window.reads.p50_us, window.reads.p99_us, window.reads.p99_9_us);
+    let requests_per_read = requests / seen.report.operations as f64;
+    let reads = window.operations;
+    Ok(Run { round, way, flag, reads, requests_per_read, extra_requests: 0.0, p50_us, p99_us, p99_9_us, counters })
+}
+
+fn points(runs: &[Run]) -> Vec<Point> {
+    let point = |way: Way| {
+        let of = |figure: &dyn Fn(&Run) -> f64| median(runs.iter().filter(|run| run.way == way).map(figure).collect());
+        Point {
+            way,
+            extra_requests: of(&|run| run.extra_requests),
+            p50_us: of(&|run| run.p50_us),
+            p99_us: of(&|run| run.p99_us),
+            p99_9_us: of(&|run| run.p99_9_us),
+        }
+    };
+    Way::ALL.map(point).to_vec()
 }
 
 fn reads(options: &TailOptions, running: &Running) -> LoadOptions {
@@ -125,65 +179,40 @@ fn reads(options: &TailOptions, running: &Running) -> LoadOptions {
     load
 }
 
-/// For each setting of late binding: hedging at its extra load, by a straight line between the two nearest budgets. Beyond
-/// the largest budget hedging costs no more, however large it is: its last point counts.
-fn equal(points: &[Point]) -> Vec<Equal> {
-    let mut hedging: Vec<(f64, f64)> = points
-        .iter()
-        .filter(|point| point.family != "late binding")
-        .filter_map(|point| Some((point.extra_requests?, point.p99_us)))
-        .collect();
-    hedging.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let at = |extra: f64| {
-        let after = hedging.iter().position(|point| point.0 >= extra);
-        match after {
-            Some(0) => hedging.first().map(|point| point.1),
-            Some(after) => {
-                let ((x0, y0), (x1, y1)) = (hedging[after - 1], hedging[after]);
-                Some(y0 + (y1 - y0) * (extra - x0) / (x1 - x0).max(f64::MIN_POSITIVE))
-            }
-            None => hedging.last().map(|point| point.1),
-        }
-    };
-    let late = points.iter().filter(|point| point.family == "late binding");
-    late.filter_map(|point| {
-        let extra_requests = point.extra_requests?;
-        Some(Equal {
-            setting: point.setting.clone(),
-            extra_requests,
-            late_binding_p99_us: point.p99_us,
-            hedging_p99_us: at(extra_requests)?,
-        })
-    })
-    .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn point(family: &'static str, extra: f64, p99_us: f64) -> Point {
-        let (setting, counters) = (String::new(), Counters::default());
-        Point { family, setting, extra_requests: Some(extra), p50_us: 0.0, p99_us, p99_9_us: 0.0, counters }
+    fn run(round: usize, way: Way, p99_us: f64) -> Run {
+        Run {
+            round,
+            way,
+            flag: String::new(),
+            reads: 1,
+            requests_per_read: 4.0,
+            extra_requests: p99_us / 1e6,
+            p50_us: 1.0,
+            p99_us,
+            p99_9_us: 2.0 * p99_us,
+            counters: Counters::default(),
+        }
     }
 
     #[test]
-    fn equal_load_lies_on_the_line_between_two_budgets() {
-        let points = [
-            point("none", 0.0, 50.0),
-            point("late binding", 0.25, 5.0),
-            point("hedging", 0.2, 20.0),
-            point("hedging", 0.4, 10.0),
-            point("late binding", 0.5, 4.0),
-        ];
-        let equal = equal(&points);
-        assert_eq!((equal[0].late_binding_p99_us, equal[0].hedging_p99_us), (5.0, 17.5));
-        assert_eq!((equal[1].late_binding_p99_us, equal[1].hedging_p99_us), (4.0, 10.0));
+    fn points_are_medians_of_each_way() {
+        let runs: Vec<Run> = [(1, 30.0), (2, 10.0), (3, 20.0)]
+            .iter()
+            .flat_map(|&(round, p99)| [run(round, Way::Off, 9.0 * p99), run(round, Way::Hedging, p99)])
+            .chain([run(1, Way::SomeBindLate, 5.0), run(1, Way::AllBindLate, 4.0)])
+            .collect();
+        let p99: Vec<f64> = points(&runs).iter().map(|point| point.p99_us).collect();
+        assert_eq!(p99, [180.0, 20.0, 5.0, 4.0]);
     }
 
     #[test]
-    fn without_counts_nothing_is_compared() {
-        let uncounted = Point { extra_requests: None, ..point("late binding", 0.0, 1.0) };
-        assert!(equal(&[uncounted, point("hedging", 0.1, 2.0)]).is_empty());
+    fn the_share_that_binds_late_costs_what_hedges_cost() {
+        // One piece more for 14 % of the reads is 0.14 of four requests: 3.5 %.
+        assert!((share_percent(0.035) - 14.0).abs() < 1e-9);
+        assert_eq!((share_percent(-0.01), share_percent(0.5)), (0.0, 100.0));
     }
 }

@@ -131,24 +131,16 @@ fn binding(out: &mut String, run: &Binding) {
         "\nlate binding and hedging: {} on every node, reads of {} B, {:.0} /s",
         run.fault, run.value_bytes, run.rate_per_s
     );
-    let _ =
-        writeln!(out, "{:<16}{:<16}{:>16}{:>12}{:>12}{:>12}", "", "", "extra requests", "p50 us", "p99 us", "p99.9 us");
+    let _ = writeln!(out, "{:<24}{:>16}{:>12}{:>12}{:>12}", "", "extra requests", "p50 us", "p99 us", "p99.9 us");
     for point in &run.points {
-        let extra = point.extra_requests.map_or("not counted".to_owned(), |extra| format!("{:.1} %", 100.0 * extra));
         let _ = writeln!(
             out,
-            "{:<16}{:<16}{extra:>16}{:>12.0}{:>12.0}{:>12.0}",
-            point.family, point.setting, point.p50_us, point.p99_us, point.p99_9_us
-        );
-    }
-    for equal in &run.equal {
-        let _ = writeln!(
-            out,
-            "at {:.1} % extra requests ({}): p99 {:.0} us by late binding, {:.0} us by hedging",
-            100.0 * equal.extra_requests,
-            equal.setting,
-            equal.late_binding_p99_us,
-            equal.hedging_p99_us
+            "{:<24}{:>14.1} %{:>12.0}{:>12.0}{:>12.0}",
+            point.way.name(),
+            100.0 * point.extra_requests,
+            point.p50_us,
+            point.p99_us,
+            point.p99_9_us
         );
     }
 }

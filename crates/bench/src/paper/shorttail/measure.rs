@@ -54,6 +54,7 @@ pub fn measure(
     figure: Figure,
     subject: &Subject,
     repetition: usize,
+    rate: Option<f64>,
 ) -> anyhow::Result<Sample> {
     let flags = std::iter::once("--allow-chaos".to_owned()).chain(subject.flags.iter().cloned());
     let running = Running::shorttail(&options.cluster.with_up_args(flags), SHAPE, NODE_MEMORY_MIB)?;
@@ -63,8 +64,9 @@ pub fn measure(
     let mut rng = SmallRng::seed_from_u64(options.seed.wrapping_add(1_000 * repetition as u64));
     let slow = status.nodes.choose(&mut rng).context("the cluster has no nodes")?;
     let victim = Victim { nodes: slow.id.to_string(), pid: slow.pid, namespace: None };
-    let load = workload(options, figure, &running);
-    let preload = LoadOptions { preload: true, operations: Some(0), warm_up: 0.0, connections: 64, ..load.clone() };
+    let load = LoadOptions { rate, ..workload(options, figure, &running) };
+    let preload =
+        LoadOptions { rate: None, preload: true, operations: Some(0), warm_up: 0.0, connections: 64, ..load.clone() };
     load::check(&load::execute(&preload, &mut ())?)?;
     let fault = Fault::slow(options.delay_ms);
     let scene = Scene { site, fault: Some((fault, victim)), healthy_s: 0.0, faulty_s: options.seconds };

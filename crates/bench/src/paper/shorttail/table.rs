@@ -8,7 +8,7 @@ pub fn table(results: &Results) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{}\n{}\n{}; {} nodes, {}, one node {} ms slower; {} connections, closed loop; medians of {} x {} s\n",
+        "{}\n{}\n{}; {} nodes, {}, one node {} ms slower; {} connections, {}; medians of {} x {} s\n",
         results.figure.title(),
         results.machine,
         results.workload,
@@ -16,6 +16,7 @@ pub fn table(results: &Results) -> String {
         results.code,
         results.delay_ms,
         results.connections,
+        results.rate_per_s.map_or("closed loop".to_owned(), |rate| format!("{rate:.0} /s")),
         results.repetitions,
         results.seconds
     );

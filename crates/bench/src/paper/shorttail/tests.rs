@@ -37,6 +37,7 @@ fn results(figure: Figure) -> Results {
         code: "lrc:12+2+2".to_owned(),
         delay_ms: 100,
         connections: 16,
+        rate_per_s: Some(500.0),
         repetitions: 3,
         seconds: 10.0,
         warm_up: 3.0,
