@@ -28,7 +28,10 @@ use crate::window::Window;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Counters reach the coordinator by heartbeats: they may be so old.
-const COUNTERS_LAG: Duration = Duration::from_millis(1_500);
+pub const COUNTERS_LAG: Duration = Duration::from_millis(1_500);
+
+/// How long a gateway may be missing in the counters.
+const COUNTERS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Left out of the healthy window, seconds before the fault: operations that began then may have met it.
 const MARGIN_S: f64 = 0.2;
@@ -86,11 +89,11 @@ impl Scene {
         (load.seconds, load.keep_samples) = (self.healthy_s + self.faulty_s, load.operations.is_none());
         let admin = self.site.admin.clone();
         let asked = admin.clone();
-        let mut beside = Beside::new(move |end| Ok((Metrics::get(&asked)?, self.accompany(end)?)));
+        let mut beside = Beside::new(move |end| Ok((counters(&asked)?, self.accompany(end)?)));
         let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
         let (before, (fault_at_s, watch)) = beside.finish()?.context("the load had no measured phase")?;
         std::thread::sleep(COUNTERS_LAG);
-        let after = Metrics::get(&admin)?;
+        let after = counters(&admin)?;
         load::check(&report)?;
         Ok(Seen { report, samples, fault_at_s, watch, before, after })
     }
@@ -112,6 +115,19 @@ impl Scene {
         }
         drop(guard);
         Ok((fault_at.duration_since(started).as_secs_f64(), watch))
+    }
+}
+
+/// The cluster's counters. A gateway whose heartbeats were late on a busy machine is missing in them for a moment: then they
+/// are asked for again, since without it nothing could be compared.
+fn counters(admin: &str) -> anyhow::Result<Metrics> {
+    let began = Instant::now();
+    loop {
+        let metrics = Metrics::get(admin)?;
+        if metrics.value("shorttail_gateway_serving").is_some() || began.elapsed() > COUNTERS_WAIT_MAX {
+            return Ok(metrics);
+        }
+        std::thread::sleep(LOOK);
     }
 }
 

@@ -25,6 +25,8 @@ impl Coordinator {
             partitions: self.settings.partition_count,
             partitions_served: self.partitions_served(),
             epoch: self.durable.epoch,
+            tenures_handed_over_total: self.tenures.handed_over_total,
+            tenures_lost_total: self.tenures.lost_total,
             objects: totals.objects,
             bytes_stored: totals.bytes_stored,
             bytes_used: nodes_alive().map(|node| node.status.memory_used_bytes).sum(),

@@ -38,6 +38,9 @@ pub(crate) struct Tenures {
     gathering_since_us: Option<u64>,
     /// Gateways whose terms changed since they were told.
     pub to_tell: BTreeSet<u16>,
+    /// Tenures that ended: in good order, and others.
+    pub handed_over_total: u64,
+    pub lost_total: u64,
 }
 
 impl Coordinator {
@@ -246,6 +249,11 @@ impl Coordinator {
         }
         if loose.is_empty() && planned.is_none() || self.durable.epoch > Epoch::MAX.0 - loads.len() as u32 {
             return;
+        }
+        for &epoch in &ended {
+            let is_let_go = self.standing_of(epoch).is_some_and(|standing| standing.state == TenureState::LetGo);
+            self.tenures.handed_over_total += u64::from(is_let_go);
+            self.tenures.lost_total += u64::from(!is_let_go);
         }
         let predecessors: Vec<DurableTenure> =
             ended.iter().filter_map(|epoch| self.durable.tenures.remove(epoch)).collect();

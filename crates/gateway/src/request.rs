@@ -137,6 +137,8 @@ pub struct StoreStats {
     pub redirected_writes_total: u64,
     /// Timeslices that the request monitor judged.
     pub slices_judged_total: u64,
+    /// Renewals of promises that a node refused, or whose session ended before it answered.
+    pub renewals_failed_total: u64,
     /// Chunks of sealed stripes that are lost, or on a node that is away; of them those for which no node has room.
     pub chunks_missing: u64,
     pub chunks_stranded: u64,
@@ -178,6 +180,7 @@ impl StoreStats {
             cancelled_total: self.cancelled_total + other.cancelled_total,
             redirected_writes_total: self.redirected_writes_total + other.redirected_writes_total,
             slices_judged_total: self.slices_judged_total + other.slices_judged_total,
+            renewals_failed_total: self.renewals_failed_total + other.renewals_failed_total,
             chunks_missing: self.chunks_missing + other.chunks_missing,
             chunks_stranded: self.chunks_stranded + other.chunks_stranded,
             chunks_rebuilt_total: self.chunks_rebuilt_total + other.chunks_rebuilt_total,

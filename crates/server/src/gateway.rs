@@ -434,6 +434,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         cancelled_total: stats.cancelled_total,
         redirected_writes_total: stats.redirected_writes_total,
         slices_judged_total: stats.slices_judged_total,
+        renewals_failed_total: stats.renewals_failed_total,
     }
 }
 

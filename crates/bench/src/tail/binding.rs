@@ -18,7 +18,7 @@ use crate::compare::median;
 use crate::faults::{Fault, Victim};
 use crate::load::{self, KeyChoiceName, LoadOptions, check};
 use crate::peers::Running;
-use crate::scene::Scene;
+use crate::scene::{COUNTERS_LAG, Scene};
 use crate::sizes::SizeDistribution;
 use crate::window::Window;
 use crate::workload::Workload;
@@ -141,9 +141,13 @@ fn measure(options: &TailOptions, round: usize, way: Way, flag: String) -> anyho
     let reads = reads(options, &running);
     let preload = LoadOptions { preload: true, operations: Some(0), ..reads.clone() };
     load::check(&load::execute(&preload, &mut ())?)?;
+    let warm = LoadOptions { rate: Some(RATE_PER_S), seconds: 1.5, warm_up: 0.0, ..reads.clone() };
+    load::check(&load::execute(&warm, &mut ())?)?;
+    // What was asked so far is no request of the reads that are counted.
+    std::thread::sleep(COUNTERS_LAG);
     let everybody = Victim { nodes: "all".to_owned(), pid: 0, namespace: None };
     let scene = Scene { site: running.site()?, fault: Some((fault(), everybody)), healthy_s: 0.5, faulty_s: SECONDS };
-    let seen = scene.play(&LoadOptions { rate: Some(RATE_PER_S), warm_up: 1.0, ..reads })?;
+    let seen = scene.play(&LoadOptions { rate: Some(RATE_PER_S), warm_up: 0.0, ..reads })?;
     check(&seen.report)?;
     ensure!(seen.report.operations > 0, "nothing was answered: {:?}", seen.report.errors);
     let counters = Counters::of(&seen);

@@ -320,6 +320,8 @@ fn a_newcomer_gets_its_share_by_a_hand_over() {
     assert_eq!(stage.owners(), [(1, old, 8)]);
     stage.report(|_| TenureState::LetGo);
     assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4)]);
+    let status = stage.scene.coordinator.status();
+    assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (1, 0));
     stage.serve();
     stage.pass_ms(5 * SETTLED_MS);
     assert_eq!(stage.owners(), [(2, old, 4), (3, new, 4)], "it rests");
@@ -332,6 +334,8 @@ fn a_drained_gateway_hands_over_all_it_has_one_tenure_after_the_other() {
     stage.serve();
     stage.die(ids[0]);
     stage.serve();
+    let status = stage.scene.coordinator.status();
+    assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (0, 1));
     stage.scene.outputs.clear();
     stage.scene.handle(Input::Order { ticket: 5, member: ids[1], order: control::Order::Drain });
     assert!(

@@ -247,7 +247,10 @@ impl<C: Command> Engine<C> {
             What::Rebuild { stripe } => self.order_refused(session.node, stripe, refusal),
             What::Announce { stripe, configuration } => self.announced(stripe, configuration, false),
             What::Move { stripe } => self.move_refused(session.node, stripe, refusal),
-            What::Renew { .. } => self.renewal_failed(session),
+            What::Renew { .. } => {
+                self.stats.renewals_failed_total += 1;
+                self.renewal_failed(session);
+            }
             What::Release => self.released(session.node),
             What::Ping | What::Nothing => {}
         }

@@ -36,6 +36,10 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.gauge("used_bytes", "Node memory in use, redundancy included.", status.bytes_used);
     text.gauge("limit_bytes", "Node memory of all live nodes.", status.bytes_limit);
     text.gauge("epoch", "The last epoch that was handed out.", status.epoch);
+    text.gauge("partitions", "Partitions of the key space.", status.partitions);
+    text.gauge("partitions_served", "Partitions whose owner serves them.", status.partitions_served);
+    text.counter("tenures_handed_over_total", "Tenures that ended in good order.", status.tenures_handed_over_total);
+    text.counter("tenures_lost_total", "Tenures that ended without being handed over.", status.tenures_lost_total);
     text.gauge("nodes_expected", "Nodes the cluster is meant to have.", status.nodes_expected);
     text.counter("evicted_total", "Objects that made room for others.", status.evicted_total);
     text.counter("expired_total", "Objects whose time was over.", status.expired_total);

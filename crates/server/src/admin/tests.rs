@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use shorttail_gateway::session::Counters;
-use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeSeen, NodeState, NodeStatusEntry, StoreTotals};
+use shorttail_units::Epoch;
+use shorttail_wire::control::{
+    ClusterStatus, GatewayStatus, NodeSeen, NodeState, NodeStatusEntry, Standing, StoreTotals, TenureState,
+};
 
 use super::OrderOutcome;
 use super::metrics::{self, strict};
@@ -107,7 +110,9 @@ fn metrics_are_what_a_strict_reader_takes() {
     seen.read_latency.add(90, 5);
     seen.read_latency.add(50_000, 1);
     let totals = StoreTotals { hedges_sent_total: 9, hedges_won_total: 6, ..StoreTotals::default() };
-    let report = GatewayStatus { serving: true, totals, nodes: vec![seen], ..GatewayStatus::default() };
+    let standing = |epoch, state| Standing { epoch: Epoch(epoch), proven_by: 1, state };
+    let standings = vec![standing(4, TenureState::Ended), standing(6, TenureState::Serving)];
+    let report = GatewayStatus { serving: true, standings, totals, nodes: vec![seen], ..GatewayStatus::default() };
     let text = metrics::of_cluster(&status, &[(0, report.clone()), (2, report)]);
     let samples = strict::read(&text);
     let value = |name: &str, labels: &[(&str, &str)]| strict::value(&samples, &format!("shorttail_{name}"), labels);
@@ -117,6 +122,9 @@ fn metrics_are_what_a_strict_reader_takes() {
     for gateway in ["0", "2"] {
         assert_eq!(value("gateway_serving", &[("gateway", gateway)]), Some(1.0));
         assert_eq!(value("gateway_hedges_sent_total", &[("gateway", gateway)]), Some(9.0));
+        let tenures = |state| value("gateway_tenures", &[("gateway", gateway), ("state", state)]);
+        assert_eq!(["serving", "ended", "taking over"].map(tenures), [1.0, 1.0, 0.0].map(Some));
+        assert_eq!(value("gateway_epoch", &[("gateway", gateway)]), Some(6.0));
         let of_node = [("gateway", gateway), ("node", "3")];
         assert_eq!(value("node_fail_slow", &of_node), Some(1.0));
         assert_eq!(value("node_fail_slow_seconds_total", &of_node), Some(1.5));

@@ -87,6 +87,8 @@ pub struct StoreTotals {
     pub cancelled_total: u64,
     pub redirected_writes_total: u64,
     pub slices_judged_total: u64,
+    /// Renewals of promises that nodes did not grant.
+    pub renewals_failed_total: u64,
     pub chunks_missing: u64,
     pub chunks_stranded: u64,
     pub chunks_rebuilt_total: u64,
@@ -177,6 +179,7 @@ impl StoreTotals {
             cancelled_total: sum(self.cancelled_total, other.cancelled_total),
             redirected_writes_total: sum(self.redirected_writes_total, other.redirected_writes_total),
             slices_judged_total: sum(self.slices_judged_total, other.slices_judged_total),
+            renewals_failed_total: sum(self.renewals_failed_total, other.renewals_failed_total),
             chunks_missing: sum(self.chunks_missing, other.chunks_missing),
             chunks_stranded: sum(self.chunks_stranded, other.chunks_stranded),
             chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
@@ -216,6 +219,9 @@ pub struct ClusterStatus {
     pub partitions_served: u16,
     /// The last epoch that was handed out.
     pub epoch: u32,
+    /// Tenures that ended since the coordinator leads: handed over in good order, and others.
+    pub tenures_handed_over_total: u64,
+    pub tenures_lost_total: u64,
     pub objects: u64,
     pub bytes_stored: u64,
     pub bytes_used: u64,

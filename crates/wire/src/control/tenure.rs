@@ -86,6 +86,16 @@ pub enum TenureState {
 }
 
 impl TenureState {
+    pub const ALL: [TenureState; 7] = [
+        TenureState::TakingOver,
+        TenureState::Preparing,
+        TenureState::Prepared,
+        TenureState::Serving,
+        TenureState::LettingGo,
+        TenureState::LetGo,
+        TenureState::Ended,
+    ];
+
     pub fn name(self) -> &'static str {
         match self {
             TenureState::TakingOver => "taking over",

@@ -1,6 +1,6 @@
 //! What gateways report: of their engines, and of the nodes as they see them.
 
-use shorttail_wire::control::{GatewayStatus, NodeSeen, StoreTotals};
+use shorttail_wire::control::{GatewayStatus, NodeSeen, StoreTotals, TenureState};
 
 use super::text::{Kind, Text, seconds};
 
@@ -18,12 +18,28 @@ pub fn put(text: &mut Text, gateways: &[(u16, GatewayStatus)]) {
             family.sample(&[("gateway", id)], value(&status.totals));
         }
     }
+    put_tenures(text, &gateways);
     put_nodes(text, &gateways);
+}
+
+fn put_tenures(text: &mut Text, gateways: &[(String, &GatewayStatus)]) {
+    let mut family = text.family("gateway_tenures", Kind::Gauge, "Tenures of a gateway, by how far it is with them.");
+    for (id, status) in gateways {
+        for state in TenureState::ALL {
+            let count = status.standings.iter().filter(|standing| standing.state == state).count();
+            family.sample(&[("gateway", id), ("state", state.name())], count);
+        }
+    }
+    let mut family = text.family("gateway_epoch", Kind::Gauge, "The highest epoch of a gateway's tenures; 0: none.");
+    for (id, status) in gateways {
+        let epochs = status.standings.iter().map(|standing| standing.epoch.0);
+        family.sample(&[("gateway", id)], epochs.max().unwrap_or(0));
+    }
 }
 
 type Counter = (&'static str, &'static str, fn(&StoreTotals) -> u64);
 
-const COUNTERS: [Counter; 11] = [
+const COUNTERS: [Counter; 12] = [
     ("gateway_stored_total", "Objects ever stored.", |totals| totals.stored_total),
     ("gateway_evicted_total", "Objects that made room for others.", |totals| totals.evicted_total),
     ("gateway_expired_total", "Objects whose time was over.", |totals| totals.expired_total),
@@ -39,6 +55,9 @@ const COUNTERS: [Counter; 11] = [
         totals.redirected_writes_total
     }),
     ("gateway_slices_judged_total", "Timeslices that the request monitor judged.", |totals| totals.slices_judged_total),
+    ("gateway_renewals_failed_total", "Renewals of an owner's promises that nodes did not grant.", |totals| {
+        totals.renewals_failed_total
+    }),
 ];
 
 fn put_nodes<'a>(text: &mut Text, gateways: &[(String, &'a GatewayStatus)]) {
