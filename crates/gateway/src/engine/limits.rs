@@ -160,6 +160,9 @@ pub const HELD_BYTES_MAX: usize = 64 << 20;
 /// Microseconds that an owner waits for its stripes to be sealed before it hands its partitions over all the same.
 pub const LET_GO_US_MAX: u64 = 50_000;
 
+/// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.
+pub const PREPARED_GATHER_US: u64 = 50_000;
+
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 

@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use shorttail_units::{NodeId, PartitionId, StripeId};
 
 use super::census::{Census, Member};
+use super::limits::PREPARED_GATHER_US;
 use super::loading::Loading;
 use super::manifest::Manifest;
 use super::picture::Picture;
@@ -69,8 +70,10 @@ impl<C: Command> Engine<C> {
             Phase::Gathering(gathering) if gathering.loading.is_some() => self.retry_loads(),
             Phase::Gathering(gathering) => {
                 let waited_us = self.now.mono_us.saturating_sub(gathering.started_us);
+                // Who prepared has sessions with all that are alive.
+                let last_us = if gathering.was_prepared { PREPARED_GATHER_US } else { self.config.gather_us };
                 let is_accepted = self.is_preparing() || self.lease.is_accepted(self.now.mono_us);
-                if is_accepted && self.is_heard_enough(waited_us >= self.config.gather_us) {
+                if is_accepted && self.is_heard_enough(waited_us >= last_us) {
                     self.begin_loading();
                 }
             }

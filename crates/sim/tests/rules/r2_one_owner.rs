@@ -217,3 +217,24 @@ fn an_heir_reads_what_changed_and_not_what_is_stored() {
     assert!(stripes >= 12 && read <= 4, "{read} of {stripes} stripes were read");
     concludes(world);
 }
+
+/// A node that is away keeps nobody waiting: who prepared knows that it is.
+#[test]
+fn a_hand_over_does_not_wait_for_a_node_that_is_away() {
+    for seed in 0..4 {
+        let mut world = shared(seed);
+        fill(&mut world, 0, 200);
+        let (owner, other) = owner_and_other(&world, "key");
+        world.stall_node(seed as usize, 3_000_000);
+        world.break_all_of(seed as usize);
+        world.run_until(world.now_us() + 100_000);
+        world.prepare_hand_over(owner, other);
+        world.run_until(world.now_us() + 1_500_000);
+        world.go_on_with_hand_over();
+        await_owner(&mut world, "key", other);
+        let longest_us = world.stretches().iter().copied().max().expect("it was handed over");
+        println!("nobody answered for {longest_us} us");
+        assert!(longest_us < 150_000, "seed {seed}: {longest_us} us");
+        concludes(world);
+    }
+}
