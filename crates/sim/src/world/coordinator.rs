@@ -420,6 +420,8 @@ impl World {
                 tenure.is_served = true;
                 tenure.before.clear();
             }
+            // Nobody is there to follow: it is told again when somebody is.
+            Standing::Released | Standing::Deposed if self.coordinator.heard_us.is_empty() => {}
             Standing::Released | Standing::Deposed => {
                 let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { return };
                 self.deal_to_heir(tenure);
