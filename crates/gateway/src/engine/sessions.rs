@@ -38,11 +38,14 @@ impl<C: Command> Engine<C> {
     pub fn handle_retired(&mut self, node: NodeId, incarnation: Incarnation) {
         let is_news = self.retired.insert((node, incarnation));
         let known = self.nodes.get(node).and_then(|node| node.incarnation);
-        if is_news && known.is_none_or(|known| known == incarnation) {
-            self.leave(node);
-            self.note_lost_of(node);
+        // Of a node that has another memory by now nothing more is lost.
+        if known.is_none_or(|known| known == incarnation) {
+            if is_news {
+                self.leave(node);
+                self.note_lost_of(node);
+            }
+            self.void_frees_of(node);
         }
-        self.void_frees_of(node);
         self.run_work();
     }
 
