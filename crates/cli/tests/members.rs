@@ -165,7 +165,6 @@ fn nodes_are_added_drained_and_removed_under_load() {
     let mut cluster = Cluster::start(8);
     let address = cluster.memcached();
     fill(&address);
-    let before: u64 = used(&cluster.status()).iter().sum();
     let stop = Arc::new(AtomicBool::new(false));
     let reader = {
         let (address, stop) = (address.clone(), Arc::clone(&stop));
@@ -180,7 +179,8 @@ fn nodes_are_added_drained_and_removed_under_load() {
         nodes(status).len() == 10 && is_level(status, 10) && status["moves"]["bytes_per_s"] == 0
     });
     let moved = level["moves"]["bytes_moved_total"].as_u64().expect("bytes");
-    let least = before / 5;
+    // Nothing was written since they came: what is on them had to move.
+    let least: u64 = [8, 9].iter().filter_map(|&id| node(&level, id)?["memory_used_bytes"].as_u64()).sum();
     assert!(moved > 0 && moved * 100 <= least * 135, "{moved} bytes moved, {least} had to: {:?}", used(&level));
 
     let refused = cluster.run(&["remove", "node", "2"]);
