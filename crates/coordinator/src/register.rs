@@ -1,6 +1,6 @@
 //! Registration: who is let in, and as whom.
 
-use shorttail_units::{ClusterId, NodeId, Now};
+use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayStatus, GatewayWelcome,
     NodeRegistration, NodeSession, NodeStatus, NodeWelcome, Refusal,
@@ -42,15 +42,16 @@ impl Coordinator {
             (None, Some((&id, _))) => id,
             (None, None) => self.free_node_id()?,
         };
-        if !self.nodes.contains_key(&id) && (self.nodes.len() >= NODE_COUNT_MAX) {
-            return Err(Refusal::Full("node".into()));
-        }
         if self.is_removed(id) {
             return Err(Refusal::Removed(id));
         }
+        if !self.nodes.contains_key(&id) && !self.has_room_for_node() {
+            return Err(full_of_nodes());
+        }
         if let Some(node) = self.nodes.get(&id) {
             let other_life = node.incarnation != registration.incarnation;
-            if node.presence.is_alive() && other_life {
+            // One that was given up is told so, even if another one has its number by now.
+            if node.presence.is_alive() && other_life && !self.is_given_up(id, registration.incarnation) {
                 return Err(Refusal::NodeIdTaken(id));
             }
         }
@@ -59,6 +60,10 @@ impl Coordinator {
             true => Err(Refusal::Retired { retired_through }),
             false => Ok(id),
         }
+    }
+
+    fn is_given_up(&self, id: u16, incarnation: Incarnation) -> bool {
+        self.durable.nodes.get(&id).is_some_and(|node| incarnation.0 <= node.retired_through)
     }
 
     /// Incarnations of this node that are given up once the registration is accepted: also the one it replaces.
@@ -70,7 +75,12 @@ impl Coordinator {
 
     fn free_node_id(&self) -> Result<u16, Refusal> {
         let id = (0..=u16::MAX).find(|id| !self.durable.nodes.contains_key(id));
-        id.filter(|_| self.nodes.len() < NODE_COUNT_MAX).ok_or_else(|| Refusal::Full("node".into()))
+        id.filter(|_| self.has_room_for_node()).ok_or_else(full_of_nodes)
+    }
+
+    /// Nodes that were taken out leave their place, not their number.
+    fn has_room_for_node(&self) -> bool {
+        self.nodes_kept().count() < NODE_COUNT_MAX
     }
 
     fn enter_node(&mut self, now: Now, connection: ConnectionId, id: u16, registration: NodeRegistration) {
@@ -226,6 +236,10 @@ impl Coordinator {
         self.send(connection, FromCoordinator::Refused(refusal));
         self.close(now, connection);
     }
+}
+
+fn full_of_nodes() -> Refusal {
+    Refusal::Full("node; `shorttail remove node N` makes room for one".into())
 }
 
 fn admit_domain(domain: &str) -> Result<(), Refusal> {

@@ -337,6 +337,8 @@ fn a_new_life_of_a_node_retires_the_old_one() {
     let view = scene.coordinator.view();
     assert_eq!((view.nodes.len(), view.nodes[0].incarnation), (1, Incarnation(5)));
     assert_eq!(scene.persisted.nodes[&0].retired_through, 4);
+    let old = scene.node(node(4, Some(0))).1;
+    assert_eq!(old, Err(Refusal::Retired { retired_through: 5 }), "whoever has the number by now");
 }
 
 #[test]
@@ -388,8 +390,21 @@ fn the_cluster_has_room_for_so_many_nodes_only() {
         durable.nodes.insert(id, DurableNode { incarnation: 1, address: "a:1".into(), ..DurableNode::default() });
     }
     let mut scene = Scene::from_disk(durable);
-    assert_eq!(scene.node(node(2, None)).1, Err(Refusal::Full("node".into())));
+    let full = scene.node(node(2, None)).1.expect_err("full");
+    assert!(matches!(&full, Refusal::Full(_)) && full.to_string().contains("remove node"), "{full}");
     assert!(scene.node(node(2, Some(7))).1.is_ok(), "a known number has its place");
+}
+
+#[test]
+fn a_node_that_was_taken_out_leaves_its_place() {
+    let mut durable = Durable::new(1);
+    for id in 0..NODE_COUNT_MAX as u16 {
+        durable.nodes.insert(id, DurableNode { address: "a:1".into(), removed: id == 9, ..DurableNode::default() });
+    }
+    let mut scene = Scene::from_disk(durable);
+    assert_eq!(scene.node(node(2, Some(9))).1, Err(Refusal::Removed(9)));
+    assert_eq!(scene.node(node(2, None)).1.expect("room").node_id, NodeId(NODE_COUNT_MAX as u16));
+    assert!(matches!(scene.node(node(3, None)).1, Err(Refusal::Full(_))));
 }
 
 #[test]

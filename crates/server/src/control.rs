@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use shorttail_units::{Epoch, Incarnation, NodeId};
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, ClusterStatus, FromCoordinator, GatewayEntry, GatewayRegistration, GatewaySession,
-    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, TenureEntry, Terms,
+    GatewayWelcome, NodeEntry, NodeRegistration, NodeSession, NodeState, NodeWelcome, Refusal, TenureEntry, Terms,
     ToCoordinator, View,
 };
 
@@ -38,6 +38,19 @@ pub type GatewayControl = ControlClient<GatewayRole>;
 pub fn fresh_incarnation() -> Incarnation {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Incarnation(u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1))
+}
+
+/// Says in the log why a member is not let in at present, and what to do.
+pub fn log_not_let_in(refusal: &Refusal) {
+    let what_to_do = match refusal {
+        Refusal::ProtocolVersion(_) => "; start this process, or the coordinator, with the version of the other",
+        Refusal::OtherCluster(_) => {
+            "; start the coordinator with the metadata of this cluster, or stop this process to give up what it holds"
+        }
+        Refusal::NodeIdTaken(_) => "; stop one of the two",
+        _ => "",
+    };
+    tracing::error!("the coordinator does not let this process in ({refusal}): it goes on, and asks again{what_to_do}");
 }
 
 /// Begins a node's membership. `listening` is the address it really listens on; `session`: what its memory says it is.

@@ -40,7 +40,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
-use crate::control::{ControlEvent, GatewayAddresses, GatewayRole, Obeyed, Role, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, GatewayRole, Obeyed, Role, log_not_let_in, start_gateway};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
@@ -183,6 +183,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
                 ControlEvent::Refused(refusal) => {
                     anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
                 }
+                ControlEvent::NotLetIn(refusal) => log_not_let_in(&refusal),
                 ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use mio::Poll;
 use shorttail_node::{Node, NodeConfig as MachineConfig};
 use shorttail_store::MemoryIdentity;
@@ -22,7 +22,9 @@ use shorttail_units::{Incarnation, Now};
 use shorttail_wire::control::{ChaosStatus, NodeSession, NodeState, NodeStatus, NodeWelcome, Order, Refusal, View};
 
 use crate::config::{Address, NodeConfig};
-use crate::control::{ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, start_node};
+use crate::control::{
+    ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, log_not_let_in, start_node,
+};
 use crate::net::{Inbox, Listener, Outlet};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
@@ -76,7 +78,8 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
         });
         while let Some(event) = control.poll_event() {
             match event {
-                ControlEvent::Refused(refusal) => refused(&refusal, memory.as_mut())?,
+                ControlEvent::Refused(refusal) => return Err(refused(&refusal, memory.as_mut())?),
+                ControlEvent::NotLetIn(refusal) => log_not_let_in(&refusal),
                 ControlEvent::View(view) => {
                     let addresses = addresses(&view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
@@ -141,13 +144,16 @@ fn addresses(view: &View) -> Addresses {
     Arc::new(alive.filter_map(|node| Some((node.id, node.address.parse().ok()?))).collect())
 }
 
-/// The memory of a retired incarnation must not be used again: ending the process wipes it.
-fn refused(refusal: &Refusal, memory: Option<&mut Memory>) -> anyhow::Result<()> {
-    memory.map_or(Ok(()), Memory::void)?;
-    if let Refusal::Removed(_) = refusal {
-        bail!("{refusal}");
+/// Why the node ends. The memory of an incarnation that was given up must not be used again; whatever else the coordinator
+/// says, the file stays as it is.
+fn refused(refusal: &Refusal, memory: Option<&mut Memory>) -> anyhow::Result<anyhow::Error> {
+    if matches!(refusal, Refusal::Retired { .. } | Refusal::Removed(_)) {
+        memory.map_or(Ok(()), Memory::void)?;
     }
-    bail!("the coordinator does not let this node in again ({refusal}): its memory is void, start it anew")
+    Ok(match refusal {
+        Refusal::Retired { .. } => anyhow!("{refusal}: its memory is void, start the node anew"),
+        _ => anyhow!("the coordinator does not let this node in again: {refusal}"),
+    })
 }
 
 /// The cores that run: what they publish, and how they are told something.
@@ -218,3 +224,51 @@ fn start_cores(
 
 /// The loops keep nothing large on their stacks.
 const STACK_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{ClusterId, NodeId};
+
+    use super::*;
+    use crate::config::NodeMembership;
+
+    #[test]
+    fn only_memory_that_was_given_up_is_void() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let config = NodeConfig {
+            listen: "127.0.0.1:0".parse().expect("literal"),
+            advertise: None,
+            membership: NodeMembership::Static { cluster_id: ClusterId(7), node_id: NodeId(3) },
+            memory_bytes: 16 << 20,
+            threads: 1,
+            memory_file: None,
+            domain: String::new(),
+            allow_chaos: false,
+            repair_bytes_per_s: 1 << 20,
+            scrub_bytes_per_s: 0,
+        };
+        let identity = MemoryIdentity { cluster: ClusterId(7), node: NodeId(3), incarnation: Incarnation(5) };
+        let refusals = [
+            (Refusal::ProtocolVersion(9), false),
+            (Refusal::OtherCluster(8), false),
+            (Refusal::NotLeading("b".into()), false),
+            (Refusal::NodeIdTaken(3), false),
+            (Refusal::Retired { retired_through: 5 }, true),
+            (Refusal::Removed(3), true),
+            (Refusal::Superseded(3), false),
+            (Refusal::Full("node".into()), false),
+            (Refusal::Malformed("odd".into()), false),
+        ];
+        for (refusal, is_void) in refusals {
+            let path = dir.path().join("memory");
+            let mut memory = Memory::open(&path, &config).expect("a new file");
+            memory.begin(identity).expect("begun");
+            refused(&refusal, Some(&mut memory)).expect("a reason");
+            drop(memory);
+            let found = Memory::open(&path, &config).expect("its own").identity();
+            assert_eq!(found, Some(identity).filter(|_| !is_void), "{refusal}");
+            assert!(refusal.is_final() || !is_void, "{refusal}");
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+}

@@ -15,8 +15,11 @@ use crate::config::Addresses;
 
 /// The thread parses small messages only; the default of 2 MiB would be most of a small node's memory map.
 const STACK_BYTES: usize = 128 << 10;
-/// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts.
+/// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of who was
+/// never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
+/// Somebody who is not let in says so again after this long.
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Wait after the first heartbeat, and between two while the coordinator is waiting; doubles up to the usual one, so that a
 /// starting cluster is seen to start.
@@ -49,8 +52,10 @@ pub enum ControlEvent {
     View(View),
     /// All tenures of this gateway.
     Terms(Vec<Terms>),
-    /// The coordinator does not let this member in again: a retired node must wipe, a superseded gateway must stop.
+    /// This member is over for good: a retired node must wipe, a superseded gateway must stop.
     Refused(Refusal),
+    /// The coordinator does not let this member in at present. It goes on, and asks again.
+    NotLetIn(Refusal),
     /// The connection is gone; the member goes on.
     Disconnected,
     Connected,
@@ -222,11 +227,19 @@ enum Left<W> {
 impl<R: Role> Worker<R> {
     fn run(mut self) {
         let mut refused_since: Option<Instant> = None;
+        let mut told: Option<(Refusal, Instant)> = None;
         let mut failed_count = 0;
         while !self.shared.is_stopping() {
             match self.connect_and_serve() {
                 // Another one leads, or will.
                 Ok(End::Refused(Refusal::NotLeading(_))) => failed_count += 1,
+                Ok(End::Refused(refusal)) if self.is_member() && !refusal.is_final() => {
+                    if told.as_ref().is_none_or(|(of, at)| *of != refusal || at.elapsed() > TOLD_AGAIN_AFTER) {
+                        told = Some((refusal.clone(), Instant::now()));
+                        self.shared.push(ControlEvent::NotLetIn(refusal));
+                    }
+                    failed_count += 1;
+                }
                 Ok(End::Refused(refusal)) => {
                     let since = *refused_since.get_or_insert_with(Instant::now);
                     if !refusal.is_transient() || since.elapsed() > REFUSED_FOR_MAX {
@@ -235,7 +248,7 @@ impl<R: Role> Worker<R> {
                     failed_count = self.coordinators.0.len();
                 }
                 Ok(End::Lost) => {
-                    refused_since = None;
+                    (refused_since, told) = (None, None);
                     failed_count = 0;
                     self.shared.push(ControlEvent::Disconnected);
                 }
@@ -252,6 +265,11 @@ impl<R: Role> Worker<R> {
             }
         }
         self.shared.settle(Err(ControlError::Stopped));
+    }
+
+    /// Was it let in once?
+    fn is_member(&self) -> bool {
+        matches!(self.shared.lock().registered, Some(Ok(_)))
     }
 
     fn give_up(&self, refusal: Refusal) {

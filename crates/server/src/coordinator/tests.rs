@@ -206,15 +206,24 @@ fn members_outlive_the_coordinator_and_keep_their_place() {
 }
 
 #[test]
-fn a_node_of_another_cluster_is_told_for_good() {
+fn a_member_that_another_cluster_does_not_let_in_waits_for_its_own() {
     let dir = tempfile::tempdir().expect("a directory");
     let control = Address::Unix(dir.path().join("control.sock"));
-    let running = RunningCoordinator::start_at(control.clone(), None);
-    let (node, events) = node(&control, 0, 1);
+    let state = || Some(dir.path().join("state"));
+    let running = RunningCoordinator::start_at(control.clone(), state());
+    let (node, node_events) = node(&control, 0, 1);
+    let (gateway, gateway_events) = gateway(&control);
     node.registered().expect("let in");
+    gateway.registered().expect("let in");
     drop(running);
-    let _other = RunningCoordinator::start_at(control, None);
-    events.until(&node, |event| matches!(event, ControlEvent::Refused(Refusal::OtherCluster(_))));
+    let other = RunningCoordinator::start_at(control.clone(), None);
+    let is_turned_away = |event: &ControlEvent| matches!(event, ControlEvent::NotLetIn(Refusal::OtherCluster(_)));
+    node_events.until(&node, is_turned_away);
+    gateway_events.until(&gateway, is_turned_away);
+    drop(other);
+    let _own = RunningCoordinator::start_at(control, state());
+    node_events.until(&node, |event| *event == ControlEvent::Connected);
+    gateway_events.until(&gateway, |event| *event == ControlEvent::Connected);
 }
 
 #[test]

@@ -113,4 +113,10 @@ impl Refusal {
     pub fn is_transient(&self) -> bool {
         matches!(self, Refusal::NodeIdTaken(_) | Refusal::Full(_) | Refusal::NotLeading(_))
     }
+
+    /// Is a member that was let in once over for good? Whatever else it hears may be a coordinator of another version or with
+    /// other metadata: no reason to end what serves without any.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Refusal::Retired { .. } | Refusal::Removed(_) | Refusal::Superseded(_))
+    }
 }
