@@ -6,6 +6,8 @@ use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::{Action, Answer, Value};
 use shorttail_sim::world::{Outcome, World};
 
+/// How long who takes over waits for nodes that are away (see `gather_us` of the world's gateways).
+const GATHER_US: u64 = 500_000;
 const FOR_GOOD_US: u64 = 3_600_000_000;
 /// Some thousand chunks move in far less, with the looks between.
 const MOVES_US: u64 = 60_000_000;
@@ -214,6 +216,74 @@ fn stripes_are_freed_while_their_chunks_move() {
         world.drain_node(seed as usize, true);
         await_that(&mut world, "drained", |world| world.is_drained(seed as usize));
         holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
+/// More nodes than the code tolerates are emptied and leave: nobody who takes over waits for them.
+#[test]
+fn take_overs_after_many_nodes_left() {
+    let mut world = cluster_of(config("rs:4+2", 10, 0), 5);
+    fill(&mut world, 0..100);
+    for node in [0, 4, 9] {
+        world.drain_node(node, true);
+        await_that(&mut world, "drained", |world| world.is_drained(node));
+        world.remove_node(node);
+        // The one that takes over may have begun before the node left.
+        world.crash_gateway(5_000);
+        pass(&mut world, 10_000);
+        let before_us = world.now_us();
+        world.await_serving();
+        assert!(world.now_us() - before_us < GATHER_US, "nobody is away, and somebody was waited for");
+        holds(&mut world, 0..100);
+    }
+    world.crash_gateway(5_000);
+    pass(&mut world, 5_500);
+    world.drain_node(1, true);
+    world.await_serving();
+    holds(&mut world, 0..100);
+    concludes(world);
+}
+
+/// One of two sessions with the node that takes a chunk ends: it carries out what it was told with the other one, and
+/// nobody counts on that. All of it is freed.
+#[test]
+fn a_lone_session_breaks_while_a_chunk_moves() {
+    for seed in 0..12 {
+        let slow = SimConfig { repair_bytes_per_s: 200_000, node_core_count: 2, ..config("rs:4+2", 8, 0) };
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..60);
+        world.drain_node(0, true);
+        for node in (1..8).cycle().take(28) {
+            pass(&mut world, 700);
+            world.break_session_of(node);
+        }
+        pass(&mut world, 2_000_000);
+        // What belongs to no stripe is seen by whoever takes over.
+        world.crash_gateway(5_000);
+        pass(&mut world, 10_000);
+        world.await_serving();
+        holds(&mut world, 0..60);
+        fill(&mut world, 0..60);
+        await_that(&mut world, "drained", |world| world.is_drained(0));
+        concludes(world);
+    }
+}
+
+/// A node is given up while its chunks move away: what is rebuilt counts where it was rebuilt.
+#[test]
+fn a_node_is_given_up_in_the_middle_of_its_moves() {
+    for seed in 0..12 {
+        let slow = SimConfig { repair_bytes_per_s: 300_000, ..config("rs:4+2", 8, 0) };
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..100);
+        world.drain_node(4, true);
+        pass(&mut world, 1_500 * (seed + 1));
+        world.remove_node(4);
+        await_that(&mut world, "rebuilt", World::is_whole);
+        pass(&mut world, 1_000_000);
+        kill(&mut world, &[1, 2]);
+        holds(&mut world, 0..100);
         concludes(world);
     }
 }

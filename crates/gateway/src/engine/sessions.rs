@@ -29,6 +29,11 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// How many nodes the cluster has, as far as nobody was taken out: a take-over waits for those that are not known yet.
+    pub fn handle_node_count(&mut self, count: u16) {
+        self.config.node_count = count;
+    }
+
     /// What a node fails together with; an empty label: it fails alone.
     pub fn handle_domain(&mut self, node: NodeId, label: &str) {
         self.topology.add(node, Some(label));
@@ -383,6 +388,8 @@ impl<C: Command> Engine<C> {
     fn node_answers(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Suspect) {
             node.phase = NodePhase::Ready;
+            // What was declared void meanwhile reckoned with a chunk here that was never told to go, as there is none.
+            self.settle_voids_of(id);
             self.verify_doubtful();
             self.work.push_back(Work::Resume);
         }

@@ -179,8 +179,10 @@ impl Tenures {
         self.view = view.clone();
         self.addresses = super::addresses(view);
         self.tenure_count = view.tenures.len();
+        self.config.node_count = view.node_count_expected;
         for tenure in self.running.values_mut() {
             tenure.peers.set_addresses(self.addresses.clone());
+            tenure.engine.handle_node_count(view.node_count_expected);
             tell_nodes(&mut tenure.engine, view);
         }
     }

@@ -156,9 +156,10 @@ impl World {
             gather_us: 500_000,
             policy: self.config.policy,
             placement: self.config.placement,
-            ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.members().len() as u16)
+            ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.node_count_at_first())
         };
         let mut engine = Engine::new(config, now);
+        engine.handle_node_count(self.node_count_expected());
         let members = self.members();
         engine.handle_nodes(&members.iter().map(|&node| self.nodes[node].id).collect::<Vec<_>>());
         for &node in &members {

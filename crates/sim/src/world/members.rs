@@ -31,6 +31,17 @@ impl World {
         (0..self.nodes.len()).filter(|&node| self.is_member(node)).collect()
     }
 
+    /// How many nodes the cluster began with.
+    pub(super) fn node_count_at_first(&self) -> u16 {
+        self.config.node_count - self.config.late_node_count
+    }
+
+    /// As many as the cluster began with, without those taken out, and at least what a stripe needs.
+    pub(super) fn node_count_expected(&self) -> u16 {
+        let needed = (self.config.code.chunk_count() as u16).min(self.node_count_at_first());
+        self.node_count_at_first().saturating_sub(self.membership.removed.len() as u16).max(needed)
+    }
+
     /// The label of its failure domain; empty: it fails alone.
     pub(super) fn domain_of(&self, node: usize) -> String {
         let domain = self.nodes[node].id.0.checked_rem(self.config.domain_count);
@@ -104,7 +115,9 @@ impl World {
         self.membership.removed.insert(node);
         self.membership.draining.remove(&node);
         let (id, incarnation) = (self.nodes[node].id, self.nodes[node].incarnation);
+        let expected = self.node_count_expected();
         for engine in self.gateways.iter_mut().flat_map(GatewayHost::engines_mut) {
+            engine.handle_node_count(expected);
             engine.handle_removed(id, incarnation);
         }
         self.tell_draining();
