@@ -106,9 +106,10 @@ impl Moves {
         });
     }
 
-    /// Moves are over for now if the target fails.
-    pub(super) fn drop_of(&mut self, node: NodeId) {
-        self.under_way.retain(|_, order| order.target != node);
+    /// Stripes that are being moved to a node.
+    pub(super) fn stripes_to(&self, node: NodeId) -> Vec<StripeId> {
+        let to_node = self.under_way.iter().filter(|(_, order)| order.target == node);
+        to_node.map(|(&stripe, _)| stripe).collect()
     }
 
     fn take_rate(&mut self, now_us: u64) {

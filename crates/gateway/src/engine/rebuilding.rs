@@ -146,7 +146,10 @@ impl<C: Command> Engine<C> {
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
         let is_free = |node: &&super::nodes::Node| {
-            let is_refused = refused.contains(&node.id) || self.moves.is_refused(stripe, node.id);
+            // Nor one that a chunk is just moving to: that ends, and its answer would be taken for the repair's.
+            let is_refused = refused.contains(&node.id)
+                || self.moves.is_refused(stripe, node.id)
+                || self.is_moving_to(stripe, node.id);
             !facts.members.contains(&node.id) && !is_refused
         };
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
@@ -278,7 +281,8 @@ impl<C: Command> Engine<C> {
     /// A node is away: what it was to rebuild is not to be expected of it any more.
     pub(super) fn drop_orders_of(&mut self, node: NodeId) {
         self.repair.is_away_stale = true;
-        self.moves.drop_of(node);
+        // It may have the order, and carry it out: it frees when it is back.
+        self.moves.stripes_to(node).into_iter().for_each(|stripe| self.cancel_move(stripe));
         self.repair.ordered_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));
     }
 
