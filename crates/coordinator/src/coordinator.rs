@@ -124,6 +124,7 @@ impl Coordinator {
                 core_count: 0,
                 allows_chaos: false,
                 status: NodeStatus::default(),
+                has_told: false,
             };
             (id, member)
         });
@@ -201,6 +202,7 @@ impl Coordinator {
         }
         let node = self.nodes.get_mut(&id).expect("a connection names a known node");
         node.status = status;
+        node.has_told = true;
         self.view_changed |= node.presence.apply(now.mono_us, Event::Heartbeat);
     }
 

@@ -71,12 +71,22 @@ impl Coordinator {
         let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
         durable.draining = !cancel;
         self.persist();
+        self.forget_counts_of(id);
         self.mark_view_changed();
         let chunks = self.chunks_held(id);
         Ok(match cancel {
             true => format!("node {id} is used again"),
             false => format!("node {id} drains: {chunks} chunks go elsewhere"),
         })
+    }
+
+    /// What was told of an earlier drain says nothing of this one.
+    fn forget_counts_of(&mut self, id: u16) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.has_told = false;
+        }
+        let seen = self.gateways.values_mut().flat_map(|gateway| &mut gateway.status.nodes);
+        seen.filter(|seen| seen.id == id).for_each(|seen| seen.chunks_left = None);
     }
 
     /// Why the node could not be emptied now.
@@ -124,7 +134,7 @@ impl Coordinator {
         let counts_nothing = |seen: &shorttail_wire::control::NodeSeen| seen.id == id && seen.chunks_left == Some(0);
         let all_say = owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing));
         // Of a dead node only owners can tell.
-        let says_itself = !node.presence.is_alive() || self.chunks_held(id) == 0;
+        let says_itself = !node.presence.is_alive() || node.has_told && self.chunks_held(id) == 0;
         is_owned && all_say && says_itself
     }
 
@@ -166,6 +176,14 @@ impl Coordinator {
 
     /// May what a node holds be lost, beside what is lost already?
     fn check_bearable(&self, now: Now, id: u16) -> Result<(), String> {
+        // An owner that takes over counts nothing yet, and of a dead one nothing counts.
+        let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
+        if !is_owned || !self.is_quiet() {
+            return Err(format!(
+                "node {id} may be the last to hold some data, and no owner can tell what is lost now: wait until all \
+                 partitions are served (`shorttail status`)"
+            ));
+        }
         let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
         let told = alive.map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max().unwrap_or(0);
         // What was lost with a node that was just given up is not told yet.

@@ -102,6 +102,8 @@ pub struct NodeMember {
     /// Whether it obeys orders to be faulty.
     pub allows_chaos: bool,
     pub status: NodeStatus,
+    /// The status was told since this incarnation came, and since it was last ordered to drain.
+    pub has_told: bool,
 }
 
 /// One gateway.

@@ -112,13 +112,15 @@ impl Coordinator {
             core_count: registration.core_count,
             allows_chaos: registration.allows_chaos,
             status: NodeStatus::default(),
+            has_told: false,
         };
         match self.nodes.get_mut(&id) {
             Some(known) if known.incarnation == member.incarnation => {
                 known.presence.apply(now.mono_us, Event::Registered);
                 known.presence.connection = Some(connection);
                 let (presence, status) = (known.presence.clone(), known.status.clone());
-                *known = NodeMember { presence, status, since_us: known.since_us, ..member };
+                let (since_us, has_told) = (known.since_us, known.has_told);
+                *known = NodeMember { presence, status, since_us, has_told, ..member };
             }
             _ => {
                 self.nodes.insert(id, member);

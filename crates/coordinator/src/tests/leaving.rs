@@ -1,5 +1,6 @@
 //! Scenarios: nodes are emptied, taken out, and come back.
 
+use shorttail_units::Epoch;
 use shorttail_wire::control::Order;
 
 use super::*;
@@ -37,8 +38,16 @@ impl Cluster {
     fn counts(&mut self, left: &[(u16, u64)], lost_of_stripe_max: u64) {
         let seen = |&(id, left): &(u16, u64)| NodeSeen { id, chunks_left: Some(left), ..NodeSeen::default() };
         let totals = StoreTotals { lost_of_stripe_max, ..StoreTotals::default() };
-        let status = GatewayStatus { nodes: left.iter().map(seen).collect(), totals, ..GatewayStatus::default() };
+        let nodes = left.iter().map(seen).collect();
+        let standings = self.standings(TenureState::Serving);
+        let status = GatewayStatus { nodes, totals, standings, ..GatewayStatus::default() };
         self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+    }
+
+    /// All tenures, in this state.
+    fn standings(&self, state: TenureState) -> Vec<Standing> {
+        let tenures = self.scene.persisted.tenures.iter();
+        tenures.map(|(&epoch, known)| Standing { epoch: Epoch(epoch), proven_by: known.terms, state }).collect()
     }
 
     fn order(&mut self, id: u16, order: Order) -> Result<String, String> {
@@ -155,6 +164,7 @@ fn a_node_is_given_up_only_while_the_code_survives_it() {
         cluster.scene.handle(Input::Closed { connection });
     };
     die(&mut cluster, 0);
+    cluster.counts(&[], 0);
     let lost = cluster.remove(0, false).expect_err("not rebuilt");
     assert!(lost.contains("--lost"), "{lost}");
     cluster.remove(0, true).expect("the code survives two");
@@ -169,6 +179,50 @@ fn a_node_is_given_up_only_while_the_code_survives_it() {
     assert!(cluster.remove(2, true).is_err(), "stripes lack two chunks");
     cluster.counts(&[], 1);
     cluster.remove(2, true).expect("they lack one");
+}
+
+#[test]
+fn nothing_is_given_up_while_no_owner_can_tell_what_is_lost() {
+    let mut cluster = Cluster::new(9);
+    let unknown = cluster.remove(1, true).expect_err("the owner takes over");
+    assert!(unknown.contains("no owner can tell"), "{unknown}");
+    cluster.counts(&[], 0);
+    cluster.remove(1, true).expect("the owner knows of no loss");
+    // A dead owner's count is nobody's.
+    let connection = cluster.gateway;
+    cluster.scene.watcher = None;
+    cluster.scene.handle(Input::Closed { connection });
+    let unknown = cluster.remove(2, true).expect_err("nobody owns anything");
+    assert!(unknown.contains("no owner can tell"), "{unknown}");
+    let (gateway, welcome) = cluster.scene.gateway(None);
+    welcome.expect("let in");
+    cluster.gateway = gateway;
+    let standings = cluster.standings(TenureState::TakingOver);
+    let status = GatewayStatus { standings, ..GatewayStatus::default() };
+    cluster.scene.tell(gateway, ToCoordinator::GatewayStatus(status));
+    assert!(cluster.remove(2, true).is_err(), "the next one is still learning");
+    cluster.counts(&[], 0);
+    cluster.remove(2, true).expect("it serves, and node 1 is the only one that was just given up");
+}
+
+#[test]
+fn what_was_told_of_an_earlier_drain_does_not_count() {
+    let mut cluster = Cluster::new(8);
+    cluster.drain(3).expect("enough others");
+    cluster.reports(3, 0, 0);
+    cluster.counts(&[(3, 0)], 0);
+    assert!(cluster.drain_status(3).expect("it drains").drained);
+    cluster.order(3, Order::DrainNode { cancel: true }).expect("it drains");
+    cluster.drain(3).expect("enough others");
+    assert!(!cluster.drain_status(3).expect("it drains").drained, "it was used meanwhile");
+    cluster.counts(&[(3, 0)], 0);
+    assert!(!cluster.drain_status(3).expect("it drains").drained, "it has not said so itself");
+    cluster.reports(3, 0, 0);
+    assert!(cluster.drain_status(3).expect("it drains").drained);
+    cluster.order(3, Order::DrainNode { cancel: true }).expect("it drains");
+    cluster.drain(3).expect("enough others");
+    cluster.reports(3, 0, 0);
+    assert!(!cluster.drain_status(3).expect("it drains").drained, "the owner has not said so");
 }
 
 #[test]
