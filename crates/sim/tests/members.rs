@@ -245,27 +245,27 @@ fn take_overs_after_many_nodes_left() {
     concludes(world);
 }
 
+/// Each stripe has all its chunks, and no node holds another one.
+fn nothing_lies_about(world: &mut World, what: u64) {
+    let counts: Vec<usize> = world.stripe_nodes().iter().map(Vec::len).collect();
+    assert!(counts.iter().all(|&count| count == 6), "{what}: {counts:?}\n{}", world.trace());
+}
+
 /// One of two sessions with the node that takes a chunk ends: it carries out what it was told with the other one, and
 /// nobody counts on that. All of it is freed.
 #[test]
 fn a_lone_session_breaks_while_a_chunk_moves() {
-    for seed in 0..12 {
+    for seed in 0..30 {
         let slow = SimConfig { repair_bytes_per_s: 200_000, node_core_count: 2, ..config("rs:4+2", 8, 0) };
         let mut world = cluster_of(slow, seed);
         fill(&mut world, 0..60);
         world.drain_node(0, true);
-        for node in (1..8).cycle().take(28) {
-            pass(&mut world, 700);
-            world.break_session_of(node);
-        }
+        pass(&mut world, 5_000 + 430 * seed);
+        (1..8).for_each(|node| world.break_session_of(node));
+        world.drain_node(0, false);
         pass(&mut world, 2_000_000);
-        // What belongs to no stripe is seen by whoever takes over.
-        world.crash_gateway(5_000);
-        pass(&mut world, 10_000);
-        world.await_serving();
+        nothing_lies_about(&mut world, seed);
         holds(&mut world, 0..60);
-        fill(&mut world, 0..60);
-        await_that(&mut world, "drained", |world| world.is_drained(0));
         concludes(world);
     }
 }
@@ -273,17 +273,20 @@ fn a_lone_session_breaks_while_a_chunk_moves() {
 /// A node is given up while its chunks move away: what is rebuilt counts where it was rebuilt.
 #[test]
 fn a_node_is_given_up_in_the_middle_of_its_moves() {
-    for seed in 0..12 {
+    for seed in 0..60 {
         let slow = SimConfig { repair_bytes_per_s: 300_000, ..config("rs:4+2", 8, 0) };
         let mut world = cluster_of(slow, seed);
-        fill(&mut world, 0..100);
+        fill(&mut world, 0..40);
         world.drain_node(4, true);
-        pass(&mut world, 1_500 * (seed + 1));
+        pass(&mut world, 1_000 + 170 * seed);
+        // What these say is late: chunks that they took, when somebody else is to take them.
+        (0..8).for_each(|node| world.cut_gateway_from(0, node, 30_000));
+        pass(&mut world, 12_000);
         world.remove_node(4);
         await_that(&mut world, "rebuilt", World::is_whole);
         pass(&mut world, 1_000_000);
-        kill(&mut world, &[1, 2]);
-        holds(&mut world, 0..100);
+        nothing_lies_about(&mut world, seed);
+        holds(&mut world, 0..40);
         concludes(world);
     }
 }
