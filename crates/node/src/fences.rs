@@ -16,7 +16,8 @@
 //!
 //! The first fence of a partition also says which stripe would be opened next. That is what this memory *joined* at: of
 //! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that it
-//! can tell a member that lost its chunk from one that was never given it.
+//! can tell a member that lost its chunk from one that was never given it. Memory of which something was lost, nobody can tell
+//! what, joins anew: the next fence, also one that it knows already, says what at.
 //!
 //! Fences live as long as the memory does. Of promises only the longest lease does: a node that kept its memory over a
 //! restart refuses higher epochs for that long, whoever was promised what.
@@ -79,8 +80,11 @@ impl Fences {
         if epoch < known.epoch {
             return Err(Barred::Fenced { by: known.epoch });
         }
+        let is_new = known.epoch == Epoch(0) || known.joined == Self::never();
+        let joined = if is_new { next } else { known.joined };
         if epoch == known.epoch {
-            return Ok(known.joined);
+            self.partitions[usize::from(partition.0)].joined = joined;
+            return Ok(joined);
         }
         self.supersede(known, epoch, now_us)?;
         self.promises.entry(epoch).or_default().partition_count += 1;
@@ -88,7 +92,6 @@ impl Fences {
         if self.partitions.len() <= place {
             self.partitions.resize(place + 1, Fence::default());
         }
-        let joined = if known.epoch == Epoch(0) { next } else { known.joined };
         self.partitions[place] = Fence { epoch, joined, is_released: false };
         Ok(joined)
     }
@@ -123,6 +126,19 @@ impl Fences {
         let is_longest = lease_us > self.lease_us_max;
         self.lease_us_max = self.lease_us_max.max(lease_us);
         Ok(is_longest)
+    }
+
+    /// Above every stripe: what memory joined at that is to join anew.
+    fn never() -> StripeId {
+        StripeId::from_raw(u64::MAX)
+    }
+
+    /// Of chunks that this memory held some are missing: what it holds nothing of, it may have lost.
+    pub fn forget_joined(&mut self) {
+        self.partitions
+            .iter_mut()
+            .filter(|fence| fence.epoch > Epoch(0))
+            .for_each(|fence| fence.joined = Self::never());
     }
 
     /// The owner of an epoch hands a partition over.
@@ -272,6 +288,22 @@ mod tests {
         assert_eq!(fences.raise(ONE, Epoch(4), id(9), 0), Ok(id(7)));
         assert_eq!(fences.raise(TWO, Epoch(4), id(9), 0), Ok(id(9)));
         fences.check_invariants();
+    }
+
+    #[test]
+    fn memory_of_which_something_is_missing_joins_anew() {
+        for epoch in [Epoch(3), Epoch(4)] {
+            let mut fences = Fences::default();
+            assert_eq!(fences.raise(ONE, Epoch(3), id(7), 0), Ok(id(7)));
+            fences.forget_joined();
+            let mut fences = Fences::from_bytes(&fences.to_bytes(), 0).expect("our own");
+            fences.check_invariants();
+            assert_eq!(fences.raise(ONE, epoch, id(9), 0), Ok(id(9)));
+            assert_eq!(fences.raise(ONE, epoch, id(11), 0), Ok(id(9)));
+            assert_eq!(fences.raise(ONE, Epoch(5), id(12), 0), Ok(id(9)));
+            assert_eq!(fences.raise(TWO, Epoch(5), id(13), 0), Ok(id(13)));
+            fences.check_invariants();
+        }
     }
 
     #[test]

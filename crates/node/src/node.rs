@@ -57,8 +57,16 @@ impl Node {
     /// As [`Node::new`]; when the fences cannot be read, the memory must not be used.
     pub fn in_memory(config: NodeConfig, memory: CoreMemory, now: Now) -> Result<Self, NodeError> {
         config.check()?;
-        let (store, notes) = memory.open(config.memory_bytes)?;
-        let fences = Fences::from_bytes(&notes.read()?, now.mono_us).ok_or(NotesDamaged)?;
+        let (mut store, mut notes) = memory.open(config.memory_bytes)?;
+        let mut fences = Fences::from_bytes(&notes.read()?, now.mono_us).ok_or(NotesDamaged)?;
+        if store.has_unidentified() {
+            // Noted before it is freed: a later process must know, too, that something is missing.
+            fences.forget_joined();
+            if !notes.write(&fences.to_bytes()) {
+                return Err(NotesDamaged.into());
+            }
+            store.free_unidentified();
+        }
         Ok(Self::over(config, store, fences, Some(notes)))
     }
 

@@ -140,6 +140,32 @@ fn what_a_restarted_node_does_not_show_is_rebuilt_and_nothing_else() {
     }
 }
 
+/// As before, and its owner dies with it: the new one takes what is missing for lost, not for never given.
+#[test]
+fn what_a_restarted_node_does_not_show_a_new_owner_takes_for_lost() {
+    for seed in 0..8 {
+        let mut world = cluster(seed, 1 + (seed % 2) as u16);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        (0..KEYS).for_each(|name| set(&mut world, name, 1));
+        world.run_until(world.now_us() + 100_000);
+        assert!(world.tear_descriptions(2, 1000) > 0);
+        world.restart_process(2, 10_000);
+        world.crash_gateway(20_000);
+        world.run_until(world.now_us() + 30_000);
+        world.await_serving();
+        (0..KEYS).for_each(|name| get(&mut world, name, 1));
+        await_whole(&mut world);
+        assert!(world.counts().rebuilds > 0);
+        world.restart_process(2, 10_000);
+        for node in [0, 1] {
+            world.crash_node(node, 3_600_000_000);
+        }
+        world.run_until(world.now_us() + 50_000);
+        (0..KEYS).for_each(|name| get(&mut world, name, 1));
+        concludes(world);
+    }
+}
+
 /// What is freed while a node is down is freed when it is back, and what it lost meanwhile is rebuilt.
 #[test]
 fn a_node_learns_what_it_missed() {

@@ -58,6 +58,8 @@ pub struct ChunkStore {
     damaged: BTreeSet<StripeId>,
     /// Units of the largest chunk that was opened.
     pub(crate) opened_units: usize,
+    /// What an earlier process left and nobody can tell what it was.
+    pub(crate) unidentified: Vec<Allocation>,
 }
 
 impl ChunkStore {
@@ -83,6 +85,7 @@ impl ChunkStore {
             kept: None,
             damaged: BTreeSet::new(),
             opened_units: 1,
+            unidentified: Vec::new(),
         }
     }
 
@@ -292,7 +295,8 @@ impl ChunkStore {
 
     /// Asserts everything that must hold between operations.
     pub fn check_invariants(&self) {
-        let allocations: Vec<Allocation> = self.chunks.values().map(|chunk| chunk.allocation).collect();
+        let known = self.chunks.values().map(|chunk| chunk.allocation);
+        let allocations: Vec<Allocation> = known.chain(self.unidentified.iter().copied()).collect();
         self.arena.check_invariants(&allocations);
         let charged: usize =
             self.chunks.values().filter_map(|chunk| chunk.open.as_ref()).map(|o| o.charged_bytes()).sum();

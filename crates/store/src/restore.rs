@@ -7,7 +7,8 @@
 //! open, an operation is missing, or a      damaged (rule R6): told of, and refused, until its owner frees it
 //!   fold or a change of state was cut
 //!   short
-//! nobody can tell which chunk it was       freed; its owner misses it and has it rebuilt
+//! nobody can tell which chunk it was       freed, once it is noted elsewhere that something is missing; its owner has it
+//!                                          rebuilt
 //! ```
 //!
 //! Must not know: files, fences.
@@ -49,14 +50,31 @@ impl ChunkStore {
         Ok(store)
     }
 
+    /// Is there a chunk of which nobody can tell which it was?
+    pub fn has_unidentified(&self) -> bool {
+        !self.unidentified.is_empty()
+    }
+
+    /// Gives up what [`ChunkStore::has_unidentified`] tells of. A later process will not know of it.
+    pub fn free_unidentified(&mut self) {
+        for allocation in std::mem::take(&mut self.unidentified) {
+            self.budget.release(allocation.bytes());
+            self.arena.free(allocation);
+        }
+    }
+
     fn take_over(&mut self, allocation: Allocation, ops: &BTreeMap<StripeId, Vec<KeptOp>>) {
         let bytes = self.arena.bytes_mut(&allocation);
         let (header, payload) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a unit is longer than a header");
         let stripe = header::description_holds(header).then(|| header::read_facts(header).stripe);
         let is_new = |stripe: &StripeId| !self.chunks.contains_key(&stripe.raw());
-        let Some(stripe) = stripe.filter(is_new) else {
-            return self.arena.free(allocation);
+        let Some(stripe) = stripe else {
+            self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
+            return self.unidentified.push(allocation);
         };
+        if !is_new(&stripe) {
+            return self.arena.free(allocation);
+        }
         let state = header::read_state(header);
         let mut open = None;
         if let Some(state) = state.filter(|state| !state.sealed && !state.fold_mark) {
