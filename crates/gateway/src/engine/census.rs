@@ -42,13 +42,23 @@ pub struct Census {
 }
 
 impl Census {
-    /// A node that was scanned twice (its session broke in between) is known by its latest report.
+    /// A node that was scanned twice (its session broke in between) is known by its latest report. See [`Census::end_scan`].
     pub fn take(&mut self, node: NodeId, report: ChunkReport) {
         self.reports.entry(report.description.stripe).or_default().insert(node, report);
     }
 
     pub fn take_joined(&mut self, session: SessionId, partition: PartitionId, joined: StripeId) {
         self.joined.insert((session, partition), joined);
+    }
+
+    /// A scan showed these chunks, in ascending order: what an earlier one showed beside them is gone.
+    pub fn end_scan(&mut self, nodes: &Nodes, session: SessionId, shown: &[StripeId]) {
+        self.reports.retain(|&stripe, reports| {
+            if nodes.session_of(session.node, stripe) == session && shown.binary_search(&stripe).is_err() {
+                reports.remove(&session.node);
+            }
+            !reports.is_empty()
+        });
     }
 
     /// The node has another memory than the one that was scanned.

@@ -20,12 +20,12 @@ use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, ChunkReport};
 use smallvec::SmallVec;
 
-use super::Engine;
 use super::census::{Census, Member};
 use super::limits::REPAIR_RATE_US;
 use super::nodes::SessionId;
 use super::rebuilding::Order;
 use super::stripes::StripePhase;
+use super::{Engine, Phase};
 use crate::command::Command;
 
 /// What is lost of a stripe.
@@ -312,7 +312,15 @@ impl<C: Command> Engine<C> {
     pub(super) fn note_unreported(&mut self, session: SessionId) {
         let Some(held) = self.nodes.session_mut(session) else { return };
         let reported = std::mem::take(&mut held.reported);
-        if self.census_mut().is_some() {
+        let census = match (&mut self.phase, &mut self.completing) {
+            (Phase::Gathering(gathering), _) => Some(&mut gathering.census),
+            (Phase::Completing | Phase::Serving, completing) => completing.as_mut().map(|some| &mut some.census),
+        };
+        if let Some(census) = census {
+            census.end_scan(&self.nodes, session, &reported);
+        }
+        if let Phase::Gathering(_) = self.phase {
+            // What the new owner inherits is compared once it is read.
             return;
         }
         for (id, chunk, shape) in self.chunks_of(session.node) {
