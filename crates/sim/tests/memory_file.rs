@@ -166,6 +166,31 @@ fn what_a_restarted_node_does_not_show_a_new_owner_takes_for_lost() {
     }
 }
 
+/// A node showed its chunks to a new owner that waits for others, and is back with some of them only: the owner goes by what
+/// it shows now.
+#[test]
+fn what_a_node_does_not_show_any_more_is_rebuilt_after_the_take_over() {
+    for seed in 0..4 {
+        let mut world = cluster(seed, 1 + (seed % 2) as u16);
+        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        world.run_until(world.now_us() + 100_000);
+        for node in [5, 6, 7] {
+            world.restart_process(node, 5_000_000);
+        }
+        world.crash_gateway(10_000);
+        world.run_until(world.now_us() + 4_000_000);
+        assert!(world.tear_descriptions(2, 1000) > 0);
+        world.restart_process(2, 10_000);
+        world.await_serving();
+        await_whole(&mut world);
+        for node in [0, 1] {
+            world.crash_node(node, 3_600_000_000);
+        }
+        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        concludes(world);
+    }
+}
+
 /// What is freed while a node is down is freed when it is back, and what it lost meanwhile is rebuilt.
 #[test]
 fn a_node_learns_what_it_missed() {

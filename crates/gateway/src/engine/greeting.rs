@@ -64,7 +64,7 @@ impl<C: Command> Engine<C> {
             self.note_lost_of(id.node);
         }
         if self.is_preparing() {
-            return self.scan(id, StripeId::default());
+            return self.scan(id);
         }
         self.fence(id);
     }
@@ -105,10 +105,21 @@ impl<C: Command> Engine<C> {
             self.renew(id.node);
             others.into_iter().for_each(|core| self.fence(core));
         }
-        self.scan(id, StripeId::default());
+        self.scan(id);
     }
 
-    pub(super) fn scan(&mut self, id: SessionId, after: StripeId) {
+    /// Asks what a core holds, from the first chunk on. One scan at a time: what it showed is compared at its end.
+    pub(super) fn scan(&mut self, id: SessionId) {
+        let round = self.scan_round;
+        let Some(session) = self.nodes.session_mut(id).filter(|session| session.scanning != Some(round)) else {
+            return;
+        };
+        session.scanning = Some(round);
+        session.reported.clear();
+        self.scan_on(id, StripeId::default());
+    }
+
+    fn scan_on(&mut self, id: SessionId, after: StripeId) {
         let request = NodeRequest::Scan { partition: ALL_PARTITIONS, after, count: SCAN_COUNT };
         self.ask_session(id, &request, What::Scan { round: self.scan_round });
     }
@@ -137,7 +148,7 @@ impl<C: Command> Engine<C> {
             }
         }
         match last.filter(|_| more) {
-            Some(last) => self.scan(id, last),
+            Some(last) => self.scan_on(id, last),
             None => {
                 self.note_unreported(id);
                 self.session_ready(id);
@@ -178,6 +189,9 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.scanning = None;
+        }
         if let Some(refusal) = refusal {
             tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner");
         }

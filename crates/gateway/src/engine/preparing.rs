@@ -118,7 +118,7 @@ impl<C: Command> Engine<C> {
         }
         for id in sessions {
             match self.is_preparing() {
-                true => self.scan(id, StripeId::default()),
+                true => self.scan(id),
                 false => self.fence(id),
             }
         }

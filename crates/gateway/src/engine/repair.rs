@@ -311,6 +311,7 @@ impl<C: Command> Engine<C> {
     /// a process that went on with it could not tell what a chunk was.
     pub(super) fn note_unreported(&mut self, session: SessionId) {
         let Some(held) = self.nodes.session_mut(session) else { return };
+        held.scanning = None;
         let reported = std::mem::take(&mut held.reported);
         let census = match (&mut self.phase, &mut self.completing) {
             (Phase::Gathering(gathering), _) => Some(&mut gathering.census),

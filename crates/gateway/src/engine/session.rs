@@ -41,6 +41,8 @@ pub struct Session {
     pub fence_due_us: Option<u64>,
     /// A renewal was asked and not answered.
     pub is_renewing: bool,
+    /// The round of the scan that is under way.
+    pub scanning: Option<u32>,
     /// Chunks that the scan showed so far, in ascending order.
     pub reported: Vec<StripeId>,
     /// Hello, fence and scan are done.
