@@ -28,6 +28,10 @@ impl Deferred {
         self.waiting.push(wanted);
     }
 
+    pub fn wanted_mut(&mut self) -> impl Iterator<Item = &mut Wanted> {
+        self.waiting.iter_mut()
+    }
+
     pub fn press(&mut self) {
         self.is_pressing = true;
     }

@@ -487,6 +487,15 @@ impl<C: Command> Engine<C> {
         Some((fetch.wanted, fetch.excluded))
     }
 
+    /// A chunk of the stripe has another holder: who reads of the stripe asks that one from now on. What was asked of the one
+    /// before is answered ahead of the free that it is told next.
+    pub(super) fn redirect_reads(&mut self, stripe: StripeId, members: &Arc<[NodeId]>) {
+        let fetches = self.fetches.values_mut().map(|fetch| &mut fetch.wanted);
+        let pieces = self.piece_fetches.values_mut().map(|fetch| &mut fetch.wanted);
+        let reads = fetches.chain(pieces).chain(self.deferred.wanted_mut());
+        reads.filter(|wanted| wanted.stripe == stripe).for_each(|wanted| wanted.members.clone_from(members));
+    }
+
     /// What is being read for a picture is not wanted any more.
     pub(super) fn drop_gathering_fetches(&mut self) {
         let is_gathering = |fetch: &Fetch| matches!(fetch.wanted.purpose, FetchPurpose::Gather { .. });

@@ -33,7 +33,7 @@ type Chunks = u128;
 #[derive(Debug)]
 pub struct PieceFetch {
     /// Which stripe, and for whom. Its data index is no matter.
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     code: Code,
     pieces: Chunks,
     /// Chunks that failed or proved damaged.

@@ -81,6 +81,10 @@ impl<T> Pool<T> {
         })
     }
 
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().filter_map(|(_, thing)| thing.as_mut())
+    }
+
     /// Everything that is in it, in no order.
     pub fn take_all(&mut self) -> Vec<T> {
         let keys: Vec<PoolKey> = self.iter().map(|(key, _)| key).collect();

@@ -218,6 +218,7 @@ impl<C: Command> Engine<C> {
         } else if let Some(object) = self.striped_of_mut(stripe) {
             object.move_to(stripe, facts.configuration, facts.members.clone());
         }
+        self.redirect_reads(stripe, &facts.members);
     }
 
     pub(super) fn reconfigure_on(&mut self, node: NodeId, stripe: StripeId, facts: &Facts, what: What) {
