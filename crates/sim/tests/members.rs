@@ -117,6 +117,29 @@ fn two_nodes_join_and_what_must_move_moves() {
     }
 }
 
+/// Whoever goes round the dead asks a chunk where it is by then, not where it was when the read began.
+#[test]
+fn reads_follow_chunks_that_move_while_nodes_die() {
+    for seed in 1..=30 {
+        let mut world = cluster_of(config("rs:4+2", 8, 0), seed);
+        fill(&mut world, 0..150);
+        world.drain_node(3, true);
+        await_that(&mut world, "moving", |world| world.counts().rebuilds > seed % 8);
+        for round in 0..4 {
+            let ops: Vec<_> =
+                (0..150).map(|name| (name, world.request(0, &format!("key{name}"), Action::Get))).collect();
+            pass(&mut world, 300);
+            if round < 2 {
+                world.crash_node(round, FOR_GOOD_US);
+            }
+            for (name, op) in ops {
+                let expected = Outcome::Answered(Answer::Found(Some(value(name))));
+                assert_eq!(world.await_op(op), expected, "seed {seed}: get of key {name}\n{}", world.trace());
+            }
+        }
+    }
+}
+
 #[test]
 fn a_drained_node_is_stopped_without_any_repair() {
     for (code, node_count, gateway_count, seed) in
