@@ -117,9 +117,9 @@ fn two_nodes_join_and_what_must_move_moves() {
     }
 }
 
-/// Whoever goes round the dead asks a chunk where it is by then, not where it was when the read began.
+/// Every read is answered while chunks move and two nodes die in the middle of it.
 #[test]
-fn reads_follow_chunks_that_move_while_nodes_die() {
+fn reads_are_answered_while_chunks_move_and_nodes_die() {
     for seed in 1..=30 {
         let mut world = cluster_of(config("rs:4+2", 8, 0), seed);
         fill(&mut world, 0..150);
