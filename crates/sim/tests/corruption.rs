@@ -4,50 +4,17 @@
 //! RS(4,2).
 
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Answer, Value};
-use shorttail_sim::world::{Outcome, World};
+use shorttail_sim::scenario::*;
+use shorttail_sim::world::World;
 
-const FOR_GOOD_US: u64 = 3_600_000_000;
 /// Two passes of a scrubber, and the repair.
 const MENDED_US: u64 = 40_000_000;
 const KEYS: u64 = 60;
 
-fn cluster(config: SimConfig, seed: u64) -> World {
-    let mut world = World::with_config(config, seed);
-    world.await_serving();
-    world
-}
-
-fn value(name: u64, round: u64) -> Value {
-    // Every fifth is striped.
-    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
-    Value::bytes(
-        &format!("value{name:04}of{round:04}.").into_bytes().into_iter().cycle().take(length).collect::<Vec<_>>(),
-    )
-}
-
-fn set(world: &mut World, name: u64, round: u64) {
-    let outcome = world.ask(&format!("key{name}"), Action::Set(value(name, round)));
-    assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}");
-}
-
-fn get(world: &mut World, name: u64, round: u64) {
-    let outcome = world.ask(&format!("key{name}"), Action::Get);
-    assert_eq!(outcome, Outcome::Answered(Answer::Found(Some(value(name, round)))), "get of key {name}");
-}
-
 fn await_mended(world: &mut World) {
-    let until_us = world.now_us() + MENDED_US;
-    let is_bad =
-        |world: &World| world.counts().corruptions_repaired == 0 || world.damaged_chunks() > 0 || !world.is_whole();
-    let is_done = world.run_while(until_us, is_bad);
-    assert!(is_done, "not mended: {:?} {:?}\n{}", world.counts(), world.engine_stats(), world.trace());
-}
-
-fn concludes(mut world: World) {
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
+    let is_mended =
+        |world: &World| world.counts().corruptions_repaired > 0 && world.damaged_chunks() == 0 && world.is_whole();
+    await_within(world, MENDED_US, "mended", is_mended);
 }
 
 fn scrubbing() -> SimConfig {
@@ -58,8 +25,8 @@ fn scrubbing() -> SimConfig {
 #[test]
 fn what_nobody_reads_is_found_and_mended() {
     for seed in 0..6 {
-        let mut world = cluster(scrubbing(), seed);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        let mut world = cluster_of(scrubbing(), seed);
+        fill(&mut world, 0..KEYS);
         for node in [1, 6] {
             assert!(world.flip_bits_by(node, 12, seed + 9) > 0, "something is sealed");
         }
@@ -67,7 +34,7 @@ fn what_nobody_reads_is_found_and_mended() {
         for node in [2, 3] {
             world.crash_node(node, FOR_GOOD_US);
         }
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        holds(&mut world, 0..KEYS);
         concludes(world);
     }
 }
@@ -76,20 +43,20 @@ fn what_nobody_reads_is_found_and_mended() {
 #[test]
 fn bits_turn_over_under_load_and_nothing_wrong_is_served() {
     for seed in 0..6 {
-        let mut world = cluster(scrubbing(), seed);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        let mut world = cluster_of(scrubbing(), seed);
+        fill(&mut world, 0..KEYS);
         for round in 1..6 {
             // Of one node: a read decodes a damaged range from one combination of the others only.
             let node = (seed + 3 * round) as usize % 8;
             world.flip_bits_by(node, 4, seed * 100 + round);
             for name in 0..KEYS {
                 match name % 3 {
-                    0 => set(&mut world, name, round),
-                    _ => get(&mut world, name, 0),
+                    0 => fill_round(&mut world, [name], round),
+                    _ => holds(&mut world, [name]),
                 }
             }
             // Until every chunk was looked at again.
-            world.run_until(world.now_us() + 11_000_000);
+            pass(&mut world, 11_000_000);
             await_mended(&mut world);
         }
         assert!(world.counts().corruptions_repaired > 3, "{:?}", world.counts());
@@ -100,12 +67,12 @@ fn bits_turn_over_under_load_and_nothing_wrong_is_served() {
 /// Without a scrubber a read finds it, and orders the repair too.
 #[test]
 fn a_read_that_finds_damage_has_it_mended() {
-    let mut world = cluster(SimConfig::scripted(), 3);
-    (0..KEYS).for_each(|name| set(&mut world, name, 0));
+    let mut world = cluster_of(SimConfig::scripted(), 3);
+    fill(&mut world, 0..KEYS);
     world.flip_bits_by(4, 400, 8);
-    (0..KEYS).for_each(|name| get(&mut world, name, 0));
+    holds(&mut world, 0..KEYS);
     await_mended(&mut world);
-    (0..KEYS).for_each(|name| get(&mut world, name, 0));
+    holds(&mut world, 0..KEYS);
     concludes(world);
 }
 
@@ -114,14 +81,14 @@ fn a_read_that_finds_damage_has_it_mended() {
 #[test]
 fn what_is_decoded_with_a_damaged_source_is_decoded_with_others() {
     for seed in 0..8 {
-        let mut world = cluster(SimConfig { node_count: 6, ..SimConfig::scripted() }, seed);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        let mut world = cluster_of(SimConfig { node_count: 6, ..SimConfig::scripted() }, seed);
+        fill(&mut world, 0..KEYS);
         // One after the other is gone, so that every chunk is decoded from what holds damaged ones.
         let damaged = seed as usize % 6;
         assert!(world.flip_bits_by(damaged, 600, seed) > 0, "something is sealed");
         let dead = (damaged + 1 + seed as usize / 6) % 6;
         world.crash_node(dead, FOR_GOOD_US);
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        holds(&mut world, 0..KEYS);
         assert!(world.engine_stats().degraded_reads_total > 0);
     }
 }
@@ -133,18 +100,18 @@ fn a_parity_that_decays_before_its_seal_is_not_sealed() {
     let mut damaged = 0;
     for seed in 0..6 {
         // The simulator's own look would find it first.
-        let mut world = cluster(SimConfig { node_count: 6, audit_events: u64::MAX, ..SimConfig::scripted() }, seed);
-        set(&mut world, 1, 0);
-        world.run_until(world.now_us() + 50_000);
+        let mut world = cluster_of(SimConfig { node_count: 6, audit_events: u64::MAX, ..SimConfig::scripted() }, seed);
+        fill(&mut world, [1]);
+        pass(&mut world, 50_000);
         let node = world.holder_of_open(true).expect("a stripe is open");
         damaged += world.flip_open_parities(node);
         // Enough to fill the stripe.
-        (1..KEYS).for_each(|name| set(&mut world, name, 0));
-        world.run_until(world.now_us() + 500_000);
+        fill(&mut world, 1..KEYS);
+        pass(&mut world, 500_000);
         for dead in [(node + 1) % 6, (node + 3) % 6] {
             world.crash_node(dead, FOR_GOOD_US);
         }
-        (1..KEYS).for_each(|name| get(&mut world, name, 0));
+        holds(&mut world, 1..KEYS);
     }
     assert!(damaged >= 6, "{damaged}");
 }
@@ -152,8 +119,8 @@ fn a_parity_that_decays_before_its_seal_is_not_sealed() {
 /// With no more nodes than a stripe needs there is no other place for a chunk.
 #[test]
 fn a_chunk_is_mended_where_it_is() {
-    let mut world = cluster(SimConfig { node_count: 6, ..scrubbing() }, 1);
-    (0..KEYS).for_each(|name| set(&mut world, name, 0));
+    let mut world = cluster_of(SimConfig { node_count: 6, ..scrubbing() }, 1);
+    fill(&mut world, 0..KEYS);
     assert!(world.flip_bits_by(5, 30, 2) > 0);
     await_mended(&mut world);
     concludes(world);
@@ -162,13 +129,11 @@ fn a_chunk_is_mended_where_it_is() {
 /// The owner dies with the damage unmended: the next one hears of it.
 #[test]
 fn a_new_owner_mends_what_it_inherits() {
-    let mut world = cluster(scrubbing(), 2);
-    (0..KEYS).for_each(|name| set(&mut world, name, 0));
+    let mut world = cluster_of(scrubbing(), 2);
+    fill(&mut world, 0..KEYS);
     assert!(world.flip_bits_by(0, 30, 4) > 0);
-    world.crash_gateway(10_000);
-    world.run_until(world.now_us() + 20_000);
-    world.await_serving();
+    take_over(&mut world, 10_000);
     await_mended(&mut world);
-    (0..KEYS).for_each(|name| get(&mut world, name, 0));
+    holds(&mut world, 0..KEYS);
     concludes(world);
 }

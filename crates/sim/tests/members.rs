@@ -3,68 +3,21 @@
 use shorttail_placement::Placement;
 use shorttail_sim::command::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
-use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::model::{Action, Answer};
+use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, World};
 
 /// How long who takes over waits for nodes that are away (see `gather_us` of the world's gateways).
 const GATHER_US: u64 = 500_000;
-const FOR_GOOD_US: u64 = 3_600_000_000;
 /// Some thousand chunks move in far less, with the looks between.
 const MOVES_US: u64 = 60_000_000;
 
 fn config(code: &str, node_count: u16, late_node_count: u16) -> SimConfig {
-    SimConfig { code: code.parse().expect("a shape"), node_count, late_node_count, ..SimConfig::scripted() }
+    SimConfig { late_node_count, ..nodes_of(code, node_count) }
 }
 
-fn cluster_of(config: SimConfig, seed: u64) -> World {
-    let mut world = World::with_config(config, seed);
-    world.await_serving();
-    world
-}
-
-fn value(name: u64) -> Value {
-    let mut bytes = format!("value{name:06}.").into_bytes();
-    // Every fifth is striped.
-    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
-    let named = bytes.len();
-    bytes.extend((named..length).map(|at| b'a' + (at % 23) as u8));
-    Value::bytes(&bytes)
-}
-
-fn fill(world: &mut World, names: std::ops::Range<u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Set(value(name)));
-        assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}\n{}", world.trace());
-    }
-}
-
-fn holds(world: &mut World, names: std::ops::Range<u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Get);
-        let expected = Outcome::Answered(Answer::Found(Some(value(name))));
-        assert_eq!(outcome, expected, "get of key {name}\n{}", world.trace());
-    }
-}
-
-fn pass(world: &mut World, us: u64) {
-    world.run_until(world.now_us() + us);
-}
-
-fn kill(world: &mut World, nodes: &[usize]) {
-    nodes.iter().for_each(|&node| world.crash_node(node, FOR_GOOD_US));
-    pass(world, 50_000);
-}
-
-fn await_that(world: &mut World, what: &str, mut holds: impl FnMut(&World) -> bool) {
-    let until_us = world.now_us() + MOVES_US;
-    let is_done = world.run_while(until_us, |world| !holds(world));
-    assert!(is_done, "{what}: {:?} {:?}\n{}", world.loads(), world.all_stats(), world.trace());
-}
-
-fn concludes(mut world: World) {
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
+fn await_that(world: &mut World, what: &str, holds: impl FnMut(&World) -> bool) {
+    await_within(world, MOVES_US, what, holds);
 }
 
 /// How far the node that is furthest from the mean is off, in percent of the mean.
@@ -133,7 +86,7 @@ fn reads_are_answered_while_chunks_move_and_nodes_die() {
                 world.crash_node(round, FOR_GOOD_US);
             }
             for (name, op) in ops {
-                let expected = Outcome::Answered(Answer::Found(Some(value(name))));
+                let expected = Outcome::Answered(Answer::Found(Some(value_of(name, 0))));
                 assert_eq!(world.await_op(op), expected, "seed {seed}: get of key {name}\n{}", world.trace());
             }
         }
@@ -188,9 +141,7 @@ fn deaths_in_the_middle_of_a_drain() {
                     if dies == "owner and holder" {
                         kill(&mut world, &[4]);
                     }
-                    world.crash_gateway(5_000);
-                    pass(&mut world, 10_000);
-                    world.await_serving();
+                    take_over(&mut world, 5_000);
                 }
             }
             await_that(&mut world, dies, |world| world.is_whole() && (world.is_drained(4) || dies.ends_with("holder")));
@@ -215,9 +166,7 @@ fn a_new_owner_with_two_nodes_away_in_the_middle_of_moves() {
         pass(&mut world, 4_000 * seed);
         // The chunks that node 0 has not given away yet are needed.
         kill(&mut world, &[1 + seed as usize % 4, 5]);
-        world.crash_gateway(5_000);
-        pass(&mut world, 10_000);
-        world.await_serving();
+        take_over(&mut world, 5_000);
         holds(&mut world, 0..100);
         concludes(world);
     }

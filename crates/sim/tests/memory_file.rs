@@ -2,66 +2,34 @@
 //! lost all the same.
 
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::model::{Action, Answer};
+use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, World};
 
-const REPAIR_US: u64 = 20_000_000;
 const KEYS: u64 = 60;
 
 fn cluster(seed: u64, node_core_count: u16) -> World {
     let config = SimConfig { keeps_memory: true, node_core_count, ..SimConfig::scripted() };
-    let mut world = World::with_config(config, seed);
-    world.await_serving();
-    world
-}
-
-fn value(name: u64, round: u64) -> Value {
-    // Every fifth is striped.
-    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
-    Value::bytes(
-        &format!("value{name:04}of{round:04}.").into_bytes().into_iter().cycle().take(length).collect::<Vec<_>>(),
-    )
-}
-
-fn set(world: &mut World, name: u64, round: u64) {
-    let outcome = world.ask(&format!("key{name}"), Action::Set(value(name, round)));
-    assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}");
-}
-
-fn get(world: &mut World, name: u64, round: u64) {
-    let outcome = world.ask(&format!("key{name}"), Action::Get);
-    assert_eq!(outcome, Outcome::Answered(Answer::Found(Some(value(name, round)))), "get of key {name}");
-}
-
-fn await_whole(world: &mut World) {
-    let until_us = world.now_us() + REPAIR_US;
-    let is_done = world.run_while(until_us, |world| !world.is_whole());
-    assert!(is_done, "not whole: {:?}\n{}", world.engine_stats(), world.trace());
-}
-
-fn concludes(mut world: World) {
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
+    cluster_of(config, seed)
 }
 
 #[test]
 fn a_rolling_restart_misses_nothing_and_rebuilds_nothing() {
     for (seed, cores) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
         let mut world = cluster(seed, cores);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        fill(&mut world, 0..KEYS);
         for node in 0..8 {
             world.restart_process(node, 30_000);
             for name in 0..KEYS {
                 match (name + node as u64) % 4 {
-                    0 if name < KEYS / 2 => set(&mut world, name, 0),
-                    _ => get(&mut world, name, 0),
+                    0 if name < KEYS / 2 => fill(&mut world, [name]),
+                    _ => holds(&mut world, [name]),
                 }
             }
-            world.run_until(world.now_us() + 100_000);
+            pass(&mut world, 100_000);
             await_whole(&mut world);
         }
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        holds(&mut world, 0..KEYS);
         assert_eq!(world.counts().rebuilds, 0);
         assert_eq!(world.counts().restarts, 8);
         concludes(world);
@@ -73,18 +41,16 @@ fn a_rolling_restart_misses_nothing_and_rebuilds_nothing() {
 fn nodes_and_their_owner_restart_together() {
     for seed in 0..8 {
         let mut world = cluster(seed, 1);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        fill(&mut world, 0..KEYS);
         let first = seed as usize;
         for node in [first % 8, (first + 3) % 8] {
             world.restart_process(node, 5_000 * seed);
         }
-        world.crash_gateway(10_000);
-        world.run_until(world.now_us() + 20_000);
-        world.await_serving();
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        take_over(&mut world, 10_000);
+        holds(&mut world, 0..KEYS);
         await_whole(&mut world);
-        (0..KEYS).for_each(|name| set(&mut world, name, 1));
-        (0..KEYS).for_each(|name| get(&mut world, name, 1));
+        fill_round(&mut world, 0..KEYS, 1);
+        holds_round(&mut world, 0..KEYS, 1);
         concludes(world);
     }
 }
@@ -95,17 +61,15 @@ fn nodes_and_their_owner_restart_together() {
 fn everything_restarts_and_nothing_acknowledged_is_lost() {
     for seed in 0..12 {
         let mut world = cluster(seed, 1 + (seed % 2) as u16);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        fill(&mut world, 0..KEYS);
         let late: Vec<_> =
             (0..5).map(|name| world.request(1, &format!("late{name}"), Action::Set(value(name, 7)))).collect();
-        world.run_until(world.now_us() + 100 * seed);
+        pass(&mut world, 100 * seed);
         for node in 0..8 {
             world.restart_process(node, 5_000 + 1_000 * node as u64);
         }
-        world.crash_gateway(10_000);
-        world.run_until(world.now_us() + 20_000);
-        world.await_serving();
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        take_over(&mut world, 10_000);
+        holds(&mut world, 0..KEYS);
         for (name, op) in (0..).zip(late) {
             if world.await_op(op) == Outcome::Answered(Answer::Done) {
                 let found = world.ask(&format!("late{name}"), Action::Get);
@@ -113,7 +77,7 @@ fn everything_restarts_and_nothing_acknowledged_is_lost() {
             }
         }
         assert_eq!(world.counts().rebuilds, 0);
-        (0..KEYS).for_each(|name| set(&mut world, name, 1));
+        fill_round(&mut world, 0..KEYS, 1);
         await_whole(&mut world);
         concludes(world);
     }
@@ -124,18 +88,18 @@ fn everything_restarts_and_nothing_acknowledged_is_lost() {
 fn what_a_restarted_node_does_not_show_is_rebuilt_and_nothing_else() {
     for seed in 0..4 {
         let mut world = cluster(seed, 1);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
-        world.run_until(world.now_us() + 100_000);
+        fill(&mut world, 0..KEYS);
+        pass(&mut world, 100_000);
         let torn = world.tear_descriptions(2, 3);
         world.restart_process(2, 10_000);
-        world.run_until(world.now_us() + 200_000);
+        pass(&mut world, 200_000);
         await_whole(&mut world);
         let rebuilds = world.counts().rebuilds;
         assert!((1..=u64::from(torn)).contains(&rebuilds), "{rebuilds} rebuilt, {torn} were torn");
         for node in [0, 1] {
             world.crash_node(node, 3_600_000_000);
         }
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        holds(&mut world, 0..KEYS);
         concludes(world);
     }
 }
@@ -145,23 +109,23 @@ fn what_a_restarted_node_does_not_show_is_rebuilt_and_nothing_else() {
 fn what_a_restarted_node_does_not_show_a_new_owner_takes_for_lost() {
     for seed in 0..8 {
         let mut world = cluster(seed, 1 + (seed % 2) as u16);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
-        (0..KEYS).for_each(|name| set(&mut world, name, 1));
-        world.run_until(world.now_us() + 100_000);
+        fill(&mut world, 0..KEYS);
+        fill_round(&mut world, 0..KEYS, 1);
+        pass(&mut world, 100_000);
         assert!(world.tear_descriptions(2, 1000) > 0);
         world.restart_process(2, 10_000);
         world.crash_gateway(20_000);
-        world.run_until(world.now_us() + 30_000);
+        pass(&mut world, 30_000);
         world.await_serving();
-        (0..KEYS).for_each(|name| get(&mut world, name, 1));
+        holds_round(&mut world, 0..KEYS, 1);
         await_whole(&mut world);
         assert!(world.counts().rebuilds > 0);
         world.restart_process(2, 10_000);
         for node in [0, 1] {
             world.crash_node(node, 3_600_000_000);
         }
-        world.run_until(world.now_us() + 50_000);
-        (0..KEYS).for_each(|name| get(&mut world, name, 1));
+        pass(&mut world, 50_000);
+        holds_round(&mut world, 0..KEYS, 1);
         concludes(world);
     }
 }
@@ -172,13 +136,13 @@ fn what_a_restarted_node_does_not_show_a_new_owner_takes_for_lost() {
 fn what_a_node_does_not_show_any_more_is_rebuilt_after_the_take_over() {
     for seed in 0..4 {
         let mut world = cluster(seed, 1 + (seed % 2) as u16);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
-        world.run_until(world.now_us() + 100_000);
+        fill(&mut world, 0..KEYS);
+        pass(&mut world, 100_000);
         for node in [5, 6, 7] {
             world.restart_process(node, 5_000_000);
         }
         world.crash_gateway(10_000);
-        world.run_until(world.now_us() + 4_000_000);
+        pass(&mut world, 4_000_000);
         assert!(world.tear_descriptions(2, 1000) > 0);
         world.restart_process(2, 10_000);
         world.await_serving();
@@ -186,7 +150,7 @@ fn what_a_node_does_not_show_any_more_is_rebuilt_after_the_take_over() {
         for node in [0, 1] {
             world.crash_node(node, 3_600_000_000);
         }
-        (0..KEYS).for_each(|name| get(&mut world, name, 0));
+        holds(&mut world, 0..KEYS);
         concludes(world);
     }
 }
@@ -196,21 +160,21 @@ fn what_a_node_does_not_show_any_more_is_rebuilt_after_the_take_over() {
 fn a_node_learns_what_it_missed() {
     for seed in 0..4 {
         let mut world = cluster(seed, 1);
-        (0..KEYS).for_each(|name| set(&mut world, name, 0));
+        fill(&mut world, 0..KEYS);
         world.restart_process(2, 2_000_000);
-        (0..KEYS).for_each(|name| set(&mut world, name, 1));
-        (0..KEYS).for_each(|name| set(&mut world, name, 2));
-        world.run_until(world.now_us() + 3_000_000);
+        fill_round(&mut world, 0..KEYS, 1);
+        fill_round(&mut world, 0..KEYS, 2);
+        pass(&mut world, 3_000_000);
         await_whole(&mut world);
-        (0..KEYS).for_each(|name| get(&mut world, name, 2));
+        holds_round(&mut world, 0..KEYS, 2);
         world.crash_node(5, 10_000);
-        world.run_until(world.now_us() + 100_000);
+        pass(&mut world, 100_000);
         await_whole(&mut world);
         assert!(world.counts().rebuilds > 0, "that memory was gone");
         for node in [0, 1] {
             world.crash_node(node, 3_600_000_000);
         }
-        (0..KEYS).for_each(|name| get(&mut world, name, 2));
+        holds_round(&mut world, 0..KEYS, 2);
         concludes(world);
     }
 }

@@ -3,7 +3,8 @@
 use shorttail_chaos::{Corrupt, Fault, Kind};
 use shorttail_policy::{Hedge, Policy, SmallWrite};
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::model::{Action, Value};
+use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, StripeSeen, World};
 use shorttail_units::CodeShape;
 
@@ -21,11 +22,10 @@ impl Scene {
         // No node to spare: nothing that is lost is rebuilt meanwhile.
         let node_count = code.chunk_count() as u16;
         let config = SimConfig { code, node_count, policy, ..SimConfig::scripted() };
-        let mut world = World::with_config(config, 1);
-        world.await_serving();
+        let mut world = cluster_of(config, 1);
         let value = Value::bytes(&(0..value_bytes).map(|at| (at * 31 % 251) as u8).collect::<Vec<_>>());
-        assert_eq!(world.ask("key", Action::Set(value.clone())), Outcome::Answered(Answer::Done));
-        world.run_until(world.now_us() + 20_000);
+        set(&mut world, "key", &value);
+        pass(&mut world, 20_000);
         let mut seen = world.striped_seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
         let stripe = seen.pop_first().expect("one").1;
@@ -34,22 +34,19 @@ impl Scene {
 
     fn kill(&mut self, member: usize) {
         self.world.crash_node(usize::from(self.stripe.members[member].0), 5_000_000);
-        self.world.run_until(self.world.now_us() + 5_000);
+        pass(&mut self.world, 5_000);
     }
 
     /// Reads the object; requests to nodes that were answered for it.
     fn read(&mut self) -> u64 {
         let before = self.world.reads_answered();
-        let found = self.world.ask("key", Action::Get);
-        assert_eq!(found, Outcome::Answered(Answer::Found(Some(self.value.clone()))));
-        self.world.run_until(self.world.now_us() + 20_000);
+        assert_eq!(get(&mut self.world, "key").as_ref(), Some(&self.value));
+        pass(&mut self.world, 20_000);
         self.world.reads_answered() - before
     }
 
-    fn concludes(mut self) {
-        if let Err(violation) = self.world.conclude() {
-            panic!("{violation}\n{}", self.world.trace());
-        }
+    fn concludes(self) {
+        concludes(self.world);
     }
 }
 

@@ -4,51 +4,26 @@
 
 use shorttail_placement::Placement;
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Answer, Value};
-use shorttail_sim::world::{Outcome, World};
+use shorttail_sim::scenario::*;
+use shorttail_sim::world::World;
 use shorttail_units::NodeId;
-
-const FOR_GOOD_US: u64 = 3_600_000_000;
-const REPAIR_US: u64 = 20_000_000;
 
 const RULES: [Placement; 4] =
     [Placement::LeastLoaded, Placement::CodingSets { spare_count: 2 }, Placement::Random, Placement::TwoChoices];
 
 fn cluster(placement: Placement, node_count: u16, domain_count: u16, seed: u64) -> World {
     let config = SimConfig { placement, node_count, domain_count, ..SimConfig::scripted() };
-    let mut world = World::with_config(config, seed);
-    world.await_serving();
-    world
+    cluster_of(config, seed)
 }
 
-/// Large enough to be striped.
-fn value(name: u64) -> Value {
-    Value::bytes(&format!("value{name:06}.").into_bytes().into_iter().cycle().take(1500).collect::<Vec<_>>())
-}
-
-fn fill(world: &mut World, names: std::ops::Range<u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Set(value(name)));
-        assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}");
-    }
+/// Keys whose values are striped.
+fn striped(numbers: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+    numbers.map(|number| 5 * number)
 }
 
 fn kill_and_repair(world: &mut World, node: usize) {
-    world.crash_node(node, FOR_GOOD_US);
-    world.run_until(world.now_us() + 50_000);
-    let until_us = world.now_us() + REPAIR_US;
-    let is_done = world.run_while(until_us, |world| !world.is_whole());
-    assert!(is_done, "not whole: {:?}\n{}", world.engine_stats(), world.trace());
-}
-
-fn concludes(world: &mut World, names: std::ops::Range<u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Get);
-        assert_eq!(outcome, Outcome::Answered(Answer::Found(Some(value(name)))), "get of key {name}");
-    }
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
+    kill(world, &[node]);
+    await_whole(world);
 }
 
 fn members(world: &mut World) -> Vec<Vec<NodeId>> {
@@ -70,14 +45,15 @@ fn assert_domains(world: &mut World, domain_count: u16) {
 fn no_domain_holds_more_of_a_stripe_than_may_be_lost_even_after_repair() {
     for (seed, placement) in (0..).zip(RULES) {
         let mut world = cluster(placement, 16, 4, seed);
-        fill(&mut world, 0..30);
+        fill(&mut world, striped(0..30));
         assert_domains(&mut world, 4);
         // Two of domain 1, one of domain 2.
         for node in [1, 5, 2] {
             kill_and_repair(&mut world, node);
             assert_domains(&mut world, 4);
         }
-        concludes(&mut world, 0..30);
+        holds(&mut world, striped(0..30));
+        concludes(world);
     }
 }
 
@@ -85,7 +61,7 @@ fn no_domain_holds_more_of_a_stripe_than_may_be_lost_even_after_repair() {
 fn stripes_stay_within_a_coding_set_even_after_repair() {
     for seed in 0..3 {
         let mut world = cluster(Placement::CodingSets { spare_count: 2 }, 16, 0, seed);
-        fill(&mut world, 0..40);
+        fill(&mut world, striped(0..40));
         for node in [0, 11, 3] {
             let members = members(&mut world);
             let is_second = |node: &NodeId| node.0 >= 8;
@@ -94,7 +70,8 @@ fn stripes_stay_within_a_coding_set_even_after_repair() {
             assert!(!members.iter().all(|members| is_second(&members[0])), "both sets are used");
             kill_and_repair(&mut world, node);
         }
-        concludes(&mut world, 0..40);
+        holds(&mut world, striped(0..40));
+        concludes(world);
     }
 }
 
@@ -102,10 +79,11 @@ fn stripes_stay_within_a_coding_set_even_after_repair() {
 #[test]
 fn a_store_without_a_whole_set_takes_writes() {
     let mut world = cluster(Placement::CodingSets { spare_count: 2 }, 16, 0, 1);
-    fill(&mut world, 0..30);
+    fill(&mut world, striped(0..30));
     for node in [0, 8, 1, 9, 2, 10] {
         kill_and_repair(&mut world, node);
     }
-    fill(&mut world, 30..40);
-    concludes(&mut world, 0..40);
+    fill(&mut world, striped(30..40));
+    holds(&mut world, striped(0..40));
+    concludes(world);
 }

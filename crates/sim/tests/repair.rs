@@ -2,64 +2,7 @@
 
 use shorttail_sim::command::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
-use shorttail_sim::model::{Action, Answer, Value};
-use shorttail_sim::world::{Outcome, World};
-
-/// A node that is not to return within the scenario.
-const FOR_GOOD_US: u64 = 3_600_000_000;
-/// Repair of a few dozen chunks takes far less.
-const REPAIR_US: u64 = 20_000_000;
-
-fn cluster_of(config: SimConfig, seed: u64) -> World {
-    let mut world = World::with_config(config, seed);
-    world.await_serving();
-    world
-}
-
-fn config(code: &str, node_count: u16) -> SimConfig {
-    SimConfig { code: code.parse().expect("a shape"), node_count, ..SimConfig::scripted() }
-}
-
-fn value(name: u64) -> Value {
-    let mut bytes = format!("value{name:06}.").into_bytes();
-    // Every fifth is striped.
-    let length = if name.is_multiple_of(5) { 1500 } else { 120 };
-    let named = bytes.len();
-    bytes.extend((named..length).map(|at| b'a' + (at % 23) as u8));
-    Value::bytes(&bytes)
-}
-
-fn fill(world: &mut World, names: std::ops::Range<u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Set(value(name)));
-        assert_eq!(outcome, Outcome::Answered(Answer::Done), "set of key {name}");
-    }
-}
-
-fn holds(world: &mut World, names: std::ops::Range<u64>) {
-    for name in names {
-        let outcome = world.ask(&format!("key{name}"), Action::Get);
-        assert_eq!(outcome, Outcome::Answered(Answer::Found(Some(value(name)))), "get of key {name}");
-    }
-}
-
-fn kill(world: &mut World, nodes: &[usize]) {
-    nodes.iter().for_each(|&node| world.crash_node(node, FOR_GOOD_US));
-    // Until everybody noticed.
-    world.run_until(world.now_us() + 50_000);
-}
-
-fn await_whole(world: &mut World) {
-    let until_us = world.now_us() + REPAIR_US;
-    let is_done = world.run_while(until_us, |world| !world.is_whole());
-    assert!(is_done, "not whole: {:?}\n{}", world.engine_stats(), world.trace());
-}
-
-fn concludes(mut world: World) {
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
-}
+use shorttail_sim::scenario::*;
 
 /// Without repair the third and fourth death would take most stripes below `k` chunks.
 #[test]
@@ -71,7 +14,7 @@ fn twice_as_many_nodes_die_as_the_code_tolerates() {
         ("lrc:4+2+1", 11, vec![[0, 5], [7, 2]]),
         ("rs:1+2", 7, vec![[0, 1], [2, 3]]),
     ] {
-        let mut world = cluster_of(config(code, node_count), 1);
+        let mut world = cluster_of(nodes_of(code, node_count), 1);
         fill(&mut world, 0..60);
         for pair in victims {
             kill(&mut world, &pair);
@@ -87,14 +30,12 @@ fn twice_as_many_nodes_die_as_the_code_tolerates() {
 #[test]
 fn a_new_owner_finds_what_was_rebuilt() {
     for seed in 0..4 {
-        let mut world = cluster_of(config("rs:4+2", 10), seed);
+        let mut world = cluster_of(nodes_of("rs:4+2", 10), seed);
         fill(&mut world, 0..60);
         for pair in [[0, 1], [2, 3]] {
             kill(&mut world, &pair);
             await_whole(&mut world);
-            world.crash_gateway(10_000);
-            world.run_until(world.now_us() + 20_000);
-            world.await_serving();
+            take_over(&mut world, 10_000);
         }
         holds(&mut world, 0..60);
         concludes(world);
@@ -108,22 +49,20 @@ fn deaths_in_the_middle_of_repair() {
     for (seed, break_us) in [0u64, 300, 1_000, 2_000, 4_000, 8_000].into_iter().enumerate() {
         for dies in ["target", "owner", "returning"] {
             // So slow that the death falls into it.
-            let slow = SimConfig { repair_bytes_per_s: 2_000_000, ..config("rs:4+2", 10) };
+            let slow = SimConfig { repair_bytes_per_s: 2_000_000, ..nodes_of("rs:4+2", 10) };
             let mut world = cluster_of(slow, seed as u64);
             fill(&mut world, 0..60);
             kill(&mut world, &[4]);
-            world.run_until(world.now_us() + break_us);
+            pass(&mut world, break_us);
             match dies {
                 // Any node is a target of some stripes and a source of others.
                 "target" => kill(&mut world, &[7]),
                 "owner" => {
-                    world.crash_gateway(5_000);
-                    world.run_until(world.now_us() + 10_000);
-                    world.await_serving();
+                    take_over(&mut world, 5_000);
                 }
                 _ => {
                     world.crash_node(7, 3_000);
-                    world.run_until(world.now_us() + 50_000);
+                    pass(&mut world, 50_000);
                 }
             }
             await_whole(&mut world);
@@ -140,7 +79,7 @@ fn deaths_in_the_middle_of_repair() {
 #[test]
 fn stripes_are_freed_while_their_chunks_are_rebuilt() {
     for seed in 0..6 {
-        let slow = SimConfig { repair_bytes_per_s: 1_000_000, ..config("rs:4+2", 9) };
+        let slow = SimConfig { repair_bytes_per_s: 1_000_000, ..nodes_of("rs:4+2", 9) };
         let mut world = cluster_of(slow, seed);
         fill(&mut world, 0..60);
         kill(&mut world, &[seed as usize]);
@@ -156,10 +95,10 @@ fn stripes_are_freed_while_their_chunks_are_rebuilt() {
 /// With no node to spare nothing can be rebuilt, and that is said; a node that comes back empty gets its chunks again.
 #[test]
 fn without_a_spare_node_repair_waits_for_one() {
-    let mut world = cluster_of(config("rs:4+2", 7), 3);
+    let mut world = cluster_of(nodes_of("rs:4+2", 7), 3);
     fill(&mut world, 0..60);
     kill(&mut world, &[0, 1]);
-    world.run_until(world.now_us() + 3_000_000);
+    pass(&mut world, 3_000_000);
     let stats = world.engine_stats();
     assert!(stats.chunks_stranded > 0 && stats.chunks_missing > 0, "{stats:?}");
     assert!(!world.is_whole());

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use shorttail_policy::{Policy, SmallWrite, Update};
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::model::{Action, Answer};
+use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, StripeSeen, World};
 use shorttail_units::NodeId;
 
@@ -19,39 +20,15 @@ fn cluster(small_write: SmallWrite, update: Update) -> World {
 
 fn cluster_of_seed(small_write: SmallWrite, update: Update, seed: u64) -> World {
     let policy = Policy { small_write, update, ..Policy::default() };
-    let mut world = World::with_config(SimConfig { policy, ..SimConfig::scripted() }, seed);
-    world.await_serving();
-    world
-}
-
-fn value(name: u64, length: usize) -> Value {
-    let text = format!("value{name:06}.");
-    Value::bytes(&text.into_bytes().into_iter().cycle().take(length).collect::<Vec<_>>())
-}
-
-fn set(world: &mut World, key: &str, value: &Value) {
-    assert_eq!(world.ask(key, Action::Set(value.clone())), Outcome::Answered(Answer::Done), "set of {key}");
-}
-
-fn get(world: &mut World, key: &str) -> Option<Value> {
-    match world.ask(key, Action::Get) {
-        Outcome::Answered(Answer::Found(found)) => found,
-        other => panic!("get of {key}: {other:?}"),
-    }
+    cluster_of(SimConfig { policy, ..SimConfig::scripted() }, seed)
 }
 
 /// The one stripe of a striped object that there is, once what was overwritten is freed.
 fn sole_stripe(world: &mut World) -> StripeSeen {
-    world.run_until(world.now_us() + 20_000);
+    pass(world, 20_000);
     let mut seen = world.striped_seen();
     assert_eq!(seen.len(), 1, "{seen:?}");
     seen.pop_first().expect("one").1
-}
-
-fn concludes(mut world: World) {
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
 }
 
 #[test]
@@ -148,9 +125,9 @@ fn in_place_a_crash_leaves_the_old_value_or_the_new_one() {
         let mut world = cluster_of_seed(SmallWrite::Pad, Update::InPlace, seed);
         set(&mut world, "key", &value(1, 500));
         let op = world.request(0, "key", Action::Set(value(2, 500)));
-        world.run_until(world.now_us() + 60 * seed);
+        pass(&mut world, 60 * seed);
         world.crash_gateway(5_000);
-        world.run_until(world.now_us() + 10_000);
+        pass(&mut world, 10_000);
         _ = world.await_op(op);
         world.await_serving();
         let found = get(&mut world, "key");
@@ -165,7 +142,7 @@ fn a_change_of_mind_does_not_cut_small_objects() {
     let mut world = cluster(SmallWrite::Replicate, Update::Log);
     let op = world.request(0, "key", Action::Set(value(1, 90)));
     let first = loop {
-        world.run_until(world.now_us() + 1);
+        pass(&mut world, 1);
         if let Some((id, stripe)) = world.striped_seen().pop_first() {
             break (id, stripe);
         }
@@ -176,7 +153,7 @@ fn a_change_of_mind_does_not_cut_small_objects() {
         world.break_session_of(usize::from(node.0));
     }
     assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done));
-    world.run_until(world.now_us() + 20_000);
+    pass(&mut world, 20_000);
     let (id, stripe) = world.striped_seen().pop_first().expect("its copies");
     assert_ne!(id, first.0, "it started again");
     assert_eq!((stripe.shape.to_string().as_str(), stripe.chunk_count), ("rs:1+2", 3));
@@ -192,13 +169,11 @@ fn objects_stay_as_they_were_stored_when_minds_change() {
         set(&mut world, &format!("key{name}"), &value(name as u64, 90));
     }
     let stripes = |world: &mut World| -> Vec<String> {
-        world.run_until(world.now_us() + 20_000);
+        pass(world, 20_000);
         world.striped_seen().values().map(|stripe| stripe.shape.to_string()).collect()
     };
     assert_eq!(stripes(&mut world), ["rs:1+2", "rs:4+2"]);
-    world.crash_gateway(5_000);
-    world.run_until(world.now_us() + 10_000);
-    world.await_serving();
+    take_over(&mut world, 5_000);
     for name in 0..3 {
         assert_eq!(get(&mut world, &format!("key{name}")), Some(value(name, 90)));
     }

@@ -13,35 +13,12 @@ mod r9_versions_grow;
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};
+use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, World};
 
 /// A serving cluster, RS(4,2) on eight nodes.
 fn cluster(seed: u64) -> World {
     cluster_of(SimConfig::scripted(), seed)
-}
-
-fn cluster_of(config: SimConfig, seed: u64) -> World {
-    let mut world = World::with_config(config, seed);
-    world.await_serving();
-    world
-}
-
-fn value(name: u64, length: usize) -> Value {
-    let mut bytes = format!("value{name:06}.").into_bytes();
-    let named = bytes.len();
-    bytes.extend((named..length).map(|at| b'a' + (at % 23) as u8));
-    Value::bytes(&bytes)
-}
-
-fn set(world: &mut World, key: &str, value: &Value) {
-    assert_eq!(world.ask(key, Action::Set(value.clone())), Outcome::Answered(Answer::Done), "set of {key}");
-}
-
-fn get(world: &mut World, key: &str) -> Option<Value> {
-    match world.ask(key, Action::Get) {
-        Outcome::Answered(Answer::Found(found)) => found,
-        other => panic!("get of {key}: {other:?}"),
-    }
 }
 
 /// Writes until some stripes are full and sealed.
@@ -56,17 +33,25 @@ fn send_to_one(world: &mut World, node: usize, key: &str, value: &Value) {
     (0..8).filter(|&other| other != node).for_each(|other| world.cut_requests_to(other, 10_000_000));
     world.request(0, key, Action::Set(value.clone()));
     // Longer than a message takes, shorter than until it is late.
-    world.run_until(world.now_us() + 3_000);
+    pass(world, 3_000);
 }
 
-fn take_over(world: &mut World) {
+/// The second value of `key` is held by one member of the open stripe alone, and nobody was told; which one.
+fn second_value_at_one(world: &mut World, seed: u64) -> usize {
+    set(world, "key", &value(1, 60));
+    let holders = world.holders_of_open();
+    let alone = holders[seed as usize % holders.len()];
+    // Every member knows that the first one is stable.
+    pass(world, 100_000);
+    send_to_one(world, alone, "key", &value(2, 60));
+    alone
+}
+
+/// The owner dies, and what was cut off is there again when the next one asks.
+fn take_over_mended(world: &mut World) {
     world.crash_gateway(5_000);
-    world.run_until(world.now_us() + 10_000);
+    pass(world, 3_000);
+    world.mend_all();
+    pass(world, 5_000);
     world.await_serving();
-}
-
-fn concludes(mut world: World) {
-    if let Err(violation) = world.conclude() {
-        panic!("{violation}\n{}", world.trace());
-    }
 }

@@ -19,9 +19,9 @@ fn a_read_beside_a_write_shows_nothing_that_a_new_owner_forgets() {
         let write = world.request(0, "key", Action::Set(value(2, 60)));
         let read = world.request(1, "key", Action::Get);
         let later = world.request(2, "key", Action::Add(value(3, 60)));
-        world.run_until(world.now_us() + 500 + 100 * seed);
+        pass(&mut world, 500 + 100 * seed);
         world.crash_gateway(45_000);
-        world.run_until(world.now_us() + 50_000);
+        pass(&mut world, 50_000);
         [write, read, later].into_iter().for_each(|op| _ = world.await_op(op));
         world.await_serving();
         _ = get(&mut world, "key");
@@ -35,20 +35,12 @@ fn what_one_node_held_is_safe_before_it_is_shown() {
     let mut shown = 0;
     for seed in 0..12 {
         let mut world = cluster(seed);
-        set(&mut world, "key", &value(1, 60));
-        let holders = world.holders_of_open();
-        let alone = holders[seed as usize % holders.len()];
-        world.run_until(world.now_us() + 100_000);
-        send_to_one(&mut world, alone, "key", &value(2, 60));
-        world.crash_gateway(5_000);
-        world.run_until(world.now_us() + 3_000);
-        world.mend_all();
-        world.run_until(world.now_us() + 5_000);
-        world.await_serving();
+        let alone = second_value_at_one(&mut world, seed);
+        take_over_mended(&mut world);
         let seen = get(&mut world, "key");
         shown += u32::from(seen == Some(value(2, 60)));
-        world.crash_node(alone, 3_600_000_000);
-        take_over(&mut world);
+        world.crash_node(alone, FOR_GOOD_US);
+        take_over(&mut world, 5_000);
         assert_eq!(get(&mut world, "key"), seen, "seed {seed}");
         concludes(world);
     }
@@ -67,12 +59,12 @@ fn a_write_that_was_sent_is_never_refused_for_sure() {
             world.cut_replies_of(node, 30_000);
         }
         let op = world.request(0, "key", Action::Set(value(2, 60)));
-        world.run_until(world.now_us() + 5_000);
+        pass(&mut world, 5_000);
         for node in 0..8 {
             world.break_all_of(node);
         }
         unknown += u32::from(world.await_op(op) == Outcome::Unknown);
-        take_over(&mut world);
+        take_over(&mut world, 5_000);
         _ = get(&mut world, "key");
         concludes(world);
     }

@@ -41,14 +41,14 @@ fn a_gateway_that_stood_still_shows_nothing_stale() {
         set(&mut world, "key", &value(1, 60));
         let (owner, other) = owner_and_other(&world, "key");
         let before = world.request(owner as u32, "key", Action::Get);
-        world.run_until(world.now_us() + 30 * seed);
+        pass(&mut world, 30 * seed);
         world.stall_gateway(owner, 800_000);
         await_owner(&mut world, "key", other);
         let write = world.request(other as u32, "key", Action::Set(value(2, 60)));
         ends_well(write, &mut world);
         let during: Vec<_> = (0..4).map(|_| world.request(owner as u32, "key", Action::Get)).collect();
         let late_write = world.request(owner as u32, "key", Action::Add(value(3, 60)));
-        world.run_until(world.now_us() + 1_000_000);
+        pass(&mut world, 1_000_000);
         during.into_iter().chain([before, late_write]).for_each(|op| _ = world.await_op(op));
         assert_eq!(get(&mut world, "key"), Some(value(2, 60)), "seed {seed}");
         concludes(world);
@@ -71,7 +71,7 @@ fn an_owner_that_only_the_coordinator_lost_gives_way_in_one_lease() {
             ops.push(world.request(other as u32, "key", Action::Set(value(name, 60))));
             ops.push(world.request(owner as u32, "key", Action::Get));
             name += 1;
-            world.run_until(world.now_us() + 4_000);
+            pass(&mut world, 4_000);
         }
         assert!(world.serves("key") && world.owner_of("key") == Some(other), "seed {seed}: nobody took over");
         ops.into_iter().for_each(|op| _ = world.await_op(op));
@@ -88,10 +88,10 @@ fn an_owner_without_nodes_answers_nothing_and_goes_on_when_they_are_back() {
         set(&mut world, "key", &value(1, 60));
         let (owner, _) = owner_and_other(&world, "key");
         (0..8).for_each(|node| world.cut_gateway_from(owner, node, 400_000));
-        world.run_until(world.now_us() + 200_000);
+        pass(&mut world, 200_000);
         // It has the value in its own memory.
         let read = world.request(owner as u32, "key", Action::Get);
-        world.run_until(world.now_us() + 100_000);
+        pass(&mut world, 100_000);
         assert_eq!(world.outcome(read), None, "seed {seed}: answered without a proof");
         assert_eq!(world.await_op(read), Outcome::Answered(Answer::Found(Some(value(1, 60)))), "seed {seed}");
         concludes(world);
@@ -114,7 +114,7 @@ fn a_hand_over_fails_no_request() {
         while world.now_us() < until_us {
             ops.push((name, world.request(name as u32, "key", Action::Set(value(name, 60)))));
             name += 1;
-            world.run_until(world.now_us() + 2_000);
+            pass(&mut world, 2_000);
         }
         for (name, op) in ops {
             assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "seed {seed}, write {name}");
@@ -143,7 +143,7 @@ fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
         await_owner(&mut world, "key", other);
         let order = world.request_flush_later(owner as u32, 2_000);
         let write = world.request(owner as u32, "key", Action::Set(value(2, 60)));
-        world.run_until(world.now_us() + 1_500_000);
+        pass(&mut world, 1_500_000);
         for op in [order, write] {
             assert!(world.outcome(op).is_some(), "seed {seed}: {op:?} was never answered");
         }
@@ -164,7 +164,7 @@ fn what_was_prepared_is_brought_up_to_date() {
         let key = |name: u64| format!("fill{name}");
         names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
         world.prepare_hand_over(owner, other);
-        world.run_until(world.now_us() + 300_000);
+        pass(&mut world, 300_000);
         let is_flushed = seed % 4 == 3;
         if is_flushed {
             let flush = world.request_flush(owner as u32);
@@ -180,7 +180,7 @@ fn what_was_prepared_is_brought_up_to_date() {
                     _ => {}
                 }
             }
-            world.run_until(world.now_us() + 30_000 * (seed % 5));
+            pass(&mut world, 30_000 * (seed % 5));
         }
         world.go_on_with_hand_over();
         await_owner(&mut world, "fill0", other);
@@ -210,7 +210,7 @@ fn an_heir_reads_what_changed_and_not_what_is_stored() {
     fill(&mut world, 0, 600);
     let (owner, other) = owner_and_other(&world, "key");
     world.prepare_hand_over(owner, other);
-    world.run_until(world.now_us() + 500_000);
+    pass(&mut world, 500_000);
     world.go_on_with_hand_over();
     await_owner(&mut world, "key", other);
     let (stripes, read) = world.stripes_read(other, "key").expect("it serves");
@@ -227,9 +227,9 @@ fn a_hand_over_does_not_wait_for_a_node_that_is_away() {
         let (owner, other) = owner_and_other(&world, "key");
         world.stall_node(seed as usize, 3_000_000);
         world.break_all_of(seed as usize);
-        world.run_until(world.now_us() + 100_000);
+        pass(&mut world, 100_000);
         world.prepare_hand_over(owner, other);
-        world.run_until(world.now_us() + 1_500_000);
+        pass(&mut world, 1_500_000);
         world.go_on_with_hand_over();
         await_owner(&mut world, "key", other);
         let longest_us = world.stretches().iter().copied().max().expect("it was handed over");

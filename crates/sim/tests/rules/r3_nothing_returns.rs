@@ -18,9 +18,7 @@ fn a_deleted_key_stays_deleted_across_cleaning_and_a_new_owner() {
         for round in 0..6 {
             fill(&mut world, 40, 60 + round);
         }
-        world.crash_gateway(10_000);
-        world.run_until(world.now_us() + 20_000);
-        world.await_serving();
+        take_over(&mut world, 10_000);
         assert_eq!(get(&mut world, "gone"), None, "seed {seed}");
         concludes(world);
     }
@@ -36,11 +34,9 @@ fn a_node_that_was_away_brings_nothing_back() {
             world.stall_node(node, 2_000_000);
             assert_eq!(world.ask("gone", Action::Delete), Outcome::Answered(Answer::Existed(true)));
             fill(&mut world, 0, 120);
-            world.crash_gateway(10_000);
-            world.run_until(world.now_us() + 20_000);
-            world.await_serving();
+            take_over(&mut world, 10_000);
             assert_eq!(get(&mut world, "gone"), None, "seed {seed}, node {node} away");
-            world.run_until(world.now_us() + 2_500_000);
+            pass(&mut world, 2_500_000);
             assert_eq!(get(&mut world, "gone"), None, "seed {seed}, node {node} back");
             concludes(world);
         }
@@ -55,15 +51,15 @@ fn a_node_that_slept_for_long_brings_nothing_back() {
         let mut world = cluster(200 + node as u64);
         set(&mut world, "gone", &value(1, 100));
         fill(&mut world, 0, 40);
-        world.stall_node(node, 3_600_000_000);
+        world.stall_node(node, FOR_GOOD_US);
         assert_eq!(world.ask("gone", Action::Delete), Outcome::Answered(Answer::Existed(true)));
         for _ in 0..6 {
             fill(&mut world, 0, 60);
         }
-        world.run_until(world.now_us() + 500_000);
+        pass(&mut world, 500_000);
         world.crash_gateway(5_000);
         world.go_on(node);
-        world.run_until(world.now_us() + 10_000);
+        pass(&mut world, 10_000);
         world.await_serving();
         assert_eq!(get(&mut world, "gone"), None, "node {node}");
         concludes(world);

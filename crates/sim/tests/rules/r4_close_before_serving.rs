@@ -16,16 +16,14 @@ fn what_one_owner_answered_the_next_one_answers_too() {
         // One member holds operations that the first new owner cannot see.
         world.cut_replies_of(away, 900_000);
         let ops: Vec<_> = (2..6).map(|name| world.request(0, "key", Action::Set(value(name, 60)))).collect();
-        world.run_until(world.now_us() + 300 * (seed % 5));
+        pass(&mut world, 300 * (seed % 5));
         world.crash_gateway(5_000);
-        world.run_until(world.now_us() + 10_000);
+        pass(&mut world, 10_000);
         ops.into_iter().for_each(|op| _ = world.await_op(op));
         world.await_serving();
         let seen = get(&mut world, "key");
-        world.run_until(world.now_us() + 1_000_000);
-        world.crash_gateway(5_000);
-        world.run_until(world.now_us() + 10_000);
-        world.await_serving();
+        pass(&mut world, 1_000_000);
+        take_over(&mut world, 5_000);
         assert_eq!(get(&mut world, "key"), seen, "seed {seed}");
         concludes(world);
     }
@@ -38,23 +36,14 @@ fn an_operation_beyond_a_close_never_shows() {
     let mut held_alone = 0;
     for seed in 0..12 {
         let mut world = cluster(seed);
-        set(&mut world, "key", &value(1, 60));
-        let holders = world.holders_of_open();
-        let alone = holders[seed as usize % holders.len()];
-        // Every member knows that it is stable.
-        world.run_until(world.now_us() + 100_000);
-        send_to_one(&mut world, alone, "key", &value(2, 60));
+        let alone = second_value_at_one(&mut world, seed);
         world.stall_node(alone, 10_000_000);
-        world.crash_gateway(5_000);
-        world.run_until(world.now_us() + 3_000);
-        world.mend_all();
-        world.run_until(world.now_us() + 5_000);
-        world.await_serving();
+        take_over_mended(&mut world);
         let seen = get(&mut world, "key");
         held_alone += u32::from(seen == Some(value(1, 60)));
         world.crash_gateway(5_000);
         world.go_on(alone);
-        world.run_until(world.now_us() + 10_000);
+        pass(&mut world, 10_000);
         world.await_serving();
         assert_eq!(get(&mut world, "key"), seen, "seed {seed}");
         concludes(world);

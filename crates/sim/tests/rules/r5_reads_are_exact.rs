@@ -30,7 +30,7 @@ fn a_node_lost_while_stripes_are_being_sealed_loses_nothing() {
         world.cut_replies_of(node, 20_000);
         let ops: Vec<_> =
             (0..60).map(|name| world.request(0, &format!("fill{name}"), Action::Set(value(name, 120)))).collect();
-        world.run_until(world.now_us() + 1_000 * (seed + 1));
+        pass(&mut world, 1_000 * (seed + 1));
         world.crash_node(node, 50_000);
         let stored: Vec<bool> =
             ops.into_iter().map(|op| world.await_op(op) == Outcome::Answered(Answer::Done)).collect();
@@ -49,25 +49,25 @@ fn a_stripe_that_members_did_not_seal_is_read_from_its_owner() {
     let (mut world, mut fitting) = (cluster(5), 0);
     while world.counts().seals == 0 {
         set(&mut world, &format!("fill{fitting}"), &value(fitting, 120));
-        world.run_until(world.now_us() + 5_000);
+        pass(&mut world, 5_000);
         fitting += 1;
     }
     for first in 0..4 {
         let mut world = cluster(5);
         for name in 0..fitting - 1 {
             set(&mut world, &format!("fill{name}"), &value(name, 120));
-            world.run_until(world.now_us() + 5_000);
+            pass(&mut world, 5_000);
         }
         let holders = world.holders_of_open();
         assert_eq!((world.counts().seals, holders.len()), (0, 6));
         let deaf = &holders[first..first + 3];
         deaf.iter().for_each(|&node| world.cut_requests_to(node, 10_000_000));
         world.request(0, "last", Action::Set(value(fitting, 120)));
-        world.run_until(world.now_us() + 5_000);
+        pass(&mut world, 5_000);
         assert!(world.counts().seals > 0, "the others sealed it");
         deaf.iter().for_each(|&node| world.break_all_of(node));
         world.mend_all();
-        world.run_until(world.now_us() + 200_000);
+        pass(&mut world, 200_000);
         for name in 0..fitting - 1 {
             assert_eq!(get(&mut world, &format!("fill{name}")), Some(value(name, 120)), "without {deaf:?}");
         }

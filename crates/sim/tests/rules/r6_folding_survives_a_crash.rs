@@ -18,8 +18,8 @@ fn a_parity_that_died_in_a_fold_is_not_decoded_with() {
         // All of these are confirmed: a fold of them is allowed, and dies half-way. A data chunk is gone for good.
         interrupted += world.crash_folding(holders[4 + seed as usize % 2]);
         world.crash_gateway(5_000);
-        world.crash_node(holders[seed as usize % 4], 3_600_000_000);
-        world.run_until(world.now_us() + 10_000);
+        world.crash_node(holders[seed as usize % 4], FOR_GOOD_US);
+        pass(&mut world, 10_000);
         world.await_serving();
         for name in 0..12 {
             assert_eq!(get(&mut world, &format!("key{name}")), Some(value(name, 60)), "seed {seed}, key{name}");
@@ -40,8 +40,8 @@ fn an_owner_leaves_a_stripe_whose_fold_was_cut_short() {
         let holders = world.holders_of_open();
         world.crash_folding(holders[4 + seed as usize % 2]);
         fill(&mut world, 0, 60);
-        world.crash_node(holders[0], 3_600_000_000);
-        world.crash_node(holders[1], 3_600_000_000);
+        world.crash_node(holders[0], FOR_GOOD_US);
+        world.crash_node(holders[1], FOR_GOOD_US);
         for name in 0..12 {
             assert_eq!(get(&mut world, &format!("key{name}")), Some(value(name, 60)), "seed {seed}, key{name}");
         }

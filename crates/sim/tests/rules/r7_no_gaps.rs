@@ -15,10 +15,10 @@ fn a_broken_session_leaves_no_gap_behind() {
             let ops: Vec<_> = names
                 .map(|name| world.request(0, &format!("key{}", name % 17), Action::Set(value(name, 80))))
                 .collect();
-            world.run_until(world.now_us() + 150 * (step % 4));
+            pass(&mut world, 150 * (step % 4));
             world.break_session_of(((seed + step) % 8) as usize);
             // With three nodes away at once a write may have no place: then it says so.
-            world.run_until(world.now_us() + 40_000);
+            pass(&mut world, 40_000);
             answered += ops.into_iter().filter(|&op| world.await_op(op) == Outcome::Answered(Answer::Done)).count();
         }
         assert!(answered >= 80, "seed {seed}: {answered} of 100");

@@ -12,9 +12,9 @@ fn a_large_value_is_whole_or_not_there_when_its_owner_dies_while_writing() {
         let mut world = cluster(seed);
         set(&mut world, "large", &value(1, 3_000));
         let op = world.request(0, "large", Action::Set(value(2, 3_900)));
-        world.run_until(world.now_us() + 60 * seed);
+        pass(&mut world, 60 * seed);
         world.crash_gateway(5_000);
-        world.run_until(world.now_us() + 10_000);
+        pass(&mut world, 10_000);
         _ = world.await_op(op);
         world.await_serving();
         let found = get(&mut world, "large");
@@ -33,10 +33,10 @@ fn a_large_value_is_acknowledged_when_every_piece_is_held() {
             set(&mut world, "large", &value(1, 3_000));
             world.cut_requests_to(deaf, 80_000);
             let op = world.request(0, "large", Action::Set(value(2, 3_900)));
-            world.run_until(world.now_us() + 2_000 + 20_000 * seed);
+            pass(&mut world, 2_000 + 20_000 * seed);
             let is_stored = world.outcome(op) == Some(&Outcome::Answered(Answer::Done));
             answered += u32::from(is_stored);
-            take_over(&mut world);
+            take_over(&mut world, 5_000);
             let found = get(&mut world, "large");
             let is_legal = found == Some(value(2, 3_900)) || !is_stored && found == Some(value(1, 3_000));
             assert!(is_legal, "node {deaf} deaf, seed {seed}: {found:?}");

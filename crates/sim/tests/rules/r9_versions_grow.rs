@@ -14,11 +14,11 @@ fn the_newest_value_wins_over_any_number_of_owners() {
             set(&mut world, "key", &value(name, 60));
         }
         for owner in 0..4 {
-            take_over(&mut world);
+            take_over(&mut world, 5_000);
             // Fewer writes than the owner before made.
             set(&mut world, "key", &value(100 + owner, 60));
         }
-        take_over(&mut world);
+        take_over(&mut world, 5_000);
         assert_eq!(get(&mut world, "key"), Some(value(103, 60)), "seed {seed}");
         concludes(world);
     }
@@ -32,7 +32,7 @@ fn what_was_flushed_does_not_return_with_a_new_owner() {
         let op = world.request_flush(0);
         assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done));
         set(&mut world, "fill3", &value(500, 60));
-        take_over(&mut world);
+        take_over(&mut world, 5_000);
         for name in [0, 1, 2, 30, 69] {
             assert_eq!(get(&mut world, &format!("fill{name}")), None, "seed {seed}, fill{name}");
         }
@@ -49,7 +49,7 @@ fn a_touched_object_keeps_its_value_over_owners() {
     for key in ["key", "large"] {
         assert_eq!(world.ask(key, Action::Touch), Outcome::Answered(Answer::Applied(true)));
     }
-    take_over(&mut world);
+    take_over(&mut world, 5_000);
     assert_eq!(get(&mut world, "key"), Some(value(1, 60)));
     assert_eq!(get(&mut world, "large"), Some(value(2, 3_000)));
     concludes(world);
