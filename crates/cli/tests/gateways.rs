@@ -1,84 +1,32 @@
 //! Several gateways, real processes: each serves every key, and what one owned the others serve when it dies or stalls.
 
+mod processes;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-const ANY_PORT: &str = "127.0.0.1:0";
-/// A test that hangs should end; nothing is said about how long things take.
-const PATIENCE: Duration = Duration::from_secs(60);
+use processes::{Cluster, PATIENCE, kill, pid};
+
 /// Keys of a writer: enough that every partition has some.
 const KEYS: u64 = 40;
 
-/// A running `shorttail up` with three gateways, killed when dropped.
-struct Cluster {
-    up: Child,
-    admin: String,
-    _temp: tempfile::TempDir,
+/// Three gateways.
+fn start() -> Cluster {
+    Cluster::start(&["--node-memory", "32MiB", "--nodes", "6", "--gateways", "3"])
 }
 
-impl Cluster {
-    fn start() -> Self {
-        let temp = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
-        command.args(["up", "--node-memory", "32MiB", "--nodes", "6", "--gateways", "3"]);
-        command.args(["--memcached", ANY_PORT, "--redis", ANY_PORT, "--admin", ANY_PORT]);
-        let mut up = command.env("TMPDIR", temp.path()).stdout(Stdio::piped()).spawn().expect("the program runs");
-        let mut out = BufReader::new(up.stdout.take().expect("piped"));
-        let mut ready = String::new();
-        while !ready.starts_with("ready") {
-            ready.clear();
-            assert!(out.read_line(&mut ready).expect("text") > 0, "it ended");
-        }
-        // What it says later is read, so that it never waits for a reader.
-        std::thread::spawn(move || out.lines().for_each(drop));
-        let at = ready.find("http://").expect("an admin port") + "http://".len();
-        let admin = ready[at..].split([',', ' ']).next().expect("an address").to_owned();
-        Cluster { up, admin, _temp: temp }
-    }
-
-    fn status(&self) -> Value {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
-        let output = command.args(["status", "--json", "--admin", &self.admin]).output().expect("the program runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-
-    fn await_status(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let started = Instant::now();
-        loop {
-            let status = self.status();
-            if is_so(&status) {
-                return status;
-            }
-            assert!(started.elapsed() < PATIENCE, "not {what}: {status:#}");
-        }
-    }
-
-    /// Process and memcached address of each gateway that serves.
-    fn gateways(&self) -> Vec<(Pid, String)> {
-        let status = self.status();
-        let serving = status["gateways"].as_array().expect("gateways").iter().filter(|one| one["serving"] == true);
-        let entry = |gateway: &Value| {
-            let pid = i32::try_from(gateway["pid"].as_i64().expect("a pid")).expect("a pid");
-            (Pid::from_raw(pid), gateway["memcached"].as_str().expect("an address").to_owned())
-        };
-        serving.map(entry).collect()
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.up.kill();
-        let _ = self.up.wait();
-    }
+/// Process and memcached address of each gateway that serves.
+fn gateways(cluster: &Cluster) -> Vec<(Pid, String)> {
+    let status = cluster.status();
+    let serving = status["gateways"].as_array().expect("gateways").iter().filter(|one| one["serving"] == true);
+    serving.map(|one| (pid(one), one["memcached"].as_str().expect("an address").to_owned())).collect()
 }
 
 /// A memcached connection, made again when it breaks.
@@ -180,12 +128,12 @@ fn ready(cluster: &Cluster) -> Vec<(Pid, String)> {
         serving.filter(|gateway| gateway["tenures"].as_array().is_some_and(|tenures| !tenures.is_empty())).count() == 3
     };
     cluster.await_status("shared", is_ready);
-    cluster.gateways()
+    gateways(cluster)
 }
 
 #[test]
 fn every_gateway_serves_every_key() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let gateways = ready(&cluster);
     let mut clients: Vec<Client> = gateways.iter().map(|(_, address)| Client::new(address)).collect();
     for number in 1..=KEYS {
@@ -210,7 +158,7 @@ fn every_gateway_serves_every_key() {
 
 #[test]
 fn what_a_killed_gateway_owned_the_others_serve() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let gateways = ready(&cluster);
     let stop = AtomicBool::new(false);
     let (victim, _) = gateways[1];
@@ -222,7 +170,7 @@ fn what_a_killed_gateway_owned_the_others_serve() {
         }
         let mut probe = Client::new(&gateways[0].1);
         (0..KEYS).for_each(|number| _ = read(&mut probe, &format!("w0-{number}")));
-        kill(victim, Signal::SIGKILL).expect("it runs");
+        kill(victim, Signal::SIGKILL);
         let killed = Instant::now();
         for number in 0..KEYS {
             read(&mut probe, &format!("w0-{number}"));
@@ -248,7 +196,7 @@ fn what_a_killed_gateway_owned_the_others_serve() {
 
 #[test]
 fn a_gateway_that_was_stopped_tells_nothing_old() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let gateways = ready(&cluster);
     let (stopped, address) = &gateways[2];
     let mut writer = Client::new(&gateways[0].1);
@@ -266,7 +214,7 @@ fn a_gateway_that_was_stopped_tells_nothing_old() {
     assert!(acknowledged.iter().all(|&last| last > 0));
     let mut early = Client::new(address);
     assert!(early.get("key0").is_some());
-    kill(*stopped, Signal::SIGSTOP).expect("it runs");
+    kill(*stopped, Signal::SIGSTOP);
     let began = Instant::now();
     let asked = acknowledged.clone();
     (0..asked.len()).for_each(|place| early.send(&format!("get key{place}\r\n")).expect("the system takes it"));
@@ -274,7 +222,7 @@ fn a_gateway_that_was_stopped_tells_nothing_old() {
         round(&mut acknowledged);
     }
     let before_it_woke = acknowledged.clone();
-    kill(*stopped, Signal::SIGCONT).expect("it is there");
+    kill(*stopped, Signal::SIGCONT);
     let mut late = Client::new(address);
     for (place, &last) in before_it_woke.iter().enumerate() {
         let key = format!("key{place}");

@@ -1,76 +1,29 @@
 //! Nodes whose memory is in files, real processes: what was stored is there when everything was restarted, and a file that
 //! is not this node's is refused.
 
-use std::io::{BufRead, BufReader, Write};
+mod processes;
+
+use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
-const ANY_PORT: &str = "127.0.0.1:0";
-/// A test that hangs should end; nothing is said about how long things take.
-const PATIENCE: Duration = Duration::from_secs(60);
+use processes::{ANY_PORT, Cluster, PATIENCE, connect, line, program};
+
 /// One in ten is striped.
 const KEYS: usize = 300;
 
-struct Cluster {
-    up: Child,
-    memcached: String,
-}
-
-impl Cluster {
-    fn start(dir: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
-        command.args(["up", "--nodes", "6", "--node-memory", "16MiB", "--memory-file", "--dir"]).arg(dir);
-        command.args(["--memcached", ANY_PORT, "--redis", ANY_PORT, "--admin", ANY_PORT]);
-        let mut up = command.stdout(Stdio::piped()).spawn().expect("the program runs");
-        let mut out = BufReader::new(up.stdout.take().expect("piped"));
-        let mut memcached = String::new();
-        let mut line = String::new();
-        while !line.starts_with("ready") {
-            line.clear();
-            assert!(out.read_line(&mut line).expect("text") > 0, "it ended");
-            if let Some(address) = line.trim().strip_prefix("memcached ") {
-                memcached = address.trim().to_owned();
-            }
-        }
-        // What it says later is read, so that it never waits for a reader.
-        std::thread::spawn(move || out.lines().for_each(drop));
-        Cluster { up, memcached }
-    }
-
-    fn end(mut self, signal: Signal) {
-        let pid = Pid::from_raw(i32::try_from(self.up.id()).expect("a pid"));
-        kill(pid, signal).expect("it runs");
-        self.up.wait().expect("it ends");
-    }
-
-    fn client(&self) -> BufReader<TcpStream> {
-        let stream = TcpStream::connect(&self.memcached).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
-        BufReader::new(stream)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.up.kill();
-        let _ = self.up.wait();
-    }
+fn start(dir: &Path) -> Cluster {
+    let dir = dir.to_str().expect("text");
+    Cluster::start(&["--nodes", "6", "--node-memory", "16MiB", "--memory-file", "--dir", dir])
 }
 
 fn value(number: usize, round: usize) -> String {
     let length = if number.is_multiple_of(10) { 40_000 } else { 100 };
     format!("value {number} of round {round}; ").repeat(length / 20)
-}
-
-fn line(stream: &mut BufReader<TcpStream>) -> String {
-    let mut line = String::new();
-    stream.read_line(&mut line).expect("an answer");
-    line
 }
 
 fn store(stream: &mut BufReader<TcpStream>, number: usize, round: usize) {
@@ -92,20 +45,20 @@ fn check(stream: &mut BufReader<TcpStream>, number: usize, round: usize) {
 fn what_was_stored_is_there_when_everything_was_restarted() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = temp.path().join("cluster");
-    let mut cluster = Cluster::start(&dir);
+    let mut cluster = start(&dir);
     for (round, signal) in [Signal::SIGTERM, Signal::SIGKILL, Signal::SIGKILL].into_iter().enumerate() {
-        let mut client = cluster.client();
+        let mut client = connect(&cluster.memcached);
         (0..KEYS).for_each(|number| store(&mut client, number, round));
         cluster.end(signal);
-        cluster = Cluster::start(&dir);
-        let mut client = cluster.client();
+        cluster = start(&dir);
+        let mut client = connect(&cluster.memcached);
         (0..KEYS).for_each(|number| check(&mut client, number, round));
     }
 }
 
 /// A node that is alone: its owners are told by flags.
 fn node(file: &Path, flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_shorttail"));
+    let mut command = program();
     command.args(["node", "--listen", ANY_PORT, "--memory-file"]).arg(file).args(flags);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -1,0 +1,166 @@
+//! A cluster of real processes, as `shorttail up` starts it, and what all tests of such clusters do with one.
+//!
+//! Must not know: what a test is about.
+
+// Each test program uses some of it.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::Value;
+
+pub const ANY_PORT: &str = "127.0.0.1:0";
+/// A test that hangs should end; nothing is said about how long things take.
+pub const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The program that is tested.
+pub fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_shorttail"))
+}
+
+/// Killed when dropped.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running `shorttail up` on free ports.
+pub struct Cluster {
+    up: Process,
+    /// What it says, line by line, without end marks.
+    lines: mpsc::Receiver<String>,
+    /// Where its first gateway serves.
+    pub memcached: String,
+    pub admin: String,
+    pub temp: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// Started with these flags; Redis has a free port too, if they do not say where it is.
+    pub fn start(flags: &[&str]) -> Self {
+        let temp = tempfile::tempdir().expect("a directory");
+        let mut command = program();
+        command.args(["up", "--memcached", ANY_PORT, "--admin", ANY_PORT]).args(flags);
+        if !flags.contains(&"--redis") {
+            command.args(["--redis", ANY_PORT]);
+        }
+        let mut up = command.env("TMPDIR", temp.path()).stdout(Stdio::piped()).spawn().expect("the program runs");
+        let out = BufReader::new(up.stdout.take().expect("piped"));
+        // All of it is read, so that it never waits for a reader.
+        let (said, lines) = mpsc::channel();
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| said.send(line)));
+        let mut cluster = Cluster { up: Process(up), lines, memcached: String::new(), admin: String::new(), temp };
+        let ready = cluster.line_with("ready");
+        let word_after = |word: &str| {
+            let rest = &ready[ready.find(word).unwrap_or_else(|| panic!("no {word} in {ready}")) + word.len()..];
+            rest.split([',', ' ']).next().expect("an address").to_owned()
+        };
+        cluster.memcached = word_after("memcached ");
+        cluster.admin = word_after("http://");
+        cluster
+    }
+
+    /// Reads on until a line that begins so.
+    pub fn line_with(&mut self, beginning: &str) -> String {
+        let mut said = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.starts_with(beginning) => return line,
+                Ok(line) => said.push(line),
+                Err(error) => panic!("{error}; no line begins with {beginning:?}:\n{}", said.join("\n")),
+            }
+        }
+    }
+
+    /// `shorttail` with these words, about this cluster.
+    pub fn run(&self, words: &str) -> Output {
+        program().args(words.split_whitespace()).args(["--admin", &self.admin]).output().expect("the program runs")
+    }
+
+    /// As [`Self::run`], and it must succeed; what it prints.
+    pub fn succeed(&self, words: &str) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// As [`Self::run`], and it must fail; what it complains of.
+    pub fn refused(&self, words: &str) -> String {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8(output.stderr).expect("text")
+    }
+
+    pub fn status(&self) -> Value {
+        serde_json::from_str(&self.succeed("status --json")).expect("JSON")
+    }
+
+    /// Asks for the status until it is as wanted.
+    pub fn await_status(&self, what: &str, mut is_so: impl FnMut(&Value) -> bool) -> Value {
+        let started = Instant::now();
+        loop {
+            let status = self.status();
+            if is_so(&status) {
+                return status;
+            }
+            assert!(started.elapsed() < PATIENCE, "not {what}: {status:#}");
+        }
+    }
+
+    /// One memcached command on a connection of its own, and its answer up to a line that ends it.
+    pub fn ask(&self, command: &str, end: &str) -> String {
+        let mut stream = connect(&self.memcached);
+        stream.get_mut().write_all(command.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        while !answer.ends_with(end) {
+            assert!(stream.read_line(&mut answer).expect("an answer") > 0, "closed after {answer:?}");
+        }
+        answer
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.up.0.id().cast_signed()), signal);
+    }
+
+    /// How it ended after this signal, and the directory in which it had its own.
+    pub fn end(self, signal: Signal) -> (ExitStatus, tempfile::TempDir) {
+        self.signal(signal);
+        let Cluster { mut up, temp, .. } = self;
+        (up.0.wait().expect("it ends"), temp)
+    }
+}
+
+/// The process of an entry of the status.
+pub fn pid(entry: &Value) -> Pid {
+    Pid::from_raw(i32::try_from(entry["pid"].as_i64().expect("a pid")).expect("a pid"))
+}
+
+/// Sends a signal to a process that runs.
+pub fn kill(pid: Pid, signal: Signal) {
+    nix::sys::signal::kill(pid, signal).expect("it runs");
+}
+
+/// A connection on which one waits for an answer, but not for ever.
+pub fn connect(address: &str) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(address).expect("the gateway listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    BufReader::new(stream)
+}
+
+/// The next line of an answer, with its end.
+pub fn line(stream: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("an answer");
+    line
+}
