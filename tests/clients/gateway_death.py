@@ -7,7 +7,6 @@ keys of all partitions, one after the other. Requests for keys without an owner 
 it took. Prints it; wrong or missing values and errors fail the run.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -86,10 +85,7 @@ def one_round(arguments, seed):
             time.sleep(STOPPED_SECONDS)
             os.kill(stopped, signal.SIGCONT)
         time.sleep(WATCHED_SECONDS - (STOPPED_SECONDS if stopped else 0))
-        for reader in readers:
-            reader.is_over = True
-        for reader in readers:
-            reader.join()
+        cluster.let_end(readers)
         problems = [reader.problem for reader in readers if reader.problem]
         longest, answers = max(reader.longest[0] for reader in readers), sum(reader.answers for reader in readers)
     finally:
@@ -109,11 +105,9 @@ def one_round(arguments, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--kill", choices=["KILL", "STOP"], default="KILL")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int)
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.CalledProcessError])
 
 

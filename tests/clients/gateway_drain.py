@@ -7,7 +7,6 @@ gateways, one after the other. Prints the longest answer before, while the succe
 partitions moved. A wrong value, an error, or a request that is not answered fails the run.
 """
 
-import argparse
 import json
 import os
 import random
@@ -79,10 +78,7 @@ def one_round(arguments, seed):
         subprocess.run(drain, stdout=subprocess.DEVNULL, check=True, timeout=DRAIN_SECONDS_MAX)
         ended = time.monotonic()
         time.sleep(AFTER_SECONDS)
-        for client in clients:
-            client.is_over = True
-        for client in clients:
-            client.join()
+        cluster.let_end(clients)
     finally:
         servers.stop()
     problems = [client.problem for client in clients if client.problem]
@@ -104,11 +100,9 @@ def one_round(arguments, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--pause", type=float, default=0.002, help="seconds between two keys of a client")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int)
     parser.add_argument("--timeline", help="file for the time of every answer")
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 

@@ -7,7 +7,6 @@ if at all. Every operation is written down, those of unknown outcome as well, an
 porcupine, if it is there.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -46,10 +45,7 @@ def one_round(arguments, seed):
         os.kill(stopped, signal.SIGCONT)
         stopped = None
         time.sleep(AFTER_SECONDS)
-        for client in clients:
-            client.is_over = True
-        for client in clients:
-            client.join()
+        cluster.let_end(clients)
         last, unreadable = recorded.read_back(addresses[0], keys)
     finally:
         if stopped:
@@ -73,10 +69,8 @@ def one_round(arguments, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--stop", type=float, default=10)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int)
     parser.add_argument("--keep", help="file for the history")
     return cluster.run_rounds(parser.parse_args(), one_round, [])
 

@@ -7,7 +7,6 @@ set, overwrite, append, count, delete and read. At a third and at a half of the 
 at a third). At the end every key is read back over both protocols. The worst operation is printed, not judged.
 """
 
-import argparse
 import os
 import random
 import sys
@@ -193,11 +192,9 @@ def one_round(arguments, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--operations", type=int, default=60_000)
     parser.add_argument("--together", action="store_true")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int)
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem])
 
 

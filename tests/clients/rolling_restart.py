@@ -10,7 +10,6 @@ again, and counted. Reported: hits, misses, errors, connections that broke, chun
 of each phase.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -211,10 +210,7 @@ def one_round(arguments, seed):
             client.start()
         roll = Roll(servers, clients, arguments)
         roll.all()
-        for client in clients:
-            client.is_over = True
-        for client in clients:
-            client.join()
+        cluster.let_end(clients)
         roll.check()
         for client in clients:
             client.check_all()
@@ -234,13 +230,11 @@ def one_round(arguments, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=4000)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--signal", choices=["TERM", "KILL"], default="TERM")
     parser.add_argument("--settle", type=float, default=1.0)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int)
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 
 

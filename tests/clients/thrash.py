@@ -11,7 +11,6 @@ history is judged by the linearizability checker, and by porcupine, if it is the
 of something that was broken. Keys change once a minute, and older ones are still used, so that histories can be judged.
 """
 
-import argparse
 import os
 import random
 import signal
@@ -226,10 +225,7 @@ def run(arguments, seed):
             client.start()
         thrasher.run(time.monotonic() + arguments.seconds, on_turn)
         thrasher.heal()
-        for client in clients:
-            client.is_over = True
-        for client in clients:
-            client.join()
+        cluster.let_end(clients)
         last, unreadable = recorded.read_back(addresses[0], keys.all)
         complaints += [f"{key} cannot be read although all is mended" for key in unreadable]
     except (RuntimeError, OSError) as error:
@@ -264,11 +260,9 @@ def run(arguments, seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--window", type=float, default=12, help="seconds after a trouble in which there may be errors")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int)
     parser.add_argument("--keep", help="file for the history")
     # What was frozen or cut off must not outlive a run that is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

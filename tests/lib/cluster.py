@@ -250,6 +250,22 @@ def check_preload(address):
                 raise RuntimeError(f"preload:{number}: wanted {wanted[:60]!r}, got {got[:60]!r}")
 
 
+def let_end(clients):
+    """Tells threads that it is over, and waits for them."""
+    for client in clients:
+        client.is_over = True
+    for client in clients:
+        client.join()
+
+
+def rounds_parser(text):
+    """What `run_rounds` looks at; a test adds what it wants to know itself."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--seed", type=int)
+    return parser
+
+
 def run_rounds(arguments, one_round, problems):
     """Runs `one_round(arguments, seed)` as often as `--rounds` says, from `--seed` on or each with a fresh one; the exit code."""
     results = []
