@@ -28,6 +28,7 @@ mod driver;
 mod engine;
 mod faults;
 mod history;
+mod json;
 pub mod kill;
 mod lifetimes;
 mod limits;

@@ -82,9 +82,9 @@ pub fn write_results<T: serde::Serialize>(
     results: &T,
     table: impl FnOnce() -> String,
 ) -> anyhow::Result<()> {
-    let text = || serde_json::to_string_pretty(results).context("the results do not fit JSON");
+    let text = || crate::json::to_lines(results).context("the results do not fit JSON");
     let shown = match json {
-        Some(path) if path == Path::new("-") => text()? + "\n",
+        Some(path) if path == Path::new("-") => text()?,
         Some(path) => {
             std::fs::write(path, text()?).with_context(|| format!("cannot write {}", path.display()))?;
             table()

@@ -121,8 +121,7 @@ pub fn run(options: &HydraOptions) -> anyhow::Result<()> {
 fn write_json(directory: Option<&Path>, name: &str, results: &impl serde::Serialize) -> anyhow::Result<()> {
     let Some(directory) = directory else { return Ok(()) };
     let path = directory.join(name);
-    let text = serde_json::to_string_pretty(results)? + "\n";
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    std::fs::write(&path, crate::json::to_lines(results)?).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write_svg(directory: Option<&Path>, name: &str, panels: &[Panel]) -> anyhow::Result<()> {
