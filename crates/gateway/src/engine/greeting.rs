@@ -161,6 +161,8 @@ impl<C: Command> Engine<C> {
         node.sessions[usize::from(id.core)].greeted = true;
         if node.sessions.iter().all(|session| session.greeted) {
             node.phase = NodePhase::Ready;
+            self.repair.is_away_stale = true;
+            self.note_back(id.node);
             self.settle_voids_of(id.node);
             self.resend_frees_to(id.node);
             self.verify_doubtful();

@@ -17,6 +17,7 @@
 //!
 //! Must not know: sockets, clocks, client protocols.
 
+mod absence;
 mod budget;
 mod census;
 mod cleaner;
@@ -305,6 +306,7 @@ pub struct Engine<C> {
     completing: Option<Box<recovery::Completing>>,
     losses: loss::Losses,
     repair: repair::Repair,
+    absences: absence::Absences,
     moves: moving::Moves,
     /// Chunks that nodes were asked to look at.
     suspected: BTreeSet<(NodeId, StripeId)>,
@@ -386,6 +388,7 @@ impl<C: Command> Engine<C> {
             completing: None,
             losses: loss::Losses::default(),
             repair: repair::Repair::default(),
+            absences: absence::Absences::default(),
             moves: moving::Moves::default(),
             suspected: BTreeSet::new(),
             stalled: VecDeque::new(),
@@ -440,6 +443,7 @@ impl<C: Command> Engine<C> {
         self.run_work();
         self.flush_logs();
         self.start_deferred();
+        self.watch_absences();
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came

@@ -47,6 +47,7 @@ impl<C: Command> Engine<C> {
         if known.is_none_or(|known| known == incarnation) {
             if is_news {
                 self.leave(node);
+                self.note_given_up(node);
                 self.note_lost_of(node);
             }
             self.void_frees_of(node);
@@ -60,10 +61,12 @@ impl<C: Command> Engine<C> {
         self.nodes.remove(node);
         self.topology.remove(node);
         self.moves.forgive(node);
+        self.forget_absence(node);
     }
 
     /// Nothing is asked of a node any more, and nothing it says counts, until it is greeted again.
     fn leave(&mut self, id: NodeId) {
+        self.note_away(id);
         let Some(node) = self.nodes.get_mut(id) else { return };
         let mut tags = Vec::new();
         for session in &mut node.sessions {
@@ -285,6 +288,7 @@ impl<C: Command> Engine<C> {
         session.restart(false);
         let tags: Vec<_> = session.take_asked().collect();
         self.monitor.node_lost(id.node);
+        self.note_away(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         node.phase = NodePhase::Away;
         self.drop_orders_of(id.node);
