@@ -58,6 +58,14 @@ pub struct GatewayStatus {
     pub admin: Option<String>,
     #[serde(default = "yes")]
     pub serving: bool,
+    /// What it owns, one owner each.
+    #[serde(default)]
+    pub tenures: Vec<TenureStatus>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct TenureStatus {
+    pub epoch: u64,
 }
 
 /// A gateway that says nothing of it serves.

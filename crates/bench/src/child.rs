@@ -106,6 +106,19 @@ impl Child {
         Ok(())
     }
 
+    /// What it says from the beginning on, line by line; to be called before it is waited for.
+    pub fn take_lines(&mut self) -> Receiver<String> {
+        std::mem::replace(&mut self.lines, channel().1)
+    }
+
+    /// Kills it at once; it is gone a moment later.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.kill().with_context(|| format!("cannot kill {}", self.name))
+    }
+
     fn said(&self) -> String {
         let kept = self.last_lines.lock().expect("no holder panics");
         if kept.is_empty() { String::new() } else { format!("; it said:\n{}", Vec::from(kept.clone()).join("\n")) }

@@ -9,6 +9,7 @@ use crate::overwrite::{self, OverwriteOptions};
 use crate::paper::Paper;
 use crate::repair::{self, RepairOptions};
 use crate::tail::{self, TailOptions};
+use crate::transitions::{self, TransitionsOptions};
 
 /// Measurements of ShortTail and of the stores it is compared with.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -21,6 +22,7 @@ pub enum Command {
     Kill(Box<KillOptions>),
     Repair(Box<RepairOptions>),
     Tail(Box<TailOptions>),
+    Transitions(Box<TransitionsOptions>),
     /// Redraws the figures of a paper.
     #[command(subcommand)]
     Paper(Paper),
@@ -41,6 +43,7 @@ impl Command {
             Command::Kill(options) => kill::run(*options),
             Command::Repair(options) => repair::run(*options),
             Command::Tail(options) => tail::run(*options),
+            Command::Transitions(options) => transitions::run(*options),
             Command::Paper(paper) => paper.run(),
         }
     }

@@ -56,6 +56,7 @@ mod svg;
 pub mod tail;
 mod timeline;
 mod trace;
+pub mod transitions;
 mod window;
 mod workload;
 

@@ -87,5 +87,8 @@ pub const SERVER_START_SECONDS: u64 = 60;
 /// Time a server gets to end after SIGTERM before it is killed, seconds.
 pub const SERVER_STOP_SECONDS: u64 = 10;
 
+/// Longest wait for a node to come from one state to the next, seconds: ten times what is usual on a busy machine.
+pub const TRANSITION_SECONDS: u64 = 30;
+
 /// Most rounds of a comparison.
 pub const ROUNDS_MAX: usize = 1_000;

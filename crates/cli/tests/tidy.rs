@@ -210,3 +210,16 @@ fn nothing_is_left_to_do() {
     }
     assert_none(&complaints);
 }
+
+/// `bench transitions` goes by what gateways log and shares no code with them.
+#[test]
+fn the_log_has_the_words_that_are_measured_by() {
+    let [told, read_by] = ["crates/gateway/src/engine/absence.rs", "crates/bench/src/transitions/course.rs"]
+        .map(|file| read(&root().join(file)));
+    let words: Vec<&str> =
+        read_by.lines().filter_map(|line| line.trim().strip_prefix("(Step::")?.split('"').nth(1)).collect();
+    assert_eq!(words.len(), 4, "the words of course.rs: {words:?}");
+    for words in words {
+        assert!(told.contains(&format!("\"{}\"", words.trim_end())), "no owner logs {words:?}");
+    }
+}
