@@ -19,6 +19,7 @@
 //! - A stalled endpoint hears nothing; its notices wait in order. A crash forgets them.
 //! - A cut direction delivers nothing. What waits there leaves when it heals, or the session breaks after a timeout.
 
+mod faults;
 mod notice;
 mod session;
 
@@ -190,79 +191,6 @@ impl Network {
         own.map(|(id, _)| *id).collect()
     }
 
-    /// The endpoint dies: its sessions break, what waited for it is forgotten. It hears nothing until it starts again.
-    pub fn crash<E: From<NetworkEvent>>(&mut self, schedule: &mut Schedule<E>, endpoint: Endpoint) {
-        for id in self.sessions_of(endpoint) {
-            let side = self.sessions[&id].side_of(endpoint).expect("its own session");
-            self.forget_end(id, side);
-            self.end(schedule, id, Reason::Reset, None);
-        }
-        self.hosts.remove(&endpoint);
-        self.notices.retain(|notice| notice.at != endpoint);
-    }
-
-    /// The endpoint stops taking inputs, as by SIGSTOP; its sessions stand and still accept bytes.
-    pub fn stall(&mut self, endpoint: Endpoint) {
-        let Some(host) = self.hosts.get_mut(&endpoint) else {
-            return;
-        };
-        host.stalled = true;
-        let (own, others) = self.notices.drain(..).partition(|notice| notice.at == endpoint);
-        self.notices = others;
-        host.waiting.extend::<VecDeque<Notice>>(own);
-    }
-
-    /// The endpoint goes on: all that waited is noticed now.
-    pub fn resume(&mut self, endpoint: Endpoint) {
-        if let Some(host) = self.hosts.get_mut(&endpoint) {
-            host.stalled = false;
-            self.notices.append(&mut host.waiting);
-        }
-    }
-
-    /// Messages from and to the endpoint take `times` as long from now on; 1 is as before.
-    pub fn slow_down(&mut self, endpoint: Endpoint, times: u64) {
-        if let Some(host) = self.hosts.get_mut(&endpoint) {
-            host.slowness = times.max(1);
-        }
-    }
-
-    /// Cuts one direction between two endpoints. Both: a partition; one: an asymmetric fault.
-    pub fn cut(&mut self, from: Endpoint, to: Endpoint) {
-        self.cuts.insert((from, to));
-    }
-
-    /// Cuts every direction between the endpoints of one group and those of the other.
-    pub fn partition(&mut self, group: &[Endpoint], others: &[Endpoint]) {
-        for &one in group {
-            for &other in others {
-                self.cut(one, other);
-                self.cut(other, one);
-            }
-        }
-    }
-
-    /// Heals all cuts.
-    pub fn heal<E: From<NetworkEvent>>(&mut self, schedule: &mut Schedule<E>) {
-        for (from, to) in self.cuts.clone() {
-            self.mend(schedule, from, to);
-        }
-    }
-
-    /// Heals one direction between two endpoints: what waited leaves now, in order, with new delays.
-    pub fn mend<E: From<NetworkEvent>>(&mut self, schedule: &mut Schedule<E>, from: Endpoint, to: Endpoint) {
-        if !self.cuts.remove(&(from, to)) {
-            return;
-        }
-        let directions = self.sessions.iter().flat_map(|(id, session)| {
-            let leads = |side: &Side| (session.ends.at(side.other()), session.ends.at(*side)) == (from, to);
-            [Side::Opener, Side::Acceptor].into_iter().filter(leads).map(|side| (*id, side))
-        });
-        for (id, side) in directions.collect::<Vec<_>>() {
-            self.redispatch(schedule, id, side);
-        }
-    }
-
     /// Handles an event that this network scheduled.
     pub fn handle<E: From<NetworkEvent>>(&mut self, schedule: &mut Schedule<E>, NetworkEvent(event): NetworkEvent) {
         match event {
@@ -363,17 +291,6 @@ impl Network {
         let session = self.sessions.get_mut(&id).expect("a session that parcels are sent on");
         let (due_us, round) = session.push_parcel(side, parcel, due_us);
         schedule.at(due_us, NetworkEvent(Event::Arrival { session: id, side, round }).into());
-    }
-
-    /// Sends what waits in a direction anew, in order.
-    fn redispatch<E: From<NetworkEvent>>(&mut self, schedule: &mut Schedule<E>, id: SessionId, side: Side) {
-        let session = self.sessions.get_mut(&id).expect("a session that parcels wait on");
-        if session.is_breaking() {
-            return;
-        }
-        for parcel in session.restart_direction(side) {
-            self.dispatch(schedule, id, side, parcel);
-        }
     }
 
     fn delay_us(&mut self, id: SessionId) -> u64 {

@@ -16,7 +16,9 @@
 mod audit;
 mod clients;
 mod coordinator;
+mod counts;
 mod ends;
+mod event;
 mod faults;
 mod gateway;
 mod life;
@@ -26,31 +28,34 @@ mod peers;
 mod policy;
 mod routing;
 mod slow;
+mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use shorttail_codes::CodeCache;
-use shorttail_gateway::engine::{SessionId, Standing, Token, VoterSet, WhenFull};
-use shorttail_gateway::request::Request;
+use shorttail_gateway::engine::WhenFull;
 use shorttail_units::{ClusterId, Now, UnixMs};
 
-use crate::command_of_model::{SimCommand, UNIX_MS};
+use crate::command_of_model::UNIX_MS;
 use crate::config::{Profile, SimConfig};
-use crate::history::{Failure, History};
-use crate::network::{Endpoint, Network, NetworkEvent, Notice, Settings};
+use crate::history::History;
+use crate::network::{Endpoint, Network, Notice, Settings};
 use crate::rng::Rng;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::workload::Workload;
 use clients::Clients;
 use coordinator::Coordinator;
+use event::Event;
 use gateway::GatewayHost;
 use nodes::NodeHost;
 
 pub use clients::{Op, Outcome};
+pub use counts::Counts;
 pub use policy::StripeSeen;
 pub use slow::Sample;
+pub use violation::Violation;
 
 const CLUSTER: ClusterId = ClusterId(0x51);
 /// The monotonic clock when a run begins: not zero, as machines subtract from it.
@@ -74,213 +79,6 @@ fn gateway_at(endpoint: Endpoint) -> Option<usize> {
     match endpoint.0 {
         0 => Some(0),
         number => number.checked_sub(GATEWAYS_FIRST).map(|gateway| gateway as usize),
-    }
-}
-
-#[derive(Debug)]
-enum Event {
-    Network(NetworkEvent),
-    GatewayTurn {
-        gateway: usize,
-        generation: u32,
-    },
-    GatewayDeadline {
-        gateway: usize,
-        generation: u32,
-        at_us: u64,
-    },
-    Connect {
-        gateway: usize,
-        generation: u32,
-        epoch: u32,
-        id: SessionId,
-    },
-    Forwarded {
-        gateway: usize,
-        token: Token,
-        request: Box<Request<SimCommand>>,
-    },
-    Order {
-        gateway: usize,
-        generation: u32,
-        order: Box<coordinator::Order>,
-    },
-    Told {
-        gateway: usize,
-        epoch: u32,
-        standing: Standing,
-        voters: VoterSet,
-    },
-    Joined {
-        gateway: usize,
-        generation: u32,
-    },
-    Left {
-        gateway: usize,
-        generation: u32,
-    },
-    Beat {
-        gateway: usize,
-        generation: u32,
-    },
-    /// An heir had time enough to prepare for the end of this epoch.
-    PrepareOver {
-        epoch: u32,
-    },
-    MendCoordinator {
-        gateway: usize,
-    },
-    NodeTurn {
-        node: usize,
-    },
-    NodeDeadline {
-        node: usize,
-        at_us: u64,
-    },
-    Held {
-        node: usize,
-    },
-    ClientTick {
-        client: u32,
-    },
-    Request {
-        op: u64,
-    },
-    Reply {
-        op: u64,
-        reply: clients::Received,
-    },
-    ConnectionLost {
-        op: u64,
-    },
-    /// A lifetime of a key's value ends.
-    Expire {
-        key: Vec<u8>,
-    },
-    /// The flush that an operation asked for is due.
-    FlushDue {
-        op: u64,
-    },
-    Fault,
-    Restart {
-        node: usize,
-    },
-    Resume {
-        node: usize,
-    },
-    FullSpeed {
-        node: usize,
-    },
-    Mend {
-        from: Endpoint,
-        to: Endpoint,
-    },
-    GatewayRestart {
-        gateway: usize,
-    },
-    GatewayResume {
-        gateway: usize,
-    },
-}
-
-impl From<NetworkEvent> for Event {
-    fn from(event: NetworkEvent) -> Self {
-        Event::Network(event)
-    }
-}
-
-/// What a run shows to be wrong.
-#[derive(Debug)]
-pub enum Violation {
-    History(Box<Failure>),
-    /// An operation, or reclaiming, is not done long after healing.
-    NoProgress(String),
-    /// What nodes and owner hold together breaks a rule.
-    Audit(String),
-    /// A machine broke its own invariant.
-    Panic(String),
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Violation::History(failure) => failure.fmt(f),
-            Violation::NoProgress(text) => write!(f, "no progress: {text}"),
-            Violation::Audit(text) => write!(f, "audit: {text}"),
-            Violation::Panic(text) => write!(f, "panic: {text}"),
-        }
-    }
-}
-
-/// What happened in a run, as counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    pub operations: u64,
-    pub answered: u64,
-    pub refused: u64,
-    pub unknown: u64,
-    pub crashes: u64,
-    /// Processes of nodes that ended while their memory stayed.
-    pub restarts: u64,
-    pub stalls: u64,
-    pub breaks: u64,
-    pub slowdowns: u64,
-    pub cuts: u64,
-    pub takeovers: u64,
-    /// Tenures that an owner was asked to let go of.
-    pub handovers: u64,
-    /// Times that everything was whole and other nodes became those that may lose their memory.
-    pub victim_changes: u64,
-    /// Nodes that joined, were to be emptied, were taken out.
-    pub joins: u64,
-    pub drains: u64,
-    pub removals: u64,
-    pub degraded_reads: u64,
-    pub frees: u64,
-    pub seals: u64,
-    pub folds: u64,
-    pub installs: u64,
-    pub rebuilds: u64,
-    pub rebuild_failures: u64,
-    pub corruptions_found: u64,
-    pub corruptions_repaired: u64,
-    pub stripes_audited: u64,
-    pub acknowledgements_audited: u64,
-}
-
-impl Counts {
-    pub fn faults(&self) -> u64 {
-        self.crashes + self.restarts + self.stalls + self.breaks + self.slowdowns + self.cuts + self.takeovers
-    }
-
-    pub fn add(&mut self, other: &Counts) {
-        self.operations += other.operations;
-        self.answered += other.answered;
-        self.refused += other.refused;
-        self.unknown += other.unknown;
-        self.crashes += other.crashes;
-        self.restarts += other.restarts;
-        self.stalls += other.stalls;
-        self.breaks += other.breaks;
-        self.slowdowns += other.slowdowns;
-        self.cuts += other.cuts;
-        self.takeovers += other.takeovers;
-        self.handovers += other.handovers;
-        self.victim_changes += other.victim_changes;
-        self.joins += other.joins;
-        self.drains += other.drains;
-        self.removals += other.removals;
-        self.degraded_reads += other.degraded_reads;
-        self.frees += other.frees;
-        self.seals += other.seals;
-        self.folds += other.folds;
-        self.installs += other.installs;
-        self.rebuilds += other.rebuilds;
-        self.rebuild_failures += other.rebuild_failures;
-        self.corruptions_found += other.corruptions_found;
-        self.corruptions_repaired += other.corruptions_repaired;
-        self.stripes_audited += other.stripes_audited;
-        self.acknowledgements_audited += other.acknowledgements_audited;
     }
 }
 
@@ -421,39 +219,6 @@ impl World {
             self.audit();
         }
         true
-    }
-
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::Network(event) => self.network.handle(&mut self.schedule, event),
-            Event::GatewayTurn { gateway, generation } => self.gateway_turn(gateway, generation),
-            Event::GatewayDeadline { gateway, generation, at_us } => self.gateway_deadline(gateway, generation, at_us),
-            Event::Connect { gateway, generation, epoch, id } => self.connect(gateway, generation, epoch, id),
-            Event::Forwarded { gateway, token, request } => self.forwarded_arrives(gateway, token, *request),
-            Event::Order { gateway, generation, order } => self.order_arrives(gateway, generation, *order),
-            Event::Told { gateway, epoch, standing, voters } => self.standing_told(gateway, epoch, standing, &voters),
-            Event::Joined { gateway, generation } => self.gateway_joined(gateway, generation),
-            Event::Left { gateway, generation } => self.gateway_left(gateway, generation),
-            Event::Beat { gateway, generation } => self.beat(gateway, generation),
-            Event::PrepareOver { epoch } => self.order_let_go(epoch),
-            Event::MendCoordinator { gateway } => self.mend_coordinator(gateway),
-            Event::NodeTurn { node } => self.node_turn(node),
-            Event::NodeDeadline { node, at_us } => self.node_deadline(node, at_us),
-            Event::Held { node } => self.held_leaves(node),
-            Event::ClientTick { client } => self.client_tick(client),
-            Event::Request { op } => self.request_arrives(op),
-            Event::Reply { op, reply } => self.reply_arrives(op, reply),
-            Event::ConnectionLost { op } => self.connection_lost(op),
-            Event::Expire { key } => self.lifetime_ends(&key),
-            Event::FlushDue { op } => self.flush_is_due(op),
-            Event::Fault => self.fault(),
-            Event::Restart { node } => self.restart_node(node),
-            Event::Resume { node } => self.resume_node(node),
-            Event::FullSpeed { node } => self.network.slow_down(endpoint_of(node), 1),
-            Event::Mend { from, to } => self.network.mend(&mut self.schedule, from, to),
-            Event::GatewayRestart { gateway } => self.restart_gateway(gateway),
-            Event::GatewayResume { gateway } => self.resume_gateway(gateway),
-        }
     }
 
     fn dispatch_notices(&mut self) {

@@ -1,13 +1,15 @@
 //! A gateway's process: its tenures with an engine each, their sessions with nodes, its turns.
 
+mod sessions;
+mod tenures;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Standing, Terms, Token, VoterSet};
+use shorttail_gateway::engine::{Engine, SessionId, Standing, Token, VoterSet};
 use shorttail_gateway::request::{Reply, Request};
-use shorttail_units::{Epoch, PartitionId};
 
 use super::coordinator::Order;
-use super::{CLUSTER, Event, World, endpoint_of, endpoint_of_gateway};
+use super::{Event, World, endpoint_of_gateway};
 use crate::command_of_model::SimCommand;
 use crate::network;
 
@@ -15,10 +17,6 @@ use crate::network;
 const TURN_US_MAX: u64 = 60;
 /// The engine's invariants look at every hash slot, which takes longer than a turn.
 const TURNS_PER_CHECK: u64 = 16;
-/// First and longest wait before a session is tried again; and with several gateways, where take-overs are timed, before it
-/// is tried first.
-const RETRY_US: std::ops::Range<u64> = 2_000..30_000;
-const CONNECT_US: std::ops::Range<u64> = 100..500;
 
 enum Input {
     Opened(u32, SessionId),
@@ -104,89 +102,6 @@ impl World {
         self.network.start(endpoint_of_gateway(gateway));
         self.note(format_args!("gateway {gateway} starts"));
         self.gateway_joins(gateway);
-    }
-
-    /// The gateway is to own these partitions from now on.
-    pub(super) fn begin_tenure(&mut self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>, terms: Terms) {
-        if self.gateways[gateway].tenures.contains_key(&epoch) {
-            return self.take_terms(gateway, epoch, terms);
-        }
-        if let Some((standing, voters)) = self.gateways[gateway].ended.get(&epoch).cloned() {
-            return self.tell_coordinator(gateway, epoch, standing, voters);
-        }
-        let now = self.now();
-        let mut engine = self.new_engine(epoch, partitions);
-        engine.handle_terms(now, terms);
-        self.host(gateway, epoch, engine);
-        self.note(format_args!("gateway {gateway} begins epoch {epoch}"));
-    }
-
-    /// The gateway is to own these partitions later.
-    fn prepare_tenure(&mut self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>) {
-        let host = &self.gateways[gateway];
-        if host.tenures.contains_key(&epoch) || host.ended.contains_key(&epoch) {
-            return;
-        }
-        let mut engine = self.new_engine(epoch, partitions);
-        engine.prepare();
-        self.host(gateway, epoch, engine);
-        self.note(format_args!("gateway {gateway} prepares epoch {epoch}"));
-    }
-
-    /// It is not to own them after all.
-    fn forget_tenure(&mut self, gateway: usize, epoch: u32) {
-        let hosted = self.gateways[gateway].tenures.get(&epoch);
-        let is_to_come = |hosted: &Hosted| matches!(hosted.engine.standing(), Standing::Preparing | Standing::Prepared);
-        if hosted.is_some_and(is_to_come) {
-            self.drop_tenure(gateway, epoch);
-        }
-    }
-
-    fn new_engine(&self, epoch: u32, partitions: Vec<PartitionId>) -> Engine<SimCommand> {
-        let now = self.now();
-        let config = EngineConfig {
-            owner: epoch,
-            engine_count: self.config.gateway_count as u16,
-            partition_count: self.config.partition_count,
-            partitions,
-            lease: self.config.lease,
-            chunk_bytes: self.config.chunk_bytes,
-            block_bytes: self.config.block_bytes,
-            when_full: self.config.when_full,
-            gather_us: 500_000,
-            policy: self.config.policy,
-            placement: self.config.placement,
-            ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.node_count_at_first())
-        };
-        let mut engine = Engine::new(config, now);
-        engine.handle_node_count(self.node_count_expected());
-        let members = self.members();
-        engine.handle_nodes(&members.iter().map(|&node| self.nodes[node].id).collect::<Vec<_>>());
-        for &node in &members {
-            engine.handle_domain(self.nodes[node].id, &self.domain_of(node));
-        }
-        engine.handle_draining(&self.draining_ids());
-        let is_lost = |node: &&super::nodes::NodeHost| !node.is_up() && !node.is_kept();
-        for node in members.iter().map(|&node| &self.nodes[node]).filter(is_lost) {
-            engine.handle_retired(node.id, node.incarnation);
-        }
-        for node in self.membership.removed.iter().map(|&node| &self.nodes[node]) {
-            engine.handle_removed(node.id, node.incarnation);
-        }
-        engine
-    }
-
-    fn host(&mut self, gateway: usize, epoch: u32, engine: Engine<SimCommand>) {
-        let hosted = Hosted { engine, connecting: Vec::new(), tried: BTreeSet::new(), told: None };
-        self.gateways[gateway].tenures.insert(epoch, hosted);
-        self.demand_turn(gateway);
-    }
-
-    fn take_terms(&mut self, gateway: usize, epoch: u32, terms: Terms) {
-        let now = self.now();
-        if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
-            hosted.engine.handle_terms(now, terms);
-        }
     }
 
     pub(super) fn stop_gateway(&mut self, gateway: usize) {
@@ -348,107 +263,6 @@ impl World {
 
     fn gateway_replies(&mut self, token: Token, reply: Reply) {
         self.reply_leaves(token.id.seq, reply);
-    }
-
-    fn send_to_nodes(&mut self, gateway: usize) {
-        let host = &mut self.gateways[gateway];
-        for (&session, link) in &host.links {
-            let Some(hosted) = host.tenures.get_mut(&link.epoch) else { continue };
-            let output = hosted.engine.session_output(link.id).filter(|output| !output.is_empty());
-            let Some(output) = output else { continue };
-            let bytes = std::mem::take(output);
-            match self.network.send(&mut self.schedule, endpoint_of_gateway(gateway), session, bytes) {
-                // It ended, and the notice of that is on its way.
-                Ok(()) | Err(network::SendError::NotOpen) => {}
-                Err(error @ network::SendError::Full) => panic!("the engine does not bound what it sends: {error}"),
-            }
-        }
-    }
-
-    /// The coordinator hears of what changed; what is over and answered is dropped.
-    fn tell_standings(&mut self, gateway: usize) {
-        let mut news = Vec::new();
-        for (&epoch, hosted) in &mut self.gateways[gateway].tenures {
-            let now = (hosted.engine.standing(), hosted.engine.voters_in_use().clone());
-            if hosted.told.as_ref() != Some(&now) {
-                hosted.told = Some(now.clone());
-                news.push((epoch, now));
-            }
-        }
-        for (epoch, (standing, voters)) in news {
-            self.note(format_args!("epoch {epoch} at gateway {gateway}: {standing:?}"));
-            if standing == Standing::Serving {
-                self.check_sole_owner();
-            }
-            self.note_stretch(gateway, epoch, standing);
-            self.tell_coordinator(gateway, epoch, standing, voters);
-        }
-        let is_over = |hosted: &Hosted| match hosted.engine.standing() {
-            Standing::Deposed => true,
-            Standing::Released => hosted.engine.outstanding_count() == 0,
-            _ => false,
-        };
-        let over = self.gateways[gateway].tenures.iter().filter(|(_, hosted)| is_over(hosted));
-        for epoch in over.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {
-            self.drop_tenure(gateway, epoch);
-        }
-    }
-
-    fn drop_tenure(&mut self, gateway: usize, epoch: u32) {
-        let now = self.now();
-        if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
-            hosted.engine.give_up_all(now);
-            if hosted.engine.outstanding_count() > 0 {
-                self.fail(super::Violation::Audit(format!("epoch {epoch} ends and owes answers")));
-            }
-        }
-        self.pass_replies(gateway);
-        let host = &mut self.gateways[gateway];
-        let Some(hosted) = host.tenures.remove(&epoch) else { return };
-        host.degraded_reads += hosted.engine.stats().degraded_reads_total;
-        host.ended.insert(epoch, (hosted.engine.standing(), hosted.engine.voters_in_use().clone()));
-        let sessions = host.links.iter().filter(|(_, link)| link.epoch == epoch).map(|(&session, _)| session);
-        let sessions: Vec<_> = sessions.collect();
-        for session in sessions {
-            self.gateways[gateway].links.remove(&session);
-            self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
-        }
-        self.note(format_args!("epoch {epoch} at gateway {gateway} is over"));
-    }
-
-    /// Sessions that should exist and do not are tried, now or after a while.
-    fn keep_sessions(&mut self, gateway: usize) {
-        let host = &self.gateways[gateway];
-        let generation = host.generation;
-        let mut wanted = Vec::new();
-        for (&epoch, hosted) in &host.tenures {
-            let missing = hosted.engine.wanted_sessions().into_iter();
-            let missing = missing.filter(|id| !host.has_session(epoch, *id) && !hosted.connecting.contains(id));
-            wanted.extend(missing.map(|id| (epoch, id)));
-        }
-        for (epoch, id) in wanted {
-            let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) else { continue };
-            hosted.connecting.push(id);
-            let is_first = hosted.tried.insert(id) && self.config.gateway_count > 1;
-            let delay_us = self.rng.range(if is_first { CONNECT_US } else { RETRY_US });
-            self.schedule.after(delay_us, Event::Connect { gateway, generation, epoch, id });
-        }
-    }
-
-    pub(super) fn connect(&mut self, gateway: usize, generation: u32, epoch: u32, id: SessionId) {
-        if generation != self.gateways[gateway].generation {
-            return;
-        }
-        let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) else { return };
-        hosted.connecting.retain(|other| *other != id);
-        let node = endpoint_of(usize::from(id.node.0));
-        let session = self.network.open(&mut self.schedule, endpoint_of_gateway(gateway), node);
-        let session = session.expect("the gateway is up and bounds its sessions");
-        self.core_of_session.insert(session.number(), id.core);
-        let host = &mut self.gateways[gateway];
-        host.links.insert(session, Link { epoch, id, input: Vec::new() });
-        host.inputs.push_back(Input::Opened(epoch, id));
-        self.demand_turn(gateway);
     }
 
     fn await_deadline(&mut self, gateway: usize) {

@@ -9,6 +9,10 @@
 //! What it says arrives in order and late, or not at all while it is cut off from the gateway. With one gateway and no
 //! lease it deals everything at once: the gateway alone is simulated then.
 
+mod deals;
+mod hand_over;
+mod seen;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_gateway::engine::{Standing, Terms, Voter, VoterSet};
@@ -19,9 +23,6 @@ use super::{Event, World, endpoint_of_gateway};
 /// A gateway that says nothing for so long is taken for dead. It says something twenty times as often.
 const SILENCE_US: u64 = 100_000;
 const BEAT_US: u64 = 5_000;
-/// How many hand-overs nobody prepares for, and after what time the owner lets go of all the same.
-const UNPREPARED_PPM: u32 = 250_000;
-const PREPARE_US_MAX: u64 = 100_000;
 /// Messages between coordinator and gateways take this long on average.
 const DELAY_US: u64 = 1_000;
 
@@ -165,15 +166,6 @@ impl World {
         self.schedule.at(at_us + BEAT_US, Event::Beat { gateway, generation });
     }
 
-    /// One gateway, no lease: the coordinator is not part of what is simulated.
-    fn deal_all_at_once(&mut self) {
-        self.coordinator.epoch += 1;
-        let epoch = self.coordinator.epoch;
-        let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
-        self.gateways[0].table = vec![Some((epoch, 0)); partitions.len()];
-        self.begin_tenure(0, epoch, partitions, Terms::default());
-    }
-
     pub(super) fn gateway_joined(&mut self, gateway: usize, generation: u32) {
         if self.gateways[gateway].generation != generation || self.coordinator.cut.contains(&gateway) {
             return;
@@ -237,157 +229,6 @@ impl World {
     fn give_up(&mut self, gateway: usize) {
         self.coordinator.heard_us.remove(&gateway);
         self.deal_ownerless();
-    }
-
-    fn deal_ownerless(&mut self) {
-        if self.coordinator.heard_us.is_empty() {
-            return;
-        }
-        let alive = |tenure: &Tenure| {
-            let is_same = self.gateways[tenure.gateway].generation == tenure.generation;
-            is_same && self.coordinator.heard_us.contains_key(&tenure.gateway)
-        };
-        let ownerless = self.coordinator.tenures.iter().filter(|(_, tenure)| !alive(tenure));
-        for epoch in ownerless.map(|(&epoch, _)| epoch).collect::<Vec<_>>() {
-            let Some(tenure) = self.coordinator.tenures.remove(&epoch) else { continue };
-            self.deal_to_heir(tenure);
-        }
-    }
-
-    /// Deals partitions to all gateways that live, in turn.
-    fn deal(&mut self, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
-        let alive: Vec<usize> = self.coordinator.heard_us.keys().copied().collect();
-        let mut shares: BTreeMap<usize, Vec<PartitionId>> = BTreeMap::new();
-        let first = self.coordinator.epoch as usize;
-        for (place, partition) in partitions.into_iter().enumerate() {
-            shares.entry(alive[(first + place) % alive.len()]).or_default().push(partition);
-        }
-        shares.into_iter().for_each(|(gateway, partitions)| self.deal_to(gateway, partitions, before.clone()));
-        self.tell_table();
-    }
-
-    fn deal_to(&mut self, gateway: usize, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
-        let epoch = self.next_epoch();
-        self.deal_as(epoch, gateway, partitions, before);
-    }
-
-    fn next_epoch(&mut self) -> u32 {
-        self.coordinator.epoch += 1;
-        self.coordinator.epoch
-    }
-
-    /// What a tenure left goes to its heir, who may have prepared for it; to all, if that one is gone.
-    fn deal_to_heir(&mut self, tenure: Tenure) {
-        let before = tenure.voters.into_iter().chain(tenure.before).collect();
-        let heir = tenure.heir.filter(|heir| self.coordinator.heard_us.contains_key(heir));
-        match (heir, tenure.heir_epoch) {
-            (Some(heir), Some(epoch)) => self.deal_as(epoch, heir, tenure.partitions, before),
-            (Some(heir), None) => self.deal_to(heir, tenure.partitions, before),
-            (None, epoch) => {
-                if let Some((epoch, heir)) = epoch.zip(tenure.heir) {
-                    self.tell(heir, Order::Forget { epoch });
-                }
-                self.deal(tenure.partitions, before);
-            }
-        }
-        self.tell_table();
-    }
-
-    fn deal_as(&mut self, epoch: u32, gateway: usize, partitions: Vec<PartitionId>, before: Vec<VoterSet>) {
-        self.note(format_args!("epoch {epoch}: {partitions:?} for gateway {gateway}"));
-        let voters = vec![self.voters()];
-        let generation = self.gateways[gateway].generation;
-        let tenure = Tenure {
-            gateway,
-            generation,
-            partitions,
-            voters,
-            before,
-            is_served: false,
-            heir: None,
-            heir_epoch: None,
-            lets_go: false,
-        };
-        let begin = Order::Begin { epoch, partitions: tenure.partitions.clone(), terms: tenure.terms() };
-        self.coordinator.tenures.insert(epoch, tenure);
-        self.tell(gateway, begin);
-    }
-
-    /// A gateway without partitions takes over a tenure of one that has several.
-    fn balance(&mut self, gateway: usize) {
-        let of = |gateway: usize| self.coordinator.tenures.values().filter(|it| it.gateway == gateway).count();
-        let fullest = self.coordinator.heard_us.keys().copied().max_by_key(|&other| of(other));
-        if let Some(other) = fullest.filter(|&other| of(other) > 1 && of(gateway) == 0) {
-            self.hand_over_from(other, gateway);
-        }
-    }
-
-    /// A tenure of one gateway is handed over to another.
-    pub fn hand_over_from(&mut self, from: usize, to: usize) {
-        let tenures = &mut self.coordinator.tenures;
-        let own =
-            tenures.iter_mut().find(|(_, tenure)| tenure.gateway == from && tenure.heir.is_none() && tenure.is_served);
-        let Some((&epoch, tenure)) = own else { return };
-        tenure.heir = Some(to);
-        let partitions = tenure.partitions.clone();
-        self.counts.handovers += 1;
-        self.note(format_args!("gateway {from} is to let go of epoch {epoch}, for gateway {to}"));
-        if self.rng.chance_ppm(UNPREPARED_PPM) {
-            return self.order_let_go(epoch);
-        }
-        let next = self.next_epoch();
-        if let Some(tenure) = self.coordinator.tenures.get_mut(&epoch) {
-            tenure.heir_epoch = Some(next);
-        }
-        self.tell(to, Order::Prepare { epoch: next, partitions });
-        self.schedule.after(PREPARE_US_MAX, Event::PrepareOver { epoch });
-    }
-
-    /// As [`World::hand_over_from`]; the heir prepares, and the owner lets go when the scenario says so.
-    pub fn prepare_hand_over(&mut self, from: usize, to: usize) {
-        let of_owner = |tenure: &&mut Tenure| tenure.gateway == from && tenure.heir.is_none();
-        let next = self.next_epoch();
-        let Some(tenure) = self.coordinator.tenures.values_mut().find(of_owner) else { return };
-        (tenure.heir, tenure.heir_epoch) = (Some(to), Some(next));
-        let partitions = tenure.partitions.clone();
-        self.coordinator.is_held_back = true;
-        self.tell(to, Order::Prepare { epoch: next, partitions });
-    }
-
-    /// See [`World::prepare_hand_over`].
-    pub fn go_on_with_hand_over(&mut self) {
-        self.coordinator.is_held_back = false;
-        let planned = self.coordinator.tenures.iter().find(|(_, tenure)| tenure.heir_epoch.is_some());
-        if let Some(epoch) = planned.map(|(&epoch, _)| epoch) {
-            self.order_let_go(epoch);
-        }
-    }
-
-    /// Packed stripes in a gateway's engine that owns a key, and how many of them it read under its fence.
-    pub fn stripes_read(&self, gateway: usize, key: &str) -> Option<(usize, usize)> {
-        let (epoch, _) = self.table()[usize::from(self.partition_of(key.as_bytes()).0)]?;
-        let engine = &self.gateways[gateway].tenures.get(&epoch)?.engine;
-        Some((engine.stripe_count(), engine.inherited_read()))
-    }
-
-    /// The heir is prepared, or was not for long.
-    pub(super) fn order_let_go(&mut self, epoch: u32) {
-        let is_held_back = self.coordinator.is_held_back;
-        let Some(tenure) = self.coordinator.tenures.get_mut(&epoch).filter(|it| !it.lets_go && !is_held_back) else {
-            return;
-        };
-        tenure.lets_go = true;
-        let gateway = tenure.gateway;
-        self.tell(gateway, Order::LetGo { epoch });
-    }
-
-    pub(super) fn hand_over_any(&mut self) {
-        let alive: Vec<usize> = self.coordinator.heard_us.keys().copied().collect();
-        if alive.len() > 1 {
-            let from = self.rng.index(alive.len());
-            let to = (from + 1 + self.rng.index(alive.len() - 1)) % alive.len();
-            self.hand_over_from(alive[from], alive[to]);
-        }
     }
 
     pub(super) fn tell_coordinator(&mut self, gateway: usize, epoch: u32, standing: Standing, voters: VoterSet) {
@@ -466,55 +307,5 @@ impl World {
     fn gateway_joined_again(&mut self, gateway: usize, generation: u32) {
         let at_us = self.delivery_us(gateway, false);
         self.schedule.at(at_us, Event::Joined { gateway, generation });
-    }
-
-    /// Is every partition served by who should, and does every gateway know who that is?
-    pub(super) fn is_settled(&self) -> bool {
-        if self.is_alone() {
-            return self.gateways[0].is_serving();
-        }
-        let now = self.now();
-        let table = self.table();
-        let is_served = |place: &Option<(u32, usize)>| {
-            let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
-            hosted.is_some_and(|it| it.engine.standing() == Standing::Serving && it.engine.is_proven(now))
-        };
-        let knows = |host: &super::GatewayHost| !host.is_up || host.table == table;
-        table.iter().all(is_served) && self.gateways.iter().all(knows)
-    }
-
-    /// Which gateway is to own the partition of a key.
-    pub fn owner_of(&self, key: &str) -> Option<usize> {
-        let partition = self.partition_of(key.as_bytes());
-        self.table()[usize::from(partition.0)].map(|(_, gateway)| gateway)
-    }
-
-    /// Is somebody serving the partition of a key who should?
-    pub fn serves(&self, key: &str) -> bool {
-        let partition = self.partition_of(key.as_bytes());
-        let place = self.table()[usize::from(partition.0)];
-        let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
-        hosted
-            .is_some_and(|hosted| hosted.engine.standing() == Standing::Serving && hosted.engine.is_proven(self.now()))
-    }
-
-    /// How long nobody answered for partitions whose owner had let go, in the order of the ends.
-    pub fn stretches(&self) -> &[u64] {
-        &self.coordinator.stretches
-    }
-
-    pub(super) fn note_stretch(&mut self, gateway: usize, epoch: u32, standing: Standing) {
-        let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return };
-        let now_us = self.schedule.now_us();
-        for &partition in &hosted.engine.config().partitions {
-            match standing {
-                Standing::LettingGo => _ = self.coordinator.since_us.entry(partition).or_insert(now_us),
-                Standing::Serving => {
-                    let since_us = self.coordinator.since_us.remove(&partition);
-                    self.coordinator.stretches.extend(since_us.map(|since_us| now_us - since_us));
-                }
-                _ => {}
-            }
-        }
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! Must not know: the world that runs it.
 
-use std::fmt;
-use std::str::FromStr;
+mod profile;
 
 use shorttail_gateway::engine::{LeaseConfig, WhenFull};
 use shorttail_placement::Placement;
@@ -11,68 +10,7 @@ use shorttail_policy::{Hedge, Policy, SmallWrite, Update};
 use shorttail_units::CodeShape;
 
 use crate::rng::Rng;
-
-/// A family of runs; what is left open is drawn from the seed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Profile {
-    /// Every shape and every fault.
-    #[default]
-    Mixed,
-    /// No faults but delays: what goes wrong here is wrong without anybody's failure.
-    Calm,
-    /// Nodes lose their memory.
-    Crash,
-    /// Nodes stall, slow down, are cut off; no memory is lost.
-    Stall,
-    /// Memory is short all the time.
-    Full,
-    /// Values above the small-write threshold.
-    Large,
-    /// The gateway crashes and a new one with a higher epoch takes over.
-    Takeover,
-    /// Several gateways share the partitions: they crash, stall, are cut off, and hand over.
-    Gateways,
-    /// Minutes instead of a second: few operations, faults that last, repairs and leases with their usual times.
-    Long,
-    /// Processes of nodes end and others go on with their memory, one or all of them, gateways too.
-    Restart,
-    /// Nodes join, are drained and taken out, while memory is lost and gateways crash.
-    Members,
-}
-
-/// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 11] = [
-    ("mixed", Profile::Mixed),
-    ("calm", Profile::Calm),
-    ("crash", Profile::Crash),
-    ("stall", Profile::Stall),
-    ("full", Profile::Full),
-    ("large", Profile::Large),
-    ("takeover", Profile::Takeover),
-    ("gateways", Profile::Gateways),
-    ("long", Profile::Long),
-    ("restart", Profile::Restart),
-    ("members", Profile::Members),
-];
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = PROFILES.iter().find(|(_, profile)| profile == self).map(|(name, _)| *name);
-        f.write_str(name.expect("every profile is listed"))
-    }
-}
-
-impl FromStr for Profile {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile);
-        found.ok_or_else(|| {
-            let names: Vec<_> = PROFILES.iter().map(|(name, _)| *name).collect();
-            format!("no such profile; there are {}", names.join(", "))
-        })
-    }
-}
+pub use profile::{PROFILES, Profile};
 
 /// Relative weights of the faults; 0: never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -253,24 +191,6 @@ impl SimConfig {
         config
     }
 
-    /// Values end by themselves: in some of the runs.
-    fn draw_ends(&mut self, profile: Profile, rng: &mut Rng) {
-        if rng.chance_ppm(400_000) {
-            self.lifetime_ppm = *rng.choose(&[100_000, 500_000]).expect("shares");
-        }
-        if rng.chance_ppm(300_000) {
-            self.delayed_flush_ppm = 5_000;
-        }
-        if profile == Profile::Restart {
-            // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the value
-            // that it saw is over and was missed: see docs/INVARIANTS.md.
-            self.lifetime_ppm = 0;
-        }
-        if profile == Profile::Full && rng.chance_ppm(500_000) {
-            self.when_full = WhenFull::Evict;
-        }
-    }
-
     /// The same run where nothing ends by itself.
     pub fn endless(profile: Profile, seed: u64) -> Self {
         SimConfig { lifetime_ppm: 0, delayed_flush_ppm: 0, when_full: WhenFull::Error, ..Self::draw(profile, seed) }
@@ -295,100 +215,12 @@ impl SimConfig {
         }
     }
 
-    fn apply(&mut self, profile: Profile, rng: &mut Rng) {
-        let none = FaultWeights::default();
-        match profile {
-            Profile::Mixed => {
-                // A quarter of the runs have one kind of fault only, so that it is not masked by the others.
-                let special = [Profile::Calm, Profile::Crash, Profile::Stall, Profile::Full, Profile::Large];
-                if rng.chance_ppm(350_000) {
-                    let special = special[rng.index(special.len())];
-                    self.apply(special, rng);
-                }
-            }
-            Profile::Calm => self.faults = none,
-            Profile::Crash => self.faults = FaultWeights { crash: 1, break_session: 1, ..none },
-            Profile::Stall => self.faults = FaultWeights { crash: 0, gateway_crash: 0, ..self.faults },
-            Profile::Full => self.shrink(rng),
-            Profile::Large => {
-                self.large_value_ppm = 800_000;
-                self.block_bytes = 128;
-                self.chunk_bytes = 1024;
-            }
-            Profile::Takeover => {
-                self.faults.gateway_crash = 4;
-            }
-            Profile::Gateways => {
-                self.share(2 + rng.index(2));
-                let active_us = rng.range(800_000..2_500_000);
-                self.active_us = active_us;
-                self.partition_count = *rng.choose(&[2, 4, 6]).expect("counts");
-                self.faults.gateway_crash = 3;
-                self.faults.gateway_stall = 3;
-                self.faults.hand_over = 4;
-                self.faults.cut_coordinator = 2;
-            }
-            Profile::Long => {
-                let kinds = [Profile::Mixed, Profile::Takeover, Profile::Gateways, Profile::Gateways];
-                self.apply(kinds[rng.index(kinds.len())], rng);
-                self.stretch(rng);
-            }
-            Profile::Restart => {
-                if rng.chance_ppm(400_000) {
-                    self.apply(Profile::Gateways, rng);
-                }
-                self.keeps_memory = true;
-                self.faults.restart = 8;
-                self.faults.gateway_crash = 2;
-            }
-            Profile::Members => {
-                self.late_node_count = 1 + rng.below(3) as u16;
-                self.node_count += self.late_node_count;
-                if rng.chance_ppm(500_000) {
-                    self.share(2);
-                    self.partition_count = 4;
-                }
-                // Who has how much in use is looked at once in two seconds.
-                self.active_us = rng.range(4_000_000..10_000_000);
-                self.fault_us_mean = rng.range(100_000..400_000);
-                self.key_count = 20 + rng.index(60);
-                self.faults = FaultWeights { membership: 6, gateway_crash: 2, ..self.faults };
-            }
-        }
-    }
-
-    /// Minutes of work, with no more operations than a history can be judged with.
-    fn stretch(&mut self, rng: &mut Rng) {
-        const OPERATIONS: u64 = 2_500;
-        self.active_us = rng.range(120_000_000..600_000_000);
-        self.think_us_mean = self.active_us * u64::from(self.client_count) / OPERATIONS;
-        self.fault_us_mean = rng.range(500_000..4_000_000);
-        self.fault_length = 10;
-        self.audit_events = 20_000;
-        self.lease = self.lease.map(|_| LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
-    }
-
     /// Several gateways, with a lease that is short enough to run out often.
     pub fn share(&mut self, gateway_count: usize) {
         self.gateway_count = gateway_count;
         self.lease = Some(LeaseConfig { lease_us: 150_000, margin_us: 15_000 });
         // To flush everything is a request to every gateway, which is theirs to gather.
         self.flush_ppm = 0;
-    }
-
-    /// So little memory that the store is often full, and chunks so large that few of them fit.
-    fn shrink(&mut self, rng: &mut Rng) {
-        (self.code, self.node_count) = (code("rs:2+1"), 4 + rng.below(2) as u16);
-        self.disturbed_max = self.disturbed_max.min(2);
-        self.node_core_count = 1;
-        self.node_memory_bytes = 256 << 10;
-        self.partition_count = 1;
-        self.chunk_bytes = 15 * 1024;
-        self.key_count = 40 + rng.index(60);
-        self.large_value_ppm = 900_000;
-        self.think_us_mean = 2_000;
-        self.client_count = 8;
-        self.active_us = 600_000;
     }
 }
 

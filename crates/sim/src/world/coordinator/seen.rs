@@ -1,0 +1,65 @@
+//! What can be seen of owners from outside: who is to serve, who does, and how long nobody did.
+
+use shorttail_gateway::engine::Standing;
+
+use super::World;
+use crate::world::GatewayHost;
+
+impl World {
+    /// Is every partition served by who should, and does every gateway know who that is?
+    pub(in crate::world) fn is_settled(&self) -> bool {
+        if self.is_alone() {
+            return self.gateways[0].is_serving();
+        }
+        let now = self.now();
+        let table = self.table();
+        let is_served = |place: &Option<(u32, usize)>| {
+            let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
+            hosted.is_some_and(|it| it.engine.standing() == Standing::Serving && it.engine.is_proven(now))
+        };
+        let knows = |host: &GatewayHost| !host.is_up || host.table == table;
+        table.iter().all(is_served) && self.gateways.iter().all(knows)
+    }
+
+    /// Which gateway is to own the partition of a key.
+    pub fn owner_of(&self, key: &str) -> Option<usize> {
+        let partition = self.partition_of(key.as_bytes());
+        self.table()[usize::from(partition.0)].map(|(_, gateway)| gateway)
+    }
+
+    /// Is somebody serving the partition of a key who should?
+    pub fn serves(&self, key: &str) -> bool {
+        let partition = self.partition_of(key.as_bytes());
+        let place = self.table()[usize::from(partition.0)];
+        let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
+        hosted
+            .is_some_and(|hosted| hosted.engine.standing() == Standing::Serving && hosted.engine.is_proven(self.now()))
+    }
+
+    /// Packed stripes in a gateway's engine that owns a key, and how many of them it read under its fence.
+    pub fn stripes_read(&self, gateway: usize, key: &str) -> Option<(usize, usize)> {
+        let (epoch, _) = self.table()[usize::from(self.partition_of(key.as_bytes()).0)]?;
+        let engine = &self.gateways[gateway].tenures.get(&epoch)?.engine;
+        Some((engine.stripe_count(), engine.inherited_read()))
+    }
+
+    /// How long nobody answered for partitions whose owner had let go, in the order of the ends.
+    pub fn stretches(&self) -> &[u64] {
+        &self.coordinator.stretches
+    }
+
+    pub(in crate::world) fn note_stretch(&mut self, gateway: usize, epoch: u32, standing: Standing) {
+        let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return };
+        let now_us = self.schedule.now_us();
+        for &partition in &hosted.engine.config().partitions {
+            match standing {
+                Standing::LettingGo => _ = self.coordinator.since_us.entry(partition).or_insert(now_us),
+                Standing::Serving => {
+                    let since_us = self.coordinator.since_us.remove(&partition);
+                    self.coordinator.stretches.extend(since_us.map(|since_us| now_us - since_us));
+                }
+                _ => {}
+            }
+        }
+    }
+}

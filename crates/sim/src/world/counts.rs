@@ -1,0 +1,73 @@
+//! What happened in a run, counted.
+
+/// What happened in a run, as counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub operations: u64,
+    pub answered: u64,
+    pub refused: u64,
+    pub unknown: u64,
+    pub crashes: u64,
+    /// Processes of nodes that ended while their memory stayed.
+    pub restarts: u64,
+    pub stalls: u64,
+    pub breaks: u64,
+    pub slowdowns: u64,
+    pub cuts: u64,
+    pub takeovers: u64,
+    /// Tenures that an owner was asked to let go of.
+    pub handovers: u64,
+    /// Times that everything was whole and other nodes became those that may lose their memory.
+    pub victim_changes: u64,
+    /// Nodes that joined, were to be emptied, were taken out.
+    pub joins: u64,
+    pub drains: u64,
+    pub removals: u64,
+    pub degraded_reads: u64,
+    pub frees: u64,
+    pub seals: u64,
+    pub folds: u64,
+    pub installs: u64,
+    pub rebuilds: u64,
+    pub rebuild_failures: u64,
+    pub corruptions_found: u64,
+    pub corruptions_repaired: u64,
+    pub stripes_audited: u64,
+    pub acknowledgements_audited: u64,
+}
+
+impl Counts {
+    pub fn faults(&self) -> u64 {
+        self.crashes + self.restarts + self.stalls + self.breaks + self.slowdowns + self.cuts + self.takeovers
+    }
+
+    pub fn add(&mut self, other: &Counts) {
+        self.operations += other.operations;
+        self.answered += other.answered;
+        self.refused += other.refused;
+        self.unknown += other.unknown;
+        self.crashes += other.crashes;
+        self.restarts += other.restarts;
+        self.stalls += other.stalls;
+        self.breaks += other.breaks;
+        self.slowdowns += other.slowdowns;
+        self.cuts += other.cuts;
+        self.takeovers += other.takeovers;
+        self.handovers += other.handovers;
+        self.victim_changes += other.victim_changes;
+        self.joins += other.joins;
+        self.drains += other.drains;
+        self.removals += other.removals;
+        self.degraded_reads += other.degraded_reads;
+        self.frees += other.frees;
+        self.seals += other.seals;
+        self.folds += other.folds;
+        self.installs += other.installs;
+        self.rebuilds += other.rebuilds;
+        self.rebuild_failures += other.rebuild_failures;
+        self.corruptions_found += other.corruptions_found;
+        self.corruptions_repaired += other.corruptions_repaired;
+        self.stripes_audited += other.stripes_audited;
+        self.acknowledgements_audited += other.acknowledgements_audited;
+    }
+}
