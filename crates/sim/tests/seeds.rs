@@ -165,3 +165,10 @@ fn cleaning_ends_among_all_other_faults() {
     passes(Profile::Mixed, 1_154);
     passes(Profile::Mixed, 1_578);
 }
+
+/// A move was refused, and the other members went on naming the node that had refused: the next owner, which did not hear
+/// the chunk's holder, took the chunk for lost, and freed it when the holder was back.
+#[test]
+fn a_move_that_is_not_made_loses_no_chunk() {
+    passes(Profile::Long, 361);
+}

@@ -5,7 +5,7 @@
 //! control record is carried over while something older may still exist that it ended (rule R3). A record whose key is
 //! locked is left for the next pass, so that records of a key never overtake each other.
 //!
-//! Which stripe: the emptiest one while there is garbage to gain; when all is alive and memory is short, the oldest one,
+//! Which stripe: one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive and memory is short, the oldest one,
 //! whose objects that were not read lately are evicted (a second chance for the others, as in CLOCK). The oldest, because
 //! what it evicts cannot come back from an older stripe.
 
@@ -128,6 +128,9 @@ impl<C: Command> Engine<C> {
     /// See `docs/decisions/0012-cleaning-ends.md` for why this comes to an end.
     fn choose_victim(&self) -> Option<(StripeSlot, Mode)> {
         let is_short = self.is_short_of_memory();
+        if !is_short && let Some(slot) = self.choose_stranded() {
+            return Some((slot, Mode::Move));
+        }
         if !is_short && !self.has_much_garbage() {
             return None;
         }
@@ -147,6 +150,13 @@ impl<C: Command> Engine<C> {
         // Where a striped object is older still, it goes first.
         let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
         oldest.map(|(_, slot)| (slot, Mode::Evict))
+    }
+
+    /// A stripe with a lost chunk that no node takes (those left have freed a chunk of it): what is in it is stored anew.
+    fn choose_stranded(&self) -> Option<StripeSlot> {
+        self.too_few_nodes().ok()?;
+        let mut stranded = self.repair.stranded.iter().filter_map(|&id| self.stripes.slot_of(id));
+        stranded.find(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealed)
     }
 
     fn oldest_if_sealed(&self, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {

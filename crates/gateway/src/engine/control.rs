@@ -179,6 +179,13 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// Was the node told to drop its chunk of the stripe, and has not confirmed it?
+    pub(super) fn is_to_free(&self, node: NodeId, stripe: StripeId) -> bool {
+        let ranges = self.voids.pending.get(&node).into_iter().flatten();
+        let mut ranges = ranges.map(|(&first, free)| first..first.plus(u64::from(free.count)));
+        ranges.any(|range| range.contains(&stripe))
+    }
+
     pub(super) fn free_on(&mut self, node: NodeId, stripe: StripeId, partition: PartitionId) {
         self.free_range_on(node, stripe, 1, partition);
     }

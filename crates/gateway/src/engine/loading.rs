@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
-use super::census::Member;
+use super::census::{Census, Member};
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::picture::{Loaded, Picture};
 use super::reconstruct::{Content, whole_chunk};
@@ -204,6 +204,7 @@ impl<C: Command> Engine<C> {
             loading.loads.remove(&stripe);
             return;
         }
+        self.refresh_members(stripe);
         if self.is_preparing() {
             return self.load_sealed(stripe);
         }
@@ -215,6 +216,14 @@ impl<C: Command> Engine<C> {
             Verdict::Wait => {}
             Verdict::Enough | Verdict::Hopeless if is_sealed => self.load_sealed(stripe),
             Verdict::Enough | Verdict::Hopeless => self.inspect_members(stripe, &members),
+        }
+    }
+
+    /// Who holds the stripe may have been told since it was looked at last.
+    fn refresh_members(&mut self, stripe: StripeId) {
+        let Some((configuration, members)) = self.census().and_then(|census| census.members_of(stripe)) else { return };
+        if let Some(load) = self.load(stripe).filter(|load| load.members[..] != members[..]) {
+            (load.configuration, load.members, load.refused) = (configuration, members.into(), 0);
         }
     }
 
@@ -257,9 +266,19 @@ impl<C: Command> Engine<C> {
         if away + lost <= self.config.tolerance() {
             return Verdict::Enough;
         }
-        let is_sealed = self.census().is_some_and(|census| census.intact(stripe).any(|(_, report)| report.sealed));
+        let Some(census) = self.census() else { return Verdict::Wait };
+        let away = away + lost.min(self.strangers_away(stripe, census));
+        let is_sealed = census.intact(stripe).any(|(_, report)| report.sealed);
         let is_beyond_help = is_sealed && count(Member::Holds) + away < self.config.data_count();
         if away == 0 || is_beyond_help { Verdict::Hopeless } else { Verdict::Wait }
+    }
+
+    /// Nodes that are away and may hold what a member lacks: a chunk of the stripe was to move, and did not.
+    fn strangers_away(&self, stripe: StripeId, census: &Census) -> usize {
+        let moved = census.members_of(stripe).filter(|(configuration, _)| !configuration.is_first());
+        let Some((_, members)) = moved else { return 0 };
+        let nodes = self.nodes.iter().map(|node| node.id).filter(|node| !members.contains(node));
+        nodes.filter(|&node| !self.nodes.is_ready(node) && !self.is_gone(node)).count()
     }
 
     fn load_sealed(&mut self, stripe: StripeId) {

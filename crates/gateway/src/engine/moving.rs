@@ -12,8 +12,9 @@
 //! ```
 //! Rule R11: B is a member before it may hold anything, as every other member was told; until it does, the owner counts on
 //! A. A later owner does so too: a member that lacks its chunk is stood in for by whoever has it (see `census`). If the
-//! stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile, the chunk is lost, and its repair
-//! ends the move.
+//! move is not made after all, the others are told that A is the member; an owner that does not hear A would miss a chunk
+//! that was never lost. If the stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile, the chunk
+//! is lost, and its repair ends the move.
 //!
 //! Invariant: a stripe has an order for a repair or a move, not both.
 //!
@@ -269,7 +270,7 @@ impl<C: Command> Engine<C> {
         }
         if order.has_failed {
             self.moves.under_way.remove(&stripe);
-            return;
+            return self.tell_members(stripe);
         }
         self.send_move(stripe);
     }
@@ -339,18 +340,38 @@ impl<C: Command> Engine<C> {
             (Refusal::Exists | Refusal::OutOfMemory, None) => self.moves.refuse(stripe, node),
             _ => {}
         }
+        self.tell_members(stripe);
     }
 
-    /// The stripe is not moved after all: whoever was to hold a chunk of it frees it, behind the order.
+    /// The stripe is not moved after all.
     pub(super) fn cancel_move(&mut self, stripe: StripeId) {
-        let Some(order) = self.moves.under_way.remove(&stripe) else { return };
+        if self.end_move(stripe) {
+            self.tell_members(stripe);
+        }
+    }
+
+    /// Whoever was to hold a chunk of the stripe frees it, behind the order; was there a move?
+    fn end_move(&mut self, stripe: StripeId) -> bool {
+        let Some(order) = self.moves.under_way.remove(&stripe) else { return false };
         self.moves.refuse(stripe, order.target);
         self.free_on(order.target, stripe, order.partition);
+        true
+    }
+
+    /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it when
+    /// it is back (see `refresh_configuration`).
+    pub(super) fn tell_members(&mut self, stripe: StripeId) {
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
+        let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };
+        self.set_members(stripe, &facts);
+        for &node in facts.members.iter().filter(|&&node| self.nodes.is_ready(node)).collect::<Vec<_>>() {
+            self.reconfigure_on(node, stripe, &facts, What::Nothing);
+        }
     }
 
     /// The stripe goes.
     pub(super) fn forget_moves(&mut self, stripe: StripeId) {
-        self.cancel_move(stripe);
+        self.end_move(stripe);
         self.moves.refused.remove(&stripe);
     }
 

@@ -8,6 +8,7 @@ use shorttail_wire::node::ChunkKind;
 use super::Engine;
 use super::census::Census;
 use super::picture::{Picture, StripedFound};
+use super::repair::{Facts, Reparable};
 use super::striped::StripedObject;
 use super::stripes::StripePhase;
 use crate::command::Command;
@@ -31,11 +32,12 @@ impl<C: Command> Engine<C> {
             self.note_loss(id, partition, members);
         }
         for found in picture.take_striped() {
-            self.adopt_striped(found, census);
+            self.adopt_striped(found);
         }
         let voids = picture.take_voids();
         (self.index, self.stripes) = (picture.index, picture.stripes);
         self.stats.bytes_stored = picture.bytes_stored;
+        self.settle_members(census);
         self.note_inherited_losses(census);
         let void_ids: BTreeSet<StripeId> = voids.keys().copied().collect();
         for (void, record) in voids {
@@ -50,17 +52,30 @@ impl<C: Command> Engine<C> {
         void_ids
     }
 
-    fn adopt_striped(&mut self, found: StripedFound, census: &Census) {
+    fn adopt_striped(&mut self, found: StripedFound) {
         let StripedFound { key, partition, manifest, expiry } = found;
         let mut object = StripedObject::new(key, partition, manifest);
         object.expiry = expiry;
-        for stripe in object.stripes() {
-            let moved = census.members_of(stripe).filter(|(configuration, _)| !configuration.is_first());
-            if let Some((configuration, members)) = moved {
-                object.move_to(stripe, configuration, members.into());
+        self.striped.insert(object);
+    }
+
+    /// The members of stripes whose chunks lie elsewhere than at first, as all nodes together told: some may have told
+    /// after a stripe was read. Where the newest configuration is not what is, a newer one says so.
+    fn settle_members(&mut self, census: &Census) {
+        let packed = self.stripes.iter().map(|(_, stripe)| stripe.id);
+        let striped = self.striped.values().flat_map(StripedObject::stripes);
+        for stripe in packed.chain(striped).collect::<Vec<_>>() {
+            let Some(newest) = census.newest(stripe).filter(|newest| !newest.configuration.is_first()) else {
+                continue;
+            };
+            let Some((configuration, members)) = census.members_of(stripe) else { continue };
+            let Reparable::Whole(facts) = self.reparable(stripe) else { continue };
+            let is_told = members == newest.members.0;
+            self.set_members(stripe, &Facts { configuration, members: members.into(), ..facts });
+            if !is_told {
+                self.tell_members(stripe);
             }
         }
-        self.striped.insert(object);
     }
 
     /// Chunks of void stripes, of members that are none any more, and pieces without a manifest are freed. Not so what is
@@ -78,8 +93,9 @@ impl<C: Command> Engine<C> {
                     self.striped_of(stripe).is_some_and(|(_, object)| object.members_of(stripe).1.contains(&node))
                 }
             };
-            if !belongs {
-                self.free_on(node, stripe, partition);
+            match belongs {
+                true => self.refresh_configuration(node, &report.description),
+                false => self.free_on(node, stripe, partition),
             }
         }
     }

@@ -63,6 +63,8 @@ impl<C: Command> Engine<C> {
             if self.repair.orders.len() >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
                 return;
             }
+            // What is lost comes first.
+            self.cancel_move(stripe);
             match self.reparable(stripe) {
                 Reparable::Whole(facts) => busy_count += usize::from(self.repair_stripe(stripe, facts)),
                 Reparable::NotYet => self.rest(stripe),
@@ -146,10 +148,7 @@ impl<C: Command> Engine<C> {
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
         let is_free = |node: &&super::nodes::Node| {
-            // Nor one that a chunk is just moving to: that ends, and its answer would be taken for the repair's.
-            let is_refused = refused.contains(&node.id)
-                || self.moves.is_refused(stripe, node.id)
-                || self.is_moving_to(stripe, node.id);
+            let is_refused = refused.contains(&node.id) || self.moves.is_refused(stripe, node.id);
             !facts.members.contains(&node.id) && !is_refused
         };
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
@@ -173,8 +172,6 @@ impl<C: Command> Engine<C> {
     }
 
     fn begin_order(&mut self, stripe: StripeId, mut facts: Facts, mut order: Order) {
-        // What is lost comes first.
-        self.cancel_move(stripe);
         let own = facts.members[order.chunk];
         if order.target != own {
             if self.nodes.is_ready(own) {

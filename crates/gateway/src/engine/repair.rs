@@ -353,15 +353,34 @@ impl<C: Command> Engine<C> {
     /// A node was found to hold a chunk of a stripe that exists.
     pub(super) fn note_found(&mut self, node: NodeId, report: &ChunkReport) {
         let description = &report.description;
-        if report.damaged || !report.sealed || self.repair.lacks(description.stripe) == 0 {
+        let (id, chunk) = (description.stripe, usize::from(description.index));
+        if report.damaged || !report.sealed || self.repair.lacks(id) & 1 << chunk == 0 {
             return;
         }
-        let (id, chunk) = (description.stripe, usize::from(description.index));
-        if let Reparable::Whole(facts) = self.reparable(id)
-            && facts.members.get(chunk) == Some(&node)
-        {
-            self.repair.clear(id, chunk);
+        let Reparable::Whole(facts) = self.reparable(id) else { return };
+        match facts.members.get(chunk) {
+            Some(&member) if member == node => self.repair.clear(id, chunk),
+            // It was to move, or to be rebuilt elsewhere: what is here need not be rebuilt.
+            Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) => {
+                self.readmit(node, id, chunk);
+            }
+            _ => {}
         }
+    }
+
+    /// A node that is no member any more has a chunk that is lost elsewhere: it is the member again.
+    fn readmit(&mut self, node: NodeId, stripe: StripeId, chunk: usize) {
+        self.cancel_move(stripe);
+        self.drop_order(stripe);
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
+        let mut members = facts.members.to_vec();
+        let before = std::mem::replace(&mut members[chunk], node);
+        let partition = facts.partition;
+        self.set_members(stripe, &Facts { members: members.into(), ..facts });
+        self.tell_members(stripe);
+        self.repair.clear(stripe, chunk);
+        // It may have got an order.
+        self.free_on(before, stripe, partition);
     }
 
     /// Does every stripe have all its chunks? Then as many nodes as the code tolerates may be lost from now on.
