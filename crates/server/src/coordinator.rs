@@ -58,6 +58,7 @@ const BEAT: Duration = Duration::from_millis(HEARTBEAT_MS);
 /// # Errors
 /// When an address cannot be listened on or the metadata store can never be used.
 pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
+    crate::panics::end_the_process();
     let mut server = Server::bind(&config)?;
     server.stopper().stop_at_signals().context("cannot watch for signals")?;
     server.run()

@@ -131,6 +131,7 @@ impl Listeners {
 /// # Errors
 /// When an address is taken, or the coordinator refuses the gateway for good.
 pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyhow::Result<()> {
+    crate::panics::end_the_process();
     let listeners = Listeners::bind(&config)?;
     let admin = config.admin.map(admin::Bound::new).transpose()?;
     let addresses = GatewayAddresses {

@@ -9,4 +9,5 @@ pub mod footprint;
 pub mod gateway;
 pub mod net;
 pub mod node;
+pub mod panics;
 pub mod single;

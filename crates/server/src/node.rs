@@ -50,6 +50,7 @@ pub struct CoreGauges {
 /// # Errors
 /// When the address is taken, the memory is not to be had, or the coordinator refuses the node for good.
 pub fn run(config: NodeConfig) -> anyhow::Result<()> {
+    crate::panics::end_the_process();
     let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let listening = listener.address()?;
     let desk = OrderDesk::new(config.allow_chaos);

@@ -35,6 +35,7 @@ const UNLIMITED_BYTES: usize = 64 << 30;
 /// # Errors
 /// When an address is taken or the memory is not to be had.
 pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
+    crate::panics::end_the_process();
     let listeners = listen(&options)?;
     let directory = SocketDirectory::new()?;
     let nodes = start_nodes(&options, &directory.0)?;
