@@ -3,7 +3,7 @@
 use shorttail_chaos::{Corrupt, Fault, Kind};
 use shorttail_policy::{Hedge, Policy, SmallWrite};
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Action, Value};
+use shorttail_sim::model::{Action, Answer, Value};
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::{Outcome, StripeSeen, World};
 use shorttail_units::CodeShape;
@@ -149,4 +149,23 @@ fn more_losses_than_may_be_are_an_error_and_nothing_else() {
     let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
     (0..3).for_each(|member| scene.kill(member));
     assert_eq!(scene.world.ask("key", Action::Get), Outcome::Refused);
+}
+
+#[test]
+fn values_that_there_is_no_room_for_wait_and_are_all_read() {
+    let mut config = nodes_of("rs:4+2", 7);
+    config.read_bytes_max = 2 * STRIPED;
+    let mut world = cluster_of(config, 1);
+    let names: Vec<String> = (0..12).map(|name| format!("key{name}")).collect();
+    let length_of = |name: usize| if name == 5 { 3 * STRIPED } else { STRIPED };
+    for (number, name) in names.iter().enumerate() {
+        set(&mut world, name, &value(number as u64, length_of(number)));
+    }
+    world.crash_node(0, FOR_GOOD_US);
+    let asked: Vec<_> = names.iter().map(|name| world.request(0, name, Action::Get)).collect();
+    for (number, op) in asked.into_iter().enumerate() {
+        let expected = Some(value(number as u64, length_of(number)));
+        assert_eq!(world.await_op(op), Outcome::Answered(Answer::Found(expected)), "key{number}");
+    }
+    concludes(world);
 }

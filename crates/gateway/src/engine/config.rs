@@ -7,7 +7,7 @@ use shorttail_policy::Policy;
 use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
 
 use super::lease::LeaseConfig;
-use super::limits::CHUNK_BYTES;
+use super::limits::{CHUNK_BYTES, READ_BYTES_MAX};
 
 /// What happens to a store that is full of live objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,6 +63,8 @@ pub struct EngineConfig {
     pub placement: Placement,
     /// Hedges for each request, at most, in the long run.
     pub hedge_budget: f64,
+    /// Bytes of striped values that are read at once; a larger one is read alone.
+    pub read_bytes_max: usize,
 }
 
 impl EngineConfig {
@@ -92,6 +94,7 @@ impl EngineConfig {
             monitor: MonitorConfig::default(),
             placement: Placement::default(),
             hedge_budget: 0.05,
+            read_bytes_max: READ_BYTES_MAX,
         }
     }
 

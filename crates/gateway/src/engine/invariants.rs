@@ -17,6 +17,7 @@ impl<C: Command> Engine<C> {
         self.invariant_unsealed_stripes_keep_their_bytes();
         self.invariant_members_are_distinct();
         self.invariant_the_log_knows_its_open_stripes();
+        self.invariant_values_under_way_have_room();
         self.repair.check_invariants();
         self.moves.check_invariants(|stripe| self.repair.orders.contains_key(&stripe));
     }
@@ -31,6 +32,13 @@ impl<C: Command> Engine<C> {
         for (slot, stripe) in self.stripes.iter() {
             assert_eq!(stripe.live_count, counts.get(&slot).copied().unwrap_or(0), "live objects of {:?}", stripe.id);
         }
+    }
+
+    /// What is read takes no more than there is room for, unless it is one value.
+    fn invariant_values_under_way_have_room(&self) {
+        let bytes: usize = self.striped_reads.iter().map(|(_, read)| read.value_bytes()).sum();
+        let count = self.striped_reads.iter().count();
+        assert!(bytes <= self.config.read_bytes_max || count == 1, "{count} values of {bytes} bytes are read at once");
     }
 
     /// Rule R1.

@@ -61,6 +61,10 @@ pub const JOBS_MAX: usize = 4;
 /// Striped stripes of one write that are being installed at once.
 pub const INSTALLS_IN_FLIGHT: usize = 8;
 
+/// Bytes of striped values that are read at once, as far as nothing else is said: keeps every node of a large cluster busy,
+/// and is small beside a gateway's index. The pieces of a value that are under way take up to as much again.
+pub const READ_BYTES_MAX: usize = 64 << 20;
+
 /// Unsealed stripes of one partition, sealing ones included: bounds the owner's buffers. Further writes wait.
 pub const UNSEALED_MAX: usize = 8;
 

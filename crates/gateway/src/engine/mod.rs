@@ -58,6 +58,7 @@ mod pieces;
 mod pool;
 mod preparing;
 mod race;
+mod read_room;
 mod rebuild;
 mod rebuilding;
 mod recent;
@@ -143,6 +144,8 @@ enum Work {
     Resume,
     /// A job may go on.
     Job(PoolKey),
+    /// There may be room for values that wait to be read.
+    Read,
     /// Stripes of earlier owners are read.
     Loaded,
     /// A stripe may be closed on all its members.
@@ -291,6 +294,7 @@ pub struct Engine<C> {
     locks: Locks<C>,
     striped_writes: Pool<striped::StripedWrite>,
     striped_reads: Pool<striped::StripedRead<C>>,
+    read_room: read_room::ReadRoom<(striped::Reader<C>, lock::Object)>,
     /// Striped objects by their first stripe: in the order in which they were written.
     striped: striped::StripedObjects,
     /// Striped objects that are being evicted.
@@ -344,6 +348,7 @@ impl<C: Command> Engine<C> {
             lease: lease::Lease::new(config.lease, config.tolerance()),
             stripes: Stripes::new(config.data_count()),
             monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
+            read_room: read_room::ReadRoom::new(config.read_bytes_max),
             monitor_due_us: 0,
             verdicts: VecDeque::new(),
             policies: vec![config.policy; usize::from(config.partition_count)],
@@ -494,6 +499,7 @@ impl<C: Command> Engine<C> {
                 Work::Abandon(slot) => self.abandon(slot),
                 Work::Resume => self.resume_stalled(),
                 Work::Job(job) => self.advance_job(job),
+                Work::Read => self.resume_striped_reads(),
                 Work::Loaded => self.take_loaded(),
                 Work::Rescinded(stripe) => self.end_rescinding(stripe),
                 Work::Failover(tags) => self.failover(tags),

@@ -5,7 +5,8 @@
 //! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe ids
 //! and members. The pieces of the value before are freed when the new manifest is durable, also where they lie on the same
 //! nodes: a crash leaves the old value or the new one, never a mix. What is late is written again beside it (see
-//! `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be.
+//! `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be; so many values at once
+//! as there is room for (see `read_room`).
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -22,7 +23,7 @@ use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
-use super::{Engine, Token, What};
+use super::{Engine, Token, What, Work};
 use crate::command::{ApplyContext, Command, StoreError};
 
 /// Times a striped write starts again before its client hears of it.
@@ -134,7 +135,7 @@ pub struct Flight {
 
 /// Who waits for the value.
 #[derive(Debug)]
-enum Reader<C> {
+pub(super) enum Reader<C> {
     Command { token: Token, command: C },
     Round { lock: PoolKey, old: OldRecord },
 }
@@ -151,10 +152,17 @@ pub struct StripedRead<C> {
     missing: u32,
 }
 
+impl<C> StripedRead<C> {
+    pub fn value_bytes(&self) -> usize {
+        self.manifest.value_bytes
+    }
+}
+
 impl<C: Command> Engine<C> {
     /// Takes out the clients that wait for values.
     pub(super) fn take_striped_readers(&mut self) -> Vec<(Token, C)> {
-        let readers = self.striped_reads.take_all().into_iter().map(|read| read.reader);
+        let waiting = self.read_room.take_all().map(|(reader, _)| reader);
+        let readers = self.striped_reads.take_all().into_iter().map(|read| read.reader).chain(waiting);
         let of_client = |reader| match reader {
             Reader::Command { token, command } => Some((token, command)),
             Reader::Round { .. } => None,
@@ -434,6 +442,28 @@ impl<C: Command> Engine<C> {
 
     fn load_striped(&mut self, reader: Reader<C>, object: Object) {
         let ObjectData::Striped { manifest, .. } = &object.data else { return };
+        if let Some((reader, object)) = self.read_room.admit(manifest.value_bytes, (reader, object)) {
+            self.start_striped_read(reader, object);
+        }
+    }
+
+    /// Reads that waited for room begin.
+    pub(super) fn resume_striped_reads(&mut self) {
+        while let Some((reader, object)) = self.read_room.next() {
+            self.start_striped_read(reader, object);
+        }
+    }
+
+    /// A read is over: what it took is free for those that wait.
+    fn take_striped_read(&mut self, key: PoolKey) -> Option<StripedRead<C>> {
+        let read = self.striped_reads.remove(key)?;
+        self.read_room.leave(read.manifest.value_bytes);
+        self.work.push_back(Work::Read);
+        Some(read)
+    }
+
+    fn start_striped_read(&mut self, reader: Reader<C>, object: Object) {
+        let ObjectData::Striped { manifest, .. } = &object.data else { return };
         let manifest = manifest.clone();
         let value = vec![0; manifest.value_bytes];
         let partition = self.striped.get(&manifest.first).map(|object| object.partition).unwrap_or_default();
@@ -485,7 +515,7 @@ impl<C: Command> Engine<C> {
         if read.missing > 0 {
             return self.read_next_stripe(key);
         }
-        let read = self.striped_reads.remove(key).expect("it was there");
+        let read = self.take_striped_read(key).expect("it was there");
         self.striped_loaded(read);
     }
 
@@ -510,7 +540,7 @@ impl<C: Command> Engine<C> {
         }
         // Flushed while it was read.
         held.phase = LockPhase::Starting;
-        self.work.push_back(super::Work::Start(lock));
+        self.work.push_back(Work::Start(lock));
     }
 
     /// First stripes of striped objects that do not exist yet: their rounds decide what becomes of them.
@@ -525,7 +555,7 @@ impl<C: Command> Engine<C> {
 
     /// Pieces are gone: the object was replaced while it was read, or too many nodes failed.
     pub(super) fn striped_unreadable(&mut self, key: PoolKey) {
-        let Some(read) = self.striped_reads.remove(key) else { return };
+        let Some(read) = self.take_striped_read(key) else { return };
         let was_replaced = !self.striped.contains_key(&read.manifest.first);
         match read.reader {
             Reader::Command { token, command } if was_replaced => self.read(token, command),

@@ -4,6 +4,7 @@
 
 mod profile;
 
+use shorttail_gateway::engine::limits::READ_BYTES_MAX;
 use shorttail_gateway::engine::{LeaseConfig, WhenFull};
 use shorttail_placement::Placement;
 use shorttail_policy::{Hedge, Policy, SmallWrite, Update};
@@ -47,6 +48,8 @@ pub struct SimConfig {
     pub partition_count: u16,
     pub chunk_bytes: usize,
     pub block_bytes: usize,
+    /// Bytes of striped values that an engine reads at once.
+    pub read_bytes_max: usize,
     /// How often, at a fault, the policy is another one.
     pub switch_ppm: u32,
     pub key_count: usize,
@@ -144,6 +147,7 @@ impl SimConfig {
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),
             chunk_bytes: *rng.choose(&[1024, 2048, 2048, 4000]).expect("sizes"),
             block_bytes: *rng.choose(&[128, 512]).expect("sizes"),
+            read_bytes_max: if seed.is_multiple_of(3) { 2_500 } else { READ_BYTES_MAX },
             switch_ppm: 0,
             key_count: 3 + rng.index(12),
             client_count: 3 + rng.below(6) as u32,

@@ -63,6 +63,7 @@ impl World {
             lease: self.config.lease,
             chunk_bytes: self.config.chunk_bytes,
             block_bytes: self.config.block_bytes,
+            read_bytes_max: self.config.read_bytes_max,
             when_full: self.config.when_full,
             gather_us: 500_000,
             policy: self.config.policy,
