@@ -54,7 +54,8 @@ impl Configuration {
 pub struct StripeId(u64);
 
 impl StripeId {
-    const COUNTER_BITS: u32 = 40;
+    /// Bits of the counter; those above are the epoch's.
+    pub const COUNTER_BITS: u32 = 40;
 
     /// # Panics
     /// If `counter` does not fit in 40 bits: at a million stripes a second that takes twelve days of

@@ -7,6 +7,9 @@ pub const CHUNK_BYTES: usize = 65_536 - 256;
 pub const CHUNK_EXTRA_BYTES: u64 = 256;
 pub const CHUNK_UNIT_BYTES: u64 = 1024;
 
+/// Cores of a gateway: each has its own range of stripe ids, of 17 thousand million in an epoch. A power of two.
+pub const CORE_COUNT_MAX: usize = 64;
+
 /// Bytes of one append after which it is sent without waiting for the end of the turn.
 pub const APPEND_BYTES_MAX: usize = 16 << 10;
 

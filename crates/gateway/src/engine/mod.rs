@@ -251,7 +251,7 @@ impl What {
 }
 
 /// Where the core begins in the counter of a stripe id.
-const CORE_SHIFT: u32 = 34;
+const CORE_SHIFT: u32 = StripeId::COUNTER_BITS - limits::CORE_COUNT_MAX.ilog2();
 
 /// Is the engine serving, or still learning what the nodes hold?
 #[derive(Debug)]

@@ -271,7 +271,7 @@ pub struct GatewayOptions {
     /// Seconds after which an idle client is disconnected; 0: never [default: 0]
     #[arg(long, env = "SHORTTAIL_GATEWAY_IDLE_TIMEOUT", value_name = "SECONDS")]
     pub idle_timeout: Option<u64>,
-    /// Threads; each owns some of the partitions [default: 1]
+    /// Threads, at most 64; each owns some of the partitions [default: 1]
     #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]
     pub threads: Option<usize>,
     /// Milliseconds after which a request to a node has failed [default: 100]
@@ -400,7 +400,7 @@ impl GatewayOptions {
             key_bytes_max: within("gateway", "key_bytes_max", key_bytes_max, Size(1), KEY_BYTES_MAX)?.as_usize(),
             connection_count_max: within("gateway", "connections_max", connections, 1, CONNECTION_COUNT_MAX)?,
             idle_timeout_s: self.idle_timeout.unwrap_or(0),
-            threads: within("gateway", "threads", self.threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
+            threads: within("gateway", "threads", self.threads.unwrap_or(1), 1, GATEWAY_THREAD_COUNT_MAX)?,
             request_deadline_ms: within("gateway", "request_deadline_ms", deadline_ms, 1, REQUEST_DEADLINE_MS_MAX)?,
             placement: self.placement.unwrap_or_default().0,
             sidestep,

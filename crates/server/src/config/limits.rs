@@ -14,8 +14,10 @@ pub const UP_NODE_COUNT_MAX: usize = 256;
 pub const NODE_MEMORY_MIN: Size = Size::mib(16);
 /// Partitions of a cluster: each keeps open stripes, so that many more only cost memory.
 pub const PARTITION_COUNT_MAX: u16 = 1024;
-/// Threads of a role.
-pub const THREAD_COUNT_MAX: usize = 256;
+/// Threads of a node.
+pub const NODE_THREAD_COUNT_MAX: usize = 256;
+/// Threads of a gateway.
+pub const GATEWAY_THREAD_COUNT_MAX: usize = shorttail_gateway::engine::limits::CORE_COUNT_MAX;
 /// Largest value, as memcached's `-I` allows.
 pub const VALUE_BYTES_MAX: Size = Size::mib(1024);
 /// Smallest value limit, as memcached's `-I` allows.

@@ -8,7 +8,7 @@ use shorttail_units::{ClusterId, NodeId};
 
 use super::address::{Address, Addresses};
 use super::error::{ConfigError, within};
-use super::limits::{NODE_MEMORY_MIN, THREAD_COUNT_MAX};
+use super::limits::{NODE_MEMORY_MIN, NODE_THREAD_COUNT_MAX};
 use super::merge;
 use super::size::Size;
 
@@ -160,7 +160,7 @@ impl NodeOptions {
             }
         };
         let memory = self.memory.unwrap_or(NODE_MEMORY_DEFAULT);
-        let threads = within("node", "threads", self.threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?;
+        let threads = within("node", "threads", self.threads.unwrap_or(1), 1, NODE_THREAD_COUNT_MAX)?;
         let least = Size(NODE_MEMORY_MIN.0 * threads as u64);
         if memory < least {
             return Err(error("memory", &format!("{memory} is less than {least}, the least for {threads} thread(s)")));

@@ -53,6 +53,19 @@ fn flags_win_over_the_file_which_wins_over_defaults() {
 }
 
 #[test]
+fn every_thread_of_a_gateway_has_stripe_ids_of_its_own() {
+    let of_gateway = |threads| {
+        let coordinator = Some("127.0.0.1:1".parse().expect("an address"));
+        GatewayOptions { coordinator, threads: Some(threads), ..GatewayOptions::default() }.resolve()
+    };
+    assert_eq!(of_gateway(64).expect("the most").threads, 64);
+    let error = of_gateway(65).expect_err("one too many").to_string();
+    assert!(error.contains("--threads: 65 is not within 1 to 64"), "{error}");
+    let error = up_flags(&["--gateway-threads", "65"]).resolve().expect_err("one too many").to_string();
+    assert!(error.contains("--gateway-threads: 65 is not within 1 to 64"), "{error}");
+}
+
+#[test]
 fn every_setting_can_be_said_in_every_place() {
     for name in known_names() {
         let (section, key) = name["SHORTTAIL_".len()..].split_once('_').expect("section and key");

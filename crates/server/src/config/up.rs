@@ -332,7 +332,7 @@ impl UpOptions {
         let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
         check_node_count("up", code, node_count)?;
         within("up", "nodes", node_count, 1, UP_NODE_COUNT_MAX)?;
-        let node_threads = within("up", "node_threads", self.node_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?;
+        let node_threads = within("up", "node_threads", self.node_threads.unwrap_or(1), 1, NODE_THREAD_COUNT_MAX)?;
         let node_memory = self.node_memory.unwrap_or(NODE_MEMORY_DEFAULT);
         let least = Size(NODE_MEMORY_MIN.0 * node_threads as u64);
         if node_memory < least {
@@ -376,7 +376,13 @@ impl UpOptions {
             idle_timeout_s: self.idle_timeout.unwrap_or(0),
             auth_file: self.auth_file,
             node_threads,
-            gateway_threads: within("up", "gateway_threads", self.gateway_threads.unwrap_or(1), 1, THREAD_COUNT_MAX)?,
+            gateway_threads: within(
+                "up",
+                "gateway_threads",
+                self.gateway_threads.unwrap_or(1),
+                1,
+                GATEWAY_THREAD_COUNT_MAX,
+            )?,
             transport: self.transport.unwrap_or_default(),
             restart_nodes: self.restart_nodes.or(self.memory_file).unwrap_or(false),
             retire_after_s: within(
