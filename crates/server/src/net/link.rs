@@ -74,25 +74,10 @@ impl Link {
     /// Sends as much of `output` as the socket takes; what is left waits for a writable event.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// When the connection is broken; what is left of `output` was not sent.
     pub fn write(&mut self, output: &mut Vec<u8>, registry: &Registry) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < output.len() {
-            match self.stream.write(&output[sent..]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let is_full = sent < output.len();
-        if is_full {
-            output.drain(..sent);
-        } else {
-            output.clear();
-            output.shrink_to(KEPT_BYTES);
-        }
+        send(&mut self.stream, output)?;
+        let is_full = !output.is_empty();
         if is_full != self.is_full {
             self.is_full = is_full;
             let interest = if is_full { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
@@ -118,5 +103,67 @@ impl Link {
     pub fn close(&mut self, registry: &Registry) {
         // Closing the file descriptor removes it from the poll in any case.
         let _ = registry.deregister(&mut self.stream);
+    }
+}
+
+/// Moves bytes from the front of `output` into the stream, until one of them ends.
+fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
+    let mut sent = 0;
+    let result = loop {
+        if sent == output.len() {
+            break Ok(());
+        }
+        match stream.write(&output[sent..]) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => break Err(error),
+        }
+    };
+    // Also when the connection broke: what has left may have been done, and only the rest may go elsewhere.
+    if sent < output.len() {
+        output.drain(..sent);
+    } else {
+        output.clear();
+        output.shrink_to(KEPT_BYTES);
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes what its script says, call by call.
+    struct Scripted(Vec<io::Result<usize>>);
+
+    impl Write for Scripted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.remove(0).map(|count| count.min(bytes.len()))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_left_was_not_sent_however_it_ends() {
+        let broken = || Err(io::ErrorKind::BrokenPipe.into());
+        type Script = Vec<io::Result<usize>>;
+        let cases: [(Script, &[u8], bool); 5] = [
+            (vec![Ok(4), Ok(9)], b"", true),
+            (vec![Ok(4), Err(io::ErrorKind::WouldBlock.into())], b"efgh", true),
+            (vec![Err(io::ErrorKind::Interrupted.into()), Ok(3), broken()], b"defgh", false),
+            (vec![broken()], b"abcdefgh", false),
+            (vec![Ok(2), Ok(0)], b"cdefgh", false),
+        ];
+        for (script, left, is_whole) in cases {
+            let said = format!("{script:?}");
+            let mut output = b"abcdefgh".to_vec();
+            assert_eq!(send(&mut Scripted(script), &mut output).is_ok(), is_whole, "{said}");
+            assert_eq!(output, left, "{said}");
+        }
     }
 }
