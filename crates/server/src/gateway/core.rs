@@ -556,6 +556,7 @@ impl Core {
         self.connect_peers();
         self.write_sessions();
         self.drop_idle_clients();
+        self.drop_silent_guests();
         self.share_opinions();
         self.log_verdicts();
         self.publish();
@@ -684,7 +685,7 @@ impl Core {
         let number = self.next_client;
         self.next_client += 1;
         let Ok(link) = Link::new(stream, MioToken(number as usize), self.poll.registry()) else { return };
-        self.guests.insert(number, Guest::new(link));
+        self.guests.insert(number, Guest::new(link, self.now.mono_us));
         self.read_guest(number);
     }
 
@@ -714,6 +715,12 @@ impl Core {
             tracing::warn!(problem, "another gateway is not understood");
         }
         guest.is_over |= is_over;
+    }
+
+    fn drop_silent_guests(&mut self) {
+        let (now_us, registry) = (self.now.mono_us, self.poll.registry());
+        let silent = self.guests.extract_if(|_, guest| guest.is_silent(now_us));
+        silent.for_each(|(_, mut guest)| guest.link.close(registry));
     }
 
     fn write_guests(&mut self) {

@@ -6,9 +6,10 @@ use shorttail_gateway::command::StoreError;
 use shorttail_gateway::forward::{Ask, put_reply};
 use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
-use shorttail_wire::gateway::{Body, Hello, Kind, Welcome, begin_frame, next_frame, put_frame};
+use shorttail_wire::gateway::{Body, Hello, Kind, Welcome, begin_frame, next_frame, next_kind, put_frame};
 
 use super::exchange::Answer;
+use super::limits::GREETING_US_MAX;
 use super::neighbours::Identity;
 use crate::net::Link;
 
@@ -16,13 +17,19 @@ pub struct Guest {
     pub link: Link,
     pub outbox: Vec<u8>,
     is_greeted: bool,
+    since_us: u64,
     /// To be closed once the outbox has left.
     pub is_over: bool,
 }
 
 impl Guest {
-    pub fn new(link: Link) -> Self {
-        Guest { link, outbox: Vec::new(), is_greeted: false, is_over: false }
+    pub fn new(link: Link, now_us: u64) -> Self {
+        Guest { link, outbox: Vec::new(), is_greeted: false, since_us: now_us, is_over: false }
+    }
+
+    /// Has it been here for long without saying who it is?
+    pub fn is_silent(&self, now_us: u64) -> bool {
+        !self.is_greeted && now_us >= self.since_us + GREETING_US_MAX
     }
 
     /// Takes all whole frames of `input`, and says how many bytes they were. Requests go to `sink` with their tags.
@@ -37,6 +44,10 @@ impl Guest {
         mut sink: impl FnMut(u64, Ask),
     ) -> Result<usize, &'static str> {
         let mut taken = 0;
+        // Who has not said who it is makes this gateway keep no more than a greeting.
+        if !*is_greeted && next_kind(input).map_err(|_| "no frame")?.is_some_and(|kind| kind != Kind::Hello) {
+            return Err("a message before the greeting");
+        }
         while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {
             taken += frame_bytes;
             match (frame.kind, *is_greeted) {
@@ -79,4 +90,48 @@ fn greet(hello: &Hello, identity: Identity, outbox: &mut Vec<u8>) -> Result<(), 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shorttail_wire::gateway::{GATEWAY_PROTOCOL_VERSION, HEADER_BYTES, HELLO_BYTES_MAX};
+
+    const IDENTITY: Identity = Identity { cluster: ClusterId(7), gateway: 1 };
+
+    fn take(input: &[u8]) -> Result<usize, &'static str> {
+        Guest::take_frames(&mut false, IDENTITY, input, &mut Vec::new(), |_, _| panic!("nothing was asked"))
+    }
+
+    #[test]
+    fn nothing_but_a_greeting_is_waited_for_before_the_greeting() {
+        let header = |kind: Kind, body_bytes: u32| {
+            let mut header = [0; HEADER_BYTES];
+            header[..4].copy_from_slice(&body_bytes.to_le_bytes());
+            header[4] = kind as u8;
+            header
+        };
+        for kind in [Kind::Welcome, Kind::Refused, Kind::Ask, Kind::Answer, Kind::NotOwner] {
+            take(&header(kind, 0x43FF_FFFF)).expect_err("much would be buffered");
+            take(&header(kind, 1)).expect_err("a little would be");
+        }
+        assert_eq!(take(&header(Kind::Ask, 1)[..HEADER_BYTES - 1]), Ok(0), "nobody knows yet");
+        assert_eq!(take(&header(Kind::Hello, HELLO_BYTES_MAX as u32)), Ok(0), "the rest of a greeting is to come");
+        take(&header(Kind::Hello, HELLO_BYTES_MAX as u32 + 1)).expect_err("too long for a greeting");
+    }
+
+    #[test]
+    fn after_the_greeting_a_long_request_is_waited_for() {
+        let hello = Hello { version: GATEWAY_PROTOCOL_VERSION, cluster_id: 7, gateway: 2, auth: Vec::new() };
+        let mut input = Vec::new();
+        put_frame(&mut input, Kind::Hello, 0, &hello);
+        let greeting_bytes = input.len();
+        let mut header = [0; HEADER_BYTES];
+        header[2] = 0x10;
+        header[4] = Kind::Ask as u8;
+        input.extend_from_slice(&header);
+        let (mut is_greeted, mut outbox) = (false, Vec::new());
+        let taken = Guest::take_frames(&mut is_greeted, IDENTITY, &input, &mut outbox, |_, _| panic!("not whole"));
+        assert_eq!((taken, is_greeted), (Ok(greeting_bytes), true));
+    }
 }

@@ -23,6 +23,9 @@ pub const CONNECT_MAX_US: u64 = 500_000;
 /// Connections from other gateways: one from each core of each of them, within reason.
 pub const GUEST_COUNT_MAX: usize = 4096;
 
+/// Microseconds within which one that connected has said that it is a gateway: much longer than that takes.
+pub const GREETING_US_MAX: u64 = 5_000_000;
+
 /// Bytes that may wait for another gateway that does not read its answers: more than it may ask for at once, with replies
 /// of the largest usual size.
 pub const GUEST_OUTBOX_BYTES_MAX: usize = 1 << 30;

@@ -29,6 +29,9 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 /// A greeting is some fifty bytes; one that is longer than this is none.
 const GREETING_BYTES_MAX: usize = 4096;
 
+/// Microseconds within which one that connected has sent its greeting: much longer than that takes.
+const GREETING_US_MAX: u64 = 5_000_000;
+
 /// A message to a core.
 #[derive(Debug)]
 pub enum ToNodeCore {
@@ -50,8 +53,8 @@ pub struct Core {
     cores: Vec<Outlet<ToNodeCore>>,
     listener: Option<Listener>,
     gauges: Arc<CoreGauges>,
-    /// Connections whose greeting has not arrived (core 0 only).
-    greeting: HashMap<usize, Link>,
+    /// Connections whose greeting has not arrived, and since when they are there, in microseconds (core 0 only).
+    greeting: HashMap<usize, (Link, u64)>,
     sessions: HashMap<usize, Link>,
     peers: Peers,
     next_session: usize,
@@ -159,7 +162,7 @@ impl Core {
             let session = self.next_session;
             self.next_session += 1;
             match Link::new(stream, Token(session), self.poll.registry()) {
-                Ok(link) => _ = self.greeting.insert(session, link),
+                Ok(link) => _ = self.greeting.insert(session, (link, self.clock.now().mono_us)),
                 Err(error) => tracing::warn!(%error, "cannot serve a connection"),
             }
             self.read_greeting(session);
@@ -168,7 +171,7 @@ impl Core {
 
     /// Reads until the greeting is complete, then hands the connection to the core that it names.
     fn read_greeting(&mut self, session: usize) {
-        let Some(link) = self.greeting.get_mut(&session) else { return };
+        let Some((link, _)) = self.greeting.get_mut(&session) else { return };
         let end = link.read(&mut self.scratch, |_| 0);
         let core = match next_frame(&link.input) {
             Ok(Some((frame, _))) => match NodeRequest::parse(&frame) {
@@ -178,12 +181,19 @@ impl Core {
             Ok(None) if end != ReadEnd::Closed && link.input.len() < GREETING_BYTES_MAX => return,
             Ok(None) | Err(_) => None,
         };
-        let Some(link) = self.greeting.remove(&session) else { return };
+        let Some((link, _)) = self.greeting.remove(&session) else { return };
         // Dropping the link closes a connection that is none of an owner's.
         let Some(outlet) = core.and_then(|core| self.cores.get(core)) else { return };
         if let Ok((stream, bytes)) = link.into_stream(self.poll.registry()) {
             outlet.send(ToNodeCore::Connection { stream, bytes });
         }
+    }
+
+    /// Closes connections that have been here for long without a greeting.
+    fn drop_silent(&mut self, now_us: u64) {
+        let is_silent = |since_us: u64| now_us >= since_us + GREETING_US_MAX;
+        let silent = self.greeting.extract_if(|_, (_, since_us)| is_silent(*since_us));
+        silent.for_each(|(_, (mut link, _))| link.close(self.poll.registry()));
     }
 
     fn take_messages(&mut self) {
@@ -289,6 +299,7 @@ impl Core {
 
     fn end_turn(&mut self) {
         let now = self.clock.now();
+        self.drop_silent(now.mono_us);
         self.node.end_turn(now);
         self.peers.write(&mut self.node, self.poll.registry());
         let mut touched = std::mem::take(&mut self.touched);
@@ -331,5 +342,49 @@ impl Core {
         self.gauges.scrubbed_bytes.store(stats.scrubbed_bytes, Ordering::Relaxed);
         self.gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
         self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use shorttail_node::NodeConfig;
+    use shorttail_units::{ClusterId, Incarnation, NodeId};
+
+    use super::*;
+    use crate::config::Address;
+
+    #[test]
+    fn whoever_connects_and_says_nothing_is_let_go() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let address = Address::Unix(directory.path().join("node"));
+        let listener = Listener::bind(&address).expect("listens");
+        let poll = Poll::new().expect("an epoll instance");
+        let (inbox, outlet) = Inbox::new(&poll, INBOX).expect("an event descriptor");
+        let config = NodeConfig {
+            node: NodeId(0),
+            cluster: ClusterId(7),
+            incarnation: Incarnation(1),
+            core: 0,
+            core_count: 1,
+            memory_bytes: 16 << 20,
+            auth: Vec::new(),
+            repair_bytes_per_s: 0,
+            scrub_bytes_per_s: 0,
+        };
+        let node = Node::new(config).expect("memory");
+        let gauges = Arc::new(CoreGauges::default());
+        let mut core = Core::new(poll, node, inbox, vec![outlet], Some(listener), gauges).expect("a core");
+        let mut silent = Stream::connect(&address).expect("connects");
+        core.accept();
+        let (_, since_us) = core.greeting.values().next().expect("it is there");
+        let since_us = *since_us;
+        core.drop_silent(since_us + GREETING_US_MAX - 1);
+        assert_eq!(core.greeting.len(), 1);
+        assert_eq!(silent.read(&mut [0]).expect_err("open").kind(), io::ErrorKind::WouldBlock);
+        core.drop_silent(since_us + GREETING_US_MAX);
+        assert!(core.greeting.is_empty());
+        assert_eq!(silent.read(&mut [0]).expect("closed"), 0);
     }
 }

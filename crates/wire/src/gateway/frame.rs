@@ -76,6 +76,15 @@ impl<M: DeserializeOwned> Body for M {
     }
 }
 
+/// What the frame is that begins `input`, as soon as its header is there.
+///
+/// # Errors
+/// When there is no such kind.
+pub fn next_kind(input: &[u8]) -> Result<Option<Kind>, FrameError> {
+    let Some([_, _, _, _, kind, ..]) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    Kind::of(*kind).map(Some).ok_or(FrameError::Kind(*kind))
+}
+
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
 ///
 /// # Errors
