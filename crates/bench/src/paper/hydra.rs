@@ -3,7 +3,7 @@
 //!
 //! | figure | answers | how |
 //! |---|---|---|
-//! | 15 | P(some stripe is lost) | stripes are placed by the functions that the owner uses, sets of failing nodes are drawn; beside it the paper's closed formulas |
+//! | 15 | P(some stripe is lost) | stripes are placed by the functions that the owner uses, sets of failing nodes are drawn; beside it the same counted exactly (`exact`), and the paper's closed formulas |
 //! | 16 | the fullest node in units of the mean | the same placement; once filled, and once more after every stripe was replaced in random order |
 //!
 //! Each node holds `S` chunks ("slabs"), so there are `N S / (k+r)` stripes; `f` of the nodes fail together. A stripe is
@@ -14,6 +14,7 @@
 
 mod balance;
 mod cluster;
+mod exact;
 mod formulas;
 mod loss;
 

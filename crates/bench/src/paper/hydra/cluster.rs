@@ -12,7 +12,8 @@ pub struct Cluster {
     placement: Placement,
     shape: CodeShape,
     loads: Vec<u64>,
-    sets: Vec<Vec<usize>>,
+    /// Nodes of each coding set, if the rule has such.
+    pub sets: Vec<Vec<usize>>,
     /// Nodes of stripe after stripe.
     pub members: Vec<u32>,
     draw: Draw,

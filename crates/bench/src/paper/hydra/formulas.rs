@@ -1,8 +1,9 @@
-//! The closed formulas of section 5 of the paper.
+//! The closed formulas of section 5 of the paper, as it has them.
 
 use shorttail_placement::Placement;
 
 use super::Parameters;
+use super::exact::choose;
 
 /// The probability that some stripe is lost; none for a rule that the paper has no formula for.
 pub fn loss_probability(placement: Placement, parameters: &Parameters) -> Option<f64> {
@@ -24,23 +25,10 @@ pub fn loss_probability(placement: Placement, parameters: &Parameters) -> Option
     Some(-(choose(failed_count, fatal) * survives.ln()).exp_m1())
 }
 
-/// How many subsets of `count` out of `of`.
-fn choose(of: usize, count: usize) -> f64 {
-    if of < count {
-        return 0.0;
-    }
-    (0..count).map(|step| (of - step) as f64 / (step + 1) as f64).product()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::BASE;
     use super::*;
-
-    #[test]
-    fn subsets_are_counted() {
-        assert_eq!([choose(10, 3), choose(12, 3), choose(2, 3), choose(5, 0)], [120.0, 220.0, 0.0, 1.0]);
-    }
 
     /// By hand: 1600 stripes of 120 fatal triples among 166 167 000, 120 triples of the ten that fail.
     #[test]

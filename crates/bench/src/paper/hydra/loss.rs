@@ -6,7 +6,7 @@ use serde::Serialize;
 use shorttail_placement::{Draw, Placement};
 
 use super::cluster::Cluster;
-use super::{Axis, BASE, HydraOptions, Panel, Parameters, Series, family, formulas};
+use super::{Axis, BASE, HydraOptions, LOOK_AT_ALL_MAX, Panel, Parameters, Series, exact, family, formulas};
 
 /// One point: a rule, its parameters, what came out.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +21,9 @@ pub struct Point {
     probability: f64,
     /// Half of the interval that holds the probability in 95 of 100 cases.
     error: f64,
+    /// What is drawn, counted; of the placements that were drawn from if the rule is coding sets.
+    exact: Option<f64>,
+    /// The paper's.
     formula: Option<f64>,
 }
 
@@ -29,8 +32,34 @@ pub struct Results {
     base: Parameters,
     seed: u64,
     points: Vec<Point>,
-    /// Random placement's probability over that of coding sets, at the base parameters.
-    random_over_coding_sets: f64,
+    random_over_coding_sets: Ratio,
+}
+
+/// Random placement's probability over that of coding sets, at the base parameters.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ratio {
+    exact: f64,
+    formula: f64,
+    drawn: f64,
+    /// Between these in 95 of 100 cases.
+    drawn_from: f64,
+    drawn_to: f64,
+}
+
+impl Ratio {
+    fn of(random: &Point, sets: &Point) -> Option<Self> {
+        let drawn = random.probability / sets.probability;
+        // Of the logarithm, as both are many: (1-p)/(n p) each.
+        let variance = |point: &Point| (1.0 - point.probability) / (point.draws as f64 * point.probability);
+        let factor = (1.96 * (variance(random) + variance(sets)).sqrt()).exp();
+        Some(Ratio {
+            exact: random.exact? / sets.exact?,
+            formula: random.formula? / sets.formula?,
+            drawn,
+            drawn_from: drawn / factor,
+            drawn_to: drawn * factor,
+        })
+    }
 }
 
 /// Sets of failing nodes are drawn for so many placements of each kind in turn.
@@ -43,7 +72,7 @@ pub fn run(options: &HydraOptions) -> Results {
         for rule in parameters.rules() {
             // As many draws as cost the same, but enough to see what happens every tenth time.
             let draws = (options.draws * BASE.failed_count as u64 / parameters.failed_count as u64).max(400);
-            let lost = count_losses(rule, &parameters, draws, options.seed);
+            let (lost, of_sets) = count_losses(rule, &parameters, draws, options.seed);
             let probability = lost as f64 / draws as f64;
             points.push(Point {
                 varied,
@@ -54,15 +83,17 @@ pub fn run(options: &HydraOptions) -> Results {
                 lost,
                 probability,
                 error: 1.96 * (probability * (1.0 - probability) / draws as f64).sqrt(),
+                exact: if rule == Placement::Random { Some(exact::random(&parameters)) } else { of_sets },
                 formula: formulas::loss_probability(rule, &parameters),
             });
         }
     }
     let at_base = |name: &str| {
         let point = points.iter().find(|point| point.parameters == BASE && family(&point.rule) == name);
-        point.map_or(f64::NAN, |point| point.probability)
+        point.expect("the base is among what is varied")
     };
-    let random_over_coding_sets = at_base("random") / at_base("coding-sets");
+    let ratio = Ratio::of(at_base("random"), at_base("coding-sets"));
+    let random_over_coding_sets = ratio.expect("both have formulas, and the base is small enough to count");
     Results { base: BASE, seed: options.seed, points, random_over_coding_sets }
 }
 
@@ -97,19 +128,21 @@ pub fn sizes(from: usize, to: usize) -> impl Iterator<Item = usize> {
     std::iter::successors(Some(from), |size| Some(size * 10)).take_while(move |&size| size <= to)
 }
 
-/// In how many of the draws some stripe is lost.
-fn count_losses(rule: Placement, parameters: &Parameters, draws: u64, seed: u64) -> u64 {
+/// In how many of the draws some stripe is lost; and of coding sets, how likely that was.
+fn count_losses(rule: Placement, parameters: &Parameters, draws: u64, seed: u64) -> (u64, Option<f64>) {
     let placements = if parameters.node_count > 10_000 { 1 } else { PLACEMENTS };
-    let mut lost = 0;
+    let (mut lost, mut exact) = (0, (parameters.node_count <= LOOK_AT_ALL_MAX).then_some(0.0));
     for placement in 0..placements {
         let cluster = Cluster::filled(rule, parameters, seed.wrapping_mul(1000) + placement);
+        let here = exact.and_then(|_| exact::in_sets(&cluster.sets, &cluster.members, parameters));
+        exact = exact.zip(here).map(|(sum, here)| sum + here / placements as f64);
         let stripes = StripesOfNodes::new(&cluster, parameters);
         let mut draw = Draw::new(!seed ^ placement << 32);
         let mut failing = Failing::new(parameters);
         let share = draws / placements + u64::from(placement < draws % placements);
         lost += (0..share).filter(|_| failing.is_some_stripe_lost(&stripes, &mut draw)).count() as u64;
     }
-    lost
+    (lost, exact)
 }
 
 /// Which stripes a node is a member of.
@@ -181,16 +214,22 @@ pub fn table(results: &Results) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Figure 15: probability that some stripe is lost\nbase: k = 8, r = 2, l = 2, S = 16, 1 % of 1000 nodes fail\n\n{:<18}{:>10}  {:<16}{:>22}{:>12}{:>10}",
-        "varied", "at", "rule", "drawn", "formula", "draws"
+        "Figure 15: probability that some stripe is lost\nbase: k = 8, r = 2, l = 2, S = 16, 1 % of 1000 nodes fail\n\n{:<18}{:>10}  {:<16}{:>22}{:>12}{:>12}{:>10}",
+        "varied", "at", "rule", "drawn", "exact", "formula", "draws"
     );
     for point in &results.points {
         let drawn = format!("{:.5} +- {:.5}", point.probability, point.error);
-        let formula = point.formula.map_or("-".to_owned(), |formula| format!("{formula:.5}"));
+        let [exact, formula] =
+            [point.exact, point.formula].map(|value| value.map_or("-".to_owned(), |value| format!("{value:.5}")));
         let Point { varied, at, rule, draws, .. } = point;
-        let _ = writeln!(out, "{varied:<18}{at:>10}  {rule:<16}{drawn:>22}{formula:>12}{draws:>10}");
+        let _ = writeln!(out, "{varied:<18}{at:>10}  {rule:<16}{drawn:>22}{exact:>12}{formula:>12}{draws:>10}");
     }
-    let _ = writeln!(out, "\nrandom over coding sets, base parameters: {:.2}\n", results.random_over_coding_sets);
+    let Ratio { exact, formula, drawn, drawn_from, drawn_to } = results.random_over_coding_sets;
+    let _ = writeln!(
+        out,
+        "\nrandom over coding sets, base parameters: {exact:.2} exactly, {formula:.2} by the paper's formulas, {drawn:.2} drawn \
+         (95 %: {drawn_from:.2} to {drawn_to:.2})\n"
+    );
     out
 }
 
@@ -237,16 +276,26 @@ mod tests {
     #[test]
     fn what_is_lost_is_counted() {
         let parameters = Parameters { node_count: 6, failed_count: 3, data_count: 4, ..BASE };
-        assert_eq!(count_losses(Placement::Random, &parameters, 40, 1), 40, "every stripe is on all nodes");
+        assert_eq!(count_losses(Placement::Random, &parameters, 40, 1).0, 40, "every stripe is on all nodes");
         let survivable = Parameters { failed_count: 2, ..parameters };
-        assert_eq!(count_losses(Placement::Random, &survivable, 40, 1), 0);
+        assert_eq!(count_losses(Placement::Random, &survivable, 40, 1).0, 0);
     }
 
     /// Two sets of six: lost only if all three fail in one; 2 x 20 of 220 triples.
     #[test]
     fn draws_agree_with_counting() {
         let parameters = Parameters { node_count: 12, failed_count: 3, data_count: 4, spare_count: 0, ..BASE };
-        let lost = count_losses(Placement::CodingSets { spare_count: 0 }, &parameters, 20_000, 3) as f64 / 20_000.0;
-        assert!((lost - 40.0 / 220.0).abs() < 0.01, "{lost}");
+        let (lost, exact) = count_losses(Placement::CodingSets { spare_count: 0 }, &parameters, 20_000, 3);
+        assert!((lost as f64 / 20_000.0 - 40.0 / 220.0).abs() < 0.01, "{lost}");
+        assert!((exact.expect("small sets") - 40.0 / 220.0).abs() < 1e-12);
+    }
+
+    /// The sets are 79 of twelve nodes and four of thirteen, and after so many stripes each triple of a set is fatal.
+    #[test]
+    fn coding_sets_at_the_base_parameters() {
+        let sets = Placement::CodingSets { spare_count: 2 };
+        let (_, exact) = count_losses(sets, &BASE, 4, 1);
+        assert!((0.01272..0.01273).contains(&exact.expect("small sets")), "{exact:?}");
+        assert_eq!(count_losses(Placement::Random, &BASE, 4, 1).1, None, "its draws say nothing of sets");
     }
 }
