@@ -277,6 +277,29 @@ fn with_too_few_others_a_node_stays_in_use() {
     concludes(world);
 }
 
+/// A node whose drain is cancelled takes from the others what it never had, and with what is stored then it is as full as
+/// they. What just left it stays where it is: its marks of what it freed refuse that.
+#[test]
+fn after_a_cancelled_drain_a_node_is_filled_again() {
+    let mut world = cluster_of(SimConfig { partition_count: 4, ..config("rs:4+2", 8, 0) }, 1);
+    fill(&mut world, 0..300);
+    rests(&mut world);
+    let on_it = |world: &mut World| world.stripe_nodes().iter().filter(|members| members.contains(&3)).count();
+    let never_had = world.stripe_nodes().len() - on_it(&mut world);
+    world.drain_node(3, true);
+    await_that(&mut world, "drained", |world| world.is_drained(3));
+    assert_eq!(on_it(&mut world), 0);
+    world.drain_node(3, false);
+    rests(&mut world);
+    let came = on_it(&mut world);
+    assert!(came * 10 >= never_had * 9, "{came} of {never_had} came");
+    fill_round(&mut world, 0..300, 1);
+    rests(&mut world);
+    assert!(unevenness(&world) < 10, "{:?}", world.loads());
+    holds_round(&mut world, 0..300, 1);
+    concludes(world);
+}
+
 /// With one node more than a stripe has members, chunks go where none of their stripe is; with failure domains no more than
 /// may be lost come into one.
 #[test]
