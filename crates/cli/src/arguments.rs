@@ -23,7 +23,8 @@ Examples:
 Every flag can also be an environment variable (SHORTTAIL_UP_NODES=12) or a key of a file (--config FILE); a flag wins
 over a variable, which wins over the file. `shorttail config example` prints a file with all defaults.
 
-Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense.";
+Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 this node was removed from its
+cluster.";
 
 /// An erasure-coded, tail-tolerant in-memory store that memcached and Redis clients use unchanged.
 #[derive(Parser, Debug)]

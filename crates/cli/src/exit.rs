@@ -11,7 +11,12 @@ pub enum Failure {
     Usage(String),
     /// It was tried, and failed.
     Failed(anyhow::Error),
+    /// This node was taken out of its cluster: it is not to be started again.
+    Removed(anyhow::Error),
 }
+
+/// What the process of a removed node ends with.
+pub const REMOVED: u8 = 3;
 
 impl Failure {
     /// Says why on standard error.
@@ -24,6 +29,10 @@ impl Failure {
             Failure::Failed(error) => {
                 eprintln!("shorttail: {error:#}");
                 ExitCode::from(1)
+            }
+            Failure::Removed(error) => {
+                eprintln!("shorttail: {error:#}");
+                ExitCode::from(REMOVED)
             }
         }
     }

@@ -14,7 +14,10 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
     let config = command.options.or(file.node).resolve()?;
     hold_lifeline()?;
     reload::watch(command.config, log, |_| Ok(()))?;
-    Ok(shorttail_server::node::run(config)?)
+    shorttail_server::node::run(config).map_err(|error| match shorttail_server::node::was_removed(&error) {
+        true => Failure::Removed(error),
+        false => Failure::Failed(error),
+    })
 }
 
 pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Failure> {

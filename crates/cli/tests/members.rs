@@ -151,3 +151,17 @@ fn a_cluster_keeps_the_nodes_that_it_needs() {
     cluster.succeed("remove node 1 --lost");
     assert_eq!(nodes(&cluster.status()).len(), 5);
 }
+
+/// Who starts nodes again when they die leaves alone those that were taken out.
+#[test]
+fn a_removed_node_is_not_started_again() {
+    let mut cluster = Cluster::start(&["--nodes", "7", "--node-memory", "32MiB", "--redis", "off", "--restart-nodes"]);
+    kill(pid(&cluster.status()["nodes"][2]), Signal::SIGKILL);
+    let text = cluster.line_with("node 2 (pid");
+    assert!(text.ends_with("it is started again"), "{text}");
+    cluster.await_status("back", |status| nodes(status).iter().all(|node| node["state"] == "normal"));
+    cluster.succeed("remove node 1 --lost");
+    let text = cluster.line_with("node 1 (pid");
+    assert!(text.ends_with("was removed from the cluster; it is not started again"), "{text}");
+    assert_eq!(nodes(&cluster.status()).len(), 6);
+}

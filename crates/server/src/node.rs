@@ -153,8 +153,17 @@ fn refused(refusal: &Refusal, memory: Option<&mut Memory>) -> anyhow::Result<any
     }
     Ok(match refusal {
         Refusal::Retired { .. } => anyhow!("{refusal}: its memory is void, start the node anew"),
-        _ => anyhow!("the coordinator does not let this node in again: {refusal}"),
+        _ => anyhow::Error::new(refusal.clone()).context("the coordinator does not let this node in again"),
     })
+}
+
+/// Did a node end because it was taken out of its cluster? Then it need not be started again.
+pub fn was_removed(error: &anyhow::Error) -> bool {
+    let refusal = error.chain().find_map(|cause| match cause.downcast_ref::<ControlError>() {
+        Some(ControlError::Refused(refusal)) => Some(refusal),
+        _ => cause.downcast_ref::<Refusal>(),
+    });
+    matches!(refusal, Some(Refusal::Removed(_)))
 }
 
 /// The cores that run: what they publish, and how they are told something.
@@ -264,7 +273,10 @@ mod tests {
             let path = dir.path().join("memory");
             let mut memory = Memory::open(&path, &config).expect("a new file");
             memory.begin(identity).expect("begun");
-            refused(&refusal, Some(&mut memory)).expect("a reason");
+            let reason = refused(&refusal, Some(&mut memory)).expect("a reason");
+            assert_eq!(was_removed(&reason), matches!(refusal, Refusal::Removed(_)), "{reason:#}");
+            let at_once = anyhow::Error::new(ControlError::Refused(refusal.clone())).context("at the start");
+            assert_eq!(was_removed(&at_once), was_removed(&reason), "{at_once:#}");
             drop(memory);
             let found = Memory::open(&path, &config).expect("its own").identity();
             assert_eq!(found, Some(identity).filter(|_| !is_void), "{refusal}");

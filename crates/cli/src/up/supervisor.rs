@@ -3,9 +3,10 @@
 //! A dead coordinator or gateway is started again: both lose nothing but time (what a gateway owned, the others serve
 //! meanwhile, and it gets its share back). A dead node is reported only, unless the
 //! user asked otherwise, or it has its memory in a file: else its memory is gone, and a new process under its number ends the
-//! hope for the old one.
+//! hope for the old one. One that was removed from the cluster is never started again.
 
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
 use super::probe::Wanted;
 use super::{banner, probe, say};
-use crate::exit::Failure;
+use crate::exit::{Failure, REMOVED};
 use crate::logging;
 use crate::reload::log_level;
 
@@ -49,6 +50,8 @@ struct Member {
     started: Instant,
     start_count: usize,
     restart_at: Option<Instant>,
+    /// A node that is no part of the cluster any more.
+    is_removed: bool,
 }
 
 /// Where the configuration came from.
@@ -81,8 +84,14 @@ impl Supervisor {
     pub fn run(&mut self) -> anyhow::Result<()> {
         self.plan.write_children_file().context("cannot write the children's file")?;
         for part in self.plan.parts() {
-            let member = Member { part, child: None, started: Instant::now(), start_count: 0, restart_at: None };
-            self.members.push(member);
+            self.members.push(Member {
+                part,
+                child: None,
+                started: Instant::now(),
+                start_count: 0,
+                restart_at: None,
+                is_removed: false,
+            });
             self.start(self.members.len() - 1)?;
         }
         self.probe()?;
@@ -220,23 +229,28 @@ impl Supervisor {
             let Some(status) = child.try_wait().context("cannot ask for a child")? else { continue };
             let (part, pid) = (member.part, child.pid());
             member.child = None;
-            let how = describe(status);
             if !self.is_ready {
-                return Err(anyhow!("{part} (pid {pid}) ended before the cluster served: {how}"));
+                return Err(anyhow!("{part} (pid {pid}) ended before the cluster served: {}", describe(status)));
             }
-            self.handle_death(index, pid, &how);
+            self.handle_death(index, pid, status);
         }
         self.restart_due()
     }
 
-    fn handle_death(&mut self, index: usize, pid: u32, how: &str) {
-        let dead = self.members.iter().filter(|member| member.child.is_none() && is_node(member.part)).count();
+    fn handle_death(&mut self, index: usize, pid: u32, status: ExitStatus) {
+        let is_removed = is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED));
+        self.members[index].is_removed = is_removed;
+        let is_dead = |member: &&Member| member.child.is_none() && is_node(member.part) && !member.is_removed;
+        let dead = self.members.iter().filter(is_dead).count();
+        let how = describe(status);
         let restart_nodes = self.plan.config.restart_nodes;
         let tolerated = self.plan.config.code.tolerance();
         let name = self.name(self.members[index].part);
         let member = &mut self.members[index];
         let again_and_again = member.start_count > 1 && member.started.elapsed() < SHORT_LIFE;
-        if !is_node(member.part) || restart_nodes {
+        if is_removed {
+            say(&format!("{name} (pid {pid}) was removed from the cluster; it is not started again"));
+        } else if !is_node(member.part) || restart_nodes {
             let pause = if again_and_again { RESTART_PAUSE } else { Duration::ZERO };
             member.restart_at = Some(Instant::now() + pause);
             say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
