@@ -170,6 +170,13 @@ impl Coordinator {
             true if !is_empty => self.check_bearable(now, id)?,
             _ => {}
         }
+        if let Some(gateway) = self.unfollowable_without(id) {
+            return Err(format!(
+                "gateway {gateway} is not confirmed yet without the nodes that left lately, and no more than {} may leave \
+                 before it is: try again in a few seconds",
+                self.settings.code.tolerance()
+            ));
+        }
         self.take_out(now, id);
         Ok(format!("node {id} is removed"))
     }

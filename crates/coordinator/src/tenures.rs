@@ -366,6 +366,22 @@ impl Coordinator {
         self.gateways.iter().filter(|(_, member)| member.presence.is_alive()).map(|(&id, _)| id)
     }
 
+    /// A gateway that no later owner could follow if this node left now: of some set of voters that is still to accept
+    /// one, more lives would be gone than may be missing.
+    pub(crate) fn unfollowable_without(&self, id: u16) -> Option<u16> {
+        let is_gone = |&(node, incarnation): &DurableVoter| {
+            let known = self.durable.nodes.get(&node);
+            known.is_none_or(|known| incarnation <= known.retired_through)
+        };
+        let is_it = |voter: &DurableVoter| voter.0 == id && !is_gone(voter);
+        let is_short = |set: &Vec<DurableVoter>| {
+            let gone = set.iter().filter(|voter| is_it(voter) || is_gone(voter)).count();
+            set.iter().any(is_it) && gone > self.settings.code.tolerance()
+        };
+        let mut tenures = self.durable.tenures.values();
+        tenures.find(|tenure| tenure.voters.iter().chain(&tenure.before).any(is_short)).map(|tenure| tenure.gateway)
+    }
+
     /// How many partitions each of these living gateways has.
     pub(crate) fn loads_of(&self, wanted: impl Fn(u16) -> bool) -> BTreeMap<u16, usize> {
         let mut loads: BTreeMap<u16, usize> =

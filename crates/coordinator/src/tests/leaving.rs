@@ -236,6 +236,36 @@ fn a_dead_node_of_which_nothing_is_missing_is_removed_without_ado() {
     cluster.remove(5, false).expect("all of it is elsewhere");
 }
 
+/// A later owner must be accepted by all but two of those that the present one was proven by.
+#[test]
+fn no_more_nodes_leave_at_once_than_a_later_owner_can_do_without() {
+    let mut cluster = Cluster::new(12);
+    for id in 0..5 {
+        cluster.drain(id).expect("enough others");
+        cluster.reports(id, 0, 0);
+    }
+    let drained: Vec<(u16, u64)> = (0..5).map(|id| (id, 0)).collect();
+    cluster.counts(&drained, 0);
+    cluster.remove(0, false).expect("drained");
+    cluster.remove(1, false).expect("drained");
+    let third = cluster.remove(2, false).expect_err("its owner is proven by all twelve");
+    assert!(third.contains("gateway 0 is not confirmed yet") && third.contains("no more than 2"), "{third}");
+    assert!(cluster.remove(2, true).expect_err("holding nothing is no help").contains("not confirmed yet"));
+    let sets = {
+        let tenure = cluster.scene.persisted.tenures.values().next().expect("a tenure");
+        tenure.voters.iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    assert_eq!(sets, [12, 11]);
+    // The owner is proven without node 0, and learns that node 1 is gone.
+    cluster.counts(&drained, 0);
+    cluster.remove(2, false).expect("two are gone of eleven");
+    assert!(cluster.remove(3, false).is_err(), "a third of eleven");
+    for id in [3, 4] {
+        cluster.counts(&drained, 0);
+        cluster.remove(id, false).expect("confirmed");
+    }
+}
+
 #[test]
 fn no_node_is_removed_that_stripes_need() {
     let mut cluster = Cluster::new(6);
