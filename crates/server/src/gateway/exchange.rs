@@ -13,6 +13,9 @@
 //!
 //! Must not know: client protocols, what an engine does.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ use hashbrown::{HashMap, HashSet};
 use mio::Registry;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::command::StoreError;
-use shorttail_gateway::engine::{EngineConfig, Token};
+use shorttail_gateway::engine::{Engine, EngineConfig, Token};
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
 use shorttail_gateway::topology::Topology;
@@ -63,6 +66,8 @@ pub struct Exchange {
     cores: Vec<Outlet<ToCore>>,
     pub table: Table,
     pub tenures: Tenures,
+    /// Engines that are over, to be looked through for replies a last time.
+    over: Vec<Engine<AnyCommand>>,
     neighbours: Neighbours,
     waiting: Waiting,
     gather: Gather,
@@ -83,6 +88,7 @@ impl Exchange {
         Exchange {
             table: Table::new(config.partition_count),
             tenures: Tenures::new(config, place.core, cores.len()),
+            over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
             waiting: Waiting::default(),
             gather: Gather::new(GATHER_CONNECTIONS + place.core as u64),
@@ -269,11 +275,13 @@ impl Exchange {
 
     fn collect(&mut self, now: Now) {
         let mut replies = std::mem::take(&mut self.replies);
-        for tenure in self.tenures.iter_mut() {
-            while let Some((token, reply)) = tenure.engine.poll_reply(now) {
-                replies.push((token, reply));
+        let mut take_all = |engine: &mut Engine<AnyCommand>| {
+            while let Some(answered) = engine.poll_reply(now) {
+                replies.push(answered);
             }
-        }
+        };
+        self.tenures.iter_mut().for_each(|tenure| take_all(&mut tenure.engine));
+        self.over.drain(..).for_each(|mut engine| take_all(&mut engine));
         replies.drain(..).for_each(|(token, reply)| self.answer(token, Some(reply)));
         self.replies = replies;
     }
@@ -353,11 +361,10 @@ impl Exchange {
         }
         self.neighbours.connect(now.mono_us, registry);
         self.may_place = true;
+        // Whether their last replies may leave is looked at as with all others: by a clock that is read after this.
         for mut tenure in self.tenures.take_over(now) {
-            while let Some((token, reply)) = tenure.engine.poll_reply(now) {
-                self.answer(token, Some(reply));
-            }
             tenure.close(registry);
+            self.over.push(tenure.engine);
         }
     }
 

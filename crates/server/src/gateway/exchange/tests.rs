@@ -1,0 +1,172 @@
+//! A core's requests and two nodes, in virtual time and without sockets.
+
+use std::collections::HashMap;
+
+use mio::{Poll, Token as MioToken};
+use shorttail_gateway::command::Command;
+use shorttail_gateway::engine::{SessionId, Standing};
+use shorttail_gateway::memcached::MemcachedSession;
+use shorttail_gateway::request::RequestId;
+use shorttail_gateway::session::{Session, Settings, Shared};
+use shorttail_node::{Node, NodeConfig};
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
+use shorttail_wire::control::{NodeEntry, NodeState, Voter};
+
+use super::*;
+use crate::gateway::limits::{ENDING_US_MAX, LEASE};
+use crate::net::Inbox;
+
+const CLUSTER: ClusterId = ClusterId(7);
+const INCARNATION: Incarnation = Incarnation(1);
+const NODE_COUNT: u16 = 2;
+const STEP_US: u64 = 10_000;
+
+struct World {
+    poll: Poll,
+    exchange: Exchange,
+    nodes: Vec<Node>,
+    /// Number of each session at its node.
+    sessions: HashMap<SessionId, u64>,
+    now: Now,
+}
+
+fn node(id: u16) -> Node {
+    let config = NodeConfig {
+        node: NodeId(id),
+        cluster: CLUSTER,
+        incarnation: INCARNATION,
+        core: 0,
+        core_count: 1,
+        memory_bytes: 16 << 20,
+        auth: Vec::new(),
+        repair_bytes_per_s: 0,
+        scrub_bytes_per_s: 0,
+    };
+    Node::new(config).expect("memory")
+}
+
+impl World {
+    /// One core that owns everything, by the word of two nodes.
+    fn new() -> Self {
+        let poll = Poll::new().expect("an epoll instance");
+        let (_, outlet) = Inbox::new(&poll, MioToken(0)).expect("an event descriptor");
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut config = EngineConfig::new(shape, Epoch(0), CLUSTER, NODE_COUNT);
+        config.partition_count = 1;
+        config.lease = Some(LEASE);
+        let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
+        let exchange = Exchange::new(place, vec![outlet], config);
+        let nodes = (0..NODE_COUNT).map(node).collect();
+        let now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
+        let mut world = World { poll, exchange, nodes, sessions: HashMap::new(), now };
+        let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(1), 1);
+        let entry = |id| NodeEntry {
+            id: NodeId(id),
+            incarnation: INCARNATION,
+            address: format!("127.0.0.1:{id}"),
+            domain: String::new(),
+            state: NodeState::Normal,
+            draining: false,
+            removed: false,
+        };
+        let nodes = (0..NODE_COUNT).map(entry).collect();
+        let view = View { number: 1, node_count_expected: NODE_COUNT, nodes, gateways, tenures: vec![tenure] };
+        world.exchange.take_view(world.now, &view, world.poll.registry());
+        let voter = |id| Voter { node: NodeId(id), incarnation: INCARNATION };
+        let terms = Terms { voters: (0..NODE_COUNT).map(voter).collect(), ..terms };
+        world.exchange.take_terms(world.now, &[terms]);
+        world
+    }
+
+    /// Passes messages and time until `is_done`.
+    fn run_until(&mut self, what: &str, is_done: impl Fn(&World) -> bool) {
+        for _ in 0..1_000 {
+            self.turn();
+            if is_done(self) {
+                return;
+            }
+            self.now.mono_us += STEP_US;
+        }
+        panic!("never: {what}");
+    }
+
+    fn turn(&mut self) {
+        let now = self.now;
+        for tenure in self.exchange.tenures.iter_mut() {
+            let engine = &mut tenure.engine;
+            for id in engine.wanted_sessions() {
+                let number = self.sessions.len() as u64;
+                let node = &mut self.nodes[usize::from(id.node.0)];
+                let session = *self.sessions.entry(id).or_insert_with(|| {
+                    node.handle_session_opened(number);
+                    engine.handle_session_opened(now, id);
+                    number
+                });
+                let asked = engine.session_output(id).map(std::mem::take).unwrap_or_default();
+                let taken = node.handle_input(now, session, &asked).expect("messages of an owner");
+                assert_eq!(taken, asked.len());
+                node.end_turn(now);
+                let answers = node.poll_output(session).map(std::mem::take).unwrap_or_default();
+                engine.handle_session_input(now, id, &answers).expect("messages of a node");
+            }
+        }
+        self.exchange.end_turn(now);
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        self.exchange.tenures.iter().next().map(|tenure| tenure.engine.standing())
+    }
+
+    /// Asks for a key that is not there.
+    fn get(&mut self, seq: u64) {
+        let mut asked = Vec::new();
+        let mut session = MemcachedSession::new(String::new());
+        let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
+        session.handle_input(self.now, &mut Shared::new(Settings::default()), b"get key\r\n", &mut sink);
+        let id = RequestId { seq, part: 0 };
+        self.exchange.ask(self.now, Token { connection: 1, id }, asked.pop().expect("one request"));
+    }
+
+    fn answer(&mut self, now: Now) -> Option<Vec<u8>> {
+        match self.exchange.poll_answer(now)? {
+            (_, Some(Reply::Bytes(bytes))) => Some(bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// What a client hears that asks for a key of somebody else.
+fn not_the_owner() -> Vec<u8> {
+    let mut refusal = Vec::new();
+    let mut session = MemcachedSession::new(String::new());
+    let mut sink = |_, request: Request<_>| {
+        if let Request::Key(command) = request {
+            Command::refuse(&command, StoreError::NotOwner, &mut refusal);
+        }
+    };
+    let now = Now::default();
+    session.handle_input(now, &mut Shared::new(Settings::default()), b"get key\r\n", &mut sink);
+    refusal
+}
+
+#[test]
+fn the_last_replies_of_an_engine_are_judged_by_the_clock_of_when_they_leave() {
+    let mut world = World::new();
+    world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
+    world.get(1);
+    let absent = world.answer(world.now).expect("at once: it is proven");
+    assert_ne!(absent, not_the_owner());
+
+    // The coordinator names the tenure no more; its nodes go on to promise.
+    let since_us = world.now.mono_us;
+    world.exchange.take_terms(world.now, &[]);
+    world.run_until("its time is over", |world| world.now.mono_us >= since_us + ENDING_US_MAX);
+    world.get(2);
+    // The process stood still before the reply left, for longer than the promises last.
+    let late = Now { mono_us: world.now.mono_us + LEASE.lease_us - 1, ..world.now };
+    assert_eq!(world.answer(late), None, "a reply that is not proven waits");
+    // What is due is done by the clock of the turn's beginning: the engine is dropped, and owes an answer.
+    world.exchange.housekeep(world.now, world.poll.registry());
+    assert_eq!(world.standing(), None);
+    assert_eq!(world.answer(late), Some(not_the_owner()));
+}
