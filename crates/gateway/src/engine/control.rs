@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use shorttail_store::limits::FREE_COUNT_MAX;
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{NodeId, PartitionId, StripeId};
 use shorttail_wire::node::NodeRequest;
@@ -192,6 +193,14 @@ impl<C: Command> Engine<C> {
 
     /// Tells a node to drop its chunks of `count` stripes; told again until it confirms.
     pub(super) fn free_range_on(&mut self, node: NodeId, first: StripeId, count: u32, partition: PartitionId) {
+        // A node refuses more at once.
+        for done in (0..count).step_by(FREE_COUNT_MAX) {
+            let left = count - done;
+            self.free_some_on(node, first.plus(u64::from(done)), left.min(FREE_COUNT_MAX as u32), partition);
+        }
+    }
+
+    fn free_some_on(&mut self, node: NodeId, first: StripeId, count: u32, partition: PartitionId) {
         if self.is_gone(node) {
             return self.free_confirmed(node, first);
         }
@@ -321,5 +330,36 @@ impl<C: Command> Engine<C> {
     pub(super) fn is_reclaiming(&self) -> bool {
         let asked = |pending: &BTreeMap<StripeId, PendingFree>| pending.values().any(|free| free.is_asked);
         !self.voids.emptied.is_empty() || self.voids.pending.values().any(asked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{ClusterId, CodeShape, Epoch, Now};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::EngineConfig;
+
+    #[test]
+    fn the_longest_value_of_one_piece_a_stripe_is_freed_in_ranges_that_nodes_take() {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let config = EngineConfig::new(shape, Epoch(1), ClusterId(7), 2);
+        // Each stripe holds less than a chunk of a value of 1 GiB.
+        let count = ((1usize << 30) / (config.chunk_bytes - 64)) as u32 + 1;
+        let mut engine: Engine<AnyCommand> = Engine::new(config, Now::default());
+        engine.handle_nodes(&[NodeId(0)]);
+        let first = StripeId::new(Epoch(1), 5);
+        for count in [1, FREE_COUNT_MAX as u32, count, 3 * count] {
+            engine.voids.pending.clear();
+            engine.free_range_on(NodeId(0), first, count, PartitionId(0));
+            let mut next = first;
+            for (&begin, free) in &engine.voids.pending[&NodeId(0)] {
+                assert_eq!(begin, next, "without a gap");
+                assert!((1..=FREE_COUNT_MAX).contains(&(free.count as usize)), "{}", free.count);
+                next = begin.plus(u64::from(free.count));
+            }
+            assert_eq!(next, first.plus(u64::from(count)));
+        }
     }
 }
