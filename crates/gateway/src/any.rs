@@ -37,6 +37,15 @@ impl AnyCommand {
     pub fn is_well_formed(&self) -> bool {
         either!(self, command => command.is_well_formed())
     }
+
+    /// Could it have written this reply? Asked of what comes from outside.
+    pub fn is_answered_by(&self, reply: &[u8]) -> bool {
+        match self {
+            AnyCommand::Memcached(command) => command.is_answered_by(reply),
+            // Any bytes go to the client as they are.
+            AnyCommand::Redis(_) => true,
+        }
+    }
 }
 
 impl Command for AnyCommand {

@@ -16,7 +16,7 @@ use shorttail_wire::gateway::{Body, FrameError, Kind, put_frame};
 
 use crate::any::AnyCommand;
 use crate::command::{Access, Command, StoreError};
-use crate::request::{KeyspaceRequest, Reply, Request};
+use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
 pub use fuzz::fuzz_frames;
 pub(crate) use values::{bytes, code_shape, maybe_unix_ms, unix_ms};
 
@@ -60,6 +60,23 @@ impl Ask {
             Request::Key(command) => command.access() == Access::Write,
             Request::Group(_) => true,
             Request::Keyspace(keyspace) => matches!(keyspace, KeyspaceRequest::Flush { .. }),
+        }
+    }
+
+    /// Could an owner have answered this? A client's session relies on it.
+    pub fn is_answered_by(&self, reply: &Reply) -> bool {
+        match (&self.request, reply) {
+            (Request::Key(command), Reply::Bytes(bytes)) => command.is_answered_by(bytes),
+            (Request::Group(_), Reply::Group(_)) | (Request::Keyspace(_), Reply::Keyspace(Err(_))) => true,
+            (Request::Keyspace(keyspace), Reply::Keyspace(Ok(reply))) => matches!(
+                (keyspace, reply),
+                (KeyspaceRequest::Count | KeyspaceRequest::CountSlot { .. }, KeyspaceReply::Count(_))
+                    | (KeyspaceRequest::Flush { .. }, KeyspaceReply::Flushed)
+                    | (KeyspaceRequest::Scan { .. } | KeyspaceRequest::ListSlot { .. }, KeyspaceReply::Scanned { .. })
+                    | (KeyspaceRequest::RandomKey, KeyspaceReply::RandomKey(_))
+                    | (KeyspaceRequest::Stats, KeyspaceReply::Stats(_))
+            ),
+            _ => false,
         }
     }
 

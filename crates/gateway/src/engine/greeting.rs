@@ -39,10 +39,11 @@ impl<C: Command> Engine<C> {
     pub(super) fn greeted(&mut self, id: SessionId, hello: &HelloReply) {
         let refused = hello.cluster != self.config.cluster
             || hello.node != id.node
+            || id.core >= hello.core_count
             || self.retired.contains(&(hello.node, hello.incarnation));
         let Some(node) = self.nodes.get_mut(id.node).filter(|_| !refused) else { return };
         node.phase = NodePhase::Greeting;
-        node.sessions.resize_with(usize::from(hello.core_count.max(1)), Session::default);
+        node.sessions.resize_with(usize::from(hello.core_count), Session::default);
         let known = node.incarnation.replace(hello.incarnation);
         let forgotten = known.is_some_and(|old| old != hello.incarnation);
         let session = &mut node.sessions[usize::from(id.core)];
@@ -197,5 +198,41 @@ impl<C: Command> Engine<C> {
         if let Some(refusal) = refusal {
             tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::EngineConfig;
+
+    #[test]
+    fn a_core_that_the_node_does_not_have_does_not_greet() {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let config = EngineConfig::new(shape, Epoch(1), ClusterId(7), 2);
+        let mut engine: Engine<AnyCommand> = Engine::new(config, Now::default());
+        engine.handle_nodes(&[NodeId(0)]);
+        let hello = |core_count| HelloReply {
+            version: PROTOCOL_VERSION,
+            cluster: ClusterId(7),
+            node: NodeId(0),
+            incarnation: Incarnation(1),
+            core_count,
+            memory_bytes: 1 << 20,
+            used_bytes: 0,
+            held_bytes: 0,
+        };
+        let greets = |engine: &mut Engine<AnyCommand>, core, core_count| {
+            engine.greeted(SessionId { node: NodeId(0), core }, &hello(core_count));
+            let session = engine.nodes.session(SessionId { node: NodeId(0), core });
+            session.is_some_and(|session| session.incarnation.is_some())
+        };
+        assert!(!greets(&mut engine, 0, 0), "a node without cores");
+        assert!(greets(&mut engine, 0, 3) && greets(&mut engine, 2, 3));
+        assert!(!greets(&mut engine, 1, 1), "fewer cores than were reached");
+        assert!(greets(&mut engine, 1, 3));
     }
 }

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use shorttail_codes::Code;
 use shorttail_store::record::Record;
 use shorttail_units::{OpNumber, StripeId};
+use shorttail_wire::node::RawOp;
 
 /// An operation that a member holds beyond what it folded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +30,17 @@ pub struct HeldOp {
     pub length: usize,
     /// Empty on a data node: the bytes are in its chunk.
     pub bytes: Vec<u8>,
+}
+
+impl HeldOp {
+    /// What a node told; `None` if it lies in no chunk of the stripe.
+    pub fn of(raw: &RawOp<'_>, data_count: usize, chunk_bytes: usize) -> Option<Self> {
+        let (offset, length) = (usize::try_from(raw.offset).ok()?, usize::try_from(raw.length).ok()?);
+        let end = offset.checked_add(length.max(raw.bytes.len()))?;
+        let data_index = usize::from(raw.data_index);
+        let is_within = data_index < data_count && end <= chunk_bytes;
+        is_within.then(|| HeldOp { op: raw.op, data_index, offset, length, bytes: raw.bytes.to_vec() })
+    }
 }
 
 /// What one living member told. The default is a member that was never given anything.
@@ -380,5 +392,18 @@ mod tests {
         let parts: BTreeMap<_, _> = [(0, part), (2, Part::default())].into();
         let found = settle(&code, &parts, 0, None);
         assert_eq!((&found.chunks[0], found.is_lossy), (&record(1), true));
+    }
+
+    #[test]
+    fn what_lies_in_no_chunk_is_not_taken() {
+        let bytes = [7; 10];
+        let of = |data_index: u8, offset: u32, length: u32, bytes: &[u8]| {
+            HeldOp::of(&RawOp { op: OpNumber(1), data_index, offset, length, bytes }, 2, CHUNK_BYTES).is_some()
+        };
+        let last = CHUNK_BYTES as u32 - 10;
+        assert!(of(1, last, 0, &bytes) && of(0, last, 10, &[]));
+        assert!(!of(2, 0, 0, &bytes), "a parity, or nothing");
+        assert!(!of(1, last + 1, 0, &bytes) && !of(1, last + 1, 10, &[]), "a byte beyond the end");
+        assert!(!of(1, u32::MAX, u32::MAX, &bytes));
     }
 }

@@ -44,16 +44,13 @@ impl<C: Command> Engine<C> {
             tracing::error!(?stripe, node = node.0, "raw operations are damaged");
             return self.part_refused(node, stripe, Some(Refusal::Damaged));
         }
-        if let (false, Some(place)) = (inspected.report.damaged, self.place_in_load(stripe, node)) {
-            let held = inspected.raw.iter().map(|raw| HeldOp {
-                op: raw.op,
-                data_index: usize::from(raw.data_index),
-                offset: raw.offset as usize,
-                length: raw.length as usize,
-                bytes: raw.bytes.to_vec(),
-            });
+        let (data_count, place) = (self.config.data_count(), self.place_in_load(stripe, node));
+        let chunk_bytes = self.load(stripe).map_or(0, |load| load.chunk_bytes);
+        let held = inspected.raw.iter().map(|raw| HeldOp::of(raw, data_count, chunk_bytes));
+        let held = held.collect::<Option<Vec<_>>>().filter(|_| inspected.report.length as usize <= chunk_bytes);
+        if let (false, Some(place), Some(held)) = (inspected.report.damaged, place, held) {
             let report = inspected.report.clone();
-            let part = Part { last: report.last, folded: report.folded, bytes: Vec::new(), held: held.collect() };
+            let part = Part { last: report.last, folded: report.folded, bytes: Vec::new(), held };
             if let Some(Load { step: Step::Inspecting { parts }, .. }) = self.load(stripe) {
                 parts.insert(place, (report, part));
             }
@@ -117,8 +114,9 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn part_read(&mut self, stripe: StripeId, member: u8, bytes: &[u8]) {
         let place = usize::from(member);
-        let is_whole = place >= self.config.data_count() || whole_chunk(bytes, stripe).is_some();
+        let data_count = self.config.data_count();
         let Some(load) = self.load(stripe) else { return };
+        let is_whole = is_payload(bytes, load.chunk_bytes, (place < data_count).then_some(stripe));
         if let Step::Reading { parts } = &mut load.step
             && let Some((_, part)) = parts.get_mut(&place)
         {
@@ -169,5 +167,23 @@ impl<C: Command> Engine<C> {
             self.ask(members[index], stripe, &NodeRequest::Close { stripe, epoch, last }, What::Close);
         }
         self.work.push_back(Work::Loaded);
+    }
+}
+
+/// May a member's chunk hold these bytes? `data_of`: the stripe, if it is a data chunk, whose records must add up.
+fn is_payload(bytes: &[u8], chunk_bytes: usize, data_of: Option<StripeId>) -> bool {
+    bytes.len() <= chunk_bytes && data_of.is_none_or(|stripe| whole_chunk(bytes, stripe).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_member_holds_more_than_a_chunk() {
+        let stripe = StripeId::default();
+        assert!(is_payload(&[0; 400], 400, None) && is_payload(&[0; 400], 400, Some(stripe)));
+        assert!(!is_payload(&[0; 401], 400, None) && !is_payload(&[0; 401], 400, Some(stripe)));
+        assert!(!is_payload(&[1; 10], 400, Some(stripe)), "no record");
     }
 }

@@ -153,3 +153,27 @@ fn no_byte_makes_a_command_panic() {
         }
     }
 }
+
+#[test]
+fn a_lookup_is_issued_again_only_by_its_own_line() {
+    let mut session = MemcachedSession::new(String::new());
+    let mut asked = Vec::new();
+    let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
+    let mut shared = Shared::new(Settings::default());
+    for line in [b"mg key v c\r\n".as_slice(), b"get key\r\n"] {
+        assert_eq!(session.handle_input(NOW, &mut shared, line, &mut sink), line.len());
+    }
+    let of = |request| Ask { partition: 0, epoch: 0, request };
+    let (get, lookup) = (of(asked.pop().expect("get")), of(asked.pop().expect("mg")));
+    // Nothing, and the tally of a refusal, that of a lookup that is to be issued again, and one that is none.
+    let (refused, again, none) = (17, 18, 19);
+    let bytes = |line: &[u8], tally: u8| Reply::Bytes([line, &[tally]].concat());
+    assert!(lookup.is_answered_by(&bytes(b"mg key v c\r\n", again)), "its own line");
+    assert!(lookup.is_answered_by(&bytes(b"EN\r\n", 2)) && get.is_answered_by(&bytes(b"", refused)));
+    for line in [b"".as_slice(), b"mg key v\r\n", b"mg other v c\r\n", b"get key\r\n"] {
+        assert!(!lookup.is_answered_by(&bytes(line, again)), "{line:?}");
+    }
+    assert!(!get.is_answered_by(&bytes(b"mg key v c\r\n", again)), "a get is done at once");
+    assert!(!get.is_answered_by(&Reply::Bytes(Vec::new())) && !get.is_answered_by(&bytes(b"END\r\n", none)));
+    assert!(!get.is_answered_by(&Reply::Group(Ok(true))), "of another kind");
+}

@@ -119,6 +119,17 @@ impl MemcachedCommand {
         flags.is_well_formed()
     }
 
+    /// Could it have written this reply? It ends with a tally, and only a lookup that would have changed the object answers
+    /// with its own line.
+    pub fn is_answered_by(&self, reply: &[u8]) -> bool {
+        let Some((&byte, line)) = reply.split_last() else { return false };
+        match (Tally::of(byte), self) {
+            (Some(Tally::Again), MemcachedCommand::MetaGet(verb)) => verb.is_request(line),
+            (Some(Tally::Again), MemcachedCommand::WithoutCas(command)) => command.is_answered_by(reply),
+            (tally, _) => tally.is_some_and(|tally| tally != Tally::Again),
+        }
+    }
+
     fn noreply(&self) -> bool {
         each_verb!(self, verb => verb.noreply())
     }

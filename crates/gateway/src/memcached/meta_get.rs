@@ -38,6 +38,13 @@ impl MetaGet {
         line.extend_from_slice(b"\r\n");
     }
 
+    /// Is this its request line?
+    pub fn is_request(&self, line: &[u8]) -> bool {
+        let mut own = Vec::new();
+        self.write_request(&mut own);
+        own == line
+    }
+
     fn answer(&self, object: ObjectRef<'_>, created: bool, context: &ApplyContext, reply: &mut Vec<u8>) -> Amendment {
         let with_value = self.flags.has(b'v') && self.flags.compare() != Some(object.cas);
         if with_value {

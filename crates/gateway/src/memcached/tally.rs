@@ -63,6 +63,10 @@ impl Tally {
         }
     }
 
+    pub fn of(byte: u8) -> Option<Self> {
+        ALL.get(usize::from(byte)).copied()
+    }
+
     pub fn put(self, reply: &mut Vec<u8>) {
         reply.push(self as u8);
     }
@@ -73,7 +77,7 @@ impl Tally {
     /// If the reply was not written by a memcached command.
     pub fn take(reply: &mut Vec<u8>) -> Self {
         let byte = reply.pop().expect("each reply ends with its tally");
-        *ALL.get(usize::from(byte)).expect("a tally")
+        Self::of(byte).expect("a tally")
     }
 
     pub fn is_refusal(self) -> bool {

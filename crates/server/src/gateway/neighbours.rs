@@ -242,6 +242,9 @@ impl Neighbour {
                 }
                 Kind::Answer => {
                     let reply = parse_reply(frame.body).map_err(|_| "a reply that does not parse")?;
+                    if self.asked.get(&frame.tag).is_some_and(|(waiter, _)| !waiter.ask.is_answered_by(&reply)) {
+                        return Err("a reply to something else");
+                    }
                     let asked = self.asked.remove(&frame.tag);
                     outcomes.extend(asked.map(|(waiter, _)| Outcome::Answered(waiter, reply)));
                 }
@@ -252,5 +255,39 @@ impl Neighbour {
             }
         }
         Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_gateway::engine::Token;
+    use shorttail_gateway::forward::{Ask, put_reply};
+    use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Request, RequestId};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_to_something_else_ends_the_connection() {
+        let mut neighbour = Neighbour::new("127.0.0.1:1".parse().expect("an address"));
+        let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
+        let ask = Ask { partition: 0, epoch: 1, request: Request::Keyspace(KeyspaceRequest::Count) };
+        let waiter = Waiter { token, ask, number: 1, deadline_us: 5, rests_until_us: 0, may_travel: true };
+        neighbour.asked.insert(7, (waiter, 0));
+        let mut answered = |reply: Reply| {
+            let (mut input, mut outcomes) = (Vec::new(), Vec::new());
+            put_reply(&mut input, 7, &reply);
+            neighbour.take_frames(1, &input, &mut outcomes).map(|_| outcomes.len())
+        };
+        let wrong = [
+            Reply::Bytes(b"END".to_vec()),
+            Reply::Group(Ok(true)),
+            Reply::Keyspace(Ok(KeyspaceReply::Flushed)),
+            Reply::Keyspace(Ok(KeyspaceReply::RandomKey(None))),
+        ];
+        for reply in wrong {
+            assert_eq!(answered(reply), Err("a reply to something else"));
+        }
+        assert_eq!(answered(Reply::Keyspace(Ok(KeyspaceReply::Count(3)))), Ok(1), "it was still asked");
+        assert_eq!(answered(Reply::Group(Ok(true))), Ok(0), "nobody asked");
     }
 }
