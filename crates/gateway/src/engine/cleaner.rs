@@ -7,7 +7,7 @@
 //!
 //! Which stripe: one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive and memory is short, the oldest one,
 //! whose objects that were not read lately are evicted (a second chance for the others, as in CLOCK). The oldest, because
-//! what it evicts cannot come back from an older stripe.
+//! what it evicts cannot come back from an older stripe: it goes when the stripe does (see `doomed`).
 
 use std::collections::HashSet;
 
@@ -15,6 +15,7 @@ use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{OpNumber, PartitionId, StripeId};
 
 use super::control::VoidRecord;
+use super::doomed::Doomed;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
@@ -62,6 +63,11 @@ pub struct Job {
     /// Tombstones and control records that are not this job's to carry, or not again: under way, or carried; and what was
     /// not confirmed when the stripe was abandoned, which went elsewhere as what it was.
     settled: HashSet<Location>,
+    /// What is evicted with the stripe, as far as it was walked.
+    doomed: Vec<Doomed>,
+    doomed_bytes: u64,
+    /// Moved, but the stripe that it went to was left: a copy may be found there, so it is not to be evicted.
+    copied: HashSet<Location>,
     /// Something carried found no place: walk again.
     must_walk_again: bool,
     /// This walk has put something on its way; the last whole one has.
@@ -99,6 +105,9 @@ impl<C: Command> Engine<C> {
             in_flight_bytes: 0,
             again_us: 0,
             settled,
+            doomed: Vec::new(),
+            doomed_bytes: 0,
+            copied: HashSet::new(),
             must_walk_again: false,
             has_moved: false,
             is_moving: true,
@@ -345,7 +354,8 @@ impl<C: Command> Engine<C> {
         }
         let left = |job: &Job| {
             let stripe = self.stripes.at(job.slot);
-            stripe.live_bytes + stripe.kept.needed_bytes(self.stripes.oldest_beside(stripe))
+            let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
+            live_bytes + stripe.kept.needed_bytes(self.stripes.oldest_beside(stripe))
         };
         let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
         let jobs = jobs.map(|(key, job)| (left(job), job.id, key));
@@ -372,7 +382,8 @@ impl<C: Command> Engine<C> {
             return Step::Done;
         }
         let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
-        let is_cold = mode == Mode::Evict && !self.index.was_recent(slot, tag, from);
+        let may_evict = mode == Mode::Evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
+        let is_cold = may_evict && !self.index.was_recent(slot, tag, from);
         if is_expired || is_cold {
             return self.end_object(key, record, from, length, is_expired);
         }
@@ -389,7 +400,8 @@ impl<C: Command> Engine<C> {
     }
 
     /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is written
-    /// in a round of the key, which takes the object out of the index when it is durable.
+    /// in a round of the key, which takes the object out of the index when it is durable. Without one, what is over goes at
+    /// once, and what is evicted when its stripe is void.
     fn end_object(
         &mut self,
         key: PoolKey,
@@ -414,6 +426,12 @@ impl<C: Command> Engine<C> {
             };
             self.round_mut(lock).expect("just inserted").is_sent = true;
             self.count_in_flight(key, length);
+        } else if !is_expired {
+            let doomed = Doomed { key: record.key.to_vec(), old };
+            let job = self.jobs.get_mut(key).expect("a job that walks");
+            job.doomed_bytes += length as u64;
+            job.doomed.push(doomed);
+            return Step::Done;
         } else {
             self.drop_record(ended.slot, ended.tag(), &old);
             if let Some(manifest) = old.manifest {
@@ -506,6 +524,9 @@ impl<C: Command> Engine<C> {
     pub(super) fn move_interrupted(&mut self, lock: PoolKey, job: PoolKey) {
         let Some(held) = self.locks.get_mut(lock) else { return };
         let LockPhase::Moving(moved) = std::mem::replace(&mut held.phase, LockPhase::Starting) else { return };
+        if let Some(job) = self.jobs.get_mut(job) {
+            job.copied.insert(moved.from);
+        }
         self.count_landed(job, moved.record_bytes);
         self.work.push_back(Work::Start(lock));
     }
@@ -541,13 +562,17 @@ impl<C: Command> Engine<C> {
         }
         let slot = job.slot;
         job.is_moving = std::mem::take(&mut job.has_moved);
-        if job.must_walk_again || self.stripes.at(slot).live_count > 0 {
+        let must_walk_again = std::mem::take(&mut job.must_walk_again);
+        let doomed = std::mem::take(&mut job.doomed);
+        job.doomed_bytes = 0;
+        let doomed_count = doomed.iter().filter(|one| self.is_in_place(one)).count();
+        if must_walk_again || self.stripes.at(slot).live_count as usize > doomed_count {
+            let job = self.jobs.get_mut(key).expect("a job that goes on");
             job.data_index = 0;
-            job.must_walk_again = false;
             job.again_us = self.now.mono_us + 1;
             return;
         }
         self.jobs.remove(key);
-        self.declare_void(slot);
+        self.declare_void(slot, doomed);
     }
 }

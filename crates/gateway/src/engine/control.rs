@@ -12,6 +12,7 @@ use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{NodeId, PartitionId, StripeId};
 use shorttail_wire::node::NodeRequest;
 
+use super::doomed::Doomed;
 use super::index::StripeSlot;
 use super::log::{Purpose, Urgency};
 use super::{Engine, What, Work};
@@ -35,6 +36,8 @@ struct Emptied {
     ending: Ending,
     /// A member refused to close it.
     only_by_record: bool,
+    /// What is evicted with it.
+    doomed: Vec<Doomed>,
 }
 
 /// How it is ended.
@@ -46,6 +49,8 @@ enum Ending {
     Recorded,
     /// These members have not closed it yet.
     Closing(BTreeSet<NodeId>),
+    /// It is void; something in it is locked.
+    Held,
 }
 
 /// The record that declares a stripe void: there is one of each, as records of this kind do not race.
@@ -104,14 +109,21 @@ impl Voids {
 }
 
 impl<C: Command> Engine<C> {
-    /// Nothing in a stripe is alive any more.
-    pub(super) fn declare_void(&mut self, slot: StripeSlot) {
+    /// Nothing in a stripe is alive any more, but what is evicted with it.
+    pub(super) fn declare_void(&mut self, slot: StripeSlot, doomed: Vec<Doomed>) {
         let stripe = self.stripes.at(slot);
-        self.declare_void_of(stripe.id, stripe.partition, stripe.members.clone());
+        let (id, partition, members) = (stripe.id, stripe.partition, stripe.members.clone());
+        // Whoever evicts goes by the record: that alone is durable before anything is missed.
+        let only_by_record = !doomed.is_empty();
+        let emptied = Emptied { partition, members, ending: Ending::Waits, only_by_record, doomed };
+        self.voids.emptied.insert(id, emptied);
+        self.end_emptied(id);
     }
 
+    /// A stripe that is lost is over.
     pub(super) fn declare_void_of(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
-        self.voids.emptied.insert(id, Emptied { partition, members, ending: Ending::Waits, only_by_record: false });
+        let (ending, doomed) = (Ending::Waits, Vec::new());
+        self.voids.emptied.insert(id, Emptied { partition, members, ending, only_by_record: false, doomed });
         self.end_emptied(id);
     }
 
@@ -136,11 +148,29 @@ impl<C: Command> Engine<C> {
 
     /// The control record is durable.
     pub(super) fn void_confirmed(&mut self, id: StripeId, record: VoidRecord) {
-        let Some(Emptied { partition, members, .. }) = self.voids.emptied.remove(&id) else { return };
+        let Some(emptied) = self.voids.emptied.get_mut(&id) else { return };
+        emptied.ending = Ending::Held;
+        let members = emptied.members.clone();
         let beside = self.holders_beside(id);
-        self.forget_stripe(id);
         let unconfirmed = members.iter().copied().chain(beside).collect();
         self.voids.declared.insert(id, Declared { record, unconfirmed });
+        self.end_void(id);
+    }
+
+    /// What is evicted with a void stripe leaves the index; then its members are told to free it.
+    fn end_void(&mut self, id: StripeId) {
+        let is_held = |emptied: &&mut Emptied| emptied.ending == Ending::Held;
+        let Some(emptied) = self.voids.emptied.get_mut(&id).filter(is_held) else { return };
+        let (partition, doomed) = (emptied.partition, std::mem::take(&mut emptied.doomed));
+        let doomed = self.drop_doomed(partition, doomed);
+        let Some(emptied) = self.voids.emptied.get_mut(&id) else { return };
+        emptied.doomed = doomed;
+        if !emptied.doomed.is_empty() {
+            return;
+        }
+        let members = emptied.members.clone();
+        self.voids.emptied.remove(&id);
+        self.forget_stripe(id);
         for &node in members.iter() {
             self.free_on(node, id, partition);
         }
@@ -242,6 +272,10 @@ impl<C: Command> Engine<C> {
         for id in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
             self.end_emptied(id);
         }
+        let held = self.voids.emptied.iter().filter(|(_, emptied)| emptied.ending == Ending::Held);
+        for id in held.map(|(&id, _)| id).collect::<Vec<_>>() {
+            self.end_void(id);
+        }
     }
 
     /// A core dropped its part; the free is over when all have.
@@ -302,7 +336,10 @@ impl<C: Command> Engine<C> {
             return;
         }
         let pending = self.voids.pending.get(&node);
-        let is_pending = |id: &StripeId| pending.is_some_and(|pending| pending.contains_key(id));
+        let emptied = &self.voids.emptied;
+        // Of a stripe that is held nobody was told yet.
+        let is_pending =
+            |id: &StripeId| emptied.contains_key(id) || pending.is_some_and(|pending| pending.contains_key(id));
         let settled: Vec<_> = self.voids.declared.keys().copied().filter(|id| !is_pending(id)).collect();
         settled.into_iter().for_each(|id| self.free_confirmed(node, id));
     }

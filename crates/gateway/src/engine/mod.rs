@@ -26,6 +26,7 @@ mod control;
 mod damage;
 mod deferred;
 mod distrust;
+mod doomed;
 mod evict;
 mod fetch;
 mod flush;

@@ -197,7 +197,11 @@ impl SimConfig {
 
     /// The same run where nothing ends by itself.
     pub fn endless(profile: Profile, seed: u64) -> Self {
-        SimConfig { lifetime_ppm: 0, delayed_flush_ppm: 0, when_full: WhenFull::Error, ..Self::draw(profile, seed) }
+        let mut config = Self::draw(profile, seed);
+        if std::mem::replace(&mut config.when_full, WhenFull::Error) == WhenFull::Evict {
+            config.faults.gateway_crash = 0;
+        }
+        SimConfig { lifetime_ppm: 0, delayed_flush_ppm: 0, ..config }
     }
 
     /// A scenario's cluster: RS(4,2) on eight nodes, one partition, nobody acting but the scenario.

@@ -86,6 +86,8 @@ impl SimConfig {
         }
         if profile == Profile::Full && rng.chance_ppm(500_000) {
             self.when_full = WhenFull::Evict;
+            // What was evicted must stay away from the next owner, too.
+            self.faults.gateway_crash = *rng.choose(&[0, 4]).expect("weights");
         }
     }
 

@@ -14,7 +14,7 @@ mod r9_versions_grow;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};
 use shorttail_sim::scenario::*;
-use shorttail_sim::world::{Outcome, World};
+use shorttail_sim::world::{Op, Outcome, World};
 
 /// A serving cluster, RS(4,2) on eight nodes.
 fn cluster(seed: u64) -> World {

@@ -5,6 +5,8 @@
 //! exists until its members confirmed its free: its void record is carried on until then. With that one dropped, a member
 //! that slept through all of it brings the record back.
 
+use shorttail_gateway::engine::WhenFull;
+
 use super::*;
 
 #[test]
@@ -72,4 +74,45 @@ fn a_store_whose_keys_are_all_deleted_gives_its_memory_back() {
     let mut world = cluster(1);
     fill(&mut world, 0, 300);
     concludes(world);
+}
+
+/// A store that is full evicts; its owner dies at any time of that. What somebody missed, the next owner misses too.
+#[test]
+fn what_was_evicted_and_missed_does_not_return() {
+    let mut missed_count = 0;
+    for seed in 0..30 {
+        let config = SimConfig {
+            node_memory_bytes: 256 << 10,
+            node_core_count: 1,
+            chunk_bytes: 15 << 10,
+            block_bytes: 2_048,
+            partition_count: 1,
+            when_full: WhenFull::Evict,
+            ..nodes_of("rs:2+1", 4)
+        };
+        let mut world = cluster_of(config, seed);
+        let names = || 0..500 + seed;
+        names().for_each(|name| set(&mut world, &format!("key{name}"), &value(name, 1_500)));
+        // Until the next eviction begins.
+        let before = world.all_stats()[0].evicted_total;
+        for name in 1_000..2_000 {
+            set(&mut world, &format!("key{name}"), &value(name, 1_500));
+            if world.all_stats()[0].evicted_total > before {
+                break;
+            }
+        }
+        // Nothing that is on its way becomes durable; what is not in the index is missed all the same.
+        (0..4).for_each(|node| world.cut_requests_to(node, FOR_GOOD_US));
+        let ops: Vec<_> = names().map(|name| world.request(0, &format!("key{name}"), Action::Get)).collect();
+        pass(&mut world, 5_000);
+        let is_missed = |op: &Op| world.outcome(*op) == Some(&Outcome::Answered(Answer::Found(None)));
+        let missed: Vec<_> = names().zip(ops).filter(|(_, op)| is_missed(op)).map(|(name, _)| name).collect();
+        missed_count += missed.len();
+        take_over_mended(&mut world);
+        for name in missed {
+            assert_eq!(get(&mut world, &format!("key{name}")), None, "seed {seed}, key {name}\n{}", world.trace());
+        }
+        concludes(world);
+    }
+    assert!(missed_count > 0, "nothing was evicted");
 }
