@@ -3,7 +3,7 @@
 //! Every request that changes something passes the fence first, and is refused before anything changes. Replies are
 //! written into the session's output straight from the chunks' memory.
 
-use shorttail_store::{Append, ChunkStore, Notes};
+use shorttail_store::{Append, ChunkStore, Notes, Scanned};
 use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
 
@@ -108,8 +108,10 @@ impl Holdings {
         last: OpNumber,
     ) -> Result<(), Refusal> {
         self.check_mine(description).map_err(|no| no.refusal)?;
-        let is_in_place = self.store.drop_damaged(description.stripe);
-        self.store.install_at(description, bytes, last)?;
+        let is_in_place = self.store.replace_damaged(description, bytes, last)?;
+        if !is_in_place {
+            self.store.install_at(description, bytes, last)?;
+        }
         self.stats.corruptions_repaired += u64::from(is_in_place);
         self.stats.rebuilds += 1;
         self.stats.rebuilt_bytes += bytes.len() as u64;
@@ -139,8 +141,8 @@ impl Holdings {
                 if count == 0 {
                     return Err(Refusal::Invalid.into());
                 }
-                let reports = self.store.scan(partition, after, usize::from(count));
-                session.reply(tag, &NodeReply::Chunks(reports));
+                let Scanned { reports, undescribed } = self.store.scan(partition, after, usize::from(count));
+                session.reply(tag, &NodeReply::Chunks { reports, undescribed });
                 return Ok(());
             }
             NodeRequest::Inspect { stripe } => {
@@ -191,28 +193,28 @@ impl Holdings {
 
     fn append(&mut self, stripe: StripeId, append: &Append<'_>) -> Result<OpNumber, No> {
         let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, epoch) = chunk.ownership();
+        let (partition, epoch) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
         Ok(chunk.append(append)?)
     }
 
     fn stable(&mut self, stripe: StripeId, stable: OpNumber) -> Result<(), No> {
         let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, epoch) = chunk.ownership();
+        let (partition, epoch) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
         Ok(chunk.stable(stable)?)
     }
 
     fn seal(&mut self, stripe: StripeId, last: OpNumber, chunk_last: OpNumber, sum: u32) -> Result<(), No> {
         let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, epoch) = chunk.ownership();
+        let (partition, epoch) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
         Ok(chunk.seal(last, chunk_last, sum)?)
     }
 
     fn close(&mut self, stripe: StripeId, epoch: Epoch, last: OpNumber) -> Result<(), No> {
         let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, _) = chunk.ownership();
+        let (partition, _) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
         Ok(chunk.close(epoch, last)?)
     }
@@ -225,7 +227,7 @@ impl Holdings {
         members: &Members,
     ) -> Result<(), No> {
         let mut chunk = self.store.chunk_mut(stripe)?;
-        let (partition, _) = chunk.ownership();
+        let (partition, _) = chunk.ownership()?;
         self.fences.check(partition, epoch)?;
         if members.0.get(chunk.index()) != Some(&self.node) {
             return Err(Refusal::Invalid.into());

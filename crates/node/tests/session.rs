@@ -121,7 +121,7 @@ impl NodeReplyOwned {
             NodeReply::Fenced { joined } => NodeReplyOwned::Fenced(joined),
             NodeReply::Acked { stripe, op } => NodeReplyOwned::Acked(stripe, op.0),
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),
-            NodeReply::Chunks(reports) => NodeReplyOwned::Chunks(reports.len()),
+            NodeReply::Chunks { reports, .. } => NodeReplyOwned::Chunks(reports.len()),
             NodeReply::Inspected(inspected) => NodeReplyOwned::Inspected(inspected.raw.len()),
             NodeReply::Rebuilt { .. } | NodeReply::Damaged { .. } => unreachable!("nothing was ordered here"),
             NodeReply::Refused { refusal, detail } => NodeReplyOwned::Refused(refusal, detail),

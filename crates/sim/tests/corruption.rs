@@ -137,3 +137,22 @@ fn a_new_owner_mends_what_it_inherits() {
     holds(&mut world, 0..KEYS);
     concludes(world);
 }
+
+/// The heads of all chunks of a running node decay, and the owner dies before anybody looks at them. The next one does not
+/// take that node for one that was never given them: what it was to read there is decoded, and all of it is mended.
+#[test]
+fn what_a_running_node_cannot_tell_of_is_not_taken_for_never_given() {
+    for seed in 0..6 {
+        let mut world = cluster_of(SimConfig::scripted(), seed);
+        fill(&mut world, 0..KEYS);
+        fill_round(&mut world, 0..KEYS, 1);
+        pass(&mut world, 100_000);
+        assert!(world.tear_descriptions(seed as usize, 1000) > 0, "something is sealed");
+        take_over(&mut world, 10_000);
+        holds_round(&mut world, 0..KEYS, 1);
+        await_mended(&mut world);
+        kill(&mut world, &[6, 7]);
+        holds_round(&mut world, 0..KEYS, 1);
+        concludes(world);
+    }
+}

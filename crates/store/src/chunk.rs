@@ -9,8 +9,8 @@
 //! ```
 //!
 //! No edge leads back from sealed; every state ends in a free. A chunk whose fold was interrupted (rule R6) or whose
-//! state fails its checksum is damaged: everything but a free and a report is refused. One whose description fails its
-//! checksum is left out of scans and inspections. A payload that fails its checksum is refused when it is read whole;
+//! state fails its checksum is damaged: everything but a free and a report is refused. Of one whose description fails its
+//! checksum a scan tells the stripe only, and everything but a free is refused. A payload that fails its checksum is refused when it is read whole;
 //! what is read in part is the reader's to check.
 //!
 //! The memory may outlive the process, which may die between any two instructions. So what is told of by the state is
@@ -69,7 +69,7 @@ pub(crate) fn split(bytes: &[u8]) -> (&HeaderBytes, &[u8]) {
     bytes.split_first_chunk::<HEADER_BYTES>().expect("a chunk begins with its header")
 }
 
-fn split_mut(bytes: &mut [u8]) -> (&mut HeaderBytes, &mut [u8]) {
+pub(crate) fn split_mut(bytes: &mut [u8]) -> (&mut HeaderBytes, &mut [u8]) {
     bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a chunk begins with its header")
 }
 
@@ -79,10 +79,16 @@ pub(crate) fn intact_state(header: &HeaderBytes) -> Result<ChunkState, Refusal> 
 }
 
 impl ChunkMut<'_> {
-    /// Partition and epoch that the chunk was opened with: what fencing asks for.
-    pub fn ownership(&self) -> (PartitionId, Epoch) {
+    /// Partition and epoch that the chunk was opened with: what fencing asks for, before anything is changed.
+    ///
+    /// # Errors
+    /// `Damaged`: the description does not hold.
+    pub fn ownership(&self) -> Result<(PartitionId, Epoch), Refusal> {
+        if !header::description_holds(split(self.bytes).0) {
+            return Err(Refusal::Damaged);
+        }
         let facts = self.facts();
-        (facts.partition, facts.epoch)
+        Ok((facts.partition, facts.epoch))
     }
 
     /// Its place among the members.

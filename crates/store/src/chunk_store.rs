@@ -37,6 +37,14 @@ pub enum StoreError {
     Kernel { asked: usize, reason: std::io::Error },
 }
 
+/// Chunks of a store, in the order of their stripes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Scanned {
+    pub reports: Vec<ChunkReport>,
+    /// Those whose description does not hold: nothing but their stripe is known.
+    pub undescribed: Vec<StripeId>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub allocation: Allocation,
@@ -55,7 +63,7 @@ pub struct ChunkStore {
     /// Operations of open chunks, if they are to outlive the process.
     pub(crate) kept: Option<KeptOps>,
     /// Chunks that were found damaged.
-    damaged: BTreeSet<StripeId>,
+    pub(crate) damaged: BTreeSet<StripeId>,
     /// Units of the largest chunk that was opened.
     pub(crate) opened_units: usize,
     /// What an earlier process left and nobody can tell what it was.
@@ -124,11 +132,7 @@ impl ChunkStore {
     /// # Errors
     /// As [`ChunkStore::install`].
     pub fn install_at(&mut self, description: &ChunkDescription, bytes: &[u8], last: OpNumber) -> Result<(), Refusal> {
-        check_description(description)?;
-        let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= description.chunk_bytes);
-        let length = length.ok_or(Refusal::OutOfRange)?;
-        let payload_crc = crc32c::crc32c(bytes);
-        let state = ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() };
+        let state = sealed_state(description, bytes, last)?;
         let allocation = self.insert(description, &state, bytes.len(), None)?;
         self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
         self.arena.commit(&allocation);
@@ -212,12 +216,12 @@ impl ChunkStore {
         })
     }
 
-    /// Reports of the chunks of a partition (or all) with ids above `after`, lowest first, at most `count` of them
-    /// and at most [`SCAN_COUNT_MAX`]. A chunk whose description is damaged is left out.
-    pub fn scan(&self, partition: Option<PartitionId>, after: StripeId, count: usize) -> Vec<ChunkReport> {
+    /// The chunks of a partition (or all) with ids above `after`, lowest first, at most `count` of them and at most
+    /// [`SCAN_COUNT_MAX`]. One that is not described may be of any partition.
+    pub fn scan(&self, partition: Option<PartitionId>, after: StripeId, count: usize) -> Scanned {
         let wanted = |chunk: &Chunk| {
             let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: None };
-            partition.is_none_or(|partition| view.facts().partition == partition) && view.description_holds()
+            partition.is_none_or(|partition| view.facts().partition == partition) || !view.description_holds()
         };
         let later = self.chunks.iter().filter(|(id, chunk)| **id > after.raw() && wanted(chunk));
         let mut ids: Vec<u64> = later.map(|(id, _)| *id).collect();
@@ -227,13 +231,17 @@ impl ChunkStore {
             ids.truncate(count);
         }
         ids.sort_unstable();
-        let report = |&id: &u64| {
-            let stripe = StripeId::from_raw(id);
-            let mut report = self.chunk(stripe).ok()?.report()?;
-            report.damaged |= self.damaged.contains(&stripe);
-            Some(report)
-        };
-        ids.iter().filter_map(report).collect()
+        let mut scanned = Scanned::default();
+        for stripe in ids.into_iter().map(StripeId::from_raw) {
+            match self.chunk(stripe).ok().and_then(|chunk| chunk.report()) {
+                Some(report) => {
+                    let damaged = report.damaged || self.damaged.contains(&stripe);
+                    scanned.reports.push(ChunkReport { damaged, ..report });
+                }
+                None => scanned.undescribed.push(stripe),
+            }
+        }
+        scanned
     }
 
     /// All stripes that a chunk is here of, and whether it is sealed.
@@ -278,8 +286,19 @@ impl ChunkStore {
         payload_bytes: usize,
         open: Option<Box<OpenState>>,
     ) -> Result<Allocation, Refusal> {
-        let id = description.stripe.raw();
         self.check_new(description.stripe)?;
+        let allocation = self.place(description, state, payload_bytes)?;
+        self.chunks.insert(description.stripe.raw(), Chunk { allocation, open });
+        Ok(allocation)
+    }
+
+    /// Memory for a chunk, with its header; nothing changes if it is refused.
+    pub(crate) fn place(
+        &mut self,
+        description: &ChunkDescription,
+        state: &ChunkState,
+        payload_bytes: usize,
+    ) -> Result<Allocation, Refusal> {
         let units = Arena::units_for(HEADER_BYTES + payload_bytes);
         let allocation = self.arena.allocate(units).ok_or(Refusal::OutOfMemory)?;
         if let Err(refusal) = self.budget.charge(allocation.bytes()) {
@@ -289,7 +308,6 @@ impl ChunkStore {
         let bytes = self.arena.bytes_mut(&allocation);
         let (header, _) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a chunk begins with its header");
         header::write_new(description, state, header);
-        self.chunks.insert(id, Chunk { allocation, open });
         Ok(allocation)
     }
 
@@ -318,11 +336,10 @@ impl ChunkStore {
 
 /// Asserts what must hold of one chunk; answers its raw bytes.
 fn invariant_chunk(id: u64, view: &ChunkView<'_>) -> usize {
-    let Some(report) = view.report() else { return 0 };
-    assert_eq!(report.description.stripe.raw(), id, "a chunk lies under its own id");
-    if report.damaged {
+    let Some(report) = view.report().filter(|report| !report.damaged) else {
         return if let Some(OpenState::Parity(raw)) = view.open { raw.raw_bytes() } else { 0 };
-    }
+    };
+    assert_eq!(report.description.stripe.raw(), id, "a chunk lies under its own id");
     assert!(report.length <= report.description.chunk_bytes, "{id:x}: longer than its chunk");
     assert_eq!(report.sealed, view.open.is_none(), "{id:x}: only an open chunk keeps operations");
     match view.open {
@@ -345,6 +362,19 @@ fn invariant_chunk(id: u64, view: &ChunkView<'_>) -> usize {
 pub(crate) fn arena_bytes(memory_bytes: usize) -> usize {
     let reserve_bytes = (memory_bytes / RAW_RESERVE_PART).min(RAW_RESERVE_BYTES_MAX);
     (memory_bytes - reserve_bytes) / BLOCK_BYTES * BLOCK_BYTES
+}
+
+/// The state of a sealed chunk that holds these bytes.
+pub(crate) fn sealed_state(
+    description: &ChunkDescription,
+    bytes: &[u8],
+    last: OpNumber,
+) -> Result<ChunkState, Refusal> {
+    check_description(description)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= description.chunk_bytes);
+    let length = length.ok_or(Refusal::OutOfRange)?;
+    let payload_crc = crc32c::crc32c(bytes);
+    Ok(ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() })
 }
 
 fn check_description(description: &ChunkDescription) -> Result<(), Refusal> {

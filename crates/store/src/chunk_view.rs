@@ -4,7 +4,7 @@ use shorttail_units::OpNumber;
 use shorttail_wire::node::{ChunkDescription, ChunkReport, InspectReport, RawOp, Refusal};
 
 use crate::chunk::{intact_state, split};
-use crate::header::{self, ChunkFacts, ChunkState};
+use crate::header::{self, ChunkFacts, ChunkState, HeaderBytes};
 use crate::open_state::OpenState;
 use crate::record::record_bytes;
 
@@ -38,7 +38,7 @@ impl<'a> ChunkView<'a> {
     /// `Invalid`: a parity chunk.
     pub fn read_record(&self, offset: u32) -> Result<&'a [u8], Refusal> {
         let (header, payload) = split(self.bytes);
-        let state = intact_state(header)?;
+        let state = whole_state(header)?;
         if header::read_facts(header).is_parity() {
             return Err(Refusal::Invalid);
         }
@@ -57,7 +57,7 @@ impl<'a> ChunkView<'a> {
     /// `NotAtOp`: the chunk cannot answer as of that operation. `OutOfRange`: beyond the chunk.
     pub fn read_range(&self, offset: u32, length: u32, op: OpNumber) -> Result<RangeBytes<'a>, Refusal> {
         let (header, payload) = split(self.bytes);
-        let state = intact_state(header)?;
+        let state = whole_state(header)?;
         let facts = header::read_facts(header);
         let end = offset.checked_add(length).filter(|&end| end <= facts.chunk_bytes).ok_or(Refusal::OutOfRange)?;
         let in_use = self.length_at(&facts, &state, op)?;
@@ -146,6 +146,12 @@ impl<'a> ChunkView<'a> {
         };
         known.ok_or(Refusal::NotAtOp)
     }
+}
+
+/// The state of a chunk whose description holds, too: what a read goes by.
+fn whole_state(header: &HeaderBytes) -> Result<ChunkState, Refusal> {
+    let state = intact_state(header)?;
+    if header::description_holds(header) { Ok(state) } else { Err(Refusal::Damaged) }
 }
 
 fn payload_holds(state: &ChunkState, payload: &[u8]) -> bool {

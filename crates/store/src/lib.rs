@@ -26,7 +26,7 @@ mod scrub;
 mod stripe_map;
 
 pub use chunk::{Append, ChunkMut};
-pub use chunk_store::{ChunkStore, StoreError};
+pub use chunk_store::{ChunkStore, Scanned, StoreError};
 pub use chunk_view::{ChunkView, RangeBytes};
 pub use content::used_bytes;
 pub use counters::Counters;

@@ -5,14 +5,17 @@
 //!
 //! Must not know: when it is asked, who mends what is damaged.
 
-use shorttail_units::StripeId;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use shorttail_units::{OpNumber, StripeId};
 use shorttail_wire::node::{ChunkDescription, Refusal};
 
-use crate::chunk::{intact_state, split};
-use crate::chunk_store::ChunkStore;
+use crate::chunk::{intact_state, split, split_mut};
+use crate::chunk_store::{Chunk, ChunkStore, sealed_state};
 use crate::chunk_view::ChunkView;
 use crate::content::used_bytes;
-use crate::header;
+use crate::header::{self, ChunkState};
+use crate::limits::HEADER_BYTES;
 
 /// What a look at a chunk showed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,13 +62,61 @@ impl ChunkStore {
         }
     }
 
-    /// Drops a sealed chunk that is damaged, so that another may be made in its place; whether there was one.
-    pub fn drop_damaged(&mut self, stripe: StripeId) -> bool {
-        let is_damaged = self.look_at(stripe).is_some_and(|looked| looked.is_damaged);
-        if is_damaged {
-            self.drop_chunk(stripe);
+    /// Makes a sealed chunk in the place of one that is damaged; false: there is none, and nothing was done.
+    ///
+    /// At no moment is there no chunk: an owner would take this node for one that was never given it. A later process finds
+    /// the one or the other, or that nobody can tell which chunk it was.
+    ///
+    /// # Errors
+    /// As [`ChunkStore::install`]; the damaged chunk is still there.
+    pub fn replace_damaged(
+        &mut self,
+        description: &ChunkDescription,
+        bytes: &[u8],
+        last: OpNumber,
+    ) -> Result<bool, Refusal> {
+        let stripe = description.stripe;
+        if !self.look_at(stripe).is_some_and(|looked| looked.is_damaged) {
+            return Ok(false);
         }
-        is_damaged
+        let state = sealed_state(description, bytes, last)?;
+        let held = self.chunks.get(&stripe.raw()).map(|chunk| chunk.allocation).ok_or(Refusal::NoChunk)?;
+        let memory = self.arena.bytes_mut(&held);
+        if memory.len() >= HEADER_BYTES + bytes.len() {
+            rewrite(memory, description, &state, bytes, None);
+        } else {
+            let allocation = self.place(description, &state, bytes.len())?;
+            self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
+            self.arena.commit(&allocation);
+            self.chunks.insert(stripe.raw(), Chunk { allocation, open: None });
+            self.budget.release(held.bytes());
+            self.arena.free(held);
+        }
+        self.damaged.remove(&stripe);
+        self.counters.installs += 1;
+        Ok(true)
+    }
+}
+
+/// Where a test lets a chunk's renewal be interrupted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cut {
+    Described,
+    Written,
+}
+
+/// Writes a chunk over another one: damaged, until all of it is there.
+fn rewrite(memory: &mut [u8], description: &ChunkDescription, state: &ChunkState, bytes: &[u8], cut: Option<Cut>) {
+    let (header, payload) = split_mut(memory);
+    header::write_new(description, &ChunkState { fold_mark: true, ..*state }, header);
+    if cut == Some(Cut::Described) {
+        return;
+    }
+    compiler_fence(Ordering::SeqCst);
+    payload[..bytes.len()].copy_from_slice(bytes);
+    compiler_fence(Ordering::SeqCst);
+    if cut != Some(Cut::Written) {
+        header::write_state(state, header);
     }
 }
 
@@ -88,10 +139,11 @@ impl ChunkView<'_> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::OpNumber;
     use shorttail_wire::node::ChunkKind;
 
     use super::*;
+    use crate::limits::MEMORY_BYTES_MIN as MEMORY_BYTES;
+    use crate::memory_file::MemoryFile;
     use crate::piece::seal_piece;
     use crate::tests::description;
 
@@ -106,7 +158,7 @@ mod tests {
         let store = |index: u8| {
             let described = description(index, 1, 1, piece().len() as u32);
             let described = ChunkDescription { kind: ChunkKind::Striped, ..described };
-            let mut store = ChunkStore::new(crate::limits::MEMORY_BYTES_MIN).expect("memory");
+            let mut store = ChunkStore::new(MEMORY_BYTES).expect("memory");
             store.install(&described, &piece()).expect("room");
             (store, described)
         };
@@ -117,7 +169,7 @@ mod tests {
     fn a_bit_that_turns_over_anywhere_in_a_sealed_chunk_shows() {
         for (mut store, described) in stores() {
             let stripe = described.stripe;
-            let used = crate::limits::HEADER_BYTES + piece().len();
+            let used = HEADER_BYTES + piece().len();
             assert_eq!(store.look_at(stripe).map(|looked| looked.is_damaged), Some(false));
             for bit in (0..used * 8).filter(|bit| !(72..96).contains(&(bit / 8)) || bit % 8 == 0) {
                 let flip =
@@ -147,16 +199,56 @@ mod tests {
         let stripe = described.stripe;
         assert_eq!(store.check_rebuild(&described), Ok(false));
         assert_eq!(store.check_rebuild(&ChunkDescription { index: 1, ..described.clone() }), Err(Refusal::Exists));
-        assert!(!store.drop_damaged(stripe));
+        assert_eq!(store.replace_damaged(&described, &piece(), OpNumber(0)), Ok(false));
         assert_eq!(store.flip_bits(1, || 9), 1);
         assert_eq!(store.check_rebuild(&described), Ok(true));
-        assert!(store.scan(None, StripeId::default(), 9)[0].damaged, "it is remembered");
-        assert!(store.drop_damaged(stripe));
-        store.install_at(&described, &piece(), OpNumber(0)).expect("room");
+        assert!(store.scan(None, StripeId::default(), 9).reports[0].damaged, "it is remembered");
+        assert_eq!(store.replace_damaged(&described, &piece(), OpNumber(0)), Ok(true));
         assert_eq!(store.check_rebuild(&described), Ok(false));
-        assert!(!store.scan(None, StripeId::default(), 9)[0].damaged);
+        assert!(!store.scan(None, StripeId::default(), 9).reports[0].damaged);
         store.free(stripe, 1, described.partition).expect("here");
         assert_eq!(store.check_rebuild(&described), Err(Refusal::Exists), "it was freed");
         store.check_invariants();
+    }
+
+    /// A piece whose zeros were left out takes more when it is rebuilt.
+    #[test]
+    fn what_takes_more_room_than_there_is_leaves_the_damaged_chunk() {
+        let long =
+            |stripe: StripeId| ChunkDescription { stripe, kind: ChunkKind::Striped, ..description(1, 1, 1, 60_000) };
+        let mut store = ChunkStore::new(MEMORY_BYTES).expect("memory");
+        let damaged = long(crate::tests::stripe_id(1));
+        store.install(&damaged, &[1; 300]).expect("room");
+        let others = (2..).map(|counter| long(crate::tests::stripe_id(counter)));
+        let filling: Vec<_> = others.take_while(|other| store.install(other, &[2; 60_000]).is_ok()).collect();
+        store.chunk_mut(damaged.stripe).expect("here").payload()[7] ^= 1;
+        let is_damaged = |store: &ChunkStore| store.scan(None, StripeId::default(), 1).reports[0].damaged;
+        assert!(store.look_at(damaged.stripe).is_some() && is_damaged(&store));
+        assert_eq!(store.replace_damaged(&damaged, &[1; 60_000], OpNumber(0)), Err(Refusal::OutOfMemory));
+        assert!(is_damaged(&store), "it is still there");
+        store.free(filling[0].stripe, 1, damaged.partition).expect("here");
+        assert_eq!(store.replace_damaged(&damaged, &[1; 60_000], OpNumber(0)), Ok(true));
+        assert!(!is_damaged(&store) && store.look_at(damaged.stripe).is_some_and(|looked| !looked.is_damaged));
+        store.check_invariants();
+    }
+
+    #[test]
+    fn a_process_that_dies_while_it_mends_a_chunk_leaves_a_damaged_one() {
+        let (_, described) = stores().remove(0);
+        for cut in [Cut::Described, Cut::Written] {
+            let memory = MemoryFile::without_name(1, MEMORY_BYTES).expect("memory");
+            let open = || memory.core(0).expect("mapped").open(MEMORY_BYTES).expect("a store").0;
+            let mut store = open();
+            store.install(&described, b"nonsense").expect("room");
+            let state = sealed_state(&described, &piece(), OpNumber(0)).expect("it fits");
+            let held = store.chunks.get(&described.stripe.raw()).expect("here").allocation;
+            rewrite(store.arena.bytes_mut(&held), &described, &state, &piece(), Some(cut));
+            drop(store);
+            let mut store = open();
+            assert!(store.scan(None, StripeId::default(), 9).reports[0].damaged);
+            assert_eq!(store.replace_damaged(&described, &piece(), OpNumber(0)), Ok(true));
+            drop(store);
+            assert_eq!(open().look_at(described.stripe).map(|looked| looked.is_damaged), Some(false));
+        }
     }
 }

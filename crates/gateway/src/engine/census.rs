@@ -3,17 +3,19 @@
 //! ```text
 //!                      the node is ready                     it is not
 //! chunk reported       Holds (Lost, if damaged)              Away
+//! not described        Lost                                  Away
 //! no chunk             Lost, if its memory joined later;     Lost, if given up for good; else Away
 //!                      else Never
 //! ```
 //! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A node
 //! that restarted empty is not away: without what its memory joined at, it would pass for one that was never given the
-//! chunk, and the store would forget what it held. Of a stripe that was repaired no member passes for one that was never
+//! chunk, and the store would forget what it held. So would one that holds the chunk and cannot describe it, if it did not
+//! say so. Of a stripe that was repaired no member passes for one that was never
 //! given its chunk: it was sealed, and the node that is to hold a rebuilt chunk is a member before it does.
 //!
 //! Must not know: sessions, what a stripe holds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport};
@@ -37,6 +39,8 @@ pub enum Member {
 #[derive(Debug, Default)]
 pub struct Census {
     reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
+    /// Chunks that are there, and their nodes cannot tell more of them.
+    undescribed: BTreeSet<(StripeId, NodeId)>,
     /// By session and partition fenced: of older stripes this memory holds nothing.
     joined: BTreeMap<(SessionId, PartitionId), StripeId>,
 }
@@ -51,19 +55,23 @@ impl Census {
         self.joined.insert((session, partition), joined);
     }
 
-    /// A scan showed these chunks, in ascending order: what an earlier one showed beside them is gone.
-    pub fn end_scan(&mut self, nodes: &Nodes, session: SessionId, shown: &[StripeId]) {
+    /// A scan showed these chunks, in ascending order, and could not describe others: what an earlier one showed beside
+    /// them is gone.
+    pub fn end_scan(&mut self, nodes: &Nodes, session: SessionId, shown: &[StripeId], undescribed: &[StripeId]) {
         self.reports.retain(|&stripe, reports| {
             if nodes.session_of(session.node, stripe) == session && shown.binary_search(&stripe).is_err() {
                 reports.remove(&session.node);
             }
             !reports.is_empty()
         });
+        self.undescribed.retain(|&(stripe, node)| nodes.session_of(node, stripe) != session);
+        self.undescribed.extend(undescribed.iter().map(|&stripe| (stripe, session.node)));
     }
 
     /// The node has another memory than the one that was scanned.
     pub fn forget(&mut self, node: NodeId) {
         self.joined.retain(|(session, _), _| session.node != node);
+        self.undescribed.retain(|(_, other)| *other != node);
         self.reports.retain(|_, reports| {
             reports.remove(&node);
             !reports.is_empty()
@@ -115,9 +123,16 @@ impl Census {
         stripes.flat_map(|(&id, reports)| reports.iter().map(move |(&node, report)| (id, node, report)))
     }
 
+    /// Chunks that their nodes cannot describe, each with the description of another chunk of the stripe.
+    pub fn undescribed(&self) -> impl Iterator<Item = (StripeId, NodeId, &ChunkDescription)> {
+        self.undescribed.iter().filter_map(|&(stripe, node)| Some((stripe, node, self.newest(stripe)?)))
+    }
+
     /// Nodes that hold a chunk of a stripe.
     pub fn holders(&self, stripe: StripeId) -> impl Iterator<Item = NodeId> {
-        self.reports.get(&stripe).into_iter().flat_map(|reports| reports.keys().copied())
+        let described = self.reports.get(&stripe).into_iter().flat_map(|reports| reports.keys().copied());
+        let nodes = (stripe, NodeId(0))..=(stripe, NodeId(u16::MAX));
+        described.chain(self.undescribed.range(nodes).map(|&(_, node)| node))
     }
 
     /// Reports of a stripe's chunks that are not damaged.
@@ -141,6 +156,7 @@ impl Census {
         match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {
             Some(report) if report.damaged => Member::Lost,
             Some(_) => Member::Holds,
+            None if self.undescribed.contains(&(stripe, node)) => Member::Lost,
             None => {
                 let joined = self.joined(nodes.session_of(node, stripe), partition);
                 let is_older = joined.is_some_and(|joined| joined <= stripe);
@@ -153,11 +169,12 @@ impl Census {
         self.joined.get(&(session, partition)).copied()
     }
 
-    /// Nodes whose memory is younger than the cluster: an earlier one may have been lost.
+    /// Nodes whose memory is younger than the cluster, for an earlier one may have been lost, and those that cannot describe
+    /// the chunk of a stripe that nobody tells of.
     pub fn rejoined_count(&self, is_first: impl Fn(StripeId) -> bool) -> usize {
         let later = self.joined.iter().filter(|(_, joined)| !is_first(**joined));
-        let mut nodes: Vec<NodeId> = later.map(|((session, _), _)| session.node).collect();
-        nodes.dedup();
-        nodes.len()
+        let untold = self.undescribed.iter().filter(|(stripe, _)| !self.reports.contains_key(stripe));
+        let nodes = later.map(|((session, _), _)| session.node).chain(untold.map(|&(_, node)| node));
+        nodes.collect::<BTreeSet<NodeId>>().len()
     }
 }

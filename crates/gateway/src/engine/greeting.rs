@@ -117,6 +117,7 @@ impl<C: Command> Engine<C> {
         };
         session.scanning = Some(round);
         session.reported.clear();
+        session.undescribed.clear();
         self.scan_on(id, StripeId::default());
     }
 
@@ -125,14 +126,15 @@ impl<C: Command> Engine<C> {
         self.ask_session(id, &request, What::Scan { round: self.scan_round });
     }
 
-    pub(super) fn scanned(&mut self, id: SessionId, round: u32, chunks: Vec<ChunkReport>) {
+    pub(super) fn scanned(&mut self, id: SessionId, round: u32, chunks: Vec<ChunkReport>, undescribed: &[StripeId]) {
         if round != self.scan_round {
             return;
         }
-        let last = chunks.last().map(|chunk| chunk.description.stripe);
-        let more = chunks.len() == usize::from(SCAN_COUNT);
+        let last = chunks.last().map(|chunk| chunk.description.stripe).max(undescribed.last().copied());
+        let more = chunks.len() + undescribed.len() == usize::from(SCAN_COUNT);
         if let Some(session) = self.nodes.session_mut(id) {
             session.reported.extend(chunks.iter().map(|chunk| chunk.description.stripe));
+            session.undescribed.extend(undescribed);
         }
         for chunk in chunks {
             let partition = chunk.description.partition;

@@ -81,9 +81,10 @@ impl<C: Command> Engine<C> {
     /// Chunks of void stripes, of members that are none any more, and pieces without a manifest are freed. Not so what is
     /// damaged: its place would look as if it had never held anything.
     pub(super) fn drop_leftovers(&mut self, census: &Census, voids: &BTreeSet<StripeId>) {
-        for (stripe, node, report) in census.reports() {
-            let partition = report.description.partition;
-            let belongs = match report.description.kind {
+        let described = census.reports().map(|(stripe, node, report)| (stripe, node, &report.description));
+        for (stripe, node, description) in described.chain(census.undescribed()) {
+            let partition = description.partition;
+            let belongs = match description.kind {
                 ChunkKind::Packed => {
                     let slot = self.stripes.slot_of(stripe);
                     let is_member = |slot| self.stripes.at(slot).member_of(node).is_some();
@@ -94,7 +95,7 @@ impl<C: Command> Engine<C> {
                 }
             };
             match belongs {
-                true => self.refresh_configuration(node, &report.description),
+                true => self.refresh_configuration(node, description),
                 false => self.free_on(node, stripe, partition),
             }
         }

@@ -308,24 +308,26 @@ impl<C: Command> Engine<C> {
     }
 
     /// A core showed all that it holds. What it should hold beside that it has lost, though its memory is the same:
-    /// a process that went on with it could not tell what a chunk was.
+    /// a process that went on with it could not tell what a chunk was. What it cannot describe is damaged.
     pub(super) fn note_unreported(&mut self, session: SessionId) {
         let Some(held) = self.nodes.session_mut(session) else { return };
         held.scanning = None;
-        let reported = std::mem::take(&mut held.reported);
+        let (reported, undescribed) = (std::mem::take(&mut held.reported), std::mem::take(&mut held.undescribed));
         let census = match (&mut self.phase, &mut self.completing) {
             (Phase::Gathering(gathering), _) => Some(&mut gathering.census),
             (Phase::Completing | Phase::Serving, completing) => completing.as_mut().map(|some| &mut some.census),
         };
         if let Some(census) = census {
-            census.end_scan(&self.nodes, session, &reported);
+            census.end_scan(&self.nodes, session, &reported, &undescribed);
         }
         if let Phase::Gathering(_) = self.phase {
             // What the new owner inherits is compared once it is read.
             return;
         }
         for (id, chunk, shape) in self.chunks_of(session.node) {
-            if self.nodes.session_of(session.node, id) == session && reported.binary_search(&id).is_err() {
+            if undescribed.binary_search(&id).is_ok() {
+                self.repair.mark_damaged(id, chunk, shape);
+            } else if self.nodes.session_of(session.node, id) == session && reported.binary_search(&id).is_err() {
                 self.repair.mark(id, chunk, shape);
             }
         }

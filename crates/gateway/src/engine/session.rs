@@ -45,6 +45,8 @@ pub struct Session {
     pub scanning: Option<u32>,
     /// Chunks that the scan showed so far, in ascending order.
     pub reported: Vec<StripeId>,
+    /// Those that it could not describe.
+    pub undescribed: Vec<StripeId>,
     /// Hello, fence and scan are done.
     pub greeted: bool,
     /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.

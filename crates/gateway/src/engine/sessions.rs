@@ -207,7 +207,9 @@ impl<C: Command> Engine<C> {
                 self.renewed(session, incarnation, awaited.asked_us)
             }
             (What::Release, NodeReply::Done { .. }) => self.released(session.node),
-            (What::Scan { round }, NodeReply::Chunks(chunks)) => self.scanned(session, round, chunks),
+            (What::Scan { round }, NodeReply::Chunks { reports, undescribed }) => {
+                self.scanned(session, round, reports, &undescribed);
+            }
             (What::Nothing, _) => {}
             (What::Reconfigure { stripe }, NodeReply::Done { .. }) => self.reconfigured(stripe, true),
             (What::Rebuild { .. } | What::Move { .. }, NodeReply::Done { .. }) => {}

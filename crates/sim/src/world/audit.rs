@@ -109,7 +109,7 @@ impl World {
                 let scan =
                     NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };
                 let reports = ask(machine, &scan, |reply| match reply {
-                    NodeReply::Chunks(reports) => reports,
+                    NodeReply::Chunks { reports, .. } => reports,
                     other => panic!("{other:?} answers a scan"),
                 });
                 for report in reports {

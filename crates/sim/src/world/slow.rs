@@ -64,7 +64,7 @@ fn class_of(reply: &NodeReply<'_>) -> Class {
         NodeReply::Bytes(_) | NodeReply::Inspected(_) => Class::Read,
         NodeReply::Acked { .. } | NodeReply::Done { .. } => Class::Write,
         NodeReply::Hello(_)
-        | NodeReply::Chunks(_)
+        | NodeReply::Chunks { .. }
         | NodeReply::Fenced { .. }
         | NodeReply::Damaged { .. }
         | NodeReply::Rebuilt { .. }

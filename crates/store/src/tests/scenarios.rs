@@ -222,7 +222,10 @@ fn a_flipped_bit_in_a_sealed_payload_or_a_header_is_an_erasure() {
     assert_eq!(store.chunk(stripe_id(1)).expect("here").read_range(0, 1, op(0)), Err(Refusal::Damaged));
     store.chunk_mut(stripe_id(1)).expect("here").bytes[57] ^= 1;
     assert_eq!(store.chunk(stripe_id(1)).expect("here").inspect(), Err(Refusal::Damaged));
-    assert!(store.scan(None, StripeId::from_raw(0), 10).is_empty());
+    for partition in [None, Some(PartitionId(PARTITION.0 + 1))] {
+        let scanned = store.scan(partition, StripeId::from_raw(0), 10);
+        assert_eq!((scanned.reports.len(), &scanned.undescribed[..]), (0, &[stripe_id(1)][..]));
+    }
     assert_eq!(store.free(stripe_id(1), 1, PARTITION), Ok(()), "and it can be dropped");
 }
 
@@ -308,8 +311,8 @@ fn a_scan_goes_on_from_the_last_id_it_told() {
         store.install(&ChunkDescription { partition, ..striped(counter, 100) }, b"piece").expect("room");
     }
     let ids = |partition, after, count| -> Vec<u64> {
-        let reports = store.scan(partition, stripe_id(after), count);
-        reports.iter().map(|report| report.description.stripe.counter()).collect()
+        let scanned = store.scan(partition, stripe_id(after), count);
+        scanned.reports.iter().map(|report| report.description.stripe.counter()).collect()
     };
     assert_eq!(ids(None, 0, 3), [1, 2, 3]);
     assert_eq!(ids(None, 3, 3), [4, 5, 6]);

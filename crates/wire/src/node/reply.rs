@@ -155,7 +155,11 @@ pub enum NodeReply<'a> {
     Damaged {
         stripe: StripeId,
     },
-    Chunks(Vec<ChunkReport>),
+    /// Part of a scan: the chunks in the order of their stripes, those apart that nobody can describe any more.
+    Chunks {
+        reports: Vec<ChunkReport>,
+        undescribed: Vec<StripeId>,
+    },
     Inspected(InspectReport<'a>),
     /// `detail`: the epoch that fenced, the microseconds until a promise ends, or 0.
     Refused {
@@ -193,7 +197,9 @@ impl NodeReply<'_> {
             }),
             NodeReply::Bytes(bytes) => put_frame(out, Self::BYTES, 0, tag, |out| out.extend_from_slice(bytes)),
             NodeReply::Damaged { stripe } => put_frame(out, Self::DAMAGED, 0, tag, |out| out.put_u64(stripe.raw())),
-            NodeReply::Chunks(reports) => put_frame(out, Self::CHUNKS, 0, tag, |out| {
+            NodeReply::Chunks { reports, undescribed } => put_frame(out, Self::CHUNKS, 0, tag, |out| {
+                out.put_u32(u32::try_from(undescribed.len()).expect("a scan is bounded"));
+                undescribed.iter().for_each(|stripe| out.put_u64(stripe.raw()));
                 reports.iter().for_each(|report| report.put(out));
             }),
             NodeReply::Inspected(inspected) => put_frame(out, Self::INSPECTED, 0, tag, |out| inspected.put(out)),
@@ -227,11 +233,14 @@ impl<'a> NodeReply<'a> {
             Self::DAMAGED => NodeReply::Damaged { stripe: StripeId::from_raw(body.u64()?) },
             Self::BYTES => NodeReply::Bytes(body.rest()),
             Self::CHUNKS => {
-                let mut reports = Vec::new();
+                let (mut undescribed, mut reports) = (Vec::new(), Vec::new());
+                for _ in 0..body.u32()? {
+                    undescribed.push(StripeId::from_raw(body.u64()?));
+                }
                 while !body.is_empty() {
                     reports.push(ChunkReport::parse(&mut body)?);
                 }
-                NodeReply::Chunks(reports)
+                NodeReply::Chunks { reports, undescribed }
             }
             Self::INSPECTED => NodeReply::Inspected(InspectReport::parse(&mut body)?),
             Self::REBUILT => {
