@@ -375,10 +375,11 @@ impl<C: Command> Engine<C> {
         self.moves.refused.remove(&stripe);
     }
 
-    /// What members are told of a stripe that is being moved.
+    /// What members are told of a stripe of which a chunk is to move, or to be rebuilt elsewhere.
     pub(super) fn announced_facts(&self, stripe: StripeId, facts: Facts) -> Facts {
-        match self.moves.under_way.get(&stripe) {
-            Some(order) => Facts { configuration: order.configuration, members: order.members.clone(), ..facts },
+        let moved = self.moves.under_way.get(&stripe).map(|order| (order.configuration, order.members.clone()));
+        match moved.or_else(|| self.telling_of(stripe)) {
+            Some((configuration, members)) => Facts { configuration, members, ..facts },
             None => facts,
         }
     }

@@ -2,22 +2,26 @@
 //!
 //! ```text
 //! owner                     other members                target                    sources
-//!   |  the stripe's members name the target               |                          |
+//!   |  the next configuration names the target            |                          |
 //!   |--Reconfigure----------------->|                     |                          |
 //!   |<-----------------Done---------|                     |                          |
+//!   |  so do the stripe's members; what is left at the old place is freed            |
 //!   |--Rebuild(sources)---------------------------------->|--Inspect, ReadRange----->|
 //!   |<-----------------Done (taken)-----------------------|<-------------------------|
 //!   |<-----------------Rebuilt----------------------------|  checked, decoded, installed
 //! ```
 //! The target is a member before it may hold anything (rule R11): whatever frees the stripe frees it there too, and
-//! whoever takes over knows of it. It is exchanged for another only after a definite no, or when its memory is gone for
+//! whoever takes over knows of it. Until they were told, the old place keeps what it has: a later owner that heard of no
+//! exchange would take it for a node that never held anything. It is exchanged for another only after a definite no, or when its memory is gone for
 //! good. A node that came back empty gets its own chunks again.
 //!
 //! Must not know: how a node decodes.
 
+use std::sync::Arc;
+
 use shorttail_codes::Cost;
 use shorttail_placement::{Candidate, Wish, choose_replacement};
-use shorttail_units::{NodeId, StripeId};
+use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::limits::{REPAIR_BUSY_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US};
@@ -31,6 +35,8 @@ pub struct Order {
     chunk: usize,
     pub(super) target: NodeId,
     sources: Vec<usize>,
+    /// The members that the others are being told of, if they are to be others than those that are.
+    telling: Option<(Configuration, Arc<[NodeId]>)>,
     /// Members that have not confirmed the configuration.
     untold: usize,
     has_failed: bool,
@@ -97,7 +103,8 @@ impl<C: Command> Engine<C> {
                     continue;
                 }
             };
-            self.begin_order(stripe, facts, Order { chunk, target, sources, untold: 0, has_failed: false });
+            let order = Order { chunk, target, sources, telling: None, untold: 0, has_failed: false };
+            self.begin_order(stripe, facts, order);
             return false;
         }
         if is_busy {
@@ -174,15 +181,13 @@ impl<C: Command> Engine<C> {
     fn begin_order(&mut self, stripe: StripeId, mut facts: Facts, mut order: Order) {
         let own = facts.members[order.chunk];
         if order.target != own {
-            if self.nodes.is_ready(own) {
-                // It is no member from now on; what it may hold of the stripe cannot be used.
-                self.free_on(own, stripe, facts.partition);
-            }
+            facts.configuration = facts.configuration.next(self.config.epoch);
+            // The number is taken, whatever becomes of the order.
+            self.set_members(stripe, &facts);
             let mut members = facts.members.to_vec();
             members[order.chunk] = order.target;
             facts.members = members.into();
-            facts.configuration = facts.configuration.next(self.config.epoch);
-            self.set_members(stripe, &facts);
+            order.telling = Some((facts.configuration, facts.members.clone()));
             if let Some(lost) = self.repair.get_mut(stripe) {
                 lost.is_told = false;
             }
@@ -255,7 +260,21 @@ impl<C: Command> Engine<C> {
         self.send_order(stripe);
     }
 
+    /// The members know who takes the place of one of them: from now on it is so.
+    fn end_telling(&mut self, stripe: StripeId) {
+        let Some(order) = self.repair.orders.get_mut(&stripe) else { return };
+        let (chunk, Some((configuration, members))) = (order.chunk, order.telling.take()) else { return };
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
+        let (own, partition) = (facts.members[chunk], facts.partition);
+        self.set_members(stripe, &Facts { configuration, members, ..facts });
+        if self.nodes.is_ready(own) {
+            // What it may hold of the stripe cannot be used.
+            self.free_on(own, stripe, partition);
+        }
+    }
+
     fn send_order(&mut self, stripe: StripeId) {
+        self.end_telling(stripe);
         let Reparable::Whole(facts) = self.reparable(stripe) else { return self.drop_order(stripe) };
         let Some(order) = self.repair.orders.get(&stripe) else { return };
         let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &facts.members);
@@ -271,9 +290,16 @@ impl<C: Command> Engine<C> {
 
     /// The order cannot be carried out now: the stripe is looked at again.
     pub(super) fn drop_order(&mut self, stripe: StripeId) {
-        if self.repair.orders.remove(&stripe).is_some() {
-            self.rest(stripe);
+        let Some(order) = self.repair.orders.remove(&stripe) else { return };
+        if order.telling.is_some() {
+            self.tell_members(stripe);
         }
+        self.rest(stripe);
+    }
+
+    /// Who is to take the place of a member, while the others are told.
+    pub(super) fn telling_of(&self, stripe: StripeId) -> Option<(Configuration, Arc<[NodeId]>)> {
+        self.repair.orders.get(&stripe)?.telling.clone()
     }
 
     /// A node is away: what it was to rebuild is not to be expected of it any more.
