@@ -23,7 +23,7 @@ pub const COMBINE_MAX: usize = 1024;
 pub const STALLED_MAX: usize = 4096;
 
 /// Times a lookup starts again because the object moved under it; each restart follows a completed move or write of
-/// that very key, so this is never met in practice.
+/// that very key, or of one that has the same tag, so this is never met in practice.
 pub const LOOKUP_RESTARTS_MAX: u32 = 64;
 
 /// Bytes asked of each source of a degraded read whose length is not known yet, before anything is known of the records;

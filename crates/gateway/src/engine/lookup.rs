@@ -124,7 +124,17 @@ impl<C: Command> Engine<C> {
         KeyRef { bytes, hash: lookup.hash, slot: lookup.slot }
     }
 
-    /// Looks at the candidates one by one until one is the key's record.
+    /// Goes on after a fetch. What is left was listed before it: a record may have moved since, and its stripe be gone.
+    fn resume_lookup(&mut self, lookup: Lookup<C>) {
+        let tag = Self::lookup_key(&lookup).tag();
+        if lookup.candidates.iter().all(|&it| self.index.contains(lookup.slot, tag, it)) {
+            self.advance_lookup(lookup);
+        } else {
+            self.restart_lookup(lookup);
+        }
+    }
+
+    /// Looks at the candidates, all of which the index names, one by one until one is the key's record.
     fn advance_lookup(&mut self, mut lookup: Lookup<C>) {
         while let Some(location) = lookup.candidates.pop() {
             let (slot, data_index) = self.stripes.place_of(location);
@@ -185,7 +195,7 @@ impl<C: Command> Engine<C> {
         let is_current = location.is_some_and(|location| self.index.contains(lookup.slot, tag, location));
         match result {
             Ok(bytes) => match Record::parse(bytes, wanted.stripe) {
-                Ok((record, _)) if record.key != Self::lookup_key(&lookup).bytes => self.advance_lookup(lookup),
+                Ok((record, _)) if record.key != Self::lookup_key(&lookup).bytes => self.resume_lookup(lookup),
                 // A record that is no longer the committed one may still answer a read that began before; anything
                 // that goes on to change the key must see the committed one.
                 Ok(_) if !is_current && !matches!(lookup.purpose, LookupPurpose::Read { .. }) => {
@@ -230,7 +240,7 @@ impl<C: Command> Engine<C> {
 
     fn candidate_unreadable(&mut self, mut lookup: Lookup<C>) {
         lookup.is_doubtful = true;
-        self.advance_lookup(lookup);
+        self.resume_lookup(lookup);
     }
 
     /// The object moved or changed while it was looked for.
