@@ -103,6 +103,14 @@ mod tests {
         Guest::take_frames(&mut false, IDENTITY, input, &mut Vec::new(), |_, _| panic!("nothing was asked"))
     }
 
+    /// The header of a frame with so long a body.
+    fn begun(kind: Kind, body_bytes: usize) -> Vec<u8> {
+        let mut frame = Vec::new();
+        begin_frame(&mut frame, kind, 0, |out| out.resize(HEADER_BYTES + body_bytes, 0));
+        frame.truncate(HEADER_BYTES);
+        frame
+    }
+
     #[test]
     fn nothing_but_a_greeting_is_waited_for_before_the_greeting() {
         let header = |kind: Kind, body_bytes: u32| {
@@ -116,7 +124,7 @@ mod tests {
             take(&header(kind, 1)).expect_err("a little would be");
         }
         assert_eq!(take(&header(Kind::Ask, 1)[..HEADER_BYTES - 1]), Ok(0), "nobody knows yet");
-        assert_eq!(take(&header(Kind::Hello, HELLO_BYTES_MAX as u32)), Ok(0), "the rest of a greeting is to come");
+        assert_eq!(take(&begun(Kind::Hello, HELLO_BYTES_MAX)), Ok(0), "the rest of a greeting is to come");
         take(&header(Kind::Hello, HELLO_BYTES_MAX as u32 + 1)).expect_err("too long for a greeting");
     }
 
@@ -126,10 +134,7 @@ mod tests {
         let mut input = Vec::new();
         put_frame(&mut input, Kind::Hello, 0, &hello);
         let greeting_bytes = input.len();
-        let mut header = [0; HEADER_BYTES];
-        header[2] = 0x10;
-        header[4] = Kind::Ask as u8;
-        input.extend_from_slice(&header);
+        input.extend_from_slice(&begun(Kind::Ask, 1 << 20));
         let (mut is_greeted, mut outbox) = (false, Vec::new());
         let taken = Guest::take_frames(&mut is_greeted, IDENTITY, &input, &mut outbox, |_, _| panic!("not whole"));
         assert_eq!((taken, is_greeted), (Ok(greeting_bytes), true));

@@ -1,10 +1,11 @@
-//! Frames: `body_bytes u32 | kind u8 | zero u8 | zero u16 | tag u64 | checksum u32 | body`. The checksum is CRC32C of
-//! everything else in the frame.
+//! Frames: `body_bytes u32 | kind u8 | zero u8 | length_check u16 | tag u64 | checksum u32 | body`. The checksum is CRC32C of
+//! everything else in the frame, the length's own check says at once whether there is anything to wait for.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{BODY_BYTES_MAX, HELLO_BYTES_MAX};
+use crate::length_check::length_check;
 
 /// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 20;
@@ -88,15 +89,19 @@ pub fn next_kind(input: &[u8]) -> Result<Option<Kind>, FrameError> {
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the checksum does not hold, the kind is unknown, or the declared length beyond what this kind may have: nothing is buffered for such a frame.
+/// When the checksum does not hold, the kind is unknown, or the declared length was hurt or is beyond what this kind may
+/// have: nothing is buffered for such a frame.
 pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-    let [l0, l1, l2, l3, kind, _, _, _, t0, t1, t2, t3, t4, t5, t6, t7, sum @ ..] = *header;
+    let [l0, l1, l2, l3, kind, _, k0, k1, t0, t1, t2, t3, t4, t5, t6, t7, sum @ ..] = *header;
     let kind = Kind::of(kind).ok_or(FrameError::Kind(kind))?;
     let declared = u32::from_le_bytes([l0, l1, l2, l3]);
     let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
     if body_bytes > kind.body_bytes_max() {
         return Err(FrameError::TooLong(declared));
+    }
+    if u16::from_le_bytes([k0, k1]) != length_check(declared) {
+        return Err(FrameError::Checksum);
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
     if u32::from_le_bytes(sum) != checksum(header, body) {
@@ -130,6 +135,7 @@ pub fn begin_frame(out: &mut Vec<u8>, kind: Kind, tag: u64, write: impl FnOnce(&
     let body_bytes = out.len() - start - HEADER_BYTES;
     assert!(body_bytes <= kind.body_bytes_max(), "a body of {body_bytes} bytes");
     out[start..start + 4].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    out[start + 6..start + 8].copy_from_slice(&length_check(body_bytes as u32).to_le_bytes());
     let (header, body) = out[start..].split_first_chunk_mut::<HEADER_BYTES>().expect("a frame begins with its header");
     let sum = checksum(header, body);
     header[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());

@@ -1,9 +1,10 @@
-//! Frames: `checksum u32 | body_bytes u32 | kind u8 | status u8 | zero u16 | tag u64 | body`.
+//! Frames: `checksum u32 | body_bytes u32 | kind u8 | status u8 | length_check u16 | tag u64 | body`.
 //!
-//! The checksum is CRC32C of everything after it. TCP's sum of 16 bits lets one of 65 536 hurt segments pass;
+//! The checksum is CRC32C of everything after it, the length's own check says at once whether there is anything to wait for. TCP's sum of 16 bits lets one of 65 536 hurt segments pass;
 //! what passes here would be believed about fences, operations and lengths. Decision 0016 has the numbers.
 
 use super::BODY_BYTES_MAX;
+use crate::length_check::length_check;
 
 /// Length of the header in bytes.
 pub const FRAME_HEADER_BYTES: usize = 20;
@@ -41,15 +42,18 @@ pub enum FrameError {
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the declared length is beyond [`BODY_BYTES_MAX`]: nothing is ever buffered for such a frame. When the checksum
-/// does not hold.
+/// When the declared length is beyond [`BODY_BYTES_MAX`], or was hurt on its way: nothing is ever buffered for such a frame.
+/// When the checksum does not hold.
 pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = input.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
-    let [c0, c1, c2, c3, l0, l1, l2, l3, kind, status, _, _, tag @ ..] = *header;
+    let [c0, c1, c2, c3, l0, l1, l2, l3, kind, status, k0, k1, tag @ ..] = *header;
     let declared = u32::from_le_bytes([l0, l1, l2, l3]);
     let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);
     if body_bytes > BODY_BYTES_MAX {
         return Err(FrameError::TooLong(declared));
+    }
+    if u16::from_le_bytes([k0, k1]) != length_check(declared) {
+        return Err(FrameError::Checksum);
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
     let frame_bytes = FRAME_HEADER_BYTES + body_bytes;
@@ -74,6 +78,7 @@ pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, status: u8, tag: u64, write
     let body_bytes = out.len() - start - FRAME_HEADER_BYTES;
     assert!(body_bytes <= BODY_BYTES_MAX, "a body of {body_bytes} bytes");
     out[start + 4..start + 8].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    out[start + 10..start + 12].copy_from_slice(&length_check(body_bytes as u32).to_le_bytes());
     seal_frame(&mut out[start..]);
 }
 
