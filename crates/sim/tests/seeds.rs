@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 740 in all.
-const SEEDS: [(Profile, u64); 10] = [
+/// Seeds of the usual run per profile: 2 760 in all.
+const SEEDS: [(Profile, u64); 11] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -19,6 +19,7 @@ const SEEDS: [(Profile, u64); 10] = [
     (Profile::Gateways, 300),
     (Profile::Long, 10),
     (Profile::Restart, 300),
+    (Profile::Members, 20),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -66,6 +67,8 @@ fn the_usual_seeds_show_no_violation() {
         "{counts:?}"
     );
     assert!(counts.handovers > 300 && counts.restarts > 1_500, "{counts:?}");
+    assert!(counts.flips > 300 && counts.flips_noticed > 200, "{counts:?}");
+    assert!(counts.joins > 10 && counts.drains > 10 && counts.removals > 5, "{counts:?}");
     assert!(counts.unknown > 100 && counts.degraded_reads > 1_000, "{counts:?}");
     assert!(counts.folds > 100_000 && counts.seals > 10_000 && counts.installs > 10_000, "{counts:?}");
     assert!(counts.stripes_audited > 50_000 && counts.acknowledgements_audited > 5_000, "{counts:?}");

@@ -73,6 +73,8 @@ pub struct SimConfig {
     /// How many times longer than usual faults last.
     pub fault_length: u64,
     pub faults: FaultWeights,
+    /// How often a bit of a message between gateways and nodes turns over on its way.
+    pub flip_ppm: u32,
     /// Nodes disturbed at the same time, at most.
     pub disturbed_max: usize,
     /// Events between two checks of what nodes and owner hold together.
@@ -172,6 +174,7 @@ impl SimConfig {
                 gateway_stall: 1,
                 ..FaultWeights::default()
             },
+            flip_ppm: 0,
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
             policy: Policy::default(),
@@ -188,6 +191,7 @@ impl SimConfig {
             config.policy = draw_policy(&mut beside);
         }
         config.draw_ends(profile, &mut beside);
+        config.draw_flips(profile, &mut Rng::new(seed ^ 0xF11B));
         if config.gateway_count > 1 {
             // See `share`.
             config.delayed_flush_ppm = 0;

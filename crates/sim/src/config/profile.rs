@@ -91,6 +91,14 @@ impl SimConfig {
         }
     }
 
+    /// Messages are hurt on their way: in half of the runs with faults that are about sessions more than about memory.
+    pub(super) fn draw_flips(&mut self, profile: Profile, rng: &mut Rng) {
+        let has_flips = matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members);
+        if has_flips && rng.chance_ppm(500_000) {
+            self.flip_ppm = *rng.choose(&[200, 2_000]).expect("rates");
+        }
+    }
+
     pub(super) fn apply(&mut self, profile: Profile, rng: &mut Rng) {
         let none = FaultWeights::default();
         match profile {

@@ -1,12 +1,51 @@
-//! What befalls endpoints and the ways between them: crashes, stalls, slowness, cuts.
+//! What befalls endpoints and the ways between them: crashes, stalls, slowness, cuts, bits that turn over.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::session::Side;
 use super::{Endpoint, Network, NetworkEvent, Notice, Reason, SessionId};
 use crate::schedule::Schedule;
 
+/// Bits that turned over, and those that are to.
+#[derive(Debug, Default)]
+pub(super) struct Flips {
+    /// By direction: which bit of the next message that is long enough.
+    ordered: BTreeMap<(Endpoint, Endpoint), usize>,
+    count: u64,
+}
+
 impl Network {
+    /// This bit of the next message from one endpoint to another that has so many turns over on its way.
+    pub fn flip_next(&mut self, from: Endpoint, to: Endpoint, bit: usize) {
+        self.flips.ordered.insert((from, to), bit);
+    }
+
+    /// From now on bits turn over only where that is ordered.
+    pub fn stop_flips(&mut self) {
+        self.settings.flip_ppm = 0;
+    }
+
+    /// How many bits turned over.
+    pub fn flip_count(&self) -> u64 {
+        self.flips.count
+    }
+
+    pub(super) fn flip_some(&mut self, from: Endpoint, to: Endpoint, bytes: &mut [u8]) {
+        let ordered = self.flips.ordered.get(&(from, to)).copied().filter(|bit| bit / 8 < bytes.len());
+        let bit = match ordered {
+            Some(bit) => bit,
+            None if self.settings.flip_ppm > 0 && self.rng.chance_ppm(self.settings.flip_ppm) => {
+                self.rng.index(8 * bytes.len())
+            }
+            None => return,
+        };
+        if ordered.is_some() {
+            self.flips.ordered.remove(&(from, to));
+        }
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        self.flips.count += 1;
+    }
+
     /// The endpoint dies: its sessions break, what waited for it is forgotten. It hears nothing until it starts again.
     pub fn crash<E: From<NetworkEvent>>(&mut self, schedule: &mut Schedule<E>, endpoint: Endpoint) {
         for id in self.sessions_of(endpoint) {

@@ -13,7 +13,8 @@
 //!
 //! Invariants:
 //! - One direction of a session is first in, first out; different sessions and directions overtake each other freely.
-//! - What an end receives is a prefix of what the other sent; nothing is ever doubled or changed.
+//! - What an end receives is a prefix of what the other sent; nothing is ever doubled, and nothing changed but bits that
+//!   were to turn over.
 //! - An end hears of its session's end at most once and nothing of that session afterwards; the end that closed it or
 //!   that crashed hears nothing more at all.
 //! - A stalled endpoint hears nothing; its notices wait in order. A crash forgets them.
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::limits::{DIRECTION_BYTES_MAX, ENDPOINTS_MAX, SESSIONS_MAX, STALLED_NOTICES_MAX};
 use crate::rng::Rng;
 use crate::schedule::Schedule;
+use faults::Flips;
 pub use notice::{Endpoint, Notice, OpenError, Reason, SendError, SessionId, Settings, What};
 use session::{Ends, Parcel, Session, Side};
 
@@ -67,6 +69,7 @@ pub struct Network {
     session_next: u64,
     /// Directions (from, to) that deliver nothing.
     cuts: BTreeSet<(Endpoint, Endpoint)>,
+    flips: Flips,
     notices: VecDeque<Notice>,
 }
 
@@ -79,6 +82,7 @@ impl Network {
             sessions: BTreeMap::new(),
             session_next: 1,
             cuts: BTreeSet::new(),
+            flips: Flips::default(),
             notices: VecDeque::new(),
         }
     }
@@ -154,6 +158,8 @@ impl Network {
         if bytes.is_empty() || session.is_breaking() {
             return Ok(());
         }
+        let ends = session.ends;
+        self.flip_some(from, ends.at(side.other()), &mut bytes);
         if bytes.len() > 1 && self.rng.chance_ppm(self.settings.split_ppm) {
             let rest = bytes.split_off(1 + self.rng.index(bytes.len() - 1));
             self.dispatch(schedule, id, side.other(), Parcel::Bytes(bytes));

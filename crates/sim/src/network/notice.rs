@@ -29,6 +29,8 @@ pub struct Settings {
     pub split_ppm: u32,
     /// How often a break spares a random first part of what is under way in a direction; else all of it is lost.
     pub spare_ppm: u32,
+    /// How often a bit of a message turns over on its way, and the sum of its segment lets it pass.
+    pub flip_ppm: u32,
 }
 
 impl Default for Settings {
@@ -40,6 +42,7 @@ impl Default for Settings {
             cut_timeout_us: 1_000_000,
             split_ppm: 20_000,
             spare_ppm: 500_000,
+            flip_ppm: 0,
         }
     }
 }

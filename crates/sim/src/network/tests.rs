@@ -389,6 +389,29 @@ fn a_direction_holds_so_much_and_no_more() {
     world.send(A, session, &[0]);
 }
 
+#[test]
+fn a_bit_turns_over_where_that_was_ordered_or_drawn() {
+    let mut world = World::strict();
+    let session = world.standing();
+    world.network.flip_next(A, B, 17);
+    for bytes in [b"ab".as_slice(), b"cde", b"fgh"] {
+        world.send(A, session, bytes);
+    }
+    world.send(B, session, b"ijk");
+    world.run();
+    assert_eq!((world.received(B), world.received(A)), (b"abcdgfgh".to_vec(), b"ijk".to_vec()));
+    assert_eq!(world.network.flip_count(), 1);
+    let mut world = World::new(1, Settings { flip_ppm: PPM, split_ppm: 0, ..Settings::default() });
+    let session = world.standing();
+    world.send(A, session, &[0; 9]);
+    world.run();
+    assert_eq!(world.received(B).iter().map(|byte| byte.count_ones()).sum::<u32>(), 1);
+    world.network.stop_flips();
+    world.send(A, session, &[0; 9]);
+    world.run();
+    assert_eq!(world.network.flip_count(), 1);
+}
+
 /// Random traffic and faults; every byte sent names its place, so that receivers can tell a prefix.
 fn storm(seed: u64) -> Trace {
     let mut trace = Trace::default();

@@ -23,6 +23,9 @@ pub struct Counts {
     pub joins: u64,
     pub drains: u64,
     pub removals: u64,
+    /// Messages of which a bit turned over on the way, and sessions that an end closed as what came was no message.
+    pub flips: u64,
+    pub flips_noticed: u64,
     pub degraded_reads: u64,
     pub frees: u64,
     pub seals: u64,
@@ -58,6 +61,8 @@ impl Counts {
         self.joins += other.joins;
         self.drains += other.drains;
         self.removals += other.removals;
+        self.flips += other.flips;
+        self.flips_noticed += other.flips_noticed;
         self.degraded_reads += other.degraded_reads;
         self.frees += other.frees;
         self.seals += other.seals;

@@ -289,6 +289,16 @@ impl World {
         self.cut(endpoint_of(node), endpoint_of_gateway(gateway), cut_us);
     }
 
+    /// A bit of the next message from the first gateway to a node turns over.
+    pub fn flip_next_request(&mut self, node: usize, bit: usize) {
+        self.network.flip_next(endpoint_of_gateway(0), endpoint_of(node), bit);
+    }
+
+    /// A bit of the next message from a node to the first gateway turns over.
+    pub fn flip_next_reply(&mut self, node: usize, bit: usize) {
+        self.network.flip_next(endpoint_of(node), endpoint_of_gateway(0), bit);
+    }
+
     /// The sessions of a node break; its memory stays.
     pub fn break_session_of(&mut self, node: usize) {
         let sessions = self.network.sessions_of(endpoint_of(node));
@@ -335,6 +345,7 @@ impl World {
     pub(super) fn end_faults(&mut self) {
         self.note(format_args!("all faults end"));
         self.network.heal(&mut self.schedule);
+        self.network.stop_flips();
         for node in 0..self.nodes.len() {
             self.restart_node(node);
             self.resume_node(node);

@@ -116,7 +116,7 @@ impl World {
 
     pub fn with_config(config: SimConfig, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let network = Network::new(Settings::default(), rng.fork());
+        let network = Network::new(Settings { flip_ppm: config.flip_ppm, ..Settings::default() }, rng.fork());
         let workload = Workload::new(
             rng.fork(),
             config.key_count,
@@ -178,6 +178,7 @@ impl World {
         let mut counts = self.counts;
         counts.degraded_reads += self.gateways.iter().map(GatewayHost::degraded_reads).sum::<u64>();
         self.nodes.iter().for_each(|node| node.count(&mut counts));
+        counts.flips = self.network.flip_count();
         counts
     }
 

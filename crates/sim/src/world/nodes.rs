@@ -258,6 +258,7 @@ impl World {
         self.send_from_node(node);
         self.await_node_deadline(node);
         let host = &mut self.nodes[node];
+        self.counts.flips_noticed += closed.len() as u64;
         for core in &mut host.cores {
             while let Some(ended) = core.poll_closed_session() {
                 closed.extend(host.links.keys().copied().find(|session| session.number() == ended));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shorttail_gateway::engine::{Engine, SessionId, Standing, Token, VoterSet};
 use shorttail_gateway::request::{Reply, Request};
+use shorttail_wire::node::FrameError;
 
 use super::coordinator::Order;
 use super::{Event, World, endpoint_of_gateway};
@@ -233,8 +234,10 @@ impl World {
                 let Some(link) = host.links.get_mut(&session) else { return };
                 let Some(hosted) = host.tenures.get_mut(&link.epoch) else { return };
                 link.input.extend_from_slice(&bytes);
-                let consumed = hosted.engine.handle_session_input(now, link.id, &link.input);
-                link.input.drain(..consumed.expect("nodes send messages"));
+                match hosted.engine.handle_session_input(now, link.id, &link.input) {
+                    Ok(consumed) => _ = link.input.drain(..consumed),
+                    Err(error) => self.refuse_input(gateway, session, &error),
+                }
             }
             Input::Order(Order::Table(table)) => host.table = table,
             Input::Order(Order::Begin { epoch, partitions, terms }) => {
@@ -249,6 +252,15 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What came is no message: whoever sent it hears no more of this session.
+    fn refuse_input(&mut self, gateway: usize, session: network::SessionId, error: &FrameError) {
+        self.note(format_args!("session {session} at gateway {gateway}: {error}"));
+        assert!(self.network.flip_count() > 0, "nodes send messages: {error}");
+        self.counts.flips_noticed += 1;
+        self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
+        self.take_input(gateway, Input::Closed(session));
     }
 
     fn pass_replies(&mut self, gateway: usize) {
