@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// State that is on disk before any message that rests on it leaves.
+use crate::stored::Stored;
+
+/// State that is on disk before any message that rests on it leaves; how it is written down: [`Stored`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(into = "Stored", try_from = "Stored")]
 pub struct Durable {
     /// Version of this layout.
     pub format: u32,
@@ -18,11 +20,9 @@ pub struct Durable {
     pub gateway_id_next: u16,
     /// By node id.
     pub nodes: BTreeMap<u16, DurableNode>,
-    /// By epoch. A partition that is in none was never owned. An older layout has none: its format says so.
-    #[serde(default)]
+    /// By epoch. A partition that is in none was never owned.
     pub tenures: BTreeMap<u32, DurableTenure>,
     /// Gateways that are to own nothing.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub draining: BTreeSet<u16>,
 }
 
@@ -50,8 +50,7 @@ pub struct DurableNode {
 pub type DurableVoter = (u16, u64);
 
 /// Some partitions, one gateway, one epoch.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DurableTenure {
     pub gateway: u16,
     /// Which process of that number.
@@ -67,7 +66,7 @@ pub struct DurableTenure {
 }
 
 impl Durable {
-    pub const FORMAT: u32 = 2;
+    pub const FORMAT: u32 = 3;
 
     /// A new cluster.
     pub fn new(cluster_id: u64) -> Self {

@@ -22,6 +22,7 @@ mod orders;
 mod recent;
 mod register;
 mod status;
+mod stored;
 mod tenures;
 #[cfg(test)]
 mod tests;

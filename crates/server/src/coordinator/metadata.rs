@@ -21,6 +21,7 @@ pub mod volatile;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use serde::Deserialize;
 use shorttail_coordinator::Durable;
 
 use crate::config::MetadataPlace;
@@ -104,11 +105,17 @@ pub fn open(place: &MetadataPlace, name: &str) -> anyhow::Result<Box<dyn Metadat
     })
 }
 
+/// Of a state in any layout.
+#[derive(Deserialize)]
+struct Layout {
+    format: u32,
+}
+
 /// The state from its JSON; `place` says where it lay.
 fn decode(text: &str, place: &str) -> anyhow::Result<Durable> {
-    let durable: Durable = serde_json::from_str(text).with_context(|| format!("{place} is damaged"))?;
-    if durable.format != Durable::FORMAT {
-        bail!("{place} has format {}, this program knows {}", durable.format, Durable::FORMAT);
+    let Layout { format } = serde_json::from_str(text).with_context(|| format!("{place} is damaged"))?;
+    if format != Durable::FORMAT {
+        bail!("{place} has format {format}, this program knows {}", Durable::FORMAT);
     }
-    Ok(durable)
+    serde_json::from_str(text).with_context(|| format!("{place} is damaged"))
 }

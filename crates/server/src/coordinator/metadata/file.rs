@@ -14,8 +14,8 @@ use super::{Campaign, Lease, Metadata, State, Trouble, decode};
 
 const FILE_NAME: &str = "coordinator.json";
 const LOCK_NAME: &str = "coordinator.lock";
-/// Bytes of the file: some 200 for each of 4096 nodes.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of the file: some 200 for each of 4096 nodes, some 30 for each node of some hundred sets of voters, and room.
+const FILE_BYTES_MAX: u64 = 32 << 20;
 
 /// A directory that this process holds.
 #[derive(Debug)]
@@ -56,7 +56,10 @@ impl Directory {
     }
 
     fn replace(&self, durable: &Durable) -> anyhow::Result<()> {
-        let text = serde_json::to_vec_pretty(durable).context("cannot serialise the state")?;
+        let text = serde_json::to_vec(durable).context("cannot serialise the state")?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            bail!("a state of {} bytes could not be read again: the most is {FILE_BYTES_MAX}", text.len());
+        }
         replace(&self.path, &text).with_context(|| format!("cannot save the state in {}", self.path.display()))
     }
 }

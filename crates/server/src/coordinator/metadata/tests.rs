@@ -8,6 +8,8 @@ use std::time::Instant;
 
 use super::etcd::Etcd;
 use super::file::Directory;
+use shorttail_coordinator::{DurableNode, DurableTenure};
+
 use super::*;
 use crate::config::{EtcdConfig, EtcdTls};
 
@@ -105,6 +107,52 @@ fn a_directory_keeps_its_promises() {
 fn etcd_keeps_its_promises() {
     let server = EtcdServer::start();
     keeps_its_promises(|| Box::new(server.open("a")));
+}
+
+/// The largest cluster, in the middle of a change of voters and of owners.
+fn large_state() -> Durable {
+    let node = |id: u16| DurableNode {
+        incarnation: u64::MAX - u64::from(id),
+        retired_through: u64::MAX / 3,
+        address: "node-0000.storage.cluster.example:65535".into(),
+        domain: "room-00-rack-00".into(),
+        ..DurableNode::default()
+    };
+    let voters = |round: u64| (0..4096).map(|id| (id, u64::MAX - u64::from(id) - round)).collect::<Vec<_>>();
+    let tenure = |epoch: u32| DurableTenure {
+        gateway: 1,
+        gateway_life: u64::MAX,
+        partitions: (0..1024).filter(|partition| u32::from(*partition) % 256 == epoch).collect(),
+        terms: 7,
+        voters: vec![voters(0), voters(1)],
+        before: vec![voters(0), voters(2)],
+    };
+    let nodes = (0..4096).map(|id| (id, node(id))).collect();
+    Durable { nodes, tenures: (0..256).map(|epoch| (epoch, tenure(epoch))).collect(), ..state(9) }
+}
+
+#[test]
+fn the_state_of_the_largest_cluster_can_be_read_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let large = large_state();
+    Directory::open(dir.path()).expect("free").save(&large).expect("saved");
+    let found = won(Directory::open(dir.path()).expect("free").campaign());
+    assert!(found == Some(State::Known(large.clone())), "what was saved");
+    // What etcd takes, if nobody allowed it more.
+    let bytes = serde_json::to_vec(&large).expect("plain data").len();
+    assert!(bytes < 3 << 19, "{bytes}");
+}
+
+#[test]
+fn a_tenure_without_its_voters_is_fatal() {
+    let text = r#"{"format":3,"cluster_id":7,"epoch":1,"gateway_id_next":0,"nodes":{},"voter_sets":[[[0,1]]],"tenures":
+        {"1":{"gateway":0,"gateway_life":1,"partitions":[0],"terms":1,"voters":[PLACE],"before":[]}}}"#;
+    let durable = decode(&text.replace("PLACE", "0"), "the test").expect("whole");
+    assert_eq!(durable.tenures[&1].voters, [[(0, 1)]]);
+    let older = decode(r#"{"format":2,"tenures":7}"#, "the test").expect_err("another layout");
+    assert_eq!(older.to_string(), "the test has format 2, this program knows 3");
+    let error = decode(&text.replace("PLACE", "1"), "the test").expect_err("there is no such set");
+    assert!(format!("{error:#}").contains("names set 1 of voters, and there are 1"), "{error:#}");
 }
 
 #[test]
