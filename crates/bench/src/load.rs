@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 
 use crate::driver::{Driver, Progress, Setup};
 use crate::engine::{Engine, Part, Phase};
+use crate::pacer::Limit;
 use crate::plan::Plan;
 use crate::process::{self, CpuSeconds};
 use crate::progress;
@@ -162,6 +163,12 @@ impl<'a> Run<'a> {
     fn phase(&mut self, phase: Phase, observer: &mut dyn Observer) -> anyhow::Result<PhaseResult> {
         observer.phase_starts(phase);
         let (progress, started) = (Progress::default(), Instant::now());
+        let total = match (phase, self.plan.limit) {
+            (Phase::Preload, _) => Some(u64::from(self.plan.keys)),
+            (Phase::Measure, Limit::Operations(count)) => Some(count),
+            // Inserts may have made more keys.
+            _ => None,
+        };
         let (working, done) = std::sync::mpsc::channel();
         let recorders: Vec<anyhow::Result<Recorder>> = std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -174,7 +181,7 @@ impl<'a> Run<'a> {
                 }));
             }
             drop(working);
-            progress::watch(phase, &progress, &done, self.options.quiet);
+            progress::watch(phase, total, &progress, &done, self.options.quiet);
             threads.into_iter().map(|thread| thread.join().expect("a client thread panicked")).collect()
         });
         let seconds = started.elapsed().as_secs_f64();

@@ -25,8 +25,8 @@ impl Phase {
     }
 }
 
-/// Shows progress until every sender of `done` is gone.
-pub fn watch(phase: Phase, progress: &Progress, done: &Receiver<()>, quiet: bool) {
+/// Shows progress until every sender of `done` is gone. `total`: how many operations it will be, if that is known.
+pub fn watch(phase: Phase, total: Option<u64>, progress: &Progress, done: &Receiver<()>, quiet: bool) {
     let bar = if quiet || !std::io::stderr().is_terminal() { None } else { Some(ProgressBar::new_spinner()) };
     let started = Instant::now();
     let (mut printed, mut operations_then) = (started, 0);
@@ -39,10 +39,11 @@ pub fn watch(phase: Phase, progress: &Progress, done: &Receiver<()>, quiet: bool
         let operations = progress.operations.load(Ordering::Relaxed);
         let errors = progress.errors.load(Ordering::Relaxed);
         let line = format!(
-            "{:>8} {:>6.1} s  {:>12} operations  {:>9.0} /s  {} errors",
+            "{:>8} {:>6.1} s  {:>12}{} operations  {:>9.0} /s  {} errors",
             phase.name(),
             started.elapsed().as_secs_f64(),
             operations,
+            total.map_or(String::new(), |total| format!(" of {total}")),
             (operations - operations_then) as f64 / since.as_secs_f64(),
             errors
         );

@@ -1,13 +1,17 @@
 //! `bench repair`: a node dies under light load; how fast its chunks are rebuilt, and what clients notice of it.
 //!
 //! ```text
-//! preload | healthy seconds | kill -9, grace | repair ............. | rest | every key is read back
-//!         '-- p99 undisturbed                '-- MB/s, p99 meanwhile
+//! fill, preload | healthy seconds | kill -9, grace | repair ............. | rest | every key is read back
+//!               '-- p99 undisturbed                '-- MB/s, p99 meanwhile
 //! ```
+//! Most of what nodes hold is stored before the load and not touched by it (see `filler`): larger values, many under way
+//! at once. They are packed like those of the load.
+//!
 //! The rate counts from the moment in which the node's memory is given up until nothing is missing, in payload bytes of
 //! rebuilt chunks. Beside it stands what this machine could do at best: the same bytes over loopback TCP, `k` for each
 //! one, decoded and copied, measured before in the same run (see `loopback`).
 
+mod filler;
 mod loopback;
 
 use std::fmt::Write;
@@ -26,6 +30,7 @@ use crate::peers::{ClusterOptions, Running};
 use crate::samples::Sample;
 use crate::sizes::SizeDistribution;
 use crate::workload::Workload;
+use filler::Filler;
 use loopback::Loopback;
 
 /// Between two looks at the status.
@@ -41,15 +46,21 @@ pub struct RepairOptions {
     #[arg(long, default_value_t = 5.0)]
     pub healthy_seconds: f64,
     /// Seconds of load after the kill; repair must end within them.
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 20.0)]
     pub seconds: f64,
     /// Operations a second.
     #[arg(long, default_value_t = 1_000.0)]
     pub rate: f64,
     #[arg(long, value_enum, default_value = "b", ignore_case = true)]
     pub workload: Workload,
+    /// Keys of the load; fewer if half of the chunks would not hold them.
+    #[arg(long, default_value_t = 100_000)]
+    pub keys: u32,
     #[arg(long, default_value = "1000", value_name = "SIZE")]
     pub value_size: SizeDistribution,
+    /// Bytes of each value that the nodes are filled with beside them; up to two blocks it is packed.
+    #[arg(long, default_value_t = 8_000, value_name = "BYTES")]
+    pub filler_bytes: usize,
     #[arg(long, short = 'c', default_value_t = 32)]
     pub connections: usize,
     #[arg(long, default_value_t = 1)]
@@ -112,18 +123,36 @@ struct Results {
 pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let name = options.cluster.code.as_deref().unwrap_or("rs:4+2");
     let code = Code::parse(name)?;
+    tell(&options, "measuring what the loopback and decoding could do");
     let estimate = loopback::measure(&code, options.estimate_mib << 20)?;
+    tell(&options, "starting the cluster");
     let grace = ["--retire-after", "1", "--repair-bandwidth", &options.repair_bandwidth, "--transport", "tcp"];
     let cluster = options.cluster.with_up_args(grace.map(str::to_owned));
     let running = Running::shorttail(&cluster, (9, "rs:4+2"), options.chunk_mib * 2 + 64)?;
     let admin = running.admin.clone().context("the cluster has no admin address")?;
     let status = Status::get(&admin)?;
-    let load = load_of(&options, &running, &status)?;
-    let (victim, healthy_s) = (options.victim, options.healthy_seconds);
-    let mut beside = Beside::new(move |load| kill_and_watch(&admin, victim, healthy_s, load));
+    let shares = Shares::of(&options, &status)?;
+    let filling = load_of(&options, &running, shares.filler_keys, SizeDistribution::Fixed(options.filler_bytes));
+    let (count, bytes) = (shares.filler_keys, options.filler_bytes);
+    tell(&options, &format!("filling {} nodes with {count} values of {bytes} B", status.nodes.len()));
+    let filler = Filler::store(LoadOptions { key_prefix: "filler".to_owned(), pipeline: FILL_PIPELINE, ..filling })?;
+    let load = LoadOptions {
+        workload: Some(options.workload),
+        rate: Some(options.rate),
+        seconds: options.healthy_seconds + options.seconds,
+        preload: true,
+        verify_all: true,
+        expect_all: true,
+        keep_samples: true,
+        ..load_of(&options, &running, shares.keys, options.value_size.clone())
+    };
+    let watched = options.clone();
+    let mut beside = Beside::new(move |load| kill_and_watch(&admin, &watched, load));
     let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
     let course = beside.finish()?.context("the load never began")?;
     load::check(&report)?;
+    tell(&options, "reading back what the nodes were filled with");
+    let filler = filler.finish()?;
     let healthy = p99_us(&samples, 0.0..course.killed_s).context("no operations before the kill")?;
     let repairing = course.given_up_s..course.whole_s;
     let disturbed = p99_us(&samples, repairing.clone()).context("no operations during repair: raise --rate")?;
@@ -141,7 +170,7 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
         p99_us_repairing: disturbed,
         p99_ratio: disturbed / healthy,
         operations_repairing: within(&samples, repairing).count(),
-        error_count: report.error_count,
+        error_count: report.error_count + filler.error_count,
     };
     write_results(options.json.as_deref(), &results, || table(&results))?;
     ensure!(results.error_count == 0, "{} operations failed", results.error_count);
@@ -152,25 +181,50 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A load whose keys fill the nodes as far as asked.
-fn load_of(options: &RepairOptions, running: &Running, status: &Status) -> anyhow::Result<LoadOptions> {
-    let object_bytes = (options.value_size.largest() + 40) as f64;
-    let bytes = (options.chunk_mib << 20) as f64 * status.nodes.len() as f64 / code_redundancy(&status.code)?;
-    let mut load = LoadOptions::with_defaults();
-    running.aim(&mut load);
-    load.workload = Some(options.workload);
-    load.keys = (bytes / object_bytes).max(1.0) as u32;
-    load.value_size = Some(options.value_size.clone());
-    load.connections = options.connections;
-    load.rate = Some(options.rate);
-    load.seconds = options.healthy_seconds + options.seconds;
-    load.seed = options.seed;
-    load.quiet = options.quiet;
-    (load.preload, load.verify_all, load.expect_all, load.keep_samples) = (true, true, true, true);
-    Ok(load)
+/// Operations under way on each connection while nodes are filled.
+const FILL_PIPELINE: usize = 16;
+
+/// Keys of the load, and of what the nodes are filled with beside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shares {
+    keys: u32,
+    filler_keys: u32,
 }
 
-fn kill_and_watch(admin: &str, victim: u64, healthy_s: f64, load: &LoadEnd) -> anyhow::Result<Course> {
+impl Shares {
+    /// So many that the nodes' chunks are filled as far as asked.
+    fn of(options: &RepairOptions, status: &Status) -> anyhow::Result<Self> {
+        let bytes = (options.chunk_mib << 20) as f64 * status.nodes.len() as f64 / code_redundancy(&status.code)?;
+        let [object_bytes, filler_bytes] =
+            [options.value_size.largest(), options.filler_bytes].map(|value_bytes| (value_bytes + RECORD_BYTES) as f64);
+        let keys = f64::from(options.keys).min(bytes / 2.0 / object_bytes).max(1.0).floor();
+        let filler_keys = ((bytes - keys * object_bytes) / filler_bytes).max(1.0);
+        Ok(Shares { keys: keys as u32, filler_keys: filler_keys as u32 })
+    }
+}
+
+/// What a record has beside its value: key and header.
+const RECORD_BYTES: usize = 40;
+
+fn load_of(options: &RepairOptions, running: &Running, keys: u32, value_size: SizeDistribution) -> LoadOptions {
+    let mut load = LoadOptions::with_defaults();
+    running.aim(&mut load);
+    load.keys = keys;
+    load.value_size = Some(value_size);
+    load.connections = options.connections;
+    load.seed = options.seed;
+    load.quiet = options.quiet;
+    load
+}
+
+fn tell(options: &RepairOptions, text: &str) {
+    if !options.quiet {
+        eprintln!("{text}");
+    }
+}
+
+fn kill_and_watch(admin: &str, options: &RepairOptions, load: &LoadEnd) -> anyhow::Result<Course> {
+    let (victim, healthy_s) = (options.victim, options.healthy_seconds);
     let started = Instant::now();
     let elapsed = || started.elapsed().as_secs_f64();
     ensure!(!load.within(Duration::from_secs_f64(healthy_s)), "the load ended before the kill");
@@ -180,16 +234,19 @@ fn kill_and_watch(admin: &str, victim: u64, healthy_s: f64, load: &LoadEnd) -> a
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a node's process id is no id")?;
     kill_process(pid, Signal::KILL).with_context(|| format!("cannot kill node {victim}"))?;
     let killed_s = elapsed();
+    tell(options, &format!("node {victim} is killed"));
     let mut given_up_s = None;
     loop {
         let status = Status::get(admin)?;
         let is_given_up = status.nodes.iter().any(|node| node.id == victim && node.state == "retired");
         if is_given_up && given_up_s.is_none() {
             given_up_s = Some(elapsed());
+            tell(options, &format!("its memory is given up: {} chunks are missing", status.repair.chunks_missing));
         }
         let rebuilt = status.repair.chunks_rebuilt_total - before.repair.chunks_rebuilt_total;
         if let Some(given_up_s) = given_up_s.filter(|_| rebuilt > 0 && status.repair.chunks_missing == 0) {
             let bytes = status.repair.bytes_rebuilt_total - before.repair.bytes_rebuilt_total;
+            tell(options, &format!("{rebuilt} chunks are rebuilt; the load goes on to its end"));
             return Ok(Course { killed_s, given_up_s, whole_s: elapsed(), chunks: rebuilt, bytes });
         }
         if load.within(LOOK) {
@@ -238,7 +295,47 @@ fn table(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::NodeStatus;
     use crate::workload::OperationClass;
+
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        options: RepairOptions,
+    }
+
+    fn shares(arguments: &[&str]) -> Shares {
+        let options = <Flags as clap::Parser>::parse_from([&["repair"], arguments].concat()).options;
+        let node = |id| NodeStatus {
+            id,
+            pid: 1,
+            state: "normal".to_owned(),
+            fail_slow: false,
+            flagged_us: 0,
+            redirect_count: 0,
+        };
+        let (code, nodes) = ("rs:4+2".to_owned(), (0..9).map(node).collect());
+        let status = Status {
+            code,
+            objects: 0,
+            bytes_stored: 0,
+            bytes_used: 0,
+            nodes,
+            gateways: Vec::new(),
+            repair: Default::default(),
+        };
+        Shares::of(&options, &status).expect("a code with numbers")
+    }
+
+    #[test]
+    fn keys_and_filler_together_fill_the_chunks() {
+        let bytes = |shares: Shares| u64::from(shares.keys) * 1_040 + u64::from(shares.filler_keys) * 8_040;
+        let full = shares(&["--chunk-mib", "1024"]);
+        assert_eq!(full.keys, 100_000);
+        assert!((6_442_440_000..=6_442_450_944).contains(&bytes(full)), "{full:?}");
+        let small = shares(&["--chunk-mib", "16"]);
+        assert!(small.keys < 100_000 && bytes(small) > 100_640_000, "half of 96 MiB each: {small:?}");
+    }
 
     #[test]
     fn the_p99_is_of_the_operations_meant_to_start_in_the_span() {
