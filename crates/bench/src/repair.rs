@@ -127,7 +127,9 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let estimate = loopback::measure(&code, options.estimate_mib << 20)?;
     tell(&options, "starting the cluster");
     let grace = ["--retire-after", "1", "--repair-bandwidth", &options.repair_bandwidth, "--transport", "tcp"];
-    let cluster = options.cluster.with_up_args(grace.map(str::to_owned));
+    // Nothing may be evicted, however fast nodes are filled: writes wait instead.
+    let keeping = ["--when-full", "error"];
+    let cluster = options.cluster.with_up_args(grace.into_iter().chain(keeping).map(str::to_owned));
     let running = Running::shorttail(&cluster, (9, "rs:4+2"), options.chunk_mib * 2 + 64)?;
     let admin = running.admin.clone().context("the cluster has no admin address")?;
     let status = Status::get(&admin)?;
@@ -181,8 +183,8 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Operations under way on each connection while nodes are filled.
-const FILL_PIPELINE: usize = 16;
+/// Operations under way on each connection while nodes are filled: more would only wait for stripes to be sealed.
+const FILL_PIPELINE: usize = 4;
 
 /// Keys of the load, and of what the nodes are filled with beside.
 #[derive(Clone, Copy, Debug, PartialEq)]
