@@ -69,6 +69,10 @@ impl Command for AnyCommand {
         either!(self, command => command.refuse(error, reply));
     }
 
+    fn deferred(&self) -> Option<Vec<u8>> {
+        either!(self, command => command.deferred())
+    }
+
     fn touches(&self) -> bool {
         either!(self, command => command.touches())
     }

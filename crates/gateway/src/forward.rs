@@ -67,6 +67,7 @@ impl Ask {
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         match (&self.request, reply) {
             (Request::Key(command), Reply::Bytes(bytes)) => command.is_answered_by(bytes),
+            (Request::Key(asked), Reply::Large { command, .. }) => asked.deferred().as_ref() == Some(command),
             (Request::Group(_), Reply::Group(_)) | (Request::Keyspace(_), Reply::Keyspace(Err(_))) => true,
             (Request::Keyspace(keyspace), Reply::Keyspace(Ok(reply))) => matches!(
                 (keyspace, reply),

@@ -8,6 +8,8 @@ pub struct ReplyQueue {
     /// Sequence number of the first waiting entry.
     first_seq: u64,
     waiting: VecDeque<Option<Vec<u8>>>,
+    /// Bytes of replies that wait behind others.
+    held_bytes: usize,
     output: Vec<u8>,
 }
 
@@ -31,6 +33,7 @@ impl ReplyQueue {
         } else {
             let index = usize::try_from(seq - self.first_seq).expect("a place that is waiting");
             let place = self.waiting.get_mut(index).expect("a place that was opened");
+            self.held_bytes += bytes.len();
             assert!(place.replace(bytes).is_none(), "reply {seq} filled twice");
         }
     }
@@ -38,8 +41,10 @@ impl ReplyQueue {
     /// Appends a reply that is already known, behind everything that waits.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.waiting.is_empty() {
-            self.output.extend_from_slice(bytes);
-        } else if let Some(Some(last)) = self.waiting.back_mut() {
+            return self.output.extend_from_slice(bytes);
+        }
+        self.held_bytes += bytes.len();
+        if let Some(Some(last)) = self.waiting.back_mut() {
             last.extend_from_slice(bytes);
         } else {
             self.waiting.push_back(Some(bytes.to_vec()));
@@ -50,16 +55,27 @@ impl ReplyQueue {
     pub fn blank(&mut self, seq: u64) {
         let place = seq.checked_sub(self.first_seq).and_then(|index| usize::try_from(index).ok());
         if let Some(Some(bytes)) = place.and_then(|index| self.waiting.get_mut(index)) {
+            self.held_bytes -= bytes.len();
             bytes.clear();
         }
     }
 
     fn release(&mut self) {
         while let Some(Some(bytes)) = self.waiting.front() {
+            self.held_bytes -= bytes.len();
             self.output.extend_from_slice(bytes);
             self.waiting.pop_front();
             self.first_seq += 1;
         }
+    }
+
+    /// Is nothing before this place still waiting?
+    pub fn is_first(&self, seq: u64) -> bool {
+        seq == self.first_seq
+    }
+
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// Requests that still wait for their reply, or for an earlier one.

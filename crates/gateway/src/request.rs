@@ -88,6 +88,14 @@ pub enum Reply {
     /// Whether a `GroupPut` stored.
     Group(Result<bool, StoreError>),
     Keyspace(Result<KeyspaceReply, StoreError>),
+    /// A read that takes no large value met one of this length: what [`Command::deferred`] said, to be asked again.
+    ///
+    /// [`Command::deferred`]: crate::command::Command::deferred
+    Large {
+        value_bytes: usize,
+        #[serde(with = "crate::forward::bytes")]
+        command: Vec<u8>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

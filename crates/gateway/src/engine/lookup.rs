@@ -13,6 +13,7 @@ use super::manifest::Manifest;
 use super::pool::PoolKey;
 use super::{Engine, KeyRef, Token};
 use crate::command::{ApplyContext, Attributes, Command, ObjectRef, StoreError, Wants};
+use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
 
 /// Who looks, and for what.
@@ -279,6 +280,9 @@ impl<C: Command> Engine<C> {
                 self.answer_key(token, command, reply);
             }
             (LookupPurpose::Read { token, command }, Digest::Object(object)) => {
+                if let Some(large) = deferred(&command, &object) {
+                    return self.reply_error(token, large);
+                }
                 if command.touches() {
                     self.index.mark_read(slot, tag, old.location);
                     self.recent.touch(hash, self.now.unix_ms.seconds());
@@ -342,6 +346,14 @@ impl<C: Command> Engine<C> {
         command.refuse(error, &mut reply);
         self.reply_error(token, Reply::Bytes(reply));
     }
+}
+
+/// The reply to a read that takes no large value and meets one.
+fn deferred<C: Command>(command: &C, object: &Object) -> Option<Reply> {
+    let ObjectData::Striped { manifest, .. } = &object.data else { return None };
+    let is_large = manifest.value_bytes > LARGE_VALUE_BYTES;
+    let command = if is_large { command.deferred() } else { None };
+    command.map(|command| Reply::Large { value_bytes: manifest.value_bytes, command })
 }
 
 pub(super) fn old_record(record: &Record<'_>, location: Location, record_bytes: usize) -> OldRecord {

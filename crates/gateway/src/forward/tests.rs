@@ -177,3 +177,23 @@ fn a_lookup_is_issued_again_only_by_its_own_line() {
     assert!(!get.is_answered_by(&Reply::Bytes(Vec::new())) && !get.is_answered_by(&bytes(b"END\r\n", none)));
     assert!(!get.is_answered_by(&Reply::Group(Ok(true))), "of another kind");
 }
+
+#[test]
+fn a_read_of_a_large_value_comes_back_as_it_was() {
+    let mut session = MemcachedSession::new(String::new());
+    let mut asked = Vec::new();
+    let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
+    let line = b"get first second third\r\n";
+    session.handle_input(NOW, &mut Shared::new(Settings::default()), line, &mut sink);
+    let asks: Vec<_> = asked.into_iter().map(|request| Ask { partition: 0, epoch: 0, request }).collect();
+    let deferred = |ask: &Ask| match &ask.request {
+        Request::Key(command) => command.deferred(),
+        _ => None,
+    };
+    assert_eq!(deferred(&asks[0]), None, "alone it takes any value");
+    let large = |ask: &Ask| Reply::Large { value_bytes: 70_000, command: deferred(ask).expect("behind another") };
+    let reply = large(&asks[1]);
+    assert!(asks[1].is_answered_by(&carried_reply(&reply)));
+    assert!(!asks[0].is_answered_by(&reply) && !asks[2].is_answered_by(&reply), "another one");
+    assert!(!asks[1].is_answered_by(&Reply::Large { value_bytes: 70_000, command: Vec::new() }));
+}

@@ -133,6 +133,43 @@ impl MemcachedCommand {
     fn noreply(&self) -> bool {
         each_verb!(self, verb => verb.noreply())
     }
+
+    /// As a read: takes a large value too.
+    pub(super) fn take_large(&mut self) {
+        if let Some(takes_large) = self.takes_large() {
+            *takes_large = true;
+        }
+    }
+
+    fn takes_large(&mut self) -> Option<&mut bool> {
+        match self {
+            MemcachedCommand::Get(verb) => Some(&mut verb.takes_large),
+            MemcachedCommand::MetaGet(verb) => Some(&mut verb.takes_large),
+            MemcachedCommand::WithoutCas(command) => command.takes_large(),
+            _ => None,
+        }
+    }
+
+    /// The command that came back as [`Command::deferred`] said, to be asked again.
+    pub(super) fn again(bytes: &[u8]) -> Option<Self> {
+        let mut command: Self = postcard::from_bytes(bytes).ok()?;
+        command.take_large();
+        Some(command)
+    }
+
+    /// Bytes that it carries, or that its reply may have although it writes.
+    pub(super) fn bytes_charged(&self, value_bytes_max: usize) -> usize {
+        match self {
+            MemcachedCommand::Store(store) => store.value.len(),
+            MemcachedCommand::Get(_) | MemcachedCommand::MetaGet(_)
+                if self.access() == Access::Write && self.wants() == Wants::Value =>
+            {
+                value_bytes_max
+            }
+            MemcachedCommand::WithoutCas(command) => command.bytes_charged(value_bytes_max),
+            _ => 0,
+        }
+    }
 }
 
 impl Command for MemcachedCommand {
@@ -168,6 +205,16 @@ impl Command for MemcachedCommand {
             super::reply::refusal(error, reply);
         }
         Tally::of_error(error).put(reply);
+    }
+
+    fn deferred(&self) -> Option<Vec<u8>> {
+        let takes_large = match self {
+            MemcachedCommand::Get(verb) => verb.takes_large,
+            MemcachedCommand::MetaGet(verb) => verb.takes_large,
+            MemcachedCommand::WithoutCas(command) => command.deferred().is_none(),
+            _ => true,
+        };
+        if takes_large { None } else { Some(postcard::to_allocvec(self).expect("commands serialise into memory")) }
     }
 
     fn touches(&self) -> bool {

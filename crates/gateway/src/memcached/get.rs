@@ -19,6 +19,8 @@ pub struct Get {
     pub exptime: Option<i32>,
     /// Last key of its line.
     pub last: bool,
+    /// As a read: a large value too.
+    pub takes_large: bool,
 }
 
 impl Get {

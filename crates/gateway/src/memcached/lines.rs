@@ -8,7 +8,6 @@ use super::arithmetic::Arithmetic;
 use super::command::MemcachedCommand;
 use super::delete::{Delete, DeleteReason};
 use super::get::Get;
-use super::in_flight::{Fingerprint, Kind};
 use super::key::Key;
 use super::meta_arithmetic::MetaArithmetic;
 use super::meta_debug::MetaDebug;
@@ -17,11 +16,18 @@ use super::meta_get::MetaGet;
 use super::session::{KeysLeft, MemcachedSession, Phase, Step};
 use super::store::{Store, StoreMode, StoreReply, object_bytes};
 use super::touch::Touch;
+use crate::in_flight::{Fingerprint, Kind};
 use crate::session::{RequestSink, Shared};
 
 /// The command of an `mg`.
 pub(super) fn meta_get(key: &MetaKey<'_>, flags: MetaFlags, exclusive: bool) -> MemcachedCommand {
-    MemcachedCommand::MetaGet(Box::new(MetaGet { key: Key::new(key.bytes()), flags, exclusive, looked: false }))
+    MemcachedCommand::MetaGet(Box::new(MetaGet {
+        key: Key::new(key.bytes()),
+        flags,
+        exclusive,
+        looked: false,
+        takes_large: false,
+    }))
 }
 
 impl MemcachedSession {
@@ -166,7 +172,9 @@ impl MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> bool {
         let kind = if exptime.is_some() { Kind::Write } else { Kind::Read };
-        let done = self.give(key, kind, sink, |key| MemcachedCommand::Get(Get { key, with_cas, exptime, last }));
+        let done = self.give(key, kind, sink, |key| {
+            MemcachedCommand::Get(Get { key, with_cas, exptime, last, takes_large: false })
+        });
         if done {
             shared.counters.prefixes.count_get(key, shared.settings.prefix_delimiter);
         }

@@ -47,11 +47,21 @@ impl Loopback {
         let mut said = Vec::new();
         loop {
             let consumed = self.read();
+            let has_said = !self.session.output().is_empty();
             said.append(self.session.output());
-            if !self.answer() && consumed == 0 {
+            let has_resumed = self.resume();
+            if !self.answer() && consumed == 0 && !has_said && !has_resumed {
                 return said;
             }
         }
+    }
+
+    /// The client took its output; `true` if the session goes on.
+    pub fn resume(&mut self) -> bool {
+        let (store, answers, now) = (&mut self.store, &mut self.answers, self.now);
+        self.session.resume(&mut |id: RequestId, request: Request<MemcachedCommand>| {
+            answers.push((id, store.handle(now, request)));
+        })
     }
 
     /// Lets the session read what it will; the store acts at once, its answers wait.

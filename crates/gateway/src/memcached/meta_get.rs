@@ -22,6 +22,8 @@ pub struct MetaGet {
     pub exclusive: bool,
     /// It only looked, and is to be issued again: that look does not count as a read.
     pub looked: bool,
+    /// As a read: a large value too.
+    pub takes_large: bool,
 }
 
 impl MetaGet {

@@ -23,7 +23,6 @@ mod detail;
 mod expiry;
 pub mod fuzz;
 mod get;
-mod in_flight;
 mod key;
 pub mod limits;
 mod lines;

@@ -17,12 +17,14 @@ use shorttail_wire::memcached::{Request as Line, parse_line};
 use super::auth::{Auth, AuthStep};
 use super::binary;
 use super::command::MemcachedCommand;
-use super::in_flight::{Fingerprint, InFlight, Kind};
 use super::limits::{GET_LINE_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX, REPLY_WAITING_MAX, VALUE_BYTES_WHOLE_MAX};
 use super::reply;
 use super::stats::Question;
 use super::store::Store;
 use super::tally::Tally;
+use crate::command::StoreError;
+use crate::in_flight::{Fingerprint, InFlight, Kind};
+use crate::large::LargeValues;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{KeyspaceRequest, Reply, Request, RequestId};
 use crate::session::{RequestSink, Session, Shared};
@@ -32,6 +34,8 @@ pub struct MemcachedSession {
     pub(super) phase: Phase,
     pub(super) replies: ReplyQueue,
     pub(super) in_flight: InFlight,
+    large: LargeValues,
+    value_bytes_max: usize,
     /// Asked of the engine about all keys; nothing is read until it is answered.
     question: Option<Question>,
     /// Bytes of an unfinished line that are known to hold no line end.
@@ -98,6 +102,8 @@ impl MemcachedSession {
             phase: Phase::First,
             replies: ReplyQueue::default(),
             in_flight: InFlight::default(),
+            large: LargeValues::default(),
+            value_bytes_max: 0,
             question: None,
             searched_bytes: 0,
             line_number: 0,
@@ -113,6 +119,7 @@ impl MemcachedSession {
         self.question.is_some()
             || self.replies.waiting_count() >= waiting_max
             || self.replies.output().len() > OUTPUT_BYTES_MAX
+            || !self.large.has_room()
     }
 
     /// Closes the connection once everything before is answered.
@@ -153,6 +160,7 @@ impl MemcachedSession {
     /// Decides the protocol by the connection's first byte, as memcached does.
     fn first(&mut self, shared: &Shared, input: &[u8]) -> Step {
         self.cas_disabled = shared.settings.cas_disabled;
+        self.value_bytes_max = shared.settings.value_bytes_max;
         match input.first() {
             None => return Step::Blocked,
             Some(&binary::REQUEST_MAGIC) => {
@@ -245,9 +253,37 @@ impl MemcachedSession {
         fingerprint: Fingerprint,
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) {
+        let mut command = self.shaped(command);
+        // Alone it needs no leave.
+        if self.replies.waiting_count() == 0 && self.replies.output().is_empty() {
+            command.take_large();
+        }
         let seq = self.replies.open();
         self.in_flight.add(seq, fingerprint, self.line_number);
-        sink.request(RequestId { seq, part: 0 }, Request::Key(self.shaped(command)));
+        self.send(seq, command, sink);
+    }
+
+    fn send(&mut self, seq: u64, command: MemcachedCommand, sink: &mut impl RequestSink<MemcachedCommand>) {
+        let id = RequestId { seq, part: 0 };
+        self.large.charge(id, command.bytes_charged(self.value_bytes_max));
+        sink.request(id, Request::Key(command));
+    }
+
+    /// Issues the reads again for whose values there is room.
+    fn issue_large(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) -> bool {
+        let mut has_issued = false;
+        while let Some((id, command)) = self.large.next(&mut self.replies) {
+            if let Some(command) = MemcachedCommand::again(&command) {
+                has_issued = true;
+                sink.request(id, Request::Key(command));
+            } else {
+                self.large.answered(id);
+                let mut reply = Vec::new();
+                reply::refusal(StoreError::Unreadable, &mut reply);
+                self.take_answer(id.seq, reply, Tally::Refused);
+            }
+        }
+        has_issued
     }
 
     fn shaped(&self, command: MemcachedCommand) -> MemcachedCommand {
@@ -277,7 +313,7 @@ impl MemcachedSession {
         for (seq, line) in due {
             let Ok(Line::MetaGet { key, flags }) = parse_line(&line) else { unreachable!("its own request line") };
             let command = self.shaped(super::lines::meta_get(&key, flags, true));
-            sink.request(RequestId { seq, part: 0 }, Request::Key(command));
+            self.send(seq, command, sink);
         }
     }
 
@@ -358,6 +394,11 @@ impl Session for MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) {
         let mut bytes = match reply {
+            Reply::Large { value_bytes, command } => {
+                self.large.wait(id, value_bytes, command);
+                self.issue_large(sink);
+                return;
+            }
             Reply::Bytes(bytes) => bytes,
             Reply::Keyspace(answer) => {
                 let question = self.question.take().expect("an answer to what was asked");
@@ -366,6 +407,7 @@ impl Session for MemcachedSession {
             }
             Reply::Group(_) => unreachable!("memcached clients store no groups"),
         };
+        self.large.answered(id);
         let tally = Tally::take(&mut bytes);
         if tally == Tally::Again {
             self.again.push((id.seq, bytes));
@@ -377,6 +419,11 @@ impl Session for MemcachedSession {
         }
         self.take_answer(id.seq, bytes, tally);
         self.issue_again(sink);
+        self.issue_large(sink);
+    }
+
+    fn resume(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) -> bool {
+        self.issue_large(sink)
     }
 
     fn output(&mut self) -> &mut Vec<u8> {

@@ -18,6 +18,8 @@ pub struct KeyCommand {
     verb: Verb,
     protocol: Protocol,
     touches: bool,
+    /// As a read: a large value too.
+    takes_large: bool,
 }
 
 /// What is done to the key, by family.
@@ -53,7 +55,31 @@ pub trait Family {
 impl KeyCommand {
     pub(super) fn new(key: Vec<u8>, verb: Verb, connection: &Connection) -> Self {
         let touches = verb.family().touches() && !connection.no_touch;
-        KeyCommand { key, verb, protocol: connection.protocol, touches }
+        KeyCommand { key, verb, protocol: connection.protocol, touches, takes_large: false }
+    }
+
+    /// Does it answer with a value, or with part of one, and change nothing?
+    pub(super) fn reads_value(&self) -> bool {
+        self.access() == Access::Read && self.wants() == Wants::Value
+    }
+
+    pub(super) fn take_large(&mut self) {
+        self.takes_large = true;
+    }
+
+    /// The command that came back as [`Command::deferred`] said, to be asked again.
+    pub(super) fn again(bytes: &[u8]) -> Option<Self> {
+        let command: Self = postcard::from_bytes(bytes).ok()?;
+        Some(KeyCommand { takes_large: true, ..command })
+    }
+
+    /// Bytes that it carries, or that its reply may have although it writes.
+    pub(super) fn bytes_charged(&self, value_bytes_max: usize) -> usize {
+        match &self.verb {
+            Verb::Read(verb) if verb.access() == Access::Write => value_bytes_max,
+            Verb::Write(verb) => verb.bytes_charged(value_bytes_max),
+            _ => 0,
+        }
     }
 }
 
@@ -100,6 +126,10 @@ impl Command for KeyCommand {
 
     fn refuse(&self, error: StoreError, reply: &mut Vec<u8>) {
         store_error(error).encode(reply);
+    }
+
+    fn deferred(&self) -> Option<Vec<u8>> {
+        if self.takes_large { None } else { Some(postcard::to_allocvec(self).expect("commands serialise into memory")) }
     }
 
     fn touches(&self) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! A command about all keys is a barrier: it is issued when everything before it is answered, and nothing after it
 //! starts before it ends, so that a pipeline sees its own writes. A command on many keys issues its parts as room
-//! allows and holds back what follows until all are issued. Invariant: `parts_in_flight` counts what was asked of the
+//! allows and holds back what follows until all are issued. A write waits for reads of its key that came before it, which
+//! may be asked again (see [`crate::large`]), and what follows waits with it. Invariant: `parts_in_flight` counts what was asked of the
 //! engine and not yet answered.
 //!
 //! Must not know: sockets, nodes; what commands do to keys.
@@ -20,7 +21,9 @@ use super::key_command::KeyCommand;
 use super::keyspace::KeyspaceWork;
 use super::limits;
 use super::plan::Plan;
-use crate::command::StoreError;
+use crate::command::{Access, Command, StoreError};
+use crate::in_flight::{Fingerprint, InFlight, Kind};
+use crate::large::LargeValues;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
 use crate::session::{RequestSink, Session, Settings, Shared};
@@ -39,8 +42,12 @@ pub struct RedisSession {
     parser: RequestParser,
     queue: ReplyQueue,
     parts_in_flight: usize,
-    /// Bytes of replies that wait behind others in the queue.
-    held_bytes: usize,
+    large: LargeValues,
+    /// Reads of values that are not answered.
+    reads: InFlight,
+    /// A write whose key such a read is still to see; nothing behind it is asked.
+    held: Option<(RequestId, Request<KeyCommand>)>,
+    value_bytes_max: usize,
     unissued: Option<Unissued>,
     gathers: VecDeque<Gather>,
     barrier: Option<Barrier>,
@@ -66,7 +73,10 @@ impl RedisSession {
             parser: RequestParser::default(),
             queue: ReplyQueue::default(),
             parts_in_flight: 0,
-            held_bytes: 0,
+            large: LargeValues::default(),
+            reads: InFlight::default(),
+            held: None,
+            value_bytes_max: shared.settings.value_bytes_max,
             unissued: None,
             gathers: VecDeque::new(),
             barrier: None,
@@ -78,7 +88,8 @@ impl RedisSession {
     /// Is everything that was read also answered?
     pub fn is_at_rest(&self) -> bool {
         self.parts_in_flight == 0
-            && self.held_bytes == 0
+            && self.queue.held_bytes() == 0
+            && self.held.is_none()
             && self.queue.waiting_count() == 0
             && self.unissued.is_none()
             && self.gathers.is_empty()
@@ -87,18 +98,26 @@ impl RedisSession {
 
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
-        self.held_bytes
+        self.queue.held_bytes()
     }
 
     fn has_room(&mut self) -> bool {
         self.parts_in_flight < limits::REPLIES_WAITING_MAX
             && self.queue.waiting_count() < limits::REPLIES_WAITING_MAX
-            && self.held_bytes < limits::OUTPUT_BYTES_MAX
+            && self.held.is_none()
+            && self.large.has_room()
+            && self.queue.held_bytes() < limits::OUTPUT_BYTES_MAX
             && self.queue.output().len() < limits::OUTPUT_BYTES_MAX
     }
 
     /// Goes on with what was begun; may the next request be read?
     fn advance(&mut self, sink: &mut impl RequestSink<KeyCommand>) -> bool {
+        while let Some((id, command)) = self.large.next(&mut self.queue) {
+            self.issue_again(id, &command, sink);
+        }
+        if let Some((id, request)) = self.held.take_if(|(_, request)| !is_blocked(&self.reads, request)) {
+            self.send(id, request, sink);
+        }
         while self.unissued.is_some() && self.has_room() {
             self.issue_next(sink);
         }
@@ -114,8 +133,48 @@ impl RedisSession {
     }
 
     fn issue(&mut self, seq: u64, part: u32, request: Request<KeyCommand>, sink: &mut impl RequestSink<KeyCommand>) {
+        let id = RequestId { seq, part };
+        if is_blocked(&self.reads, &request) {
+            self.held = Some((id, request));
+        } else {
+            self.send(id, request, sink);
+        }
+    }
+
+    fn send(&mut self, id: RequestId, mut request: Request<KeyCommand>, sink: &mut impl RequestSink<KeyCommand>) {
+        let bytes = match &mut request {
+            Request::Key(command) if command.reads_value() => {
+                self.reads.add(id.seq, Fingerprint::new(command.key(), Kind::Read), 0);
+                // Alone it needs no leave.
+                if self.queue.waiting_count() == 1 && self.queue.output().is_empty() {
+                    command.take_large();
+                }
+                0
+            }
+            Request::Key(command) => command.bytes_charged(self.value_bytes_max),
+            Request::Group(group) => group.pairs.iter().map(|(_, value)| value.len()).sum(),
+            Request::Keyspace(_) => 0,
+        };
+        self.large.charge(id, bytes);
         self.parts_in_flight += 1;
-        sink.request(RequestId { seq, part }, request);
+        sink.request(id, request);
+    }
+
+    /// There is room for the value of a read.
+    fn issue_again(&mut self, id: RequestId, command: &[u8], sink: &mut impl RequestSink<KeyCommand>) {
+        if let Some(command) = KeyCommand::again(command) {
+            self.parts_in_flight += 1;
+            return sink.request(id, Request::Key(command));
+        }
+        let mut reply = Vec::new();
+        store_error(StoreError::Unreadable).encode(&mut reply);
+        self.end_read(id);
+        self.queue.fill(id.seq, reply);
+    }
+
+    fn end_read(&mut self, id: RequestId) {
+        self.large.answered(id);
+        self.reads.answered_if_any(id.seq);
     }
 
     fn issue_next(&mut self, sink: &mut impl RequestSink<KeyCommand>) {
@@ -140,15 +199,7 @@ impl RedisSession {
     }
 
     fn push(&mut self, reply: &[u8]) {
-        let output_bytes = self.queue.output().len();
         self.queue.push(reply);
-        self.account(reply.len(), output_bytes);
-    }
-
-    /// `added` bytes entered the queue when its output had `output_bytes_before`.
-    fn account(&mut self, added: usize, output_bytes_before: usize) {
-        let released = self.queue.output().len() - output_bytes_before;
-        self.held_bytes = self.held_bytes + added - released;
     }
 
     /// Carries out one request.
@@ -234,9 +285,7 @@ impl RedisSession {
     }
 
     fn fill(&mut self, seq: u64, bytes: Vec<u8>) {
-        let (added, output_bytes) = (bytes.len(), self.queue.output().len());
         self.queue.fill(seq, bytes);
-        self.account(added, output_bytes);
     }
 
     fn handle_key_reply(&mut self, shared: &mut Shared, id: RequestId, mut bytes: Vec<u8>) {
@@ -272,6 +321,17 @@ impl RedisSession {
             }
             None => barrier.issued = false,
         }
+    }
+}
+
+/// Is a read in flight that must not see what this writes? The engine runs reads beside writes.
+fn is_blocked(reads: &InFlight, request: &Request<KeyCommand>) -> bool {
+    let blocks = |key: &[u8]| reads.blocks(Fingerprint::new(key, Kind::Write));
+    match request {
+        _ if reads.is_empty() => false,
+        Request::Key(command) => command.access() == Access::Write && blocks(command.key()),
+        Request::Group(group) => group.pairs.iter().any(|(key, _)| blocks(key)),
+        Request::Keyspace(_) => false,
     }
 }
 
@@ -336,12 +396,25 @@ impl Session for RedisSession {
         sink: &mut impl RequestSink<KeyCommand>,
     ) {
         self.parts_in_flight -= 1;
+        if let Reply::Large { value_bytes, command } = reply {
+            self.large.wait(id, value_bytes, command);
+            self.advance(sink);
+            return;
+        }
+        self.end_read(id);
         match reply {
+            Reply::Large { .. } => unreachable!("it waits"),
             Reply::Bytes(bytes) => self.handle_key_reply(shared, id, bytes),
             Reply::Group(result) => self.handle_group_reply(id, result),
             Reply::Keyspace(result) => self.handle_keyspace_reply(now, shared, result),
         }
         self.advance(sink);
+    }
+
+    fn resume(&mut self, sink: &mut impl RequestSink<KeyCommand>) -> bool {
+        let before = self.parts_in_flight;
+        self.advance(sink);
+        self.parts_in_flight > before
     }
 
     fn output(&mut self) -> &mut Vec<u8> {

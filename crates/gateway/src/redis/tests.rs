@@ -87,7 +87,9 @@ impl Client {
             self.read();
             let completed = self.complete();
             let output = std::mem::take(self.session.output());
-            if output.is_empty() && completed == 0 && self.input.len() == left {
+            let asked = &mut self.asked;
+            let has_resumed = self.session.resume(&mut |id, request| asked.push((id, request)));
+            if output.is_empty() && completed == 0 && !has_resumed && self.input.len() == left {
                 return got;
             }
             got.extend_from_slice(&output);

@@ -68,6 +68,25 @@ impl ClientSession {
         })
     }
 
+    /// Lets the session consume all it can: it stops after one request that it must see the reply of, or when too much is
+    /// in flight, and then consumes nothing.
+    pub fn handle_all(
+        &mut self,
+        now: Now,
+        shared: &mut Shared,
+        input: &[u8],
+        mut sink: impl FnMut(RequestId, Request<AnyCommand>),
+    ) -> usize {
+        let mut consumed = 0;
+        loop {
+            let step = self.handle_input(now, shared, &input[consumed..], &mut sink);
+            consumed += step;
+            if step == 0 || consumed == input.len() {
+                return consumed;
+            }
+        }
+    }
+
     pub fn handle_reply(
         &mut self,
         now: Now,
@@ -81,6 +100,14 @@ impl ClientSession {
                 sink(id, request.map(AnyCommand::from));
             });
         });
+    }
+
+    pub fn resume(&mut self, mut sink: impl FnMut(RequestId, Request<AnyCommand>)) -> bool {
+        either!(self, session => {
+            session.resume(&mut |id, request: Request<_>| {
+                sink(id, request.map(AnyCommand::from));
+            })
+        })
     }
 
     pub fn output(&mut self) -> &mut Vec<u8> {

@@ -15,7 +15,7 @@ use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, EngineConfig, SessionId, Token, WhenFull};
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
-use shorttail_gateway::request::{Request, RequestId, StoreStats};
+use shorttail_gateway::request::{RequestId, StoreStats};
 use shorttail_gateway::session::{Settings, Shared};
 use shorttail_gateway::topology::{Place as ClientPlace, Topology};
 use shorttail_units::Now;
@@ -389,7 +389,7 @@ impl Core {
         let waiting = client.link.input.len();
         let end = client.link.read(&mut self.scratch, |input| {
             bytes_read = input.len() - waiting;
-            handle_all(session, now, shared, input, |id, request| {
+            session.handle_all(now, shared, input, |id, request| {
                 *in_flight += 1;
                 exchange.ask(now, Token { connection: number, id }, request);
             })
@@ -475,7 +475,7 @@ impl Core {
             let (shared, exchange, now) = (&mut self.shared, &mut self.exchange, self.now);
             let (session, in_flight) = (&mut client.session, &mut client.in_flight);
             let input = std::mem::take(&mut client.link.input);
-            let consumed = handle_all(session, now, shared, &input, |id, request| {
+            let consumed = session.handle_all(now, shared, &input, |id, request| {
                 *in_flight += 1;
                 exchange.ask(now, Token { connection: number, id }, request);
             });
@@ -487,6 +487,21 @@ impl Core {
         }
         if client.has_unread && !client.is_overfull() && !self.unread.contains(&number) {
             self.unread.push(number);
+        }
+    }
+
+    /// The client took some of its output: what waited for that goes on in the next turn.
+    fn resume_client(&mut self, number: u64) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        let (exchange, now, in_flight) = (&mut self.exchange, self.now, &mut client.in_flight);
+        let has_asked = client.session.resume(|id, request| {
+            *in_flight += 1;
+            exchange.ask(now, Token { connection: number, id }, request);
+        });
+        if has_asked && !self.unread.contains(&number) {
+            self.unread.push(number);
+        } else if !client.link.input.is_empty() {
+            self.resume_input(number);
         }
     }
 
@@ -517,8 +532,12 @@ impl Core {
             let result = if before == 0 { Ok(()) } else { client.link.write(output, self.poll.registry()) };
             let left = client.session.output().len();
             self.shared.counters.bytes_written += (before - left) as u64;
+            if result.is_ok() && left < before {
+                self.resume_client(number);
+            }
+            let Some(client) = self.clients.get_mut(&number) else { continue };
             let is_over = client.session.closing() || client.is_half_closed && client.in_flight == 0;
-            if result.is_err() || is_over && left == 0 {
+            if result.is_err() || is_over && client.session.output().is_empty() {
                 self.drop_client(number);
             }
         }
@@ -763,25 +782,6 @@ fn poll(poll: &mut Poll, events: &mut Events, wait: Duration) -> io::Result<()> 
             Ok(())
         }
         result => result,
-    }
-}
-
-/// Lets a session consume all it can: it stops after one request that it must see the reply of, or when too much is in
-/// flight, and then consumes nothing.
-fn handle_all(
-    session: &mut ClientSession,
-    now: Now,
-    shared: &mut Shared,
-    input: &[u8],
-    mut sink: impl FnMut(RequestId, Request<AnyCommand>),
-) -> usize {
-    let mut consumed = 0;
-    loop {
-        let step = session.handle_input(now, shared, &input[consumed..], &mut sink);
-        consumed += step;
-        if step == 0 || consumed == input.len() {
-            return consumed;
-        }
     }
 }
 

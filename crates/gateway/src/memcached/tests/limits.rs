@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::LARGE_BYTES_MAX;
 use crate::memcached::fuzz::fuzz_session;
 use crate::memcached::limits::*;
 
@@ -192,4 +193,45 @@ proptest! {
         prop_assert_eq!(&run(piece_bytes, AnswerOrder::Asked), &whole);
         prop_assert_eq!(&run(piece_bytes, AnswerOrder::Shuffled(seed)), &whole);
     }
+}
+
+#[test]
+fn large_values_on_their_way_are_bounded_and_all_are_served() {
+    let settings = Settings { value_bytes_max: 2 << 20, ..Settings::default() };
+    let value = "x".repeat(1 << 20);
+    for order in [AnswerOrder::Asked, AnswerOrder::Reversed, AnswerOrder::Shuffled(5)] {
+        for (line, reply) in [
+            ("get a", format!("VALUE a 0 {}\r\n{value}\r\nEND\r\n", 1 << 20)),
+            ("mg a v", format!("VA {}\r\n{value}\r\n", 1 << 20)),
+        ] {
+            let mut client = Loopback::new(settings.clone());
+            client.order = order;
+            client.says(&format!("set a 0 0 {}\r\n{value}\r\n", 1 << 20), "STORED\r\n");
+            client.input = format!("{line}\r\n").repeat(100).into_bytes();
+            client.input.extend_from_slice(b"delete a\r\n");
+            while client.read() > 0 || client.answer() {}
+            let output_bytes = client.session.output().len();
+            assert!(
+                output_bytes <= LARGE_BYTES_MAX + reply.len() + 32 * 100,
+                "{line}, {order:?}: {output_bytes} bytes wait"
+            );
+            let said = [std::mem::take(client.session.output()), client.send(b"")].concat();
+            assert!(said == [reply.repeat(100).as_bytes(), b"DELETED\r\n"].concat(), "{line}, {order:?}");
+        }
+    }
+}
+
+#[test]
+fn large_values_that_are_stored_are_bounded_too() {
+    let mut client = Loopback::new(Settings { value_bytes_max: 2 << 20, ..Settings::default() });
+    let value = "x".repeat(1 << 20);
+    client.input = format!("set a 0 0 {}\r\n{value}\r\n", 1 << 20).repeat(40).into_bytes();
+    while client.read() > 0 {}
+    assert_eq!(client.waiting_answers().len(), LARGE_BYTES_MAX >> 20);
+    assert_eq!(show(&client.send(b"")), show("STORED\r\n".repeat(40).as_bytes()));
+    client.input = b"gat 0 a\r\n".repeat(40);
+    while client.read() > 0 {}
+    assert_eq!(client.waiting_answers().len(), LARGE_BYTES_MAX / (2 << 20));
+    let said = client.send(b"");
+    assert_eq!(said.len(), 40 * (value.len() + "VALUE a 0 1048576\r\n\r\nEND\r\n".len()));
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::{LARGE_BYTES_MAX, LARGE_VALUE_BYTES};
 use crate::redis::{fuzz::fuzz_session, limits};
 
 const PIPELINE: [&str; 16] = [
@@ -88,28 +89,34 @@ fn requests_in_flight_are_bounded() {
     assert!(client.session.is_at_rest());
 }
 
+/// A client with a value of so many bytes under `a`, and its reply.
+fn with_value(value_bytes: usize) -> (Client, Vec<u8>) {
+    let mut client = Client::new();
+    let value = "x".repeat(value_bytes);
+    assert_eq!(client.say(&format!("SET a {value}")), "+OK");
+    (client, format!("${value_bytes}\r\n{value}\r\n").into_bytes())
+}
+
+/// Completes all that is asked although the client takes nothing.
+fn complete_all(client: &mut Client) {
+    while client.complete() > 0 {
+        client.read();
+    }
+}
+
 #[test]
 fn a_client_that_never_reads_is_not_served_without_end() {
-    let mut client = Client::new();
-    let value = "x".repeat(100_000);
-    assert_eq!(client.say(&format!("SET a {value}")), "+OK");
+    let (mut client, reply) = with_value(100_000);
     client.send(&stream(&["GET a"; 200]));
-    let mut asked = 0;
-    loop {
-        let completed = client.complete();
-        client.read();
-        asked += completed;
-        if completed == 0 {
-            break;
-        }
-    }
-    assert_eq!(asked, 200, "what was asked at once is still answered");
+    complete_all(&mut client);
+    let output_bytes = client.session.output().len();
+    assert!(output_bytes <= LARGE_BYTES_MAX && output_bytes + reply.len() > LARGE_BYTES_MAX, "{output_bytes}");
     client.send(&stream(&["GET a", "PING"]));
     assert_eq!(client.asked.len(), 0, "but nothing more is read");
-    let output_bytes = std::mem::take(client.session.output()).len();
-    assert_eq!(output_bytes, 200 * (100_000 + "$100000\r\n\r\n".len()));
-    assert!(client.settle().ends_with(b"+PONG\r\n"));
+    let got = client.settle();
+    assert!(got == [reply.repeat(201), b"+PONG\r\n".to_vec()].concat(), "all is served when the client reads");
 
+    let value = "x".repeat(100_000);
     // Replies that are known at once wait behind one that is not: they are bounded too.
     client.send(&stream(&["GET a"]));
     client.send(&stream(&[&format!("ECHO {value}")]).repeat(30));
@@ -198,4 +205,64 @@ fn lossy_replies(bytes: &[u8], order: Order, cut: usize) -> Vec<u8> {
     client.send(&bytes[cut..]);
     got.extend_from_slice(&client.settle());
     got
+}
+
+#[test]
+fn large_values_on_their_way_are_bounded_and_all_are_served() {
+    for (value_bytes, count) in [(LARGE_VALUE_BYTES + 1, 256), (1 << 20, 64), (LARGE_BYTES_MAX + 1, 3)] {
+        for order in [Order::Asked, Order::Reversed] {
+            let mut client = Client::with(Settings { value_bytes_max: 32 << 20, ..Settings::default() });
+            client.order = order;
+            let value = "x".repeat(value_bytes);
+            client.say(&format!("SET a {value}"));
+            client.send(&stream(&vec!["GET a"; count]));
+            let reply_bytes = value_bytes + format!("${value_bytes}\r\n\r\n").len();
+            let (mut most, mut got_bytes) = (0, 0);
+            while got_bytes < count * reply_bytes {
+                client.complete();
+                let waiting = client.session.held_bytes() + client.session.output().len();
+                most = most.max(waiting);
+                assert!(waiting > 0 || !client.asked.is_empty(), "{order:?}: {got_bytes} bytes, and then nothing");
+                // The client takes a little at a time.
+                let taken = client.session.output().len().min(3 << 20);
+                client.session.output().drain(..taken);
+                got_bytes += taken;
+                let asked = &mut client.asked;
+                client.session.resume(&mut |id, request| asked.push((id, request)));
+                client.read();
+            }
+            assert!(
+                most <= LARGE_BYTES_MAX + reply_bytes + 32 * count,
+                "{order:?}: {most} bytes of {value_bytes} each"
+            );
+            assert!(most > LARGE_BYTES_MAX / 2, "{order:?}: they are read side by side");
+            assert!(client.session.is_at_rest());
+        }
+    }
+}
+
+#[test]
+fn a_read_that_waits_for_room_does_not_see_the_write_behind_it() {
+    let (mut client, reply) = with_value(1 << 20);
+    let count = LARGE_BYTES_MAX >> 19;
+    client.send(&stream(&vec!["GET a"; count]));
+    client.send(&stream(&["GETRANGE a 0 1", "SET a new", "GET b", "MSET a 1 b 2", "GET a"]));
+    assert_eq!(client.asked.len(), count + 1, "the write waits, and what follows it");
+    let expected = [reply.repeat(count), b"$2\r\nxx\r\n+OK\r\n$-1\r\n+OK\r\n$1\r\n1\r\n".to_vec()].concat();
+    assert!(client.settle() == expected);
+    assert!(client.session.is_at_rest());
+}
+
+#[test]
+fn large_values_that_are_stored_are_bounded_too() {
+    let mut client = Client::new();
+    let set = format!("SET a {}", "x".repeat(1 << 20));
+    client.send(&stream(&[&set]).repeat(40));
+    assert_eq!(client.asked.len(), LARGE_BYTES_MAX >> 20);
+    assert_eq!(client.settle(), b"+OK\r\n".repeat(40));
+    // A write that answers with a value may answer with the longest.
+    client.send(&stream(&["GETDEL a"; 40]));
+    assert_eq!(client.asked.len(), LARGE_BYTES_MAX >> 20);
+    assert!(client.settle().ends_with(b"\r\n$-1\r\n"));
+    assert!(client.session.is_at_rest());
 }

@@ -70,6 +70,16 @@ impl From<WriteVerb> for Verb {
 }
 
 impl WriteVerb {
+    /// See [`KeyCommand::bytes_charged`](crate::redis::KeyCommand).
+    pub(in crate::redis) fn bytes_charged(&self, value_bytes_max: usize) -> usize {
+        match self {
+            WriteVerb::Set { reply: SetReply::OldValue, .. } => value_bytes_max,
+            WriteVerb::Set { value, .. } => value.len(),
+            WriteVerb::Append { tail, .. } => tail.len(),
+            WriteVerb::SetRange { patch, .. } => patch.len(),
+        }
+    }
+
     pub(in crate::redis) fn is_well_formed(&self) -> bool {
         match self {
             WriteVerb::Set { .. } => true,

@@ -32,6 +32,7 @@ impl World {
             }
             Reply::Group(Ok(stored)) => Received::Group(Heard::Answer { answer: Answer::Applied(stored), token: None }),
             Reply::Group(Err(error)) => Received::Group(Heard::of_error(error)),
+            Reply::Large { .. } => unreachable!("the commands of these clients take any value"),
             Reply::Keyspace(Ok(reply)) => {
                 self.check_keyspace(&reply);
                 Received::Keyspace(Heard::Answer { answer: Answer::Done, token: None })

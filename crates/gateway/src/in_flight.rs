@@ -101,6 +101,17 @@ impl InFlight {
         line
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Notes the answer to `seq` if that is a command in flight.
+    pub fn answered_if_any(&mut self, seq: u64) {
+        if self.entries.binary_search_by_key(&seq, |entry| entry.seq).is_ok_and(|index| !self.entries[index].answered) {
+            self.answered(seq);
+        }
+    }
+
     /// Answered commands of the request line `line` behind `seq`, whose replies still wait for an earlier one.
     pub fn answered_of_line(&self, line: u64, seq: u64) -> impl Iterator<Item = u64> {
         let later = move |entry: &&Entry| entry.line == line && entry.seq > seq && entry.answered;
