@@ -9,6 +9,7 @@
 mod client;
 mod core;
 mod exchange;
+mod followers;
 mod gather;
 mod guests;
 mod limits;

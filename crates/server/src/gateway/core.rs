@@ -65,6 +65,8 @@ pub enum ToCore {
     Answer {
         token: Token,
         answer: Answer,
+        /// Of the request.
+        partition: u16,
     },
     View(Arc<View>),
     /// All tenures of this gateway.
@@ -280,7 +282,7 @@ impl Core {
                     }
                     self.exchange.ask_as_core(self.now, passed);
                 }
-                ToCore::Answer { token, answer } => self.exchange.answer(token, answer),
+                ToCore::Answer { token, answer, partition } => self.exchange.answer_of_core(token, answer, partition),
                 ToCore::View(view) => self.take_view(&view),
                 ToCore::Terms(terms) => {
                     self.exchange.take_terms(self.now, &terms);

@@ -8,6 +8,8 @@
 //! replies: back the way that the request came
 //! ```
 //!
+//! The commands of a connection on a key are done in its order, whatever way they go (see `followers`).
+//!
 //! Every request that is taken is answered exactly once, at the latest when its time is over, or when the engine that it
 //! lies in is dropped.
 //!
@@ -31,6 +33,7 @@ use shorttail_units::Now;
 use shorttail_wire::control::{Terms, View};
 
 use super::ToCore;
+use super::followers::Followers;
 use super::gather::{Gather, Part, Whom};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::Table;
@@ -70,9 +73,12 @@ pub struct Exchange {
     over: Vec<Engine<AnyCommand>>,
     neighbours: Neighbours,
     waiting: Waiting,
+    followers: Followers,
+    /// By partition: requests that another core was asked and did not answer.
+    passed: Vec<u32>,
     gather: Gather,
-    /// Tokens that other cores asked this one with.
-    foreign: HashMap<Token, usize>,
+    /// Tokens that other cores asked this one with, and the partition.
+    foreign: HashMap<Token, (usize, u16)>,
     to_wake: HashSet<usize>,
     /// Replies for this core's own connections.
     ready: VecDeque<(Token, Answer)>,
@@ -81,16 +87,19 @@ pub struct Exchange {
     number_next: u64,
     /// Requests that wait may have an owner now.
     may_place: bool,
+    /// Requests that need not follow others any more.
+    loose: VecDeque<Waiter>,
 }
 
 impl Exchange {
     pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig) -> Self {
         Exchange {
             table: Table::new(config.partition_count),
-            tenures: Tenures::new(config, place.core, cores.len()),
             over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
             waiting: Waiting::default(),
+            followers: Followers::default(),
+            passed: vec![0; usize::from(config.partition_count)],
             gather: Gather::new(GATHER_CONNECTIONS + place.core as u64),
             foreign: HashMap::new(),
             to_wake: HashSet::new(),
@@ -98,6 +107,8 @@ impl Exchange {
             replies: Vec::new(),
             number_next: 0,
             may_place: false,
+            loose: VecDeque::new(),
+            tenures: Tenures::new(config, place.core, cores.len()),
             place,
             cores,
         }
@@ -152,7 +163,7 @@ impl Exchange {
     /// Another core of this gateway asks.
     pub fn ask_as_core(&mut self, now: Now, passed: Passed) {
         let Passed { from, token, ask, deadline_us, may_travel } = passed;
-        self.foreign.insert(token, from);
+        self.foreign.insert(token, (from, ask.partition));
         let waiter = self.waiter(token, ask, deadline_us, may_travel);
         self.take(now, waiter);
     }
@@ -173,11 +184,33 @@ impl Exchange {
     }
 
     fn wait(&mut self, waiter: Waiter) {
-        if self.waiting.count() >= WAITING_MAX / self.cores.len() {
-            let reply = waiter.ask.refusal(StoreError::Overloaded);
-            return self.answer(waiter.token, Some(reply));
+        if self.is_full() {
+            return self.refuse(&waiter, StoreError::Overloaded);
         }
         self.waiting.put(waiter);
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.count() + self.followers.count() >= WAITING_MAX / self.cores.len()
+    }
+
+    fn refuse(&mut self, waiter: &Waiter, error: StoreError) {
+        self.answer(waiter.token, Some(waiter.ask.refusal(error)));
+        self.leave(waiter.number);
+    }
+
+    /// A request is over: those that follow it go on.
+    fn leave(&mut self, number: u64) {
+        if !self.followers.is_empty() {
+            self.loose.extend(self.followers.leave(number));
+        }
+    }
+
+    /// Those that followed others and need not any more.
+    fn take_loose(&mut self, now: Now) {
+        while let Some(waiter) = self.loose.pop_front() {
+            self.take(now, waiter);
+        }
     }
 
     /// Brings a request to its owner; back, if there is none that can take it.
@@ -187,23 +220,45 @@ impl Exchange {
             self.answer(waiter.token, None);
             return None;
         }
-        if owner.gateway != self.place.identity.gateway {
-            if !waiter.may_travel {
-                self.answer(waiter.token, None);
+        let is_elsewhere = owner.gateway != self.place.identity.gateway;
+        if is_elsewhere && !waiter.may_travel {
+            self.answer(waiter.token, None);
+            return None;
+        }
+        if is_elsewhere || self.followers.concerns(&waiter) {
+            self.followers.enter(&waiter);
+            if !self.followers.may_go(waiter.number) {
+                self.hold(waiter);
                 return None;
+            }
+        }
+        if is_elsewhere {
+            // What another core of this gateway has may go elsewhere too, by a way of its own.
+            if self.passed.get(usize::from(waiter.ask.partition)).is_some_and(|&count| count > 0) {
+                return Some(waiter);
             }
             return self.neighbours.ask(owner.gateway, waiter);
         }
         let core = usize::from(waiter.ask.partition) % self.cores.len();
         if core != self.place.core {
-            let Waiter { token, ask, deadline_us, may_travel, .. } = waiter;
+            let Waiter { token, ask, deadline_us, may_travel, number, .. } = waiter;
+            self.passed[usize::from(ask.partition)] += 1;
+            self.leave(number);
             self.cores[core].put(ToCore::Ask(Passed { from: self.place.core, token, ask, deadline_us, may_travel }));
             self.to_wake.insert(core);
             return None;
         }
         let Some(engine) = self.tenures.serving(owner.epoch) else { return Some(waiter) };
         engine.handle_request(now, waiter.token, waiter.ask.request);
+        self.leave(waiter.number);
         None
+    }
+
+    fn hold(&mut self, waiter: Waiter) {
+        if self.is_full() {
+            return self.refuse(&waiter, StoreError::Overloaded);
+        }
+        self.followers.hold(waiter);
     }
 
     /// Tries those that wait again, partition by partition, in their order.
@@ -219,6 +274,7 @@ impl Exchange {
                 }
             }
         }
+        self.take_loose(now);
     }
 
     fn is_own(&self, partition: u16) -> bool {
@@ -240,10 +296,19 @@ impl Exchange {
         }
     }
 
+    /// Another core of this gateway answered what it was asked.
+    pub fn answer_of_core(&mut self, token: Token, answer: Answer, partition: u16) {
+        if let Some(count) = self.passed.get_mut(usize::from(partition)) {
+            *count -= 1;
+            self.may_place |= *count == 0;
+        }
+        self.answer(token, answer);
+    }
+
     /// A request was answered, by whomever.
     pub fn answer(&mut self, token: Token, answer: Answer) {
-        if let Some(core) = self.foreign.remove(&token) {
-            self.cores[core].put(ToCore::Answer { token, answer });
+        if let Some((core, partition)) = self.foreign.remove(&token) {
+            self.cores[core].put(ToCore::Answer { token, answer, partition });
             self.to_wake.insert(core);
         } else if self.gather.is_part(token) {
             self.add_part(token, answer);
@@ -331,26 +396,28 @@ impl Exchange {
     fn settle(&mut self, now: Now, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
             match outcome {
-                Outcome::Answered(waiter, reply) => self.answer(waiter.token, Some(reply)),
+                Outcome::Answered(waiter, reply) => {
+                    self.answer(waiter.token, Some(reply));
+                    self.leave(waiter.number);
+                }
                 Outcome::NotOwner(waiter) if waiter.ask.epoch != 0 => self.answer(waiter.token, None),
                 Outcome::NotOwner(waiter) => {
                     self.wait(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
                 }
                 Outcome::Again(waiter) => self.wait(waiter),
-                Outcome::Unknown(waiter) => {
-                    let reply = waiter.ask.refusal(StoreError::OutcomeUnknown);
-                    self.answer(waiter.token, Some(reply));
-                }
+                Outcome::Unknown(waiter) => self.refuse(&waiter, StoreError::OutcomeUnknown),
             }
         }
+        self.take_loose(now);
     }
 
     /// What is due now and then.
     pub fn housekeep(&mut self, now: Now, registry: &Registry) {
-        for waiter in self.waiting.take_expired(now.mono_us) {
-            let reply = waiter.ask.refusal(StoreError::NotOwner);
-            self.answer(waiter.token, Some(reply));
+        let held = self.followers.take_expired(now.mono_us);
+        for waiter in self.waiting.take_expired(now.mono_us).into_iter().chain(held) {
+            self.refuse(&waiter, StoreError::NotOwner);
         }
+        self.take_loose(now);
         let outcomes = self.neighbours.take_expired(now.mono_us);
         self.settle(now, outcomes);
         for (origin, answer) in self.gather.take_expired(now.mono_us) {
