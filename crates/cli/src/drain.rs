@@ -130,7 +130,9 @@ fn drain_node(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
 /// What is left of a drain, how fast it goes, and what it waits for.
 pub fn progress(drain: &DrainStatus, bytes_per_s: u64) -> String {
     let DrainStatus { chunks_left, bytes_left, .. } = drain;
-    let mut text = format!("{chunks_left} chunks are left ({})", crate::status::rounded(*bytes_left));
+    let are_left =
+        if *chunks_left == 1 { "1 chunk is left".to_owned() } else { format!("{chunks_left} chunks are left") };
+    let mut text = format!("{are_left} ({})", crate::status::rounded(*bytes_left));
     if let Some(seconds) = drain.seconds_left {
         text += &format!(", {}/s, {seconds} s left", crate::status::rounded(bytes_per_s));
     }

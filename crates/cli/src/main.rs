@@ -1,7 +1,7 @@
 //! The `shorttail` program: roles, a local cluster, status, measurements, and the drop-in for memcached.
 //!
-//! Exit codes: 0 done, 1 it failed, 2 the command line or configuration makes no sense; `shorttail memcached` uses
-//! memcached's own (64 for usage).
+//! Exit codes: 0 done, 1 it failed, 2 the command line or configuration makes no sense, 3 a node was taken out of the
+//! cluster; `shorttail memcached` uses memcached's own (64 for usage).
 //!
 //! Must not know: anything a role does; this crate parses, starts and reports.
 

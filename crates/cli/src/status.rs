@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use anyhow::Context;
 use shorttail_server::config::Size;
-use shorttail_wire::control::{ClusterStatus, CoordinatorStatus, GatewayStatusEntry, RepairStatus, TenureState};
+use shorttail_wire::control::{
+    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, RepairStatus, TenureState,
+};
 
 use crate::admin::Admin;
 use crate::arguments::StatusCommand;
@@ -25,20 +27,8 @@ pub fn table(status: &ClusterStatus) -> String {
     let mut out = String::new();
     let put = |out: &mut String, line: std::fmt::Arguments| writeln!(out, "{line}").expect("writing to memory");
     put(&mut out, format_args!("cluster {}  {}  {} partitions", status.cluster_id, status.code, status.partitions));
-    put(
-        &mut out,
-        format_args!(
-            "{} objects, {} stored in {} of {}; {} evicted, {} expired, {} degraded reads",
-            status.objects,
-            rounded(status.bytes_stored),
-            rounded(status.bytes_used),
-            rounded(status.bytes_limit),
-            status.evicted_total,
-            status.expired_total,
-            status.degraded_reads_total
-        ),
-    );
-    put(&mut out, format_args!("{}", repair_line(&status.repair)));
+    put(&mut out, format_args!("{}", objects_line(status)));
+    put(&mut out, format_args!("{}", repair_line(&status.repair, is_known(status))));
     for line in move_lines(status) {
         put(&mut out, format_args!("{line}"));
     }
@@ -87,6 +77,35 @@ pub fn table(status: &ClusterStatus) -> String {
     out
 }
 
+/// What is stored is known while a gateway tells of it.
+fn is_known(status: &ClusterStatus) -> bool {
+    status.gateways.iter().any(is_alive)
+}
+
+fn is_alive(gateway: &GatewayStatusEntry) -> bool {
+    matches!(gateway.state, NodeState::Normal | NodeState::Suspect)
+}
+
+fn objects_line(status: &ClusterStatus) -> String {
+    let used = format!("{} of {}", rounded(status.bytes_used), rounded(status.bytes_limit));
+    if !is_known(status) {
+        return format!("how many objects there are is not known: no gateway is alive; {used} is used");
+    }
+    format!(
+        "{}, {} stored in {used}; {} evicted, {} expired, {}",
+        counted(status.objects, "object"),
+        rounded(status.bytes_stored),
+        status.evicted_total,
+        status.expired_total,
+        counted(status.degraded_reads_total, "degraded read")
+    )
+}
+
+/// A number of things.
+pub fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
 /// Who tells all this, whether it leads, and how it stands with the metadata store.
 fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
     let CoordinatorStatus { name, leading, leader, metadata, metadata_problem } = coordinator;
@@ -102,7 +121,11 @@ fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
 /// Partitions of a gateway, by tenure.
 fn owned(gateway: &GatewayStatusEntry) -> String {
     let tenures = gateway.tenures.iter().map(|tenure| {
-        let state = if tenure.state == TenureState::Serving { "" } else { tenure.state.name() };
+        let state = match tenure.state {
+            _ if !is_alive(gateway) => "not served",
+            TenureState::Serving => "",
+            state => state.name(),
+        };
         let space = if state.is_empty() { "" } else { " " };
         format!("{} in epoch {}{space}{state}", ranges(&tenure.partitions), tenure.epoch)
     });
@@ -124,10 +147,12 @@ fn ranges(numbers: &[u16]) -> String {
 }
 
 /// What is lost, how far repair is, and what it waits for.
-fn repair_line(repair: &RepairStatus) -> String {
+fn repair_line(repair: &RepairStatus, is_known: bool) -> String {
     let RepairStatus { chunks_missing, chunks_stranded, nodes_alive, nodes_needed, .. } = *repair;
     let mut line = match chunks_missing {
+        _ if !is_known => "what is missing is not known".to_owned(),
         0 => "no chunk is missing".to_owned(),
+        1 => "1 chunk is missing".to_owned(),
         _ => format!("{chunks_missing} chunks are missing"),
     };
     if repair.chunks_rebuilt_total > 0 {
@@ -140,7 +165,10 @@ fn repair_line(repair: &RepairStatus) -> String {
         line +=
             &format!("; only {nodes_alive} nodes are alive and a stripe needs {nodes_needed}: nothing can be rebuilt");
     } else if chunks_stranded > 0 {
-        line += &format!("; {chunks_stranded} stripes wait for a node that has room and holds nothing of them yet");
+        line += &format!(
+            "; {} for a node that has room and holds nothing of them yet",
+            if chunks_stranded == 1 { "1 stripe waits".to_owned() } else { format!("{chunks_stranded} stripes wait") }
+        );
     }
     line
 }
@@ -154,7 +182,11 @@ fn move_lines(status: &ClusterStatus) -> Vec<String> {
             0 => String::new(),
             rate => format!(", {}/s", rounded(rate)),
         };
-        lines.push(format!("{} chunks moved ({}){rate}", moves.chunks_moved_total, rounded(moves.bytes_moved_total)));
+        lines.push(format!(
+            "{} moved ({}){rate}",
+            counted(moves.chunks_moved_total, "chunk"),
+            rounded(moves.bytes_moved_total)
+        ));
     }
     for node in &status.nodes {
         match &node.drain {
@@ -194,7 +226,7 @@ pub fn rounded(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shorttail_wire::control::{DrainStatus, MoveStatus, NodeState, NodeStatusEntry, TenureStatusEntry};
+    use shorttail_wire::control::{DrainStatus, MoveStatus, NodeStatusEntry, TenureStatusEntry};
 
     #[test]
     fn partitions_are_told_by_tenure() {
@@ -207,6 +239,8 @@ mod tests {
         let tenures = vec![tenure(3, &[0, 1, 2, 7], TenureState::Serving), tenure(5, &[9], TenureState::TakingOver)];
         let gateway = GatewayStatusEntry { tenures, ..GatewayStatusEntry::default() };
         assert_eq!(owned(&gateway), "0-2,7 in epoch 3; 9 in epoch 5 taking over");
+        let dead = GatewayStatusEntry { state: NodeState::Dead, ..gateway };
+        assert_eq!(owned(&dead), "0-2,7 in epoch 3 not served; 9 in epoch 5 not served");
         assert_eq!(owned(&GatewayStatusEntry::default()), "nothing");
     }
 
@@ -220,7 +254,7 @@ mod tests {
     #[test]
     fn repair_says_what_it_does_and_what_it_waits_for() {
         let whole = RepairStatus { nodes_alive: 8, nodes_needed: 6, ..RepairStatus::default() };
-        assert_eq!(repair_line(&whole), "no chunk is missing");
+        assert_eq!(repair_line(&whole, true), "no chunk is missing");
         let busy = RepairStatus {
             chunks_missing: 40,
             chunks_rebuilt_total: 16,
@@ -229,11 +263,14 @@ mod tests {
             seconds_left: Some(10),
             ..whole
         };
-        assert_eq!(repair_line(&busy), "40 chunks are missing, 16 rebuilt (1MiB), 256KiB/s, 10 s left");
+        assert_eq!(repair_line(&busy, true), "40 chunks are missing, 16 rebuilt (1MiB), 256KiB/s, 10 s left");
+        let one = RepairStatus { chunks_missing: 1, ..whole };
+        assert_eq!(repair_line(&one, true), "1 chunk is missing");
+        assert_eq!(repair_line(&whole, false), "what is missing is not known");
         let few = RepairStatus { chunks_missing: 3, nodes_alive: 5, ..whole };
-        assert!(repair_line(&few).contains("only 5 nodes are alive and a stripe needs 6"));
+        assert!(repair_line(&few, true).contains("only 5 nodes are alive and a stripe needs 6"));
         let stranded = RepairStatus { chunks_missing: 3, chunks_stranded: 2, ..whole };
-        assert!(repair_line(&stranded).contains("2 stripes wait for a node"));
+        assert!(repair_line(&stranded, true).contains("2 stripes wait for a node"));
     }
 
     #[test]
@@ -306,8 +343,13 @@ mod tests {
             ..node(0, NodeState::Normal)
         };
         let nodes = vec![slow, node(1, NodeState::Suspect)];
-        let text = table(&ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, ..ClusterStatus::default() });
+        let gateways = vec![GatewayStatusEntry::default()];
+        let mut status =
+            ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, gateways, ..ClusterStatus::default() };
+        let text = table(&status);
         assert!(text.contains("12 objects"), "{text}");
+        status.gateways[0].state = NodeState::Dead;
+        assert!(!table(&status).contains("12 objects") && table(&status).contains("not known: no gateway is alive"));
         let line = "\n1     suspect            1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n";
         assert!(text.contains(line), "{text}");
         let line = "\n0     normal, fail-slow  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n";

@@ -12,11 +12,10 @@
 //! Must not know: how chunks move.
 
 use shorttail_units::Now;
-use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeState, Refusal};
+use shorttail_wire::control::{DrainStatus, FromCoordinator, Refusal};
 
 use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
-use crate::limits::LOSS_TOLD_MS;
 use crate::members::NodeMember;
 
 impl Coordinator {
@@ -73,10 +72,10 @@ impl Coordinator {
         self.persist();
         self.forget_counts_of(id);
         self.mark_view_changed();
-        let chunks = self.chunks_held(id);
+        let chunks = chunk_count(self.chunks_held(id));
         Ok(match cancel {
             true => format!("node {id} is used again"),
-            false => format!("node {id} drains: {chunks} chunks go elsewhere"),
+            false => format!("node {id} drains: {chunks} to go elsewhere"),
         })
     }
 
@@ -125,7 +124,7 @@ impl Coordinator {
     }
 
     /// Does the node hold nothing that counts, as all who would know say?
-    fn is_empty(&self, id: u16) -> bool {
+    pub(crate) fn is_empty(&self, id: u16) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
         let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
         let mut owners = self.gateways.iter().filter(|(id, gateway)| {
@@ -155,10 +154,13 @@ impl Coordinator {
         }
         match lost {
             false if is_alive && !(self.is_draining(id) && is_empty) => {
-                return Err(format!(
-                    "node {id} holds {} chunks: `shorttail drain node {id}` empties it; --lost gives them up at once",
-                    self.chunks_held(id)
-                ));
+                let held = chunk_count(self.chunks_held(id));
+                return Err(match self.is_draining(id) {
+                    true => format!("node {id} is being drained and still holds {held}: wait until it is drained"),
+                    false => format!(
+                        "node {id} holds {held}: `shorttail drain node {id}` empties it; --lost gives them up at once"
+                    ),
+                });
             }
             false if !is_empty => {
                 return Err(format!(
@@ -167,7 +169,7 @@ impl Coordinator {
                     node.presence.state.name()
                 ));
             }
-            true if !is_empty => self.check_bearable(now, id)?,
+            true if !is_empty => self.check_bearable(id)?,
             _ => {}
         }
         if let Some(gateway) = self.unfollowable_without(id) {
@@ -182,7 +184,7 @@ impl Coordinator {
     }
 
     /// May what a node holds be lost, beside what is lost already?
-    fn check_bearable(&self, now: Now, id: u16) -> Result<(), String> {
+    fn check_bearable(&self, id: u16) -> Result<(), String> {
         // An owner that takes over counts nothing yet, and of a dead one nothing counts.
         let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
         if !is_owned || !self.is_quiet() {
@@ -191,15 +193,7 @@ impl Coordinator {
                  partitions are served (`shorttail status`)"
             ));
         }
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        let told = alive.map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max().unwrap_or(0);
-        // What was lost with a node that was just given up is not told yet.
-        let may_lack = |(other, node): &(&u16, &NodeMember)| {
-            let since_ms = now.mono_us.saturating_sub(node.presence.since_us) / 1000;
-            let is_fresh = node.presence.state == NodeState::Retired && since_ms < LOSS_TOLD_MS;
-            **other != id && (node.presence.state == NodeState::Dead && !self.is_empty(**other) || is_fresh)
-        };
-        let lacking = told + self.nodes.iter().filter(may_lack).count();
+        let lacking = self.lacking(Some(id)).count();
         let tolerance = self.settings.code.tolerance();
         if lacking < tolerance {
             return Ok(());
@@ -229,35 +223,9 @@ impl Coordinator {
         presence.since_us = now.mono_us;
         self.mark_view_changed();
     }
-
-    /// What keeps the cluster from storing, in words.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        let alive: Vec<&NodeMember> =
-            self.nodes_kept().map(|(_, node)| node).filter(|node| node.presence.is_alive()).collect();
-        let needed = self.settings.code.chunk_count();
-        if alive.len() < needed {
-            problems.push(format!(
-                "only {} nodes are alive and a stripe needs {needed}: what is stored is served, and nothing new is stored; \
-                 start nodes",
-                alive.len()
-            ));
-            return problems;
-        }
-        // The room that is left is that of the nodes with most of it, as many as a stripe needs.
-        let free = |node: &&NodeMember| node.memory_limit_bytes.saturating_sub(node.status.memory_used_bytes);
-        let roomy = alive.iter().filter(|node| free(node) > node.memory_limit_bytes / FULL_PART).count();
-        if roomy < needed {
-            problems.push(format!(
-                "memory is full on {} of {} nodes, and a stripe needs {needed}: objects are evicted or stores refused; add \
-                 nodes or memory",
-                alive.len() - roomy,
-                alive.len()
-            ));
-        }
-        problems
-    }
 }
 
-/// A node with less than one part in so many of its memory free is full: that much is kept for cleaning.
-const FULL_PART: u64 = 20;
+/// For people.
+fn chunk_count(count: u64) -> String {
+    if count == 1 { "1 chunk".to_owned() } else { format!("{count} chunks") }
+}

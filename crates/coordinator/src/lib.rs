@@ -19,6 +19,7 @@ mod lifecycle;
 pub mod limits;
 mod members;
 mod orders;
+mod problems;
 mod recent;
 mod register;
 mod status;

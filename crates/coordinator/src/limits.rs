@@ -37,8 +37,9 @@ pub const PREPARE_MS_MAX: u64 = 60_000;
 pub const RETIRE_AFTER_MS: u64 = 30_000;
 /// Milliseconds that gateways have to tell what was lost with a node that was given up: their status comes twice a second.
 pub const LOSS_TOLD_MS: u64 = 5_000;
-/// Milliseconds after its death until a gateway is forgotten: long enough to be seen in the status.
-pub const FORGET_GATEWAY_AFTER_MS: u64 = 10_000;
+/// Milliseconds after its death until a gateway is forgotten, unless another one takes its place before: long enough for
+/// whoever collects metrics to see it dead.
+pub const FORGET_GATEWAY_AFTER_MS: u64 = 60_000;
 /// Orders that members have not answered.
 pub const ORDERS_MAX: usize = 4096;
 /// Milliseconds until an order that its member does not answer has failed: less than whoever ordered waits.

@@ -198,6 +198,9 @@ impl Coordinator {
             Some(known) => (known.status.clone(), known.recent.clone(), known.since_us),
             None => (GatewayStatus::default(), Recent::default(), now.mono_us),
         };
+        self.gateways.retain(|&other, gateway| {
+            other == id || gateway.presence.is_alive() || !is_in_place_of(&registration, &gateway.registration)
+        });
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
         self.gateways.insert(id, GatewayMember { presence, since_us, registration, status, recent });
         self.connections.insert(connection, Member::Gateway(id));
@@ -238,6 +241,17 @@ impl Coordinator {
         self.send(connection, FromCoordinator::Refused(refusal));
         self.close(now, connection);
     }
+}
+
+/// Does a gateway serve clients where a dead one did? Addresses such as 127.0.0.1 and 0.0.0.0 are those of another machine if
+/// other gateways reach it under another host.
+fn is_in_place_of(new: &GatewayRegistration, dead: &GatewayRegistration) -> bool {
+    let places = |of: &GatewayRegistration| [of.memcached.clone(), of.redis.clone(), of.unix_socket.clone()];
+    let host = |of: &GatewayRegistration| {
+        let forward = of.forward.clone()?;
+        Some(forward.parse().map_or(forward, |address: std::net::SocketAddr| address.ip().to_string()))
+    };
+    places(new) == places(dead) && places(new).iter().any(Option::is_some) && host(new) == host(dead)
 }
 
 fn full_of_nodes() -> Refusal {

@@ -433,6 +433,32 @@ fn the_status_sums_what_live_gateways_report() {
     assert!(scene.coordinator.status().gateways.is_empty());
 }
 
+#[test]
+fn a_dead_gateway_is_forgotten_once_another_serves_in_its_place() {
+    let mut scene = Scene::new();
+    let at = |life, memcached: &str, forward: &str| GatewayRegistration {
+        memcached: Some(memcached.into()),
+        forward: Some(forward.into()),
+        ..gateway_registration(None, life)
+    };
+    let enter = |scene: &mut Scene, registration| {
+        let connection = scene.connect();
+        scene.register_gateway(connection, registration).1.expect("let in");
+        connection
+    };
+    let ids = |scene: &Scene| -> Vec<u16> { scene.coordinator.status().gateways.iter().map(|one| one.id).collect() };
+    let first = enter(&mut scene, at(1, "127.0.0.1:11211", "10.0.0.1:5000"));
+    scene.handle(Input::Closed { connection: first });
+    enter(&mut scene, at(2, "127.0.0.1:11211", "10.0.0.2:5000"));
+    enter(&mut scene, at(3, "127.0.0.1:11212", "10.0.0.1:5001"));
+    assert_eq!(ids(&scene), [0, 1, 2], "on another machine, and at another port");
+    enter(&mut scene, at(4, "127.0.0.1:11211", "10.0.0.1:5002"));
+    assert_eq!(ids(&scene), [1, 2, 3]);
+    // One that lives is not replaced.
+    enter(&mut scene, at(5, "127.0.0.1:11211", "10.0.0.1:5003"));
+    assert_eq!(ids(&scene), [1, 2, 3, 4]);
+}
+
 /// A coordinator with a node that obeys (0) and one that does not (1), and their connections.
 fn with_nodes() -> (Scene, ConnectionId, ConnectionId) {
     let mut scene = Scene::new();

@@ -10,6 +10,7 @@
 mod backoff;
 mod client;
 mod role;
+mod silence;
 mod stream;
 
 use std::time::{SystemTime, UNIX_EPOCH};

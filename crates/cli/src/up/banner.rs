@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use shorttail_server::config::{Size, UpConfig};
 use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry};
 
-/// The lines, the last of which begins with `ready`.
-pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStatusEntry]) -> String {
+/// The lines, the last of which begins with `ready`; `program` is how the user called it, so that they can be pasted.
+pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStatusEntry], program: &str) -> String {
     let Some((&gateway, others)) = gateways.split_first() else { return String::new() };
     let mut lines = vec![summary(config)];
     if let Some(address) = port_of(gateway.memcached.as_deref()) {
@@ -15,20 +15,18 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
         lines.push(format!(
             "             printf 'set greeting 0 0 5\\r\\nhello\\r\\nget greeting\\r\\nquit\\r\\n' | nc {ip} {port}"
         ));
-        lines.push(format!("             shorttail bench load --target {address}"));
+        lines.push(format!("             {program} bench load --target {address}"));
     }
     if let Some(address) = port_of(gateway.redis.as_deref()) {
         let (ip, port) = (address.ip(), address.port());
         lines.push(format!("  Redis      {address}"));
         lines.push(format!("             redis-cli -h {ip} -p {port} get greeting"));
     }
-    for other in others {
-        let services = services(other).join(", ");
-        lines.push(format!("  gateway {:<3}{services}", other.id));
-    }
+    let several = gateways.iter().filter(|_| !others.is_empty());
+    lines.extend(several.map(|one| format!("  gateway {:<3}{}", one.id, services(one).join(", "))));
     if let Some(admin) = &gateway.admin {
         lines.push(format!("  admin      http://{admin}"));
-        lines.push(format!("             shorttail status --admin {admin}"));
+        lines.push(format!("             {program} status --admin {admin}"));
     }
     let pids: Vec<String> = status.nodes.iter().map(|node| node.pid.to_string()).collect();
     lines.push(format!("  nodes      pids {}", pids.join(" ")));
@@ -71,4 +69,33 @@ fn services(gateway: &GatewayStatusEntry) -> Vec<String> {
 
 fn port_of(address: Option<&str>) -> Option<SocketAddr> {
     address?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shorttail_server::config::UpOptions;
+
+    #[test]
+    fn commands_can_be_pasted_and_gateways_have_the_numbers_of_the_status() {
+        let config = UpOptions::default().resolve().expect("sensible");
+        let gateway = |id, port: u16| GatewayStatusEntry {
+            id,
+            memcached: Some(format!("127.0.0.1:{port}")),
+            admin: Some("127.0.0.1:8080".into()),
+            ..GatewayStatusEntry::default()
+        };
+        let (one, other) = (gateway(1, 11211), gateway(0, 11212));
+        let text = lines(&config, &ClusterStatus::default(), &[&one, &other], "target/release/shorttail");
+        for wanted in [
+            " target/release/shorttail status --admin 127.0.0.1:8080\n",
+            " target/release/shorttail bench load --target 127.0.0.1:11211\n",
+            "  gateway 1  memcached 127.0.0.1:11211\n  gateway 0  memcached 127.0.0.1:11212\n",
+            "\nready: memcached 127.0.0.1:11211",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        let text = lines(&config, &ClusterStatus::default(), &[&one], "shorttail");
+        assert!(!text.contains("gateway"), "the only one needs no number: {text}");
+    }
 }

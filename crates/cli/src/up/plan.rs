@@ -19,16 +19,6 @@ pub enum Part {
     Gateway(usize),
 }
 
-impl std::fmt::Display for Part {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Part::Coordinator => f.write_str("the coordinator"),
-            Part::Node(id) => write!(f, "node {id}"),
-            Part::Gateway(place) => write!(f, "gateway {place}"),
-        }
-    }
-}
-
 /// Told to the C library of gateways. A turn frees what some dozen requests used, and the next one uses it again; the seven
 /// blocks of a size that are kept at hand by default are too few, and the rest costs a SET a tenth of the program's time.
 const ALLOCATOR: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=200");

@@ -1,6 +1,6 @@
-//! Waits, on a thread of its own, until the cluster serves.
+//! Asks the coordinator, on a thread of its own: until the cluster serves, or how many nodes are down.
 
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use shorttail_server::config::Address;
@@ -11,6 +11,9 @@ use super::supervisor::Event;
 
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// A coordinator that is there answers in a millisecond.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
 /// What is waited for.
 pub struct Wanted {
@@ -44,4 +47,39 @@ fn is_served(status: &ClusterStatus, wanted: &Wanted) -> bool {
     let is_serving = |pid: &u32| status.gateways.iter().any(|gateway| gateway.pid == *pid && gateway.serving);
     let all_served = status.partitions_served == status.partitions;
     all_served && wanted.gateway_pids.iter().all(is_serving) && nodes >= wanted.node_count
+}
+
+/// Nodes whose chunks are missing now that the process with this number died; none: the coordinator does not answer.
+pub fn nodes_down(coordinator: Address, pid: u32) -> Option<usize> {
+    let (tell, answer) = channel();
+    let ask = move || drop(tell.send(read_status(&coordinator)));
+    std::thread::Builder::new().name("ask".into()).spawn(ask).ok()?;
+    let status = answer.recv_timeout(ANSWERED_WITHIN).ok()?.ok()?;
+    Some(down(&status, pid))
+}
+
+/// Those that were rebuilt or removed are made up for. The coordinator may not have noticed this death yet.
+fn down(status: &ClusterStatus, pid: u32) -> usize {
+    let is_up = |state| matches!(state, NodeState::Normal | NodeState::Suspect);
+    let is_unnoticed = status.nodes.iter().any(|node| node.pid == pid && is_up(node.state));
+    (usize::from(status.repair.lacking_of_stripe_max) + usize::from(is_unnoticed)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shorttail_wire::control::{NodeStatusEntry, RepairStatus};
+
+    #[test]
+    fn nodes_are_down_until_they_are_made_up_for() {
+        let node = |pid, state| NodeStatusEntry { pid, state, ..NodeStatusEntry::default() };
+        let status = |lacking_of_stripe_max, state| ClusterStatus {
+            nodes: vec![node(7, state), node(8, NodeState::Retired), node(9, NodeState::Dead)],
+            repair: RepairStatus { lacking_of_stripe_max, ..RepairStatus::default() },
+            ..ClusterStatus::default()
+        };
+        assert_eq!(down(&status(2, NodeState::Dead), 7), 2);
+        assert_eq!(down(&status(1, NodeState::Normal), 7), 2, "this death is not among them yet");
+        assert_eq!(down(&status(0, NodeState::Dead), 7), 1, "nothing was on it");
+    }
 }

@@ -40,6 +40,8 @@ impl RunDir {
             None => std::env::temp_dir(),
         };
         remove_stale(&parent);
+        // The memory of nodes whose run was killed takes memory until it is removed.
+        remove_stale(Path::new(SHARED_MEMORY));
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
         let made = made.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
         let longest = made.path().join(SOCKET_NAME_LONGEST);
@@ -65,7 +67,6 @@ impl RunDir {
         }
         let parent = Path::new(SHARED_MEMORY);
         let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
-        remove_stale(&parent);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&parent);
         let made = made.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
         let lock = lock(made.path()).with_context(|| format!("cannot lock {}", made.path().display()))?;

@@ -6,7 +6,6 @@
 //! hope for the old one. One that was removed from the cluster is never started again.
 
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -50,6 +49,8 @@ struct Member {
     started: Instant,
     start_count: usize,
     restart_at: Option<Instant>,
+    /// A gateway's number: the coordinator gives each process its own.
+    gateway_id: Option<u16>,
     /// A node that is no part of the cluster any more.
     is_removed: bool,
 }
@@ -84,14 +85,10 @@ impl Supervisor {
     pub fn run(&mut self) -> anyhow::Result<()> {
         self.plan.write_children_file().context("cannot write the children's file")?;
         for part in self.plan.parts() {
-            self.members.push(Member {
-                part,
-                child: None,
-                started: Instant::now(),
-                start_count: 0,
-                restart_at: None,
-                is_removed: false,
-            });
+            let (child, started) = (None, Instant::now());
+            let member =
+                Member { part, child, started, start_count: 0, restart_at: None, gateway_id: None, is_removed: false };
+            self.members.push(member);
             self.start(self.members.len() - 1)?;
         }
         self.probe()?;
@@ -155,9 +152,11 @@ impl Supervisor {
     }
 
     fn start(&mut self, index: usize) -> anyhow::Result<()> {
+        let name = self.name(index);
         let member = &mut self.members[index];
         let child = RunningChild::start(self.plan.command(member.part));
-        member.child = Some(child.with_context(|| format!("cannot start {}", member.part))?);
+        member.child = Some(child.with_context(|| format!("cannot start {name}"))?);
+        member.gateway_id = None;
         member.started = Instant::now();
         member.start_count += 1;
         member.restart_at = None;
@@ -173,16 +172,21 @@ impl Supervisor {
     }
 
     fn handle_serving(&mut self, status: &ClusterStatus) {
+        let is_new = self.note_gateways(status);
         if self.is_ready {
             let only = self.gateways_by_place(status).pop().filter(|_| self.plan.config.gateway_count == 1);
             return say(&match only {
                 Some(gateway) => format!("the gateway serves again (pid {}, epoch {})", gateway.pid, gateway.epoch),
-                None => "all gateways serve again".to_owned(),
+                None => {
+                    let new: Vec<String> = is_new.into_iter().map(|index| self.name(index)).collect();
+                    format!("all gateways serve again; new: {}", new.join(", "))
+                }
             });
         }
         self.is_ready = true;
         let gateways = self.gateways_by_place(status);
-        say(&banner::lines(&self.plan.config, status, &gateways));
+        let program = std::env::args().next().unwrap_or_else(|| "shorttail".to_owned());
+        say(&banner::lines(&self.plan.config, status, &gateways, &program));
         shorttail_server::footprint::drop_unused_pages();
         // What was any free port is this port from now on, also for a gateway that takes over.
         let port = |address: &Option<String>| address.as_ref().and_then(|address| address.parse().ok());
@@ -191,6 +195,21 @@ impl Supervisor {
         for (known, (memcached, redis)) in self.plan.client_addresses.iter_mut().zip(found) {
             *known = (memcached.or(known.0), redis.or(known.1));
         }
+    }
+
+    /// Keeps the numbers that gateways have in the status; which members' were not known.
+    fn note_gateways(&mut self, status: &ClusterStatus) -> Vec<usize> {
+        let mut noted = Vec::new();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let pid = member.child.as_ref().map(RunningChild::pid);
+            let is_gateway = matches!(member.part, Part::Gateway(_)) && member.gateway_id.is_none();
+            let found = status.gateways.iter().find(|gateway| is_gateway && Some(gateway.pid) == pid);
+            if let Some(gateway) = found {
+                member.gateway_id = Some(gateway.id);
+                noted.push(index);
+            }
+        }
+        noted
     }
 
     /// The gateways of the status, in the order of their places.
@@ -227,43 +246,57 @@ impl Supervisor {
             let member = &mut self.members[index];
             let Some(child) = &mut member.child else { continue };
             let Some(status) = child.try_wait().context("cannot ask for a child")? else { continue };
-            let (part, pid) = (member.part, child.pid());
+            let pid = child.pid();
             member.child = None;
+            let how = describe(status);
             if !self.is_ready {
-                return Err(anyhow!("{part} (pid {pid}) ended before the cluster served: {}", describe(status)));
+                return Err(anyhow!("{} (pid {pid}) ended before the cluster served: {how}", self.name(index)));
             }
-            self.handle_death(index, pid, status);
+            match is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED)) {
+                true => self.handle_removal(index, pid),
+                false => self.handle_death(index, pid, &how),
+            }
         }
         self.restart_due()
     }
 
-    fn handle_death(&mut self, index: usize, pid: u32, status: ExitStatus) {
-        let is_removed = is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED));
-        self.members[index].is_removed = is_removed;
-        let is_dead = |member: &&Member| member.child.is_none() && is_node(member.part) && !member.is_removed;
-        let dead = self.members.iter().filter(is_dead).count();
-        let how = describe(status);
-        let restart_nodes = self.plan.config.restart_nodes;
-        let tolerated = self.plan.config.code.tolerance();
-        let name = self.name(self.members[index].part);
+    fn handle_removal(&mut self, index: usize, pid: u32) {
+        self.members[index].is_removed = true;
+        say(&format!("{} (pid {pid}) was removed from the cluster; it is not started again", self.name(index)));
+    }
+
+    fn handle_death(&mut self, index: usize, pid: u32, how: &str) {
+        let name = self.name(index);
         let member = &mut self.members[index];
         let again_and_again = member.start_count > 1 && member.started.elapsed() < SHORT_LIFE;
-        if is_removed {
-            say(&format!("{name} (pid {pid}) was removed from the cluster; it is not started again"));
-        } else if !is_node(member.part) || restart_nodes {
+        if !is_node(member.part) || self.plan.config.restart_nodes {
             let pause = if again_and_again { RESTART_PAUSE } else { Duration::ZERO };
             member.restart_at = Some(Instant::now() + pause);
             say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
-        } else {
-            say(&format!("{name} (pid {pid}) died: {how}; {dead} down, {tolerated} tolerated"));
+            return;
         }
+        let ended = self.members.iter().filter(|member| is_node(member.part) && member.child.is_none());
+        let ended = ended.filter(|member| !member.is_removed).count();
+        let down = probe::nodes_down(self.plan.coordinator(), pid).unwrap_or(ended);
+        let tolerated = self.plan.config.code.tolerance();
+        say(&format!("{name} (pid {pid}) died: {how}; {down} down, {tolerated} tolerated"));
     }
 
-    /// A part, for people.
-    fn name(&self, part: Part) -> String {
-        match part {
+    /// A member, for people: with the number that the status has.
+    fn name(&self, index: usize) -> String {
+        let member = &self.members[index];
+        match member.part {
+            Part::Coordinator => "the coordinator".to_owned(),
+            Part::Node(id) => format!("node {id}"),
             Part::Gateway(_) if self.plan.config.gateway_count == 1 => "the gateway".to_owned(),
-            part => part.to_string(),
+            Part::Gateway(place) => {
+                let (memcached, redis) = self.plan.client_addresses[place];
+                let address = memcached.or(redis).map_or_else(String::new, |address| format!(" at {address}"));
+                match member.gateway_id {
+                    Some(id) => format!("gateway {id}{address}"),
+                    None => format!("the gateway{address}"),
+                }
+            }
         }
     }
 

@@ -20,7 +20,7 @@ fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
 fn parsed(plan: &Plan, part: Part) -> Verb {
     let command = plan.command(part);
     let line = std::iter::once(command.get_program()).chain(command.get_args());
-    Cli::try_parse_from(line).unwrap_or_else(|error| panic!("{part}: {error}")).verb
+    Cli::try_parse_from(line).unwrap_or_else(|error| panic!("{part:?}: {error}")).verb
 }
 
 fn gateway(plan: &Plan) -> GatewayConfig {

@@ -68,6 +68,19 @@ impl Cluster {
         self.order(id, Order::RemoveNode { lost })
     }
 
+    fn die(&mut self, id: u16) {
+        let connection = self.nodes[usize::from(id)];
+        self.scene.handle(Input::Closed { connection });
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.scene.coordinator.status().problems
+    }
+
+    fn repair(&self) -> RepairStatus {
+        self.scene.coordinator.status().repair
+    }
+
     fn entry(&self, id: u16) -> NodeEntry {
         self.scene.coordinator.view().nodes.into_iter().find(|node| node.id == NodeId(id)).expect("a known node")
     }
@@ -159,11 +172,7 @@ fn only_an_empty_node_is_removed_and_it_never_comes_back() {
 #[test]
 fn a_node_is_given_up_only_while_the_code_survives_it() {
     let mut cluster = Cluster::new(9);
-    let die = |cluster: &mut Cluster, id: usize| {
-        let connection = cluster.nodes[id];
-        cluster.scene.handle(Input::Closed { connection });
-    };
-    die(&mut cluster, 0);
+    cluster.die(0);
     cluster.counts(&[], 0);
     let lost = cluster.remove(0, false).expect_err("not rebuilt");
     assert!(lost.contains("--lost"), "{lost}");
@@ -275,14 +284,91 @@ fn no_node_is_removed_that_stripes_need() {
 }
 
 #[test]
+fn a_node_that_still_drains_is_to_be_waited_for() {
+    let mut cluster = Cluster::new(8);
+    cluster.drain(3).expect("enough others");
+    cluster.reports(3, 1, 1 << 16);
+    let wait = cluster.remove(3, false).expect_err("it holds a chunk");
+    assert_eq!(wait, "node 3 is being drained and still holds 1 chunk: wait until it is drained");
+}
+
+#[test]
 fn a_cluster_that_cannot_store_says_why() {
     let mut cluster = Cluster::new(6);
-    assert_eq!(cluster.scene.coordinator.status().problems, [""; 0]);
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.problems(), [""; 0]);
     cluster.reports(4, 1, 1 << 28);
-    let problems = cluster.scene.coordinator.status().problems;
+    let problems = cluster.problems();
     assert!(problems[0].contains("memory is full on 1 of 6 nodes"), "{problems:?}");
-    let connection = cluster.nodes[0];
+    cluster.die(0);
+    let problems = cluster.problems();
+    assert!(
+        problems[0].contains("only 5 nodes are alive and a stripe needs 6: what is stored is served"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_not_called_served() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    for (id, lacking) in [(2, 1), (4, 2)] {
+        cluster.die(id);
+        assert_eq!((cluster.problems().len(), cluster.repair().lacking_of_stripe_max), (0, lacking));
+    }
+    cluster.die(7);
+    let problems = cluster.problems();
+    assert!(
+        problems.len() == 1 && problems[0].starts_with("nodes 2, 4, 7 are away, and rs:4+2 survives"),
+        "{problems:?}"
+    );
+    cluster.die(8);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("nodes 2, 4, 7, 8 are away"), "{problems:?}");
+    assert!(problems[1].ends_with("a stripe needs 6: nothing new is stored; start nodes"), "{problems:?}");
+    // Of what nodes 7 and 8 held there is enough elsewhere.
+    cluster.counts(&[(7, 0), (8, 0)], 0);
+    let problems = cluster.problems();
+    assert!(problems.len() == 1 && problems[0].contains("what is stored is served"), "{problems:?}");
+    cluster.counts(&[(7, 0), (8, 0)], 1);
+    let problems = cluster.problems();
+    assert!(
+        problems[0].starts_with("nodes 2, 4 are away, beside 1 of a stripe's chunks that are lost"),
+        "{problems:?}"
+    );
+    cluster.counts(&[(7, 0), (8, 0)], 3);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("some stripes lost 3 chunks"), "{problems:?}");
+}
+
+#[test]
+fn nothing_is_being_rebuilt_with_fewer_nodes_than_a_stripe_needs() {
+    let mut cluster = Cluster::new(6);
+    let totals = StoreTotals {
+        chunks_missing: 27,
+        chunks_rebuilt_total: 10,
+        bytes_rebuilt_total: 10 << 16,
+        repair_bytes_per_s: 1 << 16,
+        ..StoreTotals::default()
+    };
+    let standings = cluster.standings(TenureState::Serving);
+    let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
+    cluster.die(0);
+    assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (0, None));
+}
+
+#[test]
+fn partitions_that_nobody_serves_are_a_problem() {
+    let mut cluster = Cluster::new(8);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("4 of 4 partitions are not served yet"), "{problems:?}");
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.problems(), [""; 0]);
+    let connection = cluster.gateway;
+    cluster.scene.watcher = None;
     cluster.scene.handle(Input::Closed { connection });
-    let problems = cluster.scene.coordinator.status().problems;
-    assert!(problems[0].contains("only 5 nodes are alive and a stripe needs 6"), "{problems:?}");
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("no gateway is alive: nobody serves"), "{problems:?}");
 }

@@ -18,14 +18,16 @@ pub fn of_cluster(status: &ClusterStatus, gateways: &[(u16, GatewayStatus)]) -> 
     let mut text = Text::default();
     put_cluster(&mut text, status);
     put_nodes(&mut text, &status.nodes);
-    gateway::put(&mut text, gateways);
+    let silent = status.gateways.iter().map(|gateway| gateway.id);
+    let silent: Vec<u16> = silent.filter(|id| gateways.iter().all(|(other, _)| other != id)).collect();
+    gateway::put(&mut text, gateways, &silent);
     text.into_string()
 }
 
 /// All metrics of one gateway: what it reports to the coordinator, and of its clients.
 pub fn of_gateway(id: u16, status: &GatewayStatus, counters: &Counters) -> String {
     let mut text = Text::default();
-    gateway::put(&mut text, &[(id, status.clone())]);
+    gateway::put(&mut text, &[(id, status.clone())], &[]);
     clients::put(&mut text, id, counters);
     text.into_string()
 }
@@ -46,6 +48,11 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.counter("degraded_reads_total", "Reads answered by decoding.", status.degraded_reads_total);
     let repair = &status.repair;
     text.gauge("chunks_missing", "Chunks lost or on a node that is away.", repair.chunks_missing);
+    text.gauge(
+        "stripe_chunks_lacking_max",
+        "Chunks that some stripe may lack, lost or on a node that is away.",
+        repair.lacking_of_stripe_max,
+    );
     text.gauge("chunks_stranded", "Stripes that find no node for a lost chunk.", repair.chunks_stranded);
     text.counter("chunks_rebuilt_total", "Chunks that repair rebuilt.", repair.chunks_rebuilt_total);
     text.counter("rebuilt_bytes_total", "Bytes of chunks that repair rebuilt.", repair.bytes_rebuilt_total);

@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use shorttail_gateway::session::Counters;
 use shorttail_units::Epoch;
 use shorttail_wire::control::{
-    ClusterStatus, GatewayStatus, NodeSeen, NodeState, NodeStatusEntry, Standing, StoreTotals, TenureState,
+    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, Standing, StoreTotals,
+    TenureState,
 };
 
 use super::OrderOutcome;
@@ -105,7 +106,9 @@ fn metrics_are_what_a_strict_reader_takes() {
         memory_limit_bytes: 20,
         ..NodeStatusEntry::default()
     };
-    let status = ClusterStatus { objects: 7, nodes: vec![node], ..ClusterStatus::default() };
+    // Of gateway 5, which is dead, there is no report.
+    let gateways = [0, 2, 5].map(|id| GatewayStatusEntry { id, ..GatewayStatusEntry::default() }).to_vec();
+    let status = ClusterStatus { objects: 7, nodes: vec![node], gateways, ..ClusterStatus::default() };
     let mut seen = NodeSeen { id: 3, fail_slow: true, flagged_us: 1_500_000, redirect_count: 4, ..NodeSeen::default() };
     seen.read_latency.add(90, 5);
     seen.read_latency.add(50_000, 1);
@@ -119,6 +122,7 @@ fn metrics_are_what_a_strict_reader_takes() {
     assert_eq!(value("objects", &[]), Some(7.0));
     assert_eq!(value("node_up", &[("node", "3"), ("state", "dead")]), Some(0.0));
     assert_eq!(value("node_memory_used_bytes", &[("node", "3")]), Some(10.0));
+    assert_eq!(value("gateway_serving", &[("gateway", "5")]), Some(0.0), "an alert is to see it");
     for gateway in ["0", "2"] {
         assert_eq!(value("gateway_serving", &[("gateway", gateway)]), Some(1.0));
         assert_eq!(value("gateway_hedges_sent_total", &[("gateway", gateway)]), Some(9.0));

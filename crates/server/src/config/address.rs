@@ -26,6 +26,10 @@ pub enum Address {
 pub enum AddressError {
     #[error("{0:?} is not an address: write host:port or unix:/path")]
     Malformed(String),
+    #[error("{0:?} is not a TCP address: write host:port")]
+    NotTcp(String),
+    #[error("{0:?} is not a TCP address: write host:port, or off")]
+    NotTcpOrOff(String),
     #[error("{0:?} cannot be resolved: {1}")]
     Unresolved(String, String),
     #[error("{0} addresses are more than {COORDINATOR_COUNT_MAX}")]
@@ -43,7 +47,10 @@ impl FromStr for Address {
             Some("") => Err(AddressError::Malformed(text.to_owned())),
             Some(path) if path.len() > SOCKET_PATH_BYTES_MAX => Err(AddressError::PathTooLong(path.to_owned())),
             Some(path) => Ok(Address::Unix(PathBuf::from(path))),
-            None => parse_tcp_address(text).map(Address::Tcp),
+            None => parse_tcp_address(text).map(Address::Tcp).map_err(|error| match error {
+                AddressError::NotTcp(text) => AddressError::Malformed(text),
+                error => error,
+            }),
         }
     }
 }
@@ -58,7 +65,7 @@ pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
     }
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok() => {}
-        _ => return Err(AddressError::Malformed(text.to_owned())),
+        _ => return Err(AddressError::NotTcp(text.to_owned())),
     }
     let unresolved = |why: String| AddressError::Unresolved(text.to_owned(), why);
     let answers = look_up(text).map_err(|error| unresolved(error.to_string()))?;
@@ -145,7 +152,11 @@ impl FromStr for OptionalAddress {
         if text == "off" {
             return Ok(OptionalAddress(None));
         }
-        parse_tcp_address(text).map(|address| OptionalAddress(Some(address)))
+        match parse_tcp_address(text) {
+            Ok(address) => Ok(OptionalAddress(Some(address))),
+            Err(AddressError::NotTcp(text)) => Err(AddressError::NotTcpOrOff(text)),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -199,7 +210,12 @@ mod tests {
     fn a_service_can_be_off() {
         assert_eq!("off".parse(), Ok(OptionalAddress(None)));
         assert_eq!("127.0.0.1:0".parse(), Ok(OptionalAddress::loopback(0)));
-        assert!("on".parse::<OptionalAddress>().is_err());
+        // What cannot be written there is not advised.
+        for text in ["on", "unix:/run/m.sock", "11211"] {
+            let error = text.parse::<OptionalAddress>().expect_err(text).to_string();
+            assert!(error.ends_with("is not a TCP address: write host:port, or off"), "{error}");
+        }
+        assert_eq!(parse_tcp_address("8080"), Err(AddressError::NotTcp("8080".into())));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order,
 
 use super::backoff::Backoff;
 use super::role::Role;
+use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
 
@@ -95,7 +96,9 @@ impl<R: Role> ControlClient<R> {
     pub fn start(coordinators: Addresses, registration: R::Registration, wake: Wake, obey: Obey) -> Self {
         let shared = Arc::new(Shared::new(wake));
         let backoff = Backoff::new();
-        let worker = Worker { shared: Arc::clone(&shared), coordinators, current: 0, registration, obey, backoff };
+        let silence = Silence::default();
+        let worker =
+            Worker { shared: Arc::clone(&shared), coordinators, current: 0, registration, obey, backoff, silence };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
         ControlClient { shared, thread: Some(thread) }
@@ -209,6 +212,7 @@ struct Worker<R: Role> {
     registration: R::Registration,
     obey: Obey,
     backoff: Backoff,
+    silence: Silence,
 }
 
 /// How a connection ended.
@@ -232,7 +236,10 @@ impl<R: Role> Worker<R> {
         while !self.shared.is_stopping() {
             match self.connect_and_serve() {
                 // Another one leads, or will.
-                Ok(End::Refused(Refusal::NotLeading(_))) => failed_count += 1,
+                Ok(End::Refused(Refusal::NotLeading(leader))) => {
+                    self.tell_of(format!("it does not lead ({leader})"));
+                    failed_count += 1;
+                }
                 Ok(End::Refused(refusal)) if self.is_member() && !refusal.is_final() => {
                     if told.as_ref().is_none_or(|(of, at)| *of != refusal || at.elapsed() > TOLD_AGAIN_AFTER) {
                         told = Some((refusal.clone(), Instant::now()));
@@ -253,7 +260,10 @@ impl<R: Role> Worker<R> {
                     self.shared.push(ControlEvent::Disconnected);
                 }
                 // Not there: it will be.
-                Err(_) => failed_count += 1,
+                Err(error) => {
+                    self.tell_of(error.to_string());
+                    failed_count += 1;
+                }
             }
             self.shared.lock().closer = None;
             self.current = (self.current + 1) % self.coordinators.0.len();
@@ -272,6 +282,14 @@ impl<R: Role> Worker<R> {
         matches!(self.shared.lock().registered, Some(Ok(_)))
     }
 
+    /// A person who waits with it learns why.
+    fn tell_of(&mut self, why: String) {
+        let address = &self.coordinators.0[self.current];
+        if !self.shared.is_stopping() && self.silence.is_to_be_told(Instant::now(), address, &why) {
+            tracing::warn!("no answer from the coordinator at {address}: {why}; it is asked again and again");
+        }
+    }
+
     fn give_up(&self, refusal: Refusal) {
         self.shared.settle(Err(ControlError::Refused(refusal.clone())));
         self.shared.push(ControlEvent::Refused(refusal));
@@ -285,6 +303,9 @@ impl<R: Role> Worker<R> {
         loop {
             R::remember(&mut self.registration, &welcome);
             self.backoff.reset();
+            if std::mem::take(&mut self.silence).was_told() {
+                tracing::warn!("the coordinator at {} answers", self.coordinators.0[self.current]);
+            }
             self.shared.settle(Ok(welcome));
             self.shared.push(ControlEvent::Connected);
             // Whatever breaks the connection, the answer is to connect again.

@@ -612,11 +612,8 @@ impl Core {
     fn log_verdicts(&mut self) {
         for tenure in self.exchange.tenures.iter_mut() {
             while let Some(verdict) = tenure.engine.poll_verdict() {
-                if verdict.fail_slow {
-                    tracing::warn!("{verdict}");
-                } else {
-                    tracing::info!("{verdict}");
-                }
+                // Whoever was told that it began is to be told that it is over.
+                tracing::warn!("{verdict}");
             }
         }
     }

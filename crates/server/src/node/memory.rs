@@ -12,8 +12,8 @@
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use shorttail_store::{BootId, CoreMemory, MemoryFile, MemoryIdentity};
+use anyhow::{Context, anyhow, bail};
+use shorttail_store::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
 use shorttail_wire::control::NodeSession;
 
 use crate::config::{NodeConfig, NodeMembership};
@@ -32,9 +32,8 @@ impl Memory {
         let file = file.with_context(|| format!("--memory-file {shown}: cannot be opened"))?;
         let cores = u16::try_from(config.threads).context("threads")?;
         let core_bytes = usize::try_from(config.memory_bytes)? / config.threads;
-        let file = MemoryFile::take(file, boot_id()?, cores, core_bytes).with_context(|| {
-            format!("--memory-file {shown} cannot be used; start the node as it was started before, or remove the file")
-        })?;
+        let file = MemoryFile::take(file, boot_id()?, cores, core_bytes)
+            .map_err(|error| anyhow!("--memory-file {shown} cannot be used: {error}{}", what_to_do(&error)))?;
         let mut memory = Memory { file, path: path.to_owned() };
         memory.check(config)?;
         if memory.file.is_stale() {
@@ -97,6 +96,19 @@ impl Memory {
     }
 }
 
+/// Files that somebody may still want are never to be removed.
+fn what_to_do(error: &MemoryFileError) -> &'static str {
+    match error {
+        MemoryFileError::InUse => "; end that process first, or give another path",
+        MemoryFileError::Foreign => "; give another path",
+        MemoryFileError::Size { .. } => {
+            "; start the node as it was started before, or remove the file and let repair fill a new one"
+        }
+        MemoryFileError::Layout => "; use the version that wrote it, or remove the file and let repair fill a new one",
+        MemoryFileError::Io(_) => "",
+    }
+}
+
 /// Which start of the machine this is, as the kernel tells: a UUID in text.
 fn boot_id() -> anyhow::Result<BootId> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
@@ -120,5 +132,18 @@ mod tests {
         assert_eq!(id.0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
         assert!(parse_boot_id("01020304").is_none() && parse_boot_id("").is_none());
         assert_eq!(boot_id().expect("told"), boot_id().expect("told"));
+    }
+
+    #[test]
+    fn nobody_is_told_to_remove_a_file_in_use_or_of_something_else() {
+        let size = MemoryFileError::Size { cores: 1, core_bytes: 1 << 20 };
+        for (error, may_be_removed) in [
+            (MemoryFileError::InUse, false),
+            (MemoryFileError::Foreign, false),
+            (size, true),
+            (MemoryFileError::Layout, true),
+        ] {
+            assert_eq!(what_to_do(&error).contains("remove the file"), may_be_removed, "{error}");
+        }
     }
 }

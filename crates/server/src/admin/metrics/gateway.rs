@@ -4,13 +4,17 @@ use shorttail_wire::control::{GatewayStatus, NodeSeen, StoreTotals, TenureState}
 
 use super::text::{Kind, Text, seconds};
 
-/// Metrics of these gateways, told apart by the label `gateway`; those of nodes as they see them also by `node`.
-pub fn put(text: &mut Text, gateways: &[(u16, GatewayStatus)]) {
+/// Metrics of these gateways, told apart by the label `gateway`; those of nodes as they see them also by `node`. Of silent
+/// ones it is told only that they do not serve.
+pub fn put(text: &mut Text, gateways: &[(u16, GatewayStatus)], silent: &[u16]) {
     let gateways: Vec<(String, &GatewayStatus)> =
         gateways.iter().map(|(id, status)| (id.to_string(), status)).collect();
     let mut family = text.family("gateway_serving", Kind::Gauge, "1 while a gateway serves clients.");
     for (id, status) in &gateways {
         family.sample(&[("gateway", id)], u64::from(status.serving));
+    }
+    for id in silent {
+        family.sample(&[("gateway", &id.to_string())], 0);
     }
     for (name, help, value) in COUNTERS {
         let mut family = text.family(name, Kind::Counter, help);

@@ -1,0 +1,130 @@
+//! What keeps the cluster from serving, from storing or from being safe, in words.
+//!
+//! Must not know: who reads it.
+
+use shorttail_wire::control::{NodeState, TenureState};
+
+use crate::coordinator::Coordinator;
+use crate::limits::LOSS_TOLD_MS;
+use crate::members::NodeMember;
+
+/// A node with less than one part in so many of its memory free is full: that much is kept for cleaning.
+const FULL_PART: u64 = 20;
+
+/// How many chunks some stripe may lack at most.
+pub(crate) struct Lacking {
+    /// Lost with memory that was given up, and not rebuilt yet.
+    pub lost: usize,
+    /// Nodes that are away with chunks that count.
+    pub away: Vec<u16>,
+}
+
+impl Lacking {
+    pub fn count(&self) -> usize {
+        self.lost + self.away.len()
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let unserved = self.unserved_problem();
+        let unreadable = self.unreadable_problem();
+        let is_readable = unserved.is_none() && unreadable.is_none();
+        let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
+        [unserved, unreadable, unstored].into_iter().flatten().collect()
+    }
+
+    /// What stripes lack, `beside` being left out of account.
+    pub(crate) fn lacking(&self, beside: Option<u16>) -> Lacking {
+        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
+        let told = alive.map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max().unwrap_or(0);
+        // What was lost with a node that was just given up is not told yet.
+        let is_fresh = |node: &NodeMember| {
+            let since_ms = self.now_us.saturating_sub(node.presence.since_us) / 1000;
+            node.presence.state == NodeState::Retired && since_ms < LOSS_TOLD_MS
+        };
+        let others = || self.nodes.iter().filter(|(id, _)| Some(**id) != beside);
+        let away = others().filter(|(id, node)| node.presence.state == NodeState::Dead && !self.is_empty(**id));
+        Lacking {
+            lost: told + others().filter(|(_, node)| is_fresh(node)).count(),
+            away: away.map(|(&id, _)| id).collect(),
+        }
+    }
+
+    fn unserved_problem(&self) -> Option<String> {
+        let mut unserved: Vec<u16> = (0..self.settings.partition_count).collect();
+        for (&epoch, tenure) in &self.durable.tenures {
+            let serves = self.standing_of(epoch).is_some_and(|known| known.state == TenureState::Serving);
+            if serves && self.is_owner_alive(tenure) {
+                unserved.retain(|partition| !tenure.partitions.contains(partition));
+            }
+        }
+        if unserved.is_empty() {
+            return None;
+        }
+        if self.alive_gateways().next().is_none() {
+            return Some(
+                "no gateway is alive: nobody serves, and what is stored is not known; start a gateway".to_owned(),
+            );
+        }
+        let count = unserved.len();
+        let all = self.settings.partition_count;
+        Some(format!(
+            "{count} of {all} partitions are not served yet: requests for them wait until a gateway took them over"
+        ))
+    }
+
+    fn unreadable_problem(&self) -> Option<String> {
+        let lacking = self.lacking(None);
+        let code = self.settings.code;
+        let tolerance = code.tolerance();
+        let Lacking { lost, away } = &lacking;
+        if *lost > tolerance {
+            return Some(format!(
+                "some stripes lost {lost} chunks and {code} survives the loss of {tolerance}: objects in them cannot be read \
+                 any more"
+            ));
+        }
+        if lacking.count() <= tolerance {
+            return None;
+        }
+        let ids: Vec<String> = away.iter().map(u16::to_string).collect();
+        let beside = match lost {
+            0 => String::new(),
+            _ => format!(", beside {lost} of a stripe's chunks that are lost"),
+        };
+        Some(format!(
+            "nodes {} are away{beside}, and {code} survives the loss of {tolerance}: some objects cannot be read until they \
+             are back; start those again that have their memory in a file, let those run that were stopped",
+            ids.join(", ")
+        ))
+    }
+
+    fn few_nodes_problem(&self, is_readable: bool) -> Option<String> {
+        let alive = self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).count();
+        let needed = self.settings.code.chunk_count();
+        let served = if is_readable { "what is stored is served, and " } else { "" };
+        (alive < needed).then(|| {
+            format!(
+                "only {alive} nodes are alive and a stripe needs {needed}: {served}nothing new is stored; start nodes"
+            )
+        })
+    }
+
+    fn full_problem(&self) -> Option<String> {
+        let alive: Vec<&NodeMember> =
+            self.nodes_kept().map(|(_, node)| node).filter(|node| node.presence.is_alive()).collect();
+        let needed = self.settings.code.chunk_count();
+        // The room that is left is that of the nodes with most of it, as many as a stripe needs.
+        let free = |node: &&NodeMember| node.memory_limit_bytes.saturating_sub(node.status.memory_used_bytes);
+        let roomy = alive.iter().filter(|node| free(node) > node.memory_limit_bytes / FULL_PART).count();
+        (roomy < needed).then(|| {
+            format!(
+                "memory is full on {} of {} nodes, and a stripe needs {needed}: objects are evicted or stores refused; add \
+                 nodes or memory",
+                alive.len() - roomy,
+                alive.len()
+            )
+        })
+    }
+}
