@@ -18,6 +18,7 @@ use crate::codec::{Codec, Found};
 use crate::connection::{Connection, Lost, State, Target};
 use crate::engine::{Engine, Next, Phase};
 use crate::limits::{RECONNECT_PAUSE_NS, RECONNECTS_MAX, TIMEOUT_SWEEP_NS};
+use crate::load::wrong_protocol;
 use crate::recorder::Recorder;
 
 /// How far all threads have come in a phase.
@@ -120,6 +121,9 @@ impl Driver {
             let next = self.fill(now_ns);
             self.flush(now_ns)?;
             self.report(progress);
+            if phase == Phase::Preload {
+                self.check_preload()?;
+            }
             if matches!(next, Fill::Finished) && self.in_flight == 0 {
                 return Ok(self.engine.take_recorder());
             }
@@ -134,6 +138,17 @@ impl Driver {
             handled?;
             self.sweep()?;
         }
+    }
+
+    /// When the first operation of every connection failed, so will the others.
+    fn check_preload(&self) -> anyhow::Result<()> {
+        let (done, failed) = self.engine.progress();
+        if done > 0 || failed < self.connections.len() as u64 {
+            return Ok(());
+        }
+        let why = self.engine.first_error().unwrap_or("for no known reason");
+        let hint = wrong_protocol(self.codec.protocol, why).unwrap_or_default();
+        bail!("no key can be stored at {}: {why}{hint}", self.target)
     }
 
     fn now_ns(&self) -> u64 {

@@ -141,6 +141,12 @@ impl Engine {
         (self.recorder.operations, self.recorder.error_count)
     }
 
+    /// What failed first in this phase.
+    pub fn first_error(&self) -> Option<&str> {
+        let errors = self.recorder.errors.iter();
+        errors.min_by_key(|(_, error)| error.first_at_ns).map(|(text, _)| text.as_str())
+    }
+
     /// Appends the next request, if one is due.
     pub fn poll_request(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Next {
         match self.pacer.poll(now_ns, &mut self.rng) {

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
+use crate::codec::Protocol;
 use crate::driver::{Driver, Progress, Setup};
 use crate::engine::{Engine, Part, Phase};
 use crate::pacer::Limit;
@@ -33,14 +34,54 @@ impl Observer for () {
     fn phase_starts(&mut self, _phase: Phase) {}
 }
 
+/// Flags that make no sense: nothing was tried.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Senseless(String);
+
 /// Runs the load, prints and writes the results.
 ///
 /// # Errors
-/// Flags that make no sense, an unreachable server, or answers that break a promise (lost, stale, wrong).
+/// [`Senseless`] flags, an unreachable server, operations that failed, or answers that break a promise (lost, stale, wrong).
 pub fn run(options: LoadOptions) -> anyhow::Result<()> {
+    check_flags(&options).map_err(|error| Senseless(format!("{error:#}")))?;
     let report = execute(&options, &mut ())?;
     publish(&options, &report)?;
-    check(&report)
+    check(&report)?;
+    match complaint(options.protocol, &report) {
+        Some(complaint) => bail!(complaint),
+        None => Ok(()),
+    }
+}
+
+fn check_flags(options: &LoadOptions) -> anyhow::Result<()> {
+    options.plan()?;
+    options.resolve()?;
+    for pid in &options.server_pids {
+        process::cpu(*pid).with_context(|| format!("--server-pids: there is no process {pid}"))?;
+    }
+    Ok(())
+}
+
+/// What to say of operations that failed.
+fn complaint(protocol: Protocol, report: &LoadReport) -> Option<String> {
+    let worst = report.errors.iter().max_by_key(|error| error.count)?;
+    let all = report.operations + report.error_count;
+    let hint = wrong_protocol(protocol, &worst.text).unwrap_or_default();
+    Some(format!("{} of {all} operations failed, most often: {}{hint}", report.error_count, worst.text))
+}
+
+/// A server that speaks the other protocol answers in its words.
+pub(crate) fn wrong_protocol(protocol: Protocol, error: &str) -> Option<&'static str> {
+    let begins =
+        |words: &[&str]| words.iter().any(|word| error.contains(&format!("`{word}")) || error.starts_with(word));
+    match protocol {
+        Protocol::Memcached if begins(&["-", "+", "$"]) => Some(" (is it a Redis server? --protocol redis)"),
+        Protocol::Redis if begins(&["ERROR", "CLIENT_ERROR", "STORED", "END"]) => {
+            Some(" (is it a memcached server? --protocol memcached)")
+        }
+        _ => None,
+    }
 }
 
 /// Fails if the answers of a run broke a promise.
@@ -278,4 +319,34 @@ fn cpu_report(pids: &[u32], before: &[Option<CpuSeconds>], after: &[Option<CpuSe
     let complete = !servers.is_empty() && servers.len() == pids.len() && operations > 0;
     let server_us_per_operation = complete.then(|| servers_total.total() * 1e6 / operations as f64);
     CpuReport { client: used(0).unwrap_or_default(), servers, servers_total, server_us_per_operation }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_make_no_sense_are_told_apart_from_failures() {
+        let refusal = |change: fn(&mut LoadOptions)| {
+            let mut options = LoadOptions::with_defaults();
+            change(&mut options);
+            let error = run(options).expect_err("refused");
+            assert!(error.downcast_ref::<Senseless>().is_some(), "{error}");
+            error.to_string()
+        };
+        assert!(refusal(|options| options.connections = 0).contains("--connections"));
+        assert!(refusal(|options| options.target = "nowhere".into()).contains("--target nowhere"));
+        // Beyond the kernel's largest process number.
+        assert!(refusal(|options| options.server_pids = vec![u32::MAX]).contains("there is no process"));
+    }
+
+    #[test]
+    fn a_server_of_the_other_protocol_is_recognised() {
+        let hint = wrong_protocol;
+        assert!(hint(Protocol::Memcached, "unexpected reply `-ERR unknown command 'set'`").is_some());
+        assert!(hint(Protocol::Redis, "unexpected reply `ERROR`").is_some());
+        assert_eq!(hint(Protocol::Memcached, "SERVER_ERROR out of memory storing object"), None);
+        assert_eq!(hint(Protocol::Redis, "-OOM command not allowed"), None);
+        assert_eq!(hint(Protocol::Memcached, "no answer within 5000 ms"), None);
+    }
 }

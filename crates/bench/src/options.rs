@@ -202,6 +202,13 @@ impl LoadOptions {
             timeout_ns: self.timeout_ms.saturating_mul(1_000_000),
         };
         check_reply_size(&plan)?;
+        let key_bytes = &plan.names.key_sizes;
+        if matches!(key_bytes, SizeDistribution::Fixed(_) | SizeDistribution::Uniform { .. }) {
+            ensure!(
+                key_bytes.largest() <= KEY_BYTES_MAX,
+                "--key-size is {key_bytes}: a key has at most {KEY_BYTES_MAX} bytes"
+            );
+        }
         ensure!(self.threads <= keys as usize, "--threads is {}: there are only {keys} keys", self.threads);
         Ok(plan)
     }
@@ -347,6 +354,8 @@ mod tests {
         assert!(refusal(|options| options.deletes = f64::NAN).contains("--deletes"));
         assert!(refusal(|options| options.keys = 0).contains("--keys"));
         assert!(refusal(|options| options.threads = 65).contains("--threads"));
+        assert!(refusal(|options| options.key_size = Some(SizeDistribution::Fixed(251))).contains("--key-size"));
+        assert!(options(|options| options.key_size = Some(SizeDistribution::Fixed(250))).plan().is_ok());
         assert!(refusal(|options| options.wait = Some(2)).contains("--protocol redis"));
         assert!(refusal(|options| options.rate = Some(0.0)).contains("--rate"));
         let expiring = |options: &mut LoadOptions| {

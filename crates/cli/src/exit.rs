@@ -46,6 +46,9 @@ impl From<ConfigError> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        Failure::Failed(error)
+        match error.downcast_ref::<shorttail_bench::load::Senseless>() {
+            Some(senseless) => Failure::Usage(senseless.to_string()),
+            None => Failure::Failed(error),
+        }
     }
 }

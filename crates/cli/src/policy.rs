@@ -3,13 +3,14 @@
 //! Must not know: what a technique does.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use shorttail_policy::{Change, Hedge, PolicyName, SmallWrite, Update};
 use shorttail_server::admin::{OrderOutcome, PolicyRequest};
 use shorttail_server::config::{Switch, parse_tcp_address};
-use shorttail_wire::control::{ClusterStatus, PolicySpan};
+use shorttail_wire::control::{ClusterStatus, NodeState, PolicySpan};
 
 use crate::admin::Admin;
 use crate::exit::Failure;
@@ -25,6 +26,10 @@ Examples:
 A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were
 stored until they are written again. It lasts until the gateway ends; then flags and file count again. How slow nodes are
 found (--detector) is chosen at the start only.";
+
+/// Two reports of a gateway, and some.
+const SHOWN_WITHIN: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Args, Debug)]
 pub struct PolicyCommand {
@@ -90,11 +95,29 @@ impl std::str::FromStr for Partitions {
 pub fn run(command: PolicyCommand) -> Result<(), Failure> {
     let admin = Admin::new(command.admin);
     let PolicyVerb::Set(options) = command.verb else { return print(&table(&admin.status()?)) };
+    if options.request().change.is_empty() {
+        return Err(Failure::Usage("policy set: say what is to change, --policy or --hedge for example".to_owned()));
+    }
     let request = serde_json::to_string(&options.request()).context("a change is JSON")?;
     let answer = admin.post("/policy", &request)?;
     let outcomes: Vec<OrderOutcome> =
         serde_json::from_str(&answer).with_context(|| format!("{} answers something else", command.admin))?;
-    report(&outcomes)
+    report(&outcomes)?;
+    // Gateways tell the coordinator a moment later: who looks after this command ended is to see the change.
+    let deadline = Instant::now() + SHOWN_WITHIN;
+    while !is_shown(&admin.status()?, &options.request()) && Instant::now() < deadline {
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Do all gateways say that they do as was asked?
+fn is_shown(status: &ClusterStatus, request: &PolicyRequest) -> bool {
+    let alive = status.gateways.iter().filter(|gateway| gateway.state == NodeState::Normal);
+    let concerned = alive
+        .flat_map(|gateway| &gateway.policies)
+        .filter(|span| request.partition.is_none_or(|partition| (span.first..=span.last).contains(&partition)));
+    concerned.into_iter().all(|span| request.change.apply(span.policy) == span.policy)
 }
 
 impl SetOptions {
@@ -184,5 +207,20 @@ mod tests {
         );
         let line = ["1", "3", "-", "off", "off", "late-binding:2", "pad", "in-place", "on"];
         assert_eq!(words(2).as_deref(), Some(&line[..]));
+    }
+
+    #[test]
+    fn a_change_is_shown_when_every_partition_concerned_has_it() {
+        let change = Change { hedge: Some(Hedge::Off), ..Change::default() };
+        let (before, after) = (Policy::default(), change.apply(Policy::default()));
+        let span = |first, policy| PolicySpan { first, last: first, policy };
+        let policies = vec![span(0, before), span(1, after)];
+        let gateways = vec![GatewayStatusEntry { policies, ..GatewayStatusEntry::default() }];
+        let mut status = ClusterStatus { gateways, ..ClusterStatus::default() };
+        let request = |partition| PolicyRequest { partition, change };
+        assert!(is_shown(&status, &request(Some(1))) && !is_shown(&status, &request(Some(0))));
+        assert!(!is_shown(&status, &request(None)));
+        status.gateways[0].state = NodeState::Dead;
+        assert!(is_shown(&status, &request(None)), "a dead one tells nothing any more");
     }
 }

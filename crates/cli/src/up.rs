@@ -8,6 +8,7 @@
 mod banner;
 mod child;
 mod children_file;
+mod memory;
 mod plan;
 mod ports;
 mod probe;
@@ -37,6 +38,7 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let config = command.options.clone().or(file.up).resolve()?;
     let source = Source { file: command.config, options: command.options, log };
     ports::check(&config)?;
+    memory::warn(&config);
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;

@@ -221,7 +221,12 @@ impl Supervisor {
 
     fn handle_not_serving(&mut self, status: Option<&ClusterStatus>) -> anyhow::Result<()> {
         let found = match status {
-            None => "the coordinator does not answer".to_owned(),
+            None => {
+                let place = self.plan.config.metadata.metadata.as_ref();
+                let place =
+                    place.map_or_else(String::new, |place| format!(" (--metadata {place}: can it be reached?)"));
+                format!("the coordinator does not answer{place}")
+            }
             Some(status) => {
                 let normal = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
                 format!(

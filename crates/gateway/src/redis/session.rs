@@ -335,6 +335,11 @@ fn is_blocked(reads: &InFlight, request: &Request<KeyCommand>) -> bool {
     }
 }
 
+/// A line of an HTTP request: some page makes a browser send commands. As Redis does, nothing after it is obeyed.
+fn is_of_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
 fn request_limits(settings: &Settings, connection: &Connection) -> RequestLimits {
     RequestLimits {
         bulk_bytes_max: settings.value_bytes_max.max(settings.key_bytes_max).max(limits::ARGUMENT_BYTES_MIN),
@@ -361,7 +366,10 @@ impl Session for RedisSession {
             match parser.parse(&input[consumed..], &limits) {
                 Ok(Parsed::Request { args, consumed: bytes }) => {
                     consumed += bytes;
-                    self.handle_request(now, shared, args, sink);
+                    match args.get(0).is_some_and(is_of_http) {
+                        true => self.ending = true,
+                        false => self.handle_request(now, shared, args, sink),
+                    }
                 }
                 Ok(Parsed::Empty { consumed: bytes }) => consumed += bytes,
                 Ok(Parsed::Oversized { consumed: bytes }) => {

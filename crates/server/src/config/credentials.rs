@@ -18,6 +18,14 @@ pub fn read_credentials(path: &Path) -> Result<Vec<Credential>, ConfigError> {
     credentials.map_err(|problem| ConfigError::File { path: path.to_owned(), problem })
 }
 
+/// The same, of a setting.
+///
+/// # Errors
+/// Names the setting, too.
+pub(super) fn read_credentials_of(section: &'static str, path: &Path) -> Result<Vec<Credential>, ConfigError> {
+    read_credentials(path).map_err(|error| ConfigError::setting(section, "auth_file", error.to_string()))
+}
+
 pub(super) fn parse_credentials(text: &str) -> Result<Vec<Credential>, String> {
     let mut credentials = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -41,6 +49,12 @@ mod tests {
         let credentials = parse_credentials("foo:bar\nuser:pa:ss\r\n\nempty:\n").expect("well-formed");
         let pairs: Vec<_> = credentials.iter().map(|one| (&one.user[..], &one.password[..])).collect();
         assert_eq!(pairs, [(&b"foo"[..], &b"bar"[..]), (b"user", b"pa:ss"), (b"empty", b"")]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named_with_its_setting() {
+        let error = read_credentials_of("up", Path::new("/nowhere/users")).expect_err("none").to_string();
+        assert!(error.starts_with("--auth-file: /nowhere/users: "), "{error}");
     }
 
     #[test]

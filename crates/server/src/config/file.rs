@@ -37,7 +37,7 @@ impl ConfigFile {
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         toml::from_str(text).map_err(|error| ConfigError::File {
             path: path.to_owned(),
-            problem: error.to_string().trim_end().to_owned(),
+            problem: in_words(error.to_string().trim_end()),
         })
     }
 
@@ -80,6 +80,14 @@ impl ConfigFile {
     }
 }
 
+/// The parser names types of the program; people write numbers.
+fn in_words(problem: &str) -> String {
+    let types = ["usize", "u64", "u32", "u16", "u8"];
+    types.iter().fold(problem.to_owned(), |text, name| {
+        text.replace(&format!("expected {name}"), "expected a whole number within its limits")
+    })
+}
+
 /// # Errors
 /// When the file cannot be read, is no text or is too long.
 pub fn read_text(path: &Path) -> Result<String, ConfigError> {
@@ -112,3 +120,16 @@ fn line_prefix(text: &str, setting: Setting) -> String {
 
 /// A file with every setting and its default, as comments.
 pub const EXAMPLE: &str = include_str!("example.toml");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_expected_is_said_in_words() {
+        for text in ["[up]\nnodes = \"x\"\n", "[node]\nid = -1\n", "[node]\nid = 70000\n"] {
+            let error = ConfigFile::parse(Path::new("f"), text).expect_err(text).to_string();
+            assert!(error.contains("expected a whole number") && error.contains("line 2"), "{error}");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 use super::address::{Address, Addresses, OptionalAddress};
 use super::code::CodeSpec;
 use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count};
-use super::credentials::read_credentials;
+use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
 use super::limits::*;
 use super::node::ClusterName;
@@ -404,7 +404,10 @@ impl GatewayOptions {
             request_deadline_ms: within("gateway", "request_deadline_ms", deadline_ms, 1, REQUEST_DEADLINE_MS_MAX)?,
             placement: self.placement.unwrap_or_default().0,
             sidestep,
-            credentials: self.auth_file.as_deref().map_or_else(|| Ok(Vec::new()), read_credentials)?,
+            credentials: match &self.auth_file {
+                Some(file) => read_credentials_of("gateway", file)?,
+                None => Vec::new(),
+            },
         })
     }
 

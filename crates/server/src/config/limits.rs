@@ -12,6 +12,8 @@ pub const UP_GATEWAY_COUNT_MAX: usize = 16;
 pub const UP_NODE_COUNT_MAX: usize = 256;
 /// Memory of a node: below this, a few open stripes of each partition would already be all of it.
 pub const NODE_MEMORY_MIN: Size = Size::mib(16);
+/// Most memory of a node's thread: what a core's arena can address.
+pub const NODE_MEMORY_MAX: Size = Size(shorttail_store::limits::MEMORY_BYTES_MAX as u64);
 /// Partitions of a cluster: each keeps open stripes, so that many more only cost memory.
 pub const PARTITION_COUNT_MAX: u16 = 1024;
 /// Threads of a node.

@@ -8,7 +8,7 @@ use shorttail_units::{ClusterId, NodeId};
 
 use super::address::{Address, Addresses};
 use super::error::{ConfigError, within};
-use super::limits::{NODE_MEMORY_MIN, NODE_THREAD_COUNT_MAX};
+use super::limits::{NODE_MEMORY_MAX, NODE_MEMORY_MIN, NODE_THREAD_COUNT_MAX};
 use super::merge;
 use super::size::Size;
 
@@ -161,10 +161,7 @@ impl NodeOptions {
         };
         let memory = self.memory.unwrap_or(NODE_MEMORY_DEFAULT);
         let threads = within("node", "threads", self.threads.unwrap_or(1), 1, NODE_THREAD_COUNT_MAX)?;
-        let least = Size(NODE_MEMORY_MIN.0 * threads as u64);
-        if memory < least {
-            return Err(error("memory", &format!("{memory} is less than {least}, the least for {threads} thread(s)")));
-        }
+        check_memory("node", "memory", memory, threads)?;
         let listen = self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], 7001).into()));
         let allow_chaos = self.allow_chaos.unwrap_or(false);
         Ok(NodeConfig {
@@ -180,6 +177,23 @@ impl NodeOptions {
             repair_bytes_per_s: check_repair_bandwidth("node", self.repair_bandwidth)?.0,
         })
     }
+}
+
+/// Is this memory for so many threads?
+pub(super) fn check_memory(
+    section: &'static str,
+    key: &'static str,
+    memory: Size,
+    threads: usize,
+) -> Result<(), ConfigError> {
+    let of_all = |one: Size| Size(one.0.saturating_mul(threads as u64));
+    let (least, most) = (of_all(NODE_MEMORY_MIN), of_all(NODE_MEMORY_MAX));
+    let problem = match memory {
+        memory if memory < least => format!("{memory} is less than {least}, the least for {threads} thread(s)"),
+        memory if memory > most => format!("{memory} is more than {most}, the most for {threads} thread(s)"),
+        _ => return Ok(()),
+    };
+    Err(ConfigError::setting(section, key, problem))
 }
 
 /// The bandwidth of repair that was asked for, or the usual one.

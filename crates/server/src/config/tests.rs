@@ -157,3 +157,15 @@ fn a_file_that_is_not_there_is_named() {
     let error = ConfigFile::read(Some(Path::new("/nonexistent.toml"))).expect_err("not there");
     assert!(error.to_string().starts_with("/nonexistent.toml: "), "{error}");
 }
+
+#[test]
+fn memory_that_no_node_can_have_is_refused_before_anything_starts() {
+    for (text, flag) in [
+        ("[up]\nnode_memory = \"100TiB\"\n", "node_memory"),
+        ("[up]\nnode_memory = \"1MiB\"\n", "node_memory"),
+        ("[node]\ncoordinator = \"127.0.0.1:1\"\nmemory = \"2TiB\"\n", "memory"),
+    ] {
+        let error = check(text).expect_err(text);
+        assert!(error.contains(flag) && error.contains("1 thread(s)"), "{error}");
+    }
+}

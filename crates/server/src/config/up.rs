@@ -17,13 +17,13 @@ use super::coordinator::{
     ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX,
     check_node_count,
 };
-use super::credentials::read_credentials;
+use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
 use super::gateway::{CONNECTION_COUNT_DEFAULT, MEMCACHED_PORT, REDIS_PORT, WhenFull};
 use super::gateway::{block_bytes, check_client_ports, value_bytes};
 use super::limits::*;
 use super::metadata::{MetadataOptions, MetadataSpec};
-use super::node::{NODE_MEMORY_DEFAULT, SCRUB_BANDWIDTH_DEFAULT, check_repair_bandwidth};
+use super::node::{NODE_MEMORY_DEFAULT, SCRUB_BANDWIDTH_DEFAULT, check_memory, check_repair_bandwidth};
 use super::sidestep::{DetectorName, Micros, Share, SidestepOptions, Switch, Text};
 use super::size::Size;
 use super::{merge, take_live};
@@ -334,18 +334,14 @@ impl UpOptions {
         within("up", "nodes", node_count, 1, UP_NODE_COUNT_MAX)?;
         let node_threads = within("up", "node_threads", self.node_threads.unwrap_or(1), 1, NODE_THREAD_COUNT_MAX)?;
         let node_memory = self.node_memory.unwrap_or(NODE_MEMORY_DEFAULT);
-        let least = Size(NODE_MEMORY_MIN.0 * node_threads as u64);
-        if node_memory < least {
-            let problem = format!("{node_memory} is less than {least}, the least for {node_threads} thread(s)");
-            return Err(ConfigError::setting("up", "node_memory", problem));
-        }
+        check_memory("up", "node_memory", node_memory, node_threads)?;
         let memcached = self.memcached.unwrap_or_else(|| OptionalAddress::loopback(MEMCACHED_PORT)).0;
         let redis = self.redis.unwrap_or_else(|| OptionalAddress::loopback(REDIS_PORT)).0;
         let admin = self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0;
         let gateway_count = within("up", "gateways", self.gateways.unwrap_or(1), 1, UP_GATEWAY_COUNT_MAX)?;
         check_up_ports(memcached, redis, admin, gateway_count)?;
         if let Some(file) = &self.auth_file {
-            read_credentials(file)?;
+            read_credentials_of("up", file)?;
         }
         let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT * gateway_count as u16);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);

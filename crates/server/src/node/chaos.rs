@@ -203,6 +203,7 @@ impl OrderDesk {
         }
         Ok(match order {
             Order::Apply(fault) => fault.to_string(),
+            Order::FlipBits(_) if flipped == 0 => "0 bits flipped: it holds nothing to flip".into(),
             Order::FlipBits(_) => format!("{flipped} bits flipped"),
             Order::Clear | Order::Kill => "no fault".into(),
         })

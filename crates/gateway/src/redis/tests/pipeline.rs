@@ -144,6 +144,21 @@ fn quit_and_protocol_errors_end_the_connection_behind_what_was_asked() {
 }
 
 #[test]
+fn an_http_request_is_not_obeyed() {
+    for request in [
+        &b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nSET a 1\r\n"[..],
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1:6379\r\n\r\nSET a 1\r\n",
+        b"*1\r\n$5\r\nhOsT:\r\nSET a 1\r\n",
+    ] {
+        let mut client = Client::new();
+        client.send(request);
+        assert!(client.asked.is_empty() && client.input.is_empty(), "the SET is read and thrown away");
+        client.settle();
+        assert!(client.session.closing());
+    }
+}
+
+#[test]
 fn a_large_value_is_awaited_without_being_parsed_again() {
     let mut client = Client::new();
     client.send(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1000000\r\n");
