@@ -28,7 +28,7 @@ cluster.";
 
 /// An erasure-coded, tail-tolerant in-memory store that memcached and Redis clients use unchanged.
 #[derive(Parser, Debug)]
-#[command(name = "shorttail", version, after_help = EXAMPLES, max_term_width = 110)]
+#[command(name = "shorttail", version, after_help = EXAMPLES, max_term_width = 120)]
 pub struct Cli {
     /// How much is said on standard error [default: warn]
     #[arg(long, global = true, env = "SHORTTAIL_LOG", value_enum, value_name = "LEVEL")]

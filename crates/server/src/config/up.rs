@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Transport {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, clap::Args)]
 #[serde(default, deny_unknown_fields)]
 pub struct UpOptions {
-    /// Node processes [default: 8]
+    /// Node processes [default: 8, or as many as a stripe of --code needs]
     #[arg(long, env = "SHORTTAIL_UP_NODES", value_name = "N")]
     pub nodes: Option<usize>,
     /// Gateway processes, which share the partitions; further ones take the next ports [default: 1]
