@@ -119,7 +119,7 @@ fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
         (&["--redis", "127.0.0.1:11211"], "--redis: 127.0.0.1:11211 is also the address of --memcached"),
         (&["--admin", "127.0.0.1:6379"], "--admin: 127.0.0.1:6379 is also an address of --redis"),
         (&["--redis", "off", "--memcached", "off"], "--memcached: with --redis off too"),
-        (&["--auth-file", "/nonexistent"], "/nonexistent: "),
+        (&["--auth-file", "/nonexistent"], "--auth-file: /nonexistent: "),
     ] {
         let error = up_flags(flags).resolve().expect_err("senseless").to_string();
         assert!(error.starts_with(wanted), "{error}");
