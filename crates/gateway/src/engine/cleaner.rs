@@ -193,8 +193,11 @@ impl<C: Command> Engine<C> {
         (self.config.data_count() * self.config.chunk_bytes) as u64
     }
 
+    /// Little is left, or somebody waits for memory. Who waits for a seal does not: nothing is given up for a burst.
     pub(super) fn is_short_of_memory(&self) -> bool {
-        !self.stalled.is_empty() || self.spare_stripes() <= self.reserved_stripes() * 2
+        let waits_for_memory =
+            || !self.stalled.is_empty() && !self.logs.keys().any(|&partition| self.waits_for_seals(partition));
+        self.spare_stripes() <= self.reserved_stripes() * 2 || waits_for_memory()
     }
 
     /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the same

@@ -168,8 +168,7 @@ impl<C: Command> Engine<C> {
         if self.is_superseded() {
             return Err(PlaceError::Refuse(StoreError::NotOwner));
         }
-        let unsealed = self.stripes.unsealed().iter().filter(|&&slot| self.stripes.at(slot).partition == partition);
-        if unsealed.count() >= UNSEALED_MAX {
+        if self.waits_for_seals(partition) {
             return Err(PlaceError::Wait);
         }
         let reserve = match urgency {
@@ -199,6 +198,12 @@ impl<C: Command> Engine<C> {
             self.ask(node, id, &NodeRequest::Open(description), What::Open { stripe: id });
         }
         Ok(slot)
+    }
+
+    /// Does the partition have as many unsealed stripes as it may?
+    pub(super) fn waits_for_seals(&self, partition: PartitionId) -> bool {
+        let unsealed = self.stripes.unsealed().iter().filter(|&&slot| self.stripes.at(slot).partition == partition);
+        unsealed.count() >= UNSEALED_MAX
     }
 
     /// Members for a packed stripe: those of the last one, until each partition of this core had its turn with them. The
