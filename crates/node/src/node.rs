@@ -246,6 +246,12 @@ impl Node {
         self.holdings.store.flip_bits(count, || rng.draw())
     }
 
+    /// Flips bits anywhere in chunks, as decaying memory would; answers how many. One seed chooses the same bits.
+    pub fn rot(&mut self, count: u32, seed: u64) -> u32 {
+        let mut rng = shorttail_chaos::Rng::new(seed);
+        self.holdings.store.rot(count, || rng.draw())
+    }
+
     /// A bit of each open parity chunk turns over; how many did.
     pub fn flip_open_parities(&mut self) -> u32 {
         self.holdings.store.flip_open_parities()

@@ -3,6 +3,8 @@
 //! Must not know: the cluster. Every value is written once in a run, so that comparing values is comparing versions,
 //! except on counters, where clients do not swap.
 
+use std::collections::HashMap;
+
 use crate::model::{Action, Value};
 use crate::rng::Rng;
 
@@ -62,6 +64,23 @@ const LIFETIME_MS: std::ops::Range<u64> = 1..300;
 /// Longest of the values that are not large, in bytes.
 const SMALL_BYTES_MAX: u64 = 60;
 
+/// So many pairs of keys, each pair of one slot and one tag.
+pub fn alike_keys(pair_count: usize, tag_of: impl Fn(&[u8]) -> u32) -> Vec<[String; 2]> {
+    let mut known: HashMap<u32, String> = HashMap::new();
+    let mut pairs = Vec::new();
+    for number in 0_u64.. {
+        if pairs.len() == pair_count {
+            break;
+        }
+        let key = format!("{{alike}}{number}");
+        match known.remove(&tag_of(key.as_bytes())) {
+            Some(other) => pairs.push([other, key]),
+            None => _ = known.insert(tag_of(key.as_bytes()), key),
+        }
+    }
+    pairs
+}
+
 impl Workload {
     pub fn new(rng: Rng, key_count: usize, value_bytes_max: usize, large_value_ppm: u32, flush_ppm: u32) -> Self {
         let named = |prefix: &str, count: usize| (0..count).map(|key| format!("{prefix}{key}").into_bytes()).collect();
@@ -83,6 +102,11 @@ impl Workload {
     /// Some values end by themselves.
     pub fn with_lifetimes(self, ends: Rng, lifetime_ppm: u32, delayed_flush_ppm: u32) -> Self {
         Workload { ends, lifetime_ppm, delayed_flush_ppm, ..self }
+    }
+
+    /// Plain keys are these instead.
+    pub fn with_keys(self, keys: impl Iterator<Item = String>) -> Self {
+        Workload { plain: keys.map(String::into_bytes).collect(), ..self }
     }
 
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {

@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 760 in all.
-const SEEDS: [(Profile, u64); 11] = [
+/// Seeds of the usual run per profile: 2 860 in all.
+const SEEDS: [(Profile, u64); 12] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -20,6 +20,7 @@ const SEEDS: [(Profile, u64); 11] = [
     (Profile::Long, 10),
     (Profile::Restart, 300),
     (Profile::Members, 20),
+    (Profile::Rot, 100),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -66,6 +67,7 @@ fn the_usual_seeds_show_no_violation() {
             && counts.cuts > 500,
         "{counts:?}"
     );
+    assert!(counts.rotten_bits > 1_000 && counts.corruptions_repaired > 10, "{counts:?}");
     assert!(counts.handovers > 300 && counts.restarts > 1_500, "{counts:?}");
     assert!(counts.flips > 300 && counts.flips_noticed > 200, "{counts:?}");
     assert!(counts.joins > 10 && counts.drains > 10 && counts.removals > 5, "{counts:?}");

@@ -2,7 +2,7 @@
 
 use shorttail_units::StripeId;
 
-use crate::chunk::FoldStep;
+use crate::chunk::{FoldStep, split_mut};
 use crate::chunk_store::ChunkStore;
 
 /// A byte of a chunk's header that tells which chunk it is.
@@ -28,6 +28,24 @@ impl ChunkStore {
             }
         }
         flipped
+    }
+
+    /// Flips `count` bits anywhere in chunks, open ones and headers included: half of them in headers. Answers how many.
+    pub fn rot(&mut self, count: u32, mut pick: impl FnMut() -> u64) -> u32 {
+        let mut stripes: Vec<StripeId> = self.stripes().map(|(id, _)| id).collect();
+        stripes.sort_unstable();
+        if stripes.is_empty() {
+            return 0;
+        }
+        for _ in 0..count {
+            let stripe = stripes[(pick() % stripes.len() as u64) as usize];
+            let Ok(chunk) = self.chunk_mut(stripe) else { continue };
+            let (header, payload) = split_mut(chunk.bytes);
+            let bytes = if pick().is_multiple_of(2) { &mut header[..] } else { payload };
+            let bit = pick() % (bytes.len() as u64 * 8);
+            bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        count
     }
 
     /// Flips a bit near the beginning of every open parity chunk. Answers how many.
@@ -63,7 +81,7 @@ impl ChunkStore {
         let mut interrupted = 0;
         for stripe in open {
             let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
-            let Ok(mut state) = chunk.state() else { continue };
+            let (Ok(mut state), Ok(_)) = (chunk.state(), chunk.ownership()) else { continue };
             if chunk.facts().is_parity() && state.folded < state.last {
                 let last = state.last;
                 chunk.fold(&mut state, last, Some(FoldStep::Folded));

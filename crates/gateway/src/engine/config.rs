@@ -5,7 +5,9 @@ use shorttail_monitor::MonitorConfig;
 use shorttail_placement::Placement;
 use shorttail_policy::Policy;
 use shorttail_units::{ClusterId, CodeShape, Epoch, PartitionId, SLOT_COUNT, Slot};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::index::Tag;
 use super::lease::LeaseConfig;
 use super::limits::{CHUNK_BYTES, READ_BYTES_MAX};
 
@@ -96,6 +98,15 @@ impl EngineConfig {
             hedge_budget: 0.05,
             read_bytes_max: READ_BYTES_MAX,
         }
+    }
+
+    /// What the index knows of a key beside its slot. Keys that are alike in both are told apart by their records.
+    pub fn tag_of(&self, key: &[u8]) -> u32 {
+        Tag::of_hash(self.hash_of(key)).number()
+    }
+
+    pub(crate) fn hash_of(&self, key: &[u8]) -> u64 {
+        xxh3_64_with_seed(key, self.hash_seed)
     }
 
     pub fn data_count(&self) -> usize {

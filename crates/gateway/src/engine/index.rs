@@ -54,6 +54,10 @@ impl Tag {
     pub fn of_hash(hash: u64) -> Self {
         Tag((hash >> TAG_SHIFT) as u32)
     }
+
+    pub fn number(self) -> u32 {
+        self.0
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

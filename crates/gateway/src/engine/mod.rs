@@ -89,7 +89,6 @@ use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use config::{EngineConfig, WhenFull};
 pub use keyspace::cursor_slot;
@@ -533,7 +532,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn key_ref<'a>(&self, key: &'a [u8]) -> KeyRef<'a> {
-        KeyRef { bytes: key, hash: xxh3_64_with_seed(key, self.config.hash_seed), slot: Slot::of_key(key) }
+        KeyRef { bytes: key, hash: self.config.hash_of(key), slot: Slot::of_key(key) }
     }
 
     fn take_version(&mut self) -> Version {

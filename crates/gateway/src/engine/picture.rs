@@ -226,7 +226,7 @@ impl Picture {
             return;
         }
         let key = KeyId {
-            hash: xxh3_64_with_seed(record.key, config.hash_seed),
+            hash: config.hash_of(record.key),
             check: xxh3_64_with_seed(record.key, config.hash_seed ^ CHECK_SEED),
             slot: Slot::of_key(record.key).index() as u16,
         };

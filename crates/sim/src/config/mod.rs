@@ -30,6 +30,8 @@ pub struct FaultWeights {
     pub restart: u32,
     /// A node joins, is drained, or is taken out.
     pub membership: u32,
+    /// Bits turn over anywhere in the memory of a node that may lose it.
+    pub rot: u32,
 }
 
 /// Everything that a run is made of, apart from its random draws.
@@ -53,6 +55,8 @@ pub struct SimConfig {
     /// How often, at a fault, the policy is another one.
     pub switch_ppm: u32,
     pub key_count: usize,
+    /// Each key has another one that the index does not tell it apart from.
+    pub keys_are_alike: bool,
     pub client_count: u32,
     /// Operations that a client has in flight at most.
     pub client_window: usize,
@@ -152,6 +156,7 @@ impl SimConfig {
             read_bytes_max: if seed.is_multiple_of(3) { 2_500 } else { READ_BYTES_MAX },
             switch_ppm: 0,
             key_count: 3 + rng.index(12),
+            keys_are_alike: false,
             client_count: 3 + rng.below(6) as u32,
             client_window: 1 + rng.index(4),
             think_us_mean: rng.range(3_000..20_000),

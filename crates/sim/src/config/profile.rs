@@ -34,10 +34,12 @@ pub enum Profile {
     Restart,
     /// Nodes join, are drained and taken out, while memory is lost and gateways crash.
     Members,
+    /// Memory decays while gateways crash and hand over; keys are hard to tell apart.
+    Rot,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 11] = [
+pub const PROFILES: [(&str, Profile); 12] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -49,6 +51,7 @@ pub const PROFILES: [(&str, Profile); 11] = [
     ("long", Profile::Long),
     ("restart", Profile::Restart),
     ("members", Profile::Members),
+    ("rot", Profile::Rot),
 ];
 
 impl fmt::Display for Profile {
@@ -79,7 +82,7 @@ impl SimConfig {
         if rng.chance_ppm(300_000) {
             self.delayed_flush_ppm = 5_000;
         }
-        if profile == Profile::Restart {
+        if matches!(profile, Profile::Restart | Profile::Rot) {
             // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the value
             // that it saw is over and was missed: see docs/INVARIANTS.md.
             self.lifetime_ppm = 0;
@@ -144,6 +147,18 @@ impl SimConfig {
                 self.keeps_memory = true;
                 self.faults.restart = 8;
                 self.faults.gateway_crash = 2;
+            }
+            Profile::Rot => {
+                if rng.chance_ppm(400_000) {
+                    self.apply(Profile::Gateways, rng);
+                }
+                self.keeps_memory = rng.chance_ppm(500_000);
+                self.keys_are_alike = rng.chance_ppm(500_000);
+                self.scrub_bytes_per_s = *rng.choose(&[0, 1_000_000, 50_000_000]).expect("rates");
+                // What decayed and was not found yet is lost: it stays with the same nodes.
+                self.victims_change = false;
+                let restart = if self.keeps_memory { 3 } else { 0 };
+                self.faults = FaultWeights { rot: 8, crash: 1, gateway_crash: 4, restart, ..self.faults };
             }
             Profile::Members => {
                 self.late_node_count = 1 + rng.below(3) as u16;

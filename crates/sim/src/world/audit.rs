@@ -5,7 +5,7 @@
 //!   what that parity chunk holds. A parity that folded what a data node lacks shows here.
 //! - Promise 1: a write is acknowledged when one node more holds it than may be lost.
 //!
-//! Chunks that were lost with a node's memory, or freed, are not looked for.
+//! Chunks that were lost with a node's memory, or freed, are not looked for, nor are those on a node whose memory decayed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +104,7 @@ impl World {
 
     pub(super) fn scan_all(&mut self) -> Stripes {
         let mut stripes = Stripes::new();
-        for (node, host) in self.nodes.iter_mut().enumerate() {
+        for (node, host) in self.nodes.iter_mut().enumerate().filter(|(_, host)| !host.is_rotten) {
             for (core, machine) in host.cores.iter_mut().enumerate() {
                 let scan =
                     NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };

@@ -14,6 +14,8 @@ pub struct Counts {
     pub breaks: u64,
     pub slowdowns: u64,
     pub cuts: u64,
+    /// Bits of nodes' memory that turned over.
+    pub rotten_bits: u64,
     pub takeovers: u64,
     /// Tenures that an owner was asked to let go of.
     pub handovers: u64,
@@ -55,6 +57,7 @@ impl Counts {
         self.breaks += other.breaks;
         self.slowdowns += other.slowdowns;
         self.cuts += other.cuts;
+        self.rotten_bits += other.rotten_bits;
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
         self.victim_changes += other.victim_changes;

@@ -9,6 +9,8 @@ const STALL_US: std::ops::Range<u64> = 5_000..400_000;
 const SLOW_US: std::ops::Range<u64> = 20_000..400_000;
 const CUT_US: std::ops::Range<u64> = 10_000..600_000;
 const GATEWAY_AWAY_US: std::ops::Range<u64> = 5_000..200_000;
+/// Bits that turn over at once.
+const ROT_BITS_MAX: u64 = 20;
 const GATEWAY_STALL_US: std::ops::Range<u64> = 1_000..150_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +26,7 @@ enum Fault {
     CutCoordinator,
     Restart,
     Membership,
+    Rot,
 }
 
 fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
@@ -39,6 +42,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.cut_coordinator, Fault::CutCoordinator),
         (weights.restart, Fault::Restart),
         (weights.membership, Fault::Membership),
+        (weights.rot, Fault::Rot),
     ];
     for (weight, fault) in table {
         if at < u64::from(weight) {
@@ -51,7 +55,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
-    let of_several = [weights.hand_over, weights.cut_coordinator, weights.restart, weights.membership];
+    let of_several = [weights.hand_over, weights.cut_coordinator, weights.restart, weights.membership, weights.rot];
     let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_several);
     all.map(u64::from).sum()
 }
@@ -105,6 +109,12 @@ impl World {
                 self.crash_node(node, away_us);
             }
             Fault::Restart => self.restart_some(node),
+            Fault::Rot => {
+                let victims: Vec<usize> = self.victims.iter().copied().collect();
+                let Some(&node) = self.rng.choose(&victims) else { return };
+                let (count, seed) = (1 + self.rng.below(ROT_BITS_MAX) as u32, self.rng.next_u64());
+                self.rot(node, count, seed);
+            }
             Fault::Stall | Fault::Slow | Fault::Cut if self.disturbed_count() >= self.config.disturbed_max => {}
             Fault::Stall => {
                 let stall_us = self.draw_length(STALL_US);
@@ -197,6 +207,16 @@ impl World {
     /// So many bits of the sealed chunks of a node turn over; how many did.
     pub fn flip_bits(&mut self, node: usize, count: u32) -> u32 {
         self.flip_bits_by(node, count, 1)
+    }
+
+    /// So many bits turn over anywhere in a node's chunks; how many did. One seed chooses the same bits.
+    pub fn rot(&mut self, node: usize, count: u32, seed: u64) -> u32 {
+        let host = &mut self.nodes[node];
+        host.is_rotten = true;
+        let flipped = host.cores.iter_mut().map(|core| core.rot(count, seed)).sum();
+        self.counts.rotten_bits += u64::from(flipped);
+        self.note(format_args!("{flipped} bits of node {node} turn over"));
+        flipped
     }
 
     /// Sealed chunks that nodes know to be damaged.

@@ -34,8 +34,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use shorttail_codes::CodeCache;
-use shorttail_gateway::engine::WhenFull;
-use shorttail_units::{ClusterId, Now, UnixMs};
+use shorttail_gateway::engine::{EngineConfig, WhenFull};
+use shorttail_units::{ClusterId, Epoch, Now, UnixMs};
 
 use crate::command_of_model::UNIX_MS;
 use crate::config::{Profile, SimConfig};
@@ -44,7 +44,7 @@ use crate::network::{Endpoint, Network, Notice, Settings};
 use crate::rng::Rng;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
-use crate::workload::Workload;
+use crate::workload::{Workload, alike_keys};
 use clients::Clients;
 use coordinator::Coordinator;
 use event::Event;
@@ -108,6 +108,11 @@ pub struct World {
     failure: Option<Violation>,
 }
 
+fn alike_keys_of(config: &SimConfig, pair_count: usize) -> Vec<[String; 2]> {
+    let owner = EngineConfig::new(config.code, Epoch(1), CLUSTER, config.node_count);
+    alike_keys(pair_count, |key| owner.tag_of(key))
+}
+
 impl World {
     /// The world of a profile and a seed, before anything happened.
     pub fn new(profile: Profile, seed: u64) -> Self {
@@ -125,6 +130,10 @@ impl World {
             config.flush_ppm,
         );
         let workload = workload.with_lifetimes(Rng::new(seed ^ 0x11FE), config.lifetime_ppm, config.delayed_flush_ppm);
+        let workload = match config.keys_are_alike {
+            true => workload.with_keys(alike_keys_of(&config, config.key_count.div_ceil(2)).into_iter().flatten()),
+            false => workload,
+        };
         let mut numbers: Vec<usize> = (0..usize::from(config.node_count)).collect();
         rng.shuffle(&mut numbers);
         let victims = numbers.into_iter().take(config.code.tolerance()).collect();
@@ -159,6 +168,11 @@ impl World {
             world.start_gateway(gateway);
         }
         world
+    }
+
+    /// Pairs of keys that owners tell apart by their records only.
+    pub fn alike_keys(&self, pair_count: usize) -> Vec<[String; 2]> {
+        alike_keys_of(&self.config, pair_count)
     }
 
     pub fn config(&self) -> &SimConfig {

@@ -33,6 +33,8 @@ pub(super) struct NodeHost {
     ended: Vec<SessionId>,
     turn_is_due: bool,
     pub slowness: Slowness,
+    /// Bits of its memory turned over: what it shows may be anything.
+    pub is_rotten: bool,
     /// Memory that outlives the process.
     memory: Option<MemoryFile>,
     earlier: Counts,
@@ -50,6 +52,7 @@ impl NodeHost {
             ended: Vec::new(),
             turn_is_due: false,
             slowness: Slowness::new(u64::from(id) + 1),
+            is_rotten: false,
             memory: None,
             earlier: Counts::default(),
         }
@@ -76,7 +79,7 @@ impl NodeHost {
 
     /// May it have held, or hold, a chunk that nobody sees now?
     pub fn may_have_held(&self) -> bool {
-        !self.retired.is_empty() || !self.is_up() && self.is_kept()
+        self.is_rotten || !self.retired.is_empty() || !self.is_up() && self.is_kept()
     }
 
     pub fn used_bytes(&self) -> u64 {
