@@ -177,3 +177,10 @@ fn cleaning_ends_among_all_other_faults() {
 fn a_move_that_is_not_made_loses_no_chunk() {
     passes(Profile::Long, 361);
 }
+
+/// A lost chunk of an open stripe was decoded with a parity that had decayed, again and again, and nobody served.
+#[test]
+fn decayed_memory_keeps_no_owner_from_serving() {
+    let report = run_seed(Profile::Rot, 166);
+    assert!(report.failure.is_none(), "{}", report.explain(60));
+}

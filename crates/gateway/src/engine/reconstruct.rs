@@ -98,12 +98,13 @@ pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
         let mut chunk = match stripe.parts.get(&index) {
             Some(part) => cut_back(part, stripe.last()),
             None => {
-                let decoded = decode(code, stripe, stable, index);
+                let decoded = decode(code, stripe, stable, index, None);
                 content.is_lossy |= decoded.is_none() || !is_told_of(code, stripe, index);
                 let decoded = decoded.unwrap_or_default();
-                let whole = whole_chunk(&decoded, stripe.id);
+                let whole = whole_chunk(&decoded, stripe.id).map(<[u8]>::to_vec);
+                let whole = whole.or_else(|| decode_without_one(code, stripe, stable, index));
                 content.is_torn |= whole.is_none();
-                whole.unwrap_or_default().to_vec()
+                whole.unwrap_or_default()
             }
         };
         let last = append_held(&mut chunk, index, stripe).max(last_in_place(stripe, index));
@@ -152,13 +153,26 @@ fn cut_back(part: &Part, last: OpNumber) -> Vec<u8> {
     part.bytes[..keep].to_vec()
 }
 
+/// A missing data chunk that adds up without one of the parities: that of an open stripe has no checksum, and may be damaged.
+fn decode_without_one(code: &Code, stripe: &Stripe<'_>, stable: OpNumber, wanted: usize) -> Option<Vec<u8>> {
+    let parities = stripe.parts.keys().copied().filter(|&member| member >= code.data_count());
+    let mut decoded = parities.filter_map(|parity| decode(code, stripe, stable, wanted, Some(parity)));
+    decoded.find_map(|chunk| whole_chunk(&chunk, stripe.id).map(<[u8]>::to_vec))
+}
+
 /// A missing data chunk as of `stable`; `None` if too many members are missing.
-fn decode(code: &Code, stripe: &Stripe<'_>, stable: OpNumber, wanted: usize) -> Option<Vec<u8>> {
+fn decode(
+    code: &Code,
+    stripe: &Stripe<'_>,
+    stable: OpNumber,
+    wanted: usize,
+    without: Option<usize>,
+) -> Option<Vec<u8>> {
     if stable == OpNumber(0) {
         return Some(Vec::new());
     }
     let Stripe { chunk_bytes, parts, .. } = *stripe;
-    let plan = code.read_plan(wanted, &|index| parts.contains_key(&index)).ok()?;
+    let plan = code.read_plan(wanted, &|index| parts.contains_key(&index) && Some(index) != without).ok()?;
     let as_of = |&index: &usize| {
         let part = &parts[&index];
         let mut bytes = if index < code.data_count() { cut_back(part, stable) } else { part.bytes.clone() };

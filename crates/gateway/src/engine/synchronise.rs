@@ -153,10 +153,16 @@ impl<C: Command> Engine<C> {
             }
         }
         let chunk_bytes = load.chunk_bytes;
-        let content = reconstruct(&code, &reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, close });
+        let mut content =
+            reconstruct(&code, &reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, close });
         if content.is_torn {
-            load.step = Step::Waiting;
-            return;
+            load.torn_count += 1;
+            if away != 0 || load.torn_count < TORN_MAX {
+                load.step = Step::Waiting;
+                return;
+            }
+            // More is damaged than the code can make good: that stays so, and the rest of the store is to be served.
+            content.is_lossy = true;
         }
         load.step = Step::Done { content, is_sealed: false };
         let members = load.members.clone();
