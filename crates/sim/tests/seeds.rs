@@ -184,3 +184,10 @@ fn decayed_memory_keeps_no_owner_from_serving() {
     let report = run_seed(Profile::Rot, 166);
     assert!(report.failure.is_none(), "{}", report.explain(60));
 }
+
+/// A local parity whose sum was another one at the seal told of an operation as folded that it was never given.
+#[test]
+fn a_parity_tells_of_no_operation_that_it_does_not_hold() {
+    let report = run_seed(Profile::Rot, 449);
+    assert!(report.failure.is_none(), "{}", report.explain(60));
+}

@@ -177,7 +177,8 @@ impl ChunkMut<'_> {
         }
         if let Some(OpenState::Parity(raw)) = self.open.as_deref() {
             let length = raw.end_max().ok_or(Refusal::Immutable)?;
-            self.fold(&mut state, last, None);
+            // All that it holds: should the sum be another one, it tells of no operation beyond.
+            self.fold(&mut state, chunk_last, None);
             state.length = length;
         }
         let (_, payload) = split_mut(self.bytes);
