@@ -240,10 +240,14 @@ pub const CATALOGUE: &[Scenario] = &[
     entry("link of 20 KiB/s", |world, node| {
         world.apply_fault(node, slow(Slow { bandwidth: 20 << 10, ..Slow::default() }));
     }),
-    entry("+50 ms, reads only", |world, node| {
-        let only = Some(Class::Read);
-        world.apply_fault(node, slow(Slow { delay_us: 50_000, only, ..Slow::default() }));
-    }),
+    Scenario {
+        // Single seeds lie between 0.98 and 1.30; of seventeen the median is 1.10, of few it may be one of those.
+        after: Ratios { reads: 1.35, ..AFTER },
+        ..entry("+50 ms, reads only", |world, node| {
+            let only = Some(Class::Read);
+            world.apply_fault(node, slow(Slow { delay_us: 50_000, only, ..Slow::default() }));
+        })
+    },
     entry("+50 ms, writes only", |world, node| {
         let only = Some(Class::Write);
         world.apply_fault(node, slow(Slow { delay_us: 50_000, only, ..Slow::default() }));
