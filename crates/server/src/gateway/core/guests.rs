@@ -1,0 +1,97 @@
+//! Connections from other gateways to a core: accepted and dealt out like clients, numbered as they are.
+//!
+//! Must not know: what guests ask, who owns it, client protocols, nodes.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use mio::Token as MioToken;
+use shorttail_gateway::engine::Token;
+use shorttail_gateway::request::RequestId;
+
+use super::{Core, ToCore};
+use crate::gateway::guests::Guest;
+use crate::gateway::limits::{GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
+use crate::net::{Link, ReadEnd, Stream};
+
+impl Core {
+    pub(super) fn accept_guests(&mut self) {
+        loop {
+            let Some(forward) = &self.forward else { return };
+            let stream = match forward.accept() {
+                Ok(stream) => stream,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    if error.kind() != io::ErrorKind::WouldBlock {
+                        tracing::warn!(%error, "cannot accept another gateway");
+                    }
+                    return;
+                }
+            };
+            // As clients, in turn.
+            let core = self.totals.guests_total.fetch_add(1, Ordering::Relaxed) as usize % self.exchange.core_count();
+            if core == self.core {
+                self.serve_guest(stream);
+            } else {
+                self.exchange.core(core).send(ToCore::Guest { stream });
+            }
+        }
+    }
+
+    pub(super) fn serve_guest(&mut self, stream: Stream) {
+        if self.guests.len() >= GUEST_COUNT_MAX {
+            return tracing::warn!(limit = GUEST_COUNT_MAX, "too many connections of other gateways");
+        }
+        let number = self.next_client;
+        self.next_client += 1;
+        let Ok(link) = Link::new(stream, MioToken(number as usize), self.poll.registry()) else { return };
+        self.guests.insert(number, Guest::new(link, self.now.mono_us));
+        self.read_guest(number);
+    }
+
+    pub(super) fn read_guest(&mut self, number: u64) {
+        let Some(guest) = self.guests.get_mut(&number) else { return };
+        let (link, outbox, is_greeted) = guest.parts();
+        let (identity, exchange, now) = (self.identity, &mut self.exchange, self.now);
+        let mut problem = None;
+        let is_over = loop {
+            let end = link.read(&mut self.scratch, |input| {
+                let ask = |tag, ask| {
+                    let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
+                    exchange.ask_as_guest(now, token, ask);
+                };
+                Guest::take_frames(is_greeted, identity, input, outbox, ask).unwrap_or_else(|found| {
+                    problem = Some(found);
+                    input.len()
+                })
+            });
+            match end {
+                ReadEnd::Paused if problem.is_none() => {}
+                ReadEnd::Drained if problem.is_none() => break false,
+                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => break true,
+            }
+        };
+        if let Some(problem) = problem {
+            tracing::warn!(problem, "another gateway is not understood");
+        }
+        guest.is_over |= is_over;
+    }
+
+    pub(super) fn drop_silent_guests(&mut self) {
+        let (now_us, registry) = (self.now.mono_us, self.poll.registry());
+        let silent = self.guests.extract_if(|_, guest| guest.is_silent(now_us));
+        silent.for_each(|(_, mut guest)| guest.link.close(registry));
+    }
+
+    pub(super) fn write_guests(&mut self) {
+        let registry = self.poll.registry();
+        self.guests.retain(|_, guest| {
+            let is_broken = !guest.outbox.is_empty() && guest.link.write(&mut guest.outbox, registry).is_err();
+            let is_over = guest.is_over || is_broken || guest.outbox.len() > GUEST_OUTBOX_BYTES_MAX;
+            if is_over {
+                guest.link.close(registry);
+            }
+            !is_over
+        });
+    }
+}

@@ -1,0 +1,117 @@
+//! What a core does now and then: closes what is silent, exchanges opinions, tells of itself.
+//!
+//! Must not know: what its numbers are used for, whose requests are under way.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use mio::{Interest, Token as MioToken};
+use shorttail_gateway::request::StoreStats;
+use shorttail_wire::control::{NodeSeen, TenureState};
+
+use super::{Core, FIRST_LISTENER};
+use crate::gateway::CoreReport;
+use crate::gateway::seen::node_seen;
+use crate::gateway::tenures::{Share, Tenure};
+
+/// Microseconds between two looks at housekeeping: gauges, idle clients, lost nodes.
+const HOUSEKEEPING_US: u64 = 50_000;
+
+impl Core {
+    pub(super) fn housekeep(&mut self) -> io::Result<()> {
+        // Others wait for what an engine has come to.
+        let has_changed = self.exchange.tenures.has_changed();
+        if self.now.mono_us < self.housekeeping_us && !has_changed {
+            return Ok(());
+        }
+        self.housekeeping_us = self.now.mono_us + HOUSEKEEPING_US;
+        self.close_hung_sessions();
+        self.exchange.housekeep(self.now, self.poll.registry());
+        self.connect_peers();
+        self.write_sessions();
+        self.drop_idle_clients();
+        self.drop_silent_guests();
+        self.share_opinions();
+        self.log_verdicts();
+        self.publish();
+        // What is not served yet waits: clients may come as soon as it is known whose everything is.
+        if !self.is_listening && self.exchange.table.is_complete() {
+            self.is_listening = true;
+            for (place, (listener, _)) in self.listeners.iter_mut().enumerate() {
+                let token = MioToken(FIRST_LISTENER + place);
+                self.poll.registry().register(listener, token, Interest::READABLE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Engines tell each other which nodes are slow: one that asks a node rarely need not find out by itself.
+    fn share_opinions(&mut self) {
+        let mut own: Vec<_> = self.exchange.tenures.iter().map(|tenure| tenure.engine.opinions()).collect();
+        if self.exchange.core_count() == 1 && own.len() <= 1 {
+            return;
+        }
+        let merged = {
+            let mut opinions = self.totals.opinions.lock().unwrap_or_else(PoisonError::into_inner);
+            opinions.resize_with(self.exchange.core_count(), Default::default);
+            std::mem::swap(&mut opinions[self.core], &mut own);
+            shorttail_monitor::merge(&opinions.concat())
+        };
+        for tenure in self.exchange.tenures.iter_mut() {
+            tenure.engine.handle_opinions(self.now, &merged);
+        }
+    }
+
+    fn log_verdicts(&mut self) {
+        for tenure in self.exchange.tenures.iter_mut() {
+            while let Some(verdict) = tenure.engine.poll_verdict() {
+                // Whoever was told that it began is to be told that it is over.
+                tracing::warn!("{verdict}");
+            }
+        }
+    }
+
+    pub(super) fn tell_counters(&mut self) {
+        self.shared.elsewhere = self.teller.exchange(&mut self.shared.counters);
+    }
+
+    fn publish(&mut self) {
+        let counters = &mut self.shared.counters;
+        counters.connections_current = self.totals.connections.load(Ordering::Relaxed) as u64;
+        counters.connections_total = self.totals.connections_total.load(Ordering::Relaxed);
+        counters.connections_rejected = self.totals.connections_rejected.load(Ordering::Relaxed);
+        if let Some((user_us, system_us)) = crate::clock::cpu_times_us() {
+            counters.cpu_user_us = user_us;
+            counters.cpu_system_us = system_us;
+        }
+        self.tell_counters();
+        let mut sum: Option<StoreStats> = None;
+        let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
+        for Tenure { engine, .. } in self.exchange.tenures.iter() {
+            let stats = engine.stats();
+            sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(&stats)));
+            for session in engine.wanted_sessions().into_iter().filter(|session| session.core == 0) {
+                let of_engine = NodeSeen {
+                    id: session.node.0,
+                    connected: engine.reaches(session.node),
+                    chunks_left: engine.chunks_left(session.node),
+                    ..node_seen(&engine.watched(session.node))
+                };
+                let known = seen.remove(&session.node.0);
+                seen.insert(session.node.0, known.map_or_else(|| of_engine.clone(), |known| known.plus(&of_engine)));
+            }
+        }
+        if let Some(stats) = sum.as_ref().filter(|_| self.reports_node_memory) {
+            self.shared.settings.memory_limit_bytes = stats.bytes_limit;
+        }
+        let shares = self.exchange.tenures.shares(self.now);
+        let is_to_come = |share: &Share| matches!(share.state, TenureState::Preparing | TenureState::Prepared);
+        let mut present = shares.iter().filter(|share| !is_to_come(share));
+        let serves = self.is_listening && present.all(|share| share.state == TenureState::Serving);
+        self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
+        let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
+        *published = CoreReport { stats: sum, nodes: seen.into_values().collect(), shares };
+    }
+}

@@ -1,0 +1,98 @@
+//! Sessions of a core's engines with nodes: connected as engines want them, read, written once a turn, closed when a node
+//! is gone, hangs or sends nonsense.
+//!
+//! Must not know: what engines and nodes tell each other, clients, other gateways.
+
+use std::io;
+
+use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::engine::{Engine, SessionId};
+use shorttail_units::Now;
+
+use super::Core;
+use crate::gateway::peers::Peers;
+use crate::gateway::tenures::Tenure;
+use crate::net::ReadEnd;
+
+impl Core {
+    pub(super) fn read_session(&mut self, place: u16, id: SessionId) {
+        let Some(Tenure { engine, peers, .. }) = self.exchange.tenures.of_place(place) else { return };
+        let Some(link) = peers.links.get_mut(&id) else { return };
+        let now = self.now;
+        let mut failure = None;
+        loop {
+            let mut has_read = false;
+            let end = link.read(&mut self.scratch, |input| {
+                has_read = true;
+                match engine.handle_session_input(now, id, input) {
+                    Ok(consumed) => consumed,
+                    Err(error) => {
+                        failure = Some(error);
+                        input.len()
+                    }
+                }
+            });
+            if let Some(error) = failure {
+                tracing::error!(node = id.node.0, %error, "a node sent nonsense");
+            }
+            match end {
+                ReadEnd::Paused if failure.is_none() => continue,
+                ReadEnd::Drained if failure.is_none() => {
+                    if has_read {
+                        peers.note_alive(id);
+                    }
+                }
+                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => {
+                    close_session(now, engine, peers, id, self.poll.registry())
+                }
+            }
+            return;
+        }
+    }
+
+    pub(super) fn write_sessions(&mut self) {
+        let registry = self.poll.registry();
+        let mut broken = Vec::new();
+        for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
+            for (&id, link) in &mut peers.links {
+                let output = if link.is_full() { engine.session_rest(id) } else { engine.session_output(id) };
+                let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
+                if let Err(error) = link.write(output, registry) {
+                    // Connecting takes a moment over TCP: what was written waits in the outbox.
+                    if error.kind() != io::ErrorKind::NotConnected {
+                        broken.push(id);
+                    }
+                }
+            }
+            broken.drain(..).for_each(|id| close_session(self.now, engine, peers, id, registry));
+        }
+    }
+
+    pub(super) fn connect_peers(&mut self) {
+        for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
+            let wanted = engine.wanted_sessions();
+            for id in peers.connect(self.now.mono_us, &wanted, self.poll.registry()) {
+                engine.handle_session_opened(self.now, id);
+            }
+        }
+    }
+
+    pub(super) fn close_hung_sessions(&mut self) {
+        let registry = self.poll.registry();
+        for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
+            let hung = engine.hung_greetings();
+            hung.into_iter().for_each(|id| close_session(self.now, engine, peers, id, registry));
+        }
+    }
+}
+
+fn close_session(
+    now: Now,
+    engine: &mut Engine<AnyCommand>,
+    peers: &mut Peers,
+    id: SessionId,
+    registry: &mio::Registry,
+) {
+    peers.close(id, registry);
+    engine.handle_session_closed(now, id);
+}
