@@ -126,6 +126,8 @@ pub struct StoreStats {
     pub stored_total: u64,
     pub evicted_total: u64,
     pub expired_total: u64,
+    /// Small objects that were read from a node's memory without asking it.
+    pub near_reads_total: u64,
     pub degraded_reads_total: u64,
     /// Look-ups that met an object whose time was over.
     pub met_expired_total: u64,
@@ -178,6 +180,7 @@ impl StoreStats {
             stored_total: self.stored_total + other.stored_total,
             evicted_total: self.evicted_total + other.evicted_total,
             expired_total: self.expired_total + other.expired_total,
+            near_reads_total: self.near_reads_total + other.near_reads_total,
             degraded_reads_total: self.degraded_reads_total + other.degraded_reads_total,
             met_expired_total: self.met_expired_total + other.met_expired_total,
             met_flushed_total: self.met_flushed_total + other.met_flushed_total,

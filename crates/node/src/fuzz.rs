@@ -245,10 +245,11 @@ impl<'a> Source<'a> {
             }
             28 | 29 => NodeRequest::Inspect { stripe: self.stripe() },
             30 => NodeRequest::Close { stripe: self.stripe(), epoch: self.epoch(), last: self.op() },
-            _ => match self.byte() % 4 {
+            _ => match self.byte() % 5 {
                 0 => NodeRequest::Renew { epoch: self.epoch(), lease_us: self.number() },
                 1 => NodeRequest::Release { partition: self.partition(), epoch: self.epoch() },
                 2 => NodeRequest::ProbeWrite,
+                3 => NodeRequest::Locate { stripe: self.stripe() },
                 _ => NodeRequest::Ping,
             },
         }

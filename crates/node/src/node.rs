@@ -8,11 +8,13 @@
 //! Must not know: sockets, threads, clocks, what lies in a chunk.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::sync::Arc;
 
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
 use shorttail_units::Now;
 use shorttail_wire::node::{
-    Frame, FrameError, Hello, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
+    Frame, FrameError, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
 };
 
 use crate::config::{NodeConfig, NodeError};
@@ -40,6 +42,8 @@ pub struct Node {
     scrubber: Scrubber,
     /// Sessions that have output although nothing came from them in this turn.
     written: Vec<u64>,
+    /// Where owners on this machine find its memory.
+    near: Option<NearMemory>,
 }
 
 impl Node {
@@ -48,6 +52,16 @@ impl Node {
     pub fn new(config: NodeConfig) -> Result<Self, NodeError> {
         config.check()?;
         let store = ChunkStore::new(config.memory_bytes)?;
+        Ok(Self::over(config, store, Fences::default(), None))
+    }
+
+    /// As [`Node::new`], in memory that other processes can be let read: [`Node::memory`].
+    ///
+    /// # Errors
+    /// As [`Node::new`].
+    pub fn sharing(config: NodeConfig) -> Result<Self, NodeError> {
+        config.check()?;
+        let store = ChunkStore::shared(config.memory_bytes)?;
         Ok(Self::over(config, store, Fences::default(), None))
     }
 
@@ -84,6 +98,7 @@ impl Node {
             rebuilds: Rebuilds::new(config.repair_bytes_per_s),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             written: Vec::new(),
+            near: None,
             config,
             holdings,
             sessions: BTreeMap::new(),
@@ -91,6 +106,16 @@ impl Node {
             unacknowledged: Vec::new(),
             superseded: VecDeque::new(),
         }
+    }
+
+    /// The file that its memory is, unless that is this process's alone.
+    pub fn memory(&self) -> Option<&Arc<File>> {
+        self.holdings.store.file()
+    }
+
+    /// From now on owners are told where they find [`Node::memory`].
+    pub fn offer_memory(&mut self, near: NearMemory) {
+        self.near = Some(near);
     }
 
     /// Makes room for a session, which begins with a greeting. `session` is a number of the caller's that no living
@@ -359,6 +384,7 @@ impl Node {
                 memory_bytes: self.holdings.store.chunk_limit_bytes() as u64,
                 used_bytes: self.holdings.chunk_taken_bytes(),
                 held_bytes: self.used_bytes(),
+                near: self.near.clone().filter(|_| is_owner),
             }),
             Err((refusal, detail)) => NodeReply::Refused { refusal, detail },
         };

@@ -133,6 +133,11 @@ impl Holdings {
                 session.reply(tag, &NodeReply::Bytes(record));
                 return Ok(());
             }
+            NodeRequest::Locate { stripe } => {
+                let position = self.store.position(stripe)?;
+                session.reply(tag, &NodeReply::Located { position });
+                return Ok(());
+            }
             NodeRequest::ReadRange { stripe, offset, length, op } => {
                 return self.read_range(tag, stripe, (offset, length), op, session);
             }

@@ -1,14 +1,31 @@
 //! A node and its owners, message by message.
 
+use std::os::unix::fs::FileExt;
+
 use shorttail_node::{Node, NodeConfig, SessionError};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, Frame, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
+    ChunkDescription, ChunkKind, Frame, Hello, Members, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
+    next_frame,
 };
 
 const CLUSTER: ClusterId = ClusterId(9);
 const PARTITION: PartitionId = PartitionId(2);
 const TAG: u64 = 77;
+
+fn config(core: u16) -> NodeConfig {
+    NodeConfig {
+        node: NodeId(5),
+        cluster: CLUSTER,
+        incarnation: Incarnation(11),
+        core,
+        core_count: 2,
+        memory_bytes: 1 << 20,
+        auth: b"secret".to_vec(),
+        repair_bytes_per_s: 1_000_000,
+        scrub_bytes_per_s: 0,
+    }
+}
 
 /// A node whose sessions speak in whole turns.
 struct Peer {
@@ -22,18 +39,7 @@ impl Peer {
     }
 
     fn of_core(core: u16) -> Self {
-        let config = NodeConfig {
-            node: NodeId(5),
-            cluster: CLUSTER,
-            incarnation: Incarnation(11),
-            core,
-            core_count: 2,
-            memory_bytes: 1 << 20,
-            auth: b"secret".to_vec(),
-            repair_bytes_per_s: 1_000_000,
-            scrub_bytes_per_s: 0,
-        };
-        Peer { node: Node::new(config).expect("a node"), now_us: 0 }
+        Peer { node: Node::new(config(core)).expect("a node"), now_us: 0 }
     }
 
     /// A node with session 1 greeted by owner 6 and everything fenced at epoch 3.
@@ -105,6 +111,7 @@ enum NodeReplyOwned {
     Fenced(StripeId),
     Acked(StripeId, u32),
     Bytes(Vec<u8>),
+    Located(u64),
     Chunks(usize),
     Inspected(usize),
     Refused(Refusal, u64),
@@ -123,6 +130,7 @@ impl NodeReplyOwned {
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),
             NodeReply::Chunks { reports, .. } => NodeReplyOwned::Chunks(reports.len()),
             NodeReply::Inspected(inspected) => NodeReplyOwned::Inspected(inspected.raw.len()),
+            NodeReply::Located { position } => NodeReplyOwned::Located(position),
             NodeReply::Rebuilt { .. } | NodeReply::Damaged { .. } => unreachable!("nothing was ordered here"),
             NodeReply::Refused { refusal, detail } => NodeReplyOwned::Refused(refusal, detail),
         }
@@ -408,9 +416,42 @@ fn a_chunk_is_read_as_of_an_operation_and_when_sealed() {
     peer.refuses(1, &scan(0), Refusal::Invalid, 0);
     peer.refuses(1, &NodeRequest::Inspect { stripe: stripe(9) }, Refusal::NoChunk, 0);
     peer.refuses(1, &NodeRequest::ReadRecord { stripe: stripe(1), offset: 4000 }, Refusal::OutOfRange, 0);
+    peer.refuses(1, &NodeRequest::Locate { stripe: stripe(1) }, Refusal::Invalid, 0);
     peer.does(1, &free(1, 3));
     peer.refuses(1, &read(1, 0), Refusal::NoChunk, 0);
     assert_eq!(peer.node.used_bytes(), 0);
+}
+
+#[test]
+fn owners_alone_are_told_where_memory_that_is_shared_lies() {
+    let near = NearMemory { device: 1, inode: 2, path: "/proc/3/fd/4".to_owned() };
+    let mut peer = Peer { node: Node::sharing(config(1)).expect("a node"), now_us: 0 };
+    peer.node.offer_memory(near.clone());
+    let greeting = |peer: &mut Peer, session, greeting: NodeRequest<'_>| {
+        peer.node.handle_session_opened(session);
+        let mut bytes = Vec::new();
+        greeting.encode(TAG, &mut bytes);
+        peer.node.handle_input(Now::default(), session, &bytes).expect("greeted");
+        let output = std::mem::take(peer.node.poll_output(session).expect("an answer"));
+        let (frame, _) = next_frame(&output).expect("a frame").expect("whole");
+        match NodeReply::parse(&frame) {
+            Ok(NodeReply::Hello(hello)) => hello.near,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(greeting(&mut peer, 1, NodeRequest::Hello(hello())), Some(near));
+    assert_eq!(greeting(&mut peer, 2, NodeRequest::Peer(Hello { epoch: Epoch(0), ..hello() })), None);
+    peer.fences(1, PARTITION.0, 3);
+    peer.does(1, &NodeRequest::Open(description(1, 1)));
+    peer.turn(1, &[append(1, 1, 0), append(1, 2, 10)]).expect("acknowledged");
+    peer.refuses(1, &NodeRequest::Locate { stripe: stripe(1) }, Refusal::NotAtOp, 0);
+    peer.does(1, &seal(1, 2));
+    let NodeReplyOwned::Located(position) = peer.ask(1, &NodeRequest::Locate { stripe: stripe(1) }) else {
+        panic!("it is sealed");
+    };
+    let mut bytes = [0; 10];
+    peer.node.memory().expect("shared").read_exact_at(&mut bytes, position).expect("inside");
+    assert_eq!(&bytes, b"ten bytes.");
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod control;
 pub mod coordinator;
 pub mod footprint;
 pub mod gateway;
+mod near;
 pub mod net;
 pub mod node;
 pub mod panics;

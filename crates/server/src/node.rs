@@ -25,6 +25,7 @@ use crate::config::{Address, NodeConfig};
 use crate::control::{
     ControlError, ControlEvent, NodeControl, Obey, Obeyed, fresh_incarnation, log_not_let_in, start_node,
 };
+use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
@@ -189,6 +190,7 @@ fn start_cores(
         polls.push((poll, inbox));
         outlets.push(outlet);
     }
+    let is_local = matches!(listener, Listener::Unix(..));
     let mut listener = Some(listener);
     let mut all_gauges = Vec::new();
     for (core, (poll, inbox)) in (0..core_count).zip(polls) {
@@ -207,12 +209,18 @@ fn start_cores(
         all_gauges.push(Arc::clone(&gauges));
         let listener = listener.take();
         let outlets = outlets.clone();
-        let machine = match memory {
+        // Faults that are ordered lie in the node's process, and would not be met by who reads past it.
+        let is_near = is_local && !config.allow_chaos;
+        let mut machine = match memory {
+            None if is_near => Node::sharing(machine).context("cannot reserve the node's memory")?,
             None => Node::new(machine).context("cannot reserve the node's memory")?,
             // The core's clock begins later.
             Some(memory) => Node::in_memory(machine, memory.core(core)?, Now::default())
                 .context("what is in the memory file cannot be used: remove it")?,
         };
+        if is_near {
+            near::offer(&mut machine).context("cannot offer the node's memory")?;
+        }
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);

@@ -18,6 +18,7 @@ use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
 use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
+use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
 use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
 
@@ -126,7 +127,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
         let listener = Listener::bind(&address)?;
         let poll = Poll::new()?;
         let (inbox, outlet) = Inbox::new(&poll, INBOX)?;
-        let node = Node::new(NodeConfig {
+        let mut node = Node::sharing(NodeConfig {
             node: id,
             cluster: CLUSTER,
             incarnation: Incarnation(1),
@@ -139,6 +140,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
             scrub_bytes_per_s: 0,
         })
         .context("failed to allocate memory")?;
+        near::offer(&mut node)?;
         let outlets = vec![outlet.clone()];
         let core = Core::new(poll, node, inbox, outlets, Some(listener), Arc::new(CoreGauges::default()))?;
         std::thread::Builder::new().name(format!("node {number}")).spawn(move || {

@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 2 860 in all.
-const SEEDS: [(Profile, u64); 12] = [
+/// Seeds of the usual run per profile: 3 010 in all.
+const SEEDS: [(Profile, u64); 13] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -21,6 +21,7 @@ const SEEDS: [(Profile, u64); 12] = [
     (Profile::Restart, 300),
     (Profile::Members, 20),
     (Profile::Rot, 100),
+    (Profile::Near, 150),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {

@@ -18,7 +18,9 @@
 //!
 //! Must not know: what is stored in the memory.
 
+use std::fs::File;
 use std::io;
+use std::sync::Arc;
 
 use crate::limits::{BLOCK_BYTES, BLOCK_UNITS, RESIDENT_FREE_BLOCKS_MAX, UNIT_BYTES};
 use crate::mapping::Mapping;
@@ -85,6 +87,16 @@ impl Arena {
     pub fn new(bytes: usize) -> io::Result<Self> {
         let block_count = bytes / BLOCK_BYTES;
         let memory = Mapping::new(block_count * BLOCK_BYTES)?;
+        Ok(Self::over(memory, None, block_count))
+    }
+
+    /// As [`Arena::new`], in memory that other processes can be let read.
+    ///
+    /// # Errors
+    /// When the kernel refuses the mapping.
+    pub fn shared(bytes: usize) -> io::Result<Self> {
+        let block_count = bytes / BLOCK_BYTES;
+        let memory = Mapping::shared(block_count * BLOCK_BYTES)?;
         Ok(Self::over(memory, None, block_count))
     }
 
@@ -214,6 +226,16 @@ impl Arena {
         }
         self.list(allocation.block);
         self.used_units -= usize::from(allocation.units);
+    }
+
+    /// The file that the memory is a part of, if it is one.
+    pub fn file(&self) -> Option<&Arc<File>> {
+        self.memory.file().map(|(file, _)| file)
+    }
+
+    /// Where in that file an allocation begins.
+    pub fn position(&self, allocation: &Allocation) -> Option<u64> {
+        self.memory.file().map(|(_, offset)| offset + allocation.range().start as u64)
     }
 
     pub fn bytes(&self, allocation: &Allocation) -> &[u8] {

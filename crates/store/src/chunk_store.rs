@@ -8,6 +8,9 @@
 //! Must not know: sessions, fences.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
 use shorttail_units::{OpNumber, PartitionId, StripeId};
@@ -74,10 +77,22 @@ impl ChunkStore {
     /// # Errors
     /// When the budget is outside its limits or the kernel has no room for it.
     pub fn new(memory_bytes: usize) -> Result<Self, StoreError> {
+        Self::in_arena(memory_bytes, Arena::new)
+    }
+
+    /// As [`ChunkStore::new`], in memory that other processes can be let read: [`ChunkStore::file`].
+    ///
+    /// # Errors
+    /// As [`ChunkStore::new`].
+    pub fn shared(memory_bytes: usize) -> Result<Self, StoreError> {
+        Self::in_arena(memory_bytes, Arena::shared)
+    }
+
+    fn in_arena(memory_bytes: usize, make: impl Fn(usize) -> io::Result<Arena>) -> Result<Self, StoreError> {
         if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory_bytes) {
             return Err(StoreError::MemoryBytes { asked: memory_bytes });
         }
-        let arena = Arena::new(arena_bytes(memory_bytes));
+        let arena = make(arena_bytes(memory_bytes));
         let arena = arena.map_err(|reason| StoreError::Kernel { asked: memory_bytes, reason })?;
         Ok(Self::over(arena, memory_bytes))
     }
@@ -201,6 +216,24 @@ impl ChunkStore {
     pub fn chunk(&self, stripe: StripeId) -> Result<ChunkView<'_>, Refusal> {
         let chunk = self.chunks.get(&stripe.raw()).ok_or(Refusal::NoChunk)?;
         Ok(ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() })
+    }
+
+    /// The file in which chunks lie, unless their memory is this process's alone.
+    pub fn file(&self) -> Option<&Arc<File>> {
+        self.arena.file()
+    }
+
+    /// Where in [`ChunkStore::file`] the payload of a sealed chunk begins. It stays there for as long as the chunk exists.
+    ///
+    /// # Errors
+    /// `NoChunk`. `NotAtOp`: not sealed. `Invalid`: there is no file.
+    pub fn position(&self, stripe: StripeId) -> Result<u64, Refusal> {
+        let chunk = self.chunks.get(&stripe.raw()).ok_or(Refusal::NoChunk)?;
+        if chunk.open.is_some() {
+            return Err(Refusal::NotAtOp);
+        }
+        let position = self.arena.position(&chunk.allocation).ok_or(Refusal::Invalid)?;
+        Ok(position + HEADER_BYTES as u64)
     }
 
     /// # Errors

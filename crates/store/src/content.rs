@@ -34,8 +34,8 @@ mod tests {
         let record = Record::object(b"key", b"value", Version::new(Epoch(2), 9));
         let length = record.encoded_bytes(Epoch(2));
         let mut chunk = vec![0; 2 * length + 20];
-        record.encode(Epoch(2), &mut chunk[..length]);
-        record.encode(Epoch(2), &mut chunk[length..2 * length]);
+        record.encode(stripe, &mut chunk[..length]);
+        record.encode(stripe, &mut chunk[length..2 * length]);
         assert_eq!(used_bytes(ChunkKind::Packed, stripe, &chunk), Some(2 * length));
         for bit in 0..chunk.len() * 8 {
             chunk[bit / 8] ^= 1 << (bit % 8);

@@ -1,9 +1,9 @@
-//! A mapping of memory, anonymous or of a part of a file: the only `unsafe` code of the store.
+//! A mapping of memory, anonymous, shared, or of a part of a file: the only `unsafe` code of the store.
 //!
 //! It is readable and writable from its creation to its drop. An anonymous one is private and starts as zeros; pages are
 //! taken from the machine only when they are first written. Transparent huge pages are declined, so that the resident size
-//! counts what is used and not its neighbourhood. One of a file is shared with it: what is written stays when the process
-//! dies.
+//! counts what is used and not its neighbourhood. A shared one is that of a file without a name, through which other
+//! processes of the machine can read it. One of a file is shared with it: what is written stays when the process dies.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Granularity of mappings.
@@ -25,6 +25,8 @@ pub(crate) struct Mapping {
     bytes: usize,
     /// The file that it is a part of, and where in it.
     file: Option<(Arc<File>, u64)>,
+    /// Its file system may be full.
+    is_reserved_first: bool,
 }
 
 // SAFETY: the mapping is owned by this value alone and has no tie to the thread that made it; access goes through
@@ -46,7 +48,19 @@ impl Mapping {
         // A kernel without transparent huge pages refuses the advice, and then it is not needed.
         // SAFETY: the range was just mapped, and this advice changes no contents.
         let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
-        Ok(Mapping { base, bytes, file: None })
+        Ok(Mapping { base, bytes, file: None, is_reserved_first: false })
+    }
+
+    /// As [`Mapping::new`], of a file that has no name and goes with its last user.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn shared(bytes: usize) -> io::Result<Self> {
+        let file = Arc::new(File::from(memfd_create("shorttail", MemfdFlags::CLOEXEC)?));
+        file.set_len(bytes as u64)?;
+        let mut mapping = Self::of_file(&file, 0, bytes)?;
+        mapping.is_reserved_first = false;
+        Ok(mapping)
     }
 
     /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller holds the file's lock
@@ -68,7 +82,12 @@ impl Mapping {
             )
         }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, bytes, file: Some((Arc::clone(file), offset)) })
+        Ok(Mapping { base, bytes, file: Some((Arc::clone(file), offset)), is_reserved_first: true })
+    }
+
+    /// The file that it is a part of, and where in it it begins.
+    pub fn file(&self) -> Option<(&Arc<File>, u64)> {
+        self.file.as_ref().map(|(file, offset)| (file, *offset))
     }
 
     /// Sees to it that writing to `range` finds memory: a full file system would end the process instead.
@@ -76,7 +95,7 @@ impl Mapping {
     /// # Errors
     /// What the kernel says, usually that the file system is full.
     pub fn reserve(&self, range: Range<usize>) -> io::Result<()> {
-        let Some((file, offset)) = &self.file else { return Ok(()) };
+        let Some((file, offset)) = self.file.as_ref().filter(|_| self.is_reserved_first) else { return Ok(()) };
         let bytes = (range.end - range.start) as u64;
         Ok(fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes)?)
     }

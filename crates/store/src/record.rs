@@ -4,7 +4,7 @@
 //! u8      fields: bits 0-1 kind, 2 expiry, 3 flags, 4 cas, 5 attributes, 6 full version, 7 always 1
 //! varint  key bytes
 //! varint  value bytes
-//! u32     CRC32C of the whole record but these four bytes
+//! u32     CRC32C of the stripe's id and the whole record but these four bytes
 //! u32     counter of the version, or u64 the whole version when its epoch is not the stripe's or the counter is longer
 //! u48     expiry, milliseconds since the Unix epoch    (if bit 2)
 //! u32     client flags                                 (if bit 3)
@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The smallest object costs 11 bytes beside key and value. A zero byte is never the start of a record, so the unused
-//! tail of a chunk ends a walk. A record checks itself: a mismatch is an erasure, never an answer.
+//! tail of a chunk ends a walk. A record checks itself, and that it is of the stripe: a mismatch is an erasure, never an
+//! answer.
 
 use shorttail_units::{Epoch, StripeId, UnixMs, Version};
 
@@ -146,12 +147,12 @@ impl<'a> Record<'a> {
         fixed + after_crc_bytes(fields) + self.key.len() + self.value.len()
     }
 
-    /// Writes the record at the front of `out`, which has exactly [`Record::encoded_bytes`].
+    /// Writes the record as one of `stripe` at the front of `out`, which has exactly [`Record::encoded_bytes`].
     ///
     /// # Panics
     /// If `out` has another length.
-    pub fn encode(&self, stripe_epoch: Epoch, out: &mut [u8]) {
-        let fields = self.fields(stripe_epoch);
+    pub fn encode(&self, stripe: StripeId, out: &mut [u8]) {
+        let fields = self.fields(stripe.epoch());
         let mut writer = Writer { out, at: 0 };
         writer.put(&[fields]);
         writer.put_varint(self.key.len());
@@ -175,7 +176,7 @@ impl<'a> Record<'a> {
         writer.put(self.key);
         writer.put(self.value);
         assert_eq!(writer.at, out.len(), "the record fills its place");
-        let crc = checksum(out, crc_at);
+        let crc = checksum(stripe, out, crc_at);
         out[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
@@ -187,7 +188,7 @@ impl<'a> Record<'a> {
         let layout = Layout::of(bytes)?;
         let whole = bytes.get(..layout.record_bytes).ok_or(RecordError::Short)?;
         let stored = u32::from_le_bytes(whole[layout.crc_at..layout.crc_at + 4].try_into().expect("four bytes"));
-        if checksum(whole, layout.crc_at) != stored {
+        if checksum(stripe, whole, layout.crc_at) != stored {
             return Err(RecordError::Checksum);
         }
         let mut at = layout.crc_at + 4;
@@ -256,8 +257,9 @@ fn after_crc_bytes(fields: u8) -> usize {
     version + bytes(HAS_EXPIRY, 6) + bytes(HAS_FLAGS, 4) + bytes(HAS_CAS, 8) + bytes(HAS_ATTRIBUTES, 1)
 }
 
-fn checksum(record: &[u8], crc_at: usize) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&record[..crc_at]), &record[crc_at + 4..])
+fn checksum(stripe: StripeId, record: &[u8], crc_at: usize) -> u32 {
+    let of_stripe = crc32c::crc32c(&stripe.raw().to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(of_stripe, &record[..crc_at]), &record[crc_at + 4..])
 }
 
 fn varint_bytes(value: usize) -> usize {
@@ -315,7 +317,7 @@ mod tests {
 
     fn encode(record: &Record<'_>) -> Vec<u8> {
         let mut bytes = vec![0; record.encoded_bytes(EPOCH)];
-        record.encode(EPOCH, &mut bytes);
+        record.encode(stripe(), &mut bytes);
         bytes
     }
 
@@ -369,6 +371,12 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(Record::parse(&bad, stripe()).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_record_of_another_stripe_is_noticed() {
+        let bytes = encode(&full(b"key", b"value"));
+        assert_eq!(Record::parse(&bytes, StripeId::new(EPOCH, 10)), Err(RecordError::Checksum));
     }
 
     #[test]

@@ -337,7 +337,7 @@ impl<C: Command> Engine<C> {
             let Ok((record, length)) = Record::parse(&bytes[offset..], job.id) else { return (offset, Step::Damaged) };
             let step = match record.kind {
                 RecordKind::Object | RecordKind::Manifest => {
-                    self.deal_with_object(key, &record, offset, &bytes[offset..offset + length])
+                    self.deal_with_object(key, &record, offset, length)
                 }
                 RecordKind::Tombstone | RecordKind::Control => self.carry(key, &record, offset, length),
             };
@@ -367,10 +367,9 @@ impl<C: Command> Engine<C> {
         Some(if left <= self.stripe_bytes() * 3 / 4 { Urgency::Freeing } else { Urgency::Cleaning })
     }
 
-    fn deal_with_object(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, bytes: &[u8]) -> Step {
-        let length = bytes.len();
+    fn deal_with_object(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, length: usize) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
-        let (mode, partition, id) = (job.mode, job.partition, job.id);
+        let (mode, partition) = (job.mode, job.partition);
         let from = self.stripes.location(job.slot, job.data_index, offset);
         let looked_at = self.key_ref(record.key);
         let (slot, tag) = (looked_at.slot, looked_at.tag());
@@ -394,7 +393,7 @@ impl<C: Command> Engine<C> {
         let lock = self.locks.insert(looked_at, moving);
         let purpose = Purpose::Move { lock, job: key };
         let urgency = self.urgency_of_job(key);
-        if urgency.is_none_or(|urgency| self.append_moved(partition, id, record, bytes, purpose, urgency).is_err()) {
+        if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
             self.locks.remove(lock);
             return Step::Wait;
         }

@@ -51,6 +51,7 @@ impl<C: Command> Engine<C> {
         session.used_bytes = hello.used_bytes;
         session.held_bytes = hello.held_bytes;
         session.incarnation = Some(hello.incarnation);
+        self.near_offers.extend(hello.near.clone().map(|near| (id, near)));
         session.unfenced = self.config.partitions.clone();
         self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {
@@ -226,6 +227,7 @@ mod tests {
             memory_bytes: 1 << 20,
             used_bytes: 0,
             held_bytes: 0,
+            near: None,
         };
         let greets = |engine: &mut Engine<AnyCommand>, core, core_count| {
             engine.greeted(SessionId { node: NodeId(0), core }, &hello(core_count));

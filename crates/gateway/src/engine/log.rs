@@ -115,28 +115,7 @@ impl<C: Command> Engine<C> {
         stripe.manifests.expect_if(record.kind);
         let open = stripe.open.as_mut().expect("it has room");
         let (_, place) = open.append(room.data_index, length, purpose);
-        record.encode(epoch, place);
-        Ok(())
-    }
-
-    /// Appends a record that lies in stripe `from` as `bytes`: the same bytes, if both stripes are of one epoch.
-    pub(super) fn append_moved(
-        &mut self,
-        partition: PartitionId,
-        from: StripeId,
-        record: &Record<'_>,
-        bytes: &[u8],
-        purpose: Purpose,
-        urgency: Urgency,
-    ) -> Result<(), PlaceError> {
-        if from.epoch() != self.config.epoch {
-            return self.append_record(partition, record, purpose, urgency);
-        }
-        let room = self.make_room(partition, bytes.len(), urgency, StripeId::default())?;
-        let stripe = self.stripes.at_mut(room.slot);
-        stripe.manifests.expect_if(record.kind);
-        let open = stripe.open.as_mut().expect("it has room");
-        open.append(room.data_index, bytes.len(), purpose).1.copy_from_slice(bytes);
+        record.encode(stripe.id, place);
         Ok(())
     }
 
@@ -151,10 +130,11 @@ impl<C: Command> Engine<C> {
         let length: usize = records.iter().map(|(record, _)| record.encoded_bytes(epoch)).sum();
         let room = self.make_room(partition, length, urgency, StripeId::default())?;
         self.flush_stripe(room.slot);
-        let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+        let stripe = self.stripes.at_mut(room.slot);
+        let open = stripe.open.as_mut().expect("it has room");
         for (record, purpose) in records {
             let (_, place) = open.append(room.data_index, record.encoded_bytes(epoch), *purpose);
-            record.encode(epoch, place);
+            record.encode(stripe.id, place);
         }
         self.flush_stripe(room.slot);
         Ok(())

@@ -51,6 +51,14 @@ impl<C> Lookup<C> {
     }
 }
 
+/// What near memory says about a candidate.
+enum Nearby {
+    Found(OldRecord, Digest),
+    OtherKey,
+    /// It is not there, or not near.
+    Unknown,
+}
+
 /// What a record means to a lookup.
 enum Digest {
     /// The reading command is answered.
@@ -144,7 +152,13 @@ impl<C: Command> Engine<C> {
                 Some(open) => Some(&open.chunk(data_index)[usize::from(location.offset)..]),
                 None => stripe.manifests.get(location),
             };
-            let Some(bytes) = held else { return self.fetch_candidate(lookup, location) };
+            let Some(bytes) = held else {
+                match self.look_near(&mut lookup, location) {
+                    Nearby::Found(old, digest) => return self.lookup_found(lookup, old, digest),
+                    Nearby::OtherKey => continue,
+                    Nearby::Unknown => return self.fetch_candidate(lookup, location),
+                }
+            };
             let (record, length) = Record::parse(bytes, stripe.id).expect("the owner's own bytes are a record");
             if record.key != Self::lookup_key(&lookup).bytes {
                 continue;
@@ -155,6 +169,34 @@ impl<C: Command> Engine<C> {
             return self.lookup_found(lookup, old, digest);
         }
         self.lookup_absent(lookup);
+    }
+
+    /// Looks at a candidate in near memory.
+    fn look_near(&mut self, lookup: &mut Lookup<C>, location: Location) -> Nearby {
+        let (slot, data_index) = self.stripes.place_of(location);
+        let mut bytes = std::mem::take(&mut self.near_buffer);
+        let mut nearby = Nearby::Unknown;
+        if self.read_near(slot, data_index, location.offset, &mut bytes) {
+            nearby = match Record::parse(&bytes, self.stripes.at(slot).id) {
+                Ok((record, _)) if record.key != Self::lookup_key(lookup).bytes => Nearby::OtherKey,
+                Ok((record, length)) => {
+                    self.stats.near_reads_total += 1;
+                    self.record_guess.learn(length);
+                    if record.kind == RecordKind::Manifest {
+                        self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
+                    }
+                    let (fetched, idle_s) = self.access_of(lookup, location);
+                    let old = old_record(&record, location, length);
+                    Nearby::Found(old, digest(lookup, &record, fetched, idle_s, self.now))
+                }
+                Err(_) => {
+                    self.forget_place(slot, data_index);
+                    Nearby::Unknown
+                }
+            };
+        }
+        self.near_buffer = bytes;
+        nearby
     }
 
     fn fetch_candidate(&mut self, lookup: Lookup<C>, location: Location) {
@@ -212,6 +254,9 @@ impl<C: Command> Engine<C> {
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
                     }
                     let digest = digest(&mut lookup, &record, fetched, idle_s, self.now);
+                    if is_current && excluded == 0 {
+                        self.locate(self.stripes.place_of(location).0, wanted.data_index);
+                    }
                     self.lookup_found(lookup, old, digest);
                 }
                 Err(_) if !is_current => self.restart_lookup(lookup),

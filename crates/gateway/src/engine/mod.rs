@@ -50,6 +50,7 @@ mod lookup;
 mod loss;
 mod manifest;
 mod moving;
+mod near;
 mod nodes;
 mod open_stripe;
 mod ownership;
@@ -89,10 +90,12 @@ use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
+use shorttail_wire::node::NearMemory;
 
 pub use config::{EngineConfig, WhenFull};
 pub use keyspace::cursor_slot;
 pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
+pub use near::NearReader;
 pub use nodes::{NodePhase, SessionId};
 pub use ownership::Standing;
 pub use watch::Watched;
@@ -212,6 +215,10 @@ enum What {
         number: u32,
     },
     Inspect {
+        stripe: StripeId,
+    },
+    /// Where is this chunk in near memory?
+    Locate {
         stripe: StripeId,
     },
     /// Is this chunk damaged?
@@ -336,6 +343,10 @@ pub struct Engine<C> {
     /// Late binding of a share of the reads: what of the next one is due.
     late_binding_due: u16,
     record_guess: RecordGuess,
+    near_offers: VecDeque<(SessionId, NearMemory)>,
+    near_generation: u32,
+    /// What was read from near memory last.
+    near_buffer: Vec<u8>,
     stats: StoreStats,
 }
 
@@ -356,6 +367,9 @@ impl<C: Command> Engine<C> {
             hedge_due_us: u64::MAX,
             late_binding_due: 0,
             record_guess: RecordGuess::default(),
+            near_offers: VecDeque::new(),
+            near_generation: 0,
+            near_buffer: Vec::new(),
             config,
             now,
             phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us, picture))),

@@ -13,6 +13,7 @@
 
 use shorttail_monitor::Class;
 use shorttail_policy::Hedge;
+use shorttail_store::record::Record;
 use shorttail_units::{NodeId, PartitionId, StripeId};
 
 use super::Engine;
@@ -190,7 +191,9 @@ impl<C: Command> Engine<C> {
         };
         // An operation of its own, as the first one was: durable as a whole.
         self.flush_stripe(room.slot);
-        let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
+        let stripe = self.stripes.at_mut(from);
+        let from_id = stripe.id;
+        let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
         let (items, bytes) = open.begin_race().expect("it was found above");
         let mut start = 0;
         let mut wrapped = Vec::with_capacity(items.len());
@@ -212,9 +215,12 @@ impl<C: Command> Engine<C> {
                 }
             };
             wrapped.push(Purpose::Raced(race));
-            let open = self.stripes.at_mut(room.slot).open.as_mut().expect("it has room");
+            let stripe = self.stripes.at_mut(room.slot);
+            let open = stripe.open.as_mut().expect("it has room");
             let place = open.append(room.data_index, item.length, Purpose::Raced(race)).1;
-            place.copy_from_slice(bytes);
+            // Of the same epoch, so as long.
+            let (record, _) = Record::parse(bytes, from_id).expect("the owner's own bytes are a record");
+            record.encode(stripe.id, place);
         }
         self.flush_stripe(room.slot);
         let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");

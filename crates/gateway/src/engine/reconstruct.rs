@@ -242,7 +242,7 @@ mod tests {
         let value = [number; 20];
         let record = Record::object(&value[..4], &value, Version::new(Epoch(1), u64::from(number)));
         let mut bytes = vec![0; record.encoded_bytes(Epoch(1))];
-        record.encode(Epoch(1), &mut bytes);
+        record.encode(stripe(), &mut bytes);
         bytes
     }
 

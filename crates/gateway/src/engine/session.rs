@@ -17,6 +17,7 @@ use shorttail_units::{Incarnation, PartitionId, StripeId};
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::limits::BATCH_BYTES_MAX;
+use super::near::Near;
 use super::pool::PoolKey;
 
 #[derive(Debug, Default)]
@@ -57,6 +58,8 @@ pub struct Session {
     pub used_bytes: u64,
     /// What chunks take of it.
     pub held_bytes: u64,
+    /// The node's memory, if it can be read from here.
+    pub near: Option<Near>,
 }
 
 impl Session {

@@ -17,6 +17,7 @@ use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs};
 use super::index::{Location, StripeSlot};
 use super::kept::Kept;
 use super::kept_manifests::KeptManifests;
+use super::near::Places;
 use super::open_stripe::OpenStripe;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,8 @@ pub struct Stripe<I> {
     pub open: Option<Box<OpenStripe<I>>>,
     /// Records of striped objects, once the copy is gone.
     pub manifests: KeptManifests,
+    /// Of its data chunks, in near memory.
+    pub places: Places,
 }
 
 impl<I> Stripe<I> {
@@ -102,6 +105,7 @@ impl<I> Stripe<I> {
             fills: Box::default(),
             open: Some(Box::new(open)),
             manifests: KeptManifests::default(),
+            places: Places::default(),
         }
     }
 
@@ -121,6 +125,7 @@ impl<I> Stripe<I> {
             fills,
             open: None,
             manifests: KeptManifests::default(),
+            places: Places::default(),
         }
     }
 

@@ -79,6 +79,8 @@ pub struct SimConfig {
     pub faults: FaultWeights,
     /// How often a bit of a message between gateways and nodes turns over on its way.
     pub flip_ppm: u32,
+    /// Gateways may read the nodes' memory without asking them.
+    pub shares_memory: bool,
     /// Nodes disturbed at the same time, at most.
     pub disturbed_max: usize,
     /// Events between two checks of what nodes and owner hold together.
@@ -180,6 +182,7 @@ impl SimConfig {
                 ..FaultWeights::default()
             },
             flip_ppm: 0,
+            shares_memory: false,
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
             policy: Policy::default(),

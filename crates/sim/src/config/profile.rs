@@ -36,10 +36,12 @@ pub enum Profile {
     Members,
     /// Memory decays while gateways crash and hand over; keys are hard to tell apart.
     Rot,
+    /// Gateways read the nodes' memory past them, whatever else goes wrong.
+    Near,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 12] = [
+pub const PROFILES: [(&str, Profile); 13] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -52,6 +54,7 @@ pub const PROFILES: [(&str, Profile); 12] = [
     ("restart", Profile::Restart),
     ("members", Profile::Members),
     ("rot", Profile::Rot),
+    ("near", Profile::Near),
 ];
 
 impl fmt::Display for Profile {
@@ -82,7 +85,7 @@ impl SimConfig {
         if rng.chance_ppm(300_000) {
             self.delayed_flush_ppm = 5_000;
         }
-        if matches!(profile, Profile::Restart | Profile::Rot) {
+        if matches!(profile, Profile::Restart | Profile::Rot | Profile::Near) {
             // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the value
             // that it saw is over and was missed: see docs/INVARIANTS.md.
             self.lifetime_ppm = 0;
@@ -159,6 +162,12 @@ impl SimConfig {
                 self.victims_change = false;
                 let restart = if self.keeps_memory { 3 } else { 0 };
                 self.faults = FaultWeights { rot: 8, crash: 1, gateway_crash: 4, restart, ..self.faults };
+            }
+            Profile::Near => {
+                use Profile::{Gateways, Members, Mixed, Restart, Rot, Takeover};
+                let kinds = [Mixed, Takeover, Gateways, Restart, Members, Rot];
+                self.apply(kinds[rng.index(kinds.len())], rng);
+                self.shares_memory = true;
             }
             Profile::Members => {
                 self.late_node_count = 1 + rng.below(3) as u16;

@@ -23,6 +23,7 @@ mod faults;
 mod gateway;
 mod life;
 mod members;
+mod near;
 mod nodes;
 mod peers;
 mod policy;

@@ -7,7 +7,7 @@ use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId, Now};
 
 use super::slow::Slowness;
-use super::{CLUSTER, Counts, Event, World, endpoint_of};
+use super::{near, CLUSTER, Counts, Event, World, endpoint_of};
 use crate::network::{SendError, SessionId, What};
 
 /// Longest wait between an input and the turn that takes it.
@@ -141,10 +141,14 @@ impl World {
                 };
                 let now = Now { mono_us: now_us, ..Now::default() };
                 let mut machine = match &host.memory {
+                    None if self.config.shares_memory => Node::sharing(config),
                     None => Node::new(config),
                     Some(memory) => Node::in_memory(config, memory.core(core).expect("mapped"), now),
                 }
                 .expect("memory for a simulated node");
+                if self.config.shares_memory {
+                    machine.offer_memory(near::offer_of(incarnation));
+                }
                 super::audit::greet(&mut machine, core);
                 machine
             })

@@ -66,6 +66,7 @@ fn class_of(reply: &NodeReply<'_>) -> Class {
         NodeReply::Hello(_)
         | NodeReply::Chunks { .. }
         | NodeReply::Fenced { .. }
+        | NodeReply::Located { .. }
         | NodeReply::Damaged { .. }
         | NodeReply::Rebuilt { .. }
         | NodeReply::Refused { .. } => Class::Other,

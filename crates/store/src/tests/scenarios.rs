@@ -1,5 +1,8 @@
 //! Scenarios of single chunks and stores; each rule has one that fails without it.
 
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use shorttail_units::{Configuration, Epoch, PartitionId, StripeId, Version};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Refusal};
 
@@ -179,7 +182,7 @@ fn records_are_found_by_their_offset_in_a_sealed_data_chunk_only() {
     let mut stripe = Stripe::open(3, 2, 1000);
     let record = Record::object(b"key", b"value", Version::new(Epoch(1), 9));
     let mut bytes = vec![0; record.encoded_bytes(Epoch(1))];
-    record.encode(Epoch(1), &mut bytes);
+    record.encode(stripe_id(1), &mut bytes);
     stripe.append(0, &bytes, 0);
     stripe.append(0, &bytes, 0);
     stripe.append(0, &[0xff; 20], 0);
@@ -194,6 +197,30 @@ fn records_are_found_by_their_offset_in_a_sealed_data_chunk_only() {
     assert_eq!(read(&stripe, 0, 2 * length + 20), Err(Refusal::OutOfRange));
     assert_eq!(read(&stripe, 0, u32::MAX), Err(Refusal::OutOfRange));
     assert_eq!(read(&stripe, 3, 0), Err(Refusal::Invalid));
+}
+
+#[test]
+fn a_sealed_chunk_is_found_in_memory_that_is_shared() {
+    let mut store = ChunkStore::shared(MEMORY_BYTES).expect("memory");
+    store.install(&striped(1, 3000), &[1; 3000]).expect("room");
+    store.install(&striped(2, 3000), b"second").expect("room");
+    store.open(&ChunkDescription { stripe: stripe_id(3), ..description(0, 3, 2, 1000) }).expect("room");
+    let file = Arc::clone(store.file().expect("it is shared"));
+    let read = |store: &ChunkStore, stripe| {
+        let mut bytes = [0; 6];
+        let position = store.position(stripe)?;
+        file.read_exact_at(&mut bytes, position).expect("it is inside");
+        Ok(bytes)
+    };
+    assert_eq!(read(&store, stripe_id(2)), Ok(*b"second"));
+    assert_eq!(read(&store, stripe_id(1)), Ok([1; 6]));
+    assert_eq!(read(&store, stripe_id(3)), Err(Refusal::NotAtOp), "it still takes appends");
+    assert_eq!(read(&store, stripe_id(4)), Err(Refusal::NoChunk));
+    store.free(stripe_id(1), 1, PARTITION).expect("freed");
+    assert_eq!(read(&store, stripe_id(1)), Err(Refusal::NoChunk));
+    let alone = Stripe::open(3, 2, 1000);
+    assert!(alone.stores[0].file().is_none());
+    store.check_invariants();
 }
 
 #[test]

@@ -6,6 +6,9 @@ use super::bytes::{Put, Reader};
 use super::frame::{Frame, FrameError, put_frame};
 use super::request::ChunkDescription;
 
+/// Longest path of a node's memory.
+const PATH_BYTES_MAX: usize = 4096;
+
 /// Why a node refused a request. Nothing changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
@@ -75,6 +78,14 @@ impl Refusal {
     }
 }
 
+/// The memory of a core as a file that other processes of its machine may open: of this device and inode, it is that file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NearMemory {
+    pub device: u64,
+    pub inode: u64,
+    pub path: String,
+}
+
 /// The node's side of the greeting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HelloReply {
@@ -87,6 +98,8 @@ pub struct HelloReply {
     pub memory_bytes: u64,
     pub used_bytes: u64,
     pub held_bytes: u64,
+    /// If it lets an owner on the same machine read its memory.
+    pub near: Option<NearMemory>,
 }
 
 /// One chunk, as its header tells it.
@@ -146,6 +159,10 @@ pub enum NodeReply<'a> {
         op: OpNumber,
     },
     Bytes(&'a [u8]),
+    /// Position in the node's memory, in bytes.
+    Located {
+        position: u64,
+    },
     /// An order to rebuild a chunk is over. `Err`: why, and the index of the source that was to blame, if one was.
     Rebuilt {
         stripe: StripeId,
@@ -178,6 +195,7 @@ impl NodeReply<'_> {
     const REFUSED: u8 = 0x87;
     const FENCED: u8 = 0x88;
     const REBUILT: u8 = 0x89;
+    const LOCATED: u8 = 0x8a;
     const DAMAGED: u8 = 0x8f;
     /// No source is to blame.
     const NO_SOURCE: u8 = u8::MAX;
@@ -196,6 +214,7 @@ impl NodeReply<'_> {
                 out.put_u32(op.0);
             }),
             NodeReply::Bytes(bytes) => put_frame(out, Self::BYTES, 0, tag, |out| out.extend_from_slice(bytes)),
+            NodeReply::Located { position } => put_frame(out, Self::LOCATED, 0, tag, |out| out.put_u64(*position)),
             NodeReply::Damaged { stripe } => put_frame(out, Self::DAMAGED, 0, tag, |out| out.put_u64(stripe.raw())),
             NodeReply::Chunks { reports, undescribed } => put_frame(out, Self::CHUNKS, 0, tag, |out| {
                 out.put_u32(u32::try_from(undescribed.len()).expect("a scan is bounded"));
@@ -232,6 +251,7 @@ impl<'a> NodeReply<'a> {
             Self::ACKED => NodeReply::Acked { stripe: StripeId::from_raw(body.u64()?), op: OpNumber(body.u32()?) },
             Self::DAMAGED => NodeReply::Damaged { stripe: StripeId::from_raw(body.u64()?) },
             Self::BYTES => NodeReply::Bytes(body.rest()),
+            Self::LOCATED => NodeReply::Located { position: body.u64()? },
             Self::CHUNKS => {
                 let (mut undescribed, mut reports) = (Vec::new(), Vec::new());
                 for _ in 0..body.u32()? {
@@ -270,6 +290,12 @@ impl HelloReply {
         out.put_u64(self.memory_bytes);
         out.put_u64(self.used_bytes);
         out.put_u64(self.held_bytes);
+        out.put_u8(u8::from(self.near.is_some()));
+        if let Some(near) = &self.near {
+            out.put_u64(near.device);
+            out.put_u64(near.inode);
+            out.extend_from_slice(near.path.as_bytes());
+        }
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -282,7 +308,19 @@ impl HelloReply {
             memory_bytes: body.u64()?,
             used_bytes: body.u64()?,
             held_bytes: body.u64()?,
+            near: if body.u8()? == 0 { None } else { Some(NearMemory::parse(body)?) },
         })
+    }
+}
+
+impl NearMemory {
+    fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let (device, inode) = (body.u64()?, body.u64()?);
+        let path = std::str::from_utf8(body.rest()).map_err(|_| FrameError::Value("path"))?;
+        if path.is_empty() || path.len() > PATH_BYTES_MAX {
+            return Err(FrameError::Value("path"));
+        }
+        Ok(NearMemory { device, inode, path: path.to_owned() })
     }
 }
 

@@ -123,6 +123,10 @@ pub enum NodeRequest<'a> {
         stripe: StripeId,
         offset: u32,
     },
+    /// Where the payload of a sealed chunk begins in the memory that the node let its owner read. Replies `Located`.
+    Locate {
+        stripe: StripeId,
+    },
     /// A byte range of the chunk: of a sealed one if `op` is 0, else exactly as of `op` (rule R5). Replies `Bytes`.
     ReadRange {
         stripe: StripeId,
@@ -205,6 +209,7 @@ impl NodeRequest<'_> {
     const RENEW: u8 = 18;
     const RELEASE: u8 = 19;
     const PROBE_WRITE: u8 = 20;
+    const LOCATE: u8 = 21;
 
     fn kind(&self) -> u8 {
         match self {
@@ -216,6 +221,7 @@ impl NodeRequest<'_> {
             NodeRequest::Seal { .. } => Self::SEAL,
             NodeRequest::Free { .. } => Self::FREE,
             NodeRequest::ReadRecord { .. } => Self::READ_RECORD,
+            NodeRequest::Locate { .. } => Self::LOCATE,
             NodeRequest::ReadRange { .. } => Self::READ_RANGE,
             NodeRequest::Install { .. } => Self::INSTALL,
             NodeRequest::Scan { .. } => Self::SCAN,
@@ -289,7 +295,7 @@ impl NodeRequest<'_> {
                 out.put_u16(*partition);
                 out.put_u16(*count);
             }
-            NodeRequest::Inspect { stripe } => out.put_u64(stripe.raw()),
+            NodeRequest::Inspect { stripe } | NodeRequest::Locate { stripe } => out.put_u64(stripe.raw()),
             NodeRequest::Close { stripe, epoch, last } => {
                 out.put_u64(stripe.raw());
                 out.put_u32(epoch.0);
@@ -361,6 +367,7 @@ impl<'a> NodeRequest<'a> {
                 epoch: parse_epoch(body)?,
                 partition: PartitionId(body.u16()?),
             },
+            Self::LOCATE => NodeRequest::Locate { stripe: parse_stripe(body)? },
             Self::READ_RECORD => NodeRequest::ReadRecord { stripe: parse_stripe(body)?, offset: body.u32()? },
             Self::READ_RANGE => NodeRequest::ReadRange {
                 stripe: parse_stripe(body)?,

@@ -62,6 +62,7 @@ fn requests() -> Vec<NodeRequest<'static>> {
         NodeRequest::Seal { stripe, last: OpNumber(9), chunk_last: OpNumber(8), sum: 7 },
         NodeRequest::Free { first: stripe, count: 3, epoch: Epoch(3), partition: PartitionId(2) },
         NodeRequest::ReadRecord { stripe, offset: 12 },
+        NodeRequest::Locate { stripe },
         NodeRequest::ReadRange { stripe, offset: 12, length: 100, op: OpNumber(4) },
         NodeRequest::Install { description: description(), bytes: b"piece" },
         NodeRequest::Scan { partition: 2, after: stripe, count: 10 },
@@ -93,6 +94,24 @@ fn requests() -> Vec<NodeRequest<'static>> {
     ]
 }
 
+fn hello() -> HelloReply {
+    HelloReply {
+        version: PROTOCOL_VERSION,
+        cluster: ClusterId(9),
+        node: NodeId(4),
+        incarnation: Incarnation(11),
+        core_count: 2,
+        memory_bytes: 1 << 30,
+        used_bytes: 4096,
+        held_bytes: 5,
+        near: None,
+    }
+}
+
+fn near() -> NearMemory {
+    NearMemory { device: 1, inode: 5, path: "/proc/7/fd/9".to_owned() }
+}
+
 fn replies() -> Vec<NodeReply<'static>> {
     let stripe = StripeId::new(Epoch(3), 77);
     let raw = vec![
@@ -100,16 +119,9 @@ fn replies() -> Vec<NodeReply<'static>> {
         RawOp { op: OpNumber(10), data_index: 1, offset: 7, length: 3, bytes: b"" },
     ];
     vec![
-        NodeReply::Hello(HelloReply {
-            version: PROTOCOL_VERSION,
-            cluster: ClusterId(9),
-            node: NodeId(4),
-            incarnation: Incarnation(11),
-            core_count: 2,
-            memory_bytes: 1 << 30,
-            used_bytes: 4096,
-            held_bytes: 5,
-        }),
+        NodeReply::Hello(hello()),
+        NodeReply::Hello(HelloReply { near: Some(near()), ..hello() }),
+        NodeReply::Located { position: 1 << 40 },
         NodeReply::Done { used_bytes: 77, held_bytes: 66 },
         NodeReply::Fenced { joined: StripeId::new(Epoch(3), 9) },
         NodeReply::Acked { stripe, op: OpNumber(5) },

@@ -12,6 +12,7 @@ use shorttail_units::Now;
 use super::Core;
 use crate::gateway::peers::Peers;
 use crate::gateway::tenures::Tenure;
+use crate::near;
 use crate::net::ReadEnd;
 
 impl Core {
@@ -35,6 +36,7 @@ impl Core {
             if let Some(error) = failure {
                 tracing::error!(node = id.node.0, %error, "a node sent nonsense");
             }
+            open_near(engine);
             match end {
                 ReadEnd::Paused if failure.is_none() => continue,
                 ReadEnd::Drained if failure.is_none() => {
@@ -95,4 +97,14 @@ fn close_session(
 ) {
     peers.close(id, registry);
     engine.handle_session_closed(now, id);
+}
+
+/// Opens the memory that nodes on this machine offered.
+fn open_near(engine: &mut Engine<AnyCommand>) {
+    while let Some((session, offer)) = engine.poll_near_offer() {
+        match near::open(&offer) {
+            Ok(reader) => engine.handle_near(session, reader),
+            Err(error) => tracing::debug!(node = session.node.0, %error, "its memory cannot be read from here"),
+        }
+    }
 }

@@ -238,6 +238,7 @@ impl World {
                     Ok(consumed) => _ = link.input.drain(..consumed),
                     Err(error) => self.refuse_input(gateway, session, &error),
                 }
+                self.open_near(gateway);
             }
             Input::Order(Order::Table(table)) => host.table = table,
             Input::Order(Order::Begin { epoch, partitions, terms }) => {

@@ -1,0 +1,72 @@
+//! Memory of a node that gateways on the same machine may read: how it is offered, and how it is opened.
+//!
+//! The node keeps its chunks in a file without a name. It tells the path under which the kernel shows that file to
+//! processes of the same user; who opens it looks whether it is that file (in another container the path may lead elsewhere,
+//! or nowhere). It is read by system calls, not mapped: mapped pages would count as this process's memory too.
+//!
+//! Must not know: what lies in it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use shorttail_gateway::engine::NearReader;
+use shorttail_node::Node;
+use shorttail_wire::node::NearMemory;
+
+/// From now on a node tells owners where they can read its memory.
+///
+/// # Errors
+/// What the system says.
+pub fn offer(node: &mut Node) -> io::Result<()> {
+    let Some(file) = node.memory() else { return Ok(()) };
+    let metadata = file.metadata()?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
+    node.offer_memory(NearMemory { device: metadata.dev(), inode: metadata.ino(), path });
+    Ok(())
+}
+
+/// # Errors
+/// What the system says; `NotFound`: another file is there.
+pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
+    let file = File::open(&near.path)?;
+    let metadata = file.metadata()?;
+    if (metadata.dev(), metadata.ino()) != (near.device, near.inode) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "another file is there"));
+    }
+    Ok(Box::new(NearFile(file)))
+}
+
+#[derive(Debug)]
+struct NearFile(File);
+
+impl NearReader for NearFile {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        // What cannot be read is asked of the node.
+        self.0.read_at(into, position).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_file_that_was_offered_is_read() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("memory");
+        std::fs::write(&path, b"0123456789").expect("written");
+        let metadata = std::fs::metadata(&path).expect("it is there");
+        let path = path.to_str().expect("text").to_owned();
+        let near = NearMemory { device: metadata.dev(), inode: metadata.ino(), path };
+        let mut bytes = [0; 4];
+        let opened = open(&near).expect("opens");
+        assert_eq!((opened.read(8, &mut bytes), &bytes[..2]), (2, &b"89"[..]));
+        assert_eq!(opened.read(100, &mut bytes), 0);
+        let other = NearMemory { inode: near.inode + 1, ..near.clone() };
+        assert_eq!(open(&other).expect_err("another file").kind(), io::ErrorKind::NotFound);
+        std::fs::remove_file(&near.path).expect("removed");
+        assert_eq!(open(&near).expect_err("gone").kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,110 @@
+//! Near reads: a gateway reads sealed stripes from the nodes' memory without asking them. What it finds there is right or not
+//! believed: chunks are moved, freed, overwritten, damaged, and their nodes die meanwhile.
+//!
+//! RS(4,2) on eight nodes.
+
+use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::{Action, Answer};
+use shorttail_sim::scenario::*;
+use shorttail_sim::world::{Outcome, World};
+
+const KEYS: u64 = 60;
+
+fn near() -> SimConfig {
+    SimConfig { shares_memory: true, ..SimConfig::scripted() }
+}
+
+fn near_reads(world: &World) -> u64 {
+    world.engine_stats().near_reads_total
+}
+
+/// Reads all keys, until every chunk was read once and its place is known.
+fn learn_places(world: &mut World) {
+    for _ in 0..3 {
+        holds(world, 0..KEYS);
+        pass(world, 10_000);
+    }
+}
+
+#[test]
+fn a_record_whose_chunk_was_read_before_needs_no_node() {
+    for node_core_count in [1, 3] {
+        let mut world = cluster_of(SimConfig { node_core_count, ..near() }, 1);
+        fill(&mut world, 0..KEYS);
+        learn_places(&mut world);
+        let before = near_reads(&world);
+        assert!(before > 0, "some stripes are sealed");
+        // Frozen nodes answer nothing, and nobody has noticed yet.
+        (0..8).for_each(|node| world.stall_node(node, 1_000_000));
+        let small = (0..KEYS).filter(|name| name % 5 != 0);
+        let answered = small.filter(|&name| is_answered_at_once(&mut world, name)).count();
+        assert!(answered > 10, "{answered} small values of sealed stripes are read all the same");
+    }
+}
+
+fn is_answered_at_once(world: &mut World, name: u64) -> bool {
+    // Answers to a client leave in the order of its requests.
+    let op = world.request(name as u32, &format!("key{name}"), Action::Get);
+    pass(world, 500);
+    let outcome = world.outcome(op);
+    let is_right = |found: &Answer| *found == Answer::Found(Some(value_of(name, 0)));
+    assert!(outcome.is_none_or(|it| matches!(it, Outcome::Answered(found) if is_right(found))), "{outcome:?}");
+    outcome.is_some()
+}
+
+/// Keys are overwritten and their stripes cleaned: memory that is known under one stripe holds another.
+#[test]
+fn what_lies_in_the_place_of_a_freed_chunk_is_not_believed() {
+    for seed in 0..6 {
+        let mut world = cluster_of(SimConfig { node_memory_bytes: 512 << 10, ..near() }, seed);
+        fill(&mut world, 0..KEYS);
+        for round in 1..12 {
+            for name in 0..KEYS {
+                match (name + round) % 3 {
+                    0 => holds_round(&mut world, [name], round - 1),
+                    _ => fill_round(&mut world, [name], round - 1),
+                }
+                fill_round(&mut world, [name], round);
+            }
+            holds_round(&mut world, 0..KEYS, round);
+        }
+        assert!(near_reads(&world) > 0);
+        concludes(world);
+    }
+}
+
+/// Bits turn over: what is read near does not prove itself, the node is asked, and it is mended.
+#[test]
+fn what_decayed_is_not_served() {
+    for seed in 0..6 {
+        let mut world = cluster_of(near(), seed);
+        fill(&mut world, 0..KEYS);
+        learn_places(&mut world);
+        assert!(near_reads(&world) > 0);
+        assert!(world.flip_bits_by(seed as usize, 400, seed + 3) > 0, "something is sealed");
+        holds(&mut world, 0..KEYS);
+        await_within(&mut world, REPAIR_US, "mended", |world| world.damaged_chunks() == 0 && world.is_whole());
+        holds(&mut world, 0..KEYS);
+        concludes(world);
+    }
+}
+
+/// Nodes die, and others come in their place; chunks are rebuilt elsewhere. Places of the dead are worth nothing.
+#[test]
+fn places_end_with_their_session() {
+    for seed in 0..6 {
+        let mut world = cluster_of(near(), seed);
+        fill(&mut world, 0..KEYS);
+        learn_places(&mut world);
+        for node in [seed as usize, (seed as usize + 3) % 8] {
+            world.crash_node(node, 20_000);
+            holds(&mut world, 0..KEYS);
+            pass(&mut world, 200_000);
+            await_whole(&mut world);
+            learn_places(&mut world);
+        }
+        fill_round(&mut world, 0..KEYS, 1);
+        holds_round(&mut world, 0..KEYS, 1);
+        concludes(world);
+    }
+}
