@@ -73,6 +73,24 @@ fn what_lies_in_the_place_of_a_freed_chunk_is_not_believed() {
     }
 }
 
+/// Everything lies elsewhere, and where it was lie other stripes' records of the same keys, at the same offsets.
+#[test]
+fn a_record_of_the_key_in_another_stripe_is_not_believed() {
+    for chunks in 1..8 {
+        let chunk_bytes = near().chunk_bytes as u64;
+        let near_shift_bytes = chunks * (chunk_bytes + 256).next_multiple_of(1024);
+        let mut world = cluster_of(SimConfig { near_shift_bytes, partition_count: 1, ..near() }, chunks);
+        for round in 0..6 {
+            // One after the other, so that each round lies as the one before.
+            fill_round(&mut world, (0..KEYS).filter(|name| name % 5 != 0), round);
+        }
+        for _ in 0..3 {
+            holds_round(&mut world, (0..KEYS).filter(|name| name % 5 != 0), 5);
+        }
+        assert_eq!(near_reads(&world), 0);
+    }
+}
+
 /// Bits turn over: what is read near does not prove itself, the node is asked, and it is mended.
 #[test]
 fn what_decayed_is_not_served() {

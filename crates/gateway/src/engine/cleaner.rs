@@ -336,9 +336,7 @@ impl<C: Command> Engine<C> {
             }
             let Ok((record, length)) = Record::parse(&bytes[offset..], job.id) else { return (offset, Step::Damaged) };
             let step = match record.kind {
-                RecordKind::Object | RecordKind::Manifest => {
-                    self.deal_with_object(key, &record, offset, length)
-                }
+                RecordKind::Object | RecordKind::Manifest => self.deal_with_object(key, &record, offset, length),
                 RecordKind::Tombstone | RecordKind::Control => self.carry(key, &record, offset, length),
             };
             if matches!(step, Step::Wait) {

@@ -81,6 +81,8 @@ pub struct SimConfig {
     pub flip_ppm: u32,
     /// Gateways may read the nodes' memory without asking them.
     pub shares_memory: bool,
+    /// What they read there lies so much further on, as if all of it had been moved.
+    pub near_shift_bytes: u64,
     /// Nodes disturbed at the same time, at most.
     pub disturbed_max: usize,
     /// Events between two checks of what nodes and owner hold together.
@@ -183,6 +185,7 @@ impl SimConfig {
             },
             flip_ppm: 0,
             shares_memory: false,
+            near_shift_bytes: 0,
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
             policy: Policy::default(),

@@ -17,11 +17,14 @@ pub(super) fn offer_of(incarnation: Incarnation) -> NearMemory {
 
 /// It stays readable when its node crashed, until the session with it is known to have ended.
 #[derive(Debug)]
-struct NearFile(Arc<File>);
+struct NearFile {
+    memory: Arc<File>,
+    shift_bytes: u64,
+}
 
 impl NearReader for NearFile {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        self.0.read_at(into, position).expect("memory can be read")
+        self.memory.read_at(into, position + self.shift_bytes).expect("memory can be read")
     }
 }
 
@@ -34,7 +37,8 @@ impl World {
                 let core = host.cores.get(usize::from(session.core));
                 let memory = core.filter(|_| host.incarnation.0 == offer.inode).and_then(|core| core.memory());
                 if let Some(memory) = memory {
-                    engine.handle_near(session, Box::new(NearFile(Arc::clone(memory))));
+                    let (memory, shift_bytes) = (Arc::clone(memory), self.config.near_shift_bytes);
+                    engine.handle_near(session, Box::new(NearFile { memory, shift_bytes }));
                 }
             }
         }

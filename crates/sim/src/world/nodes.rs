@@ -7,7 +7,7 @@ use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId, Now};
 
 use super::slow::Slowness;
-use super::{near, CLUSTER, Counts, Event, World, endpoint_of};
+use super::{CLUSTER, Counts, Event, World, endpoint_of, near};
 use crate::network::{SendError, SessionId, What};
 
 /// Longest wait between an input and the turn that takes it.

@@ -47,7 +47,9 @@ const COUNTERS: [Counter; 13] = [
     ("gateway_stored_total", "Objects ever stored.", |totals| totals.stored_total),
     ("gateway_evicted_total", "Objects that made room for others.", |totals| totals.evicted_total),
     ("gateway_expired_total", "Objects whose time was over.", |totals| totals.expired_total),
-    ("gateway_near_reads_total", "Reads of a node's memory that did not ask the node.", |totals| totals.near_reads_total),
+    ("gateway_near_reads_total", "Reads of a node's memory that did not ask the node.", |totals| {
+        totals.near_reads_total
+    }),
     ("gateway_degraded_reads_total", "Reads answered by decoding.", |totals| totals.degraded_reads_total),
     ("gateway_hedges_sent_total", "Requests sent beside one that was late.", |totals| totals.hedges_sent_total),
     ("gateway_hedges_won_total", "Hedges that answered first.", |totals| totals.hedges_won_total),
