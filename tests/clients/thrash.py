@@ -1,6 +1,6 @@
 """Thrashes a cluster of single processes under load: RS(4,2) on eight nodes, three gateways, two coordinators, three etcd.
 
-    thrash.py [--seconds 60] [--seed N] [--keep FILE]
+    thrash.py [--seconds 60] [--seed N] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
 
 Members die and are started again, freeze, are cut off from the network (each has a namespace of its own), nodes answer late or
 damaged or not at all, gateways are drained; never more nodes at once than may be lost until what they held is rebuilt, and
@@ -8,11 +8,13 @@ one gateway, one coordinator and two etcd are always well. Then everything is me
 
 Clients share their keys and write down all that they ask and are told. Nothing acknowledged may be lost, stale or wrong: the
 history is judged by the linearizability checker, and by porcupine, if it is there. Errors must lie within --window seconds
-of something that was broken. Keys change once a minute, and older ones are still used, so that histories can be judged.
+of something that was broken. Which answers took longest, and what was broken meanwhile, is printed, and stored with --waits. Keys
+change once a minute, and older ones are still used, so that histories can be judged.
 """
 
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -22,6 +24,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 import cluster  # noqa: E402  (the path must be set first)
 import recorded  # noqa: E402
 from members import Members  # noqa: E402
+from thrash_waits import Pulse, Waits  # noqa: E402
 
 NODES = 8
 GATEWAYS = 3
@@ -48,10 +51,10 @@ FAULTS = [
 class Trouble:
     """Something that is broken: what, until when, and how it is mended."""
 
-    def __init__(self, member, text, seconds, mend):
-        self.member, self.text, self.mend = member, text, mend
-        self.began = time.monotonic()
-        self.until, self.ended = self.began + seconds, None
+    def __init__(self, member, kind, text, began, seconds, mend):
+        self.member, self.kind, self.text, self.mend = member, kind, text, mend
+        self.address = getattr(member, "memcached", None)
+        self.began, self.until, self.ended = began, time.monotonic() + seconds, None
 
 
 class Thrasher:
@@ -59,7 +62,7 @@ class Thrasher:
 
     def __init__(self, members, seed):
         self.members, self.random = members, random.Random(seed)
-        self.troubles, self.past, self.log = [], [], []
+        self.troubles, self.past, self.log, self.turn_began = [], [], [], 0.0
         # Nodes that came back empty, and since when nothing is said to be lost.
         self.recovering, self.whole_since = set(), None
 
@@ -91,7 +94,7 @@ class Thrasher:
         return [member for member in members if member not in self.troubled(members)]
 
     def break_something(self):
-        chance, members = self.random.random(), self.members
+        chance, members, self.turn_began = self.random.random(), self.members, time.monotonic()
         lost = set(self.troubled(members.nodes)) | self.recovering
         if chance < 0.6 and len(lost) < LOSSES_MAX:
             self.hurt_node(self.random.choice([node for node in members.nodes if node not in lost]))
@@ -167,7 +170,9 @@ class Thrasher:
         self.trouble(member, f"{member.name} cut off", self.random.choice(choices), lambda: member.mend() or True)
 
     def trouble(self, member, text, seconds, mend):
-        self.troubles.append(Trouble(member, text, seconds, mend))
+        kinds = {"node": self.members.nodes, "gateway": self.members.gateways, "coordinator": self.members.coordinators, "etcd": range(3)}
+        kind = next(kind for kind, all_ in kinds.items() if member in all_)
+        self.troubles.append(Trouble(member, kind, text, self.turn_began, seconds, mend))
         self.note(f"{text} for {seconds:.1f} s")
 
     def mend(self, everything=False):
@@ -213,7 +218,7 @@ def run(arguments, seed):
     keys.rotate()
     addresses = [gateway.memcached for gateway in members.gateways]
     clients = [recorded.Client(number, addresses, keys.current, seed, PAUSE_SECONDS) for number in range(CLIENTS)]
-    last = []
+    last, pulse = [], Pulse()
 
     def on_turn():
         keys.rotate()
@@ -221,6 +226,7 @@ def run(arguments, seed):
             client.keys = keys.current
 
     try:
+        pulse.start()
         for client in clients:
             client.start()
         thrasher.run(time.monotonic() + arguments.seconds, on_turn)
@@ -234,10 +240,13 @@ def run(arguments, seed):
     finally:
         for client in clients:
             client.is_over = True
+        if arguments.logs:
+            shutil.copytree(members.directory.name, arguments.logs, dirs_exist_ok=True)
         # Frozen ones too.
         members.stop()
     for client in clients:
         client.join()
+    pulse.is_over = True
     path = arguments.keep or os.path.join(tempfile.gettempdir(), f"shorttail-history-{os.getpid()}")
     recorded.write_history(path, clients, last)
     problems, said = recorded.judge(path)
@@ -247,7 +256,10 @@ def run(arguments, seed):
     outside = thrasher.outside([at for client in clients for at in client.errors], arguments.window)
     if outside:
         complaints.append(f"{len(outside)} errors out of the blue, the first at {outside[0]:.3f}")
-    for line in thrasher.log + complaints[:20] if complaints else []:
+    waits = Waits(clients, thrasher.past + thrasher.troubles, pulse)
+    if arguments.waits:
+        waits.store(arguments.waits)
+    for line in [*(thrasher.log + complaints[:20] if complaints else []), *waits.lines()]:
         print(f"    {line}")
     verdict = "not ok" if complaints else "ok"
     where = "in namespaces" if members.network else "without namespaces"
@@ -264,6 +276,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--window", type=float, default=12, help="seconds after a trouble in which there may be errors")
     parser.add_argument("--keep", help="file for the history")
+    parser.add_argument("--waits", help="file for the answers that took long, and what was broken meanwhile")
+    parser.add_argument("--logs", help="directory for the members' logs")
     # What was frozen or cut off must not outlive a run that is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     return cluster.run_rounds(parser.parse_args(), run, [])

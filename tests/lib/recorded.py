@@ -9,6 +9,7 @@ Must not know: what is done to the cluster meanwhile.
 import hashlib
 import os
 import random
+import socket
 import subprocess
 import threading
 import time
@@ -24,6 +25,18 @@ SIZES += [200_000, 261_103, 261_104, 261_105, 300_000]
 # Of a client's steps, how many begin with another connection.
 WANDERING = 0.01
 RECONNECT_SECONDS_MAX = 90
+# After a cut TCP tries again within a second, where Linux knows the option (6.15), and not as long after it as it took.
+TCP_RTO_MAX_MS = 44
+# Answers that took longer are remembered one by one.
+LONG_SECONDS = 0.5
+
+
+class Wait:
+    """One operation that took long: when it began and was over, as a client saw it, and whom it had asked."""
+
+    def __init__(self, called, returned, address, action, key, outcome):
+        self.called, self.returned, self.seconds = called / 1e9, returned / 1e9, (returned - called) / 1e9
+        self.address, self.action, self.key, self.outcome = address, action, key.decode(), outcome
 
 
 def value_of(name, size):
@@ -44,6 +57,13 @@ def name_of(value):
     return f"{head.rstrip(b'.').decode()}/{len(value)}"
 
 
+def resend_steadily(connection):
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, 1000)
+    except OSError:
+        pass  # an older system
+
+
 class Client(threading.Thread):
     """Reads, writes and deletes keys that all clients share, through one address after the other, until it is told to end."""
 
@@ -51,10 +71,10 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.number, self.addresses, self.keys, self.pause = number, addresses, keys, pause
         self.random, self.sizes = random.Random(f"{seed}/{number}"), sizes or SIZES
-        self.is_over, self.problem, self.stream = False, None, None
+        self.is_over, self.problem, self.stream, self.address = False, None, None, None
         self.lines, self.count = [], {"ok": 0, "unknown": 0, "refused": 0}
-        # Seconds that the longest answer took, and when it was there.
-        self.longest = (0.0, 0.0)
+        # Seconds that the longest answer took, and all operations that took long, whatever came of them.
+        self.longest, self.waits = 0.0, []
         # When errors were met, for those that ask in which windows.
         self.errors = []
 
@@ -85,7 +105,10 @@ class Client(threading.Thread):
         give_up = time.monotonic() + RECONNECT_SECONDS_MAX
         while self.stream is None:
             try:
-                self.stream = cluster.connect(self.random.choice(self.addresses)).makefile("rwb")
+                self.address = self.random.choice(self.addresses)
+                connection = cluster.connect(self.address)
+                resend_steadily(connection)
+                self.stream = connection.makefile("rwb")
             except OSError:
                 if time.monotonic() > give_up or self.is_over:
                     raise
@@ -96,9 +119,11 @@ class Client(threading.Thread):
         returned = time.monotonic_ns()
         self.count[outcome] += 1
         if outcome == "ok":
-            self.longest = max(self.longest, ((returned - called) / 1e9, returned / 1e9))
+            self.longest = max(self.longest, (returned - called) / 1e9)
         else:
             self.errors.append(returned / 1e9)
+        if returned - called > LONG_SECONDS * 1e9:
+            self.waits.append(Wait(called, returned, self.address, action, key, outcome))
         told = returned if outcome == "ok" else ABSENT
         self.lines.append(f"{key.decode()}\t{self.number}\t{action}\t{value}\t{called}\t{told}\t{outcome}\t{answer}")
 
@@ -179,5 +204,5 @@ def judge(path):
 
 def summary(clients):
     total = {name: sum(client.count[name] for client in clients) for name in ("ok", "unknown", "refused")}
-    longest = max(client.longest for client in clients)[0]
+    longest = max(client.longest for client in clients)
     return f"{total['ok']} answered, {total['unknown']} of unknown outcome, {total['refused']} refused, longest answer {longest:.2f} s"
