@@ -11,16 +11,36 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use rustix::fs::{Mode, OFlags};
 use shorttail_gateway::engine::NearReader;
-use shorttail_node::Node;
+use shorttail_node::{Node, NodeConfig, NodeError};
 use shorttail_wire::node::NearMemory;
 
-/// From now on a node tells owners where they can read its memory.
+/// Of a file system in memory: reading never waits for a disk.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// A node with memory that can be read, where the system lets it have some; else without.
 ///
 /// # Errors
-/// What the system says.
-pub fn offer(node: &mut Node) -> io::Result<()> {
+/// As of [`Node::new`].
+pub fn node(config: NodeConfig) -> Result<Node, NodeError> {
+    let mut node = Node::sharing(config.clone()).or_else(|_| Node::new(config))?;
+    offer(&mut node);
+    Ok(node)
+}
+
+/// From now on a node tells owners where they can read its memory, if they can.
+pub fn offer(node: &mut Node) {
+    if let Err(error) = try_offer(node) {
+        tracing::debug!(%error, "this node's memory cannot be read by others");
+    }
+}
+
+fn try_offer(node: &mut Node) -> io::Result<()> {
     let Some(file) = node.memory() else { return Ok(()) };
+    if u64::try_from(rustix::fs::fstatfs(file)?.f_type).ok() != Some(TMPFS_MAGIC) {
+        return Ok(());
+    }
     let metadata = file.metadata()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     node.offer_memory(NearMemory { device: metadata.dev(), inode: metadata.ino(), path });
@@ -30,9 +50,11 @@ pub fn offer(node: &mut Node) -> io::Result<()> {
 /// # Errors
 /// What the system says; `NotFound`: another file is there.
 pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
-    let file = File::open(&near.path)?;
+    // Whatever is there, opening it must not wait.
+    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(&near.path, how, Mode::empty())?);
     let metadata = file.metadata()?;
-    if (metadata.dev(), metadata.ino()) != (near.device, near.inode) {
+    if !metadata.is_file() || (metadata.dev(), metadata.ino()) != (near.device, near.inode) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "another file is there"));
     }
     Ok(Box::new(NearFile(file)))

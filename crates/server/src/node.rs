@@ -212,14 +212,14 @@ fn start_cores(
         // Faults that are ordered lie in the node's process, and would not be met by who reads past it.
         let is_near = is_local && !config.allow_chaos;
         let mut machine = match memory {
-            None if is_near => Node::sharing(machine).context("cannot reserve the node's memory")?,
+            None if is_near => near::node(machine).context("cannot reserve the node's memory")?,
             None => Node::new(machine).context("cannot reserve the node's memory")?,
             // The core's clock begins later.
             Some(memory) => Node::in_memory(machine, memory.core(core)?, Now::default())
                 .context("what is in the memory file cannot be used: remove it")?,
         };
-        if is_near {
-            near::offer(&mut machine).context("cannot offer the node's memory")?;
+        if is_near && memory.is_some() {
+            near::offer(&mut machine);
         }
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));

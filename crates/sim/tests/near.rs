@@ -3,6 +3,8 @@
 //!
 //! RS(4,2) on eight nodes.
 
+use shorttail_chaos::{Class, Fault, Kind, Slow};
+use shorttail_monitor::{Class as Watched, Verdict};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
@@ -88,6 +90,43 @@ fn a_record_of_the_key_in_another_stripe_is_not_believed() {
             holds_round(&mut world, (0..KEYS).filter(|name| name % 5 != 0), 5);
         }
         assert_eq!(near_reads(&world), 0);
+    }
+}
+
+/// A node turns slow in reading while the places of some chunks are not known, and gets well. It is seen to be, although
+/// what is read by then could all be read past it.
+#[test]
+fn a_node_that_was_slow_in_reading_is_used_again() {
+    for seed in 0..3 {
+        let config = SimConfig { node_memory_bytes: 4 << 20, audit_events: u64::MAX, ..near() };
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, small(0..1_500));
+        (0..3).for_each(|_| holds(&mut world, small(0..300)));
+        let slow = Slow { delay_us: 50_000, only: Some(Class::Read), ..Slow::default() };
+        world.apply_fault(3, Fault { kind: Kind::Slow(slow), for_us: None });
+        read_until(&mut world, 300..1_500, |world| read_verdict(world) == Some(true));
+        world.clear_fault(3);
+        read_until(&mut world, 0..300, |world| read_verdict(world) == Some(false));
+        let before = near_reads(&world);
+        read_until(&mut world, 0..300, |world| near_reads(world) > before + 100);
+    }
+}
+
+fn read_verdict(world: &World) -> Option<bool> {
+    let of_node = |it: &&(u64, Verdict)| usize::from(it.1.node.0) == 3 && it.1.class == Watched::Read;
+    world.verdicts().iter().rfind(of_node).map(|(_, it)| it.fail_slow)
+}
+
+fn small(names: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+    names.filter(|name| name % 5 != 0)
+}
+
+/// Small values of these names are read, and nothing else, for at most ten seconds.
+fn read_until(world: &mut World, names: std::ops::Range<u64>, is_over: impl Fn(&World) -> bool) {
+    let until_us = world.now_us() + 10_000_000;
+    while !is_over(world) {
+        assert!(world.now_us() < until_us, "{:?}\n{}", world.verdicts(), world.trace());
+        holds(world, small(names.clone()));
     }
 }
 

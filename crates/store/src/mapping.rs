@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, memfd_create};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Granularity of mappings.
@@ -25,8 +25,6 @@ pub(crate) struct Mapping {
     bytes: usize,
     /// The file that it is a part of, and where in it.
     file: Option<(Arc<File>, u64)>,
-    /// Its file system may be full.
-    is_reserved_first: bool,
 }
 
 // SAFETY: the mapping is owned by this value alone and has no tie to the thread that made it; access goes through
@@ -45,32 +43,45 @@ impl Mapping {
         // SAFETY: without MAP_FIXED the kernel chooses a range that nothing else uses.
         let base = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, kind) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // A kernel without transparent huge pages refuses the advice, and then it is not needed.
-        // SAFETY: the range was just mapped, and this advice changes no contents.
-        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
-        Ok(Mapping { base, bytes, file: None, is_reserved_first: false })
+        let mapping = Mapping { base, bytes, file: None };
+        mapping.decline_huge_pages();
+        Ok(mapping)
     }
 
-    /// As [`Mapping::new`], of a file that has no name and goes with its last user.
+    fn decline_huge_pages(&self) {
+        // A kernel without transparent huge pages refuses the advice, and then it is not needed.
+        // SAFETY: the mapping lives, and this advice changes no contents.
+        let _ = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxNoHugepage) };
+    }
+
+    /// As [`Mapping::new`], of a file that has no name and goes with its last user. Others are to read it: nobody can make
+    /// it shorter, and those of the same user open it for writing only if they mean to.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn shared(bytes: usize) -> io::Result<Self> {
-        let file = Arc::new(File::from(memfd_create("shorttail", MemfdFlags::CLOEXEC)?));
+        let kind = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 do not know the flag, and later ones may insist on it.
+        let file =
+            memfd_create("shorttail", kind | MemfdFlags::NOEXEC_SEAL).or_else(|_| memfd_create("shorttail", kind));
+        let file = Arc::new(File::from(file?));
         file.set_len(bytes as u64)?;
-        let mut mapping = Self::of_file(&file, 0, bytes)?;
-        mapping.is_reserved_first = false;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        fchmod(&file, Mode::RUSR)?;
+        let mapping = Self::of_file(&file, 0, bytes)?;
+        mapping.decline_huge_pages();
         Ok(mapping)
     }
 
-    /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller holds the file's lock
-    /// and never makes it shorter: nobody else writes to it, and every page of the mapping is there.
+    /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller sees to
+    /// it that it never gets shorter and that nobody else writes to it (its lock, or that it has no name): every page of the
+    /// mapping is there.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn of_file(file: &Arc<File>, offset: u64, bytes: usize) -> io::Result<Self> {
         // SAFETY: without MAP_FIXED the kernel chooses a range that nothing else uses. That others do not write to the
-        // file is what its lock is for.
+        // file is the caller's promise.
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -82,7 +93,7 @@ impl Mapping {
             )
         }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { base, bytes, file: Some((Arc::clone(file), offset)), is_reserved_first: true })
+        Ok(Mapping { base, bytes, file: Some((Arc::clone(file), offset)) })
     }
 
     /// The file that it is a part of, and where in it it begins.
@@ -95,7 +106,7 @@ impl Mapping {
     /// # Errors
     /// What the kernel says, usually that the file system is full.
     pub fn reserve(&self, range: Range<usize>) -> io::Result<()> {
-        let Some((file, offset)) = self.file.as_ref().filter(|_| self.is_reserved_first) else { return Ok(()) };
+        let Some((file, offset)) = &self.file else { return Ok(()) };
         let bytes = (range.end - range.start) as u64;
         Ok(fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes)?)
     }

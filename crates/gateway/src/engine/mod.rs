@@ -220,6 +220,7 @@ enum What {
     /// Where is this chunk in near memory?
     Locate {
         stripe: StripeId,
+        chunk: u8,
     },
     /// Is this chunk damaged?
     Verify {

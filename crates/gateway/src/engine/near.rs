@@ -10,12 +10,16 @@
 //! record of the stripe that the index names, which is sealed and does not change; and the key is compared as ever. A place
 //! is worth something only in the session in which it was learned, and nothing is lost with it.
 //!
+//! While a node counts as slow in reading, all nodes are asked as ever: it is compared with the others, and would stay slow
+//! for good if nobody asked them any more.
+//!
 //! Must not know: how memory of another process is read.
 
 use std::fmt::Debug;
 
+use shorttail_monitor::Class;
 use shorttail_store::record::record_bytes;
-use shorttail_units::NodeId;
+use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{NearMemory, NodeRequest};
 
 use super::index::StripeSlot;
@@ -41,6 +45,7 @@ pub struct Near {
 /// Where the payload of a chunk lies in near memory.
 #[derive(Clone, Copy, Debug)]
 struct Place {
+    chunk: u8,
     node: NodeId,
     generation: u32,
     /// `None`: it was asked.
@@ -52,17 +57,18 @@ struct Place {
 pub struct Places(Vec<Place>);
 
 impl Places {
-    fn find(&self, node: NodeId, generation: u32) -> Option<&Place> {
-        self.0.iter().find(|place| place.node == node && place.generation == generation)
+    fn find(&self, chunk: usize, node: NodeId, generation: u32) -> Option<&Place> {
+        let is_it = |place: &&Place| usize::from(place.chunk) == chunk && place.node == node;
+        self.0.iter().find(is_it).filter(|place| place.generation == generation)
     }
 
     fn put(&mut self, place: Place) {
-        self.forget(place.node);
+        self.forget(place.chunk);
         self.0.push(place);
     }
 
-    fn forget(&mut self, node: NodeId) {
-        self.0.retain(|place| place.node != node);
+    fn forget(&mut self, chunk: u8) {
+        self.0.retain(|place| place.chunk != chunk);
     }
 }
 
@@ -85,13 +91,14 @@ impl<C: Command> Engine<C> {
     pub(super) fn read_near(&self, slot: StripeSlot, data_index: usize, offset: u16, into: &mut Vec<u8>) -> bool {
         let stripe = self.stripes.at(slot);
         let node = stripe.members[data_index];
-        if stripe.places.0.is_empty() {
+        let is_slow = |node| self.monitor.is_class_fail_slow(node, Class::Read);
+        if stripe.places.0.is_empty() || self.monitor.fail_slow().any(is_slow) {
             return false;
         }
         let session = self.nodes.session(self.nodes.session_of(node, stripe.id));
         let Some(near) = session.and_then(|session| session.near.as_ref()) else { return false };
-        let position = stripe.places.find(node, near.generation).and_then(|place| place.position);
-        let Some(position) = position.map(|position| position + u64::from(offset)) else { return false };
+        let position = stripe.places.find(data_index, node, near.generation).and_then(|place| place.position);
+        let Some(position) = position.and_then(|it| it.checked_add(u64::from(offset))) else { return false };
         let room = self.config.chunk_bytes - usize::from(offset);
         into.resize((self.record_guess.bytes() as usize).min(room), 0);
         let mut length = near.reader.read(position, into);
@@ -107,8 +114,7 @@ impl<C: Command> Engine<C> {
 
     /// What lay in near memory was no record of the stripe: the chunk is elsewhere, or damaged.
     pub(super) fn forget_place(&mut self, slot: StripeSlot, data_index: usize) {
-        let stripe = self.stripes.at_mut(slot);
-        stripe.places.forget(stripe.members[data_index]);
+        self.stripes.at_mut(slot).places.forget(data_index as u8);
     }
 
     /// A record of a data chunk came from its node: the next one may be read without it.
@@ -121,21 +127,22 @@ impl<C: Command> Engine<C> {
         let session = self.nodes.session_of(node, id);
         let near = self.nodes.session(session).and_then(|session| session.near.as_ref());
         let Some(generation) = near.map(|near| near.generation) else { return };
-        if stripe.places.find(node, generation).is_some() {
+        if stripe.places.find(data_index, node, generation).is_some() {
             return;
         }
-        self.stripes.at_mut(slot).places.put(Place { node, generation, position: None });
-        self.ask_session(session, &NodeRequest::Locate { stripe: id }, What::Locate { stripe: id });
+        let chunk = data_index as u8;
+        self.stripes.at_mut(slot).places.put(Place { chunk, node, generation, position: None });
+        self.ask_session(session, &NodeRequest::Locate { stripe: id }, What::Locate { stripe: id, chunk });
     }
 
     /// `None`: the node did not say. It is asked again when it served another record.
-    pub(super) fn located(&mut self, id: SessionId, stripe: shorttail_units::StripeId, position: Option<u64>) {
+    pub(super) fn located(&mut self, id: SessionId, stripe: StripeId, chunk: u8, position: Option<u64>) {
         let near = self.nodes.session(id).and_then(|session| session.near.as_ref());
         let generation = near.map(|near| near.generation);
         let Some(stripe) = self.stripes.slot_of(stripe).and_then(|slot| self.stripes.get_mut(slot)) else { return };
         match (position, generation) {
-            (Some(_), Some(generation)) => stripe.places.put(Place { node: id.node, generation, position }),
-            _ => stripe.places.forget(id.node),
+            (Some(_), Some(generation)) => stripe.places.put(Place { chunk, node: id.node, generation, position }),
+            _ => stripe.places.forget(chunk),
         }
     }
 }

@@ -201,6 +201,10 @@ impl<C: Command> Engine<C> {
     pub(super) fn send_round(&mut self, key: PoolKey) {
         let Some(lock) = self.locks.get_mut(key) else { return };
         let partition = self.config.partition_of(lock.slot);
+        // A round that waited for memory may have been sent by its verification, and be over.
+        if !matches!(lock.phase, LockPhase::Writing(_)) {
+            return;
+        }
         let LockPhase::Writing(round) = std::mem::replace(&mut lock.phase, LockPhase::Starting) else { return };
         let bytes = std::mem::take(&mut lock.key);
         let outcome = self.place_round(key, partition, &bytes, &round);

@@ -228,8 +228,8 @@ impl<C: Command> Engine<C> {
             (What::Free { first }, NodeReply::Done { .. }) => self.freed(session, first),
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
             (What::Piece { pieces, part }, NodeReply::Bytes(bytes)) => self.piece_arrived(pieces, part, bytes),
-            (What::Locate { stripe }, NodeReply::Located { position }) => {
-                self.located(session, stripe, Some(position));
+            (What::Locate { stripe, chunk }, NodeReply::Located { position }) => {
+                self.located(session, stripe, chunk, Some(position));
             }
             (What::Inspect { stripe }, NodeReply::Inspected(report)) => self.inspected(session.node, stripe, &report),
             (What::Verify { stripe }, NodeReply::Inspected(report)) => self.verified(session.node, stripe, &report),
@@ -248,7 +248,7 @@ impl<C: Command> Engine<C> {
         }
         match what {
             What::Open { stripe } | What::Seal { stripe } => self.abandon_by_id(stripe),
-            What::Locate { stripe } => self.located(session, stripe, None),
+            What::Locate { stripe, chunk } => self.located(session, stripe, chunk, None),
             What::Verify { stripe } => self.verify_refused(session.node, stripe, refusal),
             What::Fetch { fetch, part } => self.fetch_refused(fetch, part, refusal),
             What::Piece { pieces, part } => self.piece_refused(pieces, part, refusal),

@@ -80,6 +80,11 @@ impl Peers {
         connected
     }
 
+    /// Is the node reached without a network?
+    pub fn is_local(&self, node: NodeId) -> bool {
+        matches!(self.addresses.get(&node), Some(Address::Unix(_)))
+    }
+
     /// The session works: the next loss is met with a quick attempt again.
     pub fn note_alive(&mut self, session: SessionId) {
         if let Some(retry) = self.retries.get_mut(&session) {

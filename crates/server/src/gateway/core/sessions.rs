@@ -18,6 +18,7 @@ use crate::net::ReadEnd;
 impl Core {
     pub(super) fn read_session(&mut self, place: u16, id: SessionId) {
         let Some(Tenure { engine, peers, .. }) = self.exchange.tenures.of_place(place) else { return };
+        let is_local = peers.is_local(id.node);
         let Some(link) = peers.links.get_mut(&id) else { return };
         let now = self.now;
         let mut failure = None;
@@ -36,7 +37,7 @@ impl Core {
             if let Some(error) = failure {
                 tracing::error!(node = id.node.0, %error, "a node sent nonsense");
             }
-            open_near(engine);
+            open_near(engine, is_local);
             match end {
                 ReadEnd::Paused if failure.is_none() => continue,
                 ReadEnd::Drained if failure.is_none() => {
@@ -100,8 +101,11 @@ fn close_session(
 }
 
 /// Opens the memory that nodes on this machine offered.
-fn open_near(engine: &mut Engine<AnyCommand>) {
+fn open_near(engine: &mut Engine<AnyCommand>, is_local: bool) {
     while let Some((session, offer)) = engine.poll_near_offer() {
+        if !is_local {
+            continue;
+        }
         match near::open(&offer) {
             Ok(reader) => engine.handle_near(session, reader),
             Err(error) => tracing::debug!(node = session.node.0, %error, "its memory cannot be read from here"),
