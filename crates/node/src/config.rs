@@ -2,7 +2,7 @@
 
 use shorttail_store::{NotesDamaged, StoreError};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
-use shorttail_wire::node::{Hello, NodeRequest, PROTOCOL_VERSION};
+use shorttail_wire::node::{Hello, NodeRequest, PROTOCOL_VERSION, Refusal};
 
 use crate::limits::AUTH_BYTES_MAX;
 use crate::rebuild::PeerId;
@@ -55,6 +55,17 @@ impl NodeConfig {
         bytes
     }
 
+    /// Is a greeting one for this core?
+    pub(crate) fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+        match () {
+            () if hello.version != PROTOCOL_VERSION => Err(Refusal::WrongVersion),
+            () if hello.cluster != self.cluster => Err(Refusal::WrongCluster),
+            () if !equal_in_constant_time(&hello.auth, &self.auth) => Err(Refusal::NotAuthenticated),
+            () if hello.core != self.core => Err(Refusal::Invalid),
+            () => Ok(()),
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), NodeError> {
         if self.core >= self.core_count {
             return Err(NodeError::Core { core: self.core, core_count: self.core_count });
@@ -64,4 +75,9 @@ impl NodeConfig {
         }
         Ok(())
     }
+}
+
+/// Compares without telling by its duration where the difference is.
+fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

@@ -6,16 +6,20 @@
 mod config;
 mod fences;
 pub mod fuzz;
+mod giver;
 pub mod limits;
 mod node;
 mod rebuild;
+mod rebuilding;
 mod requests;
 mod scrub;
 mod session;
 mod stats;
 
 pub use config::{NodeConfig, NodeError};
+pub use giver::{Copied, Giver, Wanted};
 pub use node::Node;
-pub use rebuild::PeerId;
+pub use rebuild::{PeerId, Rebuilds, Rebuilt};
+pub use rebuilding::{FromRebuilds, ToRebuilds};
 pub use session::SessionError;
 pub use stats::NodeStats;

@@ -19,11 +19,31 @@ pub const AUTH_BYTES_MAX: usize = 4 * KIB;
 /// stripes at a time.
 pub const ACK_SEARCH_DEPTH: usize = 16;
 
-/// Orders to rebuild a chunk that wait or are under way: of sixty owners, four each.
+/// Orders to rebuild a chunk that wait or are under way: of sixteen owners, sixteen each.
 pub const REBUILDS_MAX: usize = 256;
 
-/// Orders that fetch at once: enough to hide a round trip, few enough that what they hold (`k` chunks each) stays small.
-pub const REBUILDS_ACTIVE_MAX: usize = 4;
+/// Orders that fetch at once: enough to hide the round trips of nodes that give only while nothing else is to be done, few
+/// enough that what they hold (`k` chunks each) stays small.
+pub const REBUILDS_ACTIVE_MAX: usize = 8;
+
+/// Buffers of chunks that are kept for the next orders: what those of eight sources hold.
+pub const REBUILD_BUFFERS_MAX: usize = 8 * REBUILDS_ACTIVE_MAX;
+
+/// Microseconds by which orders may begin before those before them are paid for: timers are no finer than one millisecond.
+pub const REBUILD_AHEAD_US: u64 = 2_000;
+
+/// Copies of chunks for other nodes that are made or looked at, at once: half a MiB.
+pub const GIVE_COPIES_MAX: usize = 8;
+
+/// Bytes of chunks that another node has not taken from its connection, after which no more are copied for it.
+pub const GIVE_UNSENT_BYTES_MAX: usize = 1 << 20;
+
+/// Requests of another node that wait for a copy; whoever asks for more is cut off. It asks for twice as many chunks as it
+/// rebuilds at once.
+pub const GIVE_WAITING_MAX: usize = 1024;
+
+/// Sessions of other nodes' cores.
+pub const GIVE_SESSIONS_MAX: usize = 4096;
 
 /// Microseconds after which an order that still misses something has failed: its owner orders again, from others.
 pub const REBUILD_US_MAX: u64 = 5_000_000;

@@ -12,15 +12,17 @@ use std::fs::File;
 use std::sync::Arc;
 
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
-use shorttail_units::Now;
+use shorttail_units::{Now, StripeId};
 use shorttail_wire::node::{
     Frame, FrameError, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
 };
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
+use crate::giver::{Copied, Giver, Wanted};
 use crate::limits::SESSIONS_MAX;
 use crate::rebuild::{PeerId, Rebuilds, Rebuilt};
+use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
 use crate::requests::Holdings;
 use crate::scrub::Scrubber;
 use crate::session::{Phase, Session, SessionError};
@@ -38,7 +40,7 @@ pub struct Node {
     unacknowledged: Vec<u64>,
     /// Sessions that ended for a reason other than their own input.
     superseded: VecDeque<u64>,
-    rebuilds: Rebuilds,
+    rebuilding: Rebuilding,
     scrubber: Scrubber,
     /// Sessions that have output although nothing came from them in this turn.
     written: Vec<u64>,
@@ -95,7 +97,7 @@ impl Node {
             scratch: Vec::new(),
         };
         Node {
-            rebuilds: Rebuilds::new(config.repair_bytes_per_s),
+            rebuilding: Rebuilding::Here(Box::new(Rebuilds::new(config.clone()))),
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             written: Vec::new(),
             near: None,
@@ -132,7 +134,7 @@ impl Node {
         self.owners.retain(|_, other| *other != session);
         self.unacknowledged.retain(|&other| other != session);
         self.superseded.retain(|&other| other != session);
-        self.rebuilds.forget_session(session);
+        self.rebuilding.forget_session(session);
     }
 
     /// Takes whole frames from the front of `input`; answers how many bytes they were. Input of a session that a
@@ -150,15 +152,15 @@ impl Node {
         {
             ended.end();
             self.owners.retain(|_, other| *other != session);
-            self.rebuilds.forget_session(session);
+            self.rebuilding.forget_session(session);
         }
         outcome
     }
 
     /// Ends a turn: acknowledges what was appended in it, goes on with what is being rebuilt.
     pub fn end_turn(&mut self, now: Now) {
-        let ended = self.rebuilds.advance(now.mono_us, |peer| self.config.greeting(peer));
-        self.settle(ended);
+        let ended = self.rebuilding.here().map(|rebuilds| rebuilds.advance(now.mono_us));
+        ended.into_iter().flatten().for_each(|rebuilt| self.settle(rebuilt));
         self.scrub(now);
         for id in self.unacknowledged.drain(..) {
             if let Some(session) = self.sessions.get_mut(&id) {
@@ -184,7 +186,11 @@ impl Node {
     /// When [`Node::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
         let scrub_us = self.scrubber.deadline_us(&self.holdings.store);
-        [self.rebuilds.deadline_us(), scrub_us].into_iter().flatten().min()
+        let rebuild_us = match &self.rebuilding {
+            Rebuilding::Here(rebuilds) => rebuilds.deadline_us(),
+            Rebuilding::Elsewhere(_) => None,
+        };
+        [rebuild_us, scrub_us].into_iter().flatten().min()
     }
 
     /// A session to which a turn wrote although nothing came from it.
@@ -194,12 +200,16 @@ impl Node {
 
     /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected.
     pub fn wanted_peers(&self) -> impl Iterator<Item = PeerId> {
-        self.rebuilds.peers()
+        let here = match &self.rebuilding {
+            Rebuilding::Here(rebuilds) => Some(rebuilds),
+            Rebuilding::Elsewhere(_) => None,
+        };
+        here.into_iter().flat_map(|rebuilds| rebuilds.peers())
     }
 
     /// Bytes to send to a core of another node; the caller takes them from the front.
     pub fn poll_peer_output(&mut self, peer: PeerId) -> Option<&mut Vec<u8>> {
-        self.rebuilds.output(peer)
+        self.rebuilding.here()?.output(peer)
     }
 
     /// Takes whole frames from the front of what another node sent; answers how many bytes they were.
@@ -207,30 +217,70 @@ impl Node {
     /// # Errors
     /// When the bytes are no replies: the caller closes the session and says so.
     pub fn handle_peer_input(&mut self, _now: Now, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
-        let (consumed, ended) = self.rebuilds.input(peer, input)?;
-        self.settle(ended);
+        let Some(rebuilds) = self.rebuilding.here() else { return Ok(input.len()) };
+        let (consumed, ended) = rebuilds.handle_input(peer, input)?;
+        ended.into_iter().for_each(|rebuilt| self.settle(rebuilt));
         Ok(consumed)
     }
 
     /// A session with another node ended, or could not be had.
     pub fn handle_peer_closed(&mut self, peer: PeerId) {
-        let ended = self.rebuilds.peer_closed(peer);
-        self.settle(ended);
+        let ended = self.rebuilding.here().map(|rebuilds| rebuilds.handle_closed(peer));
+        ended.into_iter().flatten().for_each(|rebuilt| self.settle(rebuilt));
     }
 
-    /// Installs what was rebuilt, and tells those who ordered it.
-    fn settle(&mut self, ended: Vec<Rebuilt>) {
-        for Rebuilt { session, description, outcome } in ended {
-            let installed = outcome.and_then(|content| {
-                let installed = self.holdings.install_rebuilt(&description, &content.bytes, content.last);
-                installed.map_err(|refusal| (refusal, None))
-            });
-            self.holdings.stats.rebuild_failures += u64::from(installed.is_err());
-            if let Some(open) = self.sessions.get_mut(&session) {
-                open.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: installed });
-                self.written.push(session);
+    /// Before the first input: from now on orders are carried out beside the core. The caller carries what is said from
+    /// one to the other ([`Node::poll_to_rebuilds`], [`Node::handle_rebuilds`]).
+    pub fn rebuild_elsewhere(&mut self) -> Rebuilds {
+        self.rebuilding = Rebuilding::Elsewhere(Default::default());
+        Rebuilds::new(self.config.clone())
+    }
+
+    /// One that gives this core's chunks to other nodes; it asks for copies of them.
+    pub fn giver(&self) -> Giver {
+        Giver::new(self.config.clone())
+    }
+
+    pub fn poll_to_rebuilds(&mut self) -> Option<ToRebuilds> {
+        self.rebuilding.elsewhere()?.said.pop_front()
+    }
+
+    /// Takes what was said by whoever rebuilds for this core.
+    pub fn handle_rebuilds(&mut self, message: FromRebuilds) {
+        let Some(elsewhere) = self.rebuilding.elsewhere() else { return };
+        match message {
+            FromRebuilds::Forgotten(count) => elsewhere.order_count -= count,
+            FromRebuilds::Rebuilt(rebuilt) => {
+                elsewhere.order_count -= 1;
+                self.settle(rebuilt);
             }
         }
+    }
+
+    /// Copies a chunk for another node.
+    pub fn copy(&self, mut wanted: Wanted) -> Copied {
+        let outcome = self.holdings.store.copy_sealed(wanted.stripe, &mut wanted.buffer);
+        wanted.copied(outcome)
+    }
+
+    /// A copy of this chunk was damaged: is the chunk?
+    pub fn look_at(&mut self, stripe: StripeId) {
+        let _ = self.holdings.store.look_at(stripe);
+    }
+
+    /// Installs what was rebuilt, and tells who ordered it; if nobody is there any more, it has no effect.
+    fn settle(&mut self, rebuilt: Rebuilt) {
+        let Rebuilt { session, description, outcome } = rebuilt;
+        let is_there = |open: &&mut Session| matches!(open.phase, Phase::Serving { .. });
+        let Some(open) = self.sessions.get_mut(&session).filter(is_there) else { return };
+        let installed = outcome.and_then(|content| {
+            let installed = self.holdings.install_rebuilt(&description, &content.bytes, content.last);
+            self.rebuilding.give_back(content.bytes);
+            installed.map_err(|refusal| (refusal, None))
+        });
+        self.holdings.stats.rebuild_failures += u64::from(installed.is_err());
+        open.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: installed });
+        self.written.push(session);
     }
 
     /// Looks at a few chunks, and tells every owner what is damaged: the one that it concerns knows.
@@ -317,7 +367,7 @@ impl Node {
             match session.phase {
                 Phase::Greeting => self.handle_greeting(id, &frame)?,
                 Phase::Serving { .. } => {
-                    Self::handle_frame(&mut self.holdings, &mut self.rebuilds, now_us, id, &frame, session)?;
+                    Self::handle_frame(&mut self.holdings, &mut self.rebuilding, now_us, id, &frame, session)?;
                 }
                 Phase::Reading => Self::handle_read(&mut self.holdings, now_us, &frame, session)?,
                 Phase::Ended => return Err(SessionError::Ended),
@@ -333,7 +383,7 @@ impl Node {
 
     fn handle_frame(
         holdings: &mut Holdings,
-        rebuilds: &mut Rebuilds,
+        rebuilding: &mut Rebuilding,
         now_us: u64,
         id: u64,
         frame: &Frame<'_>,
@@ -342,7 +392,8 @@ impl Node {
         match NodeRequest::parse(frame)? {
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
             NodeRequest::Rebuild { description, sources } => {
-                holdings.take_order(frame.tag, &description, session, || rebuilds.order(id, &description, &sources));
+                let ordered = description.clone();
+                holdings.take_order(frame.tag, &description, session, || rebuilding.order(id, ordered, sources));
             }
             request => holdings.handle_request(now_us, frame.tag, &request, session),
         }
@@ -403,18 +454,7 @@ impl Node {
     }
 
     fn check_greeting(&self, hello: &Hello, is_owner: bool) -> Result<(), (Refusal, u64)> {
-        if hello.version != PROTOCOL_VERSION {
-            return Err((Refusal::WrongVersion, 0));
-        }
-        if hello.cluster != self.config.cluster {
-            return Err((Refusal::WrongCluster, 0));
-        }
-        if !equal_in_constant_time(&hello.auth, &self.config.auth) {
-            return Err((Refusal::NotAuthenticated, 0));
-        }
-        if hello.core != self.config.core {
-            return Err((Refusal::Invalid, 0));
-        }
+        self.config.check_hello(hello).map_err(|refusal| (refusal, 0))?;
         // A greeting that was under way while its owner took a higher epoch.
         let current = self.owners.get(&hello.owner).and_then(|id| self.sessions.get(id));
         match current.map(|session| session.phase) {
@@ -430,13 +470,8 @@ impl Node {
             session.supersede();
             self.unacknowledged.retain(|&other| other != older);
             self.superseded.push_back(older);
-            self.rebuilds.forget_session(older);
+            self.rebuilding.forget_session(older);
             self.holdings.stats.superseded_sessions += 1;
         }
     }
-}
-
-/// Compares without telling by its duration where the difference is.
-fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
-    left.len() == right.len() && left.iter().zip(right).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }

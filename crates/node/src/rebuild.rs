@@ -8,8 +8,12 @@
 //!
 //! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must then
 //! be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A chunk that
-//! moves is copied: who held it looks at all of it first, and its frame has a checksum. Sources are sealed, and at the same final operation (rule R5). The fence is passed when the order comes and again before the
-//! chunk is installed, so that no order of an earlier owner has a late effect (rule R11).
+//! moves is copied: who held it looks at all of it first, and its frame has a checksum. What a data chunk is decoded from is
+//! only looked at one by one if the result does not hold. Sources are sealed, and at the same final operation (rule R5). The
+//! fence is passed when the order comes and again before the chunk is installed, so that no order of an earlier owner has a
+//! late effect (rule R11).
+//!
+//! All this may be beside the core, on a thread that may wait (see `rebuilding`).
 //!
 //! Must not know: sockets, where nodes are to be found, why a chunk was lost.
 
@@ -22,7 +26,8 @@ use shorttail_wire::node::{
     ChunkDescription, ChunkKind, FrameError, InspectReport, NodeReply, NodeRequest, Refusal, Source, next_frame,
 };
 
-use crate::limits::{REBUILD_US_MAX, REBUILDS_ACTIVE_MAX, REBUILDS_MAX};
+use crate::config::NodeConfig;
+use crate::limits::{REBUILD_AHEAD_US, REBUILD_BUFFERS_MAX, REBUILD_US_MAX, REBUILDS_ACTIVE_MAX};
 
 /// A core of another node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -32,15 +37,15 @@ pub struct PeerId {
 }
 
 /// Why a chunk was not rebuilt, and the index of the source that is to blame, if one is.
-pub(crate) type Failure = (Refusal, Option<u8>);
+pub type Failure = (Refusal, Option<u8>);
 
-/// A chunk that was decoded and holds.
+/// An order that is over: a chunk that was decoded and holds, if all went well.
 #[derive(Debug)]
-pub(crate) struct Rebuilt {
+pub struct Rebuilt {
     /// Who is to be told: a session number.
-    pub session: u64,
-    pub description: ChunkDescription,
-    pub outcome: Result<Content, Failure>,
+    pub(crate) session: u64,
+    pub(crate) description: ChunkDescription,
+    pub(crate) outcome: Result<Content, Failure>,
 }
 
 /// What a rebuilt chunk holds.
@@ -71,9 +76,8 @@ struct Order {
 
 /// Orders of one core, and what is sent to other nodes for them.
 #[derive(Debug)]
-pub(crate) struct Rebuilds {
-    /// Bytes fetched in a second at most.
-    bytes_per_s: u64,
+pub struct Rebuilds {
+    config: NodeConfig,
     /// By number: in the order in which they came.
     orders: BTreeMap<u64, Order>,
     order_next: u64,
@@ -82,7 +86,8 @@ pub(crate) struct Rebuilds {
     /// All that was fetched is paid for at this time.
     paid_us: u64,
     codes: CodeCache,
-    pub fetched_bytes: u64,
+    /// Buffers of sources, for those to come.
+    spare: Vec<Vec<u8>>,
 }
 
 /// Tags of the two requests for a part: the order's number, the part's place, and which of the two.
@@ -97,53 +102,47 @@ fn part_of(tag: u64) -> (u64, usize) {
 }
 
 impl Rebuilds {
-    pub fn new(bytes_per_s: u64) -> Self {
+    pub fn new(config: NodeConfig) -> Self {
         Rebuilds {
-            bytes_per_s: bytes_per_s.max(1),
+            config,
             orders: BTreeMap::new(),
             order_next: 1,
             peers: BTreeMap::new(),
             paid_us: 0,
             codes: CodeCache::default(),
-            fetched_bytes: 0,
+            spare: Vec::new(),
         }
     }
 
-    /// Takes an order; it begins in a later turn.
-    ///
-    /// # Errors
-    /// `Busy`. `Invalid`: no sources, or a parity chunk is to come from other parities, or a chunk partly from itself.
-    pub fn order(&mut self, session: u64, description: &ChunkDescription, sources: &[Source]) -> Result<(), Refusal> {
-        if self.orders.len() >= REBUILDS_MAX {
-            return Err(Refusal::Busy);
-        }
-        let is_proven = |source: &Source| {
-            let is_parity_of_parity = description.is_parity() && description.shape.is_parity(source.index.into());
-            source.index != description.index && !is_parity_of_parity
-        };
-        let is_copy = matches!(sources, [source] if source.index == description.index);
-        if sources.is_empty() || !is_copy && !sources.iter().all(is_proven) {
-            return Err(Refusal::Invalid);
-        }
+    /// Takes an order that was checked; it begins in a later turn.
+    pub(crate) fn order(&mut self, session: u64, description: ChunkDescription, sources: &[Source]) {
         let part = |source: &Source| {
             let peer = PeerId { node: source.node, core: source.core };
             Part { source: *source, peer, facts: None, bytes: None }
         };
         let parts = sources.iter().map(part).collect();
-        let order = Order { session, description: description.clone(), parts, started_us: None };
-        self.orders.insert(self.order_next, order);
+        self.orders.insert(self.order_next, Order { session, description, parts, started_us: None });
         self.order_next += 1;
-        Ok(())
     }
 
-    /// A session ended: nobody wants what it ordered.
-    pub fn forget_session(&mut self, session: u64) {
+    pub(crate) fn order_count(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Has it nothing to do?
+    pub fn is_idle(&self) -> bool {
+        self.orders.is_empty()
+    }
+
+    /// A session ended: nobody wants what it ordered; answers how many orders that were.
+    pub(crate) fn forget_session(&mut self, session: u64) -> usize {
+        let before = self.orders.len();
         self.orders.retain(|_, order| order.session != session);
+        before - self.orders.len()
     }
 
-    /// Begins what is due and ends what takes too long; answers what ended. `greeting`: what a session with another
-    /// node's core begins with.
-    pub fn advance(&mut self, now_us: u64, greeting: impl Fn(PeerId) -> Vec<u8>) -> Vec<Rebuilt> {
+    /// Begins what is due and ends what takes too long; answers what ended.
+    pub fn advance(&mut self, now_us: u64) -> Vec<Rebuilt> {
         let late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
         let late: Vec<u64> = self.orders.iter().filter(|(_, order)| late(order)).map(|(&number, _)| number).collect();
         let ended = late.into_iter().filter_map(|number| {
@@ -154,7 +153,7 @@ impl Rebuilds {
         });
         let ended = ended.collect();
         while let Some(number) = self.due(now_us) {
-            self.begin(number, now_us, &greeting);
+            self.begin(number, now_us);
         }
         ended
     }
@@ -162,7 +161,7 @@ impl Rebuilds {
     /// When [`Rebuilds::advance`] has something to do, in microseconds.
     pub fn deadline_us(&self) -> Option<u64> {
         let expiry = self.orders.values().filter_map(|order| order.started_us).min();
-        let start = self.next_waiting().map(|_| self.paid_us);
+        let start = self.next_waiting().map(|_| self.paid_us.saturating_sub(REBUILD_AHEAD_US));
         [expiry.map(|started_us| started_us + REBUILD_US_MAX), start].into_iter().flatten().min()
     }
 
@@ -173,22 +172,23 @@ impl Rebuilds {
     }
 
     fn due(&self, now_us: u64) -> Option<u64> {
-        self.next_waiting().filter(|_| self.paid_us <= now_us)
+        self.next_waiting().filter(|_| self.paid_us <= now_us + REBUILD_AHEAD_US)
     }
 
-    fn begin(&mut self, number: u64, now_us: u64, greeting: &impl Fn(PeerId) -> Vec<u8>) {
+    fn begin(&mut self, number: u64, now_us: u64) {
+        let config = &self.config;
         let Some(order) = self.orders.get_mut(&number) else { return };
         order.started_us = Some(now_us);
         let (stripe, length) = (order.description.stripe, order.description.chunk_bytes);
         for (place, part) in order.parts.iter().enumerate() {
-            let output = self.peers.entry(part.peer).or_insert_with(|| greeting(part.peer));
+            let output = self.peers.entry(part.peer).or_insert_with(|| config.greeting(part.peer));
             NodeRequest::Inspect { stripe }.encode(tag_of(number, place, false), output);
             let read = NodeRequest::ReadRange { stripe, offset: 0, length, op: OpNumber(0) };
             read.encode(tag_of(number, place, true), output);
         }
         let bytes = order.parts.len() as u64 * u64::from(length);
-        self.fetched_bytes += bytes;
-        self.paid_us = self.paid_us.max(now_us) + bytes * 1_000_000 / self.bytes_per_s;
+        let cost_us = bytes * 1_000_000 / self.config.repair_bytes_per_s.max(1);
+        self.paid_us = self.paid_us.max(now_us) + cost_us;
     }
 
     /// Cores of other nodes that sessions are wanted with.
@@ -201,7 +201,7 @@ impl Rebuilds {
     }
 
     /// A session with another node ended, or could not be had: what is fetched there does not come.
-    pub fn peer_closed(&mut self, peer: PeerId) -> Vec<Rebuilt> {
+    pub fn handle_closed(&mut self, peer: PeerId) -> Vec<Rebuilt> {
         self.peers.remove(&peer);
         let waits = |order: &Order| {
             let owed = |part: &&Part| part.peer == peer && (part.facts.is_none() || part.bytes.is_none());
@@ -219,7 +219,7 @@ impl Rebuilds {
     ///
     /// # Errors
     /// When the bytes are no replies: the caller closes the session.
-    pub fn input(&mut self, peer: PeerId, input: &[u8]) -> Result<(usize, Vec<Rebuilt>), FrameError> {
+    pub fn handle_input(&mut self, peer: PeerId, input: &[u8]) -> Result<(usize, Vec<Rebuilt>), FrameError> {
         let (mut consumed, mut ended) = (0, Vec::new());
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
@@ -244,7 +244,10 @@ impl Rebuilds {
                 check_source(&order.description, index, inspected).map(|facts| part.facts = Some(facts))
             }
             NodeReply::Bytes(bytes) if bytes.len() == order.description.chunk_bytes as usize => {
-                part.bytes = Some(bytes.to_vec());
+                let mut held = self.spare.pop().unwrap_or_default();
+                held.clear();
+                held.extend_from_slice(bytes);
+                part.bytes = Some(held);
                 Ok(())
             }
             NodeReply::Refused { refusal, .. } => Err(*refusal),
@@ -253,12 +256,37 @@ impl Rebuilds {
         let outcome = match taken {
             Err(refusal) => Err((refusal, Some(index))),
             Ok(()) if order.parts.iter().all(|part| part.facts.is_some() && part.bytes.is_some()) => {
-                order.decode(&mut self.codes)
+                order.decode(&mut self.codes, &mut self.spare)
             }
             Ok(()) => return None,
         };
-        Some(self.orders.remove(&number)?.ends(outcome))
+        let mut order = self.orders.remove(&number)?;
+        order.parts.iter_mut().filter_map(|part| part.bytes.take()).for_each(|bytes| self.keep_buffer(bytes));
+        Some(order.ends(outcome))
     }
+
+    /// Room for what comes next, if something does.
+    pub(crate) fn keep_buffer(&mut self, buffer: Vec<u8>) {
+        if self.orders.is_empty() {
+            self.spare = Vec::new();
+        } else if self.spare.len() < REBUILD_BUFFERS_MAX {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// Can an order be carried out, so that what comes of it is proven?
+///
+/// # Errors
+/// `Invalid`: no sources, or a parity chunk is to come from other parities, or a chunk partly from itself.
+pub(crate) fn check_order(description: &ChunkDescription, sources: &[Source]) -> Result<(), Refusal> {
+    let is_proven = |source: &Source| {
+        let is_parity_of_parity = description.is_parity() && description.shape.is_parity(source.index.into());
+        source.index != description.index && !is_parity_of_parity
+    };
+    let is_copy = matches!(sources, [source] if source.index == description.index);
+    let is_well = !sources.is_empty() && (is_copy || sources.iter().all(is_proven));
+    if is_well { Ok(()) } else { Err(Refusal::Invalid) }
 }
 
 /// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.
@@ -286,40 +314,58 @@ impl Order {
     }
 
     /// Everything is there: checks it, decodes, and checks what came out.
-    fn decode(&self, codes: &mut CodeCache) -> Result<Content, Failure> {
+    fn decode(&self, codes: &mut CodeCache, spare: &mut Vec<Vec<u8>>) -> Result<Content, Failure> {
         let ChunkDescription { stripe, kind, index, shape, chunk_bytes, .. } = self.description;
         let last = self.parts.iter().filter_map(|part| part.facts).map(|(last, _)| last).max().unwrap_or_default();
         let mut length_max = 0;
         for part in &self.parts {
-            let (Some((own_last, length)), Some(bytes)) = (part.facts, &part.bytes) else { continue };
+            let Some((own_last, length)) = part.facts else { continue };
             // An installed chunk does not know its stripe's last operation.
             if own_last != OpNumber(0) && own_last != last {
                 return Err((Refusal::NotAtOp, Some(part.source.index)));
-            }
-            let is_data = !shape.is_parity(usize::from(part.source.index));
-            if is_data && used_bytes(kind, stripe, bytes) != Some(length as usize) {
-                return Err((Refusal::Damaged, Some(part.source.index)));
             }
             length_max = length_max.max(length);
         }
         let part_of = |chunk: usize| self.parts.iter().find(|part| usize::from(part.source.index) == chunk);
         if let Some(bytes) = part_of(usize::from(index)).and_then(|part| part.bytes.as_deref()) {
+            self.check_data()?;
             let used = bytes.get(..length_max as usize).ok_or((Refusal::Damaged, Some(index)))?;
             return Ok(Content { bytes: used.to_vec(), last });
+        }
+        if self.description.is_parity() {
+            self.check_data()?;
         }
         let code = codes.get(shape);
         let plan = code.read_plan(usize::from(index), &|chunk| part_of(chunk).is_some());
         let plan = plan.map_err(|_| (Refusal::Invalid, None))?;
         let bytes_of = |&chunk: &usize| part_of(chunk).and_then(|part| part.bytes.as_deref());
         let sources: Vec<&[u8]> = plan.sources.iter().filter_map(bytes_of).collect();
-        let mut bytes = vec![0; chunk_bytes as usize];
+        // All of it is written.
+        let mut bytes = spare.pop().unwrap_or_default();
+        bytes.resize(chunk_bytes as usize, 0);
         plan.decode(&sources, &mut bytes);
         let length = match () {
             () if kind == ChunkKind::Striped && self.description.is_parity() => bytes.len(),
             () if self.description.is_parity() => length_max as usize,
-            () => used_bytes(kind, stripe, &bytes).ok_or((Refusal::Damaged, None))?,
+            () => match used_bytes(kind, stripe, &bytes) {
+                Some(length) => length,
+                // One of the sources is to blame.
+                None => return Err(self.check_data().err().unwrap_or((Refusal::Damaged, None))),
+            },
         };
         bytes.truncate(length);
         Ok(Content { bytes, last })
+    }
+
+    /// Does every data chunk that was fetched hold?
+    fn check_data(&self) -> Result<(), Failure> {
+        let ChunkDescription { stripe, kind, shape, .. } = self.description;
+        for part in self.parts.iter().filter(|part| !shape.is_parity(usize::from(part.source.index))) {
+            let (Some((_, length)), Some(bytes)) = (part.facts, &part.bytes) else { continue };
+            if used_bytes(kind, stripe, bytes) != Some(length as usize) {
+                return Err((Refusal::Damaged, Some(part.source.index)));
+            }
+        }
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ mod socket;
 mod timer;
 
 pub use inbox::{Inbox, Outlet};
-pub use link::{Link, ReadEnd};
+pub use link::{Intake, Link, ReadEnd};
 pub use patience::{ASK_US_MAX, Patience};
 pub use socket::{Listener, Stream};
 pub use timer::Timer;

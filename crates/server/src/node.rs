@@ -4,6 +4,7 @@
 //!
 //! Must not know: what the messages mean.
 
+mod background;
 mod chaos;
 mod core;
 mod injector;
@@ -27,6 +28,7 @@ use crate::control::{
 };
 use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
+use background::{Background, INBOX as BACKGROUND_INBOX};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 use memory::Memory;
@@ -223,9 +225,21 @@ fn start_cores(
         }
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
-        let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
-        builder.spawn(move || {
-            let core_loop = Core::new(poll, machine, inbox, outlets, listener, gauges);
+        let thread = |name: String| std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
+        let background_poll = Poll::new()?;
+        let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
+        let (rebuilds, giver) = (machine.rebuild_elsewhere(), machine.giver());
+        let beside =
+            Background::new(background_poll, background_inbox, outlets[usize::from(core)].clone(), rebuilds, giver);
+        thread(format!("background {core}")).spawn(move || {
+            if let Err(error) = beside.run() {
+                tracing::error!(%error, core, "what a core does in the background ended; the node ends with it");
+                std::process::exit(1);
+            }
+        })?;
+        thread(format!("core {core}")).spawn(move || {
+            let core_loop =
+                Core::new(poll, machine, inbox, outlets, listener, gauges).map(|core| core.with_background(background));
             let core_loop = core_loop.and_then(|core| match chaos_seed {
                 Some(seed) => core.allow_chaos(seed),
                 None => Ok(core),

@@ -242,6 +242,11 @@ impl Arena {
         &self.memory[allocation.range()]
     }
 
+    /// Before all of an allocation is written.
+    pub fn populate(&mut self, allocation: &Allocation) {
+        self.memory.populate(allocation.range());
+    }
+
     pub fn bytes_mut(&mut self, allocation: &Allocation) -> &mut [u8] {
         &mut self.memory[allocation.range()]
     }

@@ -18,14 +18,14 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal};
 
 use crate::arena::{Allocation, Arena};
 use crate::budget::Budget;
-use crate::chunk::{ChunkMut, data_state};
+use crate::chunk::{ChunkMut, data_state, intact_state, split};
 use crate::chunk_view::ChunkView;
 use crate::counters::Counters;
 use crate::freed::FreedMarks;
 use crate::header::{self, ChunkState};
 use crate::kept_ops::KeptOps;
 use crate::limits::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, POPULATE_BYTES,
     RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX,
 };
 use crate::open_state::{OpenState, RawBuffer};
@@ -149,6 +149,9 @@ impl ChunkStore {
     pub fn install_at(&mut self, description: &ChunkDescription, bytes: &[u8], last: OpNumber) -> Result<(), Refusal> {
         let state = sealed_state(description, bytes, last)?;
         let allocation = self.insert(description, &state, bytes.len(), None)?;
+        if bytes.len() > POPULATE_BYTES {
+            self.arena.populate(&allocation);
+        }
         self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
         self.arena.commit(&allocation);
         self.counters.installs += 1;
@@ -234,6 +237,22 @@ impl ChunkStore {
         }
         let position = self.arena.position(&chunk.allocation).ok_or(Refusal::Invalid)?;
         Ok(position + HEADER_BYTES as u64)
+    }
+
+    /// Copies a sealed chunk's memory, as far as it is in use, into an empty buffer: what another thread may look at
+    /// (see [`ChunkView::of_copy`]). Nothing is checked here.
+    ///
+    /// # Errors
+    /// `NoChunk`. `NotAtOp`: it is open.
+    pub fn copy_sealed(&self, stripe: StripeId, buffer: &mut Vec<u8>) -> Result<(), Refusal> {
+        let chunk = self.chunk(stripe)?;
+        if chunk.open.is_some() {
+            return Err(Refusal::NotAtOp);
+        }
+        let in_use =
+            intact_state(split(chunk.bytes).0).map_or(usize::MAX, |state| HEADER_BYTES + state.length as usize);
+        buffer.extend_from_slice(&chunk.bytes[..chunk.bytes.len().min(in_use)]);
+        Ok(())
     }
 
     /// # Errors

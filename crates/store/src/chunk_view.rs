@@ -5,6 +5,7 @@ use shorttail_wire::node::{ChunkDescription, ChunkReport, InspectReport, RawOp, 
 
 use crate::chunk::{intact_state, split};
 use crate::header::{self, ChunkFacts, ChunkState, HeaderBytes};
+use crate::limits::HEADER_BYTES;
 use crate::open_state::OpenState;
 use crate::record::record_bytes;
 
@@ -31,6 +32,11 @@ impl RangeBytes<'_> {
 }
 
 impl<'a> ChunkView<'a> {
+    /// What [`ChunkStore::copy_sealed`](crate::ChunkStore::copy_sealed) copied; `None`: too short to be that.
+    pub fn of_copy(bytes: &'a [u8]) -> Option<Self> {
+        (bytes.len() >= HEADER_BYTES).then_some(ChunkView { bytes, open: None })
+    }
+
     /// The record that begins at `offset` of a sealed data chunk. Its own checksum is the reader's to check.
     ///
     /// # Errors
@@ -56,14 +62,25 @@ impl<'a> ChunkView<'a> {
     /// # Errors
     /// `NotAtOp`: the chunk cannot answer as of that operation. `OutOfRange`: beyond the chunk.
     pub fn read_range(&self, offset: u32, length: u32, op: OpNumber) -> Result<RangeBytes<'a>, Refusal> {
+        let range = self.read_range_of_intact(offset, length, op)?;
+        let (header, payload) = split(self.bytes);
+        let state = whole_state(header)?;
+        if state.sealed && offset == 0 && length >= state.length && !payload_holds(&state, payload) {
+            return Err(Refusal::Damaged);
+        }
+        Ok(range)
+    }
+
+    /// As [`ChunkView::read_range`], of a chunk whose payload was checked just before.
+    ///
+    /// # Errors
+    /// As [`ChunkView::read_range`].
+    pub fn read_range_of_intact(&self, offset: u32, length: u32, op: OpNumber) -> Result<RangeBytes<'a>, Refusal> {
         let (header, payload) = split(self.bytes);
         let state = whole_state(header)?;
         let facts = header::read_facts(header);
         let end = offset.checked_add(length).filter(|&end| end <= facts.chunk_bytes).ok_or(Refusal::OutOfRange)?;
         let in_use = self.length_at(&facts, &state, op)?;
-        if state.sealed && offset == 0 && end >= state.length && !payload_holds(&state, payload) {
-            return Err(Refusal::Damaged);
-        }
         let held = &payload[offset.min(in_use) as usize..end.min(in_use) as usize];
         Ok(RangeBytes { held, zero_count: length as usize - held.len() })
     }

@@ -119,6 +119,18 @@ impl Mapping {
         compiler_fence(Ordering::SeqCst);
     }
 
+    /// Takes the pages of `range` from the machine at once: cheaper than one after the other when they are written first.
+    ///
+    /// # Panics
+    /// If the range is not inside the mapping.
+    pub fn populate(&mut self, range: Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.bytes, "populate inside the mapping");
+        let start = range.start - range.start % PAGE_BYTES;
+        // SAFETY: the pages lie inside the mapping, which is made of whole ones, and their contents do not change. A kernel
+        // that does not know the advice refuses it; then the pages come when they are written.
+        let _ = unsafe { madvise(self.base.as_ptr().add(start).cast(), range.end - start, Advice::LinuxPopulateWrite) };
+    }
+
     /// Makes `range` zeros and gives its pages back to the kernel.
     ///
     /// # Panics

@@ -26,6 +26,39 @@ pub struct Link {
     is_full: bool,
 }
 
+/// Where large messages arrive, and lie until they are whole.
+#[derive(Debug, Default)]
+pub struct Intake {
+    bytes: Vec<u8>,
+    from: usize,
+    to: usize,
+}
+
+/// Bytes of an intake: some chunks.
+const INTAKE_BYTES: usize = 256 << 10;
+
+impl Intake {
+    /// At least half of its bytes, however much of a message is there.
+    fn make_room(&mut self) -> &mut [u8] {
+        if self.bytes.len() - self.to < INTAKE_BYTES / 2 {
+            self.bytes.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+            let wanted = (self.to + INTAKE_BYTES / 2).next_multiple_of(INTAKE_BYTES);
+            if self.bytes.len() < wanted {
+                self.bytes.resize(wanted, 0);
+            }
+        }
+        &mut self.bytes[self.to..]
+    }
+
+    /// Gives its memory back, if nothing lies there.
+    pub fn trim(&mut self) {
+        if self.from == self.to {
+            *self = Intake::default();
+        }
+    }
+}
+
 /// Capacity that an empty buffer may keep.
 const KEPT_BYTES: usize = 64 << 10;
 
@@ -62,6 +95,35 @@ impl Link {
         }
     }
 
+    /// One read behind what `consume` left, without a copy: for large messages.
+    pub fn read_large(&mut self, intake: &mut Intake, mut consume: impl FnMut(&[u8]) -> usize) -> ReadEnd {
+        let room = intake.make_room();
+        let wanted = room.len();
+        let count = loop {
+            match self.stream.read(room) {
+                Ok(0) => return ReadEnd::Closed,
+                Ok(count) => break count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return ReadEnd::Drained,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return ReadEnd::Closed,
+            }
+        };
+        intake.to += count;
+        intake.from += consume(&intake.bytes[intake.from..intake.to]);
+        if count < wanted { ReadEnd::Drained } else { ReadEnd::Paused }
+    }
+
+    /// Sends as much as the socket takes; what is left waits for a writable event. Answers how much has left.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn send(&mut self, bytes: &[u8], registry: &Registry) -> io::Result<usize> {
+        let (sent, result) = push(&mut self.stream, bytes);
+        result?;
+        self.note_full(sent < bytes.len(), registry)?;
+        Ok(sent)
+    }
+
     pub fn drop_consumed(&mut self, consumed: usize) {
         if consumed == self.input.len() {
             self.input.clear();
@@ -77,7 +139,10 @@ impl Link {
     /// When the connection is broken; what is left of `output` was not sent.
     pub fn write(&mut self, output: &mut Vec<u8>, registry: &Registry) -> io::Result<()> {
         send(&mut self.stream, output)?;
-        let is_full = !output.is_empty();
+        self.note_full(!output.is_empty(), registry)
+    }
+
+    fn note_full(&mut self, is_full: bool, registry: &Registry) -> io::Result<()> {
         if is_full != self.is_full {
             self.is_full = is_full;
             let interest = if is_full { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
@@ -106,14 +171,14 @@ impl Link {
     }
 }
 
-/// Moves bytes from the front of `output` into the stream, until one of them ends.
-fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
+/// Writes until the stream takes no more, or is broken; answers how much it took all the same.
+fn push(stream: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut sent = 0;
     let result = loop {
-        if sent == output.len() {
+        if sent == bytes.len() {
             break Ok(());
         }
-        match stream.write(&output[sent..]) {
+        match stream.write(&bytes[sent..]) {
             Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
             Ok(count) => sent += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break Ok(()),
@@ -121,6 +186,12 @@ fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
             Err(error) => break Err(error),
         }
     };
+    (sent, result)
+}
+
+/// Moves bytes from the front of `output` into the stream, until one of them ends.
+fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
+    let (sent, result) = push(stream, output);
     // Also when the connection broke: what has left may have been done, and only the rest may go elsewhere.
     if sent < output.len() {
         output.drain(..sent);

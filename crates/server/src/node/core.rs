@@ -1,5 +1,6 @@
 //! One core of a node: an epoll loop around a [`Node`] machine.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,12 +8,13 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Interest, Poll, Token};
-use shorttail_node::Node;
+use shorttail_node::{Node, Wanted};
 use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::CoreGauges;
+use super::background::{FromBackground, ToBackground};
 use super::chaos::{CoreChaos, CoreOrder};
-use super::peers::{Addresses, Peers, peer_of};
+use super::peers::Addresses;
 use crate::clock::Clock;
 use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
 
@@ -32,6 +34,9 @@ const GREETING_BYTES_MAX: usize = 4096;
 /// Microseconds within which one that connected has sent its greeting: much longer than that takes.
 const GREETING_US_MAX: u64 = 5_000_000;
 
+/// Chunks copied for other nodes in one turn: some twenty microseconds, which requests then wait.
+const COPIES_TURN_MAX: usize = 2;
+
 /// A message to a core.
 #[derive(Debug)]
 pub enum ToNodeCore {
@@ -41,6 +46,8 @@ pub enum ToNodeCore {
     Order(CoreOrder),
     /// Where other nodes listen, from now on.
     Addresses(Addresses),
+    /// What was said beside this core.
+    Background(FromBackground),
     /// End at once, connections and memory with it.
     Stop,
 }
@@ -56,7 +63,12 @@ pub struct Core {
     /// Connections whose greeting has not arrived, and since when they are there, in microseconds (core 0 only).
     greeting: HashMap<usize, (Link, u64)>,
     sessions: HashMap<usize, Link>,
-    peers: Peers,
+    /// Who rebuilds for this core, and gives its chunks to other nodes; nobody: the core does, as far as it is asked.
+    background: Option<Outlet<ToBackground>>,
+    /// Copies that are to be made for other nodes.
+    wanted: VecDeque<Wanted>,
+    /// Some were made that the background does not know of yet.
+    has_copied: bool,
     next_session: usize,
     /// Sessions with input left in the socket.
     unread: Vec<usize>,
@@ -89,7 +101,9 @@ impl Core {
             gauges,
             greeting: HashMap::new(),
             sessions: HashMap::new(),
-            peers: Peers::default(),
+            background: None,
+            wanted: VecDeque::new(),
+            has_copied: false,
             next_session: FIRST_SESSION,
             unread: Vec::new(),
             touched: Vec::new(),
@@ -106,6 +120,12 @@ impl Core {
     pub fn allow_chaos(mut self, seed: u64) -> io::Result<Self> {
         self.chaos = Some(CoreChaos::new(&self.poll, Arc::clone(&self.gauges), seed)?);
         Ok(self)
+    }
+
+    /// Orders to rebuild are carried out beside this core from now on.
+    pub fn with_background(mut self, background: Outlet<ToBackground>) -> Self {
+        self.background = Some(background);
+        self
     }
 
     /// # Errors
@@ -125,7 +145,6 @@ impl Core {
                 match event.token() {
                     LISTENER => self.accept(),
                     INBOX => self.take_messages(),
-                    token if peer_of(token).is_some() => self.read_peer(token),
                     Token(session) if self.greeting.contains_key(&session) => self.read_greeting(session),
                     Token(session) => {
                         if event.is_readable() || event.is_read_closed() || event.is_error() {
@@ -141,20 +160,12 @@ impl Core {
     }
 
     fn wait(&self) -> Duration {
-        if !self.unread.is_empty() {
+        if !self.unread.is_empty() || !self.wanted.is_empty() {
             return Duration::ZERO;
         }
         let Some(due_us) = self.node.poll_deadline() else { return WAIT_MAX };
         // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
         Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
-    }
-
-    /// Another node sent something, or takes more.
-    fn read_peer(&mut self, token: Token) {
-        if let Some(peer) = peer_of(token) {
-            let now = self.clock.now();
-            self.peers.read(now, peer, &mut self.node, &mut self.scratch, self.poll.registry());
-        }
     }
 
     fn accept(&mut self) {
@@ -205,14 +216,28 @@ impl Core {
                     continue;
                 }
                 ToNodeCore::Addresses(addresses) => {
-                    self.peers.addresses = addresses;
+                    self.tell_background(ToBackground::Addresses(addresses));
+                    continue;
+                }
+                ToNodeCore::Background(said) => {
+                    match said {
+                        FromBackground::Rebuilds(said) => self.node.handle_rebuilds(said),
+                        FromBackground::Wanted(wanted) => self.wanted.push_back(wanted),
+                        FromBackground::Damaged(stripe) => self.node.look_at(stripe),
+                    }
                     continue;
                 }
                 ToNodeCore::Stop => {
                     self.is_stopped = true;
+                    self.tell_background(ToBackground::Stop);
                     return;
                 }
             };
+            // Faults on purpose befall what the core itself sends.
+            if self.background.is_some() && self.chaos.is_none() && is_of_peer(&bytes) {
+                self.tell_background(ToBackground::Connection { stream, bytes });
+                continue;
+            }
             let session = self.next_session;
             self.next_session += 1;
             let Ok(mut link) = Link::new(stream, Token(session), self.poll.registry()) else { continue };
@@ -222,6 +247,31 @@ impl Core {
             self.handle_left_over(session);
             self.read(session);
             self.touched.push(session);
+        }
+    }
+
+    fn tell_background(&self, message: ToBackground) {
+        if let Some(background) = &self.background {
+            background.send(message);
+        }
+    }
+
+    /// Last in a turn: copies for other nodes wait for whatever else there is.
+    fn serve_background(&mut self) {
+        let Some(background) = &self.background else { return };
+        let mut has_said = false;
+        while let Some(said) = self.node.poll_to_rebuilds() {
+            background.put(ToBackground::Rebuilds(said));
+            has_said = true;
+        }
+        for wanted in self.wanted.drain(..self.wanted.len().min(COPIES_TURN_MAX)) {
+            background.put(ToBackground::Copied(self.node.copy(wanted)));
+            self.has_copied = true;
+        }
+        // One wake-up for all copies that were asked for together.
+        if has_said || self.wanted.is_empty() && self.has_copied {
+            self.has_copied = false;
+            background.wake();
         }
     }
 
@@ -301,7 +351,6 @@ impl Core {
         let now = self.clock.now();
         self.drop_silent(now.mono_us);
         self.node.end_turn(now);
-        self.peers.write(&mut self.node, self.poll.registry());
         let mut touched = std::mem::take(&mut self.touched);
         while let Some(session) = self.node.poll_written_session() {
             touched.push(session as usize);
@@ -334,6 +383,7 @@ impl Core {
         while let Some(session) = self.node.poll_closed_session() {
             self.end_session(session as usize, "replaced by a newer session, or too far behind");
         }
+        self.serve_background();
         let stats = self.node.stats();
         self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
         self.gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
@@ -343,6 +393,12 @@ impl Core {
         self.gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
         self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
     }
+}
+
+/// Does another node greet?
+fn is_of_peer(bytes: &[u8]) -> bool {
+    let frame = next_frame(bytes).ok().flatten();
+    frame.is_some_and(|(frame, _)| matches!(NodeRequest::parse(&frame), Ok(NodeRequest::Peer(_))))
 }
 
 #[cfg(test)]

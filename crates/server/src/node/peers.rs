@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use mio::{Registry, Token};
-use shorttail_node::{Node, PeerId};
-use shorttail_units::{NodeId, Now};
+use shorttail_node::{PeerId, Rebuilds, Rebuilt};
+use shorttail_units::NodeId;
 
 use crate::config::Address;
-use crate::net::{Link, ReadEnd, Stream};
+use crate::net::{Intake, Link, ReadEnd, Stream};
 
 /// Where nodes listen.
 pub type Addresses = Arc<BTreeMap<NodeId, Address>>;
@@ -34,50 +34,62 @@ pub fn peer_of(token: Token) -> Option<PeerId> {
 #[derive(Debug, Default)]
 pub struct Peers {
     pub addresses: Addresses,
-    links: HashMap<PeerId, Link>,
+    links: HashMap<PeerId, (Link, Intake)>,
 }
 
 impl Peers {
-    /// Takes what another node sent.
-    pub fn read(&mut self, now: Now, peer: PeerId, node: &mut Node, scratch: &mut [u8], registry: &Registry) {
+    /// Takes what another node sent; answers which orders that ended.
+    pub fn read(&mut self, peer: PeerId, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
+        let mut ended = Vec::new();
         loop {
-            let Some(link) = self.links.get_mut(&peer) else { return };
+            let Some((link, intake)) = self.links.get_mut(&peer) else { return ended };
             let mut failure = None;
-            let end = link.read(scratch, |input| {
-                node.handle_peer_input(now, peer, input).unwrap_or_else(|error| {
+            let end = link.read_large(intake, |input| match rebuilds.handle_input(peer, input) {
+                Ok((consumed, over)) => {
+                    ended.extend(over);
+                    consumed
+                }
+                Err(error) => {
                     failure = Some(error);
                     input.len()
-                })
+                }
             });
             match (failure, end) {
-                (None, ReadEnd::Drained) => return,
+                (None, ReadEnd::Drained) => return ended,
                 (None, ReadEnd::Paused) => {}
                 (failure, _) => {
                     tracing::debug!(node = peer.node.0, ?failure, "a connection to another node ended");
-                    return self.close(peer, node, registry);
+                    ended.extend(self.close(peer, rebuilds, registry));
+                    return ended;
                 }
             }
         }
     }
 
-    /// Connects what the machine wants and sends what it has to say.
-    pub fn write(&mut self, node: &mut Node, registry: &Registry) {
-        for peer in node.wanted_peers().collect::<Vec<_>>() {
+    /// Connects what is wanted and sends what there is to say; answers which orders ended because it could not be said.
+    pub fn write(&mut self, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
+        let mut ended = Vec::new();
+        for peer in rebuilds.peers().collect::<Vec<_>>() {
             let is_there = self.links.contains_key(&peer) || self.connect(peer, registry);
             let link = self.links.get_mut(&peer).filter(|_| is_there);
-            let output = node.poll_peer_output(peer);
-            let is_sent = link.is_some_and(|link| output.is_none_or(|output| link.write(output, registry).is_ok()));
+            let output = rebuilds.output(peer);
+            let is_sent =
+                link.is_some_and(|(link, _)| output.is_none_or(|output| link.write(output, registry).is_ok()));
             if !is_sent {
-                self.close(peer, node, registry);
+                ended.extend(self.close(peer, rebuilds, registry));
             }
         }
+        if rebuilds.is_idle() {
+            self.links.values_mut().for_each(|(_, intake)| intake.trim());
+        }
+        ended
     }
 
     fn connect(&mut self, peer: PeerId, registry: &Registry) -> bool {
         let Some(address) = self.addresses.get(&peer.node) else { return false };
         match Stream::connect(address).and_then(|stream| Link::new(stream, token_of(peer), registry)) {
             Ok(link) => {
-                self.links.insert(peer, link);
+                self.links.insert(peer, (link, Intake::default()));
                 true
             }
             Err(error) => {
@@ -87,10 +99,10 @@ impl Peers {
         }
     }
 
-    fn close(&mut self, peer: PeerId, node: &mut Node, registry: &Registry) {
-        if let Some(mut link) = self.links.remove(&peer) {
+    fn close(&mut self, peer: PeerId, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
+        if let Some((mut link, _)) = self.links.remove(&peer) {
             link.close(registry);
         }
-        node.handle_peer_closed(peer);
+        rebuilds.handle_closed(peer)
     }
 }

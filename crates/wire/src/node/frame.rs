@@ -69,17 +69,24 @@ pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError
 /// If the body is beyond [`BODY_BYTES_MAX`]: the caller made a message that no peer takes.
 pub(super) fn put_frame(out: &mut Vec<u8>, kind: u8, status: u8, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
-    let mut header = [0u8; FRAME_HEADER_BYTES];
-    header[8] = kind;
-    header[9] = status;
-    header[12..].copy_from_slice(&tag.to_le_bytes());
-    out.extend_from_slice(&header);
+    out.extend_from_slice(&[0; FRAME_HEADER_BYTES]);
     write(out);
-    let body_bytes = out.len() - start - FRAME_HEADER_BYTES;
+    put_header(&mut out[start..], kind, status, tag);
+}
+
+/// Makes a frame of a body that lies in its place already, behind [`FRAME_HEADER_BYTES`] of room.
+///
+/// # Panics
+/// As [`put_frame`], and if there is no such room.
+pub(super) fn put_header(frame: &mut [u8], kind: u8, status: u8, tag: u64) {
+    let body_bytes = frame.len() - FRAME_HEADER_BYTES;
     assert!(body_bytes <= BODY_BYTES_MAX, "a body of {body_bytes} bytes");
-    out[start + 4..start + 8].copy_from_slice(&(body_bytes as u32).to_le_bytes());
-    out[start + 10..start + 12].copy_from_slice(&length_check(body_bytes as u32).to_le_bytes());
-    seal_frame(&mut out[start..]);
+    frame[4..8].copy_from_slice(&(body_bytes as u32).to_le_bytes());
+    frame[8] = kind;
+    frame[9] = status;
+    frame[10..12].copy_from_slice(&length_check(body_bytes as u32).to_le_bytes());
+    frame[12..FRAME_HEADER_BYTES].copy_from_slice(&tag.to_le_bytes());
+    seal_frame(frame);
 }
 
 /// Puts the right checksum into a frame: a new one, or one that is to be wrong in another way on purpose.

@@ -3,7 +3,7 @@
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, OpNumber, StripeId};
 
 use super::bytes::{Put, Reader};
-use super::frame::{Frame, FrameError, put_frame};
+use super::frame::{Frame, FrameError, put_frame, put_header};
 use super::request::ChunkDescription;
 
 /// Longest path of a node's memory.
@@ -199,6 +199,16 @@ impl NodeReply<'_> {
     const DAMAGED: u8 = 0x8f;
     /// No source is to blame.
     const NO_SOURCE: u8 = u8::MAX;
+
+    /// Makes [`NodeReply::Bytes`] of bytes that lie in their place, behind [`FRAME_HEADER_BYTES`] of room.
+    ///
+    /// [`FRAME_HEADER_BYTES`]: super::FRAME_HEADER_BYTES
+    ///
+    /// # Panics
+    /// If there is no such room, or there are more bytes than a frame has.
+    pub fn bytes_in_place(tag: u64, frame: &mut [u8]) {
+        put_header(frame, Self::BYTES, 0, tag);
+    }
 
     /// Appends the reply as a frame.
     pub fn encode(&self, tag: u64, out: &mut Vec<u8>) {

@@ -1,0 +1,125 @@
+//! Where a core's orders to rebuild are carried out: here, in its own turns, or beside it, where whoever does it may wait.
+//!
+//! ```text
+//! core --Order, Forget--> beside it: [`Rebuilds`]
+//!      <--Rebuilt, Forgotten------
+//! ```
+//! Every order that was passed on is answered by one or the other, so the core bounds how many there are.
+//!
+//! Must not know: threads, how a chunk is decoded.
+
+use std::collections::VecDeque;
+
+use shorttail_wire::node::{ChunkDescription, Refusal, Source};
+
+use crate::limits::REBUILDS_MAX;
+use crate::rebuild::{Rebuilds, Rebuilt, check_order};
+
+/// What a core tells whoever rebuilds for it.
+#[derive(Debug)]
+pub enum ToRebuilds {
+    Order {
+        session: u64,
+        description: ChunkDescription,
+        sources: Vec<Source>,
+    },
+    Forget {
+        session: u64,
+    },
+    /// What a rebuilt chunk came in: room for the next.
+    Buffer(Vec<u8>),
+}
+
+/// What it is told.
+#[derive(Debug)]
+pub enum FromRebuilds {
+    Rebuilt(Rebuilt),
+    /// So many orders are not carried out.
+    Forgotten(usize),
+}
+
+#[derive(Debug)]
+pub(crate) enum Rebuilding {
+    Here(Box<Rebuilds>),
+    Elsewhere(Elsewhere),
+}
+
+/// Orders that are carried out beside the core.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    pub order_count: usize,
+    pub said: VecDeque<ToRebuilds>,
+}
+
+impl Rebuilding {
+    /// Takes an order.
+    ///
+    /// # Errors
+    /// `Busy`. `Invalid`: nothing proven can come of it.
+    pub fn order(&mut self, session: u64, description: ChunkDescription, sources: Vec<Source>) -> Result<(), Refusal> {
+        check_order(&description, &sources)?;
+        let count = match self {
+            Rebuilding::Here(rebuilds) => rebuilds.order_count(),
+            Rebuilding::Elsewhere(elsewhere) => elsewhere.order_count,
+        };
+        if count >= REBUILDS_MAX {
+            return Err(Refusal::Busy);
+        }
+        match self {
+            Rebuilding::Here(rebuilds) => rebuilds.order(session, description, &sources),
+            Rebuilding::Elsewhere(elsewhere) => {
+                elsewhere.order_count += 1;
+                elsewhere.said.push_back(ToRebuilds::Order { session, description, sources });
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody wants what the session ordered.
+    pub fn forget_session(&mut self, session: u64) {
+        match self {
+            Rebuilding::Here(rebuilds) => _ = rebuilds.forget_session(session),
+            Rebuilding::Elsewhere(elsewhere) if elsewhere.order_count == 0 => {}
+            Rebuilding::Elsewhere(elsewhere) => elsewhere.said.push_back(ToRebuilds::Forget { session }),
+        }
+    }
+
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        match self {
+            Rebuilding::Here(rebuilds) => rebuilds.keep_buffer(buffer),
+            Rebuilding::Elsewhere(elsewhere) => elsewhere.said.push_back(ToRebuilds::Buffer(buffer)),
+        }
+    }
+
+    /// What is done in the core's own turns.
+    pub fn here(&mut self) -> Option<&mut Rebuilds> {
+        match self {
+            Rebuilding::Here(rebuilds) => Some(rebuilds),
+            Rebuilding::Elsewhere(_) => None,
+        }
+    }
+
+    pub fn elsewhere(&mut self) -> Option<&mut Elsewhere> {
+        match self {
+            Rebuilding::Here(_) => None,
+            Rebuilding::Elsewhere(elsewhere) => Some(elsewhere),
+        }
+    }
+}
+
+impl Rebuilds {
+    /// Takes what the core says; answers what it is to be told.
+    pub fn handle(&mut self, message: ToRebuilds) -> Option<FromRebuilds> {
+        match message {
+            ToRebuilds::Order { session, description, sources } => {
+                self.order(session, description, &sources);
+                None
+            }
+            ToRebuilds::Buffer(buffer) => {
+                self.keep_buffer(buffer);
+                None
+            }
+            ToRebuilds::Forget { session } => Some(FromRebuilds::Forgotten(self.forget_session(session))),
+        }
+    }
+}

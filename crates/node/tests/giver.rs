@@ -1,0 +1,249 @@
+//! Chunks that are given to other nodes beside the core: a giver answers what the core itself would answer.
+
+use shorttail_node::{Giver, Node, NodeConfig};
+use shorttail_store::piece::seal_piece;
+use shorttail_units::{
+    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
+};
+use shorttail_wire::node::{
+    ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
+    next_frame,
+};
+
+const OWNER: u64 = 1;
+const PEER: u64 = 2;
+const CHUNK_BYTES: u32 = 5000;
+const CLUSTER: ClusterId = ClusterId(9);
+
+fn stripe(counter: u64) -> StripeId {
+    StripeId::new(Epoch(3), counter)
+}
+
+fn hello(core: u16, auth: &[u8]) -> Hello {
+    Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core, owner: 6 << 16, epoch: Epoch(3), auth: auth.to_vec() }
+}
+
+fn frames(requests: &[NodeRequest<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    (100..).zip(requests).for_each(|(tag, request)| request.encode(tag, &mut bytes));
+    bytes
+}
+
+/// Tags and replies, as text: what is borrowed from frames does not live long enough.
+type Told = Vec<(u64, String)>;
+
+fn told(bytes: &[u8]) -> Told {
+    let (mut rest, mut told) = (bytes, Vec::new());
+    while let Some((frame, length)) = next_frame(rest).expect("frames") {
+        told.push((frame.tag, format!("{:?}", NodeReply::parse(&frame).expect("a reply"))));
+        rest = &rest[length..];
+    }
+    assert!(rest.is_empty(), "whole frames");
+    told
+}
+
+fn node() -> Node {
+    let config = NodeConfig {
+        node: NodeId(1),
+        cluster: CLUSTER,
+        incarnation: Incarnation(1),
+        core: 0,
+        core_count: 1,
+        memory_bytes: 1 << 20,
+        auth: b"secret".to_vec(),
+        repair_bytes_per_s: 1,
+        scrub_bytes_per_s: 0,
+    };
+    let mut node = Node::new(config).expect("a node");
+    node.handle_session_opened(OWNER);
+    let fence = NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: StripeId::default() };
+    tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0, b"secret")), fence]);
+    node
+}
+
+fn tell(node: &mut Node, session: u64, requests: &[NodeRequest<'_>]) -> Vec<u8> {
+    node.handle_input(Now::default(), session, &frames(requests)).expect("the session stands");
+    node.poll_output(session).map(std::mem::take).unwrap_or_default()
+}
+
+fn description(counter: u64) -> ChunkDescription {
+    ChunkDescription {
+        stripe: stripe(counter),
+        epoch: Epoch(3),
+        partition: PartitionId(2),
+        kind: ChunkKind::Striped,
+        index: 1,
+        shape: CodeShape::reed_solomon(2, 2).expect("a shape"),
+        chunk_bytes: CHUNK_BYTES,
+        configuration: Configuration::default(),
+        members: Members((0..4).map(NodeId).collect()),
+    }
+}
+
+/// Stripe 1: a piece. Stripe 2: a parity whose zeros take no memory. Stripe 3: an open chunk.
+fn node_with_chunks() -> Node {
+    let mut node = node();
+    let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * 7 % 251) as u8).collect();
+    seal_piece(&mut piece);
+    let members = Members([0, 2, 1, 3].map(NodeId).to_vec());
+    let parity = ChunkDescription { index: 2, members, ..description(2) };
+    let open = ChunkDescription { kind: ChunkKind::Packed, ..description(3) };
+    let requests = [
+        NodeRequest::Install { description: description(1), bytes: &piece },
+        NodeRequest::Install { description: parity, bytes: b"short" },
+        NodeRequest::Open(open),
+    ];
+    let replies = told(&tell(&mut node, OWNER, &requests));
+    assert!(replies.iter().all(|(_, reply)| reply.starts_with("Done")), "{replies:?}");
+    node
+}
+
+fn inspect(counter: u64) -> NodeRequest<'static> {
+    NodeRequest::Inspect { stripe: stripe(counter) }
+}
+
+fn read(counter: u64, offset: u32, length: u32) -> NodeRequest<'static> {
+    NodeRequest::ReadRange { stripe: stripe(counter), offset, length, op: OpNumber(0) }
+}
+
+/// Makes all copies that the giver wants and takes all that it sends to the session.
+fn served(giver: &mut Giver, node: &Node, session: u64) -> Vec<u8> {
+    let mut output = Vec::new();
+    loop {
+        while let Some(part) = giver.poll_output(session) {
+            // A socket takes what it likes.
+            let taken = part.len().min(1000);
+            output.extend_from_slice(&part[..taken]);
+            giver.handle_sent(session, taken);
+        }
+        let Some(wanted) = giver.poll_wanted() else { return output };
+        assert_eq!(giver.handle_copied(node.copy(wanted)), Some(session));
+    }
+}
+
+fn greeted(node: &Node) -> Giver {
+    let mut giver = node.giver();
+    giver.handle_session_opened(PEER);
+    giver.handle_input(PEER, &frames(&[NodeRequest::Peer(hello(0, b"secret"))])).expect("let in");
+    let replies = told(&served(&mut giver, node, PEER));
+    assert!(matches!(&replies[..], [(100, reply)] if reply.starts_with("Hello")), "{replies:?}");
+    giver
+}
+
+fn both(node: &mut Node, requests: &[NodeRequest<'_>]) -> (Told, Told) {
+    let mut giver = greeted(node);
+    let bytes = frames(requests);
+    assert_eq!(giver.handle_input(PEER, &bytes), Ok(bytes.len()));
+    let given = told(&served(&mut giver, node, PEER));
+    node.handle_session_opened(PEER);
+    tell(node, PEER, &[NodeRequest::Peer(hello(0, b"secret"))]);
+    let answered = told(&tell(node, PEER, requests));
+    node.handle_session_closed(PEER);
+    (given, answered)
+}
+
+#[test]
+fn a_giver_answers_as_the_core_does() {
+    let mut node = node_with_chunks();
+    let requests = [
+        inspect(1),
+        read(1, 0, CHUNK_BYTES),
+        inspect(2),
+        read(2, 0, CHUNK_BYTES),
+        read(1, 7, 100),
+        read(2, 3, 9),
+        read(2, 4000, 9),
+        read(1, 0, CHUNK_BYTES + 1),
+        read(1, 0, CHUNK_BYTES),
+        inspect(1),
+        inspect(1),
+        inspect(4),
+        read(4, 0, CHUNK_BYTES),
+        NodeRequest::ReadRange { stripe: stripe(1), offset: 0, length: 1, op: OpNumber(4) },
+        fence(),
+    ];
+    let (mut given, mut answered) = both(&mut node, &requests);
+    // What needs no copy is answered before what does.
+    given.sort_unstable();
+    answered.sort_unstable();
+    let differs = given.iter().zip(&answered).find(|(given, answered)| given != answered);
+    assert!(differs.is_none(), "{:?}", differs.map(|(given, _)| given.0));
+    assert_eq!((given.len(), answered.len()), (requests.len(), requests.len()));
+}
+
+fn fence() -> NodeRequest<'static> {
+    NodeRequest::Fence { partition: 2, epoch: Epoch(9), next: StripeId::default() }
+}
+
+#[test]
+fn what_is_damaged_is_given_as_such_and_the_core_is_told() {
+    let mut node = node_with_chunks();
+    assert!(node.flip_bits(64, 5) > 0);
+    let mut giver = greeted(&node);
+    giver.handle_input(PEER, &frames(&[inspect(1), read(1, 0, CHUNK_BYTES), read(2, 0, CHUNK_BYTES)])).expect("asked");
+    let replies = told(&served(&mut giver, &node, PEER));
+    let refused = replies.iter().filter(|(_, reply)| reply.contains("refusal: Damaged")).count();
+    assert!(refused >= 1 && replies.len() == 3, "{replies:?}");
+    let mut named: Vec<StripeId> = std::iter::from_fn(|| giver.poll_damaged()).collect();
+    named.sort_unstable();
+    named.iter().for_each(|&stripe| node.look_at(stripe));
+    assert_eq!(node.stats().corruptions_found, named.len() as u64);
+    assert!(named.contains(&stripe(1)) || named.contains(&stripe(2)));
+}
+
+#[test]
+fn an_open_chunk_is_not_given() {
+    let node = node_with_chunks();
+    let mut giver = greeted(&node);
+    giver.handle_input(PEER, &frames(&[inspect(3), read(3, 0, 8)])).expect("asked");
+    let replies = told(&served(&mut giver, &node, PEER));
+    assert!(replies.iter().all(|(_, reply)| reply.contains("NotAtOp")), "{replies:?}");
+    assert_eq!(replies.len(), 2);
+}
+
+#[test]
+fn who_does_not_greet_as_another_node_gets_nothing() {
+    let node = node_with_chunks();
+    let greetings = [
+        NodeRequest::Hello(hello(0, b"secret")),
+        NodeRequest::Peer(hello(0, b"guess")),
+        NodeRequest::Peer(hello(1, b"secret")),
+        inspect(1),
+    ];
+    for greeting in greetings {
+        let mut giver = node.giver();
+        giver.handle_session_opened(PEER);
+        assert!(giver.handle_input(PEER, &frames(&[greeting, inspect(1)])).is_err());
+        assert!(giver.poll_wanted().is_none());
+    }
+    let mut giver = greeted(&node);
+    let mut hurt = frames(&[inspect(1)]);
+    hurt[20] ^= 1;
+    assert_eq!(giver.handle_input(PEER, &hurt), Err(FrameError::Checksum.into()));
+}
+
+#[test]
+fn whoever_takes_nothing_is_copied_little_for_and_keeps_nobody_waiting() {
+    let node = node_with_chunks();
+    let mut giver = greeted(&node);
+    giver.handle_session_opened(7);
+    giver.handle_input(7, &frames(&[NodeRequest::Peer(hello(0, b"secret"))])).expect("let in");
+    let (mut refused, mut copies) = (None, 0);
+    for _ in 0..2000 {
+        let asked = giver.handle_input(PEER, &frames(&[read(1, 0, CHUNK_BYTES)]));
+        refused = refused.or(asked.err());
+        if let Some(wanted) = giver.poll_wanted() {
+            copies += 1;
+            giver.handle_copied(node.copy(wanted));
+        }
+    }
+    assert!(refused.is_some() && copies < 2 * (1 << 20) / CHUNK_BYTES, "{copies} copies for {refused:?}");
+    giver.handle_input(7, &frames(&[read(1, 0, CHUNK_BYTES)])).expect("asked");
+    assert_eq!(told(&served(&mut giver, &node, 7)).len(), 2, "the greeting and the chunk");
+    giver.handle_session_closed(PEER);
+    assert!(giver.poll_output(PEER).is_none() && giver.poll_wanted().is_none());
+    let is_refused = |reply: &str| reply.contains(&format!("{:?}", Refusal::NoChunk));
+    giver.handle_input(7, &frames(&[read(4, 0, 1)])).expect("asked");
+    let replies = told(&served(&mut giver, &node, 7));
+    assert!(matches!(&replies[..], [(100, reply)] if is_refused(reply)), "{replies:?}");
+}

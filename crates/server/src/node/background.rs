@@ -1,0 +1,261 @@
+//! Beside a core of a node: rebuilds chunks, and gives those of the core to nodes that rebuild.
+//!
+//! ```text
+//! owners <--> core <--orders, copies--> background <--chunks--> backgrounds of other nodes
+//! ```
+//! The thread has the lowest scheduling class: it runs when nothing else wants the processor, and is interrupted at once by
+//! whatever does. A core's own part is to copy a chunk that another node wants, and to install one.
+//!
+//! Must not know: what the messages mean.
+
+use std::io;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use mio::{Events, Poll, Token};
+use shorttail_node::{Copied, FromRebuilds, Giver, Rebuilds, Rebuilt, ToRebuilds, Wanted};
+use shorttail_units::StripeId;
+
+use super::core::ToNodeCore;
+use super::peers::{Addresses, Peers, peer_of};
+use crate::clock::Clock;
+use crate::net::{Inbox, Link, Outlet, ReadEnd, Stream};
+
+pub const INBOX: Token = Token(0);
+const FIRST_SESSION: usize = 1;
+
+/// Bytes read from a session at once: the requests for many chunks.
+const SCRATCH_BYTES: usize = 4 << 10;
+
+/// Longest wait for events.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A message from the core.
+#[derive(Debug)]
+pub enum ToBackground {
+    Rebuilds(ToRebuilds),
+    Copied(Copied),
+    /// Another node greeted, and sent so much so far.
+    Connection {
+        stream: Stream,
+        bytes: Vec<u8>,
+    },
+    /// Where other nodes listen, from now on.
+    Addresses(Addresses),
+    Stop,
+}
+
+/// A message to the core.
+#[derive(Debug)]
+pub enum FromBackground {
+    Rebuilds(FromRebuilds),
+    Wanted(Wanted),
+    /// The copy of this chunk was damaged.
+    Damaged(StripeId),
+}
+
+pub struct Background {
+    poll: Poll,
+    inbox: Inbox<ToBackground>,
+    core: Outlet<ToNodeCore>,
+    clock: Clock,
+    rebuilds: Rebuilds,
+    giver: Giver,
+    peers: Peers,
+    sessions: HashMap<usize, Link>,
+    next_session: usize,
+    /// Sessions to which something may be sent.
+    touched: Vec<usize>,
+    scratch: Vec<u8>,
+    has_said: bool,
+    is_stopped: bool,
+}
+
+impl Background {
+    pub fn new(
+        poll: Poll,
+        inbox: Inbox<ToBackground>,
+        core: Outlet<ToNodeCore>,
+        rebuilds: Rebuilds,
+        giver: Giver,
+    ) -> Self {
+        Background {
+            poll,
+            inbox,
+            core,
+            clock: Clock::start(),
+            rebuilds,
+            giver,
+            peers: Peers::default(),
+            sessions: HashMap::new(),
+            next_session: FIRST_SESSION,
+            touched: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES],
+            has_said: false,
+            is_stopped: false,
+        }
+    }
+
+    /// Runs until the core ends.
+    ///
+    /// # Errors
+    /// When the system's polling fails.
+    pub fn run(mut self) -> io::Result<()> {
+        yield_to_everything();
+        let mut events = Events::with_capacity(64);
+        while !self.is_stopped {
+            match self.poll.poll(&mut events, Some(self.wait())) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            for event in &events {
+                match (event.token(), peer_of(event.token())) {
+                    (INBOX, _) => self.take_messages(),
+                    (_, Some(peer)) => {
+                        let ended = self.peers.read(peer, &mut self.rebuilds, self.poll.registry());
+                        self.tell_rebuilt(ended);
+                    }
+                    (Token(session), None) => {
+                        self.touched.push(session);
+                        if event.is_readable() || event.is_read_closed() || event.is_error() {
+                            self.read(session);
+                        }
+                    }
+                }
+            }
+            self.end_turn();
+        }
+        Ok(())
+    }
+
+    fn wait(&self) -> Duration {
+        let Some(due_us) = self.rebuilds.deadline_us() else { return WAIT_MAX };
+        // One millisecond is the granularity of epoll.
+        Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
+    }
+
+    fn tell(&mut self, message: FromBackground) {
+        self.core.put(ToNodeCore::Background(message));
+        self.has_said = true;
+    }
+
+    fn tell_rebuilt(&mut self, ended: Vec<Rebuilt>) {
+        for rebuilt in ended {
+            self.tell(FromBackground::Rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+        }
+    }
+
+    fn take_messages(&mut self) {
+        while let Some(message) = self.inbox.take() {
+            match message {
+                ToBackground::Rebuilds(message) => {
+                    if let Some(said) = self.rebuilds.handle(message) {
+                        self.tell(FromBackground::Rebuilds(said));
+                    }
+                }
+                ToBackground::Copied(copied) => {
+                    let session = self.giver.handle_copied(copied);
+                    self.touched.extend(session.and_then(|session| usize::try_from(session).ok()));
+                }
+                ToBackground::Addresses(addresses) => self.peers.addresses = addresses,
+                ToBackground::Connection { stream, bytes } => self.open(stream, bytes),
+                ToBackground::Stop => self.is_stopped = true,
+            }
+        }
+    }
+
+    fn open(&mut self, stream: Stream, bytes: Vec<u8>) {
+        let session = self.next_session;
+        self.next_session += 1;
+        let Ok(mut link) = Link::new(stream, Token(session), self.poll.registry()) else { return };
+        self.giver.handle_session_opened(session as u64);
+        let consumed = self.giver.handle_input(session as u64, &bytes);
+        link.input = bytes;
+        if let Ok(consumed) = consumed {
+            link.drop_consumed(consumed);
+        }
+        self.sessions.insert(session, link);
+        self.touched.push(session);
+        match consumed {
+            Ok(_) => self.read(session),
+            Err(error) => self.end_session(session, &error.to_string()),
+        }
+    }
+
+    fn read(&mut self, session: usize) {
+        loop {
+            let Some(link) = self.sessions.get_mut(&session) else { return };
+            let (giver, mut failure) = (&mut self.giver, None);
+            let end = link.read(&mut self.scratch, |input| {
+                giver.handle_input(session as u64, input).unwrap_or_else(|error| {
+                    failure = Some(error.to_string());
+                    input.len()
+                })
+            });
+            match (failure, end) {
+                (Some(reason), _) => return self.end_session(session, &reason),
+                (None, ReadEnd::Closed) => return self.end_session(session, "closed by the other node"),
+                (None, ReadEnd::Drained) => return,
+                (None, ReadEnd::Paused) => {}
+            }
+        }
+    }
+
+    fn end_session(&mut self, session: usize, reason: &str) {
+        self.write(session);
+        if let Some(mut link) = self.sessions.remove(&session) {
+            link.close(self.poll.registry());
+            tracing::debug!(session, reason, "another node's session ended");
+        }
+        self.giver.handle_session_closed(session as u64);
+    }
+
+    /// Sends what the socket takes; false: the connection broke.
+    fn write(&mut self, session: usize) -> bool {
+        let Some(link) = self.sessions.get_mut(&session) else { return true };
+        while let Some(output) = self.giver.poll_output(session as u64) {
+            let length = output.len();
+            let Ok(sent) = link.send(output, self.poll.registry()) else { return false };
+            self.giver.handle_sent(session as u64, sent);
+            if sent < length {
+                break;
+            }
+        }
+        true
+    }
+
+    fn end_turn(&mut self) {
+        let ended = self.rebuilds.advance(self.clock.now().mono_us);
+        self.tell_rebuilt(ended);
+        let ended = self.peers.write(&mut self.rebuilds, self.poll.registry());
+        self.tell_rebuilt(ended);
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for session in touched.drain(..) {
+            if !self.write(session) {
+                self.end_session(session, "the connection broke");
+            }
+        }
+        self.touched = touched;
+        while let Some(stripe) = self.giver.poll_damaged() {
+            self.tell(FromBackground::Damaged(stripe));
+        }
+        while let Some(wanted) = self.giver.poll_wanted() {
+            self.tell(FromBackground::Wanted(wanted));
+        }
+        if std::mem::take(&mut self.has_said) {
+            self.core.wake();
+        }
+    }
+}
+
+/// Gives this thread the lowest scheduling class. Where that is not to be had it is as any other.
+fn yield_to_everything() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the call reads the parameters, which live as long; 0 is the calling thread.
+    let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    if outcome != 0 {
+        tracing::debug!(error = %io::Error::last_os_error(), "a background thread runs as any other");
+    }
+}
