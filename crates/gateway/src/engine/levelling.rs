@@ -7,19 +7,19 @@
 //! ```
 //! Each engine sees how much every node has in use, whoever uses it, and moves its own share of what is too much: the share
 //! that its chunks have in the node's bytes. So engines need not talk to each other, and together they move what must be
-//! moved, once. It begins when some node is further off the mean than `LEVEL_BEGIN_PERCENT`, and ends below
-//! `LEVEL_END_PERCENT`: what writes and cleaning cause in between moves nothing.
+//! moved, once. It begins when the same node is further off the mean than `LEVEL_BEGIN_PERCENT` at `LEVEL_BEGIN_LOOKS` looks
+//! in a row, and ends below `LEVEL_END_PERCENT`: what writes and cleaning cause for a moment moves nothing.
 //!
 //! Must not know: how a chunk moves (see `moving`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_units::{CodeShape, NodeId, StripeId};
 
 use super::Engine;
 use super::limits::{
-    LEVEL_BEGIN_CHUNKS, LEVEL_BEGIN_PERCENT, LEVEL_END_CHUNKS, LEVEL_END_PERCENT, LEVEL_LOOK_US, LEVEL_REST_US,
-    MOVE_PLAN_MAX,
+    LEVEL_BEGIN_CHUNKS, LEVEL_BEGIN_LOOKS, LEVEL_BEGIN_PERCENT, LEVEL_END_CHUNKS, LEVEL_END_PERCENT, LEVEL_LOOK_US,
+    LEVEL_REST_US, MOVE_PLAN_MAX,
 };
 use super::moving::Planned;
 use super::stripes::StripePhase;
@@ -30,6 +30,33 @@ use crate::command::Command;
 struct Quotas {
     gives: BTreeMap<NodeId, u64>,
     takes: BTreeMap<NodeId, u64>,
+}
+
+/// Of the mean.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Side {
+    Above,
+    Below,
+}
+
+/// Nodes that were off the mean at every one of the last looks.
+#[derive(Debug, Default)]
+pub(super) struct Off {
+    nodes: BTreeSet<(NodeId, Side)>,
+    looks: u32,
+}
+
+impl Off {
+    /// Answers at how many looks in a row some node was off, this one included.
+    fn look(&mut self, now: BTreeSet<(NodeId, Side)>) -> u32 {
+        let still: BTreeSet<_> = now.intersection(&self.nodes).copied().collect();
+        *self = match (still.is_empty(), now.is_empty()) {
+            (false, _) => Off { nodes: still, looks: self.looks.saturating_add(1) },
+            (true, false) => Off { nodes: now, looks: 1 },
+            (true, true) => Off::default(),
+        };
+        self.looks
+    }
 }
 
 /// Nodes that are compared with each other, and the bytes in use on each.
@@ -94,11 +121,13 @@ impl<C: Command> Engine<C> {
 
     fn plan_levelling(&mut self) {
         let groups = self.level_groups();
-        let begins = |group: &Group| self.is_uneven(group, LEVEL_BEGIN_PERCENT, LEVEL_BEGIN_CHUNKS);
-        if !self.moves.is_levelling && !groups.iter().any(begins) {
+        let off = |group: &Group| self.off_mean(group, LEVEL_BEGIN_PERCENT, LEVEL_BEGIN_CHUNKS).collect::<Vec<_>>();
+        let off = groups.iter().flat_map(off).collect();
+        let begins = self.moves.off.look(off) >= LEVEL_BEGIN_LOOKS;
+        if !self.moves.is_levelling && !begins {
             return;
         }
-        let goes_on = |group: &Group| self.is_uneven(group, LEVEL_END_PERCENT, LEVEL_END_CHUNKS);
+        let goes_on = |group: &Group| self.off_mean(group, LEVEL_END_PERCENT, LEVEL_END_CHUNKS).next().is_some();
         let groups: Vec<Group> = groups.into_iter().filter(goes_on).collect();
         self.moves.is_levelling = !groups.is_empty();
         let mut quotas = self.quotas(&groups);
@@ -126,10 +155,12 @@ impl<C: Command> Engine<C> {
         groups.into_values().collect()
     }
 
-    fn is_uneven(&self, group: &Group, percent: u64, chunks: u64) -> bool {
+    /// Nodes that have too much or too little.
+    fn off_mean(&self, group: &Group, percent: u64, chunks: u64) -> impl Iterator<Item = (NodeId, Side)> {
         let mean = mean_of(group);
         let bearable = (mean * percent / 100).max(chunks * self.chunk_room_bytes(self.config.chunk_bytes));
-        group.iter().any(|&(_, used)| used.abs_diff(mean) > bearable)
+        let off = group.iter().filter(move |&&(_, used)| used.abs_diff(mean) > bearable);
+        off.map(move |&(node, used)| (node, if used > mean { Side::Above } else { Side::Below }))
     }
 
     /// This engine's share of what nodes have too much, and where that much is missing.
@@ -218,4 +249,21 @@ impl<C: Command> Engine<C> {
 
 fn mean_of(group: &Group) -> u64 {
     group.iter().map(|&(_, used)| used).sum::<u64>() / group.len().max(1) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_node_that_stays_off_the_mean_counts() {
+        let mut off = Off::default();
+        let mut look = |nodes: &[(u16, Side)]| off.look(nodes.iter().map(|&(id, side)| (NodeId(id), side)).collect());
+        assert_eq!(look(&[(1, Side::Above), (2, Side::Below)]), 1);
+        assert_eq!(look(&[(1, Side::Below), (3, Side::Above)]), 1, "others, or another side");
+        assert_eq!(look(&[(1, Side::Below), (4, Side::Above)]), 2);
+        assert_eq!(look(&[(4, Side::Above)]), 1, "4 came later");
+        assert_eq!(look(&[]), 0);
+        assert_eq!((0..3).map(|_| look(&[(7, Side::Below)])).collect::<Vec<_>>(), [1, 2, 3]);
+    }
 }

@@ -28,6 +28,7 @@ use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, NodeRequest, Refusal, Source};
 use smallvec::SmallVec;
 
+use super::levelling::Off;
 use super::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_RATE_US};
 use super::nodes::Node;
 use super::repair::{Facts, Reparable};
@@ -70,6 +71,7 @@ pub struct Moves {
     /// When it is looked again at what should move, and whether loads are being levelled.
     pub(super) due_us: u64,
     pub(super) is_levelling: bool,
+    pub(super) off: Off,
     /// Chunks on nodes that drain or are away, as they were counted last.
     pub(super) left: BTreeMap<NodeId, u64>,
     /// Chunks that found no node to go to in the last plan.

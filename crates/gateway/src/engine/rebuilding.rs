@@ -60,12 +60,8 @@ impl<C: Command> Engine<C> {
             return;
         }
         self.count_missing();
-        self.give_orders(REPAIR_LOOKS_MAX);
-    }
-
-    fn give_orders(&mut self, looks_max: usize) {
         let mut busy_count = 0;
-        for stripe in self.repair.due(self.now.mono_us, looks_max) {
+        for stripe in self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX) {
             if self.repair.orders.len() >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
                 return;
             }
@@ -330,8 +326,7 @@ impl<C: Command> Engine<C> {
             self.repair.rebuilt_count += 1;
             self.repair.rebuilt_bytes += chunk_bytes;
             self.repair.end_order(stripe);
-            self.repair.clear(stripe, chunk);
-            return self.give_orders(REPAIR_BUSY_MAX);
+            return self.repair.clear(stripe, chunk);
         };
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
         if let Some(lost) = self.repair.get_mut(stripe) {
