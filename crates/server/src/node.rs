@@ -28,7 +28,7 @@ use crate::control::{
 };
 use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
-use background::{Background, INBOX as BACKGROUND_INBOX};
+use background::{Background, INBOX as BACKGROUND_INBOX, Watcher};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 use memory::Memory;
@@ -59,7 +59,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     let desk = OrderDesk::new(config.allow_chaos);
     let mut memory = config.memory_file.as_deref().map(|path| Memory::open(path, &config)).transpose()?;
     let (control, welcome, incarnation) = register(&config, &listening, memory.as_mut(), &desk)?;
-    let cores = start_cores(&config, welcome, incarnation, listener, &desk, memory.as_ref())?;
+    let mut cores = start_cores(&config, welcome, incarnation, listener, &desk, memory.as_ref())?;
     tracing::info!(node = welcome.session.node_id.0, %listening, "serving");
     if config.allow_chaos {
         tracing::warn!("this node obeys orders to be faulty (--allow-chaos)");
@@ -91,6 +91,10 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                 // Terms are for gateways.
                 ControlEvent::Terms(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
+        }
+        for background in cores.watchers.iter_mut().filter_map(Watcher::look) {
+            tracing::info!("the processors have no time for repair: it goes on at their cost");
+            start_background(background, true)?;
         }
         // Heartbeats go out twice a second: the picture is never older than this.
         std::thread::sleep(Duration::from_millis(200));
@@ -173,6 +177,7 @@ pub fn was_removed(error: &anyhow::Error) -> bool {
 struct Cores {
     gauges: Vec<Arc<CoreGauges>>,
     outlets: Vec<Outlet<ToNodeCore>>,
+    watchers: Vec<Watcher>,
 }
 
 fn start_cores(
@@ -194,7 +199,7 @@ fn start_cores(
     }
     let is_local = matches!(listener, Listener::Unix(..));
     let mut listener = Some(listener);
-    let mut all_gauges = Vec::new();
+    let (mut all_gauges, mut watchers) = (Vec::new(), Vec::new());
     for (core, (poll, inbox)) in (0..core_count).zip(polls) {
         let machine = MachineConfig {
             node: welcome.session.node_id,
@@ -225,19 +230,15 @@ fn start_cores(
         }
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
-        let thread = |name: String| std::thread::Builder::new().name(name).stack_size(STACK_BYTES);
         let background_poll = Poll::new()?;
         let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
         let (rebuilds, giver) = (machine.rebuild_elsewhere(), machine.giver());
-        let beside =
-            Background::new(background_poll, background_inbox, outlets[usize::from(core)].clone(), rebuilds, giver);
-        thread(format!("background {core}")).spawn(move || {
-            if let Err(error) = beside.run() {
-                tracing::error!(%error, core, "what a core does in the background ended; the node ends with it");
-                std::process::exit(1);
-            }
-        })?;
-        thread(format!("core {core}")).spawn(move || {
+        let to_core = outlets[usize::from(core)].clone();
+        let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
+        start_background(beside, false)?;
+        watchers.push(watcher);
+        let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
+        builder.spawn(move || {
             let core_loop =
                 Core::new(poll, machine, inbox, outlets, listener, gauges).map(|core| core.with_background(background));
             let core_loop = core_loop.and_then(|core| match chaos_seed {
@@ -251,7 +252,19 @@ fn start_cores(
         })?;
     }
     desk.open(outlets.iter().cloned().zip(all_gauges.iter().cloned()).collect());
-    Ok(Cores { gauges: all_gauges, outlets })
+    Ok(Cores { gauges: all_gauges, outlets, watchers })
+}
+
+/// Starts what a core does in the background, or goes on with it.
+fn start_background(background: Background, makes_up: bool) -> anyhow::Result<()> {
+    let builder = std::thread::Builder::new().name("background".to_owned()).stack_size(STACK_BYTES);
+    builder.spawn(move || {
+        if let Err(error) = background.run(makes_up) {
+            tracing::error!(%error, "what a core does in the background ended; the node ends with it");
+            std::process::exit(1);
+        }
+    })?;
+    Ok(())
 }
 
 /// The loops keep nothing large on their stacks.

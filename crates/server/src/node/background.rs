@@ -4,9 +4,11 @@
 //! owners <--> core <--orders, copies--> background <--chunks--> backgrounds of other nodes
 //! ```
 //! The thread has the lowest scheduling class: it runs when nothing else wants the processor, and is interrupted at once by
-//! whatever does. A core's own part is to copy a chunk that another node wants, and to install one.
+//! whatever does (see `class`). A core's own part is to copy a chunk that another node wants, and to install one.
 //!
 //! Must not know: what the messages mean.
+
+mod class;
 
 use std::io;
 use std::time::Duration;
@@ -20,6 +22,10 @@ use super::core::ToNodeCore;
 use super::peers::{Addresses, Peers, peer_of};
 use crate::clock::Clock;
 use crate::net::{Inbox, Link, Outlet, ReadEnd, Stream};
+use class::Watch;
+
+/// Finds out whether the thread starves.
+pub type Watcher = class::Watcher<Background>;
 
 pub const INBOX: Token = Token(0);
 const FIRST_SESSION: usize = 1;
@@ -55,6 +61,7 @@ pub enum FromBackground {
 }
 
 pub struct Background {
+    watch: Watch<Background>,
     poll: Poll,
     inbox: Inbox<ToBackground>,
     core: Outlet<ToNodeCore>,
@@ -78,8 +85,10 @@ impl Background {
         core: Outlet<ToNodeCore>,
         rebuilds: Rebuilds,
         giver: Giver,
-    ) -> Self {
-        Background {
+    ) -> (Self, Watcher) {
+        let (watch, watcher) = class::watch();
+        let background = Background {
+            watch,
             poll,
             inbox,
             core,
@@ -93,20 +102,26 @@ impl Background {
             scratch: vec![0; SCRATCH_BYTES],
             has_said: false,
             is_stopped: false,
-        }
+        };
+        (background, watcher)
     }
 
-    /// Runs until the core ends.
+    /// Runs until the core ends, or this thread is to return its work because it starves. `makes_up`: it goes on with the
+    /// work of one that did, until there is nothing to do.
     ///
     /// # Errors
     /// When the system's polling fails.
-    pub fn run(mut self) -> io::Result<()> {
-        yield_to_everything();
+    pub fn run(mut self, mut makes_up: bool) -> io::Result<()> {
+        self.watch.begin(makes_up);
         let mut events = Events::with_capacity(64);
         while !self.is_stopped {
             match self.poll.poll(&mut events, Some(self.wait())) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
+            }
+            if makes_up && events.is_empty() && self.rebuilds.is_idle() {
+                makes_up = false;
+                class::yield_to_everything();
             }
             for event in &events {
                 match (event.token(), peer_of(event.token())) {
@@ -124,6 +139,11 @@ impl Background {
                 }
             }
             self.end_turn();
+            if self.watch.is_to_return() && !makes_up {
+                let watch = self.watch.clone();
+                watch.return_work(self);
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -247,15 +267,5 @@ impl Background {
         if std::mem::take(&mut self.has_said) {
             self.core.wake();
         }
-    }
-}
-
-/// Gives this thread the lowest scheduling class. Where that is not to be had it is as any other.
-fn yield_to_everything() {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads the parameters, which live as long; 0 is the calling thread.
-    let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-    if outcome != 0 {
-        tracing::debug!(error = %io::Error::last_os_error(), "a background thread runs as any other");
     }
 }
