@@ -1,7 +1,7 @@
 //! When a background thread may run: while nothing else wants the processor, and a little more if that never happens.
 //!
 //! ```text
-//! lowest class --can run, but hardly does, for STARVED_LOOKS looks--> ordinary class, nice 10 --nothing to do--> lowest class
+//! lowest class --waits far longer than it runs--> ordinary class, nice 10 --nothing to do--> lowest class
 //! ```
 //! In the lowest class a thread is interrupted at once by whatever else wants to run, but has some thousandth of a processor
 //! that is never free; what was lost would stay lost for as long. A thread must not leave that class without privileges. So
@@ -14,11 +14,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Looks in a row at which a thread could run and hardly did: a second.
-const STARVED_LOOKS: u32 = 5;
+/// Looks after which it is judged: a second.
+const LOOKS: u32 = 5;
 
-/// Ticks of a hundredth of a second that it ran between two looks if it does not starve: a tenth of the time.
-const TICKS_MIN: u64 = 2;
+/// Nanoseconds that a thread that starves waited for a processor in that time, and how many times as long as it ran. Threads
+/// of one class that share processors wait some times as long; in the lowest class beside a busy one it is hundreds.
+const WAITED_NS_MIN: u64 = 250_000_000;
+const WAITED_TIMES_MIN: u64 = 20;
 
 /// A tenth of what an ordinary thread gets that competes with it.
 const NICE: i32 = 10;
@@ -43,14 +45,22 @@ pub struct Watch<T> {
 pub struct Watcher<T> {
     shared: Arc<Shared>,
     returned: Receiver<T>,
-    ticks: u64,
-    starved_looks: u32,
+    looks: u32,
+    /// When it was judged last.
+    before: Times,
+}
+
+/// Nanoseconds that a thread ran so far, and that it waited for a processor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Times {
+    ran: u64,
+    waited: u64,
 }
 
 pub fn watch<T>() -> (Watch<T>, Watcher<T>) {
     let (shared, (sender, receiver)) = (Arc::new(Shared::default()), channel());
     let watch = Watch { shared: Arc::clone(&shared), returned: sender };
-    (watch, Watcher { shared, returned: receiver, ticks: 0, starved_looks: 0 })
+    (watch, Watcher { shared, returned: receiver, looks: 0, before: Times::default() })
 }
 
 impl<T> Clone for Watch<T> {
@@ -88,19 +98,27 @@ impl<T> Watcher<T> {
         if let Ok(work) = self.returned.try_recv() {
             return Some(work);
         }
+        self.looks += 1;
+        if self.looks < LOOKS {
+            return None;
+        }
+        self.looks = 0;
         let thread = self.shared.thread.load(Ordering::Relaxed);
-        let (can_run, ticks) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"))
-            .ok()
-            .and_then(|stat| state_of(&stat))
-            .unwrap_or_default();
-        let ran = ticks.saturating_sub(std::mem::replace(&mut self.ticks, ticks));
-        self.starved_looks = if can_run && ran < TICKS_MIN { self.starved_looks + 1 } else { 0 };
-        if self.starved_looks == STARVED_LOOKS {
-            self.starved_looks = 0;
+        // A kernel that does not count knows of nobody who starves.
+        let now = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
+        let now = now.ok().and_then(|stat| times_of(&stat)).unwrap_or_default();
+        if starves(std::mem::replace(&mut self.before, now), now) {
             self.shared.is_to_return.store(true, Ordering::Relaxed);
         }
         None
     }
+}
+
+fn starves(before: Times, now: Times) -> bool {
+    // Another thread has counts of its own.
+    let since = |before: u64, now: u64| now.saturating_sub(before);
+    let (ran, waited) = (since(before.ran, now.ran), since(before.waited, now.waited));
+    waited >= WAITED_NS_MIN && waited / WAITED_TIMES_MIN >= ran
 }
 
 /// The number of the calling thread.
@@ -109,13 +127,10 @@ fn this_thread() -> Option<i32> {
     path.file_name()?.to_str()?.parse().ok()
 }
 
-/// Whether a thread can run, and the ticks that it ran so far.
-fn state_of(stat: &str) -> Option<(bool, u64)> {
-    // The second field, the name, may contain blanks; fields are counted from behind it.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let state = fields.next()?;
-    let (user, system) = (fields.nth(10)?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?);
-    Some((state == "R", user + system))
+fn times_of(stat: &str) -> Option<Times> {
+    let mut fields = stat.split_whitespace();
+    let (ran, waited) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    Some(Times { ran, waited })
 }
 
 /// Gives this thread the lowest scheduling class. Where that is not to be had it is as any other.
@@ -133,25 +148,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threads_state_is_read_whatever_its_name() {
-        let stat = "7 (a) R b) R 1 2 3 4 5 6 7 8 9 10 300 21 0 0 20 0";
-        assert_eq!(state_of(stat), Some((true, 321)));
-        assert_eq!(state_of(&stat.replace("b) R", "b) S")), Some((false, 321)));
-        assert_eq!(state_of("7 (a) R 1 2"), None);
+    fn who_waits_far_longer_than_it_runs_starves() {
+        let times = |ran: u64, waited: u64| Times { ran: ran * 1_000_000, waited: waited * 1_000_000 };
+        let before = times(7_000, 900);
+        let cases = [(2, 600, true), (40, 600, false), (0, 250, true), (0, 249, false), (0, 0, false), (900, 0, false)];
+        for (ran, waited, is_starved) in cases {
+            assert_eq!(starves(before, times(7_000 + ran, 900 + waited)), is_starved, "{ran} ms, {waited} ms");
+        }
+        assert!(!starves(before, Times::default()), "another thread");
     }
 
     #[test]
-    fn only_who_can_run_and_does_not_is_to_return_its_work() {
+    fn what_the_kernel_counts_is_read() {
+        assert_eq!(times_of("300 21 7\n"), Some(Times { ran: 300, waited: 21 }));
+        assert_eq!(times_of("300"), None);
         let (watch, mut watcher) = watch::<u8>();
-        // This thread is asleep or gone whenever nobody runs it: no thread has this number.
-        watch.shared.thread.store(-1, Ordering::Relaxed);
-        assert!((0..2 * STARVED_LOOKS).all(|_| watcher.look().is_none()));
+        watch.begin(true);
+        assert!((0..3 * LOOKS).all(|_| watcher.look().is_none()));
+        let counts = std::fs::read_to_string("/proc/self/schedstat").is_ok();
+        assert_eq!(watcher.before.ran > 0, counts, "the thread that began is the one that is looked at");
+    }
+
+    #[test]
+    fn what_was_returned_is_handed_on_once() {
+        let (watch, mut watcher) = watch::<u8>();
         assert!(!watch.is_to_return());
-        // The looker itself can run, and looks far more often than a tick goes by.
-        watch.shared.thread.store(this_thread().expect("a number"), Ordering::Relaxed);
-        let looks = (0..100_000).take_while(|_| watcher.look().is_none() && !watch.is_to_return()).count();
-        assert!(looks >= STARVED_LOOKS as usize - 1 && looks < 100_000, "{looks}");
+        watch.shared.is_to_return.store(true, Ordering::Relaxed);
+        assert!(watch.is_to_return() && !watch.is_to_return());
         watch.return_work(7);
-        assert_eq!(watcher.look(), Some(7));
+        assert_eq!((watcher.look(), watcher.look()), (Some(7), None));
     }
 }
