@@ -243,6 +243,7 @@ impl Session {
             memory_bytes: config.memory_bytes as u64,
             used_bytes: 0,
             held_bytes: 0,
+            near: None,
         };
         self.reply(frame.tag, &NodeReply::Hello(reply), &mut Vec::new());
         Ok(())
