@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use clap::Args;
+use serde::Serialize;
 use shorttail_server::admin::OrderOutcome;
+use shorttail_server::config::parse_tcp_address;
 use shorttail_wire::control::ClusterStatus;
 
 use crate::exit::Failure;
@@ -15,16 +18,32 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of an answer: some 1000 for each of 4096 nodes, and some for each gateway.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
+/// Whom to ask.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct AdminPort {
+    /// The coordinator's admin port
+    #[arg(
+        id = "admin",
+        long = "admin",
+        global = true,
+        env = "SHORTTAIL_ADMIN",
+        value_name = "ADDR",
+        default_value = "127.0.0.1:8080",
+        value_parser = parse_tcp_address,
+    )]
+    address: SocketAddr,
+}
+
 pub struct Admin {
     address: SocketAddr,
     agent: ureq::Agent,
 }
 
 impl Admin {
-    pub fn new(address: SocketAddr) -> Self {
+    pub fn new(port: &AdminPort) -> Self {
         let config = ureq::Agent::config_builder();
         let config = config.proxy(None).timeout_global(Some(TIMEOUT)).http_status_as_error(false).build();
-        Admin { address, agent: ureq::Agent::new_with_config(config) }
+        Admin { address: port.address, agent: ureq::Agent::new_with_config(config) }
     }
 
     /// # Errors
@@ -34,22 +53,23 @@ impl Admin {
         serde_json::from_str(&body).with_context(|| format!("{} answers, but not as a coordinator does", self.address))
     }
 
-    /// Sends JSON; the answer's body.
+    /// Orders members to do something; what each of them says.
     ///
     /// # Errors
     /// When nobody answers, or with an error.
-    pub fn post(&self, path: &str, json: &str) -> anyhow::Result<String> {
-        self.read(self.agent.post(self.url(path)).header("content-type", "application/json").send(json))
+    pub fn order(&self, path: &str, request: &impl Serialize) -> anyhow::Result<Vec<OrderOutcome>> {
+        let json = serde_json::to_string(request).context("an order is JSON")?;
+        let answer =
+            self.read(self.agent.post(self.url(path)).header("content-type", "application/json").send(json))?;
+        serde_json::from_str(&answer).with_context(|| format!("{} answers something else", self.address))
     }
 
     /// Orders one member to do something, and says what it did.
     ///
     /// # Errors
     /// When nobody answers, or why it was not done.
-    pub fn order_one(&self, path: &str, request: &serde_json::Value) -> Result<(), Failure> {
-        let answer = self.post(path, &request.to_string())?;
-        let outcomes: Vec<OrderOutcome> =
-            serde_json::from_str(&answer).with_context(|| format!("{} answers something else", self.address))?;
+    pub fn order_one(&self, path: &str, request: &impl Serialize) -> Result<(), Failure> {
+        let outcomes = self.order(path, request)?;
         let outcome = outcomes.first().ok_or_else(|| anyhow!("the coordinator does not answer"))?;
         if !outcome.is_done {
             return Err(Failure::Failed(anyhow!("{}", outcome.text)));
@@ -71,5 +91,41 @@ impl Admin {
             true => Ok(body),
             false => Err(anyhow!("{address} answers {status}: {}", body.trim_end())),
         }
+    }
+}
+
+/// Says what every member did that was ordered; fails if one did not.
+///
+/// # Errors
+/// What was not done, and why.
+pub fn report(who: &str, outcomes: &[OrderOutcome]) -> Result<(), Failure> {
+    let lines = |is_done: bool| {
+        let some = outcomes.iter().filter(|outcome| outcome.is_done == is_done);
+        some.map(|outcome| format!("{who} {}: {}", outcome.member, outcome.text)).collect::<Vec<_>>().join("\n")
+    };
+    let (done, refused) = (lines(true), lines(false));
+    if !done.is_empty() {
+        print(&(done + "\n"))?;
+    }
+    match (refused.is_empty(), outcomes.is_empty()) {
+        (true, false) => Ok(()),
+        (true, true) => Err(Failure::Failed(anyhow!("no {who} is alive"))),
+        (false, _) => Err(Failure::Failed(anyhow!("{refused}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_member_that_refuses_fails_the_command() {
+        let outcome = |member, is_done| OrderOutcome { member, is_done, text: "slow 50ms".into() };
+        assert!(report("node", &[outcome(1, true), outcome(2, true)]).is_ok());
+        let Err(Failure::Failed(error)) = report("node", &[outcome(1, true), outcome(2, false)]) else {
+            panic!("it fails")
+        };
+        assert_eq!(error.to_string(), "node 2: slow 50ms");
+        assert!(report("node", &[]).is_err());
     }
 }

@@ -1,13 +1,14 @@
 //! The command line.
 
-use std::net::SocketAddr;
+mod origin;
+
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
-use shorttail_server::config::{
-    CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions, parse_tcp_address,
-};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use shorttail_server::config::{CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
 
+use crate::admin::AdminPort;
 use crate::chaos::ChaosCommand;
 use crate::drain::DrainCommand;
 use crate::policy::PolicyCommand;
@@ -153,11 +154,17 @@ pub struct CoordinatorCommand {
     pub options: CoordinatorOptions,
 }
 
+/// The command line as it was given; one that makes no sense ends the program.
+pub fn parse(arguments: &[OsString]) -> Cli {
+    Cli::try_parse_from(arguments).unwrap_or_else(|error| {
+        origin::name_variable(error, Cli::command(), arguments, |name| std::env::var_os(name)).exit()
+    })
+}
+
 #[derive(Args, Debug)]
 pub struct StatusCommand {
-    /// The admin port to ask
-    #[arg(long, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
-    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub admin: AdminPort,
     /// Print one JSON object instead of a table
     #[arg(long)]
     pub json: bool,
@@ -180,7 +187,6 @@ pub enum ConfigVerb {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -9,18 +9,17 @@ mod values;
 
 use std::fmt::Write;
 
-use anyhow::{Context, anyhow};
-use shorttail_server::admin::{ChaosRequest, OrderOutcome};
+use shorttail_server::admin::ChaosRequest;
 use shorttail_wire::control::ClusterStatus;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, report};
 use crate::exit::Failure;
 use crate::output::{columns, print};
 pub use options::{ChaosCommand, EXAMPLES};
 use values::Nodes;
 
 pub fn run(command: ChaosCommand) -> Result<(), Failure> {
-    let admin = Admin::new(command.admin);
+    let admin = Admin::new(&command.admin);
     let Some((nodes, order)) = command.verb.order() else {
         return print(&table(&admin.status()?));
     };
@@ -29,28 +28,7 @@ pub fn run(command: ChaosCommand) -> Result<(), Failure> {
         Nodes::All => None,
         Nodes::Some(nodes) => Some(nodes),
     };
-    let request = serde_json::to_string(&ChaosRequest { nodes, order }).context("an order is JSON")?;
-    let answer = admin.post("/chaos", &request)?;
-    let outcomes: Vec<OrderOutcome> =
-        serde_json::from_str(&answer).with_context(|| format!("{} answers something else", command.admin))?;
-    report(&outcomes)
-}
-
-/// Says what every node did; fails if one did not.
-fn report(outcomes: &[OrderOutcome]) -> Result<(), Failure> {
-    let (done, refused): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.is_done);
-    let lines = |outcomes: Vec<&OrderOutcome>| {
-        let lines = outcomes.iter().map(|outcome| format!("node {}: {}", outcome.member, outcome.text));
-        lines.collect::<Vec<_>>().join("\n")
-    };
-    if !done.is_empty() {
-        print(&(lines(done) + "\n"))?;
-    }
-    match (refused.is_empty(), outcomes.is_empty()) {
-        (true, false) => Ok(()),
-        (true, true) => Err(Failure::Failed(anyhow!("no node is alive"))),
-        (false, _) => Err(Failure::Failed(anyhow!("{}", lines(refused)))),
-    }
+    report("node", &admin.order("/chaos", &ChaosRequest { nodes, order })?)
 }
 
 /// The faults of all nodes as lines and columns.

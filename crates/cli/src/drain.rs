@@ -2,16 +2,14 @@
 //!
 //! Must not know: how partitions are handed over, or chunks move.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use shorttail_server::admin::DrainRequest;
-use shorttail_server::config::parse_tcp_address;
 use shorttail_wire::control::DrainStatus;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminPort};
 use crate::exit::Failure;
 use crate::output::print;
 
@@ -22,8 +20,8 @@ Examples:
   shorttail drain node 5 --cancel   node 5 is used again
 
 A gateway goes on to answer its clients: what they ask for, it asks of the new owners. It owns something again when its
-process is started again, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it is
-meant to be, empty, when processes are started again, until the drain is cancelled or the node is removed.";
+process is started again, or when no other gateway is left. A node goes on to answer until it is stopped. It stays as it
+is meant to be, empty, when processes are started again, until the drain is cancelled or the node is removed.";
 
 /// Between two looks at the progress of a gateway, and of a node.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -35,9 +33,8 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Args, Debug)]
 pub struct DrainCommand {
-    /// The coordinator's admin port
-    #[arg(long, global = true, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
-    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub admin: AdminPort,
     #[command(subcommand)]
     pub member: DrainedMember,
 }
@@ -66,7 +63,7 @@ pub enum DrainedMember {
 }
 
 pub fn run(command: &DrainCommand) -> Result<(), Failure> {
-    let admin = Admin::new(command.admin);
+    let admin = Admin::new(&command.admin);
     match command.member {
         DrainedMember::Gateway { id, within } => drain_gateway(&admin, id, Duration::from_secs(within)),
         DrainedMember::Node { id, cancel: true, .. } => order(&admin, DrainRequest::Cancel(id)),
@@ -75,7 +72,7 @@ pub fn run(command: &DrainCommand) -> Result<(), Failure> {
 }
 
 fn order(admin: &Admin, request: DrainRequest) -> Result<(), Failure> {
-    admin.order_one("/drain", &serde_json::to_value(request).context("a request is JSON")?)
+    admin.order_one("/drain", &request)
 }
 
 fn drain_gateway(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {

@@ -26,10 +26,9 @@ mod up;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use shorttail_server::config::LogLevel;
 
-use arguments::{Cli, Verb};
+use arguments::Verb;
 use exit::Failure;
 
 fn main() -> ExitCode {
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
     if let Some(flags) = memcached::flags_of(&arguments) {
         return memcached::run(flags);
     }
-    let cli = Cli::parse_from(arguments);
+    let cli = arguments::parse(&arguments);
     logging::start(cli.log.unwrap_or_default());
     match run(cli.verb, cli.log) {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,17 +2,15 @@
 //!
 //! Must not know: what a technique does.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use shorttail_policy::{Change, Hedge, PolicyName, SmallWrite, Update};
-use shorttail_server::admin::{OrderOutcome, PolicyRequest};
-use shorttail_server::config::{Switch, parse_tcp_address};
+use shorttail_server::admin::PolicyRequest;
+use shorttail_server::config::Switch;
 use shorttail_wire::control::{ClusterStatus, NodeState, PolicySpan};
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminPort, report};
 use crate::exit::Failure;
 use crate::output::{columns, print};
 
@@ -24,8 +22,8 @@ Examples:
   shorttail policy set --policy ecwide --read-sidestep on
 
 A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were
-stored until they are written again. It lasts until the gateway ends; then flags and file count again. How slow nodes are
-found (--detector) is chosen at the start only.";
+stored until they are written again. It lasts until the gateway ends; then flags and file count again. How slow nodes
+are found (--detector) is chosen at the start only.";
 
 /// Two reports of a gateway, and some.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -33,9 +31,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Args, Debug)]
 pub struct PolicyCommand {
-    /// The coordinator's admin port
-    #[arg(long, global = true, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
-    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub admin: AdminPort,
     #[command(subcommand)]
     pub verb: PolicyVerb,
 }
@@ -49,7 +46,12 @@ pub enum PolicyVerb {
 }
 
 #[derive(Args, Debug)]
-#[group(id = "change", required = true, multiple = true, args = ["policy", "read_sidestep", "write_sidestep", "hedge", "small_write", "update"])]
+#[group(
+    id = "change",
+    required = true,
+    multiple = true,
+    args = ["policy", "read_sidestep", "write_sidestep", "hedge", "small_write", "update"],
+)]
 pub struct SetOptions {
     /// Whose: a number, or all
     #[arg(long, value_name = "N|all", default_value = "all")]
@@ -93,16 +95,12 @@ impl std::str::FromStr for Partitions {
 }
 
 pub fn run(command: PolicyCommand) -> Result<(), Failure> {
-    let admin = Admin::new(command.admin);
+    let admin = Admin::new(&command.admin);
     let PolicyVerb::Set(options) = command.verb else { return print(&table(&admin.status()?)) };
     if options.request().change.is_empty() {
         return Err(Failure::Usage("policy set: say what is to change, --policy or --hedge for example".to_owned()));
     }
-    let request = serde_json::to_string(&options.request()).context("a change is JSON")?;
-    let answer = admin.post("/policy", &request)?;
-    let outcomes: Vec<OrderOutcome> =
-        serde_json::from_str(&answer).with_context(|| format!("{} answers something else", command.admin))?;
-    report(&outcomes)?;
+    report("gateway", &admin.order("/policy", &options.request())?)?;
     // Gateways tell the coordinator a moment later: who looks after this command ended is to see the change.
     let deadline = Instant::now() + SHOWN_WITHIN;
     while !is_shown(&admin.status()?, &options.request()) && Instant::now() < deadline {
@@ -135,23 +133,6 @@ impl SetOptions {
             update: self.update,
         };
         PolicyRequest { partition, change }
-    }
-}
-
-/// Says what every gateway did; fails if one did not.
-fn report(outcomes: &[OrderOutcome]) -> Result<(), Failure> {
-    let lines = |is_done: bool| {
-        let some = outcomes.iter().filter(|outcome| outcome.is_done == is_done);
-        some.map(|outcome| format!("gateway {}: {}", outcome.member, outcome.text)).collect::<Vec<_>>().join("\n")
-    };
-    let (done, refused) = (lines(true), lines(false));
-    if !done.is_empty() {
-        print(&(done + "\n"))?;
-    }
-    match (refused.is_empty(), outcomes.is_empty()) {
-        (true, false) => Ok(()),
-        (true, true) => Err(Failure::Failed(anyhow!("no gateway is alive"))),
-        (false, _) => Err(Failure::Failed(anyhow!("{refused}"))),
     }
 }
 

@@ -2,14 +2,10 @@
 //!
 //! Must not know: what keeps data safe; the coordinator refuses what would not.
 
-use std::net::SocketAddr;
-
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use shorttail_server::admin::RemoveRequest;
-use shorttail_server::config::parse_tcp_address;
 
-use crate::admin::Admin;
+use crate::admin::{Admin, AdminPort};
 use crate::exit::Failure;
 
 pub const EXAMPLES: &str = "\
@@ -17,14 +13,13 @@ Examples:
   shorttail drain node 5 && shorttail remove node 5   node 5 leaves, and nothing has to be repaired
   shorttail remove node 5 --lost                      node 5 is gone for good: what it held is rebuilt elsewhere at once
 
-A removed node is not let in again, and ends. Its number is never given to another; the machine may come back as a new node
-with another number.";
+A removed node is not let in again, and ends. Its number is never given to another; the machine may come back as a new
+node with another number.";
 
 #[derive(Args, Debug)]
 pub struct RemoveCommand {
-    /// The coordinator's admin port
-    #[arg(long, global = true, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
-    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub admin: AdminPort,
     #[command(subcommand)]
     pub member: RemovedMember,
 }
@@ -43,6 +38,5 @@ pub enum RemovedMember {
 
 pub fn run(command: &RemoveCommand) -> Result<(), Failure> {
     let RemovedMember::Node { id, lost } = command.member;
-    let request = serde_json::to_value(RemoveRequest { node: id, lost }).context("a request is JSON")?;
-    Admin::new(command.admin).order_one("/remove", &request)
+    Admin::new(&command.admin).order_one("/remove", &RemoveRequest { node: id, lost })
 }

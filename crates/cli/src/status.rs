@@ -15,7 +15,7 @@ use crate::exit::Failure;
 use crate::output::{columns, print};
 
 pub fn run(command: &StatusCommand) -> Result<(), Failure> {
-    let status = Admin::new(command.admin).status()?;
+    let status = Admin::new(&command.admin).status()?;
     print(&match command.json {
         true => serde_json::to_string_pretty(&status).context("cannot print the status")? + "\n",
         false => table(&status),

@@ -1,12 +1,11 @@
 //! The flags of `shorttail chaos`.
 
-use std::net::SocketAddr;
-
 use clap::{Args, Subcommand};
 use shorttail_chaos::{Class, Corrupt, Fault, FlipBits, Kind, Loss, Order, Slow, Stall};
-use shorttail_server::config::{Size, parse_tcp_address};
+use shorttail_server::config::Size;
 
 use super::values::{CycleValue, Duration, Nodes, RampValue, Share, TailValue};
+use crate::admin::AdminPort;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +32,8 @@ Examples:
   shorttail chaos slow 3 --bandwidth 1MiB                 a link of 1 MiB a second
   shorttail chaos slow all --delay 20ms --for 30s         everyone, for half a minute
 
-Delays add up; a request that is not delayed overtakes one that is. Only --bandwidth makes requests wait for each other.";
+Delays add up; a request that is not delayed overtakes one that is. Only --bandwidth makes requests wait for each
+other.";
 
 const STALL_EXAMPLES: &str = "\
 Examples:
@@ -58,9 +58,8 @@ Bits that were flipped in memory stay so: clearing the faults does not turn them
 
 #[derive(Args, Debug)]
 pub struct ChaosCommand {
-    /// The coordinator's admin port
-    #[arg(long, global = true, env = "SHORTTAIL_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = parse_tcp_address)]
-    pub admin: SocketAddr,
+    #[command(flatten)]
+    pub admin: AdminPort,
     #[command(subcommand)]
     pub verb: ChaosVerb,
 }

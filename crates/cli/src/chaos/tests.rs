@@ -91,15 +91,6 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn one_node_that_refuses_fails_the_command() {
-    let outcome = |node, is_done| OrderOutcome { member: node, is_done, text: "slow 50ms".into() };
-    assert!(report(&[outcome(1, true), outcome(2, true)]).is_ok());
-    let Err(Failure::Failed(error)) = report(&[outcome(1, true), outcome(2, false)]) else { panic!("fails") };
-    assert_eq!(error.to_string(), "node 2: slow 50ms");
-    assert!(report(&[]).is_err());
-}
-
-#[test]
 fn the_table_shows_faults_and_what_they_did() {
     let Order::Apply(fault) = ordered("slow 3 --delay 50ms") else { panic!("a fault") };
     let chaos = ChaosStatus { faults: vec![fault], delayed_total: 12, ..ChaosStatus::default() };
