@@ -31,8 +31,9 @@ impl RunningChild {
             // The parent may have died before the signal was asked for.
             if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent is gone")) }
         };
-        // SAFETY: between fork and exec only async-signal-safe calls are made: the closure makes three system calls
-        // (prctl, sigaction, getppid) and allocates nothing unless the parent is dead already, when the child only exits.
+        // SAFETY: between fork and exec only async-signal-safe calls are made: the closure makes three system
+        // calls (prctl, sigaction, getppid) and allocates nothing unless the parent is dead already, when the
+        // child only exits.
         unsafe { command.pre_exec(die_with_parent) };
         let mut child = command.spawn()?;
         let lifeline = child.stdin.take();

@@ -8,8 +8,8 @@ pub fn warn(config: &UpConfig) {
     let wanted = config.node_memory.0.saturating_mul(config.node_count as u64);
     if let Some(there) = total_bytes(&told).filter(|there| wanted > *there) {
         eprintln!(
-            "shorttail: the nodes may take {} together (--nodes times --node-memory), and this machine has {}: once it is \
-             full, the system kills processes",
+            "shorttail: the nodes may take {} together (--nodes times --node-memory), and this machine has {}: once \
+             it is full, the system kills processes",
             Size(wanted),
             crate::status::rounded(there)
         );

@@ -19,8 +19,9 @@ pub enum Part {
     Gateway(usize),
 }
 
-/// Told to the C library of gateways. A turn frees what some dozen requests used, and the next one uses it again; the seven
-/// blocks of a size that are kept at hand by default are too few, and the rest costs a SET a tenth of the program's time.
+/// Told to the C library of gateways. A turn frees what some dozen requests used, and the next one uses it again;
+/// the seven blocks of a size that are kept at hand by default are too few, and the rest costs a SET a tenth of
+/// the program's time.
 const ALLOCATOR: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=200");
 
 /// Everything that starts, and with what.

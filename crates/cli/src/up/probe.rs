@@ -12,6 +12,9 @@ use super::supervisor::Event;
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Between two looks at how far the cluster is.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
 /// A coordinator that is there answers in a millisecond.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -23,10 +26,12 @@ pub struct Wanted {
     pub within: Duration,
 }
 
-/// Tells `Serving` once, or `NotServing` when the time is over. Ends also when nobody listens any more.
+/// Tells `Serving` once, or `NotServing` when the time is over; `Waiting` now and then before that. Ends also when nobody
+/// listens any more.
 pub fn start(coordinator: Address, wanted: Wanted, tell: Sender<Event>) -> std::io::Result<()> {
     let probe = move || {
         let deadline = Instant::now() + wanted.within;
+        let mut told_at = Instant::now() + TOLD_EVERY;
         loop {
             let status = read_status(&coordinator).ok();
             if let Some(status) = status.as_ref().filter(|status| is_served(status, &wanted)) {
@@ -35,6 +40,12 @@ pub fn start(coordinator: Address, wanted: Wanted, tell: Sender<Event>) -> std::
             }
             if Instant::now() >= deadline {
                 return drop(tell.send(Event::NotServing(status.map(Box::new))));
+            }
+            if Instant::now() >= told_at {
+                told_at += TOLD_EVERY;
+                if tell.send(Event::Waiting(status.map(Box::new))).is_err() {
+                    return;
+                }
             }
             std::thread::sleep(PAUSE);
         }

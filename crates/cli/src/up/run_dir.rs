@@ -53,8 +53,8 @@ impl RunDir {
         Ok(RunDir { dir: made, state, memory: None, _memory_dir: None, _lock: lock })
     }
 
-    /// Nodes are to keep their memory in files: in the user's directory, where the next run finds them, or in memory that
-    /// goes with this run.
+    /// Nodes are to keep their memory in files: in the user's directory, where the next run finds them, or in memory
+    /// that goes with this run.
     ///
     /// # Errors
     /// When a directory cannot be made.

@@ -1,9 +1,9 @@
 //! Starts the children, waits until they serve, and reports and replaces what dies.
 //!
 //! A dead coordinator or gateway is started again: both lose nothing but time (what a gateway owned, the others serve
-//! meanwhile, and it gets its share back). A dead node is reported only, unless the
-//! user asked otherwise, or it has its memory in a file: else its memory is gone, and a new process under its number ends the
-//! hope for the old one. One that was removed from the cluster is never started again.
+//! meanwhile, and it gets its share back). A dead node is reported only, unless the user asked otherwise, or it has its
+//! memory in a file: else its memory is gone, and a new process under its number ends the hope for the old one. One
+//! that was removed from the cluster is never started again.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -39,6 +39,8 @@ pub enum Event {
     /// Some child ended, or stopped, or went on.
     ChildChanged,
     Serving(Box<ClusterStatus>),
+    /// Not yet; the last status, if the coordinator answered.
+    Waiting(Option<Box<ClusterStatus>>),
     /// Not within the time; the last status, if the coordinator answered.
     NotServing(Option<Box<ClusterStatus>>),
 }
@@ -98,6 +100,7 @@ impl Supervisor {
                 Some(Event::Reload) => self.reload(),
                 Some(Event::ChildChanged) => self.reap()?,
                 Some(Event::Serving(status)) => self.handle_serving(&status),
+                Some(Event::Waiting(status)) => self.handle_waiting(status.as_deref()),
                 Some(Event::NotServing(status)) => self.handle_not_serving(status.as_deref())?,
                 None => self.restart_due()?,
             }
@@ -219,25 +222,34 @@ impl Supervisor {
         pids.filter_map(|pid| status.gateways.iter().find(|gateway| gateway.pid == pid)).collect()
     }
 
-    fn handle_not_serving(&mut self, status: Option<&ClusterStatus>) -> anyhow::Result<()> {
-        let found = match status {
-            None => {
-                let place = self.plan.config.metadata.metadata.as_ref();
-                let place =
-                    place.map_or_else(String::new, |place| format!(" (--metadata {place}: can it be reached?)"));
-                format!("the coordinator does not answer{place}")
-            }
-            Some(status) => {
-                let normal = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
-                format!(
-                    "{normal} of {} nodes and {} gateway(s) are there, {} of {} partitions are served",
-                    status.nodes_expected,
-                    status.gateways.len(),
-                    status.partitions_served,
-                    status.partitions
-                )
-            }
+    fn handle_waiting(&self, status: Option<&ClusterStatus>) {
+        if !self.is_ready {
+            eprintln!("shorttail: still waiting: {}", self.found(status));
+        }
+    }
+
+    /// How far the cluster is.
+    pub(super) fn found(&self, status: Option<&ClusterStatus>) -> String {
+        let Some(status) = status else {
+            let place = self.plan.config.metadata.metadata.as_ref();
+            let place = place.map_or_else(String::new, |place| format!(" (--metadata {place}: can it be reached?)"));
+            return format!("the coordinator does not answer{place}");
         };
+        if let Some(problem) = &status.coordinator.metadata_problem {
+            return format!("the metadata store {} does not answer ({problem})", status.coordinator.metadata);
+        }
+        let normal = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
+        format!(
+            "{normal} of {} nodes and {} gateway(s) are there, {} of {} partitions are served",
+            status.nodes_expected,
+            status.gateways.len(),
+            status.partitions_served,
+            status.partitions
+        )
+    }
+
+    fn handle_not_serving(&mut self, status: Option<&ClusterStatus>) -> anyhow::Result<()> {
+        let found = self.found(status);
         if !self.is_ready {
             bail!("the cluster does not serve after {} s: {found}", START_WITHIN.as_secs());
         }

@@ -2,12 +2,15 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::mpsc::channel;
 
 use clap::Parser;
 use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, MetadataPlace, Text, UpConfig, UpOptions};
+use shorttail_wire::control::{ClusterStatus, CoordinatorStatus};
 
 use super::plan::{Part, Plan};
 use super::run_dir::RunDir;
+use super::supervisor::{Source, Supervisor};
 use crate::arguments::{Cli, Verb};
 
 fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
@@ -93,7 +96,8 @@ fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
     };
     let (mut plan, _parent) = plan(options("[up]\nidle_timeout = 7\npartitions = 8\n"));
     assert_eq!(gateway(&plan).idle_timeout_s, 7);
-    let text = "[up]\nidle_timeout = 9\nconnections_max = 50\nwhen_full = \"error\"\npolicy = \"ecwide\"\nhedge_budget = \"3%\"\n";
+    let text = "[up]\nidle_timeout = 9\nconnections_max = 50\nwhen_full = \"error\"\npolicy = \"ecwide\"\n\
+                hedge_budget = \"3%\"\n";
     let wanted = options(text).resolve().expect("sensible");
     assert_eq!(plan.config.take_live(wanted.clone()), ["--partitions"]);
     let config = gateway(&plan);
@@ -138,4 +142,23 @@ fn ports_that_meet_are_refused() {
     assert!(problem.contains("127.0.0.1:1002"), "{problem}");
     assert!(resolve("127.0.0.1:1000", "off", "127.0.0.1:1001").is_err());
     assert!(resolve("127.0.0.1:65534", "off", "off").is_err(), "there are no such ports");
+}
+
+#[test]
+fn it_is_said_what_a_cluster_waits_for() {
+    let metadata = Some("etcd:http://127.0.0.1:1".parse().expect("well-formed"));
+    let (plan, _parent) = plan(UpOptions { metadata, ..UpOptions::default() });
+    let source = Source { file: None, options: UpOptions::default(), log: None };
+    let (tell, events) = channel();
+    let supervisor = Supervisor::new(plan, source, tell, events);
+    assert!(supervisor.found(None).contains("--metadata etcd:http://127.0.0.1:1"));
+    let coordinator = CoordinatorStatus {
+        metadata: "etcd".into(),
+        metadata_problem: Some("refused".into()),
+        ..CoordinatorStatus::default()
+    };
+    let mut status = ClusterStatus { coordinator, nodes_expected: 8, ..ClusterStatus::default() };
+    assert_eq!(supervisor.found(Some(&status)), "the metadata store etcd does not answer (refused)");
+    status.coordinator.metadata_problem = None;
+    assert!(supervisor.found(Some(&status)).starts_with("0 of 8 nodes"));
 }
