@@ -5,13 +5,13 @@
 //! of the machine hits all of them; medians over the rounds are compared.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use anyhow::ensure;
 use serde::Serialize;
 
 use crate::limits::ROUNDS_MAX;
-use crate::load::{self, KeyChoiceName, LoadOptions, write_results};
+use crate::load::{self, KeyChoiceName, LoadOptions};
+use crate::output::{GoalOptions, write_results};
 use crate::peers::{ClusterOptions, Running, System};
 use crate::process::CpuSeconds;
 use crate::report::{LoadReport, VerificationReport};
@@ -54,12 +54,8 @@ pub struct CompareOptions {
     pub replicas: u32,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write all results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// End with an error if a goal is missed.
-    #[arg(long)]
-    pub enforce: bool,
+    #[command(flatten)]
+    pub goals: GoalOptions,
 }
 
 /// What was measured: one system, one operation, one number of connections.
@@ -155,8 +151,8 @@ pub fn run(options: CompareOptions) -> anyhow::Result<()> {
         goals,
         samples,
     };
-    write_results(options.json.as_deref(), &results, || table(&results))?;
-    conclude(&results, options.enforce)
+    write_results(options.goals.json.as_deref(), &results, || table(&results))?;
+    conclude(&results, options.goals.enforce)
 }
 
 fn conclude(results: &Results, enforce: bool) -> anyhow::Result<()> {
@@ -193,7 +189,7 @@ fn measure_system(
     base.key_choice = Some(options.key_choice);
     base.key_size = Some(SizeDistribution::Fixed(options.key_size));
     base.value_size = Some(SizeDistribution::Fixed(options.value_size));
-    base.quiet = true;
+    base.output.quiet = true;
     let mut preload = LoadOptions { preload: true, operations: Some(0), ..base.clone() };
     preload.connections = 16;
     preload.pipeline = 16;

@@ -15,7 +15,8 @@ use serde::Serialize;
 
 use crate::admin::{NodeStatus, Status};
 use crate::beside::{Beside, LoadEnd};
-use crate::load::{self, KeyChoiceName, LoadOptions, write_results};
+use crate::load::{self, KeyChoiceName, LoadOptions};
+use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::report::LoadReport;
 use crate::sizes::SizeDistribution;
@@ -58,15 +59,11 @@ pub struct KillOptions {
     pub admin: Option<String>,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write the results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// Draw latency percentiles and throughput over time.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// No progress.
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// A node that was killed.
@@ -113,13 +110,13 @@ pub fn run(options: KillOptions) -> anyhow::Result<()> {
     load.seconds = options.seconds;
     load.warm_up = 1.0;
     load.seed = options.seed;
-    load.quiet = options.quiet;
+    load.output.quiet = options.output.quiet;
     (load.preload, load.verify_all, load.expect_all) = (true, true, true);
     let mut killer = Beside::new(move |load| kill_on_time(&victims, load));
     let report = load::execute(&load, &mut killer)?;
     let killed = killer.finish()?.unwrap_or_default();
     let results = results(&options, status.code, killed, report);
-    write_results(options.json.as_deref(), &results, || table(&results))?;
+    write_results(options.output.json.as_deref(), &results, || table(&results))?;
     if let Some(path) = &options.svg {
         std::fs::write(path, crate::svg::load_plot(&results.load))
             .with_context(|| format!("cannot write {}", path.display()))?;

@@ -38,6 +38,7 @@ pub mod memory;
 mod metrics;
 mod names;
 mod options;
+mod output;
 pub mod overwrite;
 mod pacer;
 pub mod paper;

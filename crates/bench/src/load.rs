@@ -1,7 +1,5 @@
 //! `bench load`: runs the phases of one load run and reports.
 
-use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -11,6 +9,7 @@ use anyhow::{Context, bail};
 use crate::codec::Protocol;
 use crate::driver::{Driver, Progress, Setup};
 use crate::engine::{Engine, Part, Phase};
+use crate::output::write_results;
 use crate::pacer::Limit;
 use crate::plan::Plan;
 use crate::process::{self, CpuSeconds};
@@ -42,7 +41,8 @@ pub struct Senseless(String);
 /// Runs the load, prints and writes the results.
 ///
 /// # Errors
-/// [`Senseless`] flags, an unreachable server, operations that failed, or answers that break a promise (lost, stale, wrong).
+/// [`Senseless`] flags, an unreachable server, operations that failed, or answers that break a promise
+/// (lost, stale, wrong).
 pub fn run(options: LoadOptions) -> anyhow::Result<()> {
     check_flags(&options).map_err(|error| Senseless(format!("{error:#}")))?;
     let report = execute(&options, &mut ())?;
@@ -107,33 +107,12 @@ pub fn check(report: &LoadReport) -> anyhow::Result<()> {
 /// # Errors
 /// A file cannot be written.
 pub fn publish(options: &LoadOptions, report: &LoadReport) -> anyhow::Result<()> {
-    write_results(options.json.as_deref(), report, || report.table())?;
+    write_results(options.output.json.as_deref(), report, || report.table())?;
     if let Some(path) = &options.svg {
         std::fs::write(path, crate::svg::load_plot(report))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
-}
-
-/// Writes `results` as JSON if asked, and prints the table unless the JSON took its place.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_results<T: serde::Serialize>(
-    json: Option<&Path>,
-    results: &T,
-    table: impl FnOnce() -> String,
-) -> anyhow::Result<()> {
-    let text = || crate::json::to_lines(results).context("the results do not fit JSON");
-    let shown = match json {
-        Some(path) if path == Path::new("-") => text()?,
-        Some(path) => {
-            std::fs::write(path, text()?).with_context(|| format!("cannot write {}", path.display()))?;
-            table()
-        }
-        None => table(),
-    };
-    std::io::stdout().write_all(shown.as_bytes()).context("cannot write to standard output")
 }
 
 /// One run without printing results.
@@ -222,7 +201,7 @@ impl<'a> Run<'a> {
                 }));
             }
             drop(working);
-            progress::watch(phase, total, &progress, &done, self.options.quiet);
+            progress::watch(phase, total, &progress, &done, self.options.output.quiet);
             threads.into_iter().map(|thread| thread.join().expect("a client thread panicked")).collect()
         });
         let seconds = started.elapsed().as_secs_f64();

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::admin::code_redundancy;
-use crate::load::{self, LoadOptions, write_results};
+use crate::load::{self, LoadOptions};
+use crate::output::{GoalOptions, write_results};
 use crate::peers::{ClusterOptions, Running, System};
 use crate::process::{self, Memory};
 use crate::sizes::SizeDistribution;
@@ -33,12 +33,8 @@ pub struct MemoryOptions {
     pub settle: u64,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write all results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// End with an error if a goal is missed.
-    #[arg(long)]
-    pub enforce: bool,
+    #[command(flatten)]
+    pub goals: GoalOptions,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -87,9 +83,9 @@ pub fn run(options: MemoryOptions) -> anyhow::Result<()> {
         }
     }
     let results = Results { machine: process::machine(), key_bytes: options.key_size, rows };
-    write_results(options.json.as_deref(), &results, || table(&results))?;
+    write_results(options.goals.json.as_deref(), &results, || table(&results))?;
     let missed = results.rows.iter().filter(|row| is_missed(row)).count();
-    ensure!(!options.enforce || missed == 0, "{missed} goals missed");
+    ensure!(!options.goals.enforce || missed == 0, "{missed} goals missed");
     Ok(())
 }
 

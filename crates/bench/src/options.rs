@@ -13,6 +13,7 @@ use crate::limits::{
     CONNECTIONS_MAX, KEY_BYTES_MAX, KEYS_MAX, MULTI_GET_KEYS_MAX, PIPELINE_MAX, RATE_MAX, REPLY_BYTES_MAX, THREADS_MAX,
 };
 use crate::names::Names;
+use crate::output::OutputOptions;
 use crate::pacer::{Arrivals, Limit};
 use crate::plan::Plan;
 use crate::preset::{Preset, THETA_DEFAULT};
@@ -129,15 +130,11 @@ pub struct LoadOptions {
     /// Process ids of the servers, whose CPU time is reported.
     #[arg(long, value_delimiter = ',', value_name = "PID,...")]
     pub server_pids: Vec<u32>,
-    /// Write the results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// Draw latency percentiles and throughput over time.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// No progress.
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 impl LoadOptions {
@@ -285,7 +282,8 @@ fn check_reply_size(plan: &Plan) -> anyhow::Result<()> {
     let largest = keys.saturating_mul(plan.names.value_largest() + 2 * KEY_BYTES_MAX);
     ensure!(
         largest < REPLY_BYTES_MAX,
-        "a multi-get could answer {largest} bytes, more than the {REPLY_BYTES_MAX} of a reply: lower --multi-get-max or --value-size"
+        "a multi-get could answer {largest} bytes, more than the {REPLY_BYTES_MAX} of a reply: \
+         lower --multi-get-max or --value-size"
     );
     Ok(())
 }

@@ -5,7 +5,6 @@
 //! the open stripes are most.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -14,7 +13,8 @@ use serde::Serialize;
 use crate::admin::Status;
 use crate::beside::{Beside, LoadEnd};
 use crate::limits::STATUS_LAG_SECONDS;
-use crate::load::{self, KeyChoiceName, LoadOptions, write_results};
+use crate::load::{self, KeyChoiceName, LoadOptions};
+use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::report::LoadReport;
 use crate::sizes::SizeDistribution;
@@ -49,12 +49,8 @@ pub struct OverwriteOptions {
     pub admin: Option<String>,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write the results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// No progress.
-    #[arg(long, short)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 /// One look at the status.
@@ -96,14 +92,14 @@ pub fn run(options: OverwriteOptions) -> anyhow::Result<()> {
     load.connections = options.connections;
     load.pipeline = options.pipeline;
     load.operations = Some(options.rounds.saturating_mul(u64::from(options.keys)));
-    load.quiet = options.quiet;
+    load.output.quiet = options.output.quiet;
     (load.preload, load.verify_all, load.expect_all) = (true, true, true);
     let (watched, pause) = (admin.clone(), Duration::from_millis(options.poll_ms.max(1)));
     let mut watch = Beside::new(move |load| look_until(&watched, pause, load));
     let report = load::execute(&load, &mut watch)?;
     let looks = watch.finish()?.unwrap_or_default();
     let results = results(&options, Status::get(&admin)?.code, looks, report);
-    write_results(options.json.as_deref(), &results, || table(&results))?;
+    write_results(options.output.json.as_deref(), &results, || table(&results))?;
     load::check(&results.load)?;
     ensure!(results.load.error_count == 0, "{} operations failed", results.load.error_count);
     ensure!(!results.looks.is_empty(), "the status of {admin} never showed anything stored");
@@ -142,7 +138,8 @@ fn table(results: &Results) -> String {
     let verdict = if results.met { "met" } else { "MISSED" };
     let _ = writeln!(
         out,
-        "\n{} overwrites on {}: bytes_used / (bytes_stored x redundancy) at most {:.3}, at the end {:.3} ({verdict}: at most {}), {} looks",
+        "\n{} overwrites on {}: bytes_used / (bytes_stored x redundancy) at most {:.3}, at the end {:.3} \
+         ({verdict}: at most {}), {} looks",
         results.overwrites,
         results.code,
         results.ratio_max,

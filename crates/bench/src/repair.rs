@@ -18,7 +18,6 @@ mod filler;
 mod loopback;
 
 use std::fmt::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -28,7 +27,8 @@ use shorttail_codes::Code;
 
 use crate::admin::{Status, code_redundancy};
 use crate::beside::{Beside, LoadEnd};
-use crate::load::{self, LoadOptions, write_results};
+use crate::load::{self, LoadOptions};
+use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::samples::Sample;
 use crate::sizes::SizeDistribution;
@@ -85,15 +85,11 @@ pub struct RepairOptions {
     pub estimate_mib: u64,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write the results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputOptions,
     /// End with an error if less than 60 % of the estimate is reached, or the p99 grows by more than 1.3 times.
     #[arg(long)]
     pub enforce: bool,
-    /// No progress.
-    #[arg(long, short)]
-    pub quiet: bool,
 }
 
 /// When what happened, seconds after the measured phase began.
@@ -196,7 +192,7 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
         operations_repairing: within(&samples, repairing).count(),
         error_count: report.error_count + filler.error_count,
     };
-    write_results(options.json.as_deref(), &results, || table(&results))?;
+    write_results(options.output.json.as_deref(), &results, || table(&results))?;
     ensure!(results.error_count == 0, "{} operations failed", results.error_count);
     if options.enforce {
         ensure!(results.share_of_estimate >= 0.6, "{:.2} of the estimate, not 0.6", results.share_of_estimate);
@@ -237,12 +233,12 @@ fn load_of(options: &RepairOptions, running: &Running, keys: u32, value_size: Si
     load.value_size = Some(value_size);
     load.connections = options.connections;
     load.seed = options.seed;
-    load.quiet = options.quiet;
+    load.output.quiet = options.output.quiet;
     load
 }
 
 fn tell(options: &RepairOptions, text: &str) {
-    if !options.quiet {
+    if !options.output.quiet {
         eprintln!("{text}");
     }
 }
@@ -305,7 +301,8 @@ fn table(results: &Results) -> String {
     );
     let _ = writeln!(
         out,
-        "rebuilt {:.1} MB/s at a bandwidth of {} for each node; loopback, decoding and copying alone: {:.1} MB/s; share {:.2}",
+        "rebuilt {:.1} MB/s at a bandwidth of {} for each node; loopback, decoding and copying alone: \
+         {:.1} MB/s; share {:.2}",
         results.rebuilt_mb_per_s, results.repair_bandwidth, estimate.mb_per_s, results.share_of_estimate
     );
     let _ = writeln!(

@@ -10,14 +10,16 @@
 //! | overload | twice what the cluster can do, with hedges and without |
 //! | binding | late binding beside hedging, at the same extra load |
 //!
-//! Every scenario has a cluster of its own. The rate is half of what that cluster does when it is healthy, which is measured first.
+//! Every scenario has a cluster of its own. The rate is half of what that cluster does when it is healthy, which
+//! is measured first.
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use serde::Serialize;
 
-use crate::load::{self, KeyChoiceName, LoadOptions, write_results};
+use crate::load::{self, KeyChoiceName, LoadOptions};
+use crate::output::{GoalOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
 use crate::sizes::SizeDistribution;
 use crate::workload::Workload;
@@ -69,15 +71,11 @@ pub struct TailOptions {
     pub victim: u64,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write all results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub goals: GoalOptions,
     /// Draw latencies over time.
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// End with an error if a goal is missed, or a scenario could not be played.
-    #[arg(long)]
-    pub enforce: bool,
 }
 
 /// What happens.
@@ -156,8 +154,8 @@ const SHAPE: (u32, &str) = (8, "rs:4+2");
 /// Plays the scenarios, prints and writes the results.
 ///
 /// # Errors
-/// A cluster does not start, or an answer broke a promise; with `--enforce` also a missed goal or a scenario that could not
-/// be played.
+/// A cluster does not start, or an answer broke a promise; with `--enforce` also a missed goal or a scenario that
+/// could not be played.
 pub fn run(options: TailOptions) -> anyhow::Result<()> {
     let mut results = Results {
         machine: crate::process::machine(),
@@ -175,11 +173,11 @@ pub fn run(options: TailOptions) -> anyhow::Result<()> {
         }
     }
     results.goals = goals::goals(&results);
-    write_results(options.json.as_deref(), &results, || table::table(&results))?;
+    write_results(options.goals.json.as_deref(), &results, || table::table(&results))?;
     if let Some(path) = &options.svg {
         figure::write(path, &results.one_slow)?;
     }
-    conclude(&results, options.enforce)
+    conclude(&results, options.goals.enforce)
 }
 
 fn play(options: &TailOptions, scenario: Scenario, results: &mut Results) -> anyhow::Result<()> {
@@ -230,7 +228,7 @@ fn base(options: &TailOptions, running: &Running) -> LoadOptions {
     load.key_choice = Some(KeyChoiceName::Uniform);
     load.value_size = Some(options.value_size.clone());
     load.seed = options.seed;
-    load.quiet = true;
+    load.output.quiet = true;
     load
 }
 

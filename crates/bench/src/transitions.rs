@@ -1,4 +1,5 @@
-//! `bench transitions`: how long nodes take from one state to the next when they fail and return, with and without load.
+//! `bench transitions`: how long nodes take from one state to the next when they fail and return, with and without
+//! load.
 //!
 //! ```text
 //! normal --kill -9--> intermediate --> degraded --new process--> coordinated --> normal
@@ -8,15 +9,14 @@
 //!          |             '- every owner goes round: reads are decoded, nothing new goes there
 //!          '- the clock starts here: detection counts
 //! ```
-//! The states are MemEC's (SYSTOR 2017), and so is the table: one and two nodes at once, with requests and without. A node
-//! comes back with its memory, which was in a file, or with none. The moments are those of the gateway's log; under load
-//! failures come at fixed times, and a slow return delays the next one.
+//! The states are MemEC's (SYSTOR 2017), and so is the table: one and two nodes at once, with requests and without. A
+//! node comes back with its memory, which was in a file, or with none. The moments are those of the gateway's log;
+//! under load failures come at fixed times, and a slow return delays the next one.
 
 mod cluster;
 mod course;
 mod table;
 
-use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,8 @@ use serde::Serialize;
 
 use crate::engine::Phase;
 use crate::limits::ROUNDS_MAX;
-use crate::load::{self, LoadOptions, Observer, write_results};
+use crate::load::{self, LoadOptions, Observer};
+use crate::output::{OutputOptions, write_results};
 use crate::peers::ClusterOptions;
 use crate::samples::Sample;
 use crate::sizes::SizeDistribution;
@@ -61,12 +62,8 @@ pub struct TransitionsOptions {
     pub seed: u64,
     #[command(flatten)]
     pub cluster: ClusterOptions,
-    /// Write the results as JSON to a file, or - for the standard output.
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// No progress.
-    #[arg(long, short)]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub output: OutputOptions,
 }
 
 /// Pause before a failure without load, and before the first one with load.
@@ -129,7 +126,7 @@ pub fn run(options: TransitionsOptions) -> anyhow::Result<()> {
             results.rows.push(Row { memory, nodes_failed, with_load: false, repetitions, worst_operation_ms: None });
         }
     }
-    write_results(options.json.as_deref(), &results, || table::table(&results))?;
+    write_results(options.output.json.as_deref(), &results, || table::table(&results))?;
     ensure!(results.error_count == 0, "{} operations failed", results.error_count);
     Ok(())
 }
@@ -144,7 +141,7 @@ fn away(options: &TransitionsOptions) -> Duration {
 }
 
 fn tell(options: &TransitionsOptions, text: &str) {
-    if !options.quiet {
+    if !options.output.quiet {
         eprintln!("{text}");
     }
 }
@@ -228,7 +225,7 @@ fn load_of(options: &TransitionsOptions, cluster: &Cluster) -> LoadOptions {
     load.seconds = load_seconds(options);
     load.warm_up = 0.5;
     load.seed = options.seed;
-    load.quiet = options.quiet;
+    load.output.quiet = options.output.quiet;
     (load.preload, load.verify_all, load.expect_all, load.keep_samples) = (true, true, true, true);
     load
 }

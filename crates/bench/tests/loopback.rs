@@ -149,7 +149,7 @@ fn results_are_written_as_json_and_svg() {
     let directory = std::env::temp_dir().join(format!("shorttail-bench-test-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory");
     let mut options = flags(&start(Habit::Honest, memcached), &with(&["--workload", "f"]));
-    options.json = Some(directory.join("results.json"));
+    options.output.json = Some(directory.join("results.json"));
     options.svg = Some(directory.join("results.svg"));
     let own = std::process::id();
     options.server_pids = vec![own];

@@ -1,14 +1,16 @@
-//! `bench paper hydra`: figures 15 and 16 of "Hydra: resilient and highly available remote memory" (FAST 2022): how likely
-//! it is that some stripe is lost when many nodes fail at once, and how evenly nodes are loaded, for each rule of placement.
+//! `bench paper hydra`: figures 15 and 16 of "Hydra: resilient and highly available remote memory" (FAST 2022): how
+//! likely it is that some stripe is lost when many nodes fail at once, and how evenly nodes are loaded, for each
+//! rule of placement.
 //!
-//! | figure | answers | how |
-//! |---|---|---|
-//! | 15 | P(some stripe is lost) | stripes are placed by the functions that the owner uses, sets of failing nodes are drawn; beside it the same counted exactly (`exact`), and the paper's closed formulas |
-//! | 16 | the fullest node in units of the mean | the same placement; once filled, and once more after every stripe was replaced in random order |
+//! - Figure 15: the probability that some stripe is lost. Stripes are placed by the functions that the owner uses, and
+//!   sets of failing nodes are drawn; beside it the same counted exactly (`exact`), and the paper's closed formulas.
+//! - Figure 16: the fullest node in units of the mean. The same placement; once filled, and once more after every
+//!   stripe was replaced in random order.
 //!
-//! Each node holds `S` chunks ("slabs"), so there are `N S / (k+r)` stripes; `f` of the nodes fail together. A stripe is
-//! lost when more than `r` of its nodes fail. The paper prints the exponent of its formula as `C(N, r+1)`; with its text
-//! ("exactly r+1 random nodes") and its figure only the number of subsets of those that fail, `C(f N, r+1)`, agrees.
+//! Each node holds `S` chunks ("slabs"), so there are `N S / (k+r)` stripes; `f` of the nodes fail together. A
+//! stripe is lost when more than `r` of its nodes fail. The paper prints the exponent of its formula as `C(N, r+1)`;
+//! with its text ("exactly r+1 random nodes") and its figure only the number of subsets of those that fail,
+//! `C(f N, r+1)`, agrees.
 //!
 //! Deviation: of coding sets two are drawn and the less loaded one is taken.
 

@@ -9,15 +9,16 @@
 //! | 8 | YCSB | ECWide-H, LLF, and one technique more at a time |
 //! | 9 | YCSB | timeslice and threshold of the paper's detector |
 //!
-//! As in the paper: 24 node processes and one node slow, drawn anew for each repetition and the same for all that are compared in it. The
-//! code is LRC(12, 2, 2): 16 chunks of 24 nodes leave eight for redirected writes, local groups of six data chunks and
-//! a parity serve most degraded reads, and at most three chunks on each of six racks survive the loss of a rack, which is how
-//! ECWide combines the two localities. The paper states neither its code, nor YCSB's mix (workload A here: half reads, half
-//! updates, zipfian, records of 1000 B), nor how slow its slow node was (`--delay-ms` here, on every reply), nor how its clients
-//! ask. Here they are an open loop at one rate for all that are compared: half of what the first of them carries in a closed loop
-//! with the node slow. In a closed loop what waits for the slow node would ask little, and what does not would ask as much as the
-//! machine bears; their latencies would be those of an idle machine and of a full one (`--closed` shows it). The measured phase
-//! begins when the node turns slow, so the time until it is detected counts.
+//! As in the paper: 24 node processes and one node slow, drawn anew for each repetition and the same for all that are
+//! compared in it. The code is LRC(12, 2, 2): 16 chunks of 24 nodes leave eight for redirected writes, local groups of
+//! six data chunks and a parity serve most degraded reads, and at most three chunks on each of six racks survive the
+//! loss of a rack, which is how ECWide combines the two localities. The paper states neither its code, nor YCSB's mix
+//! (workload A here: half reads, half updates, zipfian, records of 1000 B), nor how slow its slow node was
+//! (`--delay-ms` here, on every reply), nor how its clients ask. Here they are an open loop at one rate for all that
+//! are compared: half of what the first of them carries in a closed loop with the node slow. In a closed loop what
+//! waits for the slow node would ask little, and what does not would ask as much as the machine bears; their latencies
+//! would be those of an idle machine and of a full one (`--closed` shows it). The measured phase begins when the node
+//! turns slow, so the time until it is detected counts.
 //!
 //! Every measurement has a fresh cluster. What is compared takes turns in each repetition, so that a slow minute of the
 //! machine hits all; medians over the repetitions are shown.
@@ -28,7 +29,7 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::limits::ROUNDS_MAX;
-use crate::load::write_results;
+use crate::output::write_results;
 use crate::peers::ClusterOptions;
 use crate::sizes::SizeDistribution;
 

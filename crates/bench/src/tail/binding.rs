@@ -1,8 +1,8 @@
 //! Late binding beside hedging, at the same extra load.
 //!
-//! Every node answers one reply in a hundred late, and nobody is slow for good: the case in which only a race helps. Values
-//! are striped over `k` pieces, of which late binding asks one more and uses the first `k` (Hydra, 4.1.2). Reads are few, so
-//! that neither the processors nor what an earlier read left behind on a node decides.
+//! Every node answers one reply in a hundred late, and nobody is slow for good: the case in which only a race helps.
+//! Values are striped over `k` pieces, of which late binding asks one more and uses the first `k` (Hydra, 4.1.2). Reads
+//! are few, so that neither the processors nor what an earlier read left behind on a node decides.
 //!
 //! ```text
 //! each round:  off --> hedging --extra requests e--> late binding of the share e x k of the reads --> of all reads
@@ -179,7 +179,7 @@ fn reads(options: &TailOptions, running: &Running) -> LoadOptions {
     load.workload = Some(Workload::C);
     (load.keys, load.key_choice) = (KEYS, Some(KeyChoiceName::Uniform));
     load.value_size = Some(SizeDistribution::Fixed(VALUE_BYTES));
-    (load.connections, load.seed, load.quiet) = (CONNECTIONS, options.seed, true);
+    (load.connections, load.seed, load.output.quiet) = (CONNECTIONS, options.seed, true);
     load
 }
 

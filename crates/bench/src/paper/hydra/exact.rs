@@ -1,9 +1,9 @@
 //! The probability that some stripe is lost, counted instead of estimated.
 //!
-//! | rule | how |
-//! |---|---|
-//! | random | each stripe is on nodes drawn by themselves: it survives with the hypergeometric probability, and all do with its power |
-//! | coding sets | of a given placement: in each set, the subsets of its nodes that may fail are counted by their size; sets are disjoint, so their generating functions are multiplied |
+//! - Random: each stripe is on nodes drawn by themselves. It survives with the hypergeometric probability, and all do
+//!   with its power.
+//! - Coding sets, of a given placement: in each set, the subsets of its nodes that may fail are counted by their size.
+//!   Sets are disjoint, so their generating functions are multiplied.
 //!
 //! The paper's formula lets each subset of `r+1` failing nodes have a chance of its own, though they overlap, and takes
 //! `N/(k+r+l)` sets where there is no such fraction of one.
@@ -100,8 +100,8 @@ mod tests {
         assert_eq!(random(&Parameters { failed_count: 2, ..parameters }), 0.0);
     }
 
-    /// Two sets of six with a stripe each on all of it: 2 x 20 of 220 triples. With a spare node, seven and five, and one
-    /// stripe on six of the seven: 20 of 220.
+    /// Two sets of six with a stripe each on all of it: 2 x 20 of 220 triples. With a spare node, seven and five, and
+    /// one stripe on six of the seven: 20 of 220.
     #[test]
     fn sets_by_hand() {
         let parameters = Parameters { node_count: 12, failed_count: 3, data_count: 4, ..BASE };

@@ -97,7 +97,8 @@ pub fn run(options: &HydraOptions) -> Results {
     Results { base: BASE, seed: options.seed, points, random_over_coding_sets }
 }
 
-/// Each parameter by itself, the others as in the paper's base; then larger clusters, with a share and with a number failing.
+/// Each parameter by itself, the others as in the paper's base; then larger clusters, with a share and
+/// with a number failing.
 fn plan(nodes_max: usize) -> Vec<(&'static str, f64, Parameters)> {
     let mut plan = Vec::new();
     for parity_count in [1, 2, 3] {
@@ -214,7 +215,9 @@ pub fn table(results: &Results) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "Figure 15: probability that some stripe is lost\nbase: k = 8, r = 2, l = 2, S = 16, 1 % of 1000 nodes fail\n\n{:<18}{:>10}  {:<16}{:>22}{:>12}{:>12}{:>10}",
+        "Figure 15: probability that some stripe is lost\n\
+         base: k = 8, r = 2, l = 2, S = 16, 1 % of 1000 nodes fail\n\n\
+         {:<18}{:>10}  {:<16}{:>22}{:>12}{:>12}{:>10}",
         "varied", "at", "rule", "drawn", "exact", "formula", "draws"
     );
     for point in &results.points {
@@ -227,8 +230,8 @@ pub fn table(results: &Results) -> String {
     let Ratio { exact, formula, drawn, drawn_from, drawn_to } = results.random_over_coding_sets;
     let _ = writeln!(
         out,
-        "\nrandom over coding sets, base parameters: {exact:.2} exactly, {formula:.2} by the paper's formulas, {drawn:.2} drawn \
-         (95 %: {drawn_from:.2} to {drawn_to:.2})\n"
+        "\nrandom over coding sets, base parameters: {exact:.2} exactly, {formula:.2} by the paper's formulas, \
+         {drawn:.2} drawn (95 %: {drawn_from:.2} to {drawn_to:.2})\n"
     );
     out
 }

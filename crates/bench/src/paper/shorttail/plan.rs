@@ -114,7 +114,8 @@ pub fn subjects(figure: Figure) -> Vec<Subject> {
         }
         Figure::Nine => {
             let slices = [10.0, 15.0, 20.0, 25.0, 30.0, 1.0];
-            // 10 ms is too small on the paper's machines, where a normal request takes milliseconds; here it takes far less than one.
+            // 10 ms is too small on the paper's machines, where a normal request takes milliseconds; here it takes
+            // far less than one.
             let thresholds = [20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 10.0, 1.0];
             let by_slice = slices.map(|slice_ms| Subject::detector('t', slice_ms, THRESHOLD_MS));
             let by_threshold = thresholds.map(|threshold_ms| Subject::detector('x', SLICE_MS, threshold_ms));

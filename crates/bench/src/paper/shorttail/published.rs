@@ -1,10 +1,10 @@
-//! What the paper says in numbers. Its figures' axes are not in its text: only reductions are, so everything here is a share
-//! of ECWide-H's latency.
+//! What the paper says in numbers. Its figures' axes are not in its text: only reductions are, so everything here is a
+//! share of ECWide-H's latency.
 //!
 //! Section 4.2 gives ShortTail's P99 for each workload, beside ECWide-H and beside LLF, from which LLF beside ECWide-H
-//! follows; average and median are given as means of both workloads only. Section 4.3 gives each technique's part of the
-//! P99 reduction under YCSB; the parts sum to the whole (8.45 + 37.45 + 5.14 = 51.04). Section 4.4 gives no numbers but that
-//! t moves P99 by at most 20 %.
+//! follows; average and median are given as means of both workloads only. Section 4.3 gives each technique's part of
+//! the P99 reduction under YCSB; the parts sum to the whole (8.45 + 37.45 + 5.14 = 51.04). Section 4.4 gives no numbers
+//! but that t moves P99 by at most 20 %.
 
 use serde::Serialize;
 

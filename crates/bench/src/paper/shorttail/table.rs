@@ -47,7 +47,8 @@ pub fn table(results: &Results) -> String {
     let errors: u64 = results.samples.iter().map(|sample| sample.errors).sum();
     let _ = writeln!(
         out,
-        "{} measurements; in {flagged_wrongly} the status called a node slow that was not; {errors} operations failed\n",
+        "{} measurements; in {flagged_wrongly} the status called a node slow that was not; \
+         {errors} operations failed\n",
         results.samples.len()
     );
     out
