@@ -208,4 +208,24 @@ impl StoreStats {
             nodes_total: self.nodes_total,
         }
     }
+
+    /// What was counted, without what is so at present only.
+    #[must_use]
+    pub fn counters(&self) -> Self {
+        StoreStats {
+            objects: 0,
+            bytes_stored: 0,
+            bytes_used: 0,
+            bytes_limit: 0,
+            chunks_missing: 0,
+            chunks_stranded: 0,
+            repair_bytes_per_s: 0,
+            lost_of_stripe_max: 0,
+            move_bytes_per_s: 0,
+            moves_stranded: 0,
+            nodes_alive: 0,
+            nodes_total: 0,
+            ..self.clone()
+        }
+    }
 }

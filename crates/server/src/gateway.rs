@@ -8,6 +8,7 @@
 
 mod client;
 mod core;
+mod counted;
 mod exchange;
 mod followers;
 mod gather;
@@ -67,7 +68,7 @@ pub struct CoreGauges {
 /// What a core last said of its engines.
 #[derive(Debug, Default)]
 pub struct CoreReport {
-    /// `None`: it has no engine.
+    /// `None`: it never had an engine.
     pub stats: Option<StoreStats>,
     pub nodes: Vec<NodeSeen>,
     pub shares: Vec<Share>,

@@ -4,14 +4,15 @@
 //! clients ----.                               .--> engine of this core, while it serves
 //! other cores -+-> whose partition is it? ----+--> another core of this gateway
 //! other gateways                              +--> another gateway (not for requests of another gateway)
-//!                                             '--> waits: until the table changes, an engine serves, a gateway is reached
+//!                                             '--> waits: until the table changes, an engine serves,
+//!                                                  or a gateway is reached
 //! replies: back the way that the request came
 //! ```
 //!
 //! The commands of a connection on a key are done in its order, whatever way they go (see `followers`).
 //!
-//! Every request that is taken is answered exactly once, at the latest when its time is over, or when the engine that it
-//! lies in is dropped.
+//! Every request that is taken is answered exactly once, at the latest when its time is over, or when the engine that
+//! it lies in is dropped.
 //!
 //! Must not know: client protocols, what an engine does.
 
@@ -199,6 +200,12 @@ impl Exchange {
         self.leave(waiter.number);
     }
 
+    /// Says that nothing was done: whoever asked asks somebody else.
+    fn give_back(&mut self, waiter: &Waiter) {
+        // Nobody follows it: only clients' commands are noted in `followers`, and those name no epoch and may travel.
+        self.answer(waiter.token, None);
+    }
+
     /// A request is over: those that follow it go on.
     fn leave(&mut self, number: u64) {
         if !self.followers.is_empty() {
@@ -216,13 +223,10 @@ impl Exchange {
     /// Brings a request to its owner; back, if there is none that can take it.
     fn place(&mut self, now: Now, waiter: Waiter) -> Option<Waiter> {
         let Some(owner) = self.table.owner(waiter.ask.partition) else { return Some(waiter) };
-        if waiter.ask.epoch != 0 && waiter.ask.epoch != owner.epoch {
-            self.answer(waiter.token, None);
-            return None;
-        }
+        let is_of_another_tenure = waiter.ask.epoch != 0 && waiter.ask.epoch != owner.epoch;
         let is_elsewhere = owner.gateway != self.place.identity.gateway;
-        if is_elsewhere && !waiter.may_travel {
-            self.answer(waiter.token, None);
+        if is_of_another_tenure || is_elsewhere && !waiter.may_travel {
+            self.give_back(&waiter);
             return None;
         }
         if is_elsewhere || self.followers.concerns(&waiter) {
@@ -400,7 +404,7 @@ impl Exchange {
                     self.answer(waiter.token, Some(reply));
                     self.leave(waiter.number);
                 }
-                Outcome::NotOwner(waiter) if waiter.ask.epoch != 0 => self.answer(waiter.token, None),
+                Outcome::NotOwner(waiter) if waiter.ask.epoch != 0 => self.give_back(&waiter),
                 Outcome::NotOwner(waiter) => {
                     self.wait(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
                 }

@@ -5,8 +5,8 @@
 //!  as one to come -> engine prepares --^
 //! ```
 //!
-//! An engine whose tenure the coordinator names no more goes on to answer what is under way: the nodes decide when it is
-//! over.
+//! An engine whose tenure the coordinator names no more goes on to answer what is under way: the nodes
+//! decide when it is over.
 //!
 //! Must not know: where requests come from.
 
@@ -15,10 +15,12 @@ use std::collections::BTreeMap;
 use mio::Registry;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms as EngineTerms, Voter as EngineVoter, VoterSet};
+use shorttail_gateway::request::StoreStats;
 use shorttail_policy::Policy;
 use shorttail_units::{NodeId, Now, PartitionId};
-use shorttail_wire::control::{NodeState, TenureState, Terms, View, Voter};
+use shorttail_wire::control::{NodeSeen, NodeState, TenureState, Terms, View, Voter};
 
+use super::counted::Counted;
 use super::limits::ENDING_US_MAX;
 use super::peers::Peers;
 use crate::config::Address;
@@ -72,6 +74,7 @@ pub struct Tenures {
     running: BTreeMap<u32, Tenure>,
     /// Tenures that the coordinator still names and whose engine is gone.
     ended: BTreeMap<u32, TenureState>,
+    counted: Counted,
     place_next: u16,
     /// What the latest view says of nodes.
     view: View,
@@ -90,6 +93,7 @@ impl Tenures {
             core_count,
             running: BTreeMap::new(),
             ended: BTreeMap::new(),
+            counted: Counted::default(),
             place_next: 0,
             view: View::default(),
             addresses: BTreeMap::new(),
@@ -104,6 +108,10 @@ impl Tenures {
 
     pub fn iter(&self) -> impl Iterator<Item = &Tenure> {
         self.running.values()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
     }
 
     /// The engine that serves a tenure, if it does.
@@ -220,6 +228,7 @@ impl Tenures {
                 _ => TenureState::Ended,
             };
             tenure.engine.give_up_all(now);
+            self.counted.keep(&tenure.engine);
             self.ended.insert(epoch, state);
             taken.push(tenure);
         }
@@ -234,6 +243,15 @@ impl Tenures {
             has_changed |= std::mem::replace(&mut tenure.told, standing) != standing;
         }
         has_changed
+    }
+
+    /// What all engines did that ever were here, and what the present ones hold; `None`: there never was any.
+    pub fn stats(&self) -> Option<StoreStats> {
+        self.counted.stats(self.iter().map(|tenure| &tenure.engine))
+    }
+
+    pub fn nodes_seen(&self) -> Vec<NodeSeen> {
+        self.counted.nodes(self.iter().map(|tenure| &tenure.engine))
     }
 
     /// What the coordinator is to know.

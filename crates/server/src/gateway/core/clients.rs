@@ -6,8 +6,8 @@
 //!   dealt out by core 0    write_clients <--- handle_reply
 //! ```
 //!
-//! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of its
-//! replies came or the client took some of its output.
+//! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of
+//! its replies came or the client took some of its output.
 //!
 //! Must not know: what clients ask, who owns it, nodes, other gateways.
 

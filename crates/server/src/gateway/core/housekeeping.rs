@@ -2,19 +2,16 @@
 //!
 //! Must not know: what its numbers are used for, whose requests are under way.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use mio::{Interest, Token as MioToken};
-use shorttail_gateway::request::StoreStats;
-use shorttail_wire::control::{NodeSeen, TenureState};
+use shorttail_wire::control::TenureState;
 
 use super::{Core, FIRST_LISTENER};
 use crate::gateway::CoreReport;
-use crate::gateway::seen::node_seen;
-use crate::gateway::tenures::{Share, Tenure};
+use crate::gateway::tenures::Share;
 
 /// Microseconds between two looks at housekeeping: gauges, idle clients, lost nodes.
 const HOUSEKEEPING_US: u64 = 50_000;
@@ -87,23 +84,8 @@ impl Core {
             counters.cpu_system_us = system_us;
         }
         self.tell_counters();
-        let mut sum: Option<StoreStats> = None;
-        let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
-        for Tenure { engine, .. } in self.exchange.tenures.iter() {
-            let stats = engine.stats();
-            sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(&stats)));
-            for session in engine.wanted_sessions().into_iter().filter(|session| session.core == 0) {
-                let of_engine = NodeSeen {
-                    id: session.node.0,
-                    connected: engine.reaches(session.node),
-                    chunks_left: engine.chunks_left(session.node),
-                    ..node_seen(&engine.watched(session.node))
-                };
-                let known = seen.remove(&session.node.0);
-                seen.insert(session.node.0, known.map_or_else(|| of_engine.clone(), |known| known.plus(&of_engine)));
-            }
-        }
-        if let Some(stats) = sum.as_ref().filter(|_| self.reports_node_memory) {
+        let (stats, nodes) = (self.exchange.tenures.stats(), self.exchange.tenures.nodes_seen());
+        if let Some(stats) = stats.as_ref().filter(|_| self.reports_node_memory && !self.exchange.tenures.is_empty()) {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;
         }
         let shares = self.exchange.tenures.shares(self.now);
@@ -112,6 +94,6 @@ impl Core {
         let serves = self.is_listening && present.all(|share| share.state == TenureState::Serving);
         self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
-        *published = CoreReport { stats: sum, nodes: seen.into_values().collect(), shares };
+        *published = CoreReport { stats, nodes, shares };
     }
 }

@@ -1,5 +1,5 @@
-//! Sessions of a core's engines with nodes: connected as engines want them, read, written once a turn, closed when a node
-//! is gone, hangs or sends nonsense.
+//! Sessions of a core's engines with nodes: connected as engines want them, read, written once a turn, closed when a
+//! node is gone, hangs or sends nonsense.
 //!
 //! Must not know: what engines and nodes tell each other, clients, other gateways.
 

@@ -10,7 +10,7 @@ use shorttail_gateway::request::RequestId;
 use shorttail_gateway::session::{Session, Settings, Shared};
 use shorttail_node::{Node, NodeConfig};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
-use shorttail_wire::control::{NodeEntry, NodeState, Voter};
+use shorttail_wire::control::{NodeEntry, NodeSeen, NodeState, Voter};
 
 use super::*;
 use crate::gateway::limits::{ENDING_US_MAX, LEASE};
@@ -27,6 +27,7 @@ struct World {
     nodes: Vec<Node>,
     /// Number of each session at its node.
     sessions: HashMap<SessionId, u64>,
+    view: View,
     now: Now,
 }
 
@@ -58,7 +59,7 @@ impl World {
         let exchange = Exchange::new(place, vec![outlet], config);
         let nodes = (0..NODE_COUNT).map(node).collect();
         let now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
-        let mut world = World { poll, exchange, nodes, sessions: HashMap::new(), now };
+        let mut world = World { poll, exchange, nodes, sessions: HashMap::new(), view: View::default(), now };
         let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(1), 1);
         let entry = |id| NodeEntry {
             id: NodeId(id),
@@ -72,10 +73,14 @@ impl World {
         let nodes = (0..NODE_COUNT).map(entry).collect();
         let view = View { number: 1, node_count_expected: NODE_COUNT, nodes, gateways, tenures: vec![tenure] };
         world.exchange.take_view(world.now, &view, world.poll.registry());
-        let voter = |id| Voter { node: NodeId(id), incarnation: INCARNATION };
-        let terms = Terms { voters: (0..NODE_COUNT).map(voter).collect(), ..terms };
+        world.view = view;
+        let terms = Terms { voters: world.voters(), ..terms };
         world.exchange.take_terms(world.now, &[terms]);
         world
+    }
+
+    fn voters(&self) -> Vec<Voter> {
+        (0..NODE_COUNT).map(|id| Voter { node: NodeId(id), incarnation: INCARNATION }).collect()
     }
 
     /// Passes messages and time until `is_done`.
@@ -113,16 +118,27 @@ impl World {
         self.exchange.end_turn(now);
     }
 
+    /// Of an engine that is gone.
+    fn close_sessions(&mut self) {
+        for (id, number) in self.sessions.drain() {
+            self.nodes[usize::from(id.node.0)].handle_session_closed(number);
+        }
+    }
+
     fn standing(&self) -> Option<Standing> {
         self.exchange.tenures.iter().next().map(|tenure| tenure.engine.standing())
     }
 
     /// Asks for a key that is not there.
     fn get(&mut self, seq: u64) {
+        self.ask(seq, b"get key\r\n");
+    }
+
+    fn ask(&mut self, seq: u64, line: &[u8]) {
         let mut asked = Vec::new();
         let mut session = MemcachedSession::new(String::new());
         let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
-        session.handle_input(self.now, &mut Shared::new(Settings::default()), b"get key\r\n", &mut sink);
+        session.handle_input(self.now, &mut Shared::new(Settings::default()), line, &mut sink);
         let id = RequestId { seq, part: 0 };
         self.exchange.ask(self.now, Token { connection: 1, id }, asked.pop().expect("one request"));
     }
@@ -169,4 +185,38 @@ fn the_last_replies_of_an_engine_are_judged_by_the_clock_of_when_they_leave() {
     world.exchange.housekeep(world.now, world.poll.registry());
     assert_eq!(world.standing(), None);
     assert_eq!(world.answer(late), Some(not_the_owner()));
+}
+
+#[test]
+fn what_was_counted_stays_counted_when_the_engine_is_gone() {
+    let mut world = World::new();
+    world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
+    world.ask(1, b"set key 0 0 5\r\nvalue\r\n");
+    world.run_until("stored", |world| world.exchange.tenures.stats().is_some_and(|stats| stats.objects == 1));
+    let before = world.exchange.tenures.stats().expect("an engine");
+    assert_eq!(before.stored_total, 1);
+
+    world.exchange.take_terms(world.now, &[]);
+    let since_us = world.now.mono_us;
+    world.run_until("its time is over", |world| world.now.mono_us >= since_us + ENDING_US_MAX);
+    world.exchange.housekeep(world.now, world.poll.registry());
+    assert_eq!(world.standing(), None);
+    let after = world.exchange.tenures.stats().expect("there was an engine");
+    assert_eq!((after.stored_total, after.objects), (1, 0), "what it counted, and nothing that it held");
+    assert!(after.renewals_failed_total >= before.renewals_failed_total);
+    assert!(world.exchange.tenures.nodes_seen().is_empty(), "nobody sees the nodes now");
+
+    // A later tenure goes on from there.
+    world.close_sessions();
+    let (gateways, tenure, terms) = crate::control::single_tenure(0, Epoch(2), 1);
+    let view = View { number: 2, gateways, tenures: vec![tenure], ..world.view.clone() };
+    world.exchange.take_view(world.now, &view, world.poll.registry());
+    let terms = Terms { voters: world.voters(), ..terms };
+    world.exchange.take_terms(world.now, &[terms]);
+    world.run_until("serves again", |world| world.standing() == Some(Standing::Serving));
+    assert!(world.exchange.tenures.stats().is_some_and(|stats| stats.stored_total >= 1));
+    let writes = |seen: &NodeSeen| seen.write_latency.classes.iter().map(|class| class.1).sum::<u64>();
+    let seen = world.exchange.tenures.nodes_seen();
+    assert_eq!(seen.len(), usize::from(NODE_COUNT));
+    assert!(seen.iter().all(|seen| seen.connected && writes(seen) > 0));
 }
