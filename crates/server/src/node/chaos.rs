@@ -201,12 +201,16 @@ impl OrderDesk {
         for _ in 0..cores.len() {
             flipped += answers.recv_timeout(CORE_ANSWERS_WITHIN).map_err(|_| "a core does not answer")?;
         }
-        Ok(match order {
-            Order::Apply(fault) => fault.to_string(),
-            Order::FlipBits(_) if flipped == 0 => "0 bits flipped: it holds nothing to flip".into(),
-            Order::FlipBits(_) => format!("{flipped} bits flipped"),
-            Order::Clear | Order::Kill => "no fault".into(),
-        })
+        what_was_done(order, flipped)
+    }
+}
+
+fn what_was_done(order: Order, flipped: CoreAnswer) -> Result<String, String> {
+    match order {
+        Order::Apply(fault) => Ok(fault.to_string()),
+        Order::FlipBits(_) if flipped == 0 => Err("it holds nothing to corrupt, so no bit was flipped".into()),
+        Order::FlipBits(_) => Ok(format!("{flipped} bits flipped")),
+        Order::Clear | Order::Kill => Ok("no fault".into()),
     }
 }
 
@@ -251,6 +255,13 @@ mod tests {
         let desk = OrderDesk::new(true);
         assert!(desk.obey(Order::FlipBits(FlipBits { count: 0 })).is_err_and(|why| why.contains("number of bits")));
         assert_eq!(desk.obey(Order::Clear), Err("the node does not serve yet".into()));
+    }
+
+    #[test]
+    fn an_order_without_an_effect_is_not_done() {
+        let order = Order::FlipBits(FlipBits { count: 8 });
+        assert_eq!(what_was_done(order, 3), Ok("3 bits flipped".into()));
+        assert!(what_was_done(order, 0).is_err_and(|why| why.contains("nothing to corrupt")));
     }
 
     #[test]
