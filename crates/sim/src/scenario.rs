@@ -1,5 +1,5 @@
-//! The words that scripted scenarios are told in: a cluster, keys that are stored and read, nodes and owners that die, what
-//! is waited for, and the look at the end.
+//! The words that scripted scenarios are told in: a cluster, keys that are stored and read, nodes and owners that die,
+//! what is waited for, and the look at the end.
 //!
 //! ```text
 //! cluster_of(config) -> fill, set -> kill, take_over, pass -> await_whole -> holds, get -> concludes
@@ -113,9 +113,14 @@ pub fn pass(world: &mut World, us: u64) {
     world.run_until(world.now_us() + us);
 }
 
-/// These nodes die for good, all at once, and everybody notices.
-pub fn kill(world: &mut World, nodes: &[usize]) {
+/// These nodes die for good, all at once.
+pub fn crash_for_good(world: &mut World, nodes: &[usize]) {
     nodes.iter().for_each(|&node| world.crash_node(node, FOR_GOOD_US));
+}
+
+/// The same, and everybody notices.
+pub fn kill(world: &mut World, nodes: &[usize]) {
+    crash_for_good(world, nodes);
     pass(world, NOTICED_US);
 }
 

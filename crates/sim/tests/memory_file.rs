@@ -1,5 +1,5 @@
-//! Nodes whose memory outlives their processes: restarted one after the other, with the gateway, and with memory that was
-//! lost all the same.
+//! Nodes whose memory outlives their processes: restarted one after the other, with the gateway, and with memory that
+//! was lost all the same.
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
@@ -55,8 +55,8 @@ fn nodes_and_their_owner_restart_together() {
     }
 }
 
-/// The power of the processes fails, not that of the memory: more nodes than may be lost, all of them, and the owner, in the
-/// middle of writes.
+/// The power of the processes fails, not that of the memory: more nodes than may be lost, all of them, and the owner,
+/// in the middle of writes.
 #[test]
 fn everything_restarts_and_nothing_acknowledged_is_lost() {
     for seed in 0..12 {
@@ -96,9 +96,7 @@ fn what_a_restarted_node_does_not_show_is_rebuilt_and_nothing_else() {
         await_whole(&mut world);
         let rebuilds = world.counts().rebuilds;
         assert!((1..=u64::from(torn)).contains(&rebuilds), "{rebuilds} rebuilt, {torn} were torn");
-        for node in [0, 1] {
-            world.crash_node(node, 3_600_000_000);
-        }
+        crash_for_good(&mut world, &[0, 1]);
         holds(&mut world, 0..KEYS);
         concludes(world);
     }
@@ -121,17 +119,15 @@ fn what_a_restarted_node_does_not_show_a_new_owner_takes_for_lost() {
         await_whole(&mut world);
         assert!(world.counts().rebuilds > 0);
         world.restart_process(2, 10_000);
-        for node in [0, 1] {
-            world.crash_node(node, 3_600_000_000);
-        }
+        crash_for_good(&mut world, &[0, 1]);
         pass(&mut world, 50_000);
         holds_round(&mut world, 0..KEYS, 1);
         concludes(world);
     }
 }
 
-/// A node showed its chunks to a new owner that waits for others, and is back with some of them only: the owner goes by what
-/// it shows now.
+/// A node showed its chunks to a new owner that waits for others, and is back with some of them only: the owner goes by
+/// what it shows now.
 #[test]
 fn what_a_node_does_not_show_any_more_is_rebuilt_after_the_take_over() {
     for seed in 0..4 {
@@ -147,9 +143,7 @@ fn what_a_node_does_not_show_any_more_is_rebuilt_after_the_take_over() {
         world.restart_process(2, 10_000);
         world.await_serving();
         await_whole(&mut world);
-        for node in [0, 1] {
-            world.crash_node(node, 3_600_000_000);
-        }
+        crash_for_good(&mut world, &[0, 1]);
         holds(&mut world, 0..KEYS);
         concludes(world);
     }
@@ -171,9 +165,7 @@ fn a_node_learns_what_it_missed() {
         pass(&mut world, 100_000);
         await_whole(&mut world);
         assert!(world.counts().rebuilds > 0, "that memory was gone");
-        for node in [0, 1] {
-            world.crash_node(node, 3_600_000_000);
-        }
+        crash_for_good(&mut world, &[0, 1]);
         holds_round(&mut world, 0..KEYS, 2);
         concludes(world);
     }

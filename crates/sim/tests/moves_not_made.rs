@@ -1,4 +1,5 @@
-//! Moves that come to nothing: their stripes survive as many losses as before, and the chunk that was to move still counts.
+//! Moves that come to nothing: their stripes survive as many losses as before, and the chunk that was to
+//! move still counts.
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::scenario::*;
@@ -30,13 +31,24 @@ fn one_that_refuses(seed: u64) -> World {
     world
 }
 
+/// In the middle of moves from node 0, sooner or later, it is away.
+fn one_whose_source_is_away(repair_bytes_per_s: u64, seed: u64) -> World {
+    let mut world = cluster(9, repair_bytes_per_s, seed);
+    fill(&mut world, names());
+    world.drain_node(0, true);
+    pass(&mut world, 3_000 * seed);
+    world.stall_node(0, STALL_US);
+    world
+}
+
 fn ends_whole(mut world: World) {
     await_within(&mut world, LONG_US, "whole", World::is_whole);
     holds(&mut world, names());
     concludes(world);
 }
 
-/// When node 6 has refused a move, node 0 is the member that it always was: its chunk is not lost while it is only away.
+/// When node 6 has refused a move, node 0 is the member that it always was: its chunk is not lost
+/// while it is only away.
 #[test]
 fn a_refused_move_costs_no_spare_chunk() {
     for seed in 0..4 {
@@ -57,11 +69,7 @@ fn a_refused_move_costs_no_spare_chunk() {
 #[test]
 fn a_new_owner_waits_for_the_source_of_a_move() {
     for seed in 0..8 {
-        let mut world = cluster(9, 100_000, seed);
-        fill(&mut world, names());
-        world.drain_node(0, true);
-        pass(&mut world, 3_000 * seed);
-        world.stall_node(0, STALL_US);
+        let mut world = one_whose_source_is_away(100_000, seed);
         [1, 2].into_iter().for_each(|node| world.crash_node(node, SHORT_US));
         take_over(&mut world, SHORT_US);
         // Large values answer an error until then.
@@ -72,17 +80,13 @@ fn a_new_owner_waits_for_the_source_of_a_move() {
     }
 }
 
-/// As before, but one node only lost its memory: the next owner serves without the source, and repairs. When the source is
-/// back its chunks count again, and another node may be lost.
+/// As before, but one node only lost its memory: the next owner serves without the source, and repairs. When the source
+/// is back its chunks count again, and another node may be lost.
 #[test]
 fn the_source_of_a_move_that_was_not_made_is_a_member_again() {
     for seed in 0..8 {
         // Repairs take longer than all of this.
-        let mut world = cluster(9, 200, seed);
-        fill(&mut world, names());
-        world.drain_node(0, true);
-        pass(&mut world, 3_000 * seed);
-        world.stall_node(0, STALL_US);
+        let mut world = one_whose_source_is_away(200, seed);
         world.crash_node(1, SHORT_US);
         take_over(&mut world, SHORT_US);
         pass(&mut world, STALL_US + 500_000);

@@ -1,8 +1,8 @@
 //! Freeing stripes, so that nothing in them comes back.
 //!
-//! A stripe that was emptied is first declared void by a control record in its partition's log; when that is durable the
-//! members are told to free their chunks. A later owner that still finds some of the chunks ignores them. The control
-//! record itself is kept until every member confirmed, or the memory of those that did not is gone for good.
+//! A stripe that was emptied is first declared void by a control record in its partition's log; when that is durable
+//! the members are told to free their chunks. A later owner that still finds some of the chunks ignores them. The
+//! control record itself is kept until every member confirmed, or the memory of those that did not is gone for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -177,8 +177,8 @@ impl<C: Command> Engine<C> {
         self.end_completing_when_done();
     }
 
-    /// Nodes that may hold a chunk of a stripe although they are no members: a chunk was to move there, or away from there.
-    /// Who is here was scanned, and was told to free what it should not have.
+    /// Nodes that may hold a chunk of a stripe although they are no members: a chunk was to move there, or away from
+    /// there. Who is here was scanned, and was told to free what it should not have.
     fn holders_beside(&mut self, id: StripeId) -> Vec<NodeId> {
         let slot = self.stripes.slot_of(id);
         if slot.is_none_or(|slot| self.stripes.at(slot).configuration.is_first()) {
@@ -372,20 +372,16 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{ClusterId, CodeShape, Epoch, Now};
+    use shorttail_units::Epoch;
 
     use super::*;
-    use crate::any::AnyCommand;
-    use crate::engine::EngineConfig;
+    use crate::engine::testing::engine_of_one_node;
 
     #[test]
     fn the_longest_value_of_one_piece_a_stripe_is_freed_in_ranges_that_nodes_take() {
-        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
-        let config = EngineConfig::new(shape, Epoch(1), ClusterId(7), 2);
+        let mut engine = engine_of_one_node();
         // Each stripe holds less than a chunk of a value of 1 GiB.
-        let count = ((1usize << 30) / (config.chunk_bytes - 64)) as u32 + 1;
-        let mut engine: Engine<AnyCommand> = Engine::new(config, Now::default());
-        engine.handle_nodes(&[NodeId(0)]);
+        let count = ((1usize << 30) / (engine.config.chunk_bytes - 64)) as u32 + 1;
         let first = StripeId::new(Epoch(1), 5);
         for count in [1, FREE_COUNT_MAX as u32, count, 3 * count] {
             engine.voids.pending.clear();

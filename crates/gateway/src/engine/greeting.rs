@@ -206,18 +206,15 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now};
+    use shorttail_units::{ClusterId, Incarnation, NodeId};
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::EngineConfig;
+    use crate::engine::testing::engine_of_one_node;
 
     #[test]
     fn a_core_that_the_node_does_not_have_does_not_greet() {
-        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
-        let config = EngineConfig::new(shape, Epoch(1), ClusterId(7), 2);
-        let mut engine: Engine<AnyCommand> = Engine::new(config, Now::default());
-        engine.handle_nodes(&[NodeId(0)]);
+        let mut engine = engine_of_one_node();
         let hello = |core_count| HelloReply {
             version: PROTOCOL_VERSION,
             cluster: ClusterId(7),

@@ -80,6 +80,8 @@ mod striped;
 mod striped_race;
 mod stripes;
 mod synchronise;
+#[cfg(test)]
+mod testing;
 mod topology;
 mod watch;
 
