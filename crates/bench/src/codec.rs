@@ -1,6 +1,7 @@
 //! The client's side of the two protocols: requests into bytes, bytes into replies.
 //!
-//! Replies are parsed as ranges into the read buffer; nothing is copied. Must not know: sockets, what a right answer is.
+//! Replies are parsed as ranges into the read buffer; nothing is copied. Must not know: sockets, what
+//! a right answer is.
 
 use std::ops::Range;
 

@@ -250,7 +250,8 @@ impl Engine {
         self.plan.codec.write_get(&names, out);
     }
 
-    /// Takes the reply of `pending`, whose ranges point into `input`. Answers the operation's next request, if it has one.
+    /// Takes the reply of `pending`, whose ranges point into `input`. Answers the operation's next
+    /// request, if it has one.
     pub fn handle_reply(
         &mut self,
         now_ns: u64,

@@ -55,7 +55,8 @@ mod tests {
     #[test]
     fn labels_are_summed_and_comments_left_out() {
         let mut metrics = Metrics::default();
-        metrics.add("# HELP a b\n# TYPE a counter\na_total 3\nb{node=\"1\",x=\"} 9 {\"} 2\nb{node=\"2\"} 5 1700000000\n\nnonsense\n");
+        let text = "# HELP a b\n# TYPE a counter\na_total 3\nb{node=\"1\",x=\"} 9 {\"} 2\nb{node=\"2\"} 5 1700000000\n\nnonsense\n";
+        metrics.add(text);
         assert_eq!([metrics.value("a_total"), metrics.value("b"), metrics.value("c")], [Some(3.0), Some(7.0), None]);
         let mut later = metrics.clone();
         later.add("a_total 4\nnew 1\n");

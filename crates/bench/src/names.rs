@@ -178,8 +178,8 @@ fn first_difference(seed: u64, content: &[u8]) -> Option<usize> {
 const FILL_BYTES: usize = 8 * FILL_LANES;
 const FILL_LANES: usize = 8;
 
-/// A stream of bytes that does not compress: Marsaglia's xorshift64 in lanes beside each other, which a processor runs at
-/// the speed of its memory. Every byte of every read is compared with it.
+/// A stream of bytes that does not compress: Marsaglia's xorshift64 in lanes beside each other, which a processor runs
+/// at the speed of its memory. Every byte of every read is compared with it.
 struct Fill([u64; FILL_LANES]);
 
 impl Fill {

@@ -1,9 +1,9 @@
 //! Published caches: sizes, mix, popularity and lifetimes of each as one preset.
 //!
-//! Sources: Facebook's ETC pool (Atikoglu et al., SIGMETRICS 2012; 30 gets to 1 set); 53 of Twitter's 54 clusters of March
-//! 2020 (`data/twitter.csv`, which says where from). Deviations: Twitter's sizes are known by their mean only, so keys have
-//! it exactly and values are exponential about it; every write is a set and every read a get; popularity is stationary.
-//! ETC's popularity is not published in numbers: YCSB's exponent stands in.
+//! Sources: Facebook's ETC pool (Atikoglu et al., SIGMETRICS 2012; 30 gets to 1 set); 53 of Twitter's 54 clusters of
+//! March 2020 (`data/twitter.csv`, which says where from). Deviations: Twitter's sizes are known by their mean only, so
+//! keys have it exactly and values are exponential about it; every write is a set and every read a get; popularity is
+//! stationary. ETC's popularity is not published in numbers: YCSB's exponent stands in.
 
 use std::str::FromStr;
 

@@ -1,4 +1,5 @@
-//! One run with a fault in the middle: the load, the fault at its time, and what the cluster says of its nodes meanwhile.
+//! One run with a fault in the middle: the load, the fault at its time, and what the cluster says of
+//! its nodes meanwhile.
 //!
 //! ```text
 //! seconds   0 ............ healthy | healthy + 1 ............. healthy + faulty
@@ -63,7 +64,8 @@ pub struct Watch {
     /// Nodes that were called fail-slow before the fault, and after it began.
     pub flagged_before: BTreeSet<u64>,
     pub flagged_after: BTreeSet<u64>,
-    /// Seconds from the fault until the status named a node. Heartbeats carry it: it is later than the gateway's verdict.
+    /// Seconds from the fault until the status named a node. Heartbeats carry it: it is later than the
+    /// gateway's verdict.
     pub named_after_s: Option<f64>,
     pub redirect_count: u64,
     /// Looks that failed: a starved machine answers late.
@@ -118,8 +120,8 @@ impl Scene {
     }
 }
 
-/// The cluster's counters. A gateway whose heartbeats were late on a busy machine is missing in them for a moment: then they
-/// are asked for again, since without it nothing could be compared.
+/// The cluster's counters. A gateway whose heartbeats were late on a busy machine is missing in them for a moment: then
+/// they are asked for again, since without it nothing could be compared.
 fn counters(admin: &str) -> anyhow::Result<Metrics> {
     let began = Instant::now();
     loop {

@@ -6,10 +6,10 @@
 //! write  at 12 MiB,  8 KiB     ->    set key(12 MiB), value of 8 KiB      the next get of this key reads 8 KiB
 //! ```
 //!
-//! The aligned address at which a request begins is a key, its size the size of the value. Deviation: a device knows that
-//! extents overlap, a store of objects does not; a read gets what was written last under its own address, however long
-//! the trace says it was. [`Summary`] says what that makes of the sizes. Before the replay every key is set once, in the
-//! size of its first request. At its end a trace begins again.
+//! The aligned address at which a request begins is a key, its size the size of the value. Deviation: a device knows
+//! that extents overlap, a store of objects does not; a read gets what was written last under its own address, however
+//! long the trace says it was. [`Summary`] says what that makes of the sizes. Before the replay every key is set once,
+//! in the size of its first request. At its end a trace begins again.
 //!
 //! Must not know: files' formats (`cloudphysics`, `msr`), time: a replay has its own pace.
 
@@ -126,8 +126,8 @@ impl Trace {
         self.sizes.iter().copied().max().unwrap_or(0) as usize
     }
 
-    /// Size of the value of a key's `version`: 1 is what was set before the replay, then the trace's writes in turn, over
-    /// and over.
+    /// Size of the value of a key's `version`: 1 is what was set before the replay, then the trace's writes in
+    /// turn, over and over.
     pub fn value_size(&self, key: u32, version: u32) -> usize {
         let sizes = &self.sizes[self.starts[key as usize]..self.starts[key as usize + 1]];
         let size = match (version, sizes) {

@@ -1,5 +1,5 @@
-//! Faults on order in a cluster of real processes: they befall the node that is meant, clients get right answers all the
-//! while, and nodes that were not started for it refuse.
+//! Faults on order in a cluster of real processes: they befall the node that is meant, clients get right answers all
+//! the while, and nodes that were not started for it refuse.
 
 mod processes;
 

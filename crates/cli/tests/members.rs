@@ -1,5 +1,5 @@
-//! Nodes join, are emptied and taken out, real processes: data follows, clients notice nothing, and what is removed stays
-//! out.
+//! Nodes join, are emptied and taken out, real processes: data follows, clients notice nothing, and what is
+//! removed stays out.
 
 mod processes;
 

@@ -1,5 +1,5 @@
-//! Style that a person would otherwise have to watch: arrows between crates point down, lower crates touch no socket, clock
-//! or thread, files stay small and say what they are for, nothing is left to do.
+//! Style that a person would otherwise have to watch: arrows between crates point down, lower crates touch no socket,
+//! clock or thread, files stay small and say what they are for, nothing is left to do.
 //!
 //! Must not know: what any crate does. Reads the workspace's files only.
 

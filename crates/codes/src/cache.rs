@@ -19,8 +19,8 @@ pub struct Pattern {
 
 impl Hash for Pattern {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Odd constants with well-spread bits: the fractional digits of square roots of primes. The products do not wait
-        // for each other.
+        // Odd constants with well-spread bits: the fractional digits of square roots of primes. The products do not
+        // wait for each other.
         let halves = |set: ChunkSet| [set.bits() as u64, (set.bits() >> 64) as u64];
         let [a, b] = halves(self.readable.low);
         let [c, d] = halves(self.wanted);

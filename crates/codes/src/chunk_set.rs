@@ -47,8 +47,8 @@ impl ChunkSet {
     /// Every set of `size` of the first `count` chunks.
     pub fn subsets(count: usize, size: usize) -> impl Iterator<Item = ChunkSet> {
         let first = (size <= count).then(|| ChunkSet::first(size));
-        // The next larger number with as many ones: the lowest run of ones loses its top bit to the left, and the rest of
-        // the run falls to the right.
+        // The next larger number with as many ones: the lowest run of ones loses its top bit to the left, and the rest
+        // of the run falls to the right.
         let next = move |&ChunkSet(set): &ChunkSet| {
             let lowest = set & set.wrapping_neg();
             let carried = set + lowest;

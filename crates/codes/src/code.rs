@@ -12,8 +12,8 @@ use crate::matrix::Generator;
 use crate::planner::{self, Combination, Readable};
 use crate::{CodeError, Cost, Kernel, Plan, RepairPlan, lrc};
 
-/// An erasure code. Immutable, cheap to clone; clones share the plans they remember, behind a lock that finding one only
-/// shares. A core that wants no cache line in common with others makes its own by [`Code::with_kernel`].
+/// An erasure code. Immutable, cheap to clone; clones share the plans they remember, behind a lock that finding one
+/// only shares. A core that wants no cache line in common with others makes its own by [`Code::with_kernel`].
 ///
 /// Chunks of a stripe are counted from zero, data chunks first: chunk `data_count + p` is parity `p`.
 #[derive(Clone)]
@@ -115,15 +115,16 @@ impl Code {
         self.data_count() + self.parity_count()
     }
 
-    /// How many chunks may be lost, whichever they are: all parities of a Reed-Solomon code, one more than the global
-    /// parities of a code with groups. Of a matrix of the caller's it is found by trying, which takes long for a large one.
+    /// How many chunks may be lost, whichever they are: all parities of a Reed-Solomon code, one more than the
+    /// global parities of a code with groups. Of a matrix of the caller's it is found by trying, which takes
+    /// long for a large one.
     pub fn tolerance(&self) -> usize {
         *self.0.tolerance.get_or_init(|| planner::tolerance(&self.0.generator))
     }
 
-    /// Does it decode every pattern of losses that any code of its shape could? Reed-Solomon codes do. Codes with groups
-    /// do with one group, with at most one global parity, with two and at most fifteen data chunks in a group, and in
-    /// many small shapes with more. A matrix of the caller's promises nothing.
+    /// Does it decode every pattern of losses that any code of its shape could? Reed-Solomon codes do. Codes with
+    /// groups do with one group, with at most one global parity, with two and at most fifteen data chunks in a group,
+    /// and in many small shapes with more. A matrix of the caller's promises nothing.
     pub fn is_maximally_recoverable(&self) -> bool {
         self.0.shape.is_some_and(|shape| shape.local_count() == 0 || lrc::is_maximally_recoverable(shape))
     }
@@ -180,9 +181,9 @@ impl Code {
 
     /// How to get chunk `wanted` most cheaply.
     ///
-    /// With as few chunks of high cost as possible, and then from few chunks: the chunk itself, the smallest group around
-    /// one parity, or as many as the losses demand, data chunks before parities, parities of few data chunks before
-    /// others, then those of a low index. Remembered by pattern.
+    /// With as few chunks of high cost as possible, and then from few chunks: the chunk itself, the smallest group
+    /// around one parity, or as many as the losses demand, data chunks before parities, parities of few data chunks
+    /// before others, then those of a low index. Remembered by pattern.
     ///
     /// # Errors
     /// [`CodeError::NotDecodable`], [`CodeError::NoSuchChunk`].

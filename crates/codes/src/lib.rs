@@ -1,7 +1,8 @@
 //! Erasure codes over GF(2^8): generator matrices, encoding, folding, decoding, kernels.
 //!
-//! A [`Code`], Reed-Solomon or with local groups, turns the data chunks of a stripe into parity chunks, folds a change of one data chunk into one parity
-//! chunk, and answers which chunks, combined how, give a lost one ([`Plan`], [`RepairPlan`]).
+//! A [`Code`], Reed-Solomon or with local groups, turns the data chunks of a stripe into parity chunks, folds a
+//! change of one data chunk into one parity chunk, and answers which chunks, combined how, give a lost one
+//! ([`Plan`], [`RepairPlan`]).
 //!
 //! ```
 //! use shorttail_codes::Code;

@@ -10,17 +10,17 @@
 //! Squaring is additive, so when one loss of a group was expressed by the others, each of these has the column
 //! `(d, d^2, d^4, ...)` with the *difference* `d` of two points, and such columns are independent exactly if the
 //! differences are, as vectors of bits. So the code is maximally recoverable if and only if no set of chunks with
-//! (a) an even number from each group it touches, (b) points that sum to zero, (c) at most `g` losses left to the global
-//! parities exists. Points are taken one after the other, always the smallest that keeps this so.
+//! (a) an even number from each group it touches, (b) points that sum to zero, (c) at most `g` losses left to the
+//! global parities exists. Points are taken one after the other, always the smallest that keeps this so.
 //!
 //! **Where that fails** (with eight bits there are too few points), the rows of a Cauchy matrix with `g + 1` parities
-//! are taken, the first one, all ones, cut into the local parities: every `g + 1` losses are decoded, since a codeword of
-//! the cut code is never lighter than that of the whole one. The same matrix serves where it is maximally recoverable
-//! anyway: with one group, and with at most one global parity.
+//! are taken, the first one, all ones, cut into the local parities: every `g + 1` losses are decoded, since a codeword
+//! of the cut code is never lighter than that of the whole one. The same matrix serves where it is maximally
+//! recoverable anyway: with one group, and with at most one global parity.
 //!
 //! Sources: Huang et al., "Erasure Coding in Windows Azure Storage" (ATC 2012), the pairs of coefficients of which are
-//! the case `g = 2`; Gopalan et al., "Explicit maximally recoverable codes with locality" (2014); Huang et al., "Pyramid
-//! codes" (2007).
+//! the case `g = 2`; Gopalan et al., "Explicit maximally recoverable codes with locality" (2014); Huang et al.,
+//! "Pyramid codes" (2007).
 
 use shorttail_units::CodeShape;
 
@@ -100,7 +100,8 @@ impl Points {
         u8::try_from(self.shape.global_count()).expect("at most sixteen")
     }
 
-    /// Takes the smallest point that, with an odd number of its group and anything else, never sums to zero too cheaply.
+    /// Takes the smallest point that, with an odd number of its group and anything else, never sums to
+    /// zero too cheaply.
     fn add_data(&mut self, group: usize) -> Option<()> {
         let forbidden = self.join(&self.odd[group], &self.rest(Some(group)));
         let point = (1..=u8::MAX).find(|&point| forbidden[usize::from(point)] == UNREACHED)?;

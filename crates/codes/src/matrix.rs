@@ -24,10 +24,12 @@ impl Generator {
         Generator { data_count, coefficients }
     }
 
-    /// Cauchy rows, each column scaled so that the first row is all ones, and then each row so that the first column is.
+    /// Cauchy rows, each column scaled so that the first row is all ones, and then each row so that
+    /// the first column is.
     ///
-    /// Scaling columns and rows keeps every square part invertible. It makes the first parity a plain XOR: folding into
-    /// it and decoding a single erasure with it are XORs, as in RAID-5. And the parities of a single data chunk are copies.
+    /// Scaling columns and rows keeps every square part invertible. It makes the first parity a plain XOR: folding
+    /// into it and decoding a single erasure with it are XORs, as in RAID-5. And the parities of a single data
+    /// chunk are copies.
     pub fn cauchy(data_count: usize, parity_count: usize) -> Self {
         // The points of rows and columns are the chunk indexes, all distinct, so no element is zero.
         let denominator =

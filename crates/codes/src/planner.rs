@@ -6,8 +6,8 @@
 //! however many data chunks the stripe has; no large matrix is inverted.
 //!
 //! Fewest chunks first: `t` itself (a lost parity is encoded again), then a single parity, which is how a local group
-//! repairs itself, then any parities, the sparsest rows preferred. Chunks of high cost count as missing while there is a
-//! combination without them; then as few of them as possible are allowed.
+//! repairs itself, then any parities, the sparsest rows preferred. Chunks of high cost count as missing while there is
+//! a combination without them; then as few of them as possible are allowed.
 
 use crate::chunk_set::ChunkSet;
 use crate::field::multiply;

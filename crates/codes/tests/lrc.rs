@@ -1,8 +1,8 @@
 //! Codes with local groups: which losses they survive, and how cheaply.
 //!
 //! The rank of what the parities say of the lost data chunks is checked for every pattern that matters: for each shape
-//! of up to 14 chunks and some of up to 20, every loss of `g + 1` chunks, and of the larger ones every maximal one that a
-//! code with these groups could survive (what is survived is survived in part, too). Larger shapes: at random.
+//! of up to 14 chunks and some of up to 20, every loss of `g + 1` chunks, and of the larger ones every maximal one that
+//! a code with these groups could survive (what is survived is survived in part, too). Larger shapes: at random.
 
 mod stripes;
 
@@ -49,8 +49,8 @@ fn assert_tolerates(code: &Code, shape: CodeShape) {
     }
 }
 
-/// A pattern that leaves all it can to groups and global parities has a loss in every group, so it has as many losses as
-/// there are parities.
+/// A pattern that leaves all it can to groups and global parities has a loss in every group, so it has as many losses
+/// as there are parities.
 fn survives_all_it_could(code: &Code, shape: CodeShape) -> bool {
     let could = |&lost: &u32| left_to_globals(shape, lost) <= shape.global_count();
     sets(shape.chunk_count(), shape.parity_count()).filter(could).all(|lost| survives(code, lost))

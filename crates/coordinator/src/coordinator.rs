@@ -229,7 +229,8 @@ impl Coordinator {
         self.view_changed |= self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed);
     }
 
-    /// After it stood still itself, whoever was alive is given the time of silence anew: what they sent is still to be read.
+    /// After it stood still itself, whoever was alive is given the time of silence anew: what they sent is
+    /// still to be read.
     fn forgive_silence(&mut self, now: Now) {
         let is_late = |deadline_us: u64| now.mono_us > deadline_us + STOOD_STILL_MS * 1000;
         if !self.poll_deadline().is_some_and(is_late) {
@@ -265,8 +266,8 @@ impl Coordinator {
         self.view_changed |= self.gateways.len() != count;
     }
 
-    /// Gives up nodes that stay dead, but none that may still be serving: one that a gateway reaches, or any while there is
-    /// no gateway to tell, is only out of the coordinator's own sight.
+    /// Gives up nodes that stay dead, but none that may still be serving: one that a gateway reaches, or any while
+    /// there is no gateway to tell, is only out of the coordinator's own sight.
     fn retire_nodes(&mut self, now: Now) {
         let due = |node: &NodeMember| {
             let deadline = node.presence.deadline_us(self.settings.retire_after_ms);

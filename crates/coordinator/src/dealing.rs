@@ -28,8 +28,8 @@ pub fn deal(loose: &[Loose], loads: &BTreeMap<u16, usize>) -> BTreeMap<u16, Vec<
     dealt
 }
 
-/// Which tenure, of those given as (gateway, epoch, partitions), should be handed over so that loads come closer; none if
-/// they cannot. One that fits as a whole is better than one that is split.
+/// Which tenure, of those given as (gateway, epoch, partitions), should be handed over so that loads come closer; none
+/// if they cannot. One that fits as a whole is better than one that is split.
 pub fn to_level(loads: &BTreeMap<u16, usize>, tenures: &[(u16, u32, usize)]) -> Option<u32> {
     let least = *loads.values().min()?;
     let (&richest, &most) = loads.iter().max_by_key(|&(&gateway, &count)| (count, std::cmp::Reverse(gateway)))?;

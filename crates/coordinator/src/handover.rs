@@ -9,8 +9,8 @@
 //!   |-- let go ----------------->| persists their tenures               |
 //!   |                            |-- terms ---------------------------->| fence, read the rest, serve
 //! ```
-//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. It is dropped
-//! when an heir is gone. Should the owner die meanwhile, its heirs follow all the same.
+//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. It is
+//! dropped when an heir is gone. Should the owner die meanwhile, its heirs follow all the same.
 //!
 //! Must not know: what is read.
 

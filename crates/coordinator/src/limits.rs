@@ -14,8 +14,8 @@ pub const NODES_SEEN_MAX: usize = NODE_COUNT_MAX;
 pub const SUSPECT_AFTER_MS: u64 = 2_000;
 /// Milliseconds without a heartbeat until a member is dead: ten heartbeats.
 pub const DEAD_AFTER_MS: u64 = 5_000;
-/// Milliseconds without a heartbeat until a gateway is suspect, and dead: two and three heartbeats. Others take over what a
-/// silent gateway owns; should it live, that costs a take-over and nothing else.
+/// Milliseconds without a heartbeat until a gateway is suspect, and dead: two and three heartbeats. Others take over
+/// what a silent gateway owns; should it live, that costs a take-over and nothing else.
 pub const GATEWAY_SUSPECT_AFTER_MS: u64 = 1_000;
 pub const GATEWAY_DEAD_AFTER_MS: u64 = 1_500;
 /// Milliseconds that a deadline may be handled too late: beyond, the coordinator itself stood still, and the silence of
@@ -23,22 +23,23 @@ pub const GATEWAY_DEAD_AFTER_MS: u64 = 1_500;
 pub const STOOD_STILL_MS: u64 = 250;
 /// Milliseconds after the first gateway came until partitions that were never owned are dealt to those that are there.
 pub const GATHER_MS: u64 = 2_000;
-/// Milliseconds after the coordinator's start that gateways have to come back before others get what they own: they miss its
-/// predecessor's beats for a while, and wait up to a second between two attempts.
+/// Milliseconds after the coordinator's start that gateways have to come back before others get what they own: they
+/// miss its predecessor's beats for a while, and wait up to a second between two attempts.
 pub const GATEWAY_RETURN_MS: u64 = 4_000;
 /// Milliseconds after which no promise of a life of a node holds that was followed by another: twice the lease.
 pub const PROMISE_OVER_MS: u64 = 2_000;
-/// Milliseconds that a gateway must have been there before partitions are handed over for the sake of balance: several may
-/// come together.
+/// Milliseconds that a gateway must have been there before partitions are handed over for the sake of balance: several
+/// may come together.
 pub const SETTLED_MS: u64 = 1_000;
 /// Milliseconds that an heir has to read what it will inherit before the owner lets go all the same: some GiB.
 pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds after its death until a node's incarnation is given up, unless the operator says otherwise.
 pub const RETIRE_AFTER_MS: u64 = 30_000;
-/// Milliseconds that gateways have to tell what was lost with a node that was given up: their status comes twice a second.
+/// Milliseconds that gateways have to tell what was lost with a node that was given up: their status
+/// comes twice a second.
 pub const LOSS_TOLD_MS: u64 = 5_000;
-/// Milliseconds after its death until a gateway is forgotten, unless another one takes its place before: long enough for
-/// whoever collects metrics to see it dead.
+/// Milliseconds after its death until a gateway is forgotten, unless another one takes its place before: long enough
+/// for whoever collects metrics to see it dead.
 pub const FORGET_GATEWAY_AFTER_MS: u64 = 60_000;
 /// Orders that members have not answered.
 pub const ORDERS_MAX: usize = 4096;

@@ -7,8 +7,8 @@
 //!                                    '--no------------------------------^
 //! ```
 //!
-//! Every order is answered exactly once. Nothing of it is kept: which faults a node has, and which policies a gateway, it
-//! says itself.
+//! Every order is answered exactly once. Nothing of it is kept: which faults a node has, and which policies a
+//! gateway, it says itself.
 
 use shorttail_units::Now;
 use shorttail_wire::control::{FromCoordinator, Order, PolicyOrder};

@@ -243,8 +243,8 @@ impl Coordinator {
     }
 }
 
-/// Does a gateway serve clients where a dead one did? Addresses such as 127.0.0.1 and 0.0.0.0 are those of another machine if
-/// other gateways reach it under another host.
+/// Does a gateway serve clients where a dead one did? Addresses such as 127.0.0.1 and 0.0.0.0 are those of another
+/// machine if other gateways reach it under another host.
 fn is_in_place_of(new: &GatewayRegistration, dead: &GatewayRegistration) -> bool {
     let places = |of: &GatewayRegistration| [of.memcached.clone(), of.redis.clone(), of.unix_socket.clone()];
     let host = |of: &GatewayRegistration| {

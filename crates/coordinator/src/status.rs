@@ -13,8 +13,8 @@ const MEDIAN_PPM: u32 = 500_000;
 const P99_PPM: u32 = 990_000;
 
 impl Coordinator {
-    /// What members last reported, summed up; of the coordinator itself only its driver can tell. Counters of dead gateways do not count: a new owner reports the same
-    /// objects again.
+    /// What members last reported, summed up; of the coordinator itself only its driver can tell. Counters of dead
+    /// gateways do not count: a new owner reports the same objects again.
     pub fn status(&self) -> ClusterStatus {
         let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
         let totals = alive.fold(StoreTotals::default(), |sum, gateway| sum.plus(gateway.status.totals));

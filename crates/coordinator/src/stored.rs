@@ -4,8 +4,8 @@
 //! voter_sets   [[(node, incarnation), ...], ...]
 //! tenures      epoch -> { .., voters: [0], before: [0, 1] }    places in voter_sets
 //! ```
-//! Tenures are many and all know every node, but they differ in few sets. Written out in each, the state of a large cluster
-//! would be longer than a metadata store takes.
+//! Tenures are many and all know every node, but they differ in few sets. Written out in each, the state of a large
+//! cluster would be longer than a metadata store takes.
 //!
 //! Must not know: what the state means.
 

@@ -7,12 +7,12 @@
 //!                                                                     what it still had in `before`
 //! ```
 //!
-//! A tenure never grows and ends as a whole: what it had is dealt again under new epochs. Everything is persisted before
-//! anybody is told. One planned hand-over is under way at a time (`handover.rs`).
+//! A tenure never grows and ends as a whole: what it had is dealt again under new epochs. Everything is persisted
+//! before anybody is told. One planned hand-over is under way at a time (`handover.rs`).
 //!
 //! Deviation from "all known voters of a set": a life of a node that was followed by another life of the same node can
-//! neither confirm an old owner nor accept a new one. So it is struck out of `before` once its last promise has run out,
-//! which is the same as counting it among those that accepted.
+//! neither confirm an old owner nor accept a new one. So it is struck out of `before` once its last promise has run
+//! out, which is the same as counting it among those that accepted.
 //!
 //! Source: DESIGN rule R2, docs/decisions/0014-ownership.md.
 

@@ -150,8 +150,8 @@ pub trait Command {
     /// Appends the reply for a command that could not be carried out.
     fn refuse(&self, error: StoreError, reply: &mut Vec<u8>);
 
-    /// A read that takes no large value ([`LARGE_VALUE_BYTES`](crate::limits::LARGE_VALUE_BYTES)): itself as bytes, to be
-    /// asked again when its connection has room for the value. `None`: it takes any.
+    /// A read that takes no large value ([`LARGE_VALUE_BYTES`](crate::limits::LARGE_VALUE_BYTES)): itself as bytes, to
+    /// be asked again when its connection has room for the value. `None`: it takes any.
     fn deferred(&self) -> Option<Vec<u8>> {
         None
     }

@@ -1,8 +1,8 @@
-//! A request on its way to the gateway that owns its partition, and the reply on its way back: the bodies of the gateway
-//! protocol.
+//! A request on its way to the gateway that owns its partition, and the reply on its way back: the bodies of
+//! the gateway protocol.
 //!
-//! The protocol's verbs travel as they are, and the owner writes the reply that the client gets, byte for byte. What comes
-//! from another gateway is checked before the engine sees it: bytes from outside never panic.
+//! The protocol's verbs travel as they are, and the owner writes the reply that the client gets, byte for byte. What
+//! comes from another gateway is checked before the engine sees it: bytes from outside never panic.
 //!
 //! Must not know: sockets, which gateway owns what.
 

@@ -1,7 +1,7 @@
 //! Maxima that client sessions of both protocols have in common, with their units and reasons.
 
-/// Bytes of a value above which it is *large*. What is packed beside others is shorter; of shorter values a connection may
-/// have as many in flight as requests, which is as many bytes at most as it may have of large ones.
+/// Bytes of a value above which it is *large*. What is packed beside others is shorter; of shorter values a connection
+/// may have as many in flight as requests, which is as many bytes at most as it may have of large ones.
 pub const LARGE_VALUE_BYTES: usize = 64 << 10;
 
 /// Bytes of large values that a connection may have under way, and in replies that wait: enough to keep a fast network

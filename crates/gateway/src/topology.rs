@@ -49,8 +49,8 @@ pub struct SlotRange {
 }
 
 impl Topology {
-    /// `owners`: for each partition of the cluster the number of its gateway. One that is not among `gateways` counts as
-    /// none.
+    /// `owners`: for each partition of the cluster the number of its gateway. One that is not among
+    /// `gateways` counts as none.
     pub fn new(cluster: ClusterId, me: u16, mut gateways: Vec<GatewayPlace>, owners: &[Option<u16>]) -> Self {
         gateways.sort_by_key(|gateway| gateway.id);
         let mut ranges: Vec<SlotRange> = Vec::new();
@@ -109,7 +109,8 @@ impl Topology {
     }
 }
 
-/// The first and last slot of a partition; the inverse of `EngineConfig::partition_of`. `None`: more partitions than slots.
+/// The first and last slot of a partition; the inverse of `EngineConfig::partition_of`. `None`: more
+/// partitions than slots.
 fn slots_of(partition: usize, partition_count: usize) -> Option<(u16, u16)> {
     let begin = |partition: usize| (partition * SLOT_COUNT).div_ceil(partition_count);
     let (first, end) = (begin(partition), begin(partition + 1));

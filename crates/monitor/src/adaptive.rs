@@ -1,5 +1,5 @@
-//! The default rule: a node is fail-slow when its requests take longer than its peers would have taken for them, by more
-//! than a floor and more than a few times, for longer than a hiccup lasts.
+//! The default rule: a node is fail-slow when its requests take longer than its peers would have taken for them, by
+//! more than a floor and more than a few times, for longer than a hiccup lasts.
 //!
 //! ```text
 //!   each period:   slow   time is added to the track's slow time  --> reaches the patience: fail-slow

@@ -25,8 +25,8 @@ const CLIP_FLOORS: u64 = 4;
 const CLIP_COMMON: u64 = 4;
 
 impl Monitor {
-    /// Judges slices that are over. To be called at [`Self::poll_deadline`] or later, after the answers that are there were
-    /// handed in; calling it often costs little.
+    /// Judges slices that are over. To be called at [`Self::poll_deadline`] or later, after the answers that are there
+    /// were handed in; calling it often costs little.
     pub fn tick(&mut self, now_us: u64) {
         let now_us = self.clock.at(now_us);
         for class in Class::ALL {

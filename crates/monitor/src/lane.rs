@@ -121,7 +121,8 @@ impl Lane {
         Some(Period { slice, now_us, length_us })
     }
 
-    /// Follows the rate of requests, `active` nodes being asked, so that a slice has so many samples of a node. The end of the first such period switches detection on.
+    /// Follows the rate of requests, `active` nodes being asked, so that a slice has so many samples of a node. The end
+    /// of the first such period switches detection on.
     pub fn follow(&mut self, now_us: u64, active: usize, samples: u32, set_us: Option<u64>) {
         let Some(since_us) = self.tempo_us else {
             if self.starts > 0 {

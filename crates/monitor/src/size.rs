@@ -1,8 +1,8 @@
 //! What a request of a size usually takes, so that a node with large requests is not taken for a slow one.
 //!
 //! Sizes fall into eight classes, each four times the one before. Each learns a mean from the nodes that are normal. A
-//! latency counts at most four times the mean: one slow node among many moves it little. Only the proportions between the
-//! sizes matter, since nodes are compared with each other.
+//! latency counts at most four times the mean: one slow node among many moves it little. Only the proportions between
+//! the sizes matter, since nodes are compared with each other.
 //!
 //! Must not know: nodes.
 
@@ -83,7 +83,8 @@ impl SizeModel {
         }
     }
 
-    /// Follows the means. The base is the size with most samples at first, and stays, so that what was scaled stays valid.
+    /// Follows the means. The base is the size with most samples at first, and stays, so that what was
+    /// scaled stays valid.
     pub fn rescale(&mut self) {
         if self.samples[self.base] == 0 {
             let Some(base) = (0..SIZES).filter(|&size| self.samples[size] > 0).max_by_key(|&size| self.samples[size])

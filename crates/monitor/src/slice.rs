@@ -1,5 +1,5 @@
-//! Requests of one node and class, by the slice in which they start. Nothing is kept for a single request: the sum of the
-//! start times of what is outstanding gives the sum of its ages.
+//! Requests of one node and class, by the slice in which they start. Nothing is kept for a single request: the sum of
+//! the start times of what is outstanding gives the sum of its ages.
 //!
 //! ```text
 //!   slice    4        5        6        7        now in 8

@@ -103,8 +103,8 @@ impl Track {
         self.slow_us = (self.slow_us * (SEVERITY_GAIN - 1) + latency_us) / SEVERITY_GAIN;
     }
 
-    /// What is to be judged after a period: requests of the slices that had a whole slice of time to end since they were
-    /// over, each slice once, and what is outstanding of those before. No latency counts more than `clip_us`.
+    /// What is to be judged after a period: requests of the slices that had a whole slice of time to end since they
+    /// were over, each slice once, and what is outstanding of those before. No latency counts more than `clip_us`.
     pub fn observe(&mut self, period: &Period, clip_us: u64) -> Sums {
         let mut sums = Sums::default();
         let mut ages_us = 0;

@@ -1,8 +1,8 @@
 //! What gateways tell each other of nodes, by way of the coordinator.
 //!
-//! A gateway publishes only what it measured itself, so an opinion never comes back as its own confirmation. Most of the
-//! gateways that have an opinion must agree: what one gateway alone sees may be its own way to the node. A gateway that
-//! asks the node itself trusts what it sees; the others take the merged view, until it runs out.
+//! A gateway publishes only what it measured itself, so an opinion never comes back as its own confirmation. Most of
+//! the gateways that have an opinion must agree: what one gateway alone sees may be its own way to the node. A gateway
+//! that asks the node itself trusts what it sees; the others take the merged view, until it runs out.
 //!
 //! Must not know: how opinions travel.
 

@@ -1,5 +1,5 @@
-//! Fences and promises: which epoch may change the chunks of a partition, how long no other one may, and since when this
-//! memory has been part of it.
+//! Fences and promises: which epoch may change the chunks of a partition, how long no other one may, and since when
+//! this memory has been part of it.
 //!
 //! ```text
 //! Fence 3    Renew 3                  Fence 7              promise to 3 ends     Fence 7       Renew 3
@@ -7,17 +7,17 @@
 //! fenced by 3   until now + lease     refused: Leased,         nobody's          fenced by 7    refused: Fenced by 7
 //!                                     3 is not renewed
 //! ```
-//! Per partition the highest epoch that fenced it counts. Before any fence nothing may be changed: a joining node is fenced
-//! before use. Promises are kept by core 0 of a node only, of an epoch for all partitions that it fenced: an owner is not
-//! accepted before core 0 is fenced (rule R2).
+//! Per partition the highest epoch that fenced it counts. Before any fence nothing may be changed: a joining node is
+//! fenced before use. Promises are kept by core 0 of a node only, of an epoch for all partitions that it fenced: an
+//! owner is not accepted before core 0 is fenced (rule R2).
 //!
-//! A higher epoch that is refused is remembered: the promise runs out, whatever the older owner asks. So an owner that only
-//! the coordinator lost sight of gives way within one lease.
+//! A higher epoch that is refused is remembered: the promise runs out, whatever the older owner asks. So an owner that
+//! only the coordinator lost sight of gives way within one lease.
 //!
 //! The first fence of a partition also says which stripe would be opened next. That is what this memory *joined* at: of
-//! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that it
-//! can tell a member that lost its chunk from one that was never given it. Memory of which something was lost, nobody can tell
-//! what, joins anew: the next fence, also one that it knows already, says what at.
+//! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that
+//! it can tell a member that lost its chunk from one that was never given it. Memory of which something was lost,
+//! nobody can tell what, joins anew: the next fence, also one that it knows already, says what at.
 //!
 //! Fences live as long as the memory does. Of promises only the longest lease does: a node that kept its memory over a
 //! restart refuses higher epochs for that long, whoever was promised what.
@@ -151,8 +151,8 @@ impl Fences {
         Ok(())
     }
 
-    /// What has to outlive the process: the longest lease (u64), and `partition u16 | epoch u32 | joined u64 | released u8`
-    /// for each that is fenced.
+    /// What has to outlive the process: the longest lease (u64), and
+    /// `partition u16 | epoch u32 | joined u64 | released u8` for each that is fenced.
     pub fn to_bytes(&self) -> Vec<u8> {
         let fenced = self.partitions.iter().enumerate().filter(|(_, fence)| fence.epoch > Epoch(0));
         let mut bytes = self.lease_us_max.to_le_bytes().to_vec();

@@ -5,9 +5,9 @@
 //! sets of k+m+l = 6          |----0----|----1-----|           the two that are left join the sets there are
 //!                            |12       |13        |
 //! ```
-//! A node gets its set from the nodes with lower ids alone, as far as labels allow: a node that joins moves no other one,
-//! except when those that were left over become enough for a set. With failure domains, each set takes so few nodes of a
-//! domain that a stripe can do with as many as may be lost of each.
+//! A node gets its set from the nodes with lower ids alone, as far as labels allow: a node that joins moves no other
+//! one, except when those that were left over become enough for a set. With failure domains, each set takes so few
+//! nodes of a domain that a stripe can do with as many as may be lost of each.
 //!
 //! Invariants: each node is in one set; a set has at least `size` nodes, or is the only one.
 //!

@@ -1,7 +1,8 @@
 //! Policies: which techniques against slow nodes are in use for a partition, and how its objects are stored.
 //!
 //! ```text
-//! name (ecwide .. adaptive) --of--> Policy --Change--> Policy      at the start by flags, later by `shorttail policy set`
+//! name (ecwide .. adaptive) --of--> Policy --Change--> Policy
+//!                                            at the start by flags, later by `shorttail policy set`
 //! ```
 //!
 //! The named ones stand for the systems that ShortTail is compared with (decision 0009); each technique can be switched

@@ -1,7 +1,7 @@
 //! What is done for the requests of a partition; the named sets of techniques.
 //!
-//! Source: DESIGN section 12. `ecwide`, `llf`, `ec-cache` and `shorttail` stand for the systems that the ShortTail paper
-//! compares (decision 0009 says what is honest about them); `adaptive` is this project's own.
+//! Source: DESIGN section 12. `ecwide`, `llf`, `ec-cache` and `shorttail` stand for the systems that the ShortTail
+//! paper compares (decision 0009 says what is honest about them); `adaptive` is this project's own.
 
 use std::fmt;
 
@@ -82,8 +82,8 @@ impl Policy {
         NAMES.iter().map(|&(_, name)| name).find(|&name| Policy::of(name) == self)
     }
 
-    /// Does the partition's log hold only what the compared systems keep in their coordinator's memory: where each object
-    /// is? Then a slow node in the log shall delay nobody.
+    /// Does the partition's log hold only what the compared systems keep in their coordinator's memory: where each
+    /// object is? Then a slow node in the log shall delay nobody.
     pub fn log_is_metadata(self) -> bool {
         self.update == Update::InPlace && self.small_write != SmallWrite::Packed
     }

@@ -1,8 +1,8 @@
-//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, orders to be faulty, changes of policy,
-//! hand-overs, nodes that leave.
+//! The admin port: status as JSON, health, metrics for Prometheus, a page for people, orders to be faulty, changes of
+//! policy, hand-overs, nodes that leave.
 //!
-//! It runs on a thread of its own with a small tokio runtime. The coordinator's asks the coordinator's loop for the status
-//! of the moment; a gateway's, which is off unless asked for, reads what the gateway's cores publish.
+//! It runs on a thread of its own with a small tokio runtime. The coordinator's asks the coordinator's loop for the
+//! status of the moment; a gateway's, which is off unless asked for, reads what the gateway's cores publish.
 //!
 //! Must not know: the coordinator's machine, a gateway's engines.
 

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 use shorttail_units::{Now, UnixMs};
 
-/// Microseconds count from when the clock was made, and go on while the machine sleeps: what nodes promised an owner runs out
-/// meanwhile.
+/// Microseconds count from when the clock was made, and go on while the machine sleeps: what nodes promised an owner
+/// runs out meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Duration,

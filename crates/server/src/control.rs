@@ -2,8 +2,8 @@
 //! and takes views, and reconnects for ever.
 //!
 //! Nodes and gateways run it beside their loops. It never blocks them: they publish a status when they like and poll
-//! for events when woken. While the coordinator is away nothing changes for the member. Of several coordinators one leads:
-//! they are tried in turn, and when the one at hand falls silent the others are asked beside it.
+//! for events when woken. While the coordinator is away nothing changes for the member. Of several coordinators one
+//! leads: they are tried in turn, and when the one at hand falls silent the others are asked beside it.
 //!
 //! Must not know: what a member does with a view.
 
@@ -129,8 +129,8 @@ fn static_welcome(cluster: &StaticCluster) -> GatewayWelcome {
     }
 }
 
-/// All nodes as normal, and everything owned by this gateway; the incarnation is whatever the node's greeting says, hence 0
-/// here.
+/// All nodes as normal, and everything owned by this gateway; the incarnation is whatever the node's greeting
+/// says, hence 0 here.
 fn static_view(cluster: &StaticCluster) -> (View, Terms) {
     let nodes = cluster.nodes.iter().map(|node| NodeEntry {
         id: node.id,

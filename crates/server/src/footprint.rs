@@ -1,9 +1,9 @@
 //! Keeps what a long-running process occupies to what it uses.
 //!
-//! Starting a role runs much code once: flags, configuration, registration. A busy time touches code and heap that a quiet
-//! one does not need. Their pages stay mapped and count as resident in every process of a cluster. They are let go once when
-//! a role has started, once when it has met its peers, and whenever it falls quiet; what is needed comes back from the page
-//! cache at the next use.
+//! Starting a role runs much code once: flags, configuration, registration. A busy time touches code and heap that a
+//! quiet one does not need. Their pages stay mapped and count as resident in every process of a cluster. They are let
+//! go once when a role has started, once when it has met its peers, and whenever it falls quiet; what is needed comes
+//! back from the page cache at the next use.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,8 @@ fn cpu_us() -> u64 {
     crate::clock::cpu_times_us().map_or(0, |(user_us, system_us)| user_us + system_us)
 }
 
-/// Lets go of program text and constants, and of the memory that was given back to the allocator. Costs some page faults.
+/// Lets go of program text and constants, and of the memory that was given back to the allocator.
+/// Costs some page faults.
 pub fn drop_unused_pages() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the function may be called at any time; it only gives unused pages of the heap back to the system.

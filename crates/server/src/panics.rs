@@ -1,8 +1,8 @@
 //! A panic of any thread ends the process of a role.
 //!
 //! A broken invariant in one core leaves a role that looks alive and is not: its main thread would go on sending
-//! heartbeats for partitions or chunks that nobody serves, so nobody would take over, and nothing would be repaired. Other
-//! gateways and nodes know how to go on without a process that ended.
+//! heartbeats for partitions or chunks that nobody serves, so nobody would take over, and nothing would be repaired.
+//! Other gateways and nodes know how to go on without a process that ended.
 //!
 //! Must not know: which role it is.
 

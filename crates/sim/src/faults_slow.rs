@@ -1,9 +1,9 @@
-//! The catalogue of slowness: each entry is a way in which a node, or all of them, may answer late, and what clients may
-//! notice of it.
+//! The catalogue of slowness: each entry is a way in which a node, or all of them, may answer late, and what
+//! clients may notice of it.
 //!
-//! A run is healthy for a while, has the fault, and is compared with the run of the same seed that stays healthy: the
-//! 99th percentile of reads and of writes in the second in which the fault begins, and afterwards. Safety is judged as in
-//! every run.
+//! A run is healthy for a while, has the fault, and is compared with the run of the same seed that stays healthy:
+//! the 99th percentile of reads and of writes in the second in which the fault begins, and afterwards. Safety is
+//! judged as in every run.
 //!
 //! Must not know: how slowness is found out or sidestepped.
 
@@ -198,8 +198,8 @@ fn stopped_for(for_us: u64) -> Fault {
     Fault { kind: Kind::Stall(Stall { cycle: None }), for_us: Some(for_us) }
 }
 
-/// The usual bounds of a median run: within twice in the second in which it happens, a fifth more afterwards, and a little
-/// for the chance in a 99th percentile.
+/// The usual bounds of a median run: within twice in the second in which it happens, a fifth more afterwards, and a
+/// little for the chance in a 99th percentile.
 const ONSET: Ratios = Ratios { reads: 1.8, writes: 1.6, striped: 3.0 };
 const AFTER: Ratios = Ratios { reads: 1.25, writes: 1.25, striped: 1.5 };
 

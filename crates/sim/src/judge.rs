@@ -6,9 +6,9 @@
 //! a     1       get     -      150     190       ok       v17           `-`: none, or of a value: the key is absent
 //! a     2       delete  -      200     -         unknown  -
 //! ```
-//! Actions: get, set, add, delete. Answers: of get the value; of add `stored` or `exists`; of delete `deleted` or `absent`.
-//! Outcomes: `ok`; `unknown`, may have happened or may yet; `refused`, never happens. Values are names, equal if what they
-//! stand for is. What is called and what is returned at the same nanosecond counts as overlapping.
+//! Actions: get, set, add, delete. Answers: of get the value; of add `stored` or `exists`; of delete `deleted` or
+//! `absent`. Outcomes: `ok`; `unknown`, may have happened or may yet; `refused`, never happens. Values are names, equal
+//! if what they stand for is. What is called and what is returned at the same nanosecond counts as overlapping.
 //!
 //! Must not know: where a history comes from.
 

@@ -1,8 +1,8 @@
 //! Simulator: the roles' own state machines under one seed, and the checker of histories.
 //!
 //! One seed is one run: [`rng`] draws, [`schedule`] orders, [`network`] carries, [`trace`] proves that two runs were
-//! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`]. [`scenario`] has the words of
-//! scripted runs. [`detect`] experiments with the request monitor alone.
+//! the same. [`history`] holds what clients saw, and [`checker`] judges it against [`model`]. [`scenario`] has the
+//! words of scripted runs. [`detect`] experiments with the request monitor alone.
 //!
 //! Must not know: sockets, clocks, threads, the operating system's randomness.
 

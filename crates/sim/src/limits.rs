@@ -4,8 +4,8 @@
 /// exponential in the operations that overlap, so that long runs spread over many keys instead.
 pub const OPERATIONS_PER_KEY_MAX: usize = 2_000;
 
-/// Bytes of a value in a history: what workloads store, and hundreds of appends to it. The checker hashes whole values, so
-/// a workload with larger objects records their ids.
+/// Bytes of a value in a history: what workloads store, and hundreds of appends to it. The checker hashes whole values,
+/// so a workload with larger objects records their ids.
 pub const VALUE_BYTES_MAX: usize = 16 << 10;
 
 /// Configurations that the checker visits for one key before it gives up (about 24 B each).

@@ -1,8 +1,8 @@
 //! What one key does, told sequentially: the specification that histories are checked against.
 //!
-//! Must not know: clients, nodes. A key is a register that may be absent. That a value is over, that a key is evicted, is
-//! an action of nobody: the history holds one at the very moment at which a lifetime ends, and any number of evictions that
-//! may have happened or not. So both are checked exactly, and an old value can never be explained.
+//! Must not know: clients, nodes. A key is a register that may be absent. That a value is over, that a key is evicted,
+//! is an action of nobody: the history holds one at the very moment at which a lifetime ends, and any number of
+//! evictions that may have happened or not. So both are checked exactly, and an old value can never be explained.
 //!
 //! Values are compared by content, also in `CompareAndSet`; so that this means the same as the store's version tokens,
 //! a workload that compares and sets writes every value of a key only once.

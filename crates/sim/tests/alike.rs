@@ -1,5 +1,5 @@
-//! Keys of one slot and one tag: the index does not tell them apart, their records do. A read looks at one after the other,
-//! and what it is to look at next may be gone by then.
+//! Keys of one slot and one tag: the index does not tell them apart, their records do. A read looks at one after the
+//! other, and what it is to look at next may be gone by then.
 
 use shorttail_chaos::{Class, Fault, Kind, Slow};
 use shorttail_policy::{Hedge, Policy};

@@ -1,5 +1,5 @@
-//! Memory that decays: bits of nodes turn over while clients are at work. Nothing wrong is ever served, the scrubbers find
-//! what no client reads, and all of it is mended in place.
+//! Memory that decays: bits of nodes turn over while clients are at work. Nothing wrong is ever served, the scrubbers
+//! find what no client reads, and all of it is mended in place.
 //!
 //! RS(4,2).
 
@@ -76,8 +76,8 @@ fn a_read_that_finds_damage_has_it_mended() {
     concludes(world);
 }
 
-/// Two chunks of a stripe are damaged where the same bytes are decoded, and nobody knows yet: whoever decodes with one of
-/// them finds nonsense, and must find the set of sources that is right.
+/// Two chunks of a stripe are damaged where the same bytes are decoded, and nobody knows yet: whoever decodes with one
+/// of them finds nonsense, and must find the set of sources that is right.
 #[test]
 fn what_is_decoded_with_a_damaged_source_is_decoded_with_others() {
     for seed in 0..8 {
@@ -93,8 +93,8 @@ fn what_is_decoded_with_a_damaged_source_is_decoded_with_others() {
     }
 }
 
-/// A parity decays while its stripe is open, when nothing checks it. It is noticed at the seal: afterwards two other nodes
-/// may die for good, and what is left is enough.
+/// A parity decays while its stripe is open, when nothing checks it. It is noticed at the seal: afterwards two other
+/// nodes may die for good, and what is left is enough.
 #[test]
 fn a_parity_that_decays_before_its_seal_is_not_sealed() {
     let mut damaged = 0;
@@ -138,8 +138,8 @@ fn a_new_owner_mends_what_it_inherits() {
     concludes(world);
 }
 
-/// The heads of all chunks of a running node decay, and the owner dies before anybody looks at them. The next one does not
-/// take that node for one that was never given them: what it was to read there is decoded, and all of it is mended.
+/// The heads of all chunks of a running node decay, and the owner dies before anybody looks at them. The next one does
+/// not take that node for one that was never given them: what it was to read there is decoded, and all of it is mended.
 #[test]
 fn what_a_running_node_cannot_tell_of_is_not_taken_for_never_given() {
     for seed in 0..6 {

@@ -1,4 +1,5 @@
-//! The request monitor against the catalogue of slow and of innocent nodes: bounds on what `shorttail sim detect` prints.
+//! The request monitor against the catalogue of slow and of innocent nodes: bounds on what
+//! `shorttail sim detect` prints.
 
 use shorttail_monitor::{Detector, MonitorConfig};
 use shorttail_sim::detect::catalogue::{innocent, slow};

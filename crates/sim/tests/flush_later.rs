@@ -5,8 +5,8 @@ use shorttail_sim::model::{Answer, Value};
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::Outcome;
 
-/// The owner slept over the time of one flush and woke with the order of another: both happen. The floor of the first was
-/// younger than the second order, and ended it.
+/// The owner slept over the time of one flush and woke with the order of another: both happen. The floor of the first
+/// was younger than the second order, and ended it.
 #[test]
 fn a_flush_that_is_overdue_does_not_end_one_that_is_ordered() {
     for order_us in [21_000, 50_000, 99_000, 99_900] {

@@ -6,7 +6,8 @@ use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::Outcome;
 
-/// More writes at once than stripes can be sealed for: they wait, and nothing is evicted while most of the memory is free.
+/// More writes at once than stripes can be sealed for: they wait, and nothing is evicted while most of
+/// the memory is free.
 #[test]
 fn a_burst_evicts_nothing() {
     for seed in 0..4 {

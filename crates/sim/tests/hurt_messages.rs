@@ -1,5 +1,5 @@
-//! Bits of messages between the owner and nodes turn over on the way, and the sums of their segments let it pass: whoever
-//! receives such a message notices, and ends the session. Nothing wrong is believed, and nothing is lost.
+//! Bits of messages between the owner and nodes turn over on the way, and the sums of their segments let it pass:
+//! whoever receives such a message notices, and ends the session. Nothing wrong is believed, and nothing is lost.
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::Action;
@@ -11,7 +11,8 @@ const KEYS: u64 = 20;
 /// A message takes less, and the turn of who receives it.
 const ARRIVAL_US: u64 = 30_000;
 
-/// Kind, tag, length, checksum, whatever is hurt of a header, and the first bytes of what follows: nobody waits for more.
+/// Kind, tag, length, checksum, whatever is hurt of a header, and the first bytes of what follows:
+/// nobody waits for more.
 #[test]
 fn every_bit_of_a_header_is_noticed_when_it_arrives() {
     for is_request in [true, false] {

@@ -138,7 +138,8 @@ fn a_drained_node_is_stopped_without_any_repair() {
     }
 }
 
-/// Whoever dies in the middle, nothing is lost and the node becomes empty: the one that drains, one that takes, the owner.
+/// Whoever dies in the middle, nothing is lost and the node becomes empty: the one that drains, one
+/// that takes, the owner.
 #[test]
 fn deaths_in_the_middle_of_a_drain() {
     for (seed, break_us) in [0u64, 500, 3_000, 10_000, 25_000, 60_000].into_iter().enumerate() {
@@ -170,8 +171,8 @@ fn deaths_in_the_middle_of_a_drain() {
     }
 }
 
-/// In the middle of its move a chunk is in two places or about to be: a new owner counts on either, and can lose as many
-/// nodes as the code tolerates.
+/// In the middle of its move a chunk is in two places or about to be: a new owner counts on either, and can lose as
+/// many nodes as the code tolerates.
 #[test]
 fn a_new_owner_with_two_nodes_away_in_the_middle_of_moves() {
     for seed in 0..8 {
@@ -293,8 +294,8 @@ fn with_too_few_others_a_node_stays_in_use() {
     concludes(world);
 }
 
-/// A node whose drain is cancelled takes from the others what it never had, and with what is stored then it is as full as
-/// they. What just left it stays where it is: its marks of what it freed refuse that.
+/// A node whose drain is cancelled takes from the others what it never had, and with what is stored then it is as full
+/// as they. What just left it stays where it is: its marks of what it freed refuse that.
 #[test]
 fn after_a_cancelled_drain_a_node_is_filled_again() {
     let mut world = cluster_of(SimConfig { partition_count: 4, ..config("rs:4+2", 8, 0) }, 1);
@@ -316,8 +317,8 @@ fn after_a_cancelled_drain_a_node_is_filled_again() {
     concludes(world);
 }
 
-/// With one node more than a stripe has members, chunks go where none of their stripe is; with failure domains no more than
-/// may be lost come into one.
+/// With one node more than a stripe has members, chunks go where none of their stripe is; with failure domains no more
+/// than may be lost come into one.
 #[test]
 fn moves_keep_to_the_rules_of_placement() {
     let spread = SimConfig { domain_count: 3, ..config("rs:4+2", 12, 3) };

@@ -129,7 +129,8 @@ fn damaged_pieces_and_parities_are_gone_round() {
     }
 }
 
-/// Two pieces are gone, and the node of one parity of three reads its memory wrong: the other two do, once it is clear which.
+/// Two pieces are gone, and the node of one parity of three reads its memory wrong: the other two do, once
+/// it is clear which.
 #[test]
 fn the_parities_that_are_right_are_found() {
     for wrong in 4..7 {

@@ -124,7 +124,8 @@ fn a_stripe_that_is_left_keeps_its_chunks_until_it_is_empty() {
     passes(Profile::Takeover, 5);
 }
 
-/// A new owner took a stripe for what it could read of it at that moment, though members that could tell more were late.
+/// A new owner took a stripe for what it could read of it at that moment, though members that could
+/// tell more were late.
 #[test]
 fn a_take_over_waits_for_members_that_come_back() {
     passes(Profile::Takeover, 532);
@@ -172,8 +173,8 @@ fn cleaning_ends_among_all_other_faults() {
     passes(Profile::Mixed, 1_578);
 }
 
-/// A move was refused, and the other members went on naming the node that had refused: the next owner, which did not hear
-/// the chunk's holder, took the chunk for lost, and freed it when the holder was back.
+/// A move was refused, and the other members went on naming the node that had refused: the next owner, which did not
+/// hear the chunk's holder, took the chunk for lost, and freed it when the holder was back.
 #[test]
 fn a_move_that_is_not_made_loses_no_chunk() {
     passes(Profile::Long, 361);

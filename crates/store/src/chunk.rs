@@ -9,9 +9,9 @@
 //! ```
 //!
 //! No edge leads back from sealed; every state ends in a free. A chunk whose fold was interrupted (rule R6) or whose
-//! state fails its checksum is damaged: everything but a free and a report is refused. Of one whose description fails its
-//! checksum a scan tells the stripe only, and everything but a free is refused. A payload that fails its checksum is refused when it is read whole;
-//! what is read in part is the reader's to check.
+//! state fails its checksum is damaged: everything but a free and a report is refused. Of one whose description fails
+//! its checksum a scan tells the stripe only, and everything but a free is refused. A payload that fails its checksum
+//! is refused when it is read whole; what is read in part is the reader's to check.
 //!
 //! The memory may outlive the process, which may die between any two instructions. So what is told of by the state is
 //! written before it. An open parity chunk that another process goes on with takes no operation more and is not sealed:
@@ -153,8 +153,9 @@ impl ChunkMut<'_> {
         self.take_stable(&mut state, stable)
     }
 
-    /// Makes the chunk immutable. `last` is the final operation of the stripe, `chunk_last` the last that this
-    /// participant was sent; asked twice it is the same. `sum`: of the bytes in use, as its owner has them; 0: not told.
+    /// Makes the chunk immutable. `last` is the final operation of the stripe, `chunk_last` the last that
+    /// this participant was sent; asked twice it is the same. `sum`: of the bytes in use, as its owner has
+    /// them; 0: not told.
     ///
     /// # Errors
     /// `Gap`: an operation is missing. `Immutable`: sealed or closed at another operation. `Invalid`: contradictory.

@@ -1,12 +1,12 @@
-//! The operations of open chunks in memory that outlives the process: the last ones of a core, in the order in which they
-//! came.
+//! The operations of open chunks in memory that outlives the process: the last ones of a core, in the order in which
+//! they came.
 //!
 //! ```text
 //! at 0      tail u64 | head u64     places, which only grow; the operations between them are kept
 //! at 4096   ring                    an operation lies at its place modulo the ring's length, and may wrap
 //!
-//! operation: CRC32C of the rest u32 | bytes kept u32 | stripe u64 | op u32 | op before it u32 | offset u32 | length u32
-//!            | data index u8 | zero u8 x 7 | bytes, and zeros up to a multiple of 8
+//! operation: CRC32C of the rest u32 | bytes kept u32 | stripe u64 | op u32 | op before it u32 | offset u32
+//!            | length u32 | data index u8 | zero u8 x 7 | bytes, and zeros up to a multiple of 8
 //! ```
 //! A data chunk has the bytes in place already: none are kept of it. When the ring is full the oldest operation goes,
 //! stable or not. So whoever reads it must see from the numbers whether any is missing: each names the one before.

@@ -48,8 +48,8 @@ pub const RESIDENT_FREE_BLOCKS_MAX: usize = 64;
 /// One copy of what a core keeps beside its chunks: fences of two thousand partitions.
 pub const NOTES_BYTES: usize = 32 * KIB;
 
-/// Operations of open chunks that outlive the process, in bytes: one part of the budget in [`RAW_RESERVE_PART`], as much as
-/// is kept free for raw ones, and at least two chunks' worth.
+/// Operations of open chunks that outlive the process, in bytes: one part of the budget in [`RAW_RESERVE_PART`], as
+/// much as is kept free for raw ones, and at least two chunks' worth.
 pub const KEPT_OPS_BYTES_MIN: usize = 2 * BLOCK_BYTES;
 pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 

@@ -3,8 +3,8 @@
 //! ```text
 //! copy: sequence u64 | length u32 | CRC32C of the rest of the copy in use u32 | bytes
 //! ```
-//! Each change writes the first copy, then the second. A process that dies meanwhile leaves one that is whole, and a bit
-//! that turns over spoils one.
+//! Each change writes the first copy, then the second. A process that dies meanwhile leaves one that is whole, and a
+//! bit that turns over spoils one.
 //!
 //! Must not know: what the bytes mean.
 

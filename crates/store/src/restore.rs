@@ -7,8 +7,8 @@
 //! open, an operation is missing, or a      damaged (rule R6): told of, and refused, until its owner frees it
 //!   fold or a change of state was cut
 //!   short
-//! nobody can tell which chunk it was       freed, once it is noted elsewhere that something is missing; its owner has it
-//!                                          rebuilt
+//! nobody can tell which chunk it was       freed, once it is noted elsewhere that something is missing; its
+//!                                          owner has it rebuilt
 //! ```
 //!
 //! Must not know: files, fences.

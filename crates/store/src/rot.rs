@@ -30,7 +30,8 @@ impl ChunkStore {
         flipped
     }
 
-    /// Flips `count` bits anywhere in chunks, open ones and headers included: half of them in headers. Answers how many.
+    /// Flips `count` bits anywhere in chunks, open ones and headers included: half of them in headers.
+    /// Answers how many.
     pub fn rot(&mut self, count: u32, mut pick: impl FnMut() -> u64) -> u32 {
         let mut stripes: Vec<StripeId> = self.stripes().map(|(id, _)| id).collect();
         stripes.sort_unstable();
@@ -62,7 +63,8 @@ impl ChunkStore {
         flipped
     }
 
-    /// Spoils the description of the first sealed chunks, as a process that dies while it writes one does. Answers of how many.
+    /// Spoils the description of the first sealed chunks, as a process that dies while it writes one does.
+    /// Answers of how many.
     pub fn tear_descriptions(&mut self, count: usize) -> u32 {
         let mut torn = 0;
         for stripe in self.sealed_stripes().into_iter().take(count) {
@@ -74,8 +76,8 @@ impl ChunkStore {
         torn
     }
 
-    /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are folded,
-    /// and it was not noted yet (rule R6). Answers how many chunks.
+    /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are
+    /// folded, and it was not noted yet (rule R6). Answers how many chunks.
     pub fn interrupt_folds(&mut self) -> u32 {
         let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
         let mut interrupted = 0;

@@ -48,7 +48,8 @@ impl ChunkStore {
         Some(looked)
     }
 
-    /// Is a chunk of this stripe to be made here, to take the place of a damaged one perhaps? False: an intact one is here.
+    /// Is a chunk of this stripe to be made here, to take the place of a damaged one perhaps? False: an
+    /// intact one is here.
     ///
     /// # Errors
     /// `Exists`: another chunk of the stripe is here, or one was freed here.
@@ -64,8 +65,8 @@ impl ChunkStore {
 
     /// Makes a sealed chunk in the place of one that is damaged; false: there is none, and nothing was done.
     ///
-    /// At no moment is there no chunk: an owner would take this node for one that was never given it. A later process finds
-    /// the one or the other, or that nobody can tell which chunk it was.
+    /// At no moment is there no chunk: an owner would take this node for one that was never given it. A later process
+    /// finds the one or the other, or that nobody can tell which chunk it was.
     ///
     /// # Errors
     /// As [`ChunkStore::install`]; the damaged chunk is still there.

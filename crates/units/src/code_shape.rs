@@ -111,9 +111,9 @@ impl CodeShape {
         self.global_count() + usize::from(self.local_count > 0)
     }
 
-    /// Members that may lack their (empty) chunk when the first operation of a stripe is acknowledged. If all the others
-    /// are lost or away, at most [`CodeShape::tolerance`] of them away, more are lost than the code tolerates: only then
-    /// does no node tell of the stripe.
+    /// Members that may lack their (empty) chunk when the first operation of a stripe is acknowledged. If all the
+    /// others are lost or away, at most [`CodeShape::tolerance`] of them away, more are lost than the code tolerates:
+    /// only then does no node tell of the stripe.
     pub fn unopened_max(self) -> usize {
         let tolerance = self.tolerance();
         (self.data_count() - 1).saturating_sub(tolerance).min(tolerance)

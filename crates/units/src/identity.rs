@@ -20,8 +20,8 @@ pub struct Incarnation(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct PartitionId(pub u16);
 
-/// Which nodes hold a stripe, as of when: the epoch of the owner that said so, and its counter. A stripe is opened under
-/// configuration 0; the highest one counts.
+/// Which nodes hold a stripe, as of when: the epoch of the owner that said so, and its counter. A stripe is opened
+/// under configuration 0; the highest one counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Configuration(u64);
 

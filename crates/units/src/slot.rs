@@ -35,8 +35,8 @@ fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// CRC16-XMODEM: polynomial 0x1021, initial value 0, not reflected. Every request needs it, so it takes eight bytes at a
-/// time: `TABLES[n]` is what a byte does to the sum when `n` more bytes follow it.
+/// CRC16-XMODEM: polynomial 0x1021, initial value 0, not reflected. Every request needs it, so it takes eight bytes at
+/// a time: `TABLES[n]` is what a byte does to the sum when `n` more bytes follow it.
 fn crc16(bytes: &[u8]) -> u16 {
     let (eights, rest) = bytes.as_chunks::<8>();
     let sum = eights.iter().fold(0, |sum: u16, eight| {

@@ -1,8 +1,8 @@
 //! The gateway protocol: how a gateway has requests done that belong to another one.
 //!
-//! Each core of a gateway holds one connection to each other gateway, which it opens. Every message is a frame, a 16-byte
-//! header as in the node protocol and a postcard body; an answer repeats the tag of what was asked. Answers come in any
-//! order.
+//! Each core of a gateway holds one connection to each other gateway, which it opens. Every message is a frame, a
+//! 16-byte header as in the node protocol and a postcard body; an answer repeats the tag of what was asked. Answers
+//! come in any order.
 //!
 //! ```text
 //! asker                             owner
@@ -13,8 +13,8 @@
 //!   |<-- NotOwner ---------------------|   nothing was done: look again whose it is
 //! ```
 //!
-//! One hop and no more: an owner never passes on what it was asked. The bodies of `Ask` and `Answer` are the gateway's own
-//! (`forward` in that crate).
+//! One hop and no more: an owner never passes on what it was asked. The bodies of `Ask` and `Answer` are the gateway's
+//! own (`forward` in that crate).
 //!
 //! Must not know: sockets, or what a request means.
 

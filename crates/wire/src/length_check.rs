@@ -1,8 +1,8 @@
 //! A check of a frame's length by itself, in its header.
 //!
-//! The checksum of a frame can be looked at when all of it is there, which a length that was hurt may put off for ever: the
-//! receiver would wait for bytes that nobody sends. One or two bits that turned over are always noticed, all else but in one
-//! of 65 536.
+//! The checksum of a frame can be looked at when all of it is there, which a length that was hurt may put off for ever:
+//! the receiver would wait for bytes that nobody sends. One or two bits that turned over are always noticed, all else
+//! but in one of 65 536.
 //!
 //! Must not know: which protocol the frame is of.
 

@@ -1,7 +1,7 @@
 //! A process that gets only a share of a processor: a control group of its own with a CPU bandwidth.
 //!
-//! Both versions of control groups are known: version 1 where it has the controller `cpu` mounted, otherwise version 2 where
-//! `cpu` is among the root's controllers. Needs root.
+//! Both versions of control groups are known: version 1 where it has the controller `cpu` mounted, otherwise version 2
+//! where `cpu` is among the root's controllers. Needs root.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use super::{BlockRequest, Summary, Trace, cloudphysics, msr, usr1};
 use crate::limits::TRACE_REQUESTS_MAX;
 
-/// Reads the first `count` requests of a file, or makes them if `name` is that of the synthetic trace; all or as many as
-/// are allowed if no count is given. Blocks are `align` bytes apart.
+/// Reads the first `count` requests of a file, or makes them if `name` is that of the synthetic trace; all or as many
+/// as are allowed if no count is given. Blocks are `align` bytes apart.
 ///
 /// # Errors
 /// There is no such file, or a line of it is of neither format.

@@ -1,8 +1,8 @@
 //! The block traces of MSR Cambridge.
 //!
 //! Source: Narayanan et al., "Write off-loading" (FAST 2008), and the README of the traces: lines of
-//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, without a header; Type is Read or Write, Offset and Size
-//! are bytes, times are in units of 100 ns.
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, without a header; Type is Read or Write, Offset and
+//! Size are bytes, times are in units of 100 ns.
 
 use super::BlockRequest;
 

@@ -9,8 +9,13 @@ use super::{Trace, read_trace};
 /// Which trace is replayed.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct TraceOptions {
-    /// Replay a block trace: a file of MSR Cambridge or CloudPhysics, gzip or not; or usr_1, made to published statistics.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "preset", "keys", "key_choice", "value_size", "deletes"])]
+    /// Replay a block trace: a file of MSR Cambridge or CloudPhysics, gzip or not; or usr_1, made to
+    /// published statistics.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["workload", "preset", "keys", "key_choice", "value_size", "deletes"],
+    )]
     pub trace: Option<String>,
     /// Only so many requests from its beginning.
     #[arg(long, value_name = "COUNT", requires = "trace")]

@@ -1,9 +1,9 @@
 //! A synthetic stand-in for MSR Cambridge's usr_1, whose trace cannot be had here.
 //!
-//! Made to its published statistics (Narayanan et al., FAST 2008, as later papers tabulate them): 91 % reads, reads of 50 KB and
-//! writes of 15 KB on average, a skewed popularity. Assumptions of ours, where nothing is published: most blocks are
-//! only read and are large (64 KiB, or 4 to 60 KiB), some are written too and small (4 KiB, or 8 to 44 KiB); both follow
-//! Zipf's law with exponent 0.9; a tenth of the reads go to the blocks that are written.
+//! Made to its published statistics (Narayanan et al., FAST 2008, as later papers tabulate them): 91 % reads, reads of
+//! 50 KB and writes of 15 KB on average, a skewed popularity. Assumptions of ours, where nothing is published: most
+//! blocks are only read and are large (64 KiB, or 4 to 60 KiB), some are written too and small (4 KiB, or 8 to 44 KiB);
+//! both follow Zipf's law with exponent 0.9; a tenth of the reads go to the blocks that are written.
 
 use rand::distr::Distribution;
 use rand::rngs::SmallRng;

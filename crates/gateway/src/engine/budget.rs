@@ -3,16 +3,17 @@
 //! ```text
 //! request --0.05 token--> [ at most 256 tokens ] --1 token--> hedge
 //! ```
-//! So hedges are a small share of all requests in the long run, whatever goes wrong, and a burst is there when a node
-//! turns slow. The emptier the bucket, the longer a request must be late: the usual tail must not eat what an onset needs.
+//! So hedges are a small share of all requests in the long run, whatever goes wrong, and a burst is there when
+//! a node turns slow. The emptier the bucket, the longer a request must be late: the usual tail must not eat
+//! what an onset needs.
 //!
 //! Must not know: requests, nodes, time.
 
 /// Tokens are counted in millionths.
 const TOKEN: u64 = 1_000_000;
 
-/// Tokens that a full bucket holds: what is late until a verdict at some ten thousand requests a second and one of eight
-/// nodes (decision 0010).
+/// Tokens that a full bucket holds: what is late until a verdict at some ten thousand requests a second and one of
+/// eight nodes (decision 0010).
 const BURST: u64 = 256;
 
 /// How many times longer than usual a request must be late when the bucket is empty.

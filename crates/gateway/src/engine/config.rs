@@ -128,14 +128,14 @@ impl EngineConfig {
         PartitionId(number as u16)
     }
 
-    /// `s`: so many blocks, stored once more than may be lost, cost no more than a stripe of single blocks (ShortTail 3.3:
-    /// `floor((k+m)/(m+1))`).
+    /// `s`: so many blocks, stored once more than may be lost, cost no more than a stripe of single blocks (ShortTail
+    /// 3.3: `floor((k+m)/(m+1))`).
     pub fn small_blocks_max(&self) -> usize {
         self.member_count() / (self.tolerance() + 1)
     }
 
-    /// Largest record that is packed: `s` blocks, and never more than a quarter of a chunk, so that a chunk's unused tail
-    /// stays small.
+    /// Largest record that is packed: `s` blocks, and never more than a quarter of a chunk, so that a chunk's unused
+    /// tail stays small.
     pub fn packed_bytes_max(&self) -> usize {
         let threshold = self.small_blocks_max() * self.block_bytes;
         threshold.min(self.chunk_bytes / 4).max(self.chunk_bytes.min(2048))

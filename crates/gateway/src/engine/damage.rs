@@ -1,9 +1,10 @@
-//! Damaged chunks: who says so is not believed; the node looks at the whole chunk, and what it finds damaged is rebuilt.
+//! Damaged chunks: who says so is not believed; the node looks at the whole chunk, and what it finds damaged is
+//! rebuilt.
 //!
 //! ```text
-//! a read finds bytes that are wrong  \                          damaged: the chunk lacks, as a lost one does (repair.rs),
-//! a scrubber found a chunk damaged    >-- Inspect --> the node    and its own node is ordered to rebuild it in place
-//! a source of a rebuild was damaged  /                          intact: the bytes were hurt on their way, nothing is done
+//! a read finds bytes that are wrong  \                          damaged: the chunk lacks, as a lost one does
+//! a scrubber found a chunk damaged    >-- Inspect --> the node    (repair.rs); its own node rebuilds it in place
+//! a source of a rebuild was damaged  /                          intact: the bytes were hurt on their way
 //! ```
 //! Reads go round a damaged chunk as long as the others suffice; else they use what of it proves itself.
 //!

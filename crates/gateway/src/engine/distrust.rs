@@ -5,8 +5,9 @@
 //!       ^                        | no set is right
 //!       '---- one source more <--+--> no source is left: the chunk cannot be read
 //! ```
-//! A chunk proves itself by the checksum of what is read: of a record, or of a piece. Parities have none for a range, and a
-//! data chunk read as a source is not looked at record by record, so which source was wrong shows only in what comes out.
+//! A chunk proves itself by the checksum of what is read: of a record, or of a piece. Parities have none for a
+//! range, and a data chunk read as a source is not looked at record by record, so which source was wrong shows only
+//! in what comes out.
 //!
 //! Must not know: what is read for.
 

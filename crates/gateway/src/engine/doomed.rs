@@ -4,9 +4,9 @@
 //! job walks the stripe: not read lately --> doomed, still in the index
 //! job is done --> void record --durable--> out of the index (a locked one when its lock ends) --> chunks are freed
 //! ```
-//! An object that was missed must stay away. Nothing older of a doomed one exists, so no tombstone is written: what ends it
-//! is that its stripe is void. Were it missed before, the next owner could find the stripe as it was, and the object in it.
-//! One that was served although its stripe is void already was evicted a little later.
+//! An object that was missed must stay away. Nothing older of a doomed one exists, so no tombstone is written: what
+//! ends it is that its stripe is void. Were it missed before, the next owner could find the stripe as it was, and the
+//! object in it. One that was served although its stripe is void already was evicted a little later.
 //!
 //! Must not know: which objects are evicted (see `cleaner`).
 
@@ -30,8 +30,8 @@ impl<C: Command> Engine<C> {
         self.index.contains(key.slot, key.tag(), doomed.old.location)
     }
 
-    /// The objects' stripe is void for good: they are evicted. Answers those whose key is locked: a round may be about to
-    /// replace one.
+    /// The objects' stripe is void for good: they are evicted. Answers those whose key is locked: a round may be
+    /// about to replace one.
     pub(super) fn drop_doomed(&mut self, partition: PartitionId, doomed: Vec<Doomed>) -> Vec<Doomed> {
         let mut held = Vec::new();
         for one in doomed.into_iter().filter(|one| self.is_in_place(one)).collect::<Vec<_>>() {

@@ -1,8 +1,8 @@
 //! Evicting striped objects, and ending those that are over: their stripes are no part of the log, so cleaning does not
 //! meet them.
 //!
-//! A hand goes round the objects in the order of their age; one that was read since the hand passed stays until the next
-//! time (CLOCK). An eviction is a round of the key's lock that deletes: a tombstone, then the stripes are freed.
+//! A hand goes round the objects in the order of their age; one that was read since the hand passed stays until the
+//! next time (CLOCK). An eviction is a round of the key's lock that deletes: a tombstone, then the stripes are freed.
 
 use shorttail_units::StripeId;
 

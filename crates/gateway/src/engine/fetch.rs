@@ -1,4 +1,5 @@
-//! Reading bytes of a chunk: from its node, by decoding exactly the range wanted from other chunks of the stripe, or both.
+//! Reading bytes of a chunk: from its node, by decoding exactly the range wanted from other chunks of
+//! the stripe, or both.
 //!
 //! ```text
 //! way: direct -------------------- answered ---------------> done, the others are let go
@@ -6,10 +7,10 @@
 //!      direct --late--> hedge: a degraded read beside it
 //!      a source late --> hedge: another source is asked
 //! ```
-//! What fails (gone, damaged, wrong checksum, refused) is excluded, and the range is read from the sources that the code's
-//! plan names; each failure excludes one more chunk, until there is no plan. The first way that ends wins. The length of
-//! a record is not known to the owner: a degraded read of one asks for a guess first, and again when the record turns out
-//! longer.
+//! What fails (gone, damaged, wrong checksum, refused) is excluded, and the range is read from the sources that the
+//! code's plan names; each failure excludes one more chunk, until there is no plan. The first way that ends wins. The
+//! length of a record is not known to the owner: a degraded read of one asks for a guess first, and again when the
+//! record turns out longer.
 
 use std::sync::Arc;
 
@@ -380,8 +381,8 @@ impl<C: Command> Engine<C> {
         self.fetch_done(key, bytes);
     }
 
-    /// What was decoded is wrong, and there is no other way than decoding: with other sources, one more as long as there
-    /// is one. `wrong` is the answer when there is none: whoever looks at it sees that it is damaged.
+    /// What was decoded is wrong, and there is no other way than decoding: with other sources, one more as long as
+    /// there is one. `wrong` is the answer when there is none: whoever looks at it sees that it is damaged.
     fn decode_otherwise(&mut self, key: PoolKey, wrong: &[u8]) {
         let Some(fetch) = self.fetches.get(key) else { return };
         let Some(degraded) = &fetch.degraded else { return };
@@ -487,8 +488,8 @@ impl<C: Command> Engine<C> {
         Some((fetch.wanted, fetch.excluded))
     }
 
-    /// A chunk of the stripe has another holder: who reads of the stripe asks that one from now on. What was asked of the one
-    /// before is answered ahead of the free that it is told next.
+    /// A chunk of the stripe has another holder: who reads of the stripe asks that one from now on. What was asked of
+    /// the one before is answered ahead of the free that it is told next.
     pub(super) fn redirect_reads(&mut self, stripe: StripeId, members: &Arc<[NodeId]>) {
         let fetches = self.fetches.values_mut().map(|fetch| &mut fetch.wanted);
         let pieces = self.piece_fetches.values_mut().map(|fetch| &mut fetch.wanted);

@@ -5,9 +5,9 @@
 //!    |--all durable--> applied: the index is emptied, the client hears, rounds begin again
 //!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it
 //! ```
-//! Nobody sees a flush before it is durable (rule R10): until then reads find what was there. Rounds wait, because one that
-//! began on what the flush ends would write a version above the floor. Rounds under way have lower versions: what they
-//! write is dead on arrival.
+//! Nobody sees a flush before it is durable (rule R10): until then reads find what was there. Rounds wait, because one
+//! that began on what the flush ends would write a version above the floor. Rounds under way have lower versions: what
+//! they write is dead on arrival.
 //!
 //! A delayed flush is a control record too, so that it happens although the owner changes meanwhile. An immediate flush
 //! cancels it: its version is below the floor.
@@ -166,8 +166,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Stripes were opened since the floor was declared: what was in flight may lie in them, above its horizon, and would
-    /// come back when the floor is no longer kept (rule R3).
+    /// Stripes were opened since the floor was declared: what was in flight may lie in them, above its horizon, and
+    /// would come back when the floor is no longer kept (rule R3).
     fn declare_floor_again(&mut self, waiting: Vec<Token>) {
         if self.declare_floor(waiting.clone()).is_err() {
             waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));

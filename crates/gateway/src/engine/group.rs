@@ -1,7 +1,7 @@
 //! Groups: several keys of one hash slot stored together or not at all (MSETNX).
 //!
-//! The group queues for the locks of all its keys when it comes; learns which keys exist when it holds them; and appends
-//! all its records as one operation, which is durable or void as a whole.
+//! The group queues for the locks of all its keys when it comes; learns which keys exist when it holds them; and
+//! appends all its records as one operation, which is durable or void as a whole.
 
 use std::collections::BTreeMap;
 
@@ -63,8 +63,8 @@ impl<C: Command> Engine<C> {
         self.queue_group(key);
     }
 
-    /// Takes the locks that are free and waits for the others, all at once: so that commands and groups meet every key in
-    /// the order in which they came, and no two groups wait for each other.
+    /// Takes the locks that are free and waits for the others, all at once: so that commands and groups meet every key
+    /// in the order in which they came, and no two groups wait for each other.
     fn queue_group(&mut self, key: PoolKey) {
         let Some(group) = self.groups.get(key) else { return };
         let keys: Vec<_> = group.pairs.iter().map(|pair| pair.key.clone()).collect();

@@ -1,8 +1,8 @@
 //! Hedged reads: what is late gets a second way, within the budget.
 //!
-//! Requests of a session grow old in the order in which they were made, whether they were sent or wait behind a batch. So
-//! the first of its queue that was not looked at yet is the next that can be late, and one deadline for the engine is the
-//! earliest of these. It may be too early, when what it was for is answered; it is never too late.
+//! Requests of a session grow old in the order in which they were made, whether they were sent or wait behind a batch.
+//! So the first of its queue that was not looked at yet is the next that can be late, and one deadline for the engine
+//! is the earliest of these. It may be too early, when what it was for is answered; it is never too late.
 //!
 //! Must not know: how a read is decoded, how a write is made durable.
 

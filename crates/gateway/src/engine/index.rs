@@ -1,7 +1,8 @@
 //! The index: for every object eight bytes that say where its record lies. The key is compared in the record itself.
 //!
-//! One sorted array per hash slot, so that a slot can be counted, listed, moved and grown on its own: an insertion moves
-//! some hundred entries at most, never millions. An entry costs 8 bytes, and an array has an eighth of room to spare.
+//! One sorted array per hash slot, so that a slot can be counted, listed, moved and grown on its own: an
+//! insertion moves some hundred entries at most, never millions. An entry costs 8 bytes, and an array has an
+//! eighth of room to spare.
 //!
 //! ```text
 //! entry, from the top: tag 18 | fetched 1 | recent 1 | chunk number 28 | offset 16

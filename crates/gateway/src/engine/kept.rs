@@ -1,8 +1,8 @@
 //! What a stripe holds that is neither alive nor free to go: tombstones, floors, other control records.
 //!
 //! A tombstone or floor is needed while the partition has a stripe below its horizon, other than the one it lies in
-//! (rule R3). Of those in a stripe only the highest horizon is known here, so that the estimate errs to the safe side: what
-//! is thought to be needed may not be, never the other way round.
+//! (rule R3). Of those in a stripe only the highest horizon is known here, so that the estimate errs to the safe side:
+//! what is thought to be needed may not be, never the other way round.
 //!
 //! Must not know: which stripes exist.
 

@@ -1,8 +1,11 @@
 //! Requests about all keys: counting, listing, flushing, statistics.
 //!
-//! A scan's cursor is a slot and a tag: what an earlier step returned does not come again because the index grew, and an
-//! object that exists throughout is met. Slots are walked upwards over all engines of the cluster: a step ends where
-//! another engine's slots begin, so that a scan goes on wherever partitions move meanwhile. Keys are in the records, so each step reads the records that it lists.
+//! A scan's cursor is a slot and a tag: what an earlier step returned does not come again because the index grew, and
+//! an object that exists throughout is met. Slots are walked upwards over all engines of the cluster: a step ends where
+//! another engine's slots begin, so that a scan goes on wherever partitions move meanwhile. Keys are in the records, so
+//! each step reads the records that it lists. A step that lists an object that cannot be read is an error as a whole: left
+//! out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
+//! readable, stored anew or deleted.
 
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot};
@@ -79,7 +82,8 @@ impl<C: Command> Engine<C> {
         self.read_listed(token, found, next, false);
     }
 
-    /// The first slot after this one that may be another engine's: where a step of a scan ends, and another owner goes on.
+    /// The first slot after this one that may be another engine's: where a step of a scan ends, and
+    /// another owner goes on.
     fn end_of_run(&self, slot: usize) -> usize {
         let Some(number) = u16::try_from(slot).ok().and_then(Slot::new) else { return slot };
         let mut last = self.config.partition_of(number);

@@ -1,7 +1,7 @@
 //! How an object is stored: packed, or by which code and in pieces of which length.
 //!
-//! It follows from the partition's policy, which may change while the store serves: each object says by itself how it is
-//! stored (its record, or the manifest in it), so that a change concerns only writes that begin from then on.
+//! It follows from the partition's policy, which may change while the store serves: each object says by itself how it
+//! is stored (its record, or the manifest in it), so that a change concerns only writes that begin from then on.
 //!
 //! | | objects of at most `s` blocks | larger ones |
 //! |---|---|---|

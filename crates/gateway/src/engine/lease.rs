@@ -6,8 +6,8 @@
 //!   '--------------+-- proven, if m+1 voters answered -----------|-- margin --|
 //! ```
 //! A voter is one life of a node's memory. An owner is *proven* while one voter more promised than may be missing when
-//! others are accepted; *accepted* by a set of voters when all but at most `m` of them are fenced by its epoch, core for core.
-//! Any two such sets share a voter, so nobody else is accepted while an owner is proven.
+//! others are accepted; *accepted* by a set of voters when all but at most `m` of them are fenced by its epoch, core
+//! for core. Any two such sets share a voter, so nobody else is accepted while an owner is proven.
 //!
 //! A voter whose node came back with another memory is dead: what it promised ends one lease later, and from then on it
 //! counts as fenced.
@@ -23,7 +23,8 @@ use shorttail_units::{Incarnation, NodeId};
 pub struct LeaseConfig {
     /// Microseconds for which a node promises, counted by it from when it was asked.
     pub lease_us: u64,
-    /// By how much sooner the owner stops to rely on the promise: clocks run apart, and a reply takes a moment to leave.
+    /// By how much sooner the owner stops to rely on the promise: clocks run apart, and a reply takes
+    /// a moment to leave.
     pub margin_us: u64,
 }
 

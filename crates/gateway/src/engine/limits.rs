@@ -26,8 +26,8 @@ pub const STALLED_MAX: usize = 4096;
 /// that very key, or of one that has the same tag, so this is never met in practice.
 pub const LOOKUP_RESTARTS_MAX: u32 = 64;
 
-/// Bytes asked of each source of a degraded read whose length is not known yet, before anything is known of the records;
-/// and at most.
+/// Bytes asked of each source of a degraded read whose length is not known yet, before anything is known of the
+/// records; and at most.
 pub const DEGRADED_GUESS_BYTES: u32 = 512;
 pub const DEGRADED_GUESS_BYTES_MAX: u32 = 8 << 10;
 
@@ -64,8 +64,8 @@ pub const JOBS_MAX: usize = 4;
 /// Striped stripes of one write that are being installed at once.
 pub const INSTALLS_IN_FLIGHT: usize = 8;
 
-/// Bytes of striped values that are read at once, as far as nothing else is said: keeps every node of a large cluster busy,
-/// and is small beside a gateway's index. The pieces of a value that are under way take up to as much again.
+/// Bytes of striped values that are read at once, as far as nothing else is said: keeps every node of a large cluster
+/// busy, and is small beside a gateway's index. The pieces of a value that are under way take up to as much again.
 pub const READ_BYTES_MAX: usize = 64 << 20;
 
 /// Unsealed stripes of one partition, sealing ones included: bounds the owner's buffers. Further writes wait.
@@ -161,8 +161,8 @@ pub const LEVEL_END_CHUNKS: u64 = 2;
 pub const LEVEL_LOOK_US: u64 = 2 * USAGE_US;
 pub const LEVEL_REST_US: u64 = 10 * USAGE_US;
 
-/// Microseconds that a reply waits for the owner to be proven until it becomes an error: renewals are answered four times
-/// as often.
+/// Microseconds that a reply waits for the owner to be proven until it becomes an error: renewals are answered
+/// four times as often.
 pub const HELD_US_MAX: u64 = 1_000_000;
 
 /// Replies that wait so at most, and their bytes.
@@ -178,7 +178,8 @@ pub const PREPARED_GATHER_US: u64 = 50_000;
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 
-/// Chunks that nodes are asked to look at, at once: a node that hurts all that it answers is not to be asked without end.
+/// Chunks that nodes are asked to look at, at once: a node that hurts all that it answers is not to be
+/// asked without end.
 pub const SUSPECTED_MAX: usize = 64;
 
 /// Sets of sources that a read leaves out in turn when what it decoded is wrong: all of one, two and three of fourteen.

@@ -6,8 +6,8 @@
 //!    '----else--> Inspecting --> Reading --> closed (rule R4): see `synchronise` ------------------------------> Done
 //! ```
 //! Packed stripes are read newest first, so that a stripe is known to be void before it is reached. A read that fails
-//! puts its stripe back to Waiting: a stripe is never taken for what happens to be readable of it, unless what is missing
-//! is gone for good. So does a chunk whose records do not add up: it was damaged, in memory or on its way.
+//! puts its stripe back to Waiting: a stripe is never taken for what happens to be readable of it, unless what is
+//! missing is gone for good. So does a chunk whose records do not add up: it was damaged, in memory or on its way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

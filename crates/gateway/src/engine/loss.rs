@@ -1,9 +1,9 @@
 //! What more failures than the code tolerates took away, and what may still be said of the rest.
 //!
-//! An owner that lives knows which keys lay in a stripe that cannot be read: their reads are errors. A new owner does not:
-//! any key may have had its newest record there. It trusts what owners of later epochs than the stripe's wrote, and of
-//! every other key of that partition it says that it cannot know. A write makes a key known again; a flush ends the loss
-//! as a whole.
+//! An owner that lives knows which keys lay in a stripe that cannot be read: their reads are errors. A new owner does
+//! not: any key may have had its newest record there. It trusts what owners of later epochs than the stripe's wrote,
+//! and of every other key of that partition it says that it cannot know. A write makes a key known again; a flush ends
+//! the loss as a whole.
 //!
 //! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss.
 

@@ -27,8 +27,8 @@ pub struct Manifest {
 impl Manifest {
     const FIXED_BYTES: usize = 27;
 
-    /// How a value of `value_bytes` is cut: as few stripes as chunks of at most `chunk_bytes_max` allow, all equally long,
-    /// with at least `payload_bytes_min` of it in a piece, zeros included.
+    /// How a value of `value_bytes` is cut: as few stripes as chunks of at most `chunk_bytes_max` allow, all equally
+    /// long, with at least `payload_bytes_min` of it in a piece, zeros included.
     pub fn cut(
         value_bytes: usize,
         data_count: usize,

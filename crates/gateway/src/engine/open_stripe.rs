@@ -3,12 +3,12 @@
 //! ```text
 //! record -> pending operation -> (end of turn) sent to its participants -> confirmed by all of them -> stable prefix
 //! ```
-//! Participants of an operation are the node of its data chunk and those of the parities that cover it: at least one more
-//! than may be lost. Records that arrive in one turn share one operation: one message to each participant, whatever their
-//! number.
+//! Participants of an operation are the node of its data chunk and those of the parities that cover it: at least one
+//! more than may be lost. Records that arrive in one turn share one operation: one message to each participant,
+//! whatever their number.
 //!
-//! A local parity is passed by the operations of other groups, so each participant counts by its own: what it is told is
-//! previous or stable are operations that it was sent.
+//! A local parity is passed by the operations of other groups, so each participant counts by its own: what it is told
+//! is previous or stable are operations that it was sent.
 //!
 //! Invariants: rule R1, nothing beyond the prefix that every participant confirmed is ever told stable; rule R7, each
 //! append names the participant's previous operation.
@@ -167,8 +167,8 @@ impl<I> OpenStripe<I> {
         &self.fills
     }
 
-    /// The data chunk that a record of `length` goes to, keeping to this turn's chunk while it has room. Hampered chunks
-    /// have none.
+    /// The data chunk that a record of `length` goes to, keeping to this turn's chunk while it has room. Hampered
+    /// chunks have none.
     pub fn room_for(&self, length: usize) -> Option<usize> {
         self.chunks_with_room(length).find(|&index| self.hampered & 1 << index == 0)
     }

@@ -7,8 +7,8 @@
 //!    '------------------------------------------'------------------'--a later epoch fenced, proof over--> Deposed
 //! ```
 //! An owner that has no predecessor that lets go begins with Waiting.
-//! A later epoch that waits at a node ends the renewals. The owner serves on while it is proven, which is for less than a
-//! lease, and is deposed then.
+//! A later epoch that waits at a node ends the renewals. The owner serves on while it is proven, which is for less than
+//! a lease, and is deposed then.
 //!
 //! Must not know: how stripes are sealed, what requests are about.
 
@@ -105,8 +105,8 @@ impl<C: Command> Engine<C> {
         self.ownership.is_deposed
     }
 
-    /// Are the partitions about to be another's? Then nothing is begun that only this owner needs: a node that is fenced
-    /// refuses new stripes, and each that is left for it would take memory.
+    /// Are the partitions about to be another's? Then nothing is begun that only this owner needs: a node that is
+    /// fenced refuses new stripes, and each that is left for it would take memory.
     pub(super) fn is_ending(&self) -> bool {
         self.ownership.letting_go_since_us.is_some() || self.ownership.is_superseded
     }
@@ -128,8 +128,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Hands the partitions over: no request is taken any more, what is under way ends, open stripes are sealed, so that the
-    /// next owner finds everything settled, and the nodes let it in. See [`Engine::standing`].
+    /// Hands the partitions over: no request is taken any more, what is under way ends, open stripes are sealed, so
+    /// that the next owner finds everything settled, and the nodes let it in. See [`Engine::standing`].
     pub fn let_go(&mut self, now: Now) {
         self.set_now(now);
         self.ownership.letting_go_since_us.get_or_insert(now.mono_us);

@@ -1,7 +1,7 @@
 //! A pause of this process (no CPU to be had, stopped and continued) makes nobody else late.
 //!
-//! While it lasted, answers may have come that were not read yet. So what was under way before it is as old after it as it
-//! was then, and a tick more: nodes are neither suspected nor hedged for the owner's own absence.
+//! While it lasted, answers may have come that were not read yet. So what was under way before it is as old after it as
+//! it was then, and a tick more: nodes are neither suspected nor hedged for the owner's own absence.
 //!
 //! Must not know: why the process paused. The monitor is told nothing: it compares nodes, and all looked late alike.
 

@@ -4,13 +4,13 @@
 //! stripe, as read --take--> records, one by one: is it the newest of its key? --> index, accounts of its stripe
 //! stripe, gone or void --drop_stripe--> --settle--> its records leave index and accounts
 //! ```
-//! Stripes may come in any order. Of a key counts the record of the highest version, and of several copies the one in the
-//! youngest stripe. When a stripe goes, what was the newest in it is not looked for elsewhere: a stripe is emptied only when
-//! each record of it that counts has a copy in a younger stripe, and what ended a key lasts as long as anything older of the
-//! key exists (rule R3).
+//! Stripes may come in any order. Of a key counts the record of the highest version, and of several copies the one in
+//! the youngest stripe. When a stripe goes, what was the newest in it is not looked for elsewhere: a stripe is emptied
+//! only when each record of it that counts has a copy in a younger stripe, and what ended a key lasts as long as
+//! anything older of the key exists (rule R3).
 //!
-//! A key is known by two hashes of 64 bits each and its slot: forty bytes a key while the picture is made, however long the
-//! keys are.
+//! A key is known by two hashes of 64 bits each and its slot: forty bytes a key while the picture is made, however
+//! long the keys are.
 //!
 //! Must not know: nodes, sessions, which stripes there should be.
 

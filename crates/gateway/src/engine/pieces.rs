@@ -278,7 +278,8 @@ impl<C: Command> Engine<C> {
         self.end_pieces(key, Some(decoded));
     }
 
-    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more, another set may do.
+    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more,
+    /// another set may do.
     fn ask_another_parity(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         let taken = fetch.excluded | fetch.outstanding() | fetch.arrived();

@@ -5,9 +5,9 @@
 //!                                          '------------- terms: it is its turn -------------------------------.
 //! fence, scan --> read what is new or was never sealed, drop what is gone (`loading`) --> serves <-------------'
 //! ```
-//! Nothing is fenced before the terms come, so nobody is disturbed: reads pass no fence, and a sealed chunk never changes.
-//! What was read of a stripe stays true as long as the stripe exists, so what is left to do at the hand-over grows with what
-//! changed in the last round, not with what is stored.
+//! Nothing is fenced before the terms come, so nobody is disturbed: reads pass no fence, and a sealed chunk never
+//! changes. What was read of a stripe stays true as long as the stripe exists, so what is left to do at the hand-over
+//! grows with what changed in the last round, not with what is stored.
 //!
 //! The census of the last round, under the fence, decides as at any take-over. A stripe of the picture that it does not
 //! show as sealed everywhere and readable, or a manifest that it shows to be void, ends the picture as a whole: then

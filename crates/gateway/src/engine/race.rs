@@ -6,8 +6,8 @@
 //!   copy B confirmed --> garbage
 //!   a copy's stripe is abandoned --> it leaves the race; the last one is appended again
 //! ```
-//! Each stripe's confirmed prefix (rule R1) and each participant's sequence (rule R7) are as ever: nothing that was sent
-//! is taken back. A later owner may find several copies; they are one record, of one version.
+//! Each stripe's confirmed prefix (rule R1) and each participant's sequence (rule R7) are as ever: nothing that was
+//! sent is taken back. A later owner may find several copies; they are one record, of one version.
 //!
 //! Must not know: what records say.
 

@@ -4,8 +4,8 @@
 //! admit --fits, nobody waits--> under way --leave--> the next ones that fit
 //!   '------------------------> waits ------------------'
 //! ```
-//! A value that is larger than all of the room is read alone. What is under way waits for nodes only, never for what waits
-//! here, so all that waits is read in the end.
+//! A value that is larger than all of the room is read alone. What is under way waits for nodes only, never for what
+//! waits here, so all that waits is read in the end.
 //!
 //! Must not know: what is read, by whom.
 

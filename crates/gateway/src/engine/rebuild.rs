@@ -78,8 +78,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Chunks of void stripes, of members that are none any more, and pieces without a manifest are freed. Not so what is
-    /// damaged: its place would look as if it had never held anything.
+    /// Chunks of void stripes, of members that are none any more, and pieces without a manifest are freed. Not so what
+    /// is damaged: its place would look as if it had never held anything.
     pub(super) fn drop_leftovers(&mut self, census: &Census, voids: &BTreeSet<StripeId>) {
         let described = census.reports().map(|(stripe, node, report)| (stripe, node, &report.description));
         for (stripe, node, description) in described.chain(census.undescribed()) {

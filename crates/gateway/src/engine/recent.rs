@@ -1,7 +1,8 @@
 //! When keys were last used, for as many of the latest as a fixed table holds.
 //!
-//! Eviction order and "was it fetched" live in the index entry; this table only answers how long ago (memcached's `mg l`,
-//! Redis' OBJECT IDLETIME). A key that lost its place to another answers an upper bound: since the engine started.
+//! Eviction order and "was it fetched" live in the index entry; this table only answers how long ago
+//! (memcached's `mg l`, Redis' OBJECT IDLETIME). A key that lost its place to another answers an upper bound:
+//! since the engine started.
 
 use super::limits::RECENT_PLACES;
 

@@ -4,12 +4,13 @@
 //! Gathering --all but a few nodes fenced and scanned--> Loading --every stripe read, every open one closed-->
 //! Completing --what was not certain is written anew--> Serving
 //! ```
-//! Nodes lost and away together may not be more than the code tolerates, stripe by stripe (see `census`): the new owner
-//! waits for those that may come back. When they cannot, it serves, and says of what is missing that it is (see `loss`).
+//! Nodes lost and away together may not be more than the code tolerates, stripe by stripe (see `census`): the
+//! new owner waits for those that may come back. When they cannot, it serves, and says of what is missing that
+//! it is (see `loss`).
 //!
 //! What is read of a stripe that was never sealed may rest on fewer nodes than an acknowledgement does (see
-//! `reconstruct`). Such stripes are emptied before anybody is served (rule R10); only an owner that has no room or too few
-//! nodes to write goes on without.
+//! `reconstruct`). Such stripes are emptied before anybody is served (rule R10); only an owner that has no room or too
+//! few nodes to write goes on without.
 
 use std::collections::BTreeSet;
 
@@ -98,8 +99,8 @@ impl<C: Command> Engine<C> {
         if self.nodes.ready_count() == 0 {
             return false;
         }
-        // A stripe that no ready node tells of: all its members, but those that were never given their chunk, are away or
-        // lost their memory; and enough of them are away to decode it when they are back.
+        // A stripe that no ready node tells of: all its members, but those that were never given their chunk, are away
+        // or lost their memory; and enough of them are away to decode it when they are back.
         let rejoined = self.census().map_or(0, |census| census.rejoined_count(Self::is_first_id));
         let unopened = self.config.shape.unopened_max();
         let holders = self.config.member_count() - unopened;
@@ -174,8 +175,8 @@ impl<C: Command> Engine<C> {
         self.end_completing_when_done();
     }
 
-    /// Serves once every stripe that was not certain is emptied and gone, or nothing can be written anyway. What belongs
-    /// to nothing is freed only then: until then the reason for that may still be lost.
+    /// Serves once every stripe that was not certain is emptied and gone, or nothing can be written anyway. What
+    /// belongs to nothing is freed only then: until then the reason for that may still be lost.
     pub(super) fn end_completing_when_done(&mut self) {
         let Some(completing) = &self.completing else { return };
         let left = completing.uncertain.iter().filter(|&&id| self.stripes.slot_of(id).is_some()).count();

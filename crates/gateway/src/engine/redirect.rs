@@ -27,8 +27,8 @@ impl<C: Command> Engine<C> {
         since_us.map_or(0, |since_us| (self.now.mono_us - since_us).max(1))
     }
 
-    /// Members for a new stripe: ready nodes with room, by the rule of placement; evaded ones give their place to those that
-    /// did so least often (ShortTail 3.2.2), as far as there are others.
+    /// Members for a new stripe: ready nodes with room, by the rule of placement; evaded ones give their place to those
+    /// that did so least often (ShortTail 3.2.2), as far as there are others.
     pub(super) fn choose_members(
         &mut self,
         shape: CodeShape,

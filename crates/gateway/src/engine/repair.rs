@@ -6,8 +6,8 @@
 //!                                                      | ^
 //!                              most urgent first: order' 'rest: no target, a source failed, its node is away
 //! ```
-//! Only chunks of sealed stripes and of striped objects are here: an unsealed stripe that loses a member is emptied from
-//! the owner's memory. Reads know what is lost and decode it at once.
+//! Only chunks of sealed stripes and of striped objects are here: an unsealed stripe that loses a member is emptied
+//! from the owner's memory. Reads know what is lost and decode it at once.
 //!
 //! Invariant: a stripe with lost chunks is in the queue, rests, has an order, or is being emptied.
 //!
@@ -75,8 +75,8 @@ impl Repair {
         self.lost.get(&stripe).map_or(0, |lost| lost.chunks)
     }
 
-    /// Chunks that a read goes round from the beginning: what is lost; what is damaged as long as the others suffice, for
-    /// much of it may be right.
+    /// Chunks that a read goes round from the beginning: what is lost; what is damaged as long as the others suffice,
+    /// for much of it may be right.
     pub fn avoided_by_reads(&self, stripe: StripeId, shape: CodeShape) -> u128 {
         let Some(lost) = self.lost.get(&stripe) else { return 0 };
         let suffices = lost.chunks.count_ones() as usize <= shape.tolerance();

@@ -1,12 +1,13 @@
-//! Replies on their way out: they leave while this owner is proven, wait while it is not, and become errors after a while.
+//! Replies on their way out: they leave while this owner is proven, wait while it is not, and become
+//! errors after a while.
 //!
 //! ```text
 //! reply --proven--> client
 //!   '--not proven--> waits --proven again--> client
 //!                      '--1 s, too many, or a later owner--> reads: not the owner; writes: outcome unknown
 //! ```
-//! A proof as of a time that was read after a request came is good for its reply whenever that arrives: no other owner had
-//! begun to serve when the request was there.
+//! A proof as of a time that was read after a request came is good for its reply whenever that arrives: no other owner
+//! had begun to serve when the request was there.
 //!
 //! Must not know: how the owner is proven, what replies say.
 

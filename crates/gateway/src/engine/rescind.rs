@@ -5,8 +5,8 @@
 //!    |                 '--one refuses or is lost--.
 //!    '--a member is away--------------------------'--> declared void by a record, see `control`
 //! ```
-//! A void record needs room in a younger stripe. When memory is full and nodes come and go, each stripe that is opened for
-//! it may have to be left in turn; then only this way gives memory back. It is also the cheaper one.
+//! A void record needs room in a younger stripe. When memory is full and nodes come and go, each stripe that is opened
+//! for it may have to be left in turn; then only this way gives memory back. It is also the cheaper one.
 //!
 //! Until every member has closed it the stripe exists. From then on whoever finds a chunk of it finds nothing in it
 //! (rule R4), so that nothing returns from the dead.

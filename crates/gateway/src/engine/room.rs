@@ -4,9 +4,9 @@
 //! stripes that take appends, oldest first      5: chunk 2 hampered    6: all hampered    8
 //! record --> the oldest that has room in a chunk that is not hampered; else a new one; else the least hampered chunk
 //! ```
-//! A chunk is *hampered* while one of its participants is evaded or late. So writes go round slow nodes within a stripe if
-//! they can, to another stripe if they must, and come back when a hiccup is over. A hiccup alone seals nothing: a slow
-//! member holds up the seal, and stripes that wait for theirs are few.
+//! A chunk is *hampered* while one of its participants is evaded or late. So writes go round slow nodes within a stripe
+//! if they can, to another stripe if they must, and come back when a hiccup is over. A hiccup alone seals nothing: a
+//! slow member holds up the seal, and stripes that wait for theirs are few.
 //!
 //! Stripes of a partition are appended to in any order, so a record may be newer than one in a younger stripe. Each
 //! stripe's *reach* is the youngest that existed when it last took an append: nothing beyond it is older than what the

@@ -1,4 +1,5 @@
-//! Rounds: the commands that wait for one key are applied one after the other, and what they leave behind is written once.
+//! Rounds: the commands that wait for one key are applied one after the other, and what they leave
+//! behind is written once.
 //!
 //! A round's commands take effect together at the moment its record is durable, in the order in which they came: each
 //! saw what the one before it left. So a key that many clients write at once costs one append per round trip.
@@ -265,8 +266,8 @@ impl<C: Command> Engine<C> {
         self.append_record(partition, &record, Purpose::Write(key), urgency).into()
     }
 
-    /// A round that replaces what a job would have to move takes no more of the reserve than the job would; a delete takes
-    /// little and gives back more.
+    /// A round that replaces what a job would have to move takes no more of the reserve than the job would; a delete
+    /// takes little and gives back more.
     fn urgency_of(&self, round: &Round<C>) -> Urgency {
         let replaces_leaving = match &round.old {
             Old::Present(old) => {
@@ -279,7 +280,8 @@ impl<C: Command> Engine<C> {
         if replaces_leaving || is_delete || round.helps_cleaning { Urgency::Replacing } else { Urgency::Client }
     }
 
-    /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not younger (rule R3).
+    /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not
+    /// younger (rule R3).
     pub(super) fn place_tombstone(
         &mut self,
         partition: shorttail_units::PartitionId,
@@ -388,8 +390,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The round's object was flushed before it existed: its stripes go, even if they are the old object's, as that one is
-    /// gone too.
+    /// The round's object was flushed before it existed: its stripes go, even if they are the old object's, as
+    /// that one is gone too.
     fn free_flushed_stripes(&mut self, key: PoolKey) {
         let Some(lock) = self.locks.get(key) else { return };
         let partition = self.config.partition_of(lock.slot);

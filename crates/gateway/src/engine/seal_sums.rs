@@ -1,10 +1,10 @@
 //! What the chunks of a full stripe must hold: a checksum of each, told with the seal.
 //!
-//! While a stripe is open its parities are folded, piece by piece, and nothing of a parity checks itself; the checksum that
-//! its node makes at the seal would vouch for damage from before. The owner has all data until every member sealed, so it
-//! encodes once more. A node whose bytes are others refuses the seal, and the stripe is abandoned: written anew from the
-//! owner's memory. On the back of an envelope: RS(8,2) of 64 KiB takes 10 us to encode and 640 KiB some 40 us to sum, for
-//! five thousand records.
+//! While a stripe is open its parities are folded, piece by piece, and nothing of a parity checks itself; the checksum
+//! that its node makes at the seal would vouch for damage from before. The owner has all data until every member
+//! sealed, so it encodes once more. A node whose bytes are others refuses the seal, and the stripe is abandoned:
+//! written anew from the owner's memory. On the back of an envelope: RS(8,2) of 64 KiB takes 10 us to encode and 640
+//! KiB some 40 us to sum, for five thousand records.
 
 use shorttail_codes::Code;
 use shorttail_units::CodeShape;

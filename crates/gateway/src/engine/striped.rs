@@ -1,12 +1,12 @@
-//! Striped objects: values with stripes of their own, cut into pieces on `k+m` nodes. Usually those above the small-write
-//! threshold; which ones, by which code and on which nodes is the partition's strategy.
+//! Striped objects: values with stripes of their own, cut into pieces on `k+m` nodes. Usually those above the
+//! small-write threshold; which ones, by which code and on which nodes is the partition's strategy.
 //!
 //! Write: pieces are installed on all members, data first, then the parities; when every chunk is held, a manifest is
-//! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe ids
-//! and members. The pieces of the value before are freed when the new manifest is durable, also where they lie on the same
-//! nodes: a crash leaves the old value or the new one, never a mix. What is late is written again beside it (see
-//! `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be; so many values at once
-//! as there is room for (see `read_room`).
+//! appended to the log, and that makes the object exist (rule R8). A failure on the way starts again with new stripe
+//! ids and members. The pieces of the value before are freed when the new manifest is durable, also where they lie on
+//! the same nodes: a crash leaves the old value or the new one, never a mix. What is late is written again beside it
+//! (see `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be; so many values
+//! at once as there is room for (see `read_room`).
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -272,8 +272,9 @@ impl<C: Command> Engine<C> {
         if is_room { Ok(()) } else { Err(PlaceError::Wait) }
     }
 
-    /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is replaced; where
-    /// writes go round slow nodes one that is fail-slow is too (ShortTail 3.2.2), as long as there are others.
+    /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is
+    /// replaced; where writes go round slow nodes one that is fail-slow is too (ShortTail 3.2.2), as long as
+    /// there are others.
     fn members_in_place(&mut self, lock: PoolKey, partition: PartitionId, shape: CodeShape) -> Option<Arc<[NodeId]>> {
         if self.policy(partition).update != Update::InPlace {
             return None;
@@ -378,8 +379,8 @@ impl<C: Command> Engine<C> {
         self.send_round(write.lock);
     }
 
-    /// A member refused or was lost: what was installed goes, and the write starts again elsewhere, or waits for memory;
-    /// unless another attempt is under way.
+    /// A member refused or was lost: what was installed goes, and the write starts again elsewhere, or waits for
+    /// memory; unless another attempt is under way.
     pub(super) fn install_refused(&mut self, key: PoolKey, refusal: Option<Refusal>) {
         let Some(write) = self.drop_attempt(key) else { return };
         if self.leaves_striped_race(&write) {

@@ -5,9 +5,9 @@
 //!   one attempt is whole --> its manifest is appended; the pieces of the other are freed
 //!   one attempt fails    --> its pieces are freed; the other goes on alone
 //! ```
-//! No record names an attempt before it is whole (rule R8), and one is named at most. So the loser never was an object: a
-//! new owner finds pieces without a manifest, and frees them. A piece that is still on its way to a slow node meets the
-//! free's mark there (rule R11).
+//! No record names an attempt before it is whole (rule R8), and one is named at most. So the loser never was an object:
+//! a new owner finds pieces without a manifest, and frees them. A piece that is still on its way to a slow node meets
+//! the free's mark there (rule R11).
 //!
 //! Values that are overwritten in place are not raced: where they lie is their point.
 //!

@@ -1,7 +1,7 @@
 //! Entry for fuzzers: any bytes, as one side of a connection between gateways.
 //!
-//! The first byte chooses: who speaks (bit 0), and whether the rest is a stream of frames or one body (bit 1), which goes
-//! deeper.
+//! The first byte chooses: who speaks (bit 0), and whether the rest is a stream of frames or one body (bit 1),
+//! which goes deeper.
 
 use shorttail_units::{Now, UnixMs};
 use shorttail_wire::gateway::{Body, Hello, Kind, Refusal, Welcome, begin_frame, next_frame};
@@ -12,8 +12,8 @@ use crate::mapstore::MapStore;
 /// Reads every frame of `data`, and does what is asked.
 ///
 /// # Panics
-/// If the parser takes bytes that it was not given, a request that it lets in makes a command panic, or a message does not
-/// come back as it went.
+/// If the parser takes bytes that it was not given, a request that it lets in makes a command panic, or a message does
+/// not come back as it went.
 pub fn fuzz_frames(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else { return };
     let is_asker = choice & 1 == 0;

@@ -119,8 +119,8 @@ impl MemcachedCommand {
         flags.is_well_formed()
     }
 
-    /// Could it have written this reply? It ends with a tally, and only a lookup that would have changed the object answers
-    /// with its own line.
+    /// Could it have written this reply? It ends with a tally, and only a lookup that would have changed the object
+    /// answers with its own line.
     pub fn is_answered_by(&self, reply: &[u8]) -> bool {
         let Some((&byte, line)) = reply.split_last() else { return false };
         match (Tally::of(byte), self) {

@@ -9,8 +9,8 @@
 //! - One database. Every value is a string; commands of other types are unknown.
 //! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
-//! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key may
-//!   be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
+//! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
+//!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
 //! - CLIENT LIST shows the connection that asks; WAIT answers the parity count, see `handlers::server`.
 //!
 //! Must not know: sockets, clocks, nodes.

@@ -88,7 +88,14 @@ pub struct CoordinatorOptions {
     #[arg(long, alias = "repair-grace", env = "SHORTTAIL_COORDINATOR_RETIRE_AFTER", value_name = "SECONDS")]
     pub retire_after: Option<u64>,
     /// Pass on the orders of `shorttail chaos` to nodes that allow it too [default: false]
-    #[arg(long, env = "SHORTTAIL_COORDINATOR_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(
+        long,
+        env = "SHORTTAIL_COORDINATOR_ALLOW_CHAOS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+    )]
     pub allow_chaos: Option<bool>,
 }
 

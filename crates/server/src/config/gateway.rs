@@ -297,10 +297,12 @@ pub struct GatewayOptions {
     /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_SMALL_WRITE", value_name = "STRATEGY")]
     pub small_write: Option<Text<SmallWrite>>,
-    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one) [default: the policy's]
+    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one)
+    /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_UPDATE", value_name = "STRATEGY")]
     pub update: Option<Text<Update>>,
-    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more; N:4% for a share of reads) [default: the policy's]
+    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more; N:4% for a share of reads)
+    /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_GATEWAY_HEDGE", value_name = "HEDGE")]
     pub hedge: Option<Text<Hedge>>,
     /// Adaptive hedges for each request, at most [default: 5%]

@@ -28,7 +28,8 @@ pub struct LauncherOptions {
     pub threads: usize,
     /// `-b`: length of the accept queue.
     pub backlog: u32,
-    /// `-R`: requests of one connection that are in flight before others get their turn; the server's own maximum holds.
+    /// `-R`: requests of one connection that are in flight before others get their turn; the server's
+    /// own maximum holds.
     pub pipeline_count_max: Option<usize>,
     /// `-o idle_timeout`, seconds; 0: none.
     pub idle_timeout_s: u64,

@@ -53,8 +53,8 @@ macro_rules! merge {
 }
 use merge;
 
-/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. Ports that
-/// were any free one are not compared.
+/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. Ports
+/// that were any free one are not compared.
 macro_rules! take_live {
     ($running:expr, $wanted:expr, live { $($live:ident),* $(,)? }, fixed { $($fixed:ident = $flag:literal),* $(,)? }) => {{
         let (running, wanted) = ($running, $wanted);

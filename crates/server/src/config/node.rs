@@ -110,11 +110,19 @@ pub struct NodeOptions {
     /// What it looks at in a second, in the background, to find damaged chunks; 0: nothing [default: 4MiB]
     #[arg(long, env = "SHORTTAIL_NODE_SCRUB_BANDWIDTH", value_name = "SIZE")]
     pub scrub_bandwidth: Option<Size>,
-    /// What fails together with it, a rack for example: the chunks of a stripe are spread over such domains [default: none]
+    /// What fails together with it, a rack for example: the chunks of a stripe are spread over such
+    /// domains [default: none]
     #[arg(long, env = "SHORTTAIL_NODE_DOMAIN", value_name = "NAME")]
     pub domain: Option<String>,
     /// Obey `shorttail chaos`: be slow, lossy or dead on order [default: false]
-    #[arg(long, env = "SHORTTAIL_NODE_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(
+        long,
+        env = "SHORTTAIL_NODE_ALLOW_CHAOS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+    )]
     pub allow_chaos: Option<bool>,
 }
 

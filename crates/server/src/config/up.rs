@@ -154,8 +154,16 @@ pub struct UpOptions {
     /// Memory of each node [default: 256MiB]
     #[arg(long, env = "SHORTTAIL_UP_NODE_MEMORY", value_name = "SIZE")]
     pub node_memory: Option<Size>,
-    /// Keep the memory of each node in a file, in --dir or else in /dev/shm: a restarted node has its chunks [default: false]
-    #[arg(long, env = "SHORTTAIL_UP_MEMORY_FILE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    /// Keep the memory of each node in a file, in --dir or else in /dev/shm: a restarted node has its
+    /// chunks [default: false]
+    #[arg(
+        long,
+        env = "SHORTTAIL_UP_MEMORY_FILE",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+    )]
     pub memory_file: Option<bool>,
     /// Where memcached clients connect, or off; port 0: any free port [default: 127.0.0.1:11211]
     #[arg(long, env = "SHORTTAIL_UP_MEMCACHED", value_name = "ADDR")]
@@ -216,7 +224,14 @@ pub struct UpOptions {
     #[arg(long, env = "SHORTTAIL_UP_TRANSPORT", value_name = "unix|tcp")]
     pub transport: Option<Transport>,
     /// Start a node again when it dies, with empty memory unless it is kept in a file [default: as --memory-file]
-    #[arg(long, env = "SHORTTAIL_UP_RESTART_NODES", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(
+        long,
+        env = "SHORTTAIL_UP_RESTART_NODES",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+    )]
     pub restart_nodes: Option<bool>,
     /// Seconds after its death until the memory of a node is given up for good, and repair begins [default: 30]
     #[arg(long, alias = "repair-grace", env = "SHORTTAIL_UP_RETIRE_AFTER", value_name = "SECONDS")]
@@ -247,10 +262,12 @@ pub struct UpOptions {
     /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_UP_SMALL_WRITE", value_name = "STRATEGY")]
     pub small_write: Option<Text<SmallWrite>>,
-    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one) [default: the policy's]
+    /// Where new values of striped objects go: log (any nodes) or in-place (those of the old one)
+    /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_UP_UPDATE", value_name = "STRATEGY")]
     pub update: Option<Text<Update>>,
-    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more; N:4% for a share of reads) [default: the policy's]
+    /// Extra requests: off, adaptive (when one is late) or late-binding:N (always N more; N:4% for a share of reads)
+    /// [default: the policy's]
     #[arg(long, env = "SHORTTAIL_UP_HEDGE", value_name = "HEDGE")]
     pub hedge: Option<Text<Hedge>>,
     /// Adaptive hedges for each request, at most [default: 5%]
@@ -266,7 +283,14 @@ pub struct UpOptions {
     #[arg(long, env = "SHORTTAIL_UP_FAIL_SLOW_ABOVE", value_name = "TIME")]
     pub fail_slow_above: Option<Text<Micros>>,
     /// Obey `shorttail chaos`: nodes are slow, lossy or dead on order [default: false]
-    #[arg(long, env = "SHORTTAIL_UP_ALLOW_CHAOS", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(
+        long,
+        env = "SHORTTAIL_UP_ALLOW_CHAOS",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        require_equals = true,
+    )]
     pub allow_chaos: Option<bool>,
 }
 

@@ -16,14 +16,14 @@ use crate::config::Addresses;
 
 /// The thread parses small messages only; the default of 2 MiB would be most of a small node's memory map.
 const STACK_BYTES: usize = 128 << 10;
-/// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of who was
-/// never let in.
+/// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
+/// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
 /// Somebody who is not let in says so again after this long.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// Wait after the first heartbeat, and between two while the coordinator is waiting; doubles up to the usual one, so that a
-/// starting cluster is seen to start.
+/// Wait after the first heartbeat, and between two while the coordinator is waiting; doubles up to the usual one, so
+/// that a starting cluster is seen to start.
 const HEARTBEAT_FIRST: Duration = Duration::from_millis(5);
 
 /// Without a beat for so long a coordinator may have ceased to lead: three are missing.

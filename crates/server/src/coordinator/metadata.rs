@@ -6,8 +6,9 @@
 //! | [`file`] | a crash of the process or the machine | one, by a lock on the directory | while the process lives |
 //! | [`etcd`] | what etcd survives | any number, one leads | while it renews a lease |
 //!
-//! A coordinator leads or stands by. Whoever leads may save; nothing is saved that rests on an older state than the last,
-//! however long the process was stopped in between. The engines block, so a thread of its own ([`keeper`]) drives them.
+//! A coordinator leads or stands by. Whoever leads may save; nothing is saved that rests on an older state than
+//! the last, however long the process was stopped in between. The engines block, so a thread of its own
+//! ([`keeper`]) drives them.
 //!
 //! Must not know: what the state means, or the coordinator's members.
 
@@ -40,8 +41,8 @@ pub trait Metadata: Send {
     /// [`Trouble::Lapsed`] when it has ended.
     fn renew(&mut self) -> Result<Lease, Trouble>;
 
-    /// Replaces the state; when it returns, the new one survives. After [`Trouble::Away`] it is not known which one does;
-    /// saving again is right.
+    /// Replaces the state; when it returns, the new one survives. After [`Trouble::Away`] it is not known which one
+    /// does; saving again is right.
     ///
     /// # Errors
     /// [`Trouble::Lapsed`] when this coordinator does not lead any more: nothing was changed.

@@ -113,8 +113,8 @@ impl Server {
         self.about.leader = leader;
     }
 
-    /// Members of an earlier reign find the one that leads by themselves; whoever waits for an order is told by the end of
-    /// its channel.
+    /// Members of an earlier reign find the one that leads by themselves; whoever waits for an order is told by the
+    /// end of its channel.
     fn end_reign(&mut self) {
         if self.reign.take().is_some() {
             self.connections.clear();

@@ -68,8 +68,8 @@ impl ClientSession {
         })
     }
 
-    /// Lets the session consume all it can: it stops after one request that it must see the reply of, or when too much is
-    /// in flight, and then consumes nothing.
+    /// Lets the session consume all it can: it stops after one request that it must see the reply of, or when too much
+    /// is in flight, and then consumes nothing.
     pub fn handle_all(
         &mut self,
         now: Now,

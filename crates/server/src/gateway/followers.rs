@@ -1,8 +1,8 @@
 //! Keeps the commands of one connection on one key in their order when some of them are asked of another gateway.
 //!
 //! An owner here takes them one after the other. Another gateway may refuse the first and, a moment later, accept the
-//! second; or the connection to it breaks between them. So a command follows those of its connection on its key that were
-//! asked elsewhere: it is held until they are answered. Reads do not follow reads.
+//! second; or the connection to it breaks between them. So a command follows those of its connection on its key that
+//! were asked elsewhere: it is held until they are answered. Reads do not follow reads.
 //!
 //! ```text
 //! connection 7, key a:   SET (asked) <- GET (held), GET (held) <- SET (held)

@@ -7,8 +7,8 @@
 //! all covered        -> the reply
 //! ```
 //!
-//! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for part
-//! of what it has answers for all of it: a count may then be too large.
+//! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for
+//! part of what it has answers for all of it: a count may then be too large.
 //!
 //! Must not know: how a part is asked.
 

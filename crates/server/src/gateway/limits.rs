@@ -2,17 +2,17 @@
 
 use shorttail_gateway::engine::LeaseConfig;
 
-/// For how long nodes promise an owner that nobody else is let in: what a gateway's death costs at most beside its detection
-/// and the take-over. The margin is a tenth: clocks run apart by a percent at most, the rest is for what is done between
-/// looking at the clock and answering.
+/// For how long nodes promise an owner that nobody else is let in: what a gateway's death costs at most beside its
+/// detection and the take-over. The margin is a tenth: clocks run apart by a percent at most, the rest is for what is
+/// done between looking at the clock and answering.
 pub const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
 
 /// Microseconds for which an engine that the coordinator names no more may still end what is under way: longer than
 /// requests wait. What is left then becomes errors.
 pub const ENDING_US_MAX: u64 = 6_000_000;
 
-/// Requests that one gateway may have asked another on one connection, and bytes that may wait to be sent there: beyond,
-/// requests wait at the asker, where they are bounded too.
+/// Requests that one gateway may have asked another on one connection, and bytes that may wait to be sent there:
+/// beyond, requests wait at the asker, where they are bounded too.
 pub const ASKED_MAX: usize = 16_384;
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
 
@@ -26,6 +26,6 @@ pub const GUEST_COUNT_MAX: usize = 4096;
 /// Microseconds within which one that connected has said that it is a gateway: much longer than that takes.
 pub const GREETING_US_MAX: u64 = 5_000_000;
 
-/// Bytes that may wait for another gateway that does not read its answers: more than it may ask for at once, with replies
-/// of the largest usual size.
+/// Bytes that may wait for another gateway that does not read its answers: more than it may ask for at once, with
+/// replies of the largest usual size.
 pub const GUEST_OUTBOX_BYTES_MAX: usize = 1 << 30;

@@ -1,7 +1,8 @@
 //! Policies of the partitions: where a change arrives, and how it reaches the cores.
 //!
 //! ```text
-//! coordinator --order--> control thread --ToCore::Policies--> every core --done--> control thread --answer--> coordinator
+//! coordinator --order--> control thread --ToCore::Policies--> every core
+//!             <--answer--                <------------done----
 //! ```
 //!
 //! What was changed is forgotten with the process: a gateway begins with what its flags say. So it is when the

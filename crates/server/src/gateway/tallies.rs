@@ -6,8 +6,8 @@
 //! core 2: counters --copy--> place 2 --'      '--> elsewhere = places 0 + 1
 //! ```
 //!
-//! Counting itself touches a core's own memory only. Cores exchange copies now and then, and when a client asks: then the
-//! cores that answer do so first, so that the sum lacks nothing that was counted before the question.
+//! Counting itself touches a core's own memory only. Cores exchange copies now and then, and when a client asks: then
+//! the cores that answer do so first, so that the sum lacks nothing that was counted before the question.
 //!
 //! Must not know: what is counted, beyond that clients may clear it and may switch the counting per prefix.
 

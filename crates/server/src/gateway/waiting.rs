@@ -1,4 +1,5 @@
-//! Requests that nobody can take at present: their partition has no owner, or it is still taking over, or cannot be reached.
+//! Requests that nobody can take at present: their partition has no owner, or it is still taking over, or
+//! cannot be reached.
 //!
 //! Those of one partition keep their order, also when some come back that were asked in vain.
 //!

@@ -117,8 +117,8 @@ impl Listener {
     }
 }
 
-/// A connection within one machine meets no congestion: the pacing and bookkeeping of the newer congestion controls only
-/// cost CPU there. Where it cannot be set, the system's own stays.
+/// A connection within one machine meets no congestion: the pacing and bookkeeping of the newer congestion controls
+/// only cost CPU there. Where it cannot be set, the system's own stays.
 fn spare_pacing(stream: &TcpStream, peer: SocketAddr) {
     if peer.ip().is_loopback() {
         let _ = rustix::net::sockopt::set_tcp_congestion(stream, "reno");

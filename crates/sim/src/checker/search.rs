@@ -182,8 +182,8 @@ impl<'a> Search<'a> {
         entry
     }
 
-    /// What may be placed next, in the order in which the answers left the store: nearly always the right one, however many
-    /// blind writes overlap.
+    /// What may be placed next, in the order in which the answers left the store: nearly always the right one, however
+    /// many blind writes overlap.
     fn note_candidates(&mut self) {
         let mut candidates = Vec::new();
         let mut entry = self.list.first();

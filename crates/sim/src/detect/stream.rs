@@ -1,7 +1,8 @@
 //! One experiment: requests to model nodes through a real monitor, in virtual time.
 //!
-//! The gateway of the model does with a verdict what the real one does: reads of an avoided node go to four others, writes
-//! go elsewhere, and a probe goes beside them when the monitor wants one. So an avoided node is known by its probes only.
+//! The gateway of the model does with a verdict what the real one does: reads of an avoided node go to four
+//! others, writes go elsewhere, and a probe goes beside them when the monitor wants one. So an avoided node is
+//! known by its probes only.
 //!
 //! Must not know: how verdicts are reached.
 

@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //! - One direction of a session is first in, first out; different sessions and directions overtake each other freely.
-//! - What an end receives is a prefix of what the other sent; nothing is ever doubled, and nothing changed but bits that
-//!   were to turn over.
+//! - What an end receives is a prefix of what the other sent; nothing is ever doubled, and nothing changed but bits
+//!   that were to turn over.
 //! - An end hears of its session's end at most once and nothing of that session afterwards; the end that closed it or
 //!   that crashed hears nothing more at all.
 //! - A stalled endpoint hears nothing; its notices wait in order. A crash forgets them.

@@ -5,7 +5,8 @@
 //!   what that parity chunk holds. A parity that folded what a data node lacks shows here.
 //! - Promise 1: a write is acknowledged when one node more holds it than may be lost.
 //!
-//! Chunks that were lost with a node's memory, or freed, are not looked for, nor are those on a node whose memory decayed.
+//! Chunks that were lost with a node's memory, or freed, are not looked for, nor are those on a node
+//! whose memory decayed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -216,7 +217,8 @@ impl World {
             };
             let of = |index: usize| found.iter().zip(&held).find(|(it, _)| it.index() == index);
             let holds = |&&index: &&usize| match of(index) {
-                // A parity that folded it no longer has it as it was; that it folded rightly is the other audit's matter.
+                // A parity that folded it no longer has it as it was; that it folded rightly is the
+                // other audit's matter.
                 Some((chunk, held)) => {
                     let is_coded = description.shape.is_parity(index) && chunk.report.folded > OpNumber(0);
                     held.contains(&data_index) || is_coded || description.kind == ChunkKind::Striped

@@ -239,7 +239,8 @@ impl World {
         self.nodes[node].cores.iter_mut().map(|core| core.tear_descriptions(count)).sum()
     }
 
-    /// A node's process dies in the middle of folding, and is back at once with its memory; how many folds were cut short.
+    /// A node's process dies in the middle of folding, and is back at once with its memory; how many
+    /// folds were cut short.
     pub fn crash_folding(&mut self, node: usize) -> u32 {
         let interrupted = self.nodes[node].cores.iter_mut().map(shorttail_node::Node::interrupt_folds).sum();
         self.note(format_args!("node {node} dies in {interrupted} folds and keeps its memory"));

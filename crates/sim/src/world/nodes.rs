@@ -1,4 +1,5 @@
-//! The nodes' processes: one machine per core, their sessions, their turns, what survives a crash (nothing, unless their memory is kept).
+//! The nodes' processes: one machine per core, their sessions, their turns, what survives a crash (nothing, unless
+//! their memory is kept).
 
 use std::collections::BTreeMap;
 

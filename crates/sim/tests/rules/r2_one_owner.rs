@@ -1,9 +1,10 @@
-//! R2: nodes grant the lease; at any time one owner at most answers for a partition, whatever stands still or is cut off.
+//! R2: nodes grant the lease; at any time one owner at most answers for a partition, whatever stands
+//! still or is cut off.
 //!
-//! Holds by the gate in `Engine::poll_reply` (gateway/src/engine/mod.rs), which lets replies leave while the owner is proven
-//! as of a time read after what arrived: without it a gateway that stood still shows what others replaced meanwhile. And by
-//! `Fences::supersede` (node/src/fences.rs), which keeps a later epoch out while a promise holds: without it the next
-//! owner serves beside one that is still proven.
+//! Holds by the gate in `Engine::poll_reply` (gateway/src/engine/mod.rs), which lets replies leave while the owner is
+//! proven as of a time read after what arrived: without it a gateway that stood still shows what others replaced
+//! meanwhile. And by `Fences::supersede` (node/src/fences.rs), which keeps a later epoch out while a promise holds:
+//! without it the next owner serves beside one that is still proven.
 
 use super::*;
 
@@ -32,8 +33,8 @@ fn ends_well(op: shorttail_sim::world::Op, world: &mut World) {
     assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done));
 }
 
-/// The owner stands still for longer than its lease. Meanwhile another takes over and acknowledges a write; reads of the
-/// old value wait at the first gateway, some of them asked before the pause and some during it.
+/// The owner stands still for longer than its lease. Meanwhile another takes over and acknowledges a write; reads of
+/// the old value wait at the first gateway, some of them asked before the pause and some during it.
 #[test]
 fn a_gateway_that_stood_still_shows_nothing_stale() {
     for seed in 0..12 {
@@ -79,8 +80,8 @@ fn an_owner_that_only_the_coordinator_lost_gives_way_in_one_lease() {
     }
 }
 
-/// The owner is cut off from so many nodes that it cannot be proven: it answers nothing it could be wrong about, and all
-/// is well when the nodes are back.
+/// The owner is cut off from so many nodes that it cannot be proven: it answers nothing it could be wrong about, and
+/// all is well when the nodes are back.
 #[test]
 fn an_owner_without_nodes_answers_nothing_and_goes_on_when_they_are_back() {
     for seed in 0..6 {
@@ -128,8 +129,8 @@ fn a_hand_over_fails_no_request() {
     assert!(longest_us.iter().all(|&us| us < 100_000), "{longest_us:?}");
 }
 
-/// An owner that is over owes nobody an answer. It slept over the time of a flush while another took over; when it goes on
-/// it tries in vain to make the flush durable, and one that is ordered for later waits for that. Without
+/// An owner that is over owes nobody an answer. It slept over the time of a flush while another took over; when it goes
+/// on it tries in vain to make the flush durable, and one that is ordered for later waits for that. Without
 /// `Engine::give_up_all` it would wait for ever.
 #[test]
 fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
@@ -151,8 +152,8 @@ fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
     }
 }
 
-/// An heir that prepared reads under its fence what changed since, and sees every change of it: overwrites, deletes whose
-/// tombstones went with the stripes they lay in, stripes that were emptied and declared void, a flush.
+/// An heir that prepared reads under its fence what changed since, and sees every change of it: overwrites, deletes
+/// whose tombstones went with the stripes they lay in, stripes that were emptied and declared void, a flush.
 #[test]
 fn what_was_prepared_is_brought_up_to_date() {
     for seed in 0..8 {

@@ -1,9 +1,9 @@
 //! R4: a new owner closes every inherited unsealed stripe before it serves, and never appends to one.
 //!
 //! Holds by `synchronise` (gateway/src/engine/synchronise.rs), which names the last operation to all members and takes
-//! what a member says of an earlier close for the end, and by `end_gathering_when_done` (recovery.rs): serving waits for
-//! the closes. Without the closes, a member that was away at the first take-over adds its operation to the picture of the
-//! second one.
+//! what a member says of an earlier close for the end, and by `end_gathering_when_done` (recovery.rs): serving waits
+//! for the closes. Without the closes, a member that was away at the first take-over adds its operation to the picture
+//! of the second one.
 
 use super::*;
 
@@ -29,8 +29,8 @@ fn what_one_owner_answered_the_next_one_answers_too() {
     }
 }
 
-/// All that others hold is stable, so the first new owner serves at once; one member, away, holds an operation more. It is
-/// back before the stripe is emptied, at a second take-over.
+/// All that others hold is stable, so the first new owner serves at once; one member, away, holds an operation more. It
+/// is back before the stripe is emptied, at a second take-over.
 #[test]
 fn an_operation_beyond_a_close_never_shows() {
     let mut held_alone = 0;

@@ -1,8 +1,8 @@
 //! R6: a chunk that is found in the middle of a fold is an erasure, and folds are idempotent by operation number.
 //!
-//! Holds by `ChunkMut::fold` (store/src/chunk.rs): the mark before, the folded number after, the raw bytes dropped last;
-//! and by `intact_state`, which takes a chunk with the mark for damaged. Without the mark, or with the mark ignored, a new
-//! owner decodes with a parity chunk that holds more than it says.
+//! Holds by `ChunkMut::fold` (store/src/chunk.rs): the mark before, the folded number after, the raw bytes dropped
+//! last; and by `intact_state`, which takes a chunk with the mark for damaged. Without the mark, or with the mark
+//! ignored, a new owner decodes with a parity chunk that holds more than it says.
 
 use super::*;
 

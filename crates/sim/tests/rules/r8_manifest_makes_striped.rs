@@ -1,8 +1,8 @@
 //! R8: a striped object exists by its manifest alone.
 //!
 //! Holds by `installed` (gateway/src/engine/striped.rs): the manifest is appended when every chunk of every stripe is
-//! held; and by `is_void_manifest` (recovery.rs). With the manifest sent when all pieces but one are held, a new owner voids
-//! what was acknowledged; with such a manifest believed, an object has fewer pieces than it promises.
+//! held; and by `is_void_manifest` (recovery.rs). With the manifest sent when all pieces but one are held, a new owner
+//! voids what was acknowledged; with such a manifest believed, an object has fewer pieces than it promises.
 
 use super::*;
 

@@ -1,10 +1,11 @@
-//! Late binding (Hydra 4.1.2) and hedging, at the same extra load: every node answers one reply in a hundred late, nobody
-//! is slow for good, values lie in four pieces of RS(4,2). Reads follow one another slowly, so that none waits for what
-//! another one left behind.
+//! Late binding (Hydra 4.1.2) and hedging, at the same extra load: every node answers one reply in a hundred late,
+//! nobody is slow for good, values lie in four pieces of RS(4,2). Reads follow one another slowly, so that none waits
+//! for what another one left behind.
 //!
-//! Late binding pays before it knows that anything is late, so it must pay for every read; a hedge pays for those that are.
-//! At the few percent that hedges cost, late binding reaches few reads and leaves the 99th percentile where it was. Where a
-//! quarter more requests are no matter, it needs no delay after which something is late, and so is the faster one.
+//! Late binding pays before it knows that anything is late, so it must pay for every read; a hedge pays for those
+//! that are. At the few percent that hedges cost, late binding reaches few reads and leaves the 99th percentile
+//! where it was. Where a quarter more requests are no matter, it needs no delay after which something is late, and
+//! so is the faster one.
 
 use shorttail_chaos::{Fault, Kind, Slow, Tail};
 use shorttail_policy::{Hedge, Policy};

@@ -1,5 +1,5 @@
-//! A large write has a piece on most nodes. When one of them stops in the middle, the pieces are written again elsewhere
-//! before anybody can be sure that it stopped; a single write shows it, where a 99th percentile would not.
+//! A large write has a piece on most nodes. When one of them stops in the middle, the pieces are written again
+//! elsewhere before anybody can be sure that it stopped; a single write shows it, where a 99th percentile would not.
 
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer, Value};

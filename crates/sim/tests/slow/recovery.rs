@@ -1,5 +1,5 @@
-//! A node that was slow in writing only, and recovers: writes use it again soon, though no read ever goes there; and while
-//! it is slow, no client's write is spent on finding that out.
+//! A node that was slow in writing only, and recovers: writes use it again soon, though no read ever goes there; and
+//! while it is slow, no client's write is spent on finding that out.
 
 use shorttail_chaos::{Class, Fault, Kind, Slow};
 use shorttail_monitor::Class as Watched;

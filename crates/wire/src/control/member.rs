@@ -57,7 +57,8 @@ pub struct GatewayRegistration {
     pub unix_socket: Option<String>,
     /// Its own admin address, if it has one.
     pub admin: Option<String>,
-    /// What it was told before, when it comes back on a new connection: it keeps its tenures unless others have them now.
+    /// What it was told before, when it comes back on a new connection: it keeps its tenures unless
+    /// others have them now.
     pub session: Option<GatewaySession>,
 }
 
@@ -114,8 +115,8 @@ impl Refusal {
         matches!(self, Refusal::NodeIdTaken(_) | Refusal::Full(_) | Refusal::NotLeading(_))
     }
 
-    /// Is a member that was let in once over for good? Whatever else it hears may be a coordinator of another version or with
-    /// other metadata: no reason to end what serves without any.
+    /// Is a member that was let in once over for good? Whatever else it hears may be a coordinator of another version
+    /// or with other metadata: no reason to end what serves without any.
     pub fn is_final(&self) -> bool {
         matches!(self, Refusal::Retired { .. } | Refusal::Removed(_) | Refusal::Superseded(_))
     }

@@ -59,8 +59,8 @@ pub struct Terms {
     pub before: Vec<Vec<Voter>>,
     /// It is to finish, and to leave the partitions to a successor.
     pub lets_go: bool,
-    /// The tenure is to come: another owner serves, and this one learns what it will inherit. Voters and `before` are not
-    /// known yet.
+    /// The tenure is to come: another owner serves, and this one learns what it will inherit. Voters and `before`
+    /// are not known yet.
     #[serde(default)]
     pub prepares: bool,
 }

@@ -1,5 +1,5 @@
-//! Frames: `body_bytes u32 | kind u8 | zero u8 | length_check u16 | tag u64 | checksum u32 | body`. The checksum is CRC32C of
-//! everything else in the frame, the length's own check says at once whether there is anything to wait for.
+//! Frames: `body_bytes u32 | kind u8 | zero u8 | length_check u16 | tag u64 | checksum u32 | body`. The checksum is
+//! CRC32C of everything else in the frame, the length's own check says at once whether there is anything to wait for.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -89,8 +89,8 @@ pub fn next_kind(input: &[u8]) -> Result<Option<Kind>, FrameError> {
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the checksum does not hold, the kind is unknown, or the declared length was hurt or is beyond what this kind may
-/// have: nothing is buffered for such a frame.
+/// When the checksum does not hold, the kind is unknown, or the declared length was hurt or is beyond what this kind
+/// may have: nothing is buffered for such a frame.
 pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = input.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let [l0, l1, l2, l3, kind, _, k0, k1, t0, t1, t2, t3, t4, t5, t6, t7, sum @ ..] = *header;

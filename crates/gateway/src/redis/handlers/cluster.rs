@@ -1,8 +1,8 @@
 //! CLUSTER and its companions: who serves which slots, in the shapes of Redis Cluster.
 //!
-//! Each gateway is told as a master without replicas. Slots whose gateway is dead, or has no port for Redis clients, are told
-//! as this gateway's: it passes requests on, or lets them wait until somebody owns the slot. Nothing here changes the
-//! cluster: slots follow gateways by themselves, so the subcommands that move them do not exist.
+//! Each gateway is told as a master without replicas. Slots whose gateway is dead, or has no port for Redis clients,
+//! are told as this gateway's: it passes requests on, or lets them wait until somebody owns the slot. Nothing here
+//! changes the cluster: slots follow gateways by themselves, so the subcommands that move them do not exist.
 //!
 //! Must not know: how owners are chosen.
 

@@ -11,10 +11,11 @@
 //! ```
 //!
 //! Whether a save may happen is decided by etcd in one transaction. So a coordinator that was stopped beyond its lease
-//! changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose answer was
-//! lost may have happened: the next one finds what it wrote itself, and takes it as done.
+//! changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose answer
+//! was lost may have happened: the next one finds what it wrote itself, and takes it as done.
 //!
-//! Invariant: `reign` and `seen` are of the same moment, so whoever created the leader's key at `c` knows the state at `r`.
+//! Invariant: `reign` and `seen` are of the same moment, so whoever created the leader's key at `c`
+//! knows the state at `r`.
 
 mod client;
 mod messages;
@@ -30,7 +31,8 @@ use crate::config::EtcdConfig;
 use client::{Client, bytes};
 use messages::{Granted, Kept, KeyValue, Transacted};
 
-/// Seconds until etcd forgets a leader that it does not hear of: as long as a coordinator needs to call a silent node dead.
+/// Seconds until etcd forgets a leader that it does not hear of: as long as a coordinator needs to call
+/// a silent node dead.
 pub const LEASE_S: i64 = 5;
 /// A share of the lease that is not used: clocks may run apart, and something is done between looking and acting.
 const LEASE_MARGIN: u32 = 10;

@@ -9,8 +9,8 @@
 //!      `--------------------------------- lapsed --'--- won, other state: Leads(state)
 //! ```
 //!
-//! While the store is away nothing is told but that; what is to be saved waits. Each `Leads` begins a reign with a number:
-//! what the loop wanted saved in an earlier one is dropped.
+//! While the store is away nothing is told but that; what is to be saved waits. Each `Leads` begins a reign with a
+//! number: what the loop wanted saved in an earlier one is dropped.
 //!
 //! Must not know: the coordinator's machine.
 

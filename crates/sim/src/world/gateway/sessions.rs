@@ -6,8 +6,8 @@ use super::{Input, Link};
 use crate::network;
 use crate::world::{Event, World, endpoint_of, endpoint_of_gateway};
 
-/// First and longest wait before a session is tried again; and with several gateways, where take-overs are timed, before it
-/// is tried first.
+/// First and longest wait before a session is tried again; and with several gateways, where take-overs are timed,
+/// before it is tried first.
 const RETRY_US: std::ops::Range<u64> = 2_000..30_000;
 const CONNECT_US: std::ops::Range<u64> = 100..500;
 
