@@ -1,5 +1,5 @@
-//! Nodes whose memory is in files, real processes: what was stored is there when everything was restarted, and a file that
-//! is not this node's is refused.
+//! Nodes whose memory is in files, real processes: what was stored is there when everything was restarted, and a file
+//! that is not this node's is refused.
 
 mod processes;
 

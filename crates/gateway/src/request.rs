@@ -159,7 +159,8 @@ pub struct StoreStats {
     pub repair_bytes_per_s: u64,
     /// Most chunks that one stripe lost.
     pub lost_of_stripe_max: u64,
-    /// Chunks that moved from node to node although nothing was lost, their payload bytes, and how fast it goes at present.
+    /// Chunks that moved from node to node although nothing was lost, their payload bytes, and how fast
+    /// it goes at present.
     pub chunks_moved_total: u64,
     pub bytes_moved_total: u64,
     pub move_bytes_per_s: u64,
@@ -171,7 +172,8 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    /// What two cores of a gateway count together. What every core sees alike, the nodes and their memory, is taken once.
+    /// What two cores of a gateway count together. What every core sees alike, the nodes and their
+    /// memory, is taken once.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         StoreStats {

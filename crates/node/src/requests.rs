@@ -68,8 +68,8 @@ impl Holdings {
         }
     }
 
-    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it. If an intact chunk is here, it
-    /// is carried out already.
+    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it. If an intact chunk is
+    /// here, it is carried out already.
     pub fn take_order(
         &mut self,
         tag: u64,

@@ -1,8 +1,9 @@
-//! Runs a gateway: one loop per core, each with the engines of its partitions, its client connections, its sessions with
-//! the nodes and its connections with other gateways.
+//! Runs a gateway: one loop per core, each with the engines of its partitions, its client connections, its sessions
+//! with the nodes and its connections with other gateways.
 //!
-//! Core 0 accepts client connections and deals them out. A request whose key belongs to another core goes there as a
-//! message, and its reply comes back as one; one whose key belongs to another gateway goes there over the gateway protocol.
+//! Core 0 accepts client connections and deals them out. A request whose key belongs to another core goes
+//! there as a message, and its reply comes back as one; one whose key belongs to another gateway goes there
+//! over the gateway protocol.
 //!
 //! Must not know: what clients ask, or what the engine tells the nodes.
 
@@ -52,8 +53,8 @@ pub(crate) use policies::PolicyDesk;
 use tallies::{Tallies, Teller};
 use tenures::Share;
 
-/// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator to
-/// hear of it, and for so long after it was told of one.
+/// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator
+/// to hear of it, and for so long after it was told of one.
 const PUBLISH_EVERY: Duration = Duration::from_millis(25);
 const PUBLISH_HURRIED: Duration = Duration::from_millis(2);
 const HURRIED: Duration = Duration::from_millis(200);

@@ -7,8 +7,9 @@
 //!             table:  a byte for each unit         how many units the chunk that begins here has; 0: none does
 //!             arena:  blocks of 64 KiB             chunks, each with its header
 //! ```
-//! A process may die between any two instructions. So whatever tells of something is written after it: the table's byte
-//! after the chunk; and taken back before it. Of the notes one copy is always whole. Numbers are little-endian. The page:
+//! A process may die between any two instructions. So whatever tells of something is written after it: the table's
+//! byte after the chunk; and taken back before it. Of the notes one copy is always whole. Numbers are
+//! little-endian. The page:
 //!
 //! | at | type | field |
 //! |---:|---|---|
@@ -126,7 +127,8 @@ impl MemoryFile {
         Ok(memory)
     }
 
-    /// A file without a name, gone when nobody has it open any more: memory that outlives a machine, but not the process.
+    /// A file without a name, gone when nobody has it open any more: memory that outlives a machine,
+    /// but not the process.
     ///
     /// # Errors
     /// What the kernel says.
@@ -385,8 +387,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever was installed and freed, another process finds the same, as often as it is restarted; memory that was
-        /// freed is zeros and whole again.
+        /// Whatever was installed and freed, another process finds the same, as often as it is restarted; memory that
+        /// was freed is zeros and whole again.
         #[test]
         fn a_restart_changes_nothing(steps in proptest::collection::vec((0u8..8, 1usize..20_000), 1..60)) {
             let memory = memory();

@@ -13,9 +13,9 @@
 //! ...     key, value
 //! ```
 //!
-//! The smallest object costs 11 bytes beside key and value. A zero byte is never the start of a record, so the unused
-//! tail of a chunk ends a walk. A record checks itself, and that it is of the stripe: a mismatch is an erasure, never an
-//! answer.
+//! The smallest object costs 11 bytes beside key and value. A zero byte is never the start of a record, so the
+//! unused tail of a chunk ends a walk. A record checks itself, and that it is of the stripe: a mismatch is an
+//! erasure, never an answer.
 
 use shorttail_units::{Epoch, StripeId, UnixMs, Version};
 

@@ -26,8 +26,8 @@ pub struct Wanted {
     pub within: Duration,
 }
 
-/// Tells `Serving` once, or `NotServing` when the time is over; `Waiting` now and then before that. Ends also when nobody
-/// listens any more.
+/// Tells `Serving` once, or `NotServing` when the time is over; `Waiting` now and then before that. Ends also when
+/// nobody listens any more.
 pub fn start(coordinator: Address, wanted: Wanted, tell: Sender<Event>) -> std::io::Result<()> {
     let probe = move || {
         let deadline = Instant::now() + wanted.within;

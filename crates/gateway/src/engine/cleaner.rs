@@ -5,9 +5,10 @@
 //! control record is carried over while something older may still exist that it ended (rule R3). A record whose key is
 //! locked is left for the next pass, so that records of a key never overtake each other.
 //!
-//! Which stripe: one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive and memory is short, the oldest one,
-//! whose objects that were not read lately are evicted (a second chance for the others, as in CLOCK). The oldest, because
-//! what it evicts cannot come back from an older stripe: it goes when the stripe does (see `doomed`).
+//! Which stripe: one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
+//! and memory is short, the oldest one, whose objects that were not read lately are evicted (a second chance for the
+//! others, as in CLOCK). The oldest, because what it evicts cannot come back from an older stripe: it goes when the
+//! stripe does (see `doomed`).
 
 use std::collections::HashSet;
 
@@ -60,8 +61,8 @@ pub struct Job {
     in_flight_bytes: usize,
     /// Chunks were all walked, but something alive could not be dealt with: walk again, not before this time.
     again_us: u64,
-    /// Tombstones and control records that are not this job's to carry, or not again: under way, or carried; and what was
-    /// not confirmed when the stripe was abandoned, which went elsewhere as what it was.
+    /// Tombstones and control records that are not this job's to carry, or not again: under way, or carried; and what
+    /// was not confirmed when the stripe was abandoned, which went elsewhere as what it was.
     settled: HashSet<Location>,
     /// What is evicted with the stripe, as far as it was walked.
     doomed: Vec<Doomed>,
@@ -161,7 +162,8 @@ impl<C: Command> Engine<C> {
         oldest.map(|(_, slot)| (slot, Mode::Evict))
     }
 
-    /// A stripe with a lost chunk that no node takes (those left have freed a chunk of it): what is in it is stored anew.
+    /// A stripe with a lost chunk that no node takes (those left have freed a chunk of it): what is in
+    /// it is stored anew.
     fn choose_stranded(&self) -> Option<StripeSlot> {
         self.too_few_nodes().ok()?;
         let mut stranded = self.repair.stranded.iter().filter_map(|&id| self.stripes.slot_of(id));
@@ -173,7 +175,8 @@ impl<C: Command> Engine<C> {
         oldest.filter(|&(_, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed)
     }
 
-    /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however much of it is alive.
+    /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however
+    /// much of it is alive.
     fn choose_to_end_tombstones(&self) -> Option<StripeSlot> {
         let is_worth_it = |partition: PartitionId| {
             let stripes = self.stripes.by_age(partition).map(|(_, slot)| self.stripes.at(slot));
@@ -200,8 +203,8 @@ impl<C: Command> Engine<C> {
         self.spare_stripes() <= self.reserved_stripes() * 2 || waits_for_memory()
     }
 
-    /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the same
-    /// records would leave such tails again; but a stripe that was sealed early gains its room.
+    /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the
+    /// same records would leave such tails again; but a stripe that was sealed early gains its room.
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
         let used = used.max(self.stripe_bytes() * 3 / 4);
@@ -260,8 +263,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A chunk proved damaged: its content is decoded from the others. What was dealt with is not met again, because the
-    /// index no longer names it there.
+    /// A chunk proved damaged: its content is decoded from the others. What was dealt with is not met again, because
+    /// the index no longer names it there.
     fn load_without_damaged(&mut self, key: PoolKey) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let bit = 1 << job.data_index;
@@ -347,8 +350,8 @@ impl<C: Command> Engine<C> {
         (offset, Step::Done)
     }
 
-    /// How a job may append now. While memory is cramped one job goes on, the one with the least to move, so that what room
-    /// there is ends a stripe; and what fits into one stripe for sure may take the last.
+    /// How a job may append now. While memory is cramped one job goes on, the one with the least to move, so that what
+    /// room there is ends a stripe; and what fits into one stripe for sure may take the last.
     fn urgency_of_job(&self, key: PoolKey) -> Option<Urgency> {
         if !self.is_cramped {
             return Some(Urgency::Cleaning);
@@ -399,9 +402,9 @@ impl<C: Command> Engine<C> {
         Step::Done
     }
 
-    /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is written
-    /// in a round of the key, which takes the object out of the index when it is durable. Without one, what is over goes at
-    /// once, and what is evicted when its stripe is void.
+    /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is
+    /// written in a round of the key, which takes the object out of the index when it is durable. Without one, what is
+    /// over goes at once, and what is evicted when its stripe is void.
     fn end_object(
         &mut self,
         key: PoolKey,

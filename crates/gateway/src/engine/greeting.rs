@@ -71,8 +71,8 @@ impl<C: Command> Engine<C> {
         self.fence(id);
     }
 
-    /// Asks a core for the fences that it does not have yet. Core 0 comes first: it may have promised that there will be
-    /// none, and then the owner before is not to be disturbed on the others.
+    /// Asks a core for the fences that it does not have yet. Core 0 comes first: it may have promised that there will
+    /// be none, and then the owner before is not to be disturbed on the others.
     pub(super) fn fence(&mut self, id: SessionId) {
         let is_decided = id.core == 0 || self.nodes.get(id.node).is_some_and(|node| node.sessions[0].is_fenced());
         let Some(session) = self.nodes.session_mut(id).filter(|_| is_decided && !self.ownership.is_deposed) else {

@@ -3,8 +3,8 @@
 //! A scan's cursor is a slot and a tag: what an earlier step returned does not come again because the index grew, and
 //! an object that exists throughout is met. Slots are walked upwards over all engines of the cluster: a step ends where
 //! another engine's slots begin, so that a scan goes on wherever partitions move meanwhile. Keys are in the records, so
-//! each step reads the records that it lists. A step that lists an object that cannot be read is an error as a whole: left
-//! out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
+//! each step reads the records that it lists. A step that lists an object that cannot be read is an error as a whole:
+//! left out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
 //! readable, stored anew or deleted.
 
 use shorttail_store::record::{Record, RecordKind};

@@ -6,8 +6,8 @@
 //!                    '--------------- outbox ----------------'  end
 //! ```
 //! One batch is out at a time: what comes up meanwhile leaves together when the node answered, for one wake-up of it (a
-//! busy node is not asked sooner by being asked more often). What is still queued can be withdrawn. A request is known by
-//! its place in the stream, counted in bytes since the session began.
+//! busy node is not asked sooner by being asked more often). What is still queued can be withdrawn. A request is known
+//! by its place in the stream, counted in bytes since the session began.
 //!
 //! Must not know: what requests mean, who waits for them.
 

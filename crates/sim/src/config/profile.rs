@@ -86,8 +86,8 @@ impl SimConfig {
             self.delayed_flush_ppm = 5_000;
         }
         if matches!(profile, Profile::Restart | Profile::Rot | Profile::Near) {
-            // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the value
-            // that it saw is over and was missed: see docs/INVARIANTS.md.
+            // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the
+            // value that it saw is over and was missed: see docs/INVARIANTS.md.
             self.lifetime_ppm = 0;
         }
         if profile == Profile::Full && rng.chance_ppm(500_000) {

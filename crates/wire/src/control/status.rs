@@ -255,7 +255,8 @@ pub struct RepairStatus {
     pub bytes_per_s: u64,
     /// At the present rate; none: nothing is being rebuilt.
     pub seconds_left: Option<u64>,
-    /// Most chunks that one stripe may lack: lost, or on a node that is away. Beyond the code's tolerance it cannot be read.
+    /// Most chunks that one stripe may lack: lost, or on a node that is away. Beyond the code's tolerance
+    /// it cannot be read.
     pub lacking_of_stripe_max: u16,
     /// Nodes whose heartbeats arrive, and nodes that a new stripe needs.
     pub nodes_alive: u16,

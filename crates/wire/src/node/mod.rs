@@ -18,8 +18,8 @@ pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, Node
 /// Version of this protocol. A node and an owner that differ refuse each other.
 pub const PROTOCOL_VERSION: u32 = 7;
 
-/// Largest body of a frame: an inspection of a parity chunk with its most raw operations (1 MiB) fits with room to spare,
-/// and so do the reports of a whole scan.
+/// Largest body of a frame: an inspection of a parity chunk with its most raw operations (1 MiB) fits with room to
+/// spare, and so do the reports of a whole scan.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
 
 /// "All partitions" in a scan.

@@ -75,9 +75,9 @@ pub struct Hello {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeRequest<'a> {
     Hello(Hello),
-    /// From now on refuse, for this partition, owners of a lower epoch. `next`: no stripe of the partition from this id on
-    /// was opened yet; the node remembers that of its first fence. Replies `Fenced`; refused as `Leased` while the node
-    /// promised not to.
+    /// From now on refuse, for this partition, owners of a lower epoch. `next`: no stripe of the partition from this id
+    /// on was opened yet; the node remembers that of its first fence. Replies `Fenced`; refused as `Leased` while the
+    /// node promised not to.
     Fence {
         partition: u16,
         epoch: Epoch,
@@ -103,8 +103,8 @@ pub enum NodeRequest<'a> {
         stable: OpNumber,
     },
     /// Make the chunk immutable; `last` is the final operation of the stripe, `chunk_last` the last one that this
-    /// participant was sent (rule R5). `sum`: CRC32C of the bytes that are in use then; 0: not told. Replies `Done`, refused
-    /// as `Damaged` when the chunk is another one.
+    /// participant was sent (rule R5). `sum`: CRC32C of the bytes that are in use then; 0: not told. Replies `Done`,
+    /// refused as `Damaged` when the chunk is another one.
     Seal {
         stripe: StripeId,
         last: OpNumber,
@@ -149,7 +149,8 @@ pub enum NodeRequest<'a> {
     Inspect {
         stripe: StripeId,
     },
-    /// Record that the owner of `epoch` ended the stripe at `last`: later operations are void (rule R4). Replies `Done`.
+    /// Record that the owner of `epoch` ended the stripe at `last`: later operations are void (rule
+    /// R4). Replies `Done`.
     Close {
         stripe: StripeId,
         epoch: Epoch,
@@ -168,7 +169,8 @@ pub enum NodeRequest<'a> {
         members: Members,
     },
     /// Rebuild the described chunk, which is the node's own place among the members, from chunks that it fetches from
-    /// their nodes itself; or copy it, when it is itself the only source. Replies `Done` when the order is taken, and `Rebuilt` when it is over.
+    /// their nodes itself; or copy it, when it is itself the only source. Replies `Done` when the order is taken, and
+    /// `Rebuilt` when it is over.
     Rebuild {
         description: ChunkDescription,
         sources: Vec<Source>,

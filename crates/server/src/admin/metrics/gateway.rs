@@ -4,8 +4,8 @@ use shorttail_wire::control::{GatewayStatus, NodeSeen, StoreTotals, TenureState}
 
 use super::text::{Kind, Text, seconds};
 
-/// Metrics of these gateways, told apart by the label `gateway`; those of nodes as they see them also by `node`. Of silent
-/// ones it is told only that they do not serve.
+/// Metrics of these gateways, told apart by the label `gateway`; those of nodes as they see them also by `node`. Of
+/// silent ones it is told only that they do not serve.
 pub fn put(text: &mut Text, gateways: &[(u16, GatewayStatus)], silent: &[u16]) {
     let gateways: Vec<(String, &GatewayStatus)> =
         gateways.iter().map(|(id, status)| (id.to_string(), status)).collect();
