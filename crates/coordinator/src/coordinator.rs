@@ -325,11 +325,6 @@ impl Coordinator {
         self.view_changed = true;
     }
 
-    /// Connections of members.
-    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
-        self.connections.keys().copied()
-    }
-
     /// The membership as it is now, and who should own what.
     pub fn view(&self) -> View {
         let nodes = self.nodes.iter().map(|(&id, node)| NodeEntry {

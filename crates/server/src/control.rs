@@ -10,8 +10,11 @@
 mod backoff;
 mod client;
 mod role;
+mod search;
 mod silence;
 mod stream;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -92,9 +92,17 @@ impl Server {
     /// # Errors
     /// When one is not to be had or the metadata store can never be used.
     pub fn bind(config: &CoordinatorConfig) -> anyhow::Result<Self> {
-        let started = Instant::now();
         let about = about(config);
         let store = metadata::open(&config.metadata, &about.name)?;
+        Server::bind_with(config, about, store)
+    }
+
+    fn bind_with(
+        config: &CoordinatorConfig,
+        about: CoordinatorStatus,
+        store: Box<dyn metadata::Metadata>,
+    ) -> anyhow::Result<Self> {
+        let started = Instant::now();
         let poll = Poll::new().context("cannot create an epoll instance")?;
         let mut listener =
             Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -241,6 +249,8 @@ impl Server {
 
     fn send(&mut self, token: usize, message: &FromCoordinator) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
+        connection.is_welcome |=
+            matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         if connection.send(message).is_err() {
             self.forget(token);
         }
@@ -276,13 +286,15 @@ impl Server {
         }
     }
 
-    /// Tells members that this coordinator leads, when that is due and so.
+    /// Tells members that this coordinator leads, when that is due and so. Beats do not wait for the store; who is not let
+    /// in yet expects nothing but the answer, which may.
     fn beat(&mut self) {
         let now = Instant::now();
         let Some(reign) = self.reign.as_ref().filter(|_| now >= self.beat_at) else { return };
         self.beat_at = now + BEAT;
         if reign.leads(now) {
-            let members: Vec<usize> = reign.machine.connections().map(|connection| connection.0 as usize).collect();
+            let members = self.connections.iter().filter(|(_, connection)| connection.is_welcome);
+            let members: Vec<usize> = members.map(|(&token, _)| token).collect();
             members.into_iter().for_each(|token| self.send(token, &FromCoordinator::Beat));
         }
     }

@@ -10,6 +10,7 @@ use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order,
 
 use super::backoff::Backoff;
 use super::role::Role;
+use super::search::{Found, Search};
 use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
@@ -30,6 +31,8 @@ const HEARTBEAT_FIRST: Duration = Duration::from_millis(5);
 const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
 /// Between two attempts to find another one.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
+/// While another one is asked, it and the one at hand are listened to in turn, for so long.
+const LISTEN: Duration = Duration::from_millis(10);
 
 /// Called after an event was queued; must only wake the member's loop.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
@@ -224,8 +227,8 @@ enum End {
 /// Why a registered connection is not served any more.
 enum Left<W> {
     Broken,
-    /// Another coordinator leads, at this place of the list.
-    For(usize, ControlStream, W),
+    /// Another coordinator leads.
+    For(Found<W>),
 }
 
 impl<R: Role> Worker<R> {
@@ -234,6 +237,7 @@ impl<R: Role> Worker<R> {
         let mut told: Option<(Refusal, Instant)> = None;
         let mut failed_count = 0;
         while !self.shared.is_stopping() {
+            let mut was_let_in = false;
             match self.connect_and_serve() {
                 // Another one leads, or will.
                 Ok(End::Refused(Refusal::NotLeading(leader))) => {
@@ -256,7 +260,7 @@ impl<R: Role> Worker<R> {
                 }
                 Ok(End::Lost) => {
                     (refused_since, told) = (None, None);
-                    failed_count = 0;
+                    (failed_count, was_let_in) = (0, true);
                     self.shared.push(ControlEvent::Disconnected);
                 }
                 // Not there: it will be.
@@ -266,7 +270,8 @@ impl<R: Role> Worker<R> {
                 }
             }
             self.shared.lock().closer = None;
-            self.current = (self.current + 1) % self.coordinators.0.len();
+            // Who led a moment ago is asked again first: that is told at once if it ceased to, or ended.
+            self.current = (self.current + usize::from(!was_let_in)) % self.coordinators.0.len();
             // One after the other without a pause, until all were tried.
             if failed_count == 0 || failed_count >= self.coordinators.0.len() {
                 failed_count = 0;
@@ -308,13 +313,18 @@ impl<R: Role> Worker<R> {
             }
             self.shared.settle(Ok(welcome));
             self.shared.push(ControlEvent::Connected);
+            let mut search = None;
             // Whatever breaks the connection, the answer is to connect again.
-            match self.serve(&mut stream).unwrap_or(Left::Broken) {
-                Left::Broken => return Ok(End::Lost),
-                Left::For(place, other, other_welcome) => {
-                    (self.current, stream, welcome) = (place, other, other_welcome);
+            let found = match self.serve(&mut stream, &mut search).unwrap_or(Left::Broken) {
+                Left::For(found) => Some(found),
+                Left::Broken => {
+                    let wait_with = |closer| self.shared.lock().closer = Some(closer);
+                    search.filter(|_| !self.shared.is_stopping()).and_then(|search| search.finish::<R>(wait_with))
                 }
-            }
+            };
+            let Some(found) = found else { return Ok(End::Lost) };
+            (self.current, stream, welcome) = (found.place, found.stream, found.welcome);
+            self.shared.lock().closer = Some(stream.closer()?);
         }
     }
 
@@ -330,8 +340,9 @@ impl<R: Role> Worker<R> {
         }
     }
 
-    /// Heartbeats out, views and orders in, until the connection breaks or another coordinator leads.
-    fn serve(&mut self, stream: &mut ControlStream) -> io::Result<Left<R::Welcome>> {
+    /// Heartbeats out, views and orders in, until the connection breaks or another coordinator leads. `search`: the look
+    /// round that is under way.
+    fn serve(&mut self, stream: &mut ControlStream, search: &mut Option<Search>) -> io::Result<Left<R::Welcome>> {
         let mut heartbeat_due = Instant::now();
         let mut interval = HEARTBEAT_FIRST;
         let mut look_round_at = Instant::now() + BEAT_LATE;
@@ -346,7 +357,8 @@ impl<R: Role> Worker<R> {
                 stream.send(&R::status(status))?;
                 heartbeat_due = now + interval;
             }
-            match stream.receive_until(heartbeat_due)? {
+            let until = if search.is_some() { heartbeat_due.min(now + LISTEN) } else { heartbeat_due };
+            match stream.receive_until(until)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Beat) => look_round_at = Instant::now() + BEAT_LATE,
                 Some(FromCoordinator::Terms(terms)) => {
@@ -362,24 +374,18 @@ impl<R: Role> Worker<R> {
                 Some(_) => return Err(io::Error::other("only views, terms, beats and orders were expected")),
                 None => {}
             }
-            if Instant::now() >= look_round_at {
-                if let Some((place, other, welcome)) = self.look_round() {
-                    return Ok(Left::For(place, other, welcome));
-                }
-                self.shared.lock().closer = Some(stream.closer()?);
+            if search.is_none() && Instant::now() >= look_round_at {
+                *search = Some(Search::new(self.current, self.coordinators.0.len()));
+            }
+            let Some(looking) = search else { continue };
+            if let Some(found) = looking.advance::<R>(&self.coordinators, &self.registration, LISTEN) {
+                return Ok(Left::For(found));
+            }
+            if looking.is_over() {
+                *search = None;
                 look_round_at = Instant::now() + LOOK_ROUND;
             }
         }
         Ok(Left::Broken)
-    }
-
-    /// Finds a coordinator that leads among the others.
-    fn look_round(&self) -> Option<(usize, ControlStream, R::Welcome)> {
-        let count = self.coordinators.0.len();
-        let others = (1..count).map(|step| (self.current + step) % count);
-        others.into_iter().find_map(|place| {
-            let (stream, welcome) = self.register(place).ok()?.ok()?;
-            Some((place, stream, welcome))
-        })
     }
 }

@@ -12,7 +12,7 @@ use shorttail_wire::control::{next_message, put_message};
 use crate::config::Address;
 
 /// Until a connection stands, and until a message that is being written has left.
-const IO_TIMEOUT: Duration = Duration::from_secs(2);
+pub const IO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes asked of the socket at once.
 const READ_BYTES: usize = 16 << 10;
 
@@ -42,9 +42,13 @@ impl Closer {
 
 impl ControlStream {
     pub fn connect(address: &Address) -> io::Result<Self> {
+        ControlStream::connect_within(address, IO_TIMEOUT)
+    }
+
+    pub fn connect_within(address: &Address, timeout: Duration) -> io::Result<Self> {
         let socket = match address {
             Address::Tcp(address) => {
-                let socket = TcpStream::connect_timeout(address, IO_TIMEOUT)?;
+                let socket = TcpStream::connect_timeout(address, timeout)?;
                 socket.set_nodelay(true)?;
                 socket.set_write_timeout(Some(IO_TIMEOUT))?;
                 Socket::Tcp(socket)

@@ -19,11 +19,13 @@ pub struct Connection {
     socket: Socket,
     received: Vec<u8>,
     unsent: Vec<u8>,
+    /// It was told that it is let in.
+    pub is_welcome: bool,
 }
 
 impl Connection {
     pub fn new(socket: Socket) -> Self {
-        Connection { socket, received: Vec::new(), unsent: Vec::new() }
+        Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false }
     }
 
     /// Takes all that is ready.

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Condvar, Mutex};
 use std::thread::JoinHandle;
 
 use shorttail_units::{CodeShape, Incarnation, NodeId};
@@ -10,6 +11,7 @@ use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, Refusal, St
 
 use super::*;
 use crate::config::{Address, Addresses, MetadataPlace, NodeConfig, NodeMembership};
+use crate::control::tests::{Peer, registration};
 use crate::control::{self, ControlError, ControlEvent, GatewayAddresses, GatewayControl, NodeControl};
 
 /// A coordinator on a thread, stopped when dropped.
@@ -35,18 +37,11 @@ impl RunningCoordinator {
     }
 
     fn start_with(control: Address, metadata: MetadataPlace) -> Self {
-        let config = CoordinatorConfig {
-            listen: control.clone(),
-            admin: Some("127.0.0.1:0".parse().expect("literal")),
-            metadata,
-            code: CodeShape::default(),
-            partition_count: 4,
-            node_count: 8,
-            gateway_count: 1,
-            retire_after_ms: 30_000,
-            allow_chaos: true,
-        };
-        let mut server = Server::bind(&config).expect("free addresses");
+        let server = Server::bind(&config(&control, metadata)).expect("free addresses");
+        RunningCoordinator::run(control, server)
+    }
+
+    fn run(control: Address, mut server: Server) -> Self {
         RunningCoordinator {
             admin: server.admin_address().expect("was asked for"),
             control,
@@ -54,6 +49,20 @@ impl RunningCoordinator {
             thread: Some(std::thread::spawn(move || server.run().expect("runs to its end"))),
             _socket_dir: None,
         }
+    }
+}
+
+fn config(control: &Address, metadata: MetadataPlace) -> CoordinatorConfig {
+    CoordinatorConfig {
+        listen: control.clone(),
+        admin: Some("127.0.0.1:0".parse().expect("literal")),
+        metadata,
+        code: CodeShape::default(),
+        partition_count: 4,
+        node_count: 8,
+        gateway_count: 1,
+        retire_after_ms: 30_000,
+        allow_chaos: true,
     }
 }
 
@@ -271,4 +280,57 @@ fn members_find_the_coordinator_that_leads() {
     let after = late.registered().expect("let in");
     assert_eq!(after.session.cluster_id, before.session.cluster_id);
     assert_ne!(after.session.gateway_id, before.session.gateway_id, "the first keeps its number");
+}
+
+/// A store that saves nothing while a test holds it.
+struct HeldStore(Arc<(Mutex<bool>, Condvar)>);
+
+impl metadata::Metadata for HeldStore {
+    fn campaign(&mut self) -> Result<metadata::Campaign, metadata::Trouble> {
+        Ok(metadata::Campaign::Won { lease: None, news: Some(metadata::State::NewCluster) })
+    }
+
+    fn renew(&mut self) -> Result<metadata::Lease, metadata::Trouble> {
+        Ok(None)
+    }
+
+    fn save(&mut self, _: &shorttail_coordinator::Durable) -> Result<(), metadata::Trouble> {
+        let (is_held, changed) = &*self.0;
+        let free = changed.wait_while(is_held.lock().expect("no panic"), |is_held| *is_held);
+        drop(free.expect("no panic"));
+        Ok(())
+    }
+
+    fn resign(&mut self) {}
+}
+
+#[test]
+fn who_is_let_in_hears_that_before_any_beat() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control.sock");
+    let control = Address::Unix(path.clone());
+    let hold = Arc::new((Mutex::new(false), Condvar::new()));
+    let set_held = |is_held| {
+        *hold.0.lock().expect("no panic") = is_held;
+        hold.1.notify_all();
+    };
+    let config = config(&control, MetadataPlace::Nowhere);
+    let server = Server::bind_with(&config, about(&config), Box::new(HeldStore(Arc::clone(&hold))));
+    let _running = RunningCoordinator::run(control, server.expect("free addresses"));
+    let register = |id| {
+        let mut member = Peer::connect(&path);
+        member.say(&ToCoordinator::RegisterNode(registration(id)));
+        member
+    };
+    let mut first = register(1);
+    assert!(matches!(first.hear(), FromCoordinator::NodeRegistered(_)));
+    set_held(true);
+    // It waits for the store.
+    let mut second = register(2);
+    let mut beats = 0;
+    while beats < 3 {
+        beats += usize::from(matches!(first.hear(), FromCoordinator::Beat));
+    }
+    set_held(false);
+    assert!(matches!(second.hear(), FromCoordinator::NodeRegistered(_)));
 }

@@ -1,0 +1,156 @@
+//! A member against coordinators that do only what a test says.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use shorttail_units::{ClusterId, Incarnation, NodeId};
+use shorttail_wire::control::{
+    CONTROL_PROTOCOL_VERSION, ChaosStatus, FromCoordinator, NodeRegistration, NodeSession, NodeWelcome, ToCoordinator,
+    next_message, put_message,
+};
+
+use super::*;
+use crate::config::Addresses;
+
+/// One end of a control connection, without any manners.
+pub struct Peer {
+    stream: UnixStream,
+    received: Vec<u8>,
+}
+
+impl Peer {
+    pub fn connect(path: &Path) -> Self {
+        Peer::new(UnixStream::connect(path).expect("somebody listens"))
+    }
+
+    fn new(stream: UnixStream) -> Self {
+        Peer { stream, received: Vec::new() }
+    }
+
+    pub fn say<M: Serialize>(&mut self, message: &M) {
+        let mut bytes = Vec::new();
+        put_message(&mut bytes, message);
+        self.stream.write_all(&bytes).expect("the other end is there");
+    }
+
+    /// The next message, for which it waits.
+    pub fn hear<M: DeserializeOwned>(&mut self) -> M {
+        loop {
+            if let Some((message, taken)) = next_message(&self.received).expect("a message") {
+                self.received.drain(..taken);
+                return message;
+            }
+            let mut bytes = [0; 4096];
+            let count = self.stream.read(&mut bytes).expect("the connection stands");
+            assert_ne!(count, 0, "the other end is gone");
+            self.received.extend_from_slice(&bytes[..count]);
+        }
+    }
+}
+
+/// Node `id`, for the first time.
+pub fn registration(id: u16) -> NodeRegistration {
+    NodeRegistration {
+        protocol_version: CONTROL_PROTOCOL_VERSION,
+        address: format!("127.0.0.1:{}", 7000 + id),
+        incarnation: Incarnation(1),
+        pid: 1,
+        memory_limit_bytes: 1 << 20,
+        core_count: 1,
+        wanted_id: Some(id),
+        domain: String::new(),
+        allows_chaos: false,
+        session: None,
+    }
+}
+
+/// Listens where a coordinator would.
+struct Fake(UnixListener);
+
+impl Fake {
+    fn listen(path: &Path) -> Self {
+        Fake(UnixListener::bind(path).expect("a free path"))
+    }
+
+    /// A member that connects and registers.
+    fn asked(&self) -> Peer {
+        let (stream, _) = self.0.accept().expect("a member");
+        let mut peer = Peer::new(stream);
+        assert!(matches!(peer.hear(), ToCoordinator::RegisterNode(_)));
+        peer
+    }
+
+    fn let_in(&self) -> Peer {
+        let mut peer = self.asked();
+        peer.say(&welcome());
+        peer
+    }
+
+    fn was_not_asked(&self) -> bool {
+        self.0.set_nonblocking(true).expect("a socket");
+        self.0.accept().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+}
+
+fn welcome() -> FromCoordinator {
+    let session = NodeSession { cluster_id: ClusterId(7), node_id: NodeId(3) };
+    FromCoordinator::NodeRegistered(NodeWelcome { session })
+}
+
+/// A member, and the two coordinators of its list.
+fn member() -> (NodeControl, [Fake; 2], tempfile::TempDir) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let paths = ["a.sock", "b.sock"].map(|name| dir.path().join(name));
+    let fakes = [Fake::listen(&paths[0]), Fake::listen(&paths[1])];
+    let addresses = Addresses(paths.map(Address::Unix).to_vec());
+    let obey = |order| Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
+    let client = ControlClient::start(addresses, registration(3), Box::new(|| {}), Box::new(obey));
+    (client, fakes, dir)
+}
+
+fn is_status(message: &ToCoordinator) -> bool {
+    matches!(message, ToCoordinator::NodeStatus(_))
+}
+
+#[test]
+fn who_led_a_moment_ago_is_asked_first() {
+    let (_client, [first, second], _dir) = member();
+    drop(first.let_in());
+    // The second one stands still: it would answer nothing.
+    let mut again = first.let_in();
+    assert!(is_status(&again.hear()) && second.was_not_asked());
+}
+
+#[test]
+fn while_another_coordinator_is_asked_the_one_at_hand_still_hears_of_the_member() {
+    let (_client, [first, second], _dir) = member();
+    // It leads and says nothing.
+    let mut at_hand = first.let_in();
+    let (mut other, heard) = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| second.asked());
+        let mut heard = 0;
+        while !asked.is_finished() {
+            heard += usize::from(is_status(&at_hand.hear()));
+        }
+        (asked.join().expect("no panic"), heard)
+    });
+    assert!(heard > 0);
+    // It has not answered.
+    assert!(is_status(&at_hand.hear()) && is_status(&at_hand.hear()));
+    other.say(&welcome());
+    assert!(is_status(&other.hear()), "the one that answers is the one that leads");
+}
+
+#[test]
+fn one_that_lets_the_member_in_is_not_left_because_the_one_at_hand_is_lost() {
+    let (_client, [first, second], _dir) = member();
+    let at_hand = first.let_in();
+    let mut other = second.asked();
+    other.say(&welcome());
+    drop(at_hand);
+    assert!(is_status(&other.hear()));
+    assert!(first.was_not_asked());
+}
