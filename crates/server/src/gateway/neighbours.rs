@@ -17,7 +17,7 @@ use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
 use shorttail_wire::gateway::{Body, GATEWAY_PROTOCOL_VERSION, Hello, Kind, Refusal, next_frame, put_frame};
 
-use super::limits::{ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US};
+use super::limits::{ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US, UNCONFIRMED_MS_MAX};
 use super::peers::SESSION_TOKENS_END;
 use super::waiting::Waiter;
 use crate::config::Address;
@@ -101,7 +101,11 @@ impl Neighbours {
             }
             neighbour.retry_us = now_us + neighbour.wait_us;
             neighbour.wait_us = (neighbour.wait_us * 2).min(CONNECT_MAX_US);
-            let link = Stream::connect(&neighbour.address).and_then(|stream| Link::new(stream, token_of(id), registry));
+            let stream = Stream::connect(&neighbour.address).and_then(|stream| {
+                stream.break_after(UNCONFIRMED_MS_MAX)?;
+                Ok(stream)
+            });
+            let link = stream.and_then(|stream| Link::new(stream, token_of(id), registry));
             match link {
                 Ok(link) => neighbour.greet(link, self.identity),
                 Err(error) => tracing::debug!(gateway = id, %error, "cannot connect"),

@@ -148,6 +148,7 @@ impl Tenures {
 
     fn begin(&mut self, now: Now, terms: &Terms, partitions: Vec<PartitionId>) {
         let epoch = terms.epoch;
+        tracing::info!(epoch = epoch.0, prepares = terms.prepares, partitions = partitions.len(), "a tenure begins");
         let mut config = self.config.clone();
         config.epoch = epoch;
         config.core = self.core as u16;

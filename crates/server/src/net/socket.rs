@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,12 @@ use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 
 use crate::config::Address;
+
+/// Milliseconds between two attempts of TCP to send what nobody confirmed, at most. By itself TCP doubles them, and tries
+/// again as long after a cut as the cut took. The least that the system takes.
+const RESEND_MS_MAX: libc::c_int = 1_000;
+/// The option's number, which the C library does not name yet; since Linux 6.15.
+const TCP_RTO_MAX_MS: libc::c_int = 44;
 
 #[derive(Debug)]
 pub enum Stream {
@@ -34,10 +41,23 @@ impl Stream {
                 let stream = TcpStream::connect(*address)?;
                 // Not connected yet on some systems: the option is set again by the first use if this fails.
                 let _ = stream.set_nodelay(true);
+                resend_steadily(&stream);
                 spare_pacing(&stream, *address);
                 Ok(Stream::Tcp(stream))
             }
             Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
+        }
+    }
+
+    /// The connection breaks when nobody confirms for so long what was sent on it, or that it was begun.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn break_after(&self, milliseconds: u32) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, milliseconds)?),
+            // Within one machine nothing is lost on the way.
+            Stream::Unix(_) => Ok(()),
         }
     }
 
@@ -109,11 +129,23 @@ impl Listener {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
+                resend_steadily(&stream);
                 spare_pacing(&stream, peer);
                 Ok(Stream::Tcp(stream))
             }
             Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
         }
+    }
+}
+
+/// When the way is there again after a cut, what was lost on it goes soon. Where it cannot be set, the system's own stays.
+fn resend_steadily(stream: &TcpStream) {
+    let value = RESEND_MS_MAX;
+    let bytes = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the descriptor is open as long as `stream` lives, and the system reads `bytes` bytes of `value`.
+    unsafe {
+        let value = (&raw const value).cast();
+        libc::setsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, TCP_RTO_MAX_MS, value, bytes);
     }
 }
 
@@ -176,3 +208,38 @@ macro_rules! source {
 
 source!(Stream, Stream::Tcp(inner) => inner, Stream::Unix(inner) => inner);
 source!(Listener, Listener::Tcp(inner) => inner, Listener::Unix(inner, _) => inner);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resend_ms_max(stream: &TcpStream) -> libc::c_int {
+        let (mut value, mut bytes) = (RESEND_MS_MAX, size_of::<libc::c_int>() as libc::socklen_t);
+        // SAFETY: the descriptor is open, and the system writes at most `bytes` bytes to `value`.
+        unsafe {
+            let value = (&raw mut value).cast();
+            libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, TCP_RTO_MAX_MS, value, &raw mut bytes);
+        }
+        // A system that does not know the option leaves the value as it is.
+        value
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_resend_steadily() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let asker = Stream::connect(&listener.address().expect("it listens")).expect("somebody listens");
+        let answerer = loop {
+            match listener.accept() {
+                Ok(stream) => break stream,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        asker.break_after(1_500).expect("a socket takes it");
+        for stream in [&asker, &answerer] {
+            let Stream::Tcp(stream) = stream else { unreachable!("it is one of TCP") };
+            assert_eq!(resend_ms_max(stream), RESEND_MS_MAX);
+        }
+        let Stream::Tcp(asker) = asker else { unreachable!("it is one of TCP") };
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&asker).expect("a socket tells"), 1_500);
+    }
+}
