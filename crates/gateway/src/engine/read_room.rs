@@ -76,6 +76,14 @@ mod tests {
     }
 
     #[test]
+    fn what_would_fit_waits_behind_what_does_not() {
+        let mut room = ReadRoom::new(10);
+        assert_eq!((room.admit(6, 'a'), room.admit(5, 'b'), room.admit(4, 'c')), (Some('a'), None, None));
+        room.leave(6);
+        assert_eq!((room.next(), room.next(), room.next()), (Some('b'), Some('c'), None));
+    }
+
+    #[test]
     fn a_value_above_the_room_is_read_alone() {
         let mut room = ReadRoom::new(10);
         assert_eq!(room.admit(11, 'a'), Some('a'));

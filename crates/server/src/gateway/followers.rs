@@ -240,6 +240,8 @@ mod tests {
         followers.enter(&first);
         assert!(followers.may_go(first.number));
         assert_eq!(left(&mut followers, first.number), [2]);
+        assert!(left(&mut followers, 2).is_empty());
+        assert!(followers.is_empty() && followers.lines.is_empty(), "it was noted once");
     }
 
     #[test]
@@ -261,6 +263,26 @@ mod tests {
         assert!(left(&mut followers, 1).is_empty());
         assert_eq!(left(&mut followers, 2), [3]);
         assert_eq!(left(&mut followers, 3), [4]);
+    }
+
+    #[test]
+    fn a_group_concerns_those_of_each_of_its_keys() {
+        let mut followers = Followers::default();
+        let all = waiters(7, &["SET {t}a 1", "MSETNX {t}b 2 {t}a 2", "MSETNX {t}b 2 {t}c 2"]);
+        followers.enter(&all[0]);
+        assert!(followers.concerns(&all[1]) && !followers.concerns(&all[2]));
+    }
+
+    #[test]
+    fn those_that_a_group_held_go_in_their_order() {
+        let mut followers = Followers::default();
+        let keys: Vec<String> = (0..8).map(|number| format!("{{t}}{number}")).collect();
+        let group = keys.iter().map(|key| format!(" {key} 1")).collect::<String>();
+        let lines: Vec<String> =
+            [format!("MSETNX{group}")].into_iter().chain(keys.iter().map(|key| format!("SET {key} 2"))).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        assert_eq!(ask(&mut followers, waiters(7, &lines)), [1]);
+        assert_eq!(left(&mut followers, 1), [2, 3, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]
