@@ -318,6 +318,7 @@ impl<R: Role> Worker<R> {
             let found = match self.serve(&mut stream, &mut search).unwrap_or(Left::Broken) {
                 Left::For(found) => Some(found),
                 Left::Broken => {
+                    let _ = stream.closer().map(|closer| closer.close());
                     let wait_with = |closer| self.shared.lock().closer = Some(closer);
                     search.filter(|_| !self.shared.is_stopping()).and_then(|search| search.finish::<R>(wait_with))
                 }

@@ -36,6 +36,12 @@ impl Peer {
         self.stream.write_all(&bytes).expect("the other end is there");
     }
 
+    /// Ends the connection, and waits until the other end has noticed.
+    fn leave(&mut self) {
+        self.stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
+        self.stream.read_to_end(&mut Vec::new()).expect("the other end leaves");
+    }
+
     /// The next message, for which it waits.
     pub fn hear<M: DeserializeOwned>(&mut self) -> M {
         loop {
@@ -147,10 +153,10 @@ fn while_another_coordinator_is_asked_the_one_at_hand_still_hears_of_the_member(
 #[test]
 fn one_that_lets_the_member_in_is_not_left_because_the_one_at_hand_is_lost() {
     let (_client, [first, second], _dir) = member();
-    let at_hand = first.let_in();
+    let mut at_hand = first.let_in();
     let mut other = second.asked();
+    at_hand.leave();
     other.say(&welcome());
-    drop(at_hand);
     assert!(is_status(&other.hear()));
     assert!(first.was_not_asked());
 }

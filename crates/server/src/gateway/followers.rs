@@ -266,6 +266,14 @@ mod tests {
     }
 
     #[test]
+    fn a_write_waits_for_all_reads_before_it() {
+        let mut followers = Followers::default();
+        assert_eq!(ask(&mut followers, waiters(7, &["GET a", "GET a", "SET a 1"])), [1, 2]);
+        assert!(left(&mut followers, 1).is_empty());
+        assert_eq!(left(&mut followers, 2), [3]);
+    }
+
+    #[test]
     fn a_group_concerns_those_of_each_of_its_keys() {
         let mut followers = Followers::default();
         let all = waiters(7, &["SET {t}a 1", "MSETNX {t}b 2 {t}a 2", "MSETNX {t}b 2 {t}c 2"]);
