@@ -5,7 +5,11 @@
 //! go once when a role has started, once when it has met its peers, and whenever it falls quiet; what is needed comes
 //! back from the page cache at the next use.
 
+use std::ffi::CStr;
+use std::ops::Range;
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Lets go of pages when a role has joined its cluster, and when it falls quiet.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ const JOINED_AFTER: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether the role is busy, and how much CPU time in between makes it so.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const BUSY_CPU_US: u64 = 50_000;
+const BUSY_CPU_US: u64 = 20_000;
 
 impl Settling {
     /// The role begins to serve.
@@ -38,7 +42,7 @@ impl Settling {
             return;
         }
         let used_us = cpu_us();
-        let is_busy = used_us - self.cpu_us > BUSY_CPU_US;
+        let is_busy = used_us.saturating_sub(self.cpu_us) > BUSY_CPU_US;
         let falls_quiet = self.was_busy && !is_busy;
         let has_joined = self.joined.take_if(|joined| *joined <= now).is_some();
         (self.looked, self.cpu_us, self.was_busy) = (now, used_us, is_busy);
@@ -48,9 +52,10 @@ impl Settling {
     }
 }
 
-/// CPU time of this process so far.
+/// CPU time of this process so far. Read every second, so it is not read from a file: that code would stay resident.
 fn cpu_us() -> u64 {
-    crate::clock::cpu_times_us().map_or(0, |(user_us, system_us)| user_us + system_us)
+    let used = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default();
+    u64::try_from(used.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Lets go of program text and constants, and of the memory that was given back to the allocator.
@@ -61,26 +66,50 @@ pub fn drop_unused_pages() {
     unsafe {
         libc::malloc_trim(0);
     }
-    let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else { return };
-    for line in maps.lines() {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [range, permissions, offset, _, _, path] = fields[..] else { continue };
-        // A read-only mapping at the front of a file holds constants; later ones may hold relocated pointers.
-        let is_pristine = permissions == "r-xp" || permissions == "r--p" && offset.bytes().all(|byte| byte == b'0');
-        let Some((start, end)) = range.split_once('-').filter(|_| is_pristine && path.starts_with('/')) else {
-            continue;
-        };
-        if let (Ok(start), Ok(end)) = (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16)) {
-            drop_pages(start, end - start);
-        }
-    }
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    // SAFETY: the callback is called before this returns, with the pointer to `ranges`, which nobody else uses meanwhile.
+    unsafe { libc::dl_iterate_phdr(Some(note_read_only_segments), (&raw mut ranges).cast()) };
+    // First all are known, then they go: the kernel brings back 64 KiB around whatever runs in between.
+    ranges.into_iter().for_each(drop_pages);
 }
 
-fn drop_pages(start: usize, bytes: usize) {
-    // SAFETY: the range is a file-backed mapping without write permission (the caller took it from the list of
-    // mappings), so no page of it was ever modified and the kernel reads dropped ones from the file again.
+/// Adds what the program, or one of its libraries, has mapped of its file without permission to write.
+///
+/// # Safety
+/// `ranges` points to a vector of address ranges that nobody else uses; `info` is what the dynamic linker says.
+unsafe extern "C" fn note_read_only_segments(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    ranges: *mut libc::c_void,
+) -> libc::c_int {
+    // SAFETY: promised by the caller; the dynamic linker's facts hold while it calls.
+    let (info, ranges) = unsafe { (&*info, &mut *ranges.cast::<Vec<Range<usize>>>()) };
+    // SAFETY: the name is null or ends with a zero.
+    let name: &[u8] = if info.dlpi_name.is_null() { &[] } else { unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes() };
+    // The program itself has no name. What the kernel maps into every process is not of a file, and its name no path.
+    if info.dlpi_phdr.is_null() || !(name.is_empty() || name.starts_with(b"/")) {
+        return 0;
+    }
+    // SAFETY: so many headers are there.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W == 0) {
+        let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+        ranges.push(start..start + header.p_memsz as usize);
+    }
+    0
+}
+
+fn drop_pages(range: Range<usize>) {
+    // Whole pages: what a segment shares with its neighbour stays.
+    // SAFETY: a question to the system that changes nothing.
+    let Ok(page_bytes) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
+    let (start, end) = (range.start.next_multiple_of(page_bytes), range.end / page_bytes * page_bytes);
+    // SAFETY: the range lies in a segment that is mapped from a file without permission to write (the caller took it from
+    // the dynamic linker's list; relocated pointers are in segments with that permission), so no page of it was ever
+    // modified and the kernel reads dropped ones from the file again.
     let result = unsafe {
-        rustix::mm::madvise(std::ptr::without_provenance_mut(start), bytes, rustix::mm::Advice::LinuxDontNeed)
+        let pages = std::ptr::without_provenance_mut(start);
+        rustix::mm::madvise(pages, end.saturating_sub(start), rustix::mm::Advice::LinuxDontNeed)
     };
     if let Err(error) = result {
         tracing::debug!(%error, "unused pages stay mapped");

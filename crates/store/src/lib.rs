@@ -30,6 +30,7 @@ pub use chunk_store::{ChunkStore, Scanned, StoreError};
 pub use chunk_view::{ChunkView, RangeBytes};
 pub use content::used_bytes;
 pub use counters::Counters;
+pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
 pub use notes::{Notes, NotesDamaged};
 pub use scrub::Looked;

@@ -20,7 +20,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// An owned range of memory, used as a byte slice.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     /// The file that it is a part of, and where in it.
@@ -34,7 +34,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes, a multiple of the page size, of zeros.
+    /// Maps `bytes` bytes of zeros.
     ///
     /// # Errors
     /// What the kernel says, usually that it has no room for the reservation.
@@ -59,7 +59,7 @@ impl Mapping {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn shared(bytes: usize) -> io::Result<Self> {
+    pub(crate) fn shared(bytes: usize) -> io::Result<Self> {
         let kind = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // Kernels before 6.3 do not know the flag, and later ones may insist on it.
         let file =
@@ -79,7 +79,7 @@ impl Mapping {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn of_file(file: &Arc<File>, offset: u64, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn of_file(file: &Arc<File>, offset: u64, bytes: usize) -> io::Result<Self> {
         // SAFETY: without MAP_FIXED the kernel chooses a range that nothing else uses. That others do not write to the
         // file is the caller's promise.
         let base = unsafe {
@@ -97,7 +97,7 @@ impl Mapping {
     }
 
     /// The file that it is a part of, and where in it it begins.
-    pub fn file(&self) -> Option<(&Arc<File>, u64)> {
+    pub(crate) fn file(&self) -> Option<(&Arc<File>, u64)> {
         self.file.as_ref().map(|(file, offset)| (file, *offset))
     }
 
@@ -105,7 +105,7 @@ impl Mapping {
     ///
     /// # Errors
     /// What the kernel says, usually that the file system is full.
-    pub fn reserve(&self, range: Range<usize>) -> io::Result<()> {
+    pub(crate) fn reserve(&self, range: Range<usize>) -> io::Result<()> {
         let Some((file, offset)) = &self.file else { return Ok(()) };
         let bytes = (range.end - range.start) as u64;
         Ok(fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes)?)
@@ -113,7 +113,7 @@ impl Mapping {
 
     /// Writes a byte that tells of others: after all that was written before, and before all that is written after, as
     /// far as a process that dies in between can tell.
-    pub fn put_mark(&mut self, at: usize, mark: u8) {
+    pub(crate) fn put_mark(&mut self, at: usize, mark: u8) {
         compiler_fence(Ordering::SeqCst);
         self[at] = mark;
         compiler_fence(Ordering::SeqCst);
@@ -135,7 +135,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If the range is not made of whole pages inside the mapping.
-    pub fn discard(&mut self, range: Range<usize>) {
+    pub(crate) fn discard(&mut self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes, "discard inside the mapping");
         assert!(range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096), "discard of whole pages");
         if range.is_empty() {

@@ -197,10 +197,8 @@ impl<C: Command> Engine<C> {
     pub(super) fn forget_stripe(&mut self, id: StripeId) {
         self.repair.forget(id);
         self.forget_moves(id);
-        if let Some(slot) = self.stripes.slot_of(id)
-            && let Some(open) = self.stripes.remove(slot).open
-        {
-            self.stripes.keep_buffer(open.into_buffer());
+        if let Some(slot) = self.stripes.slot_of(id) {
+            self.stripes.remove(slot);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The index: for every object eight bytes that say where its record lies. The key is compared in the record itself.
 //!
 //! One sorted array per hash slot, so that a slot can be counted, listed, moved and grown on its own: an
-//! insertion moves some hundred entries at most, never millions. An entry costs 8 bytes, and an array has an
-//! eighth of room to spare.
+//! insertion moves some hundred entries at most, never millions. An entry costs 8 bytes, and an array has room
+//! for eight more on average.
 //!
 //! ```text
 //! entry, from the top: tag 18 | fetched 1 | recent 1 | chunk number 28 | offset 16
@@ -11,6 +11,8 @@
 //! is. A slot with very many keys (one tag for thousands of them) costs extra reads, not wrong answers.
 
 use shorttail_units::{SLOT_COUNT, Slot};
+
+use super::arrays::Arrays;
 
 const OFFSET_BITS: u32 = 16;
 const CHUNK_BITS: u32 = 28;
@@ -61,7 +63,7 @@ impl Tag {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Entry(u64);
 
 impl Entry {
@@ -83,16 +85,13 @@ impl Entry {
 }
 
 /// The entries of one slot, in the order of their tags.
-#[derive(Debug, Default)]
-struct Table(Vec<Entry>);
+#[derive(Clone, Copy, Debug)]
+struct Table<'a>(&'a [Entry]);
 
-impl Table {
-    /// Entries by which a table grows and shrinks at least.
-    const STEP: usize = 16;
-
+impl<'a> Table<'a> {
     /// Place of the first entry whose tag is not below `tag`, which may be `Tag::COUNT`.
-    fn first_from(&self, tag: u32) -> usize {
-        let (entries, least) = (&self.0, u64::from(tag) << TAG_SHIFT);
+    fn first_from(self, tag: u32) -> usize {
+        let (entries, least) = (self.0, u64::from(tag) << TAG_SHIFT);
         let is_below = |place: usize| entries[place].0 < least;
         let guess = (entries.len() * tag as usize) >> TAG_BITS;
         let (mut low, mut high) = (0, entries.len());
@@ -122,53 +121,38 @@ impl Table {
         low + entries[low..high].partition_point(|entry| entry.0 < least)
     }
 
-    fn with_tag(&self, tag: Tag) -> impl Iterator<Item = Entry> {
+    fn with_tag(self, tag: Tag) -> impl Iterator<Item = Entry> + use<'a> {
         let from = &self.0[self.first_from(tag.0)..];
         from.iter().copied().take_while(move |entry| entry.tag() == tag)
     }
 
-    fn place_of(&self, tag: Tag, location: Location) -> Option<usize> {
+    fn place_of(self, tag: Tag, location: Location) -> Option<usize> {
         let first = self.first_from(tag.0);
         let with_tag = self.0[first..].iter().take_while(|entry| entry.tag() == tag);
         with_tag.enumerate().find(|(_, entry)| entry.is_at(tag, location)).map(|(step, _)| first + step)
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        if self.0.len() == self.0.capacity() {
-            self.0.reserve_exact(Self::spare(self.0.len()));
-        }
-        self.0.insert(self.first_from(entry.tag().0), entry);
-    }
-
-    fn remove(&mut self, place: usize) {
-        self.0.remove(place);
-        if self.0.len() * 2 + Self::STEP < self.0.capacity() {
-            self.0.shrink_to(self.0.len() + Self::spare(self.0.len()));
-        }
-    }
-
-    /// Room for an eighth more, in whole steps: arrays of few sizes leave the allocator few holes.
-    fn spare(length: usize) -> usize {
-        (length / 8).next_multiple_of(Self::STEP).max(Self::STEP)
     }
 }
 
 #[derive(Debug)]
 pub struct Index {
-    tables: Vec<Table>,
+    tables: Arrays<Entry>,
     object_count: u64,
 }
 
 impl Default for Index {
     fn default() -> Self {
-        Index { tables: (0..SLOT_COUNT).map(|_| Table::default()).collect(), object_count: 0 }
+        Index { tables: Arrays::new(SLOT_COUNT), object_count: 0 }
     }
 }
 
 impl Index {
+    fn table(&self, slot: Slot) -> Table<'_> {
+        Table(self.tables.get(slot.index()))
+    }
+
     /// Locations of the objects that may have this key's tag; usually none or one.
     pub fn candidates(&self, slot: Slot, tag: Tag) -> impl Iterator<Item = Location> {
-        self.tables[slot.index()].with_tag(tag).map(Entry::location)
+        self.table(slot).with_tag(tag).map(Entry::location)
     }
 
     pub fn contains(&self, slot: Slot, tag: Tag, location: Location) -> bool {
@@ -176,28 +160,28 @@ impl Index {
     }
 
     fn entry(&self, slot: Slot, tag: Tag, location: Location) -> Option<Entry> {
-        let table = &self.tables[slot.index()];
+        let table = self.table(slot);
         table.place_of(tag, location).map(|place| table.0[place])
     }
 
     fn entry_mut(&mut self, slot: Slot, tag: Tag, location: Location) -> Option<&mut Entry> {
-        let table = &mut self.tables[slot.index()];
-        table.place_of(tag, location).map(|place| &mut table.0[place])
+        let place = self.table(slot).place_of(tag, location)?;
+        Some(&mut self.tables.get_mut(slot.index())[place])
     }
 
     /// # Panics
     /// If the location's chunk number is beyond [`Location::CHUNK_NUMBER_MAX`].
     pub fn insert(&mut self, slot: Slot, tag: Tag, location: Location) {
         assert!(location.chunk_number <= Location::CHUNK_NUMBER_MAX, "chunk number");
-        self.tables[slot.index()].insert(Entry::new(tag, location));
+        let place = self.table(slot).first_from(tag.0);
+        self.tables.insert(slot.index(), place, Entry::new(tag, location));
         self.object_count += 1;
     }
 
     /// Whether there was such an entry.
     pub fn remove(&mut self, slot: Slot, tag: Tag, location: Location) -> bool {
-        let table = &mut self.tables[slot.index()];
-        let Some(place) = table.place_of(tag, location) else { return false };
-        table.remove(place);
+        let Some(place) = self.table(slot).place_of(tag, location) else { return false };
+        self.tables.remove(slot.index(), place);
         self.object_count -= 1;
         true
     }
@@ -241,7 +225,7 @@ impl Index {
     /// Locations in one slot with tags from `first` on, in tag order: about `count`, and all of the last tag.
     /// Also the tag to go on from, if the slot holds more.
     pub fn list(&self, slot: Slot, first: u32, count: usize) -> (Vec<(Tag, Location)>, Option<u32>) {
-        let table = &self.tables[slot.index()];
+        let table = self.table(slot);
         let entries = &table.0[table.first_from(first.min(Tag::COUNT))..];
         let is_last = |step: usize| entries[step].tag() != entries[step - 1].tag();
         let end = (count.max(1)..entries.len()).find(|&step| is_last(step)).filter(|_| count > 0);
@@ -252,13 +236,18 @@ impl Index {
 
     /// Forgets the objects of one slot.
     pub fn clear_slot(&mut self, slot: Slot) {
-        let table = std::mem::take(&mut self.tables[slot.index()]);
-        self.object_count -= table.0.len() as u64;
+        self.object_count -= self.tables.get(slot.index()).len() as u64;
+        self.tables.clear(slot.index());
     }
 
     /// Every location, for invariants.
     pub fn locations(&self) -> impl Iterator<Item = Location> {
-        self.tables.iter().flat_map(|table| &table.0).map(|entry| entry.location())
+        (0..SLOT_COUNT).flat_map(|slot| self.tables.get(slot)).map(|entry| entry.location())
+    }
+
+    /// Asserts what must hold between operations.
+    pub fn check_invariants(&self) {
+        self.tables.check_invariants();
     }
 }
 
@@ -321,7 +310,7 @@ mod tests {
                 let with_tag = plain.iter().filter(|(other, _)| *other == tag(number));
                 assert_eq!(found, with_tag.map(|(_, it)| it.chunk_number).collect::<Vec<_>>());
             }
-            assert!(index.tables[slot.index()].0.is_sorted_by_key(|entry| entry.tag()));
+            assert!(index.table(slot).0.is_sorted_by_key(|entry| entry.tag()));
         }
     }
 

@@ -23,6 +23,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn invariant_index_names_existing_stripes(&self) {
+        self.index.check_invariants();
         let mut counts: HashMap<StripeSlot, u32> = HashMap::new();
         for location in self.index.locations() {
             let (slot, _) = self.stripes.place_of(location);

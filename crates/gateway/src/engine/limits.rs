@@ -71,9 +71,6 @@ pub const READ_BYTES_MAX: usize = 64 << 20;
 /// Unsealed stripes of one partition, sealing ones included: bounds the owner's buffers. Further writes wait.
 pub const UNSEALED_MAX: usize = 8;
 
-/// Buffers of sealed stripes that are kept for the next ones.
-pub const SPARE_BUFFERS_MAX: usize = 2;
-
 /// Microseconds that a read waits at most for a message to its node that it can leave with, and how many may wait.
 pub const DEFER_US: u64 = TICK_US;
 pub const DEFERRED_MAX: usize = 256;

@@ -162,8 +162,7 @@ impl<C: Command> Engine<C> {
         }
         let members = self.sociable_members(partition)?;
         let id = self.take_stripe_ids(1);
-        let buffer = self.stripes.take_buffer(self.config.data_count() * self.config.chunk_bytes);
-        let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes, buffer);
+        let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes);
         let slot = self.stripes.insert(Stripe::new(id, partition, members.clone(), open));
         let log = self.log(partition);
         log.open.push(slot);
@@ -394,7 +393,6 @@ impl<C: Command> Engine<C> {
         stripe.fills = open.fills().iter().map(|&fill| fill as u32).collect();
         stripe.become_phase(StripePhase::Sealed);
         self.stripes.no_longer_unsealed(slot);
-        self.stripes.keep_buffer(open.into_buffer());
         self.work.push_back(Work::Resume);
     }
 

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 
 use shorttail_monitor::Ticket;
+use shorttail_store::Mapping;
 use shorttail_units::{CodeShape, OpNumber};
 use smallvec::SmallVec;
 
@@ -93,8 +94,8 @@ pub struct Waiting {
 pub struct OpenStripe<I> {
     shape: CodeShape,
     chunk_bytes: usize,
-    /// `data_count x chunk_bytes`.
-    bytes: Vec<u8>,
+    /// `data_count x chunk_bytes`. A mapping of its own: pages are taken as records fill them, and all go back with it.
+    bytes: Mapping,
     fills: Vec<usize>,
     /// Chunk that this turn's records go to.
     turn_index: usize,
@@ -119,13 +120,14 @@ pub struct OpenStripe<I> {
 }
 
 impl<I> OpenStripe<I> {
-    /// `bytes` is a buffer of `data_count x chunk_bytes`; what it contains does not matter.
-    pub fn new(shape: CodeShape, chunk_bytes: usize, bytes: Vec<u8>) -> Self {
-        assert_eq!(bytes.len(), shape.data_count() * chunk_bytes, "buffer of a stripe");
+    /// # Panics
+    /// If the kernel has no memory for it.
+    pub fn new(shape: CodeShape, chunk_bytes: usize) -> Self {
+        let bytes = Mapping::new(shape.data_count() * chunk_bytes);
         OpenStripe {
             shape,
             chunk_bytes,
-            bytes,
+            bytes: bytes.unwrap_or_else(|error| panic!("no memory for the bytes of a stripe: {error}")),
             fills: vec![0; shape.data_count()],
             turn_index: 0,
             hampered: 0,
@@ -144,17 +146,12 @@ impl<I> OpenStripe<I> {
 
     /// A stripe that was read back from nodes and only waits to be emptied.
     pub fn from_chunks(shape: CodeShape, chunks: &[Vec<u8>], chunk_bytes: usize) -> Self {
-        let mut bytes = vec![0; shape.data_count() * chunk_bytes];
-        for (place, chunk) in bytes.chunks_exact_mut(chunk_bytes).zip(chunks) {
+        let mut stripe = Self::new(shape, chunk_bytes);
+        for (place, chunk) in stripe.bytes.chunks_exact_mut(chunk_bytes).zip(chunks) {
             place[..chunk.len()].copy_from_slice(chunk);
         }
-        let mut stripe = Self::new(shape, chunk_bytes, bytes);
         stripe.fills = chunks.iter().map(Vec::len).collect();
         stripe
-    }
-
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.bytes
     }
 
     /// Bytes of data chunk `data_index` in use.
@@ -434,7 +431,7 @@ mod tests {
 
     fn stripe_of(shape: &str) -> OpenStripe<u32> {
         let shape: CodeShape = shape.parse().expect("a shape");
-        OpenStripe::new(shape, 100, vec![0; 100 * shape.data_count()])
+        OpenStripe::new(shape, 100)
     }
 
     fn put(stripe: &mut OpenStripe<u32>, data_index: usize, purpose: u32) -> (Append, Vec<Share>) {

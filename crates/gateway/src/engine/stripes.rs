@@ -163,7 +163,6 @@ pub struct Stripes<I> {
     /// Existing stripes of each partition in the order of their ids (rule R3 asks for the oldest).
     by_age: BTreeMap<(PartitionId, StripeId), StripeSlot>,
     unsealed: Vec<StripeSlot>,
-    spare_buffers: Vec<Vec<u8>>,
 }
 
 impl<I> Stripes<I> {
@@ -175,7 +174,6 @@ impl<I> Stripes<I> {
             by_id: HashMap::new(),
             by_age: BTreeMap::new(),
             unsealed: Vec::new(),
-            spare_buffers: Vec::new(),
         }
     }
 
@@ -193,7 +191,7 @@ impl<I> Stripes<I> {
         slot
     }
 
-    /// Forgets a stripe; its buffer, if any, is kept for the next one.
+    /// Forgets a stripe.
     ///
     /// # Panics
     /// If there is no such stripe.
@@ -277,16 +275,6 @@ impl<I> Stripes<I> {
     pub fn place_of(&self, location: Location) -> (StripeSlot, usize) {
         let number = location.chunk_number as usize;
         (StripeSlot((number / self.data_count) as u32), number % self.data_count)
-    }
-
-    pub fn take_buffer(&mut self, bytes: usize) -> Vec<u8> {
-        self.spare_buffers.pop().unwrap_or_else(|| vec![0; bytes])
-    }
-
-    pub fn keep_buffer(&mut self, buffer: Vec<u8>) {
-        if self.spare_buffers.len() < super::limits::SPARE_BUFFERS_MAX {
-            self.spare_buffers.push(buffer);
-        }
     }
 }
 
