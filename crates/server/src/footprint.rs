@@ -52,6 +52,15 @@ impl Settling {
     }
 }
 
+/// So many threads allocate in earnest: the others share their heaps, each of which would keep some of what it once had.
+pub fn share_heaps(threads: usize) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: the call only changes how the allocator goes about its work.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, i32::try_from(threads).unwrap_or(i32::MAX));
+    }
+}
+
 /// CPU time of this process so far. Read every second, so it is not read from a file: that code would stay resident.
 fn cpu_us() -> u64 {
     let used = Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default();

@@ -28,7 +28,7 @@ use crate::control::{
 };
 use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
-use background::{Background, INBOX as BACKGROUND_INBOX, Watcher};
+use background::{Background, INBOX as BACKGROUND_INBOX, Returned, Watcher};
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 use memory::Memory;
@@ -54,6 +54,7 @@ pub struct CoreGauges {
 /// When the address is taken, the memory is not to be had, or the coordinator refuses the node for good.
 pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     crate::panics::end_the_process();
+    crate::footprint::share_heaps(config.threads);
     let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let listening = listener.address()?;
     let desk = OrderDesk::new(config.allow_chaos);
@@ -92,9 +93,8 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                 ControlEvent::Terms(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
-        for background in cores.watchers.iter_mut().filter_map(Watcher::look) {
-            tracing::info!("the processors have no time for repair: it goes on at their cost");
-            start_background(background, true)?;
+        for beside in &mut cores.beside {
+            beside.look()?;
         }
         // Heartbeats go out twice a second: the picture is never older than this.
         std::thread::sleep(Duration::from_millis(200));
@@ -177,7 +177,7 @@ pub fn was_removed(error: &anyhow::Error) -> bool {
 struct Cores {
     gauges: Vec<Arc<CoreGauges>>,
     outlets: Vec<Outlet<ToNodeCore>>,
-    watchers: Vec<Watcher>,
+    beside: Vec<Beside>,
 }
 
 fn start_cores(
@@ -199,7 +199,7 @@ fn start_cores(
     }
     let is_local = matches!(listener, Listener::Unix(..));
     let mut listener = Some(listener);
-    let (mut all_gauges, mut watchers) = (Vec::new(), Vec::new());
+    let (mut all_gauges, mut all_beside) = (Vec::new(), Vec::new());
     for (core, (poll, inbox)) in (0..core_count).zip(polls) {
         let machine = MachineConfig {
             node: welcome.session.node_id,
@@ -235,8 +235,7 @@ fn start_cores(
         let (rebuilds, giver) = (machine.rebuild_elsewhere(), machine.giver());
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
-        start_background(beside, false)?;
-        watchers.push(watcher);
+        all_beside.push(Beside { watcher, resting: Some(beside) });
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let core_loop =
@@ -252,7 +251,33 @@ fn start_cores(
         })?;
     }
     desk.open(outlets.iter().cloned().zip(all_gauges.iter().cloned()).collect());
-    Ok(Cores { gauges: all_gauges, outlets, watchers })
+    Ok(Cores { gauges: all_gauges, outlets, beside: all_beside })
+}
+
+/// What a core does in the background: by a thread, or resting while there is nothing to do.
+struct Beside {
+    watcher: Watcher,
+    resting: Option<Background>,
+}
+
+impl Beside {
+    /// Starts the thread when something came up, or another one when it starves.
+    fn look(&mut self) -> anyhow::Result<()> {
+        match self.watcher.look() {
+            Some(Returned { work, starves: true }) => {
+                tracing::info!("the processors have no time for repair: it goes on at their cost");
+                return start_background(work, true);
+            }
+            Some(Returned { work, starves: false }) => self.resting = Some(work),
+            None => {}
+        }
+        let Some(mut resting) = self.resting.take() else { return Ok(()) };
+        if resting.turn(Duration::ZERO)? {
+            return start_background(resting, false);
+        }
+        self.resting = Some(resting);
+        Ok(())
+    }
 }
 
 /// Starts what a core does in the background, or goes on with it.

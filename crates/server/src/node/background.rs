@@ -3,8 +3,12 @@
 //! ```text
 //! owners <--> core <--orders, copies--> background <--chunks--> backgrounds of other nodes
 //! ```
-//! The thread has the lowest scheduling class: it runs when nothing else wants the processor, and is interrupted at once by
-//! whatever does (see `class`). A core's own part is to copy a chunk that another node wants, and to install one.
+//! It has a thread while there is something to do, in the lowest scheduling class: it runs when nothing else wants the
+//! processor, and is interrupted at once by whatever does (see `class`). A core's own part is to copy a chunk that another
+//! node wants, and to install one.
+//!
+//! At other times there is no such thread. A process that is killed ends with its last thread, and others hear of it then: one
+//! of the lowest class may keep them waiting where processors are busy.
 //!
 //! Must not know: what the messages mean.
 
@@ -22,6 +26,7 @@ use super::core::ToNodeCore;
 use super::peers::{Addresses, Peers, peer_of};
 use crate::clock::Clock;
 use crate::net::{Inbox, Link, Outlet, ReadEnd, Stream};
+pub use class::Returned;
 use class::Watch;
 
 /// Finds out whether the thread starves.
@@ -33,7 +38,7 @@ const FIRST_SESSION: usize = 1;
 /// Bytes read from a session at once: the requests for many chunks.
 const SCRATCH_BYTES: usize = 4 << 10;
 
-/// Longest wait for events.
+/// Longest wait for events; nothing to do for so long ends the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A message from the core.
@@ -48,7 +53,6 @@ pub enum ToBackground {
     },
     /// Where other nodes listen, from now on.
     Addresses(Addresses),
-    Stop,
 }
 
 /// A message to the core.
@@ -75,7 +79,7 @@ pub struct Background {
     touched: Vec<usize>,
     scratch: Vec<u8>,
     has_said: bool,
-    is_stopped: bool,
+    events: Events,
 }
 
 impl Background {
@@ -101,51 +105,59 @@ impl Background {
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             has_said: false,
-            is_stopped: false,
+            events: Events::with_capacity(64),
         };
         (background, watcher)
     }
 
-    /// Runs until the core ends, or this thread is to return its work because it starves. `makes_up`: it goes on with the
-    /// work of one that did, until there is nothing to do.
+    /// Runs until there is nothing to do, or this thread is to return its work because it starves. `makes_up`: it goes on
+    /// with the work of one that did.
     ///
     /// # Errors
     /// When the system's polling fails.
-    pub fn run(mut self, mut makes_up: bool) -> io::Result<()> {
+    pub fn run(mut self, makes_up: bool) -> io::Result<()> {
         self.watch.begin(makes_up);
-        let mut events = Events::with_capacity(64);
-        while !self.is_stopped {
-            match self.poll.poll(&mut events, Some(self.wait())) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result?,
-            }
-            if makes_up && events.is_empty() && self.rebuilds.is_idle() {
-                makes_up = false;
-                class::yield_to_everything();
-            }
-            for event in &events {
-                match (event.token(), peer_of(event.token())) {
-                    (INBOX, _) => self.take_messages(),
-                    (_, Some(peer)) => {
-                        let ended = self.peers.read(peer, &mut self.rebuilds, self.poll.registry());
-                        self.tell_rebuilt(ended);
-                    }
-                    (Token(session), None) => {
-                        self.touched.push(session);
-                        if event.is_readable() || event.is_read_closed() || event.is_error() {
-                            self.read(session);
-                        }
-                    }
-                }
-            }
-            self.end_turn();
-            if self.watch.is_to_return() && !makes_up {
+        loop {
+            let wait = self.wait();
+            let is_over = !self.turn(wait)? && self.rebuilds.is_idle();
+            let starves = self.watch.is_to_return() && !makes_up;
+            if is_over || starves {
                 let watch = self.watch.clone();
-                watch.return_work(self);
+                watch.return_work(self, starves);
                 return Ok(());
             }
         }
-        Ok(())
+    }
+
+    /// Does what has arrived, or arrives in this time; false: nothing did, beside news of addresses.
+    ///
+    /// # Errors
+    /// When the system's polling fails.
+    pub fn turn(&mut self, wait: Duration) -> io::Result<bool> {
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        match self.poll.poll(&mut events, Some(wait)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
+            result => result?,
+        }
+        let mut has_worked = events.iter().any(|event| event.token() != INBOX);
+        for event in &events {
+            match (event.token(), peer_of(event.token())) {
+                (INBOX, _) => has_worked |= self.take_messages(),
+                (_, Some(peer)) => {
+                    let ended = self.peers.read(peer, &mut self.rebuilds, self.poll.registry());
+                    self.tell_rebuilt(ended);
+                }
+                (Token(session), None) => {
+                    self.touched.push(session);
+                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                        self.read(session);
+                    }
+                }
+            }
+        }
+        self.end_turn();
+        self.events = events;
+        Ok(has_worked)
     }
 
     fn wait(&self) -> Duration {
@@ -165,8 +177,11 @@ impl Background {
         }
     }
 
-    fn take_messages(&mut self) {
+    /// Was there more than addresses?
+    fn take_messages(&mut self) -> bool {
+        let mut has_work = false;
         while let Some(message) = self.inbox.take() {
+            has_work |= !matches!(message, ToBackground::Addresses(_));
             match message {
                 ToBackground::Rebuilds(message) => {
                     if let Some(said) = self.rebuilds.handle(message) {
@@ -179,9 +194,9 @@ impl Background {
                 }
                 ToBackground::Addresses(addresses) => self.peers.addresses = addresses,
                 ToBackground::Connection { stream, bytes } => self.open(stream, bytes),
-                ToBackground::Stop => self.is_stopped = true,
             }
         }
+        has_work
     }
 
     fn open(&mut self, stream: Stream, bytes: Vec<u8>) {

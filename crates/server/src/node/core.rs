@@ -229,7 +229,6 @@ impl Core {
                 }
                 ToNodeCore::Stop => {
                     self.is_stopped = true;
-                    self.tell_background(ToBackground::Stop);
                     return;
                 }
             };

@@ -1,7 +1,8 @@
 //! When a background thread may run: while nothing else wants the processor, and a little more if that never happens.
 //!
 //! ```text
-//! lowest class --waits far longer than it runs--> ordinary class, nice 10 --nothing to do--> lowest class
+//! lowest class --waits far longer than it runs--> ordinary class, nice 10
+//!      '-------------nothing to do---------------------------------'--------> no thread
 //! ```
 //! In the lowest class a thread is interrupted at once by whatever else wants to run, but has some thousandth of a processor
 //! that is never free; what was lost would stay lost for as long. A thread must not leave that class without privileges. So
@@ -9,7 +10,9 @@
 //!
 //! Must not know: what the thread does.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -37,17 +40,27 @@ struct Shared {
 #[derive(Debug)]
 pub struct Watch<T> {
     shared: Arc<Shared>,
-    returned: Sender<T>,
+    returned: Sender<Returned<T>>,
 }
 
 /// The watcher's end.
 #[derive(Debug)]
 pub struct Watcher<T> {
     shared: Arc<Shared>,
-    returned: Receiver<T>,
+    returned: Receiver<Returned<T>>,
     looks: u32,
     /// When it was judged last.
     before: Times,
+    /// What the kernel counts of this thread.
+    counts: Option<(i32, File)>,
+}
+
+/// What a thread worked on that ended.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Returned<T> {
+    pub work: T,
+    /// Another thread is to go on with it.
+    pub starves: bool,
 }
 
 /// Nanoseconds that a thread ran so far, and that it waited for a processor.
@@ -60,7 +73,7 @@ struct Times {
 pub fn watch<T>() -> (Watch<T>, Watcher<T>) {
     let (shared, (sender, receiver)) = (Arc::new(Shared::default()), channel());
     let watch = Watch { shared: Arc::clone(&shared), returned: sender };
-    (watch, Watcher { shared, returned: receiver, looks: 0, before: Times::default() })
+    (watch, Watcher { shared, returned: receiver, looks: 0, before: Times::default(), counts: None })
 }
 
 impl<T> Clone for Watch<T> {
@@ -86,31 +99,45 @@ impl<T> Watch<T> {
         self.shared.is_to_return.swap(false, Ordering::Relaxed)
     }
 
-    pub fn return_work(&self, work: T) {
+    /// The calling thread ends.
+    pub fn return_work(&self, work: T, starves: bool) {
+        self.shared.thread.store(0, Ordering::Relaxed);
         // A watcher that is gone watches nobody: the process ends.
-        let _ = self.returned.send(work);
+        let _ = self.returned.send(Returned { work, starves });
     }
 }
 
 impl<T> Watcher<T> {
-    /// Five times a second. What a thread returned that starved: another one is to go on with it.
-    pub fn look(&mut self) -> Option<T> {
-        if let Ok(work) = self.returned.try_recv() {
-            return Some(work);
+    /// Five times a second. What a thread returned.
+    pub fn look(&mut self) -> Option<Returned<T>> {
+        if let Ok(returned) = self.returned.try_recv() {
+            return Some(returned);
         }
         self.looks += 1;
         if self.looks < LOOKS {
             return None;
         }
         self.looks = 0;
-        let thread = self.shared.thread.load(Ordering::Relaxed);
         // A kernel that does not count knows of nobody who starves.
-        let now = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
-        let now = now.ok().and_then(|stat| times_of(&stat)).unwrap_or_default();
+        let now = self.times().unwrap_or_default();
         if starves(std::mem::replace(&mut self.before, now), now) {
             self.shared.is_to_return.store(true, Ordering::Relaxed);
         }
         None
+    }
+}
+
+impl<T> Watcher<T> {
+    /// Read from a file that stays open: this is done for as long as the node runs, mostly for nothing.
+    fn times(&mut self) -> Option<Times> {
+        let thread = self.shared.thread.load(Ordering::Relaxed);
+        if self.counts.as_ref().is_none_or(|(of, _)| *of != thread) {
+            self.counts = Some((thread, File::open(format!("/proc/self/task/{thread}/schedstat")).ok()?));
+        }
+        let (_, counts) = self.counts.as_ref()?;
+        let mut stat = [0; 64];
+        let length = counts.read_at(&mut stat, 0).ok()?;
+        times_of(std::str::from_utf8(&stat[..length]).ok()?)
     }
 }
 
@@ -175,7 +202,7 @@ mod tests {
         assert!(!watch.is_to_return());
         watch.shared.is_to_return.store(true, Ordering::Relaxed);
         assert!(watch.is_to_return() && !watch.is_to_return());
-        watch.return_work(7);
-        assert_eq!((watcher.look(), watcher.look()), (Some(7), None));
+        watch.return_work(7, true);
+        assert_eq!((watcher.look(), watcher.look()), (Some(Returned { work: 7, starves: true }), None));
     }
 }
