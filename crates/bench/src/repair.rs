@@ -4,11 +4,11 @@
 //! fill, preload | healthy seconds | kill -9, grace | repair ............. | rest | every key is read back
 //!               '-- p99 undisturbed '-- p99 degraded '-- MB/s, p99 meanwhile
 //! ```
-//! Between the kill and the repair what was lost is decoded when it is read, and nothing is rebuilt: what repair itself adds
-//! is the difference to that phase. Its first [`SETTLING_S`] are left out: the death is being noticed.
+//! Between the kill and the repair what was lost is decoded when it is read, and nothing is rebuilt: what repair itself
+//! adds is the difference to that phase. Its first [`SETTLING_S`] are left out: the death is being noticed.
 //!
-//! Most of what nodes hold is stored before the load and not touched by it (see `filler`): larger values, many under way
-//! at once. They are packed like those of the load.
+//! Most of what nodes hold is stored before the load and not touched by it (see `filler`): larger values, many under
+//! way at once. They are packed like those of the load.
 //!
 //! The rate counts from the moment in which the node's memory is given up until nothing is missing, in payload bytes of
 //! rebuilt chunks. Beside it stands what this machine could do at best: the same bytes over loopback TCP, `k` for each

@@ -1,5 +1,5 @@
-//! Near reads with real processes: on one machine small objects are read past the nodes, dead ones decoded as ever; over TCP,
-//! and of nodes that are to be faulty on order, every record is asked for.
+//! Near reads with real processes: on one machine small objects are read past the nodes, dead ones decoded as ever;
+//! over TCP, and of nodes that are to be faulty on order, every record is asked for.
 
 mod processes;
 

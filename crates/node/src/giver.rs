@@ -1,13 +1,13 @@
-//! Gives chunks to other nodes that rebuild, beside the core: the core copies a chunk when it has nothing better to do, all
-//! else is done here, where it may wait.
+//! Gives chunks to other nodes that rebuild, beside the core: the core copies a chunk when it has nothing better to do,
+//! all else is done here, where it may wait.
 //!
 //! ```text
 //! other node                       giver                                        core
 //!   |--Peer, Inspect, ReadRange----->|--wanted: a chunk, an empty buffer--------->|
 //!   |<--replies, made in the copy----|<--copied: header and payload---------------|
 //! ```
-//! It answers as the core itself does ([`crate::Node`]) to a session that greets as another node. A copy is looked at once
-//! for an inspection and the reading that follows it.
+//! It answers as the core itself does ([`crate::Node`]) to a session that greets as another node. A copy is looked at
+//! once for an inspection and the reading that follows it.
 //!
 //! Must not know: sockets, threads, what the chunks are wanted for.
 

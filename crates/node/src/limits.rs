@@ -22,14 +22,15 @@ pub const ACK_SEARCH_DEPTH: usize = 16;
 /// Orders to rebuild a chunk that wait or are under way: of sixteen owners, sixteen each.
 pub const REBUILDS_MAX: usize = 256;
 
-/// Orders that fetch at once: enough to hide the round trips of nodes that give only while nothing else is to be done, few
-/// enough that what they hold (`k` chunks each) stays small.
+/// Orders that fetch at once: enough to hide the round trips of nodes that give only while nothing else is to be done,
+/// few enough that what they hold (`k` chunks each) stays small.
 pub const REBUILDS_ACTIVE_MAX: usize = 8;
 
 /// Buffers of chunks that are kept for the next orders: what those of eight sources hold.
 pub const REBUILD_BUFFERS_MAX: usize = 8 * REBUILDS_ACTIVE_MAX;
 
-/// Microseconds by which orders may begin before those before them are paid for: timers are no finer than one millisecond.
+/// Microseconds by which orders may begin before those before them are paid for: timers are no finer than one
+/// millisecond.
 pub const REBUILD_AHEAD_US: u64 = 2_000;
 
 /// Copies of chunks for other nodes that are made or looked at, at once: half a MiB.
@@ -38,8 +39,8 @@ pub const GIVE_COPIES_MAX: usize = 8;
 /// Bytes of chunks that another node has not taken from its connection, after which no more are copied for it.
 pub const GIVE_UNSENT_BYTES_MAX: usize = 1 << 20;
 
-/// Requests of another node that wait for a copy; whoever asks for more is cut off. It asks for twice as many chunks as it
-/// rebuilds at once.
+/// Requests of another node that wait for a copy; whoever asks for more is cut off. It asks for twice as many chunks as
+/// it rebuilds at once.
 pub const GIVE_WAITING_MAX: usize = 1024;
 
 /// Sessions of other nodes' cores.
@@ -57,6 +58,6 @@ pub const SCRUB_TURN_CHUNKS: usize = 4;
 /// Ids that a scrubber takes at once, so that it looks through all of them rarely.
 pub const SCRUB_BATCH: usize = 1024;
 
-/// From the beginning of a pass to that of the next one, at least: a node with little memory in use is not to look at it
-/// over and over.
+/// From the beginning of a pass to that of the next one, at least: a node with little memory in use is not to look at
+/// it over and over.
 pub const SCRUB_PASS_US: u64 = 10_000_000;

@@ -6,12 +6,12 @@
 //! ```
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
-//! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must then
-//! be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A chunk that
-//! moves is copied: who held it looks at all of it first, and its frame has a checksum. What a data chunk is decoded from is
-//! only looked at one by one if the result does not hold. Sources are sealed, and at the same final operation (rule R5). The
-//! fence is passed when the order comes and again before the chunk is installed, so that no order of an earlier owner has a
-//! late effect (rule R11).
+//! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must
+//! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A
+//! chunk that moves is copied: who held it looks at all of it first, and its frame has a checksum. What a data chunk is
+//! decoded from is only looked at one by one if the result does not hold. Sources are sealed, and at the same final
+//! operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
+//! order of an earlier owner has a late effect (rule R11).
 //!
 //! All this may be beside the core, on a thread that may wait (see `rebuilding`).
 //!

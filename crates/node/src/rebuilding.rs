@@ -1,4 +1,5 @@
-//! Where a core's orders to rebuild are carried out: here, in its own turns, or beside it, where whoever does it may wait.
+//! Where a core's orders to rebuild are carried out: here, in its own turns, or beside it, where whoever does it may
+//! wait.
 //!
 //! ```text
 //! core --Order, Forget--> beside it: [`Rebuilds`]

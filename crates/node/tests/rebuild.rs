@@ -351,7 +351,8 @@ fn another_node_may_read_and_change_nothing() {
     nodes.holds(1, &chunks()[1]);
 }
 
-/// From one end to the other: a bit turns over, the scrubber finds it, the owner is told and orders, and the chunk is mended.
+/// From one end to the other: a bit turns over, the scrubber finds it, the owner is told and orders, and the chunk is
+/// mended.
 #[test]
 fn what_the_scrubber_finds_is_mended_in_place() {
     for (damaged, sources) in [(0u8, [1u8, 3]), (3, [0, 1])] {

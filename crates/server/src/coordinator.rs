@@ -286,8 +286,8 @@ impl Server {
         }
     }
 
-    /// Tells members that this coordinator leads, when that is due and so. Beats do not wait for the store; who is not let
-    /// in yet expects nothing but the answer, which may.
+    /// Tells members that this coordinator leads, when that is due and so. Beats do not wait for the store; who is not
+    /// let in yet expects nothing but the answer, which may.
     fn beat(&mut self) {
         let now = Instant::now();
         let Some(reign) = self.reign.as_ref().filter(|_| now >= self.beat_at) else { return };

@@ -52,7 +52,8 @@ impl Settling {
     }
 }
 
-/// So many threads allocate in earnest: the others share their heaps, each of which would keep some of what it once had.
+/// So many threads allocate in earnest: the others share their heaps, each of which would keep some of what it once
+/// had.
 pub fn share_heaps(threads: usize) {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call only changes how the allocator goes about its work.
@@ -76,7 +77,8 @@ pub fn drop_unused_pages() {
         libc::malloc_trim(0);
     }
     let mut ranges: Vec<Range<usize>> = Vec::new();
-    // SAFETY: the callback is called before this returns, with the pointer to `ranges`, which nobody else uses meanwhile.
+    // SAFETY: the callback is called before this returns, with the pointer to `ranges`, which nobody else uses
+    // meanwhile.
     unsafe { libc::dl_iterate_phdr(Some(note_read_only_segments), (&raw mut ranges).cast()) };
     // First all are known, then they go: the kernel brings back 64 KiB around whatever runs in between.
     ranges.into_iter().for_each(drop_pages);
@@ -113,9 +115,9 @@ fn drop_pages(range: Range<usize>) {
     // SAFETY: a question to the system that changes nothing.
     let Ok(page_bytes) = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }) else { return };
     let (start, end) = (range.start.next_multiple_of(page_bytes), range.end / page_bytes * page_bytes);
-    // SAFETY: the range lies in a segment that is mapped from a file without permission to write (the caller took it from
-    // the dynamic linker's list; relocated pointers are in segments with that permission), so no page of it was ever
-    // modified and the kernel reads dropped ones from the file again.
+    // SAFETY: the range lies in a segment that is mapped from a file without permission to write (the caller took it
+    // from the dynamic linker's list; relocated pointers are in segments with that permission), so no page of it was
+    // ever modified and the kernel reads dropped ones from the file again.
     let result = unsafe {
         let pages = std::ptr::without_provenance_mut(start);
         rustix::mm::madvise(pages, end.saturating_sub(start), rustix::mm::Advice::LinuxDontNeed)

@@ -152,8 +152,8 @@ fn addresses(view: &View) -> Addresses {
     Arc::new(alive.filter_map(|node| Some((node.id, node.address.parse().ok()?))).collect())
 }
 
-/// Why the node ends. The memory of an incarnation that was given up must not be used again; whatever else the coordinator
-/// says, the file stays as it is.
+/// Why the node ends. The memory of an incarnation that was given up must not be used again; whatever else the
+/// coordinator says, the file stays as it is.
 fn refused(refusal: &Refusal, memory: Option<&mut Memory>) -> anyhow::Result<anyhow::Error> {
     if matches!(refusal, Refusal::Retired { .. } | Refusal::Removed(_)) {
         memory.map_or(Ok(()), Memory::void)?;

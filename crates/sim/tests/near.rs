@@ -1,5 +1,5 @@
-//! Near reads: a gateway reads sealed stripes from the nodes' memory without asking them. What it finds there is right or not
-//! believed: chunks are moved, freed, overwritten, damaged, and their nodes die meanwhile.
+//! Near reads: a gateway reads sealed stripes from the nodes' memory without asking them. What it finds there is right
+//! or not believed: chunks are moved, freed, overwritten, damaged, and their nodes die meanwhile.
 //!
 //! RS(4,2) on eight nodes.
 
@@ -93,8 +93,8 @@ fn a_record_of_the_key_in_another_stripe_is_not_believed() {
     }
 }
 
-/// A node turns slow in reading while the places of some chunks are not known, and gets well. It is seen to be, although
-/// what is read by then could all be read past it.
+/// A node turns slow in reading while the places of some chunks are not known, and gets well. It is seen to be,
+/// although what is read by then could all be read past it.
 #[test]
 fn a_node_that_was_slow_in_reading_is_used_again() {
     for seed in 0..3 {

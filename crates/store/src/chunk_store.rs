@@ -226,7 +226,8 @@ impl ChunkStore {
         self.arena.file()
     }
 
-    /// Where in [`ChunkStore::file`] the payload of a sealed chunk begins. It stays there for as long as the chunk exists.
+    /// Where in [`ChunkStore::file`] the payload of a sealed chunk begins. It stays there for as long as the chunk
+    /// exists.
     ///
     /// # Errors
     /// `NoChunk`. `NotAtOp`: not sealed. `Invalid`: there is no file.
@@ -319,8 +320,8 @@ impl ChunkStore {
         self.arena.limit_bytes()
     }
 
-    /// What is left of [`Self::chunk_limit_bytes`] for chunks as large as those that were opened so far, in bytes: neither
-    /// crumbs between smaller ones, nor what raw operations took beyond their part.
+    /// What is left of [`Self::chunk_limit_bytes`] for chunks as large as those that were opened so far, in bytes:
+    /// neither crumbs between smaller ones, nor what raw operations took beyond their part.
     pub fn chunk_free_bytes(&self) -> usize {
         let budget = self.budget.limit_bytes() - self.budget.used_bytes();
         self.arena.free_bytes_for(self.opened_units).min(budget)

@@ -65,5 +65,6 @@ pub const SCAN_COUNT_MAX: usize = 4096;
 
 const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push out its own marks");
 
-/// Bytes of a chunk beyond which its pages are taken from the machine together: some pages cost more one by one than asking.
+/// Bytes of a chunk beyond which its pages are taken from the machine together: some pages cost more one by one than
+/// asking.
 pub const POPULATE_BYTES: usize = 32 << 10;

@@ -1,9 +1,10 @@
 //! A mapping of memory, anonymous, shared, or of a part of a file: the only `unsafe` code of the store.
 //!
-//! It is readable and writable from its creation to its drop. An anonymous one is private and starts as zeros; pages are
-//! taken from the machine only when they are first written. Transparent huge pages are declined, so that the resident size
-//! counts what is used and not its neighbourhood. A shared one is that of a file without a name, through which other
-//! processes of the machine can read it. One of a file is shared with it: what is written stays when the process dies.
+//! It is readable and writable from its creation to its drop. An anonymous one is private and starts as zeros; pages
+//! are taken from the machine only when they are first written. Transparent huge pages are declined, so that the
+//! resident size counts what is used and not its neighbourhood. A shared one is that of a file without a name, through
+//! which other processes of the machine can read it. One of a file is shared with it: what is written stays when the
+//! process dies.
 
 use std::fs::File;
 use std::io;
@@ -54,8 +55,8 @@ impl Mapping {
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxNoHugepage) };
     }
 
-    /// As [`Mapping::new`], of a file that has no name and goes with its last user. Others are to read it: nobody can make
-    /// it shorter, and those of the same user open it for writing only if they mean to.
+    /// As [`Mapping::new`], of a file that has no name and goes with its last user. Others are to read it: nobody can
+    /// make it shorter, and those of the same user open it for writing only if they mean to.
     ///
     /// # Errors
     /// What the kernel says.
@@ -74,8 +75,8 @@ impl Mapping {
     }
 
     /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller sees to
-    /// it that it never gets shorter and that nobody else writes to it (its lock, or that it has no name): every page of the
-    /// mapping is there.
+    /// it that it never gets shorter and that nobody else writes to it (its lock, or that it has no name): every page
+    /// of the mapping is there.
     ///
     /// # Errors
     /// What the kernel says.
@@ -119,15 +120,16 @@ impl Mapping {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Takes the pages of `range` from the machine at once: cheaper than one after the other when they are written first.
+    /// Takes the pages of `range` from the machine at once: cheaper than one after the other when they are written
+    /// first.
     ///
     /// # Panics
     /// If the range is not inside the mapping.
     pub fn populate(&mut self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.bytes, "populate inside the mapping");
         let start = range.start - range.start % PAGE_BYTES;
-        // SAFETY: the pages lie inside the mapping, which is made of whole ones, and their contents do not change. A kernel
-        // that does not know the advice refuses it; then the pages come when they are written.
+        // SAFETY: the pages lie inside the mapping, which is made of whole ones, and their contents do not change. A
+        // kernel that does not know the advice refuses it; then the pages come when they are written.
         let _ = unsafe { madvise(self.base.as_ptr().add(start).cast(), range.end - start, Advice::LinuxPopulateWrite) };
     }
 

@@ -10,8 +10,8 @@
 //! class 12   | cell | cell | cell |      |
 //! ```
 //!
-//! Invariants: a block belongs to one class; all blocks of a class but the last are full; each cell has one owner, which
-//! knows where it is.
+//! Invariants: a block belongs to one class; all blocks of a class but the last are full; each cell has one owner,
+//! which knows where it is.
 //!
 //! Must not know: what the entries are.
 

@@ -7,10 +7,10 @@
 //! no chunk             Lost, if its memory joined later;     Lost, if given up for good; else Away
 //!                      else Never
 //! ```
-//! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A node
-//! that restarted empty is not away: without what its memory joined at, it would pass for one that was never given the
-//! chunk, and the store would forget what it held. So would one that holds the chunk and cannot describe it, if it did not
-//! say so. Of a stripe that was repaired no member passes for one that was never
+//! At most as many chunks as the code tolerates may be Lost or Away while what is read counts as the whole truth. A
+//! node that restarted empty is not away: without what its memory joined at, it would pass for one that was never given
+//! the chunk, and the store would forget what it held. So would one that holds the chunk and cannot describe it, if it
+//! did not say so. Of a stripe that was repaired no member passes for one that was never
 //! given its chunk: it was sealed, and the node that is to hold a rebuilt chunk is a member before it does.
 //!
 //! Must not know: sessions, what a stripe holds.
@@ -27,7 +27,8 @@ use super::nodes::{Nodes, SessionId};
 pub enum Member {
     /// It is there.
     Holds,
-    /// Its node has had this memory since before the stripe, and holds nothing: it was not given the chunk, or freed it.
+    /// Its node has had this memory since before the stripe, and holds nothing: it was not given the chunk, or freed
+    /// it.
     Never,
     /// Gone for good.
     Lost,
@@ -46,7 +47,8 @@ pub struct Census {
 }
 
 impl Census {
-    /// A node that was scanned twice (its session broke in between) is known by its latest report. See [`Census::end_scan`].
+    /// A node that was scanned twice (its session broke in between) is known by its latest report. See
+    /// [`Census::end_scan`].
     pub fn take(&mut self, node: NodeId, report: ChunkReport) {
         self.reports.entry(report.description.stripe).or_default().insert(node, report);
     }
@@ -169,8 +171,8 @@ impl Census {
         self.joined.get(&(session, partition)).copied()
     }
 
-    /// Nodes whose memory is younger than the cluster, for an earlier one may have been lost, and those that cannot describe
-    /// the chunk of a stripe that nobody tells of.
+    /// Nodes whose memory is younger than the cluster, for an earlier one may have been lost, and those that cannot
+    /// describe the chunk of a stripe that nobody tells of.
     pub fn rejoined_count(&self, is_first: impl Fn(StripeId) -> bool) -> usize {
         let later = self.joined.iter().filter(|(_, joined)| !is_first(**joined));
         let untold = self.undescribed.iter().filter(|(stripe, _)| !self.reports.contains_key(stripe));

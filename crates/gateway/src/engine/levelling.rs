@@ -5,10 +5,11 @@
 //!               |##########|##########|##########|##########|##        |
 //!                 gives      gives      gives      gives      takes
 //! ```
-//! Each engine sees how much every node has in use, whoever uses it, and moves its own share of what is too much: the share
-//! that its chunks have in the node's bytes. So engines need not talk to each other, and together they move what must be
-//! moved, once. It begins when the same node is further off the mean than `LEVEL_BEGIN_PERCENT` at `LEVEL_BEGIN_LOOKS` looks
-//! in a row, and ends below `LEVEL_END_PERCENT`: what writes and cleaning cause for a moment moves nothing.
+//! Each engine sees how much every node has in use, whoever uses it, and moves its own share of what is too much: the
+//! share that its chunks have in the node's bytes. So engines need not talk to each other, and together they move what
+//! must be moved, once. It begins when the same node is further off the mean than `LEVEL_BEGIN_PERCENT` at
+//! `LEVEL_BEGIN_LOOKS` looks in a row, and ends below `LEVEL_END_PERCENT`: what writes and cleaning cause for a moment
+//! moves nothing.
 //!
 //! Must not know: how a chunk moves (see `moving`).
 

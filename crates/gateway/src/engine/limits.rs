@@ -121,8 +121,9 @@ pub const HUNG_DEADLINES: u64 = 20;
 /// Microseconds until a part of a greeting that is not answered is taken for lost.
 pub const GREETING_US_MAX: u64 = 2_000_000;
 
-/// Orders to rebuild chunks that an engine has out at once, and those of them to one node. They are given at ticks only, so
-/// that what is said about many stripes goes in one message to each node: enough for twenty thousand in a second.
+/// Orders to rebuild chunks that an engine has out at once, and those of them to one node. They are given at ticks
+/// only, so that what is said about many stripes goes in one message to each node: enough for twenty thousand in a
+/// second.
 pub const REPAIR_ORDERS_MAX: usize = 128;
 pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 16;
 
@@ -142,13 +143,13 @@ pub const REPAIR_RATE_US: u64 = 1_000_000;
 pub const MOVE_LOOKS_MAX: usize = 64;
 pub const MOVE_PLAN_MAX: usize = 4096;
 
-/// Percent of the mean by which a node's bytes may be off before chunks move, a little less than is promised, and down to
-/// which they do; a few chunks are borne anyway.
+/// Percent of the mean by which a node's bytes may be off before chunks move, a little less than is promised, and down
+/// to which they do; a few chunks are borne anyway.
 pub const LEVEL_BEGIN_PERCENT: u64 = 9;
 pub const LEVEL_END_PERCENT: u64 = 2;
 
-/// Looks in a row at which the same node must be off: placement evens out what a burst of writes or cleaning causes before
-/// the third one.
+/// Looks in a row at which the same node must be off: placement evens out what a burst of writes or cleaning causes
+/// before the third one.
 pub const LEVEL_BEGIN_LOOKS: u32 = 3;
 pub const LEVEL_BEGIN_CHUNKS: u64 = 4;
 pub const LEVEL_END_CHUNKS: u64 = 2;

@@ -185,8 +185,8 @@ impl<C: Command> Engine<C> {
         unsealed.count() >= UNSEALED_MAX
     }
 
-    /// Members for a packed stripe: those of the last one, until each partition of this core had its turn with them. The
-    /// open stripes of a core then lie on the same nodes in the same order, and what a turn appends, to whichever
+    /// Members for a packed stripe: those of the last one, until each partition of this core had its turn with them.
+    /// The open stripes of a core then lie on the same nodes in the same order, and what a turn appends, to whichever
     /// partition, wakes one data node and the parity nodes.
     fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
         let sidesteps = self.log_sidesteps(partition);
@@ -260,8 +260,8 @@ impl<C: Command> Engine<C> {
         (payload_bytes as u64 + CHUNK_EXTRA_BYTES).next_multiple_of(CHUNK_UNIT_BYTES)
     }
 
-    /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of other
-    /// sizes may lie so that a few less do.
+    /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of
+    /// other sizes may lie so that a few less do.
     pub(super) fn spare_stripes(&self) -> u64 {
         let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
         let rooms: SmallVec<[u64; 32]> = self.taking_nodes().map(|node| node.free_bytes() / chunk_bytes).collect();

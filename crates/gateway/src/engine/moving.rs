@@ -10,11 +10,11 @@
 //!   |  B is the member                                     |                         |    reads go to B
 //!   |--Free------------------------------------------------------------------------->|
 //! ```
-//! Rule R11: B is a member before it may hold anything, as every other member was told; until it does, the owner counts on
-//! A. A later owner does so too: a member that lacks its chunk is stood in for by whoever has it (see `census`). If the
-//! move is not made after all, the others are told that A is the member; an owner that does not hear A would miss a chunk
-//! that was never lost. If the stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile, the chunk
-//! is lost, and its repair ends the move.
+//! Rule R11: B is a member before it may hold anything, as every other member was told; until it does, the owner counts
+//! on A. A later owner does so too: a member that lacks its chunk is stood in for by whoever has it (see `census`). If
+//! the move is not made after all, the others are told that A is the member; an owner that does not hear A would miss a
+//! chunk that was never lost. If the stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile,
+//! the chunk is lost, and its repair ends the move.
 //!
 //! Invariant: a stripe has an order for a repair or a move, not both.
 //!
@@ -360,8 +360,8 @@ impl<C: Command> Engine<C> {
         true
     }
 
-    /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it when
-    /// it is back (see `refresh_configuration`).
+    /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it
+    /// when it is back (see `refresh_configuration`).
     pub(super) fn tell_members(&mut self, stripe: StripeId) {
         let Reparable::Whole(facts) = self.reparable(stripe) else { return };
         let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };

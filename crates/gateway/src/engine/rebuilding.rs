@@ -11,9 +11,9 @@
 //!   |<-----------------Rebuilt----------------------------|  checked, decoded, installed
 //! ```
 //! The target is a member before it may hold anything (rule R11): whatever frees the stripe frees it there too, and
-//! whoever takes over knows of it. Until they were told, the old place keeps what it has: a later owner that heard of no
-//! exchange would take it for a node that never held anything. It is exchanged for another only after a definite no, or when its memory is gone for
-//! good. A node that came back empty gets its own chunks again.
+//! whoever takes over knows of it. Until they were told, the old place keeps what it has: a later owner that heard of
+//! no exchange would take it for a node that never held anything. It is exchanged for another only after a definite no,
+//! or when its memory is gone for good. A node that came back empty gets its own chunks again.
 //!
 //! Must not know: how a node decodes.
 
@@ -119,7 +119,8 @@ impl<C: Command> Engine<C> {
         false
     }
 
-    /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove themselves.
+    /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove
+    /// themselves.
     fn sources_of(&mut self, facts: &Facts, chunk: usize, without: u128) -> Option<Vec<usize>> {
         let code = self.codes.get(facts.shape);
         let is_parity = facts.shape.is_parity(chunk);
@@ -135,7 +136,8 @@ impl<C: Command> Engine<C> {
         code.cheapest_plan(chunk, &cost).ok().map(|plan| plan.sources.clone())
     }
 
-    /// Who is to hold the chunk: its own node, if that is there with another memory; another one, if it is gone for good.
+    /// Who is to hold the chunk: its own node, if that is there with another memory; another one, if it is gone for
+    /// good.
     fn target_of(&self, stripe: StripeId, facts: &Facts, chunk: usize) -> Target {
         let own = facts.members[chunk];
         let lost = self.repair.get(stripe);

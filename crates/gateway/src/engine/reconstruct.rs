@@ -8,9 +8,9 @@
 //! ```
 //! What any living member holds is completed; operations beyond a close of an earlier owner are void (rule R4).
 //!
-//! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the content,
-//! but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before it is
-//! written anew (rule R10).
+//! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the
+//! content, but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before
+//! it is written anew (rule R10).
 //!
 //! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B) and DESIGN section 7. Pure.
 
@@ -153,7 +153,8 @@ fn cut_back(part: &Part, last: OpNumber) -> Vec<u8> {
     part.bytes[..keep].to_vec()
 }
 
-/// A missing data chunk that adds up without one of the parities: that of an open stripe has no checksum, and may be damaged.
+/// A missing data chunk that adds up without one of the parities: that of an open stripe has no checksum, and may be
+/// damaged.
 fn decode_without_one(code: &Code, stripe: &Stripe<'_>, stable: OpNumber, wanted: usize) -> Option<Vec<u8>> {
     let parities = stripe.parts.keys().copied().filter(|&member| member >= code.data_count());
     let mut decoded = parities.filter_map(|parity| decode(code, stripe, stable, wanted, Some(parity)));
@@ -208,7 +209,8 @@ fn used_bytes(chunk: &[u8], stripe: StripeId) -> usize {
     offset
 }
 
-/// Completes a chunk with the operations that parities hold raw, in order, as far as they join up; answers the last one.
+/// Completes a chunk with the operations that parities hold raw, in order, as far as they join up; answers the last
+/// one.
 fn append_held(chunk: &mut Vec<u8>, index: usize, stripe: &Stripe<'_>) -> OpNumber {
     let mut held: BTreeMap<OpNumber, &HeldOp> = BTreeMap::new();
     for op in stripe.parts.values().flat_map(|part| &part.held) {
@@ -337,7 +339,8 @@ mod tests {
         }
     }
 
-    /// A member that may come back without an operation makes it doubtful; one that was lost is one failure less to come.
+    /// A member that may come back without an operation makes it doubtful; one that was lost is one failure less to
+    /// come.
     #[test]
     fn what_an_absent_member_may_lack_is_not_certain() {
         let code = Code::reed_solomon(2, 2).expect("a code");

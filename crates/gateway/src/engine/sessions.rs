@@ -29,7 +29,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// How many nodes the cluster has, as far as nobody was taken out: a take-over waits for those that are not known yet.
+    /// How many nodes the cluster has, as far as nobody was taken out: a take-over waits for those that are not known
+    /// yet.
     pub fn handle_node_count(&mut self, count: u16) {
         self.config.node_count = count;
     }
@@ -94,7 +95,8 @@ impl<C: Command> Engine<C> {
         self.nodes.iter().flat_map(of_node).collect()
     }
 
-    /// Sessions whose greeting gets no further: the server closes them, and connects anew. A message may have been lost.
+    /// Sessions whose greeting gets no further: the server closes them, and connects anew. A message may have been
+    /// lost.
     pub fn hung_greetings(&self) -> Vec<SessionId> {
         let Some(before_us) = self.now.mono_us.checked_sub(GREETING_US_MAX) else { return Vec::new() };
         let owes = |session: &super::session::Session| {

@@ -69,8 +69,8 @@ pub struct Stripe<I> {
     pub members: Arc<[NodeId]>,
     /// Of the members.
     pub configuration: Configuration,
-    /// The youngest stripe of the partition that existed when this one last took an append, or of which a record here is
-    /// newer: nothing older than what it holds lies beyond.
+    /// The youngest stripe of the partition that existed when this one last took an append, or of which a record here
+    /// is newer: nothing older than what it holds lies beyond.
     pub reach: StripeId,
     phase: StripePhase,
     /// Bytes and number of records that the index names.

@@ -341,8 +341,8 @@ impl<R: Role> Worker<R> {
         }
     }
 
-    /// Heartbeats out, views and orders in, until the connection breaks or another coordinator leads. `search`: the look
-    /// round that is under way.
+    /// Heartbeats out, views and orders in, until the connection breaks or another coordinator leads. `search`: the
+    /// look round that is under way.
     fn serve(&mut self, stream: &mut ControlStream, search: &mut Option<Search>) -> io::Result<Left<R::Welcome>> {
         let mut heartbeat_due = Instant::now();
         let mut interval = HEARTBEAT_FIRST;

@@ -20,8 +20,8 @@ pub const ASKED_BYTES_MAX: usize = 64 << 20;
 pub const CONNECT_FIRST_US: u64 = 5_000;
 pub const CONNECT_MAX_US: u64 = 500_000;
 
-/// Milliseconds after which a connection to another gateway that confirms nothing is broken, and begun anew: by then the
-/// coordinator would have found that gateway silent, too.
+/// Milliseconds after which a connection to another gateway that confirms nothing is broken, and begun anew: by then
+/// the coordinator would have found that gateway silent, too.
 pub const UNCONFIRMED_MS_MAX: u32 = 2_000;
 
 /// Connections from other gateways: one from each core of each of them, within reason.

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::forward::Ask;
 
-/// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it is over
-/// (1 s), and to take over. An error in time is better than a later answer.
+/// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it
+/// is over (1 s), and to take over. An error in time is better than a later answer.
 pub const WAIT_US_MAX: u64 = 4_000_000;
 /// Requests that wait in a gateway, over all its cores.
 pub const WAITING_MAX: usize = 4096;

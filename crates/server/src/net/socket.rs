@@ -12,8 +12,8 @@ use mio::{Interest, Registry, Token};
 
 use crate::config::Address;
 
-/// Milliseconds between two attempts of TCP to send what nobody confirmed, at most. By itself TCP doubles them, and tries
-/// again as long after a cut as the cut took. The least that the system takes.
+/// Milliseconds between two attempts of TCP to send what nobody confirmed, at most. By itself TCP doubles them, and
+/// tries again as long after a cut as the cut took. The least that the system takes.
 const RESEND_MS_MAX: libc::c_int = 1_000;
 /// The option's number, which the C library does not name yet; since Linux 6.15.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
@@ -138,7 +138,8 @@ impl Listener {
     }
 }
 
-/// When the way is there again after a cut, what was lost on it goes soon. Where it cannot be set, the system's own stays.
+/// When the way is there again after a cut, what was lost on it goes soon. Where it cannot be set, the system's own
+/// stays.
 fn resend_steadily(stream: &TcpStream) {
     let value = RESEND_MS_MAX;
     let bytes = size_of_val(&value) as libc::socklen_t;

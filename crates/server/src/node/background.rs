@@ -4,11 +4,11 @@
 //! owners <--> core <--orders, copies--> background <--chunks--> backgrounds of other nodes
 //! ```
 //! It has a thread while there is something to do, in the lowest scheduling class: it runs when nothing else wants the
-//! processor, and is interrupted at once by whatever does (see `class`). A core's own part is to copy a chunk that another
-//! node wants, and to install one.
+//! processor, and is interrupted at once by whatever does (see `class`). A core's own part is to copy a chunk that
+//! another node wants, and to install one.
 //!
-//! At other times there is no such thread. A process that is killed ends with its last thread, and others hear of it then: one
-//! of the lowest class may keep them waiting where processors are busy.
+//! At other times there is no such thread. A process that is killed ends with its last thread, and others hear of it
+//! then: one of the lowest class may keep them waiting where processors are busy.
 //!
 //! Must not know: what the messages mean.
 
@@ -110,8 +110,8 @@ impl Background {
         (background, watcher)
     }
 
-    /// Runs until there is nothing to do, or this thread is to return its work because it starves. `makes_up`: it goes on
-    /// with the work of one that did.
+    /// Runs until there is nothing to do, or this thread is to return its work because it starves. `makes_up`: it goes
+    /// on with the work of one that did.
     ///
     /// # Errors
     /// When the system's polling fails.

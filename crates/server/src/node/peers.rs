@@ -1,7 +1,7 @@
 //! A core's connections to other nodes: what it fetches there to rebuild chunks.
 //!
-//! Connections are made when the machine wants them. One that fails is reported and forgotten: the machine wants it again
-//! if an owner orders again.
+//! Connections are made when the machine wants them. One that fails is reported and forgotten: the machine wants it
+//! again if an owner orders again.
 //!
 //! Must not know: what the messages mean.
 

@@ -1,7 +1,8 @@
 //! Frames: `checksum u32 | body_bytes u32 | kind u8 | status u8 | length_check u16 | tag u64 | body`.
 //!
-//! The checksum is CRC32C of everything after it, the length's own check says at once whether there is anything to wait for. TCP's sum of 16 bits lets one of 65 536 hurt segments pass;
-//! what passes here would be believed about fences, operations and lengths. Decision 0016 has the numbers.
+//! The checksum is CRC32C of everything after it, the length's own check says at once whether there is anything to wait
+//! for. TCP's sum of 16 bits lets one of 65 536 hurt segments pass; what passes here would be believed about fences,
+//! operations and lengths. Decision 0016 has the numbers.
 
 use super::BODY_BYTES_MAX;
 use crate::length_check::length_check;
@@ -42,8 +43,8 @@ pub enum FrameError {
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the declared length is beyond [`BODY_BYTES_MAX`], or was hurt on its way: nothing is ever buffered for such a frame.
-/// When the checksum does not hold.
+/// When the declared length is beyond [`BODY_BYTES_MAX`], or was hurt on its way: nothing is ever buffered for such a
+/// frame. When the checksum does not hold.
 pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
     let Some((header, rest)) = input.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
     let [c0, c1, c2, c3, l0, l1, l2, l3, kind, status, k0, k1, tag @ ..] = *header;

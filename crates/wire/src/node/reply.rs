@@ -78,7 +78,8 @@ impl Refusal {
     }
 }
 
-/// The memory of a core as a file that other processes of its machine may open: of this device and inode, it is that file.
+/// The memory of a core as a file that other processes of its machine may open: of this device and inode, it is that
+/// file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NearMemory {
     pub device: u64,
@@ -94,7 +95,8 @@ pub struct HelloReply {
     pub node: NodeId,
     pub incarnation: Incarnation,
     pub core_count: u16,
-    /// Memory of this core for chunks, in bytes, how much of it cannot be given to chunks any more, and what chunks take.
+    /// Memory of this core for chunks, in bytes, how much of it cannot be given to chunks any more, and what chunks
+    /// take.
     pub memory_bytes: u64,
     pub used_bytes: u64,
     pub held_bytes: u64,
@@ -148,8 +150,8 @@ pub enum NodeReply<'a> {
         used_bytes: u64,
         held_bytes: u64,
     },
-    /// The fence holds. `joined`: what the first fence of the partition in this life of the node's memory said was next;
-    /// of older stripes the node may have lost its chunks.
+    /// The fence holds. `joined`: what the first fence of the partition in this life of the node's memory said was
+    /// next; of older stripes the node may have lost its chunks.
     Fenced {
         joined: StripeId,
     },

@@ -4,9 +4,9 @@
 //! lowest class --waits far longer than it runs--> ordinary class, nice 10
 //!      '-------------nothing to do---------------------------------'--------> no thread
 //! ```
-//! In the lowest class a thread is interrupted at once by whatever else wants to run, but has some thousandth of a processor
-//! that is never free; what was lost would stay lost for as long. A thread must not leave that class without privileges. So
-//! one that starves returns what it works on to whoever watches it, who starts another one.
+//! In the lowest class a thread is interrupted at once by whatever else wants to run, but has some thousandth of a
+//! processor that is never free; what was lost would stay lost for as long. A thread must not leave that class without
+//! privileges. So one that starves returns what it works on to whoever watches it, who starts another one.
 //!
 //! Must not know: what the thread does.
 
@@ -20,8 +20,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Looks after which it is judged: a second.
 const LOOKS: u32 = 5;
 
-/// Nanoseconds that a thread that starves waited for a processor in that time, and how many times as long as it ran. Threads
-/// of one class that share processors wait some times as long; in the lowest class beside a busy one it is hundreds.
+/// Nanoseconds that a thread that starves waited for a processor in that time, and how many times as long as it ran.
+/// Threads of one class that share processors wait some times as long; in the lowest class beside a busy one it is
+/// hundreds.
 const WAITED_NS_MIN: u64 = 250_000_000;
 const WAITED_TIMES_MIN: u64 = 20;
 
