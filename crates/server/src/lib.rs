@@ -12,3 +12,4 @@ pub mod net;
 pub mod node;
 pub mod panics;
 pub mod single;
+mod slice;

@@ -10,8 +10,8 @@
 //! record of the stripe that the index names, which is sealed and does not change; and the key is compared as ever. A
 //! place is worth something only in the session in which it was learned, and nothing is lost with it.
 //!
-//! While a node counts as slow in reading, all nodes are asked as ever: it is compared with the others, and would stay
-//! slow for good if nobody asked them any more.
+//! While a node counts as slow in reading, all nodes are asked as ever: it is compared with the others, which takes
+//! requests to all of them.
 //!
 //! Must not know: how memory of another process is read.
 

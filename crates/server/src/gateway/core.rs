@@ -39,6 +39,7 @@ use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
 use crate::net::{Inbox, Listener, Outlet, Patience};
+use crate::slice;
 pub use message::{Live, ToCore};
 
 pub const INBOX: MioToken = MioToken(0);
@@ -144,6 +145,7 @@ impl Core {
     /// # Errors
     /// When the system's polling fails: the core cannot go on.
     pub fn run(mut self) -> io::Result<()> {
+        slice::shorten();
         let mut events = Events::with_capacity(1024);
         if let Some(forward) = &mut self.forward {
             self.poll.registry().register(forward, FORWARD_LISTENER, Interest::READABLE)?;

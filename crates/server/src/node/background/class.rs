@@ -132,6 +132,9 @@ impl<T> Watcher<T> {
     /// Read from a file that stays open: this is done for as long as the node runs, mostly for nothing.
     fn times(&mut self) -> Option<Times> {
         let thread = self.shared.thread.load(Ordering::Relaxed);
+        if thread == 0 {
+            return None;
+        }
         if self.counts.as_ref().is_none_or(|(of, _)| *of != thread) {
             self.counts = Some((thread, File::open(format!("/proc/self/task/{thread}/schedstat")).ok()?));
         }

@@ -1,0 +1,61 @@
+//! How long a core may run before others that are ready have their turn.
+//!
+//! A write passes the loops of a gateway and of three nodes, each with some microseconds to do. With the system's slice
+//! of milliseconds a loop that wakes up waits for whoever runs, a busy client for example. A loop that asks for shorter
+//! slices gets no more time than before, only sooner ([the measurement](../../../docs/decisions/0007-threads-and-loops.md)).
+
+use std::io;
+
+/// Shorter than the system's 3 ms, and longer than most turns.
+const SLICE_NS: u64 = 500_000;
+
+/// The calling thread asks for short slices (Linux 6.12). Older systems, and threads of another scheduling class, stay as
+/// they are.
+pub fn shorten() {
+    if let Err(error) = try_shorten() {
+        tracing::debug!(%error, "a core has slices as long as those of any thread");
+    }
+}
+
+fn try_shorten() -> io::Result<()> {
+    let mut attributes = attributes()?;
+    if attributes.sched_policy == libc::SCHED_OTHER as u32 {
+        attributes.sched_runtime = SLICE_NS;
+        // SAFETY: the call reads the attributes, which live as long; 0 is the calling thread, and no flags.
+        let outcome = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+        if outcome != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Those of the calling thread, its niceness among them.
+fn attributes() -> io::Result<libc::sched_attr> {
+    const BYTES: u32 = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: numbers only, for which all zeros are valid.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes at most so many bytes to the attributes, which live as long; 0 is the calling thread.
+    let outcome = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, BYTES, 0) };
+    if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_slice_changes() {
+        let thread = std::thread::spawn(|| {
+            let before = attributes().expect("the system tells");
+            try_shorten().expect("the system allows");
+            (before, attributes().expect("the system tells"))
+        });
+        let (before, after) = thread.join().expect("no panic");
+        assert_eq!(after.sched_policy, before.sched_policy);
+        assert_eq!(after.sched_nice, before.sched_nice);
+        // Older systems take the number and tell nothing.
+        let is_ordinary = before.sched_policy == libc::SCHED_OTHER as u32;
+        assert!(!is_ordinary || [0, SLICE_NS].contains(&after.sched_runtime), "{}", after.sched_runtime);
+    }
+}
