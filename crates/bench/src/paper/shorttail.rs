@@ -15,10 +15,10 @@
 //! loss of a rack, which is how ECWide combines the two localities. The paper states neither its code, nor YCSB's mix
 //! (workload A here: half reads, half updates, zipfian, records of 1000 B), nor how slow its slow node was
 //! (`--delay-ms` here, on every reply), nor how its clients ask. Here they are an open loop at one rate for all that
-//! are compared: half of what the first of them carries in a closed loop with the node slow. In a closed loop what
-//! waits for the slow node would ask little, and what does not would ask as much as the machine bears; their latencies
-//! would be those of an idle machine and of a full one (`--closed` shows it). The measured phase begins when the node
-//! turns slow, so the time until it is detected counts.
+//! are compared: three quarters of what the first of them carries in a closed loop with the node slow (`--rate-share`).
+//! In a closed loop what waits for the slow node would ask little, and what does not would ask as much as the machine
+//! bears; their latencies would be those of an idle machine and of a full one (`--closed` shows it). The measured phase
+//! begins when the node turns slow, so the time until it is detected counts.
 //!
 //! Every measurement has a fresh cluster. What is compared takes turns in each repetition, so that a slow minute of the
 //! machine hits all; medians over the repetitions are shown.
@@ -75,9 +75,12 @@ pub struct ShorttailOptions {
     pub value_size: SizeDistribution,
     #[arg(long, short = 'c', default_value_t = 256)]
     pub connections: usize,
-    /// Operations a second [default: half of what the first that is compared carries]
+    /// Operations a second [default: a share of what the first that is compared carries]
     #[arg(long, conflicts_with = "closed")]
     pub rate: Option<f64>,
+    /// Which share.
+    #[arg(long, default_value_t = 0.75, conflicts_with_all = ["rate", "closed"])]
+    pub rate_share: f64,
     /// A closed loop: each connection asks when it is answered.
     #[arg(long)]
     pub closed: bool,
@@ -137,6 +140,7 @@ struct Row {
 /// # Errors
 /// A cluster does not start, or an answer broke a promise.
 pub fn run(options: ShorttailOptions) -> anyhow::Result<()> {
+    ensure!(options.rate_share > 0.0 && options.rate_share.is_finite(), "--rate-share must be above 0");
     ensure!((1..=ROUNDS_MAX).contains(&options.repetitions), "--repetitions must be between 1 and {ROUNDS_MAX}");
     for directory in options.json.iter().chain(&options.svg) {
         std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
@@ -190,11 +194,8 @@ fn rate_of(options: &ShorttailOptions, figure: Figure, subjects: &[Subject]) -> 
     let first = subjects.first().context("nothing is compared")?;
     eprintln!("{figure}: how much {} carries", first.label);
     let carried = measure::measure(options, figure, first, 1, None)?.throughput_per_s;
-    Ok(Some(carried * RATE_SHARE))
+    Ok(Some(carried * options.rate_share))
 }
-
-/// Of what the first that is compared carries.
-const RATE_SHARE: f64 = 0.5;
 
 fn rows(figure: Figure, subjects: &[Subject], samples: &[Sample]) -> Vec<Row> {
     let medians = subjects.iter().map(|subject| {

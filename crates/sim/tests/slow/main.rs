@@ -149,7 +149,7 @@ fn with_no_node_to_spare_writes_go_on() {
 }
 
 #[test]
-fn when_all_are_slow_nobody_is_blamed_and_hedges_stay_in_their_budget() {
+fn when_all_are_slow_nobody_is_blamed_and_who_waits_does_so_once_or_twice() {
     let seen = observed(Some(&ALL_SLOW), Target::Data, SPARE, Policy::default());
     let healthy = observed(None, Target::Data, SPARE, Policy::default());
     assert_eq!(complaints(&ALL_SLOW, &seen, &healthy), [""; 0]);
