@@ -20,6 +20,8 @@ VALUES = [b"", b"1", b"7", b"99", b"18446744073709551615", b"hello", b"12 ", b"-
 TIMES = [b"0", b"1005", b"-1", b"100005"]
 BAD_NUMBERS = [b"abc", b"-1", b"4294967296", b"18446744073709551616", b"1x", b"", b"99999999999999999999999", b"1.5"]
 SECONDS_MAY_DIFFER = 2
+# A CAS token that is newer than what any server counts up to meanwhile; those that are not are as old as can be.
+NEWER = b"E4503599627370496"
 
 
 class Command:
@@ -65,11 +67,13 @@ def _without_padding(match):
 
 def _tolerated(command, answer):
     """What differs on purpose or by chance: a raw key that would break its line is shown in base64; and memcached counts in
-    place, leaving the number padded, unless an answer with it waits in the same connection, so not in a pipeline."""
+    place, leaving the number padded, unless an answer with it waits in the same connection, so not in a pipeline. In a
+    pipeline our `mg` of a stale object takes the right to recache (`W`) after the reads behind it, which shows in `h`."""
     answer = answer.replace(b" k\0binary key\r\n", b" kAGJpbmFyeSBrZXkNCg== b")
     if command is None:
         answer = re.sub(rb"(?m)^(VALUE \S+ \d+ )(\d+)((?: \d+)?\r\n)(\d+) *\r\n", _without_padding, answer)
         answer = re.sub(rb"(?m)^(VA )(\d+)([^\r\n]*\r\n)(\d+) *\r\n", _without_padding, answer)
+        answer = re.sub(rb"(?m)^((?:VA|HD)\b[^\r\n]* h)[01](?=[^\r\n]* W)", rb"\1", answer)
     return answer
 
 
@@ -207,14 +211,14 @@ def _meta_key(rng):
 
 def _meta_get(rng, tokens):
     key, coded = _meta_key(rng)
-    flags = [b"v", b"v", b"s", b"f", b"k", b"c", b"t", b"h", b"l", b"q", b"Oabc", b"T1005", b"N1005", b"R5", b"E77"]
+    flags = [b"v", b"v", b"s", b"f", b"k", b"c", b"t", b"h", b"l", b"q", b"Oabc", b"T1005", b"N1005", b"R5", b"E2"]
     return Command(b"mg " + key + coded + _meta_flags(rng, flags, [b"Tx", b"v", b"!"], tokens) + _end(rng), key)
 
 
 def _meta_set(rng, tokens):
     key, coded = _meta_key(rng)
     length, data = _payload(rng, rng.choice(VALUES))
-    flags = [b"c", b"k", b"q", b"s", b"Oxyz", b"F9", b"T1005", b"T-1", b"I", b"C%CAS%", b"C5", b"E123456", b"MS"]
+    flags = [b"c", b"k", b"q", b"s", b"Oxyz", b"F9", b"T1005", b"T-1", b"I", b"C%CAS%", b"C5", NEWER, b"MS"]
     flags += [b"ME", b"MA", b"MP", b"MR"]
     modes = [flag for flag in flags if flag[:1] == b"M"]
     flags = [flag for flag in flags if flag not in modes] + [rng.choice(modes)] + ([b"N100"] if rng.random() < 0.3 else [])
@@ -223,13 +227,13 @@ def _meta_set(rng, tokens):
 
 def _meta_delete(rng, tokens):
     key, coded = _meta_key(rng)
-    flags = [b"q", b"k", b"Oq1", b"I", b"T1005", b"C%CAS%", b"C5", b"x", b"E9999"]
+    flags = [b"q", b"k", b"Oq1", b"I", b"T1005", b"C%CAS%", b"C5", b"x", NEWER]
     return Command(b"md " + key + coded + _meta_flags(rng, flags, [b"Tz", b"!"], tokens, 3) + _end(rng), key)
 
 
 def _meta_arithmetic(rng, tokens):
     key, coded = (b"counter", b"") if rng.random() < 0.7 else _meta_key(rng)
-    flags = [b"v", b"v", b"c", b"k", b"q", b"t", b"Oo", b"N1005", b"J13", b"D10", b"T1005", b"C5", b"E777"]
+    flags = [b"v", b"v", b"c", b"k", b"q", b"t", b"Oo", b"N1005", b"J13", b"D10", b"T1005", b"C5", b"E1"]
     flags.append(rng.choice([b"MI", b"MD", b"M+", b"M-", b"Mi"]))
     return Command(b"ma " + key + coded + _meta_flags(rng, flags, [b"Dx", b"MX", b"Tq"], tokens) + _end(rng), key)
 

@@ -133,9 +133,10 @@ pub struct StoreStats {
     pub met_expired_total: u64,
     /// Look-ups that met an object that a flush hides.
     pub met_flushed_total: u64,
-    /// Requests sent beside one that was late.
+    /// Requests sent beside one that was late, each for a token of the budget.
     pub hedges_sent_total: u64,
-    /// Hedges that answered first.
+    /// Reads, and records of writes (a request may hold many), that a second way completed first, with a token or,
+    /// because of a verdict, without.
     pub hedges_won_total: u64,
     /// Times that a hedge was wanted and the budget had none left.
     pub hedge_budget_exhausted_total: u64,

@@ -89,7 +89,7 @@ fn one_slow(out: &mut String, run: &OneSlow) {
     let _ = writeln!(out, "{seen}{early}");
     let _ = writeln!(
         out,
-        "hedges {} (won {}), degraded reads {}, redirected writes {}, errors {}\n",
+        "hedges {} (reads and records that a second way completed first: {}), degraded reads {}, redirected writes {}, errors {}\n",
         shown(counters.hedges_sent),
         shown(counters.hedges_won),
         shown(counters.degraded_reads),

@@ -75,8 +75,10 @@ impl MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> Step {
         let done = match request {
-            Request::Get { with_cas, exptime, keys } => {
-                return self.get(shared, line, with_cas, exptime, keys, sink);
+            Request::Get { with_cas, exptime, keys, long_key_at } => {
+                let keys_bytes = long_key_at.unwrap_or(keys.len());
+                let left = KeysLeft { with_cas, exptime, keys_bytes, end_bytes: 0, is_cut: long_key_at.is_some() };
+                return self.get(shared, line, keys, left, sink);
             }
             Request::Store(store) => self.store(shared, &store, sink),
             Request::MetaSet { key, value_bytes, flags } => self.meta_set(shared, &key, value_bytes, flags, sink),
@@ -95,6 +97,7 @@ impl MemcachedSession {
             Request::Touch { key, exptime, noreply } => {
                 self.give(key, Kind::Write, sink, |key| MemcachedCommand::Touch(Touch { key, exptime, noreply }))
             }
+            Request::MetaGet { key, flags } if !flags.opaque_fits() => self.meta_get_refused(&key, sink),
             Request::MetaGet { key, flags } => {
                 let kind = if MetaGet::may_change(&flags) { Kind::ReadThenWrite } else { Kind::Read };
                 self.give(key.bytes(), kind, sink, |_| meta_get(&key, flags, false))
@@ -145,32 +148,34 @@ impl MemcachedSession {
         &mut self,
         shared: &mut Shared,
         line: &[u8],
-        with_cas: bool,
-        exptime: Option<i32>,
         keys: &[u8],
+        left: KeysLeft,
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> Step {
         let (first, rest) = next_token(keys).expect("a get names a key");
-        if next_token(rest).is_some() {
-            let end_bytes = if line.ends_with(b"\r\n") { 2 } else { 1 };
-            self.phase = Phase::Keys(KeysLeft { with_cas, exptime, keys_bytes: keys.len(), end_bytes });
-            return Step::Consumed(line.len() - keys.len() - end_bytes);
+        if next_token(rest).is_none() {
+            let is_given = self.get_key(shared, first, left, true, sink);
+            return if is_given { Step::Consumed(line.len()) } else { Step::Blocked };
         }
-        if !self.get_key(shared, first, with_cas, exptime, true, sink) {
-            return Step::Blocked;
+        if left.is_cut {
+            // The keys have the number of the line that follows, see `keys`.
+            self.say_instead(Refusal::LONG_KEY_OF_GET, self.line_number + 1);
         }
-        Step::Consumed(line.len())
+        let line_end_bytes = if line.ends_with(b"\r\n") { 2 } else { 1 };
+        let end_bytes = keys.len() - left.keys_bytes + line_end_bytes;
+        self.phase = Phase::Keys(KeysLeft { end_bytes, ..left });
+        Step::Consumed(line.len() - keys.len() - line_end_bytes)
     }
 
     fn get_key(
         &mut self,
         shared: &mut Shared,
         key: &[u8],
-        with_cas: bool,
-        exptime: Option<i32>,
+        line: KeysLeft,
         last: bool,
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> bool {
+        let KeysLeft { with_cas, exptime, .. } = line;
         let kind = if exptime.is_some() { Kind::Write } else { Kind::Read };
         let done = self.give(key, kind, sink, |key| {
             MemcachedCommand::Get(Get { key, with_cas, exptime, last, takes_large: false })
@@ -191,18 +196,27 @@ impl MemcachedSession {
     ) -> Step {
         // The caller keeps what is not consumed, so the rest of the line is still there.
         let Some(keys) = input.get(..left.keys_bytes) else { return Step::Blocked };
-        let next = next_token(keys).filter(|_| !self.current_get_failed());
+        let next = next_token(keys).filter(|_| left.is_cut || !self.current_get_failed());
         let Some((key, rest)) = next else {
             self.phase = Phase::Line;
             self.line_number += 1;
             return Step::Consumed(left.keys_bytes + left.end_bytes);
         };
         let last = next_token(rest).is_none();
-        if !self.get_key(shared, key, left.with_cas, left.exptime, last, sink) {
+        if !self.get_key(shared, key, left, last, sink) {
             return Step::Blocked;
         }
         self.phase = Phase::Keys(KeysLeft { keys_bytes: rest.len(), ..left });
         Step::Consumed(keys.len() - rest.len())
+    }
+
+    /// An `mg` whose opaque is too long: an error, but the object counts as read.
+    fn meta_get_refused(&mut self, key: &MetaKey<'_>, sink: &mut impl RequestSink<MemcachedCommand>) -> bool {
+        if self.in_flight.blocks(Fingerprint::new(key.bytes(), Kind::Read)) {
+            return false;
+        }
+        self.say_instead(Refusal::LONG_OPAQUE, self.line_number);
+        self.give(key.bytes(), Kind::Read, sink, |_| meta_get(key, MetaFlags::default(), false))
     }
 
     fn store(

@@ -42,8 +42,8 @@ pub struct MemcachedSession {
     searched_bytes: usize,
     /// Numbers the request lines, for multi-key `get`.
     pub(super) line_number: u64,
-    /// Multi-key `get`s of which a key could not be read: their line, and the place where the error stands.
-    failed_gets: Vec<(u64, u64)>,
+    /// Request lines that are answered with an error: their number, and the place of the first reply behind the error.
+    failed_lines: Vec<(u64, u64)>,
     /// Request lines that are to be issued again, as writes, and their places.
     again: Vec<(u64, Vec<u8>)>,
     /// `-C`, as the settings say.
@@ -77,9 +77,11 @@ pub(super) enum Phase {
 pub(super) struct KeysLeft {
     pub with_cas: bool,
     pub exptime: Option<i32>,
-    /// Bytes of keys and spaces left, and of the line end behind them.
+    /// Bytes of keys and spaces left, and of the rest of the line behind them.
     pub keys_bytes: usize,
     pub end_bytes: usize,
+    /// A key behind them is too long: the line is answered already.
+    pub is_cut: bool,
 }
 
 /// What one step of the session did with the front of the input.
@@ -107,7 +109,7 @@ impl MemcachedSession {
             question: None,
             searched_bytes: 0,
             line_number: 0,
-            failed_gets: Vec::new(),
+            failed_lines: Vec::new(),
             again: Vec::new(),
             cas_disabled: false,
             peer,
@@ -324,23 +326,32 @@ impl MemcachedSession {
         self.replies.push(&bytes);
     }
 
-    /// Did a key of the current `get` line fail already?
-    pub(super) fn current_get_failed(&self) -> bool {
-        self.failed_gets.iter().any(|&(line, _)| line == self.line_number)
+    /// Answers a request line whose commands are done all the same: what they answer is dropped.
+    pub(super) fn say_instead(&mut self, refusal: &str, line: u64) {
+        self.say(refusal);
+        self.note_failed(line, 0);
     }
 
-    /// Takes the reply of a command: drops it if it stands behind the error of its own multi-key `get`.
+    /// Did a key of the current `get` line fail already?
+    pub(super) fn current_get_failed(&self) -> bool {
+        self.failed_lines.iter().any(|&(line, _)| line == self.line_number)
+    }
+
+    /// The replies of a line from a place on are dropped.
+    fn note_failed(&mut self, line: u64, from: u64) {
+        let open_line = if matches!(self.phase, Phase::Keys(_)) { Some(self.line_number) } else { None };
+        let goes_on = |line: u64| open_line == Some(line) || self.in_flight.has_line(line);
+        self.failed_lines.retain(|&(failed, _)| failed != line && goes_on(failed));
+        self.failed_lines.push((line, from));
+    }
+
+    /// Takes the reply of a command: drops it if it stands behind the error of its own line.
     fn take_answer(&mut self, seq: u64, mut bytes: Vec<u8>, tally: Tally) {
         let line = self.in_flight.answered(seq);
-        if self.failed_gets.iter().any(|&(failed, place)| failed == line && place < seq) {
+        if self.failed_lines.iter().any(|&(failed, from)| failed == line && from <= seq) {
             bytes.clear();
         } else if tally.is_refusal() {
-            let open_line = if matches!(self.phase, Phase::Keys(_)) { Some(self.line_number) } else { None };
-            let goes_on = |line| open_line == Some(line) || self.in_flight.has_line(line);
-            self.failed_gets.retain(|&(failed, _)| failed != line && goes_on(failed));
-            if goes_on(line) {
-                self.failed_gets.push((line, seq));
-            }
+            self.note_failed(line, seq + 1);
             for later in self.in_flight.answered_of_line(line, seq) {
                 self.replies.blank(later);
             }

@@ -8,8 +8,6 @@ use super::number::{exact_i32, exact_u64, lax_i32, lax_u32};
 use super::request::{Admin, Refusal, Request, StoreLine, StoreVerb};
 use super::tokens::{Tokens, next_token};
 
-const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";
-
 type Parsed<'a> = Result<Request<'a>, Refusal>;
 
 /// Parses one line. `line` ends with its `\n`, perhaps behind a `\r`.
@@ -30,9 +28,9 @@ pub fn parse_line(line: &[u8]) -> Parsed<'_> {
         b"get" => get(false, None, rest),
         b"gets" => get(true, None, rest),
         b"set" => store(StoreVerb::Set, rest),
-        b"mg" => meta(rest, 1, Refusal::new, |key, flags| Ok(Request::MetaGet { key, flags })),
+        b"mg" => meta(rest, 1, Refusal::new).map(|(key, flags)| Request::MetaGet { key, flags }),
         b"ms" => meta_set(rest),
-        b"md" => meta(rest, 1, Refusal::new, |key, flags| Ok(Request::MetaDelete { key, flags })),
+        b"md" => meta_delete(rest),
         b"ma" => meta_arithmetic(rest),
         b"me" => meta_debug(rest),
         b"mn" => Ok(Request::MetaNoop),
@@ -83,12 +81,15 @@ fn says_noreply<'a>(tokens: impl Iterator<Item = &'a [u8]>) -> bool {
 fn get(with_cas: bool, exptime: Option<i32>, keys: &[u8]) -> Parsed<'_> {
     let Some((first, mut rest)) = next_token(keys) else { return Err(Refusal::bad_format()) };
     let keys = &keys[keys.len() - first.len() - rest.len()..];
-    let mut fits = first.len() <= KEY_BYTES_MAX;
-    while let Some((key, more)) = next_token(rest) {
-        fits &= key.len() <= KEY_BYTES_MAX;
+    if first.len() > KEY_BYTES_MAX {
+        return Err(Refusal::new(Refusal::LONG_KEY_OF_GET));
+    }
+    let mut long_key_at = None;
+    while let (Some((key, more)), None) = (next_token(rest), long_key_at) {
+        long_key_at = (key.len() > KEY_BYTES_MAX).then_some(keys.len() - more.len() - key.len());
         rest = more;
     }
-    if fits { Ok(Request::Get { with_cas, exptime, keys }) } else { Err(Refusal::new(Refusal::LONG_KEY_OF_GET)) }
+    Ok(Request::Get { with_cas, exptime, keys, long_key_at })
 }
 
 fn get_and_touch(with_cas: bool, rest: &[u8]) -> Parsed<'_> {
@@ -168,13 +169,12 @@ fn delete(rest: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// A meta command with `skipped` tokens (key, and value length of `ms`) before its flags.
+/// Key and flags of a meta command with `skipped` tokens (key, and value length of `ms`) before its flags.
 fn meta<'a>(
     rest: &'a [u8],
     skipped: usize,
     refuse: impl Fn(&'static str) -> Refusal,
-    build: impl FnOnce(MetaKey<'a>, MetaFlags) -> Parsed<'a>,
-) -> Parsed<'a> {
+) -> Result<(MetaKey<'a>, MetaFlags), Refusal> {
     let mut tokens = Tokens::new(rest);
     let Some(key) = tokens.next() else { return Err(Refusal::bad_format()) };
     for _ in 1..skipped {
@@ -185,34 +185,36 @@ fn meta<'a>(
     if !tokens.clone().all(flag_like) {
         return Err(Refusal::bad_format());
     }
-    let (key, flags) = MetaFlags::parse(key, tokens, META_TOKEN_COUNT_MAX - 1 - skipped).map_err(&refuse)?;
-    let opaque_fits = flags.opaque_fits();
-    let request = build(key, flags)?;
-    if opaque_fits { Ok(request) } else { Err(refuse(OPAQUE_TOO_LONG)) }
+    MetaFlags::parse(key, tokens, META_TOKEN_COUNT_MAX - 1 - skipped).map_err(refuse)
+}
+
+fn unless_opaque_is_long<'a>(flags: &MetaFlags, request: Request<'a>) -> Result<Request<'a>, &'static str> {
+    if flags.opaque_fits() { Ok(request) } else { Err(Refusal::LONG_OPAQUE) }
+}
+
+fn meta_delete(rest: &[u8]) -> Parsed<'_> {
+    let (key, flags) = meta(rest, 1, Refusal::new)?;
+    unless_opaque_is_long(&flags, Request::MetaDelete { key, flags }).map_err(Refusal::new)
 }
 
 fn meta_set(rest: &[u8]) -> Parsed<'_> {
     let declared = Tokens::new(rest).nth(1).ok_or(Refusal::bad_format())?;
     let value_bytes = declared_bytes(declared)?;
     let refuse = |line| Refusal::new(line).skipping(value_bytes);
-    meta(rest, 2, refuse, |key, flags| {
-        if !matches!(flags.mode(), 0 | b'E' | b'A' | b'P' | b'R' | b'S') {
-            return Err(refuse("CLIENT_ERROR invalid mode for ms M token"));
-        }
-        Ok(Request::MetaSet { key, value_bytes, flags })
-    })
+    let (key, flags) = meta(rest, 2, refuse)?;
+    if !matches!(flags.mode(), 0 | b'E' | b'A' | b'P' | b'R' | b'S') {
+        return Err(refuse("CLIENT_ERROR invalid mode for ms M token"));
+    }
+    unless_opaque_is_long(&flags, Request::MetaSet { key, value_bytes, flags }).map_err(refuse)
 }
 
 fn meta_arithmetic(rest: &[u8]) -> Parsed<'_> {
     // Whatever is wrong with the flags, memcached answers one line.
-    let refuse = |line| match line {
-        OPAQUE_TOO_LONG => Refusal::new(line),
-        _ => Refusal::new("CLIENT_ERROR invalid or duplicate flag"),
-    };
-    meta(rest, 1, refuse, |key, flags| match flags.mode() {
-        0 | b'I' | b'+' | b'D' | b'-' => Ok(Request::MetaArithmetic { key, flags }),
-        _ => Err(Refusal::new("CLIENT_ERROR invalid mode for ma M token")),
-    })
+    let (key, flags) = meta(rest, 1, |_| Refusal::new("CLIENT_ERROR invalid or duplicate flag"))?;
+    if !matches!(flags.mode(), 0 | b'I' | b'+' | b'D' | b'-') {
+        return Err(Refusal::new("CLIENT_ERROR invalid mode for ma M token"));
+    }
+    unless_opaque_is_long(&flags, Request::MetaArithmetic { key, flags }).map_err(Refusal::new)
 }
 
 fn meta_debug(rest: &[u8]) -> Parsed<'_> {

@@ -184,7 +184,8 @@ impl MetaFlags {
         &self.opaque[..usize::from(self.opaque_bytes)]
     }
 
-    pub(super) fn opaque_fits(&self) -> bool {
+    /// Is the opaque within its limit? If not, it is not kept.
+    pub fn opaque_fits(&self) -> bool {
         !self.opaque_too_long
     }
 

@@ -5,11 +5,14 @@ use super::meta::{MetaFlags, MetaKey};
 /// One request line, understood. Slices borrow the line.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
-    /// `get`, `gets`, `gat`, `gats`. `keys` starts at the first key; each key is within the limit.
+    /// `get`, `gets`, `gat`, `gats`. `keys` starts at the first key.
     Get {
         with_cas: bool,
         exptime: Option<i32>,
         keys: &'a [u8],
+        /// Where among the keys the first one is that is too long: the answer is an error, but those before it count as
+        /// read, or get their expiration time.
+        long_key_at: Option<usize>,
     },
     Store(StoreLine<'a>),
     Delete {
@@ -27,6 +30,7 @@ pub enum Request<'a> {
         exptime: i32,
         noreply: bool,
     },
+    /// Its opaque may be too long: the answer is an error then, but the object counts as read.
     MetaGet {
         key: MetaKey<'a>,
         flags: MetaFlags,
@@ -116,6 +120,7 @@ impl Refusal {
     pub const BAD_FORMAT: &'static str = "CLIENT_ERROR bad command line format";
     /// A key of `get` and its kin is too long: memcached ends this line twice.
     pub const LONG_KEY_OF_GET: &'static str = "CLIENT_ERROR bad command line format\r\n";
+    pub const LONG_OPAQUE: &'static str = "CLIENT_ERROR opaque token too long";
     pub const BAD_EXPTIME: &'static str = "CLIENT_ERROR invalid exptime argument";
 
     pub(super) fn new(line: &'static str) -> Self {

@@ -64,7 +64,6 @@ fn keys_are_limited_wherever_they_stand() {
     let (fits, long) = ([b'k'; KEY_BYTES_MAX], [b'k'; KEY_BYTES_MAX + 1]);
     for (before, after, wanted) in [
         ("get ", "", Refusal::LONG_KEY_OF_GET),
-        ("get a ", " b", Refusal::LONG_KEY_OF_GET),
         ("gat 0 ", "", Refusal::LONG_KEY_OF_GET),
         ("delete ", "", Refusal::BAD_FORMAT),
         ("incr ", " 1", Refusal::BAD_FORMAT),
@@ -74,6 +73,18 @@ fn keys_are_limited_wherever_they_stand() {
         assert!(parse_line(&line(&fits)).is_ok(), "{before}");
         assert_eq!(refused_with(&line(&long)), wanted, "{before}");
     }
+}
+
+#[test]
+fn keys_before_one_that_is_too_long_are_asked_for() {
+    let (fits, long) = ("k".repeat(KEY_BYTES_MAX), "k".repeat(KEY_BYTES_MAX + 1));
+    let long_key_at = |keys: &str| match parse_line(format!("gets {keys}\r\n").as_bytes()) {
+        Ok(Request::Get { keys: parsed, long_key_at, .. }) => (parsed == keys.as_bytes(), long_key_at),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(long_key_at(&format!("a {fits} b")), (true, None));
+    assert_eq!(long_key_at(&format!("a  {long} b")), (true, Some(3)));
+    assert_eq!(long_key_at(&format!("a b {long} {long}")), (true, Some(4)));
 }
 
 #[test]
@@ -120,7 +131,9 @@ fn wrong_meta_flags_have_their_own_lines() {
         (b"mg k N\r\n", "CLIENT_ERROR bad token in command line format"),
         (b"mg k Cx\r\n", "CLIENT_ERROR bad token in command line format"),
         (b"mg abc b\r\n", "CLIENT_ERROR error decoding key"),
-        (b"mg k O12345678901234567890123456789012\r\n", "CLIENT_ERROR opaque token too long"),
+        (b"md k O12345678901234567890123456789012\r\n", Refusal::LONG_OPAQUE),
+        (b"ms k 2 O12345678901234567890123456789012\r\n", Refusal::LONG_OPAQUE),
+        (b"ma k O12345678901234567890123456789012\r\n", Refusal::LONG_OPAQUE),
         (b"mg k a b c d e f g h i j k l m n o p q r s\r\n", "CLIENT_ERROR options flags are too long"),
         (b"ma k Dx\r\n", "CLIENT_ERROR invalid or duplicate flag"),
         (b"ma k MZ\r\n", "CLIENT_ERROR invalid mode for ma M token"),

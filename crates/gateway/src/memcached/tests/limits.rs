@@ -151,6 +151,48 @@ fn long_keys_are_refused_wherever_they_stand() {
     ));
 }
 
+#[test]
+fn keys_before_one_that_is_too_long_count_as_read_or_touched() {
+    let long = "k".repeat(251);
+    check(&format!(
+        "> set a 0 0 1
+         > 1
+         < STORED
+         > set b 0 0 1
+         > 1
+         < STORED
+         > set c 0 0 1
+         > 1
+         < STORED
+         > get a missing {long} b
+         < CLIENT_ERROR bad command line format
+         <
+         > mg a h
+         < HD h1
+         > gat 100 b missing b {long} c
+         < CLIENT_ERROR bad command line format
+         <
+         > mg b h t
+         < HD h1 t100
+         > mg c h t
+         < HD h0 t-1"
+    ));
+}
+
+#[test]
+fn an_object_counts_as_read_though_the_opaque_is_too_long() {
+    let long = "o".repeat(33);
+    check(&format!(
+        "> set a 0 0 1
+         > 1
+         < STORED
+         > mg a T100 O{long}
+         < CLIENT_ERROR opaque token too long
+         > mg a h t
+         < HD h1 t-1"
+    ));
+}
+
 /// Bytes that look like the protocol, so that random ones get past the first token.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![

@@ -51,8 +51,16 @@ const COUNTERS: [Counter; 13] = [
         totals.near_reads_total
     }),
     ("gateway_degraded_reads_total", "Reads answered by decoding.", |totals| totals.degraded_reads_total),
-    ("gateway_hedges_sent_total", "Requests sent beside one that was late.", |totals| totals.hedges_sent_total),
-    ("gateway_hedges_won_total", "Hedges that answered first.", |totals| totals.hedges_won_total),
+    (
+        "gateway_hedges_sent_total",
+        "Requests sent beside one that was late, each for a token of the budget.",
+        |totals| totals.hedges_sent_total,
+    ),
+    (
+        "gateway_hedges_won_total",
+        "Reads and records of writes that a second way completed first, with a token or without.",
+        |totals| totals.hedges_won_total,
+    ),
     ("gateway_hedge_budget_exhausted_total", "Hedges that were wanted when the budget had none left.", |totals| {
         totals.hedge_budget_exhausted_total
     }),
