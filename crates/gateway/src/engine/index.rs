@@ -218,6 +218,14 @@ impl Index {
         true
     }
 
+    /// Another object of the same key, at another place: nobody has read it yet.
+    pub fn replace(&mut self, slot: Slot, tag: Tag, from: Location, to: Location) -> bool {
+        assert!(to.chunk_number <= Location::CHUNK_NUMBER_MAX, "chunk number");
+        let Some(entry) = self.entry_mut(slot, tag, from) else { return false };
+        *entry = Entry::new(tag, to);
+        true
+    }
+
     pub fn object_count(&self) -> u64 {
         self.object_count
     }
@@ -286,6 +294,19 @@ mod tests {
         assert!(index.relocate(slot, tag, from, to));
         assert!(index.was_fetched(slot, tag, to) && !index.was_recent(slot, tag, to));
         assert!(!index.contains(slot, tag, from));
+    }
+
+    #[test]
+    fn what_replaces_an_object_was_not_read() {
+        let mut index = Index::default();
+        let (slot, tag) = (Slot::of_key(b"a"), Tag(77));
+        let (from, to) = (location(5, 6), location(7, 8));
+        assert!(!index.replace(slot, tag, from, to), "nothing is there");
+        index.insert(slot, tag, from);
+        index.mark_read(slot, tag, from);
+        assert!(index.replace(slot, tag, from, to));
+        assert!(!index.was_fetched(slot, tag, to) && !index.was_recent(slot, tag, to));
+        assert!(!index.contains(slot, tag, from) && index.object_count() == 1);
     }
 
     #[test]

@@ -67,6 +67,8 @@ enum Digest {
     Object(Object),
     /// The record is of this key and expired.
     Expired,
+    /// Which record it is was all that was asked.
+    Unseen,
 }
 
 impl<C: Command> Engine<C> {
@@ -163,9 +165,8 @@ impl<C: Command> Engine<C> {
             if record.key != Self::lookup_key(&lookup).bytes {
                 continue;
             }
-            let (fetched, idle_s) = self.access_of(&lookup, location);
             let old = old_record(&record, location, length);
-            let digest = digest(&mut lookup, &record, fetched, idle_s, self.now);
+            let digest = self.digest(&mut lookup, &record, location);
             return self.lookup_found(lookup, old, digest);
         }
         self.lookup_absent(lookup);
@@ -185,9 +186,7 @@ impl<C: Command> Engine<C> {
                     if record.kind == RecordKind::Manifest {
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
                     }
-                    let (fetched, idle_s) = self.access_of(lookup, location);
-                    let old = old_record(&record, location, length);
-                    Nearby::Found(old, digest(lookup, &record, fetched, idle_s, self.now))
+                    Nearby::Found(old_record(&record, location, length), self.digest(lookup, &record, location))
                 }
                 Err(_) => {
                     self.forget_place(slot, data_index);
@@ -247,13 +246,12 @@ impl<C: Command> Engine<C> {
                 Ok((record, length)) => {
                     self.record_guess.learn(length);
                     let location = location.unwrap_or(Location { chunk_number: 0, offset: 0 });
-                    let (fetched, idle_s) = self.access_of(&lookup, location);
                     let old = old_record(&record, location, length);
                     if is_current && record.kind == RecordKind::Manifest {
                         let (slot, _) = self.stripes.place_of(location);
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
                     }
-                    let digest = digest(&mut lookup, &record, fetched, idle_s, self.now);
+                    let digest = self.digest(&mut lookup, &record, location);
                     if is_current && excluded == 0 {
                         self.locate(self.stripes.place_of(location).0, wanted.data_index);
                     }
@@ -304,10 +302,14 @@ impl<C: Command> Engine<C> {
         self.advance_lookup(lookup);
     }
 
-    fn access_of(&self, lookup: &Lookup<C>, location: Location) -> (bool, u32) {
+    fn digest(&self, lookup: &mut Lookup<C>, record: &Record<'_>, location: Location) -> Digest {
+        if !lookup.shows() {
+            return Digest::Unseen;
+        }
         let tag = Self::lookup_key(lookup).tag();
         let fetched = self.index.was_fetched(lookup.slot, tag, location);
-        (fetched, self.recent.idle_s(lookup.hash, self.now.unix_ms.seconds()))
+        let idle_s = self.recent.idle_s(lookup.hash, self.now.unix_ms.seconds());
+        digest(lookup, record, fetched, idle_s, self.now)
     }
 
     fn lookup_found(&mut self, mut lookup: Lookup<C>, old: OldRecord, digest: Digest) {
@@ -355,6 +357,9 @@ impl<C: Command> Engine<C> {
                 self.group_current(group, pair, exists, Old::Present(old));
             }
             (LookupPurpose::Round { .. }, Digest::Answer(_)) => unreachable!("only reads are answered by a digest"),
+            (LookupPurpose::Read { .. } | LookupPurpose::Round { .. }, Digest::Unseen) => {
+                unreachable!("reads and rounds see what they find")
+            }
         }
     }
 

@@ -315,7 +315,7 @@ impl<C: Command> Engine<C> {
         if is_unreadable {
             return self.keep_doubtful(key);
         }
-        self.drop_old(key);
+        self.drop_old(key, None);
         self.release_round(key);
     }
 
@@ -340,15 +340,17 @@ impl<C: Command> Engine<C> {
             End::Delete => None,
         };
         let finished = std::mem::take(&mut round.finished);
-        if !is_unverified {
-            self.drop_old(key);
-        }
+        let is_current = version >= floor;
+        let next = (stored.is_some() && is_current).then_some(location);
+        let is_in_place = !is_unverified && self.drop_old(key, next);
         match stored {
-            Some((object_bytes, expiry, first)) if version >= floor => {
+            Some((object_bytes, expiry, first)) if is_current => {
                 if let Some(object) = first.and_then(|first| self.striped.get_mut(&first)) {
                     object.expiry = expiry;
                 }
-                self.index.insert(slot, tag, location);
+                if !is_in_place {
+                    self.index.insert(slot, tag, location);
+                }
                 if mark_read {
                     self.index.mark_read(slot, tag, location);
                 }
@@ -418,25 +420,35 @@ impl<C: Command> Engine<C> {
         self.stats.bytes_stored += object_bytes;
     }
 
-    /// Takes the record that a round replaced out of the index and the accounts.
-    fn drop_old(&mut self, key: PoolKey) {
-        let Some(lock) = self.locks.get(key) else { return };
+    /// Takes the record that a round replaced out of the accounts and the index, where `next` takes its place. Whether
+    /// it did: there may have been no old record.
+    fn drop_old(&mut self, key: PoolKey, next: Option<Location>) -> bool {
+        let Some(lock) = self.locks.get(key) else { return false };
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
         let partition = self.config.partition_of(slot);
-        let Some(round) = self.round_mut(key) else { return };
-        let Old::Present(old) = round.old.clone() else { return };
+        let Some(round) = self.round_mut(key) else { return false };
+        let Old::Present(old) = round.old.clone() else { return false };
         let kept = round.manifest().map(|manifest| manifest.first);
-        self.drop_record(slot, tag, &old);
+        let is_replaced = next.is_some_and(|next| self.index.replace(slot, tag, old.location, next));
+        if is_replaced {
+            self.count_dropped(&old);
+        } else {
+            self.drop_record(slot, tag, &old);
+        }
         if let Some(manifest) = old.manifest.filter(|manifest| Some(manifest.first) != kept) {
             self.free_striped(partition, &manifest);
         }
+        is_replaced
     }
 
     pub(super) fn drop_record(&mut self, slot: shorttail_units::Slot, tag: Tag, old: &OldRecord) {
         // A flush may have emptied the index since the record was looked at.
-        if !self.index.remove(slot, tag, old.location) {
-            return;
+        if self.index.remove(slot, tag, old.location) {
+            self.count_dropped(old);
         }
+    }
+
+    fn count_dropped(&mut self, old: &OldRecord) {
         let (stripe, _) = self.stripes.place_of(old.location);
         let stripe = self.stripes.at_mut(stripe);
         stripe.manifests.forget(old.location);
