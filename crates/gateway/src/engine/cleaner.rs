@@ -27,7 +27,7 @@ use super::lookup::old_record;
 use super::pool::PoolKey;
 use super::round::Placed;
 use super::stripes::{Stripe, StripePhase};
-use super::{Engine, Tag, WhenFull, Work};
+use super::{Engine, KeyRef, Tag, WhenFull, Work};
 use crate::command::Command;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +76,13 @@ pub struct Job {
     is_moving: bool,
     /// Chunks that the bytes at hand were read without, because they proved damaged.
     excluded: u128,
+}
+
+/// A record that a job has come to.
+struct Met<'a> {
+    record: Record<'a>,
+    length: usize,
+    key: KeyRef<'a>,
 }
 
 /// What became of one record.
@@ -332,15 +339,20 @@ impl<C: Command> Engine<C> {
 
     /// Deals with the records of a chunk from `offset` on; where it stopped.
     fn walk(&mut self, key: PoolKey, bytes: &[u8], mut offset: usize) -> (usize, Step) {
+        let Some(id) = self.jobs.get(key).map(|job| job.id) else { return (bytes.len(), Step::Done) };
+        let mut next = self.meet(&bytes[offset..], id);
         while offset < bytes.len() {
             let Some(job) = self.jobs.get(key) else { return (bytes.len(), Step::Done) };
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES {
                 return (offset, Step::Wait);
             }
-            let Ok((record, length)) = Record::parse(&bytes[offset..], job.id) else { return (offset, Step::Damaged) };
-            let step = match record.kind {
-                RecordKind::Object | RecordKind::Manifest => self.deal_with_object(key, &record, offset, length),
-                RecordKind::Tombstone | RecordKind::Control => self.carry(key, &record, offset, length),
+            let Some(met) = next else { return (offset, Step::Damaged) };
+            let length = met.length;
+            // The next one's place in the index is on its way while this one is dealt with.
+            next = self.meet(&bytes[offset + length..], id);
+            let step = match met.record.kind {
+                RecordKind::Object | RecordKind::Manifest => self.deal_with_object(key, &met, offset),
+                RecordKind::Tombstone | RecordKind::Control => self.carry(key, &met.record, offset, length),
             };
             if matches!(step, Step::Wait) {
                 return (offset, Step::Wait);
@@ -368,11 +380,19 @@ impl<C: Command> Engine<C> {
         Some(if left <= self.stripe_bytes() * 3 / 4 { Urgency::Freeing } else { Urgency::Cleaning })
     }
 
-    fn deal_with_object(&mut self, key: PoolKey, record: &Record<'_>, offset: usize, length: usize) -> Step {
+    /// The record at the front of these bytes, if there is one.
+    fn meet<'a>(&self, bytes: &'a [u8], stripe: StripeId) -> Option<Met<'a>> {
+        let (record, length) = Record::parse(bytes, stripe).ok()?;
+        let key = self.key_ref(record.key);
+        self.index.prefetch(key.slot, key.tag());
+        Some(Met { record, length, key })
+    }
+
+    fn deal_with_object(&mut self, key: PoolKey, met: &Met<'_>, offset: usize) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
         let (mode, partition) = (job.mode, job.partition);
         let from = self.stripes.location(job.slot, job.data_index, offset);
-        let looked_at = self.key_ref(record.key);
+        let &Met { ref record, length, key: looked_at } = met;
         let (slot, tag) = (looked_at.slot, looked_at.tag());
         if !self.index.contains(slot, tag, from) {
             return Step::Done;
@@ -388,7 +408,7 @@ impl<C: Command> Engine<C> {
         let may_evict = mode == Mode::Evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
         let is_cold = may_evict && !self.index.was_recent(slot, tag, from);
         if is_expired || is_cold {
-            return self.end_object(key, record, from, length, is_expired);
+            return self.end_object(key, met, from, is_expired);
         }
         let moving = LockPhase::Moving(Move { from, record_bytes: length, expiry: record.expiry });
         let lock = self.locks.insert(looked_at, moving);
@@ -405,17 +425,10 @@ impl<C: Command> Engine<C> {
     /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is
     /// written in a round of the key, which takes the object out of the index when it is durable. Without one, what is
     /// over goes at once, and what is evicted when its stripe is void.
-    fn end_object(
-        &mut self,
-        key: PoolKey,
-        record: &Record<'_>,
-        from: Location,
-        length: usize,
-        is_expired: bool,
-    ) -> Step {
+    fn end_object(&mut self, key: PoolKey, met: &Met<'_>, from: Location, is_expired: bool) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
         let (partition, stripe) = (job.partition, job.slot);
-        let ended = self.key_ref(record.key);
+        let &Met { ref record, length, key: ended } = met;
         let old = old_record(record, from, length);
         if self.stripes.may_hold_older(stripe) {
             let round = Round::ending(old, self.take_version(), Some((key, length)));

@@ -11,7 +11,7 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
 use smallvec::SmallVec;
 
 use super::control::VoidRecord;
-use super::index::{Location, StripeSlot};
+use super::index::{Location, StripeSlot, Tag};
 use super::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, CRAMPED_STRIPES, IDLE_STABLE_US, UNSEALED_MAX};
 use super::open_stripe::{Item, OpenStripe};
 use super::pool::PoolKey;
@@ -344,10 +344,20 @@ impl<C: Command> Engine<C> {
 
     fn pass_on(&mut self, slot: StripeSlot, confirmed: Vec<Item<Purpose>>) {
         for item in confirmed {
+            self.prefetch_entry(item.purpose);
             self.work.push_back(Work::Confirmed { slot, item });
         }
         if self.stripes.at(slot).phase() == StripePhase::Sealing {
             self.send_seals(slot);
+        }
+    }
+
+    /// The index entry of the key that a record is about will be wanted as soon as those before it are dealt with.
+    fn prefetch_entry(&self, purpose: Purpose) {
+        if let Purpose::Write(lock) | Purpose::Move { lock, .. } = purpose
+            && let Some(lock) = self.locks.get(lock)
+        {
+            self.index.prefetch(lock.slot, Tag::of_hash(lock.hash));
         }
     }
 

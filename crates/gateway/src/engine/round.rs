@@ -30,6 +30,7 @@ impl<C: Command> Engine<C> {
     /// A command that may change its key: the key's lock is taken, or waited for.
     pub(super) fn write(&mut self, token: Token, command: C) {
         let key = self.key_ref(command.key());
+        self.index.prefetch(key.slot, key.tag());
         if let Some(found) = self.locks.find(key) {
             let lock = self.locks.get_mut(found).expect("it was found");
             if lock.queue.len() >= KEY_QUEUE_MAX {
