@@ -75,6 +75,11 @@ pub const UNSEALED_MAX: usize = 8;
 pub const DEFER_US: u64 = TICK_US;
 pub const DEFERRED_MAX: usize = 256;
 
+/// Stripes' memories that are kept for the next stripes, and microseconds without a new stripe until they go back. Half
+/// of the partitions' stripes may fill up together; beyond that the kernel serves.
+pub const SPARE_MAX: usize = 2;
+pub const SPARE_US: u64 = 1_000_000;
+
 /// Microseconds between two looks at deadlines while something is outstanding.
 pub const TICK_US: u64 = 5_000;
 

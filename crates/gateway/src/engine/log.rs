@@ -162,7 +162,11 @@ impl<C: Command> Engine<C> {
         }
         let members = self.sociable_members(partition)?;
         let id = self.take_stripe_ids(1);
-        let open = OpenStripe::new(self.config.shape, self.config.chunk_bytes);
+        let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
+        let open = match self.spare.take(self.now.mono_us) {
+            Some(memory) => OpenStripe::in_memory_of(shape, chunk_bytes, memory),
+            None => OpenStripe::new(shape, chunk_bytes),
+        };
         let slot = self.stripes.insert(Stripe::new(id, partition, members.clone(), open));
         let log = self.log(partition);
         log.open.push(slot);
@@ -170,7 +174,6 @@ impl<C: Command> Engine<C> {
         self.refresh_hampered();
         self.expect_use(&members, id, self.chunk_room_bytes(self.config.chunk_bytes));
         self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
-        let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
         let first = self.describe(id, partition, ChunkKind::Packed, shape, chunk_bytes, &members);
         for (index, &node) in members.iter().enumerate() {
             let description = ChunkDescription { index: index as u8, ..first.clone() };
@@ -402,6 +405,7 @@ impl<C: Command> Engine<C> {
         let open = stripe.open.take().expect("an unsealed stripe has its bytes");
         stripe.fills = open.fills().iter().map(|&fill| fill as u32).collect();
         stripe.become_phase(StripePhase::Sealed);
+        self.spare.put(open.into_memory());
         self.stripes.no_longer_unsealed(slot);
         self.work.push_back(Work::Resume);
     }

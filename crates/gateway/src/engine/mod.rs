@@ -77,6 +77,7 @@ mod seal_sums;
 mod session;
 mod sessions;
 mod sources;
+mod spare;
 mod striped;
 mod striped_race;
 mod stripes;
@@ -288,6 +289,7 @@ pub struct Engine<C> {
     index: Index,
     recent: Recent,
     stripes: Stripes<Purpose>,
+    spare: spare::Spare,
     logs: BTreeMap<PartitionId, Log>,
     turn: u64,
     /// Members that open stripes share, and how many were opened with them.
@@ -383,6 +385,7 @@ impl<C: Command> Engine<C> {
             ownership: ownership::Ownership::default(),
             index: Index::default(),
             recent: Recent::new(),
+            spare: spare::Spare::default(),
             logs,
             turn: 0,
             shared_members: None,
@@ -538,6 +541,7 @@ impl<C: Command> Engine<C> {
         self.advance_flushes();
         self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
         self.close_spare_stripes();
+        self.spare.tidy(self.now.mono_us);
         self.start_jobs();
         self.work.push_back(Work::Resume);
         self.resend_frees();

@@ -124,10 +124,20 @@ impl<I> OpenStripe<I> {
     /// If the kernel has no memory for it.
     pub fn new(shape: CodeShape, chunk_bytes: usize) -> Self {
         let bytes = Mapping::new(shape.data_count() * chunk_bytes);
+        let bytes = bytes.unwrap_or_else(|error| panic!("no memory for the bytes of a stripe: {error}"));
+        Self::in_memory_of(shape, chunk_bytes, bytes)
+    }
+
+    /// A stripe whose bytes lie where those of another, alike, have been.
+    ///
+    /// # Panics
+    /// If it was not alike.
+    pub fn in_memory_of(shape: CodeShape, chunk_bytes: usize, bytes: Mapping) -> Self {
+        assert_eq!(bytes.len(), shape.data_count() * chunk_bytes, "memory for all data chunks");
         OpenStripe {
             shape,
             chunk_bytes,
-            bytes: bytes.unwrap_or_else(|error| panic!("no memory for the bytes of a stripe: {error}")),
+            bytes,
             fills: vec![0; shape.data_count()],
             turn_index: 0,
             hampered: 0,
@@ -142,6 +152,11 @@ impl<I> OpenStripe<I> {
             shares: Vec::new(),
             seal_confirmed: 0,
         }
+    }
+
+    /// What it was about is over: its memory, for another.
+    pub fn into_memory(self) -> Mapping {
+        self.bytes
     }
 
     /// A stripe that was read back from nodes and only waits to be emptied.
