@@ -59,6 +59,8 @@ pub struct Job {
     source: Source,
     in_flight_count: usize,
     in_flight_bytes: usize,
+    /// It is its turn soon, however many of its records land until then.
+    is_queued: bool,
     /// Chunks were all walked, but something alive could not be dealt with: walk again, not before this time.
     again_us: u64,
     /// Tombstones and control records that are not this job's to carry, or not again: under way, or carried; and what
@@ -111,6 +113,7 @@ impl<C: Command> Engine<C> {
             source: Source::Next,
             in_flight_count: 0,
             in_flight_bytes: 0,
+            is_queued: false,
             again_us: 0,
             settled,
             doomed: Vec::new(),
@@ -243,6 +246,9 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn advance_job(&mut self, key: PoolKey) {
         let is_flushing = self.is_flushing() || self.is_ending();
+        if let Some(job) = self.jobs.get_mut(key) {
+            job.is_queued = false;
+        }
         loop {
             let Some(job) = self.jobs.get_mut(key) else { return };
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_flushing {
@@ -507,7 +513,9 @@ impl<C: Command> Engine<C> {
         if let Some(job) = self.jobs.get_mut(key) {
             job.in_flight_count -= 1;
             job.in_flight_bytes = job.in_flight_bytes.saturating_sub(bytes);
-            self.work.push_back(Work::Job(key));
+            if !std::mem::replace(&mut job.is_queued, true) {
+                self.work.push_back(Work::Job(key));
+            }
         }
     }
 
@@ -533,7 +541,7 @@ impl<C: Command> Engine<C> {
             }
         }
         self.count_landed(job, moved.record_bytes);
-        self.work.push_back(Work::Start(lock));
+        self.release_lock(lock);
     }
 
     /// The stripe that a moved record went to was abandoned: the record stays where it was, for the next walk.

@@ -95,7 +95,7 @@ impl<C: Command> Engine<C> {
             return self.work.push_back(Work::Start(lock));
         };
         held.phase = LockPhase::Held;
-        if let Some(pair) = group.pairs.iter_mut().find(|pair| pair.key == held.key) {
+        if let Some(pair) = group.pairs.iter_mut().find(|pair| pair.key[..] == held.key[..]) {
             pair.lock = Some(lock);
         }
         self.look_up_when_held(key);

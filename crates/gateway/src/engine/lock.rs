@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashTable;
 use shorttail_units::{Slot, UnixMs, Version};
+use smallvec::SmallVec;
 
 use super::index::Location;
 use super::manifest::Manifest;
@@ -91,10 +92,13 @@ pub struct Finished<C> {
     pub is_independent: bool,
 }
 
+/// Those of a round: usually one.
+pub type FinishedCommands<C> = SmallVec<[Finished<C>; 1]>;
+
 /// One combined write of a key.
 #[derive(Debug)]
 pub struct Round<C> {
-    pub finished: Vec<Finished<C>>,
+    pub finished: FinishedCommands<C>,
     pub end: End,
     pub version: Version,
     pub old: Old,
@@ -118,7 +122,7 @@ impl<C> Round<C> {
     /// A round that ends an object for want of memory, or because its time is over.
     pub fn ending(old: OldRecord, version: Version, job: Option<(PoolKey, usize)>) -> Self {
         Round {
-            finished: Vec::new(),
+            finished: FinishedCommands::new(),
             end: End::Delete,
             version,
             old: Old::Present(old),
@@ -159,9 +163,12 @@ pub enum Waiting<C> {
     Group(PoolKey),
 }
 
+/// A key: most need no memory of their own.
+pub type KeyBytes = SmallVec<[u8; 32]>;
+
 #[derive(Debug)]
 pub struct Lock<C> {
-    pub key: Vec<u8>,
+    pub key: KeyBytes,
     pub hash: u64,
     pub slot: Slot,
     /// Who comes next, in the order of arrival.
@@ -195,7 +202,7 @@ impl<C> Locks<C> {
             return None;
         }
         let is_key = |entry: &(u64, PoolKey)| {
-            entry.0 == key.hash && self.pool.get(entry.1).is_some_and(|lock| lock.key == key.bytes)
+            entry.0 == key.hash && self.pool.get(entry.1).is_some_and(|lock| lock.key[..] == *key.bytes)
         };
         self.table.find(key.hash, is_key).map(|&(_, lock)| lock)
     }
@@ -203,7 +210,7 @@ impl<C> Locks<C> {
     /// The caller has looked: the key is not locked.
     pub fn insert(&mut self, key: KeyRef<'_>, phase: LockPhase<C>) -> PoolKey {
         let lock = self.pool.insert(Lock {
-            key: key.bytes.to_vec(),
+            key: KeyBytes::from_slice(key.bytes),
             hash: key.hash,
             slot: key.slot,
             queue: VecDeque::new(),

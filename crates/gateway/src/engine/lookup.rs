@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::Location;
 use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX};
-use super::lock::{LockPhase, Object, ObjectData, Old, OldRecord, Waiting};
+use super::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Waiting};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
 use super::{Engine, KeyRef, Token};
@@ -37,7 +37,7 @@ pub struct Lookup<C> {
     hash: u64,
     slot: shorttail_units::Slot,
     /// Key, unless the purpose has it.
-    key: SmallVec<[u8; 0]>,
+    key: KeyBytes,
     candidates: SmallVec<[Location; 2]>,
     restarts: u32,
     /// A candidate could not be read: absence cannot be claimed.
@@ -99,7 +99,7 @@ impl<C: Command> Engine<C> {
             candidates.extend(self.index.candidates(slot, key.tag()));
         }
         let purpose = LookupPurpose::Read { token, command };
-        let lookup = Lookup { purpose, hash, slot, key: SmallVec::new(), candidates, restarts: 0, is_doubtful: false };
+        let lookup = Lookup { purpose, hash, slot, key: KeyBytes::new(), candidates, restarts: 0, is_doubtful: false };
         self.advance_lookup(lookup);
     }
 
@@ -109,7 +109,7 @@ impl<C: Command> Engine<C> {
             purpose,
             hash: key.hash,
             slot: key.slot,
-            key: key.bytes.into(),
+            key: KeyBytes::from_slice(key.bytes),
             candidates,
             restarts: 0,
             is_doubtful: false,

@@ -10,7 +10,9 @@ use shorttail_units::Version;
 
 use super::index::Location;
 use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX};
-use super::lock::{End, Finished, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
+use super::lock::{
+    End, Finished, FinishedCommands, KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
+};
 use super::log::{PlaceError, Purpose, Urgency};
 use super::lookup::LookupPurpose;
 use super::manifest::Manifest;
@@ -71,7 +73,7 @@ impl<C: Command> Engine<C> {
         let wants_value =
             |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() == Wants::Value);
         let wants_value = lock.queue.iter().take(COMBINE_MAX).any(wants_value);
-        let bytes = lock.key.clone();
+        let bytes = KeyBytes::from_slice(&lock.key);
         let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
         self.begin_lookup(looked_for, LookupPurpose::Round { lock: key, wants_value });
     }
@@ -94,7 +96,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn verify_doubtful(&mut self) {
         for key in std::mem::take(&mut self.doubtful) {
             let Some(lock) = self.locks.get(key) else { continue };
-            let bytes = lock.key.clone();
+            let bytes = KeyBytes::from_slice(&lock.key);
             let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
             self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key });
         }
@@ -114,7 +116,7 @@ impl<C: Command> Engine<C> {
         let lock = self.locks.get_mut(key).expect("a lock that runs a round");
         let hash = lock.hash;
         let mut queue = std::mem::take(&mut lock.queue);
-        let mut finished: Vec<Finished<C>> = Vec::new();
+        let mut finished = FinishedCommands::new();
         let mut written: Option<Version> = None;
         let (mut mark_read, mut touched) = (false, false);
         while let Some(waiting) = queue.pop_front() {
@@ -153,7 +155,9 @@ impl<C: Command> Engine<C> {
             self.recent.touch(hash, self.now.unix_ms.seconds());
         }
         let lock = self.locks.get_mut(key).expect("a lock that runs a round");
-        lock.queue = queue;
+        if !queue.is_empty() {
+            lock.queue = queue;
+        }
         let end = match current {
             Current::Present(object) => End::Store(object),
             Current::Absent | Current::Unseen => End::Delete,
@@ -178,7 +182,7 @@ impl<C: Command> Engine<C> {
         };
         lock.phase = LockPhase::Writing(Box::new(round));
         if needs_verification {
-            let bytes = lock.key.clone();
+            let bytes = KeyBytes::from_slice(&lock.key);
             let looked_for = KeyRef { bytes: &bytes, hash, slot: lock.slot };
             self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key });
         }
@@ -186,7 +190,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Nothing changed: the replies leave at once.
-    fn finish_unwritten(&mut self, key: PoolKey, finished: Vec<Finished<C>>, old: &Old, mark_read: bool) {
+    fn finish_unwritten(&mut self, key: PoolKey, finished: FinishedCommands<C>, old: &Old, mark_read: bool) {
         let lock = self.locks.get_mut(key).expect("a lock that runs a round");
         lock.phase = LockPhase::Starting;
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
@@ -488,11 +492,20 @@ impl<C: Command> Engine<C> {
     fn release_round(&mut self, key: PoolKey) {
         let Some(lock) = self.locks.get_mut(key) else { return };
         let ended = std::mem::replace(&mut lock.phase, LockPhase::Starting);
-        self.work.push_back(Work::Start(key));
+        self.release_lock(key);
         if let LockPhase::Writing(round) = ended
             && let Some((job, bytes)) = round.job
         {
             self.count_landed(job, bytes);
+        }
+    }
+
+    /// Who held a key is done: it is free, or the turn of those that waited.
+    pub(super) fn release_lock(&mut self, key: PoolKey) {
+        match self.locks.get(key) {
+            Some(lock) if lock.queue.is_empty() => self.locks.remove(key),
+            Some(_) => self.work.push_back(Work::Start(key)),
+            None => {}
         }
     }
 

@@ -215,7 +215,7 @@ impl<C: Command> Engine<C> {
         attempts: u32,
         members: Arc<[NodeId]>,
     ) -> Option<PoolKey> {
-        let key = self.locks.get(lock)?.key.clone();
+        let key = self.locks.get(lock)?.key.to_vec();
         let Layout { shape, payload_bytes_min } = layout;
         let (stripe_count, piece_bytes) =
             Manifest::cut(value.len(), shape.data_count(), self.config.chunk_bytes, payload_bytes_min);
