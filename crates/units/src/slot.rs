@@ -27,6 +27,10 @@ impl Slot {
 }
 
 fn hash_tag(key: &[u8]) -> &[u8] {
+    // Nearly all keys end here: this looks at many bytes at a time.
+    if !key.contains(&b'{') {
+        return key;
+    }
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let inner = &key[open + 1..];
     match inner.iter().position(|&byte| byte == b'}') {

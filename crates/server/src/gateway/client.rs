@@ -37,6 +37,8 @@ pub struct Client {
     pub has_unread: bool,
     /// The other end sends no more: closed once everything is answered.
     pub is_half_closed: bool,
+    /// It is among those that are looked at when the turn ends.
+    pub is_dirty: bool,
 }
 
 pub enum ClientSession {

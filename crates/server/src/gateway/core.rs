@@ -20,7 +20,7 @@ mod sessions;
 use std::io;
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token as MioToken};
 use shorttail_gateway::engine::{EngineConfig, Token, WhenFull};
@@ -90,7 +90,7 @@ pub struct Core {
     /// Connections of other gateways; numbered as clients are.
     guests: HashMap<u64, Guest>,
     /// Clients with output, or that may have become closable.
-    dirty: HashSet<u64>,
+    dirty: Vec<u64>,
     /// Clients with input left in their socket or buffer.
     unread: Vec<u64>,
     scratch: Vec<u8>,
@@ -134,7 +134,7 @@ impl Core {
             // Numbers are unique over all cores: other cores answer requests by them.
             next_client: FIRST_CLIENT + ((setup.core as u64) << 40),
             guests: HashMap::new(),
-            dirty: HashSet::new(),
+            dirty: Vec::new(),
             unread: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             housekeeping_us: 0,
@@ -201,8 +201,9 @@ impl Core {
             let client = token.0 as u64;
             if event.is_readable() || event.is_read_closed() || event.is_error() {
                 self.read_client(client);
+            } else if let Some(found) = self.clients.get_mut(&client) {
+                found.mark(client, &mut self.dirty);
             }
-            self.dirty.insert(client);
         }
         Ok(())
     }

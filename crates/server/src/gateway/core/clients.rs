@@ -76,6 +76,7 @@ impl Core {
             in_flight: 0,
             has_unread: false,
             is_half_closed: false,
+            is_dirty: false,
         };
         self.clients.insert(number, client);
         self.read_client(number);
@@ -83,7 +84,7 @@ impl Core {
 
     pub(super) fn read_client(&mut self, number: u64) {
         let Some(client) = self.clients.get_mut(&number) else { return };
-        self.dirty.insert(number);
+        client.mark(number, &mut self.dirty);
         let now = self.now;
         client.heard_us = now.mono_us;
         if client.is_overfull() {
@@ -114,6 +115,7 @@ impl Core {
     pub(super) fn take_reply(&mut self, token: Token, reply: Reply) {
         let number = token.connection;
         let Some(client) = self.clients.get_mut(&number) else { return };
+        client.mark(number, &mut self.dirty);
         let (shared, exchange) = (&mut self.shared, &mut self.exchange);
         let in_flight = &mut client.in_flight;
         *in_flight -= 1;
@@ -121,7 +123,6 @@ impl Core {
             *in_flight += 1;
             exchange.ask(self.now, Token { connection: number, id }, request);
         });
-        self.dirty.insert(number);
     }
 
     /// Input that a session left because too much was in flight is looked at again.
@@ -162,9 +163,12 @@ impl Core {
     }
 
     pub(super) fn write_clients(&mut self) {
-        for number in std::mem::take(&mut self.dirty) {
+        let count = self.dirty.len();
+        for place in 0..count {
+            let number = self.dirty[place];
             self.resume_input(number);
             let Some(client) = self.clients.get_mut(&number) else { continue };
+            client.is_dirty = false;
             let output = client.session.output();
             let before = output.len();
             let result = if before == 0 { Ok(()) } else { client.link.write(output, self.poll.registry()) };
@@ -179,6 +183,7 @@ impl Core {
                 self.drop_client(number);
             }
         }
+        self.dirty.drain(..count);
     }
 
     fn drop_client(&mut self, number: u64) {
@@ -202,6 +207,13 @@ impl Core {
 }
 
 impl Client {
+    /// Its output is to be looked at when the turn ends.
+    pub(super) fn mark(&mut self, number: u64, dirty: &mut Vec<u64>) {
+        if !std::mem::replace(&mut self.is_dirty, true) {
+            dirty.push(number);
+        }
+    }
+
     /// Too much is waiting: the client does not read its replies, or sends faster than is served.
     fn is_overfull(&self) -> bool {
         // A request that is not complete may go on: how long it may get is the session's to bound.
