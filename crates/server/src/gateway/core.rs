@@ -186,19 +186,24 @@ impl Core {
     fn handle_event(&mut self, event: &Event) -> io::Result<()> {
         let token = event.token();
         if let Some((place, session)) = session_of(token) {
+            self.note_session_event(place, session, event);
             self.read_session(place, session);
         } else if let Some(gateway) = gateway_of(token) {
-            self.exchange.read_neighbour(self.now, gateway, &mut self.scratch, self.poll.registry());
+            self.exchange.read_neighbour(self.now, gateway, event, &mut self.scratch, self.poll.registry());
         } else if token == INBOX {
             self.take_messages();
         } else if token == FORWARD_LISTENER {
             self.accept_guests();
-        } else if self.guests.contains_key(&(token.0 as u64)) {
+        } else if let Some(guest) = self.guests.get_mut(&(token.0 as u64)) {
+            guest.link.note(event);
             self.read_guest(token.0 as u64);
         } else if token.0 < FIRST_CLIENT as usize {
             self.accept(token.0 - FIRST_LISTENER);
         } else {
             let client = token.0 as u64;
+            if let Some(known) = self.clients.get_mut(&client) {
+                known.link.note(event);
+            }
             if event.is_readable() || event.is_read_closed() || event.is_error() {
                 self.read_client(client);
             } else if let Some(found) = self.clients.get_mut(&client) {

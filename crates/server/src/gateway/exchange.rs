@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 use mio::Registry;
+use mio::event::Event;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::command::StoreError;
 use shorttail_gateway::engine::{Engine, EngineConfig, Token};
@@ -386,8 +387,8 @@ impl Exchange {
         Arc::new(self.table.topology(cluster, gateway, &view.gateways))
     }
 
-    pub fn read_neighbour(&mut self, now: Now, gateway: u16, scratch: &mut [u8], registry: &Registry) {
-        let outcomes = self.neighbours.read(gateway, scratch, registry);
+    pub fn read_neighbour(&mut self, now: Now, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) {
+        let outcomes = self.neighbours.read(gateway, event, scratch, registry);
         self.settle(now, outcomes);
         self.may_place = true;
     }

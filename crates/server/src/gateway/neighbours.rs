@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use mio::event::Event;
 use mio::{Registry, Token as MioToken};
 use shorttail_gateway::forward::parse_reply;
 use shorttail_gateway::request::Reply;
@@ -126,9 +127,12 @@ impl Neighbours {
     }
 
     /// Reads what a gateway sent.
-    pub fn read(&mut self, gateway: u16, scratch: &mut [u8], registry: &Registry) -> Vec<Outcome> {
+    pub fn read(&mut self, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return outcomes };
+        if let Some(link) = &mut neighbour.link {
+            link.note(event);
+        }
         loop {
             let Some(mut link) = neighbour.link.take() else { return outcomes };
             let mut is_sane = true;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 
+use mio::event::Event;
 use mio::{Interest, Registry, Token};
 
 use super::socket::Stream;
@@ -24,6 +25,8 @@ pub struct Link {
     /// Bytes that were read and not consumed.
     pub input: Vec<u8>,
     is_full: bool,
+    /// The other end sends nothing more than what has arrived.
+    has_ended: bool,
 }
 
 /// Where large messages arrive, and lie until they are whole.
@@ -69,7 +72,12 @@ impl Link {
     /// What the system says.
     pub fn new(mut stream: Stream, token: Token, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut stream, token, Interest::READABLE)?;
-        Ok(Link { stream, token, input: Vec::new(), is_full: false })
+        Ok(Link { stream, token, input: Vec::new(), is_full: false, has_ended: false })
+    }
+
+    /// To be told before what it announces is read: an end that came with the last bytes has no event of its own.
+    pub fn note(&mut self, event: &Event) {
+        self.has_ended |= event.is_read_closed();
     }
 
     /// One read into `scratch`, and what `consume` leaves of it (behind what was left before) is kept.
@@ -90,8 +98,7 @@ impl Link {
                 let consumed = consume(&self.input);
                 self.drop_consumed(consumed);
             }
-            // A short read means the socket is empty; the next byte comes with an event of its own.
-            return if count < scratch.len() { ReadEnd::Drained } else { ReadEnd::Paused };
+            return self.end_of_read(count < scratch.len());
         }
     }
 
@@ -110,7 +117,12 @@ impl Link {
         };
         intake.to += count;
         intake.from += consume(&intake.bytes[intake.from..intake.to]);
-        if count < wanted { ReadEnd::Drained } else { ReadEnd::Paused }
+        self.end_of_read(count < wanted)
+    }
+
+    /// A short read means that the socket is empty; the next byte comes with an event of its own.
+    fn end_of_read(&self, is_short: bool) -> ReadEnd {
+        if is_short && !self.has_ended { ReadEnd::Drained } else { ReadEnd::Paused }
     }
 
     /// Sends as much as the socket takes; what is left waits for a writable event. Answers how much has left.
@@ -204,6 +216,9 @@ fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use mio::net::UnixStream;
+    use mio::{Events, Poll};
+
     use super::*;
 
     /// Takes what its script says, call by call.
@@ -216,6 +231,31 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    /// Bytes and the end behind them are there before anybody looks: one event tells of both.
+    #[test]
+    fn an_end_that_came_with_the_last_bytes_is_met() {
+        for is_large in [false, true] {
+            let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+            let mut poll = Poll::new().expect("a poll");
+            let mut link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
+            far.write_all(b"the last words").expect("sent");
+            drop(far);
+            let mut events = Events::with_capacity(4);
+            poll.poll(&mut events, None).expect("an event");
+            events.iter().for_each(|event| link.note(event));
+            let (mut intake, mut scratch, mut heard) = (Intake::default(), [0; 64], Vec::new());
+            let mut read = || {
+                let take = |input: &[u8]| {
+                    heard.extend_from_slice(input);
+                    input.len()
+                };
+                if is_large { link.read_large(&mut intake, take) } else { link.read(&mut scratch, take) }
+            };
+            assert_eq!([read(), read()], [ReadEnd::Paused, ReadEnd::Closed], "nothing more would tell of the end");
+            assert_eq!(heard, b"the last words");
         }
     }
 

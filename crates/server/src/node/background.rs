@@ -144,11 +144,14 @@ impl Background {
             match (event.token(), peer_of(event.token())) {
                 (INBOX, _) => has_worked |= self.take_messages(),
                 (_, Some(peer)) => {
-                    let ended = self.peers.read(peer, &mut self.rebuilds, self.poll.registry());
+                    let ended = self.peers.read(peer, event, &mut self.rebuilds, self.poll.registry());
                     self.tell_rebuilt(ended);
                 }
                 (Token(session), None) => {
                     self.touched.push(session);
+                    if let Some(link) = self.sessions.get_mut(&session) {
+                        link.note(event);
+                    }
                     if event.is_readable() || event.is_read_closed() || event.is_error() {
                         self.read(session);
                     }

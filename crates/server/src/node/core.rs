@@ -149,6 +149,9 @@ impl Core {
                     INBOX => self.take_messages(),
                     Token(session) if self.greeting.contains_key(&session) => self.read_greeting(session),
                     Token(session) => {
+                        if let Some(link) = self.sessions.get_mut(&session) {
+                            link.note(event);
+                        }
                         if event.is_readable() || event.is_read_closed() || event.is_error() {
                             self.read(session);
                         }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use mio::event::Event;
 use mio::{Registry, Token};
 use shorttail_node::{PeerId, Rebuilds, Rebuilt};
 use shorttail_units::NodeId;
@@ -39,8 +40,11 @@ pub struct Peers {
 
 impl Peers {
     /// Takes what another node sent; answers which orders that ended.
-    pub fn read(&mut self, peer: PeerId, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
+    pub fn read(&mut self, peer: PeerId, event: &Event, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
         let mut ended = Vec::new();
+        if let Some((link, _)) = self.links.get_mut(&peer) {
+            link.note(event);
+        }
         loop {
             let Some((link, intake)) = self.links.get_mut(&peer) else { return ended };
             let mut failure = None;

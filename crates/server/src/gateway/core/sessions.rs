@@ -5,6 +5,7 @@
 
 use std::io;
 
+use mio::event::Event;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::engine::{Engine, SessionId};
 use shorttail_units::Now;
@@ -16,6 +17,13 @@ use crate::near;
 use crate::net::ReadEnd;
 
 impl Core {
+    pub(super) fn note_session_event(&mut self, place: u16, id: SessionId, event: &Event) {
+        let tenure = self.exchange.tenures.of_place(place);
+        if let Some(link) = tenure.and_then(|tenure| tenure.peers.links.get_mut(&id)) {
+            link.note(event);
+        }
+    }
+
     pub(super) fn read_session(&mut self, place: u16, id: SessionId) {
         let Some(Tenure { engine, peers, .. }) = self.exchange.tenures.of_place(place) else { return };
         let is_local = peers.is_local(id.node);
