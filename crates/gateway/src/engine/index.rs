@@ -89,11 +89,11 @@ impl Entry {
 struct Table<'a>(&'a [Entry]);
 
 impl<'a> Table<'a> {
-    /// Place of the first entry whose tag is not below `tag`, which may be `Tag::COUNT`.
-    fn first_from(self, tag: u32) -> usize {
-        let (entries, least) = (self.0, u64::from(tag) << TAG_SHIFT);
+    /// Place of the first entry whose tag is not below this one.
+    fn first_from(self, tag: Tag) -> usize {
+        let (entries, least) = (self.0, u64::from(tag.0) << TAG_SHIFT);
         let is_below = |place: usize| entries[place].0 < least;
-        let guess = (entries.len() * tag as usize) >> TAG_BITS;
+        let guess = (entries.len() * tag.0 as usize) >> TAG_BITS;
         let (mut low, mut high) = (0, entries.len());
         let mut step = 4;
         // Steps that double from the guess on bound the place; a binary search finds it.
@@ -130,12 +130,12 @@ impl<'a> Table<'a> {
     }
 
     fn with_tag(self, tag: Tag) -> impl Iterator<Item = Entry> + use<'a> {
-        let from = &self.0[self.first_from(tag.0)..];
+        let from = &self.0[self.first_from(tag)..];
         from.iter().copied().take_while(move |entry| entry.tag() == tag)
     }
 
     fn place_of(self, tag: Tag, location: Location) -> Option<usize> {
-        let first = self.first_from(tag.0);
+        let first = self.first_from(tag);
         let with_tag = self.0[first..].iter().take_while(|entry| entry.tag() == tag);
         with_tag.enumerate().find(|(_, entry)| entry.is_at(tag, location)).map(|(step, _)| first + step)
     }
@@ -196,7 +196,7 @@ impl Index {
     /// If the location's chunk number is beyond [`Location::CHUNK_NUMBER_MAX`].
     pub fn insert(&mut self, slot: Slot, tag: Tag, location: Location) {
         assert!(location.chunk_number <= Location::CHUNK_NUMBER_MAX, "chunk number");
-        let place = self.table(slot).first_from(tag.0);
+        let place = self.table(slot).first_from(tag);
         self.tables.insert(slot.index(), place, Entry::new(tag, location));
         self.object_count += 1;
     }
@@ -253,13 +253,21 @@ impl Index {
         self.object_count
     }
 
-    /// Locations in one slot with tags from `first` on, in tag order: about `count`, and all of the last tag.
-    /// Also the tag to go on from, if the slot holds more.
+    /// Objects in one slot.
+    pub fn count_of(&self, slot: Slot) -> usize {
+        self.table(slot).0.len()
+    }
+
+    /// Locations in one slot with tags from `first` on, in tag order: about `count`, at least one, and all of the last
+    /// tag. Also the tag to go on from, if the slot holds more.
     pub fn list(&self, slot: Slot, first: u32, count: usize) -> (Vec<(Tag, Location)>, Option<u32>) {
+        if first >= Tag::COUNT {
+            return (Vec::new(), None);
+        }
         let table = self.table(slot);
-        let entries = &table.0[table.first_from(first.min(Tag::COUNT))..];
+        let entries = &table.0[table.first_from(Tag(first))..];
         let is_last = |step: usize| entries[step].tag() != entries[step - 1].tag();
-        let end = (count.max(1)..entries.len()).find(|&step| is_last(step)).filter(|_| count > 0);
+        let end = (count.max(1)..entries.len()).find(|&step| is_last(step));
         let listed = &entries[..end.unwrap_or(entries.len())];
         let found = listed.iter().map(|entry| (entry.tag(), entry.location())).collect();
         (found, end.map(|end| entries[end].tag().0))
@@ -371,6 +379,9 @@ mod tests {
             met += found.len();
             first = next;
         }
-        assert_eq!(met, 1000);
+        assert_eq!((met, index.count_of(slot)), (1000, 1000));
+        let (found, next) = index.list(slot, 0, 0);
+        assert!(found.iter().all(|(tag, _)| tag.number() == 0) && next == Some(7), "as few as there can be");
+        assert_eq!(index.list(slot, Tag::COUNT, 10), (Vec::new(), None), "behind the last tag is nothing");
     }
 }

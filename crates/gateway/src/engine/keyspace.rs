@@ -39,7 +39,7 @@ impl<C: Command> Engine<C> {
             KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.index.object_count())),
             KeyspaceRequest::Stats => self.answer(token, KeyspaceReply::Stats(Box::new(self.stats()))),
             KeyspaceRequest::CountSlot { slot } => {
-                let count = Slot::new(slot).map_or(0, |slot| self.index.list(slot, 0, usize::MAX).0.len());
+                let count = Slot::new(slot).map_or(0, |slot| self.index.count_of(slot));
                 self.answer(token, KeyspaceReply::Count(count as u64));
             }
             KeyspaceRequest::Flush { at } => self.flush(token, at),
