@@ -346,6 +346,29 @@ fn moves_keep_to_the_rules_of_placement() {
     }
 }
 
+/// A node dies and is given up after it was planned what should move: what is rebuilt meanwhile changes the members of
+/// stripes, and a move that was sensible before would bring too many of one into one domain.
+#[test]
+fn what_was_planned_before_a_repair_keeps_to_the_rules_after_it() {
+    for seed in 3..6 {
+        let slow = SimConfig { domain_count: 4, repair_bytes_per_s: 40_000, ..config("rs:4+2", 16, 4) };
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..300);
+        (12..16).for_each(|node| world.join_node(node));
+        await_that(&mut world, "moving", |world| world.counts().rebuilds > 0);
+        for node in [seed as usize, seed as usize + 1] {
+            world.crash_node(node, FOR_GOOD_US);
+            world.remove_node(node);
+        }
+        rests(&mut world);
+        for members in world.stripe_nodes() {
+            let most = (0..4).map(|domain| members.iter().filter(|&&node| node % 4 == domain).count()).max();
+            assert!(most <= Some(2), "seed {seed}: {members:?}");
+        }
+        holds(&mut world, 0..300);
+    }
+}
+
 #[test]
 fn seeds_of_the_profile() {
     for seed in 0..12 {

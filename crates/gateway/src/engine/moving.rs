@@ -209,7 +209,10 @@ impl<C: Command> Engine<C> {
         }
         let targets = self.targets_of_move(stripe, &facts);
         let target = match to {
-            Some(to) => targets.iter().find(|one| one.node == to).map(|one| one.node),
+            // The stripe may have other members than when it was planned.
+            Some(to) => Some(to).filter(|&to| {
+                targets.iter().any(|one| one.node == to) && self.is_no_worse(&facts.members, from, to, facts.shape)
+            }),
             None => self.choose_target(stripe, &facts, from, &targets),
         };
         let Some(target) = target else {
