@@ -1,19 +1,20 @@
 //! Chunks that are given to other nodes beside the core: a giver answers what the core itself would answer.
 
-use shorttail_node::{Giver, Node, NodeConfig};
+mod setup;
+
+use shorttail_node::{Giver, Node};
 use shorttail_store::piece::seal_piece;
-use shorttail_units::{
-    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
-};
+use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, FrameError, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
     next_frame,
 };
 
+use setup::{CLUSTER, config};
+
 const OWNER: u64 = 1;
 const PEER: u64 = 2;
 const CHUNK_BYTES: u32 = 5000;
-const CLUSTER: ClusterId = ClusterId(9);
 
 fn stripe(counter: u64) -> StripeId {
     StripeId::new(Epoch(3), counter)
@@ -43,18 +44,7 @@ fn told(bytes: &[u8]) -> Told {
 }
 
 fn node() -> Node {
-    let config = NodeConfig {
-        node: NodeId(1),
-        cluster: CLUSTER,
-        incarnation: Incarnation(1),
-        core: 0,
-        core_count: 1,
-        memory_bytes: 1 << 20,
-        auth: b"secret".to_vec(),
-        repair_bytes_per_s: 1,
-        scrub_bytes_per_s: 0,
-    };
-    let mut node = Node::new(config).expect("a node");
+    let mut node = Node::new(config(1)).expect("a node");
     node.handle_session_opened(OWNER);
     let fence = NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: StripeId::default() };
     tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0, b"secret")), fence]);

@@ -1,25 +1,18 @@
 //! A core whose process dies and another one goes on: fences hold, and nobody new is let in before promises end.
 
+mod setup;
+
 use shorttail_node::{Node, NodeConfig};
 use shorttail_store::MemoryFile;
-use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, Now, StripeId};
+use shorttail_units::{Epoch, Incarnation, Now, StripeId};
 use shorttail_wire::node::{Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
 
-const CLUSTER: ClusterId = ClusterId(9);
+use setup::{CLUSTER, config};
+
 const BYTES: usize = 1 << 20;
 
 fn start(memory: &MemoryFile, epoch: u32, now_us: u64) -> Node {
-    let config = NodeConfig {
-        node: NodeId(2),
-        cluster: CLUSTER,
-        incarnation: Incarnation(5),
-        core: 0,
-        core_count: 1,
-        memory_bytes: BYTES,
-        auth: Vec::new(),
-        repair_bytes_per_s: 1,
-        scrub_bytes_per_s: 0,
-    };
+    let config = NodeConfig { incarnation: Incarnation(5), memory_bytes: BYTES, auth: Vec::new(), ..config(2) };
     let now = Now { mono_us: now_us, ..Now::default() };
     let mut node = Node::in_memory(config, memory.core(0).expect("mapped"), now).expect("a node");
     node.handle_session_opened(1);

@@ -1,16 +1,17 @@
 //! Nodes that rebuild chunks from each other's: an owner, four nodes, RS(2,2).
 
+mod setup;
+
 use shorttail_codes::Code;
 use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::piece::seal_piece;
-use shorttail_units::{
-    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
-};
+use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, Hello, Members, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, Source, next_frame,
 };
 
-const CLUSTER: ClusterId = ClusterId(9);
+use setup::{CLUSTER, config};
+
 const OWNER: u64 = 1;
 const CHUNK_BYTES: usize = 5000;
 /// The nodes that hold chunks 0 to 3, and one that holds nothing.
@@ -43,17 +44,7 @@ impl Nodes {
 
     fn scrubbing(bytes_per_s: u64, scrub_bytes_per_s: u64) -> Self {
         let node = |number: u16| {
-            let config = NodeConfig {
-                node: NodeId(number),
-                cluster: CLUSTER,
-                incarnation: Incarnation(1),
-                core: 0,
-                core_count: 1,
-                memory_bytes: 1 << 20,
-                auth: b"secret".to_vec(),
-                repair_bytes_per_s: bytes_per_s,
-                scrub_bytes_per_s,
-            };
+            let config = NodeConfig { repair_bytes_per_s: bytes_per_s, scrub_bytes_per_s, ..config(number) };
             Node::new(config).expect("a node")
         };
         let nodes = (0..NODE_COUNT).map(node).collect();

@@ -1,5 +1,7 @@
 //! A node and its owners, message by message.
 
+mod setup;
+
 use std::os::unix::fs::FileExt;
 
 use shorttail_node::{Node, NodeConfig, SessionError};
@@ -9,22 +11,13 @@ use shorttail_wire::node::{
     next_frame,
 };
 
-const CLUSTER: ClusterId = ClusterId(9);
+use setup::{CLUSTER, config};
+
 const PARTITION: PartitionId = PartitionId(2);
 const TAG: u64 = 77;
 
-fn config(core: u16) -> NodeConfig {
-    NodeConfig {
-        node: NodeId(5),
-        cluster: CLUSTER,
-        incarnation: Incarnation(11),
-        core,
-        core_count: 2,
-        memory_bytes: 1 << 20,
-        auth: b"secret".to_vec(),
-        repair_bytes_per_s: 1_000_000,
-        scrub_bytes_per_s: 0,
-    }
+fn core_of_two(core: u16) -> NodeConfig {
+    NodeConfig { incarnation: Incarnation(11), core, core_count: 2, ..config(5) }
 }
 
 /// A node whose sessions speak in whole turns.
@@ -39,7 +32,7 @@ impl Peer {
     }
 
     fn of_core(core: u16) -> Self {
-        Peer { node: Node::new(config(core)).expect("a node"), now_us: 0 }
+        Peer { node: Node::new(core_of_two(core)).expect("a node"), now_us: 0 }
     }
 
     /// A node with session 1 greeted by owner 6 and everything fenced at epoch 3.
@@ -425,7 +418,7 @@ fn a_chunk_is_read_as_of_an_operation_and_when_sealed() {
 #[test]
 fn owners_alone_are_told_where_memory_that_is_shared_lies() {
     let near = NearMemory { device: 1, inode: 2, path: "/proc/3/fd/4".to_owned() };
-    let mut peer = Peer { node: Node::sharing(config(1)).expect("a node"), now_us: 0 };
+    let mut peer = Peer { node: Node::sharing(core_of_two(1)).expect("a node"), now_us: 0 };
     peer.node.offer_memory(near.clone());
     let greeting = |peer: &mut Peer, session, greeting: NodeRequest<'_>| {
         peer.node.handle_session_opened(session);
@@ -478,18 +471,7 @@ fn a_peer_that_never_reads_ends_its_session_only() {
 
 #[test]
 fn a_core_that_does_not_exist_and_too_little_memory_are_errors() {
-    let config = NodeConfig {
-        node: NodeId(5),
-        cluster: CLUSTER,
-        incarnation: Incarnation(11),
-        core: 2,
-        core_count: 2,
-        memory_bytes: 1 << 20,
-        auth: Vec::new(),
-        repair_bytes_per_s: 1,
-        scrub_bytes_per_s: 0,
-    };
-    assert!(Node::new(config.clone()).is_err_and(|error| error.to_string().contains("core 2 of 2")));
-    let small = NodeConfig { core: 0, memory_bytes: 1000, ..config };
+    assert!(Node::new(core_of_two(2)).is_err_and(|error| error.to_string().contains("core 2 of 2")));
+    let small = NodeConfig { memory_bytes: 1000, ..config(5) };
     assert!(Node::new(small).is_err_and(|error| error.to_string().contains("1000")));
 }
