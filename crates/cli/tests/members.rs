@@ -165,3 +165,17 @@ fn a_removed_node_is_not_started_again() {
     assert!(text.ends_with("was removed from the cluster; it is not started again"), "{text}");
     assert_eq!(nodes(&cluster.status()).len(), 6);
 }
+
+/// The next run with the same directory starts without the node, and tells so.
+#[test]
+fn a_removed_node_keeps_no_later_run_from_starting() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let dir = dir.path().to_str().expect("text");
+    let flags = ["--nodes", "7", "--node-memory", "32MiB", "--redis", "off", "--dir", dir];
+    let cluster = Cluster::start(&flags);
+    cluster.succeed("remove node 1 --lost");
+    cluster.end(Signal::SIGTERM);
+    let cluster = Cluster::start(&flags);
+    assert_eq!(nodes(&cluster.status()).len(), 6);
+    assert_eq!(cluster.ask("set key 0 0 1\r\n1\r\n", "\r\n"), "STORED\r\n");
+}

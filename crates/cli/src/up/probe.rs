@@ -1,5 +1,7 @@
 //! Asks the coordinator, on a thread of its own: until the cluster serves, or how many nodes are down.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -26,24 +28,49 @@ pub struct Wanted {
     pub within: Duration,
 }
 
+/// What a probe finds; a status if the coordinator answered.
+pub enum Found {
+    Serving(Box<ClusterStatus>),
+    /// Not yet.
+    Waiting(Option<Box<ClusterStatus>>),
+    /// Not within the time.
+    NotServing(Option<Box<ClusterStatus>>),
+}
+
+/// How many probes were started. Only the last one counts: what earlier ones wait for may be over.
+#[derive(Clone, Default)]
+pub struct Probes(Arc<AtomicU64>);
+
+impl Probes {
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub fn is_last(&self, number: u64) -> bool {
+        self.0.load(Ordering::Acquire) == number
+    }
+}
+
 /// Tells `Serving` once, or `NotServing` when the time is over; `Waiting` now and then before that. Ends also when
-/// nobody listens any more.
-pub fn start(coordinator: Address, wanted: Wanted, tell: Sender<Event>) -> std::io::Result<()> {
+/// nobody listens any more, or another probe begins.
+pub fn start(coordinator: Address, wanted: Wanted, probes: &Probes, tell: Sender<Event>) -> std::io::Result<()> {
+    let (number, probes) = (probes.next(), probes.clone());
+    let tell = move |found| tell.send(Event::Probed { number, found });
     let probe = move || {
         let deadline = Instant::now() + wanted.within;
         let mut told_at = Instant::now() + TOLD_EVERY;
-        loop {
+        while probes.is_last(number) {
             let status = read_status(&coordinator).ok();
             if let Some(status) = status.as_ref().filter(|status| is_served(status, &wanted)) {
                 // Nobody listens when the cluster is being stopped.
-                return drop(tell.send(Event::Serving(Box::new(status.clone()))));
+                return drop(tell(Found::Serving(Box::new(status.clone()))));
             }
             if Instant::now() >= deadline {
-                return drop(tell.send(Event::NotServing(status.map(Box::new))));
+                return drop(tell(Found::NotServing(status.map(Box::new))));
             }
             if Instant::now() >= told_at {
                 told_at += TOLD_EVERY;
-                if tell.send(Event::Waiting(status.map(Box::new))).is_err() {
+                if tell(Found::Waiting(status.map(Box::new))).is_err() {
                     return;
                 }
             }
@@ -80,6 +107,26 @@ fn down(status: &ClusterStatus, pid: u32) -> usize {
 mod tests {
     use super::*;
     use shorttail_wire::control::{NodeStatusEntry, RepairStatus};
+
+    /// A child that dies before it serves is waited for no longer once the next one is started.
+    #[test]
+    fn a_probe_ends_when_the_next_one_begins() {
+        let (probes, (tell, events)) = (Probes::default(), channel());
+        let nobody = Address::Unix("nowhere.sock".into());
+        for within in [Duration::from_secs(1), Duration::ZERO] {
+            let wanted = Wanted { gateway_pids: vec![1], node_count: 0, within };
+            start(nobody.clone(), wanted, &probes, tell.clone()).expect("a thread");
+        }
+        drop(tell);
+        let told: Vec<u64> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Probed { number, found: Found::NotServing(None) } => Some(number),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [2], "both have ended, and the first one said nothing");
+    }
 
     #[test]
     fn nodes_are_down_until_they_are_made_up_for() {

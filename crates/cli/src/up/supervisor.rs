@@ -15,7 +15,7 @@ use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState};
 
 use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
-use super::probe::Wanted;
+use super::probe::{Found, Probes, Wanted};
 use super::{banner, probe, say};
 use crate::exit::{Failure, REMOVED};
 use crate::logging;
@@ -38,11 +38,8 @@ pub enum Event {
     Reload,
     /// Some child ended, or stopped, or went on.
     ChildChanged,
-    Serving(Box<ClusterStatus>),
-    /// Not yet; the last status, if the coordinator answered.
-    Waiting(Option<Box<ClusterStatus>>),
-    /// Not within the time; the last status, if the coordinator answered.
-    NotServing(Option<Box<ClusterStatus>>),
+    /// Does the cluster serve? By the probe of this number.
+    Probed { number: u64, found: Found },
 }
 
 struct Member {
@@ -72,12 +69,13 @@ pub struct Supervisor {
     members: Vec<Member>,
     tell: Sender<Event>,
     events: Receiver<Event>,
+    probes: Probes,
     is_ready: bool,
 }
 
 impl Supervisor {
     pub fn new(plan: Plan, source: Source, tell: Sender<Event>, events: Receiver<Event>) -> Self {
-        Supervisor { plan, source, members: Vec::new(), tell, events, is_ready: false }
+        Supervisor { plan, source, members: Vec::new(), tell, events, probes: Probes::default(), is_ready: false }
     }
 
     /// Runs the cluster until a signal ends it.
@@ -99,9 +97,8 @@ impl Supervisor {
                 Some(Event::End) => return Ok(()),
                 Some(Event::Reload) => self.reload(),
                 Some(Event::ChildChanged) => self.reap()?,
-                Some(Event::Serving(status)) => self.handle_serving(&status),
-                Some(Event::Waiting(status)) => self.handle_waiting(status.as_deref()),
-                Some(Event::NotServing(status)) => self.handle_not_serving(status.as_deref())?,
+                Some(Event::Probed { number, found }) if self.probes.is_last(number) => self.handle_found(found)?,
+                Some(Event::Probed { .. }) => {}
                 None => self.restart_due()?,
             }
         }
@@ -169,9 +166,19 @@ impl Supervisor {
     fn probe(&self) -> anyhow::Result<()> {
         let gateways = self.members.iter().filter(|member| matches!(member.part, Part::Gateway(_)));
         let gateway_pids = gateways.filter_map(|member| Some(member.child.as_ref()?.pid())).collect();
-        let node_count = if self.is_ready { 0 } else { self.plan.config.node_count };
+        let nodes = self.members.iter().filter(|member| is_node(member.part) && !member.is_removed);
+        let node_count = if self.is_ready { 0 } else { nodes.count() };
         let wanted = Wanted { gateway_pids, node_count, within: START_WITHIN };
-        probe::start(self.plan.coordinator(), wanted, self.tell.clone()).context("cannot start a thread")
+        probe::start(self.plan.coordinator(), wanted, &self.probes, self.tell.clone()).context("cannot start a thread")
+    }
+
+    fn handle_found(&mut self, found: Found) -> anyhow::Result<()> {
+        match found {
+            Found::Serving(status) => self.handle_serving(&status),
+            Found::Waiting(status) => self.handle_waiting(status.as_deref()),
+            Found::NotServing(status) => self.handle_not_serving(status.as_deref())?,
+        }
+        Ok(())
     }
 
     fn handle_serving(&mut self, status: &ClusterStatus) {
@@ -266,20 +273,22 @@ impl Supervisor {
             let pid = child.pid();
             member.child = None;
             let how = describe(status);
-            if !self.is_ready {
+            if is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED)) {
+                self.handle_removal(index, pid)?;
+            } else if self.is_ready {
+                self.handle_death(index, pid, &how);
+            } else {
                 return Err(anyhow!("{} (pid {pid}) ended before the cluster served: {how}", self.name(index)));
-            }
-            match is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED)) {
-                true => self.handle_removal(index, pid),
-                false => self.handle_death(index, pid, &how),
             }
         }
         self.restart_due()
     }
 
-    fn handle_removal(&mut self, index: usize, pid: u32) {
+    /// With a coordinator that was here before, a node may have been removed in an earlier run.
+    fn handle_removal(&mut self, index: usize, pid: u32) -> anyhow::Result<()> {
         self.members[index].is_removed = true;
         say(&format!("{} (pid {pid}) was removed from the cluster; it is not started again", self.name(index)));
+        if self.is_ready { Ok(()) } else { self.probe() }
     }
 
     fn handle_death(&mut self, index: usize, pid: u32, how: &str) {
