@@ -138,6 +138,21 @@ fn a_drained_node_is_stopped_without_any_repair() {
     }
 }
 
+/// What leaves one of two nodes that drain does not go to the other one: each chunk moves once.
+#[test]
+fn two_nodes_drain_together() {
+    let mut world = cluster_of(config("rs:4+2", 9, 0), 1);
+    fill(&mut world, 0..200);
+    let on_them: usize = world.stripe_nodes().iter().flatten().filter(|&&node| node == 2 || node == 5).count();
+    world.drain_node(2, true);
+    world.drain_node(5, true);
+    await_that(&mut world, "drained", |world| world.is_drained(2) && world.is_drained(5));
+    let moved = world.counts().rebuilds;
+    assert!(moved > 0 && moved <= on_them as u64, "{moved} chunks moved, {on_them} had to");
+    holds(&mut world, 0..200);
+    concludes(world);
+}
+
 /// Whoever dies in the middle, nothing is lost and the node becomes empty: the one that drains, one
 /// that takes, the owner.
 #[test]
