@@ -110,3 +110,23 @@ fn a_packed_stripe_that_cannot_be_repaired_is_stored_anew() {
         holds(&mut world, names());
     }
 }
+
+/// Sessions break in the middle of moves: some members heard of a new place, and the chunk is where it was. It is not
+/// lost while its node is only away.
+#[test]
+fn a_move_that_breaks_off_costs_no_spare_chunk() {
+    for seed in 0..8 {
+        let mut world = cluster(8, 100_000, seed);
+        fill(&mut world, names());
+        world.drain_node(0, true);
+        pass(&mut world, 500 + 3_000 * seed);
+        (1..8).for_each(|node| world.break_all_of(node));
+        world.drain_node(0, false);
+        pass(&mut world, 1_000_000);
+        world.stall_node(0, STALL_US);
+        take_over(&mut world, SHORT_US);
+        let lost = world.all_stats().iter().map(|stats| stats.lost_of_stripe_max).max();
+        assert_eq!(lost, Some(0), "{}", world.trace());
+        ends_whole(world);
+    }
+}
