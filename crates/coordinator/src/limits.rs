@@ -33,8 +33,6 @@ pub const PROMISE_OVER_MS: u64 = 2_000;
 pub const SETTLED_MS: u64 = 1_000;
 /// Milliseconds that an heir has to read what it will inherit before the owner lets go all the same: some GiB.
 pub const PREPARE_MS_MAX: u64 = 60_000;
-/// Milliseconds after its death until a node's incarnation is given up, unless the operator says otherwise.
-pub const RETIRE_AFTER_MS: u64 = 30_000;
 /// Milliseconds that gateways have to tell what was lost with a node that was given up: their status
 /// comes twice a second.
 pub const LOSS_TOLD_MS: u64 = 5_000;

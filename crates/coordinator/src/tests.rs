@@ -11,7 +11,7 @@ use crate::*;
 mod leaving;
 mod tenures;
 
-const RETIRE_AFTER_MS_HERE: u64 = 30_000;
+const RETIRE_AFTER_MS: u64 = 30_000;
 
 fn settings() -> Settings {
     Settings {
@@ -19,7 +19,7 @@ fn settings() -> Settings {
         partition_count: 4,
         node_count_expected: 8,
         gateway_count_expected: 1,
-        retire_after_ms: RETIRE_AFTER_MS_HERE,
+        retire_after_ms: RETIRE_AFTER_MS,
         admin: Some("127.0.0.1:8080".into()),
         allow_chaos: true,
     }
@@ -250,12 +250,12 @@ fn a_node_that_a_gateway_reaches_is_not_given_up() {
     let mut scene = Scene::new();
     scene.node(node(1, Some(0))).1.expect("let in");
     let (gateway, _) = scene.gateway(None);
-    for _ in 0..(DEAD_AFTER_MS + 3 * RETIRE_AFTER_MS_HERE) / 100 {
+    for _ in 0..(DEAD_AFTER_MS + 3 * RETIRE_AFTER_MS) / 100 {
         scene.tell(gateway, sees(&[0]));
         scene.pass_ms(100, &[]);
     }
     assert_eq!(scene.state(0), NodeState::Dead, "out of the coordinator's sight, and serving");
-    for _ in 0..2 * RETIRE_AFTER_MS_HERE / 100 {
+    for _ in 0..2 * RETIRE_AFTER_MS / 100 {
         scene.tell(gateway, sees(&[]));
         scene.pass_ms(100, &[]);
     }
@@ -266,7 +266,7 @@ fn a_node_that_a_gateway_reaches_is_not_given_up() {
 fn without_a_gateway_to_tell_no_node_is_given_up() {
     let mut scene = Scene::new();
     scene.node(node(1, Some(0))).1.expect("let in");
-    scene.pass_ms(DEAD_AFTER_MS + 5 * RETIRE_AFTER_MS_HERE, &[]);
+    scene.pass_ms(DEAD_AFTER_MS + 5 * RETIRE_AFTER_MS, &[]);
     assert_eq!(scene.state(0), NodeState::Dead);
 }
 
@@ -281,7 +281,7 @@ fn a_silent_node_is_suspect_then_dead_then_retired() {
     assert_eq!(scene.state(0), NodeState::Suspect);
     scene.pass_ms(DEAD_AFTER_MS - SUSPECT_AFTER_MS, &[]);
     assert_eq!(scene.state(0), NodeState::Dead);
-    scene.pass_ms(RETIRE_AFTER_MS_HERE - 1, &[]);
+    scene.pass_ms(RETIRE_AFTER_MS - 1, &[]);
     assert_eq!(scene.state(0), NodeState::Dead);
     scene.pass_ms(1, &[]);
     assert_eq!(scene.state(0), NodeState::Retired);
@@ -309,7 +309,7 @@ fn a_closed_connection_is_a_death_and_the_same_memory_may_return() {
     let again = NodeRegistration { session: session.ok(), ..node(1, None) };
     assert_eq!(scene.node(again).1.expect("let in").node_id, NodeId(0));
     assert_eq!(scene.state(0), NodeState::Normal);
-    scene.pass_ms(RETIRE_AFTER_MS_HERE, &[]);
+    scene.pass_ms(RETIRE_AFTER_MS, &[]);
     assert_ne!(scene.state(0), NodeState::Retired, "the death before counts no longer");
 }
 
@@ -319,7 +319,7 @@ fn a_retired_incarnation_must_wipe() {
     let (connection, session) = scene.node(node(4, Some(0)));
     scene.handle(Input::Closed { connection });
     scene.watcher = Some(scene.gateway(None).0);
-    scene.pass_ms(RETIRE_AFTER_MS_HERE, &[]);
+    scene.pass_ms(RETIRE_AFTER_MS, &[]);
     let returning = NodeRegistration { session: session.ok(), ..node(4, Some(0)) };
     assert_eq!(scene.node(returning.clone()).1, Err(Refusal::Retired { retired_through: 4 }));
     let mut scene = scene.restart();

@@ -43,10 +43,6 @@ pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     line_end(out);
 }
 
-pub fn bulk_integer(out: &mut Vec<u8>, value: i64) {
-    bulk(out, itoa::Buffer::new().format(value).as_bytes());
-}
-
 /// No value.
 pub fn null(out: &mut Vec<u8>, protocol: Protocol) {
     out.extend_from_slice(null_bytes(protocol));
@@ -57,14 +53,6 @@ pub fn null_bytes(protocol: Protocol) -> &'static [u8] {
     match protocol {
         Protocol::Resp2 => b"$-1\r\n",
         Protocol::Resp3 => b"_\r\n",
-    }
-}
-
-/// No array.
-pub fn null_array(out: &mut Vec<u8>, protocol: Protocol) {
-    match protocol {
-        Protocol::Resp2 => out.extend_from_slice(b"*-1\r\n"),
-        Protocol::Resp3 => out.extend_from_slice(b"_\r\n"),
     }
 }
 
@@ -136,14 +124,11 @@ mod tests {
         assert_eq!(encoded(|out| integer(out, i64::MIN)), ":-9223372036854775808\r\n");
         assert_eq!(encoded(|out| count(out, u64::MAX)), ":9223372036854775807\r\n");
         assert_eq!(encoded(|out| bulk(out, b"")), "$0\r\n\r\n");
-        assert_eq!(encoded(|out| bulk_integer(out, -7)), "$2\r\n-7\r\n");
         assert_eq!(encoded(|out| map(out, Resp2, 2)), "*4\r\n");
         assert_eq!(encoded(|out| map(out, Resp3, 2)), "%2\r\n");
         assert_eq!(encoded(|out| set(out, Resp2, 2)), "*2\r\n");
         assert_eq!(encoded(|out| set(out, Resp3, 2)), "~2\r\n");
         assert_eq!(encoded(|out| null(out, Resp2)), "$-1\r\n");
-        assert_eq!(encoded(|out| null_array(out, Resp2)), "*-1\r\n");
-        assert_eq!(encoded(|out| null_array(out, Resp3)), "_\r\n");
         assert_eq!(encoded(|out| verbatim_text(out, Resp3, b"ab")), "=6\r\ntxt:ab\r\n");
     }
 }
