@@ -102,7 +102,8 @@ const FULL_VERSION: u8 = 1 << 6;
 const PRESENT: u8 = 1 << 7;
 
 /// Most bytes that can precede the key: enough to learn a record's whole length.
-pub const RECORD_HEADER_BYTES_MAX: usize = 1 + 5 + 5 + 4 + 8 + 6 + 4 + 8 + 1;
+#[cfg(test)]
+const RECORD_HEADER_BYTES_MAX: usize = 1 + 5 + 5 + 4 + 8 + 6 + 4 + 8 + 1;
 
 const COUNTER_BITS: u32 = 40;
 
