@@ -46,7 +46,7 @@ impl Clock {
     }
 
     /// The loop did not run for `lag_us`, which ended now.
-    pub fn lost(&mut self, lag_us: u64) {
+    fn lost(&mut self, lag_us: u64) {
         self.lag_us += lag_us;
         self.asked_us = NEVER;
     }

@@ -197,12 +197,6 @@ impl Monitor {
         }
     }
 
-    /// The gateway's own loop did not run for `lag_us` until now: that is no node's fault. To be called before the
-    /// answers that waited meanwhile are handed in.
-    pub fn note_loop_lag(&mut self, lag_us: u64) {
-        self.clock.lost(lag_us);
-    }
-
     /// When [`Self::tick`] is to be called; `u64::MAX`: not before the next request. A caller that comes much later was
     /// kept from running, and that time is nobody's.
     pub fn poll_deadline(&self) -> u64 {
@@ -294,11 +288,6 @@ impl Monitor {
         self.node(id).map_or(&NO_LATENCIES, |node| &node.tracks[class.index()].latencies.total)
     }
 
-    /// Latencies of the last seconds.
-    pub fn latency_recent(&self, id: NodeId, class: Class) -> &Histogram {
-        self.node(id).map_or(&NO_LATENCIES, |node| &node.tracks[class.index()].latencies.recent)
-    }
-
     /// Requests and their bytes that the node owes an answer to.
     #[inline]
     pub fn outstanding(&self, id: NodeId) -> (u32, u64) {
@@ -317,12 +306,6 @@ impl Monitor {
 
     pub fn config(&self) -> &MonitorConfig {
         &self.config
-    }
-
-    /// Length of a slice now, and the threshold `x` of the fixed rule; `None` until it is calibrated.
-    pub fn calibration(&self, class: Class) -> (u64, Option<u64>) {
-        let lane = &self.lanes[class.index()];
-        (lane.slice_us(), lane.threshold_us(&self.config))
     }
 
     /// Changes the settings. What was measured is kept; with another detector all nodes are normal at first.

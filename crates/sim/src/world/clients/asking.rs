@@ -120,13 +120,6 @@ impl World {
         self.watch(op.expect("room in the history"))
     }
 
-    /// A scenario's client stores several keys of one slot together.
-    pub fn request_group(&mut self, client: u32, pairs: &[(&str, Value)]) -> Op {
-        let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.clone())).collect();
-        self.ask_group(client, &pairs, false);
-        self.watch(self.clients.op_next - 1)
-    }
-
     /// A scenario's client flushes everything.
     pub fn request_flush(&mut self, client: u32) -> Op {
         self.clients.flushes.may_be_cancelled();
