@@ -389,3 +389,6 @@ impl<C: Command> Engine<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

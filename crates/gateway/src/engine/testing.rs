@@ -2,7 +2,8 @@
 
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now};
 
-use super::{Engine, EngineConfig};
+use super::nodes::NodePhase;
+use super::{Engine, EngineConfig, Phase};
 use crate::any::AnyCommand;
 
 /// An engine of the code (1, 1) that knows one node and has reached none.
@@ -10,5 +11,18 @@ pub fn engine_of_one_node() -> Engine<AnyCommand> {
     let shape = CodeShape::reed_solomon(1, 1).expect("a code");
     let mut engine = Engine::new(EngineConfig::new(shape, Epoch(1), ClusterId(7), 2), Now::default());
     engine.handle_nodes(&[NodeId(0)]);
+    engine
+}
+
+/// An engine that serves nothing yet, with so many nodes that are ready and empty.
+pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine<AnyCommand> {
+    let config = EngineConfig::new(shape, Epoch(2), ClusterId(7), node_count);
+    let mut engine = Engine::new(config, Now::default());
+    engine.handle_nodes(&(0..node_count).map(NodeId).collect::<Vec<_>>());
+    for node in engine.nodes.iter_mut() {
+        node.phase = NodePhase::Ready;
+        (node.sessions[0].connected, node.sessions[0].memory_bytes) = (true, 1 << 30);
+    }
+    engine.phase = Phase::Serving;
     engine
 }

@@ -1,0 +1,218 @@
+//! A stripe of nodes 0 to 3 in RS(2,2) of which node 0 gives its chunk to node 4, or 5: who is told what, and when.
+
+use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, PartitionId, StripeId};
+use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
+
+use super::Planned;
+use crate::any::AnyCommand;
+use crate::engine::nodes::NodePhase;
+use crate::engine::repair::Reparable;
+use crate::engine::stripes::Stripe;
+use crate::engine::testing::engine_of_ready_nodes;
+use crate::engine::{Engine, SessionId};
+
+const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
+
+/// What a node is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Asked {
+    Reconfigure(Configuration, Vec<NodeId>),
+    /// By the number that the chunk is to have.
+    Rebuild(Configuration),
+    Free,
+    Inspect,
+}
+
+struct Scene {
+    engine: Engine<AnyCommand>,
+    stripe: StripeId,
+}
+
+fn shape() -> CodeShape {
+    CodeShape::reed_solomon(2, 2).expect("a code")
+}
+
+fn nodes(numbers: [u16; 4]) -> Vec<NodeId> {
+    numbers.into_iter().map(NodeId).collect()
+}
+
+fn scene() -> Scene {
+    let mut engine = engine_of_ready_nodes(shape(), 6);
+    let stripe = StripeId::new(Epoch(1), 5);
+    engine.stripes.insert(Stripe::inherited(stripe, PartitionId(0), nodes([0, 1, 2, 3]).into(), Box::from([0; 2])));
+    Scene { engine, stripe }
+}
+
+impl Scene {
+    fn plan(&mut self, from: u16, to: u16) {
+        let planned = Planned { stripe: self.stripe, from: NodeId(from), to: Some(NodeId(to)) };
+        assert!(self.engine.begin_move(planned).is_some(), "nobody has enough to do");
+    }
+
+    /// What a node was asked since, with the tags that answers bear.
+    fn asked(&mut self, node: u16) -> Vec<(u64, Asked)> {
+        let session = self.engine.nodes.session_mut(SessionId { node: NodeId(node), core: 0 }).expect("a session");
+        let bytes = std::mem::take(session.rest());
+        let (mut asked, mut at) = (Vec::new(), 0);
+        while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
+            at += length;
+            let one = match NodeRequest::parse(&frame).expect("a request") {
+                NodeRequest::Reconfigure { configuration, members, .. } => Asked::Reconfigure(configuration, members.0),
+                NodeRequest::Rebuild { description, .. } => Asked::Rebuild(description.configuration),
+                NodeRequest::Free { .. } => Asked::Free,
+                NodeRequest::Inspect { .. } => Asked::Inspect,
+                other => panic!("{other:?}"),
+            };
+            asked.push((frame.tag, one));
+        }
+        asked
+    }
+
+    fn asks_nothing(&mut self) {
+        (0..6).for_each(|node| assert_eq!(self.asked(node), [], "node {node}"));
+    }
+
+    fn answer(&mut self, node: u16, tag: u64, reply: &NodeReply<'_>) {
+        let mut bytes = Vec::new();
+        reply.encode(tag, &mut bytes);
+        let session = SessionId { node: NodeId(node), core: 0 };
+        self.engine.handle_session_input(Now::default(), session, &bytes).expect("a reply");
+    }
+
+    /// The node was told who the members are; it answers.
+    fn hears(&mut self, node: u16, members: [u16; 4], reply: &NodeReply<'_>) -> Configuration {
+        let asked = self.asked(node);
+        let [(tag, Asked::Reconfigure(configuration, told))] = &asked[..] else { panic!("node {node}: {asked:?}") };
+        assert_eq!(*told, nodes(members), "node {node}");
+        self.answer(node, *tag, reply);
+        *configuration
+    }
+
+    /// The node was ordered to copy; the tag of the order.
+    fn is_ordered(&mut self, node: u16, configuration: Configuration) -> u64 {
+        let asked = self.asked(node);
+        let [(tag, Asked::Rebuild(of_chunk))] = asked[..] else { panic!("node {node}: {asked:?}") };
+        assert_eq!(of_chunk, configuration);
+        tag
+    }
+
+    /// Begins a move from node 0 of which every member hears; the tag of the order.
+    fn begin(&mut self, to: u16) -> u64 {
+        self.plan(0, to);
+        let told = [1, 2, 3].map(|node| self.hears(node, [to, 1, 2, 3], &DONE));
+        self.is_ordered(to, told[0])
+    }
+
+    fn report(&mut self, node: u16, outcome: Result<(), (Refusal, Option<u8>)>) {
+        let stripe = self.stripe;
+        self.answer(node, 0, &NodeReply::Rebuilt { stripe, outcome });
+    }
+
+    fn counts(&self) -> (Configuration, Vec<NodeId>) {
+        let Reparable::Whole(facts) = self.engine.reparable(self.stripe) else { panic!("the stripe is there") };
+        (facts.configuration, facts.members.to_vec())
+    }
+}
+
+#[test]
+fn the_order_leaves_when_every_member_confirmed_that_it_knows() {
+    let mut scene = scene();
+    scene.plan(0, 4);
+    for node in [1, 2] {
+        scene.hears(node, [4, 1, 2, 3], &DONE);
+        assert_eq!(scene.asked(4), []);
+    }
+    let told = scene.hears(3, [4, 1, 2, 3], &DONE);
+    scene.is_ordered(4, told);
+    assert_eq!(scene.counts(), (told, nodes([0, 1, 2, 3])), "until the target has the chunk");
+    scene.report(4, Ok(()));
+    assert_eq!(scene.counts(), (told, nodes([4, 1, 2, 3])));
+    assert!(matches!(scene.asked(0)[..], [(_, Asked::Free)]));
+}
+
+#[test]
+fn what_a_member_did_not_hear_is_taken_back_from_the_others() {
+    let mut scene = scene();
+    scene.plan(0, 4);
+    let told = scene.hears(1, [4, 1, 2, 3], &DONE);
+    scene.hears(2, [4, 1, 2, 3], &NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 });
+    scene.hears(3, [4, 1, 2, 3], &DONE);
+    for node in [0, 1, 2, 3] {
+        assert!(scene.hears(node, [0, 1, 2, 3], &DONE) > told);
+    }
+    scene.asks_nothing();
+}
+
+#[test]
+fn a_chunk_moves_while_enough_members_are_there_to_be_told() {
+    let mut scene = scene();
+    let away = |scene: &mut Scene, node| {
+        scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Suspect;
+    };
+    away(&mut scene, 3);
+    scene.plan(0, 4);
+    let told = [1, 2].map(|node| scene.hears(node, [4, 1, 2, 3], &DONE));
+    scene.is_ordered(4, told[0]);
+    scene.engine.cancel_move(scene.stripe);
+    [0, 1, 2].into_iter().for_each(|node| assert_eq!(scene.asked(node).len(), 1));
+    scene.asked(4);
+    away(&mut scene, 2);
+    scene.plan(0, 5);
+    scene.asks_nothing();
+}
+
+#[test]
+fn what_is_lost_is_rebuilt_before_anything_of_its_stripe_moves() {
+    let mut scene = scene();
+    scene.engine.repair.mark_damaged(scene.stripe, 3, shape());
+    scene.plan(0, 4);
+    scene.asks_nothing();
+}
+
+#[test]
+fn a_chunk_whose_node_does_not_answer_does_not_move() {
+    let mut scene = scene();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Suspect;
+    scene.plan(0, 4);
+    scene.asks_nothing();
+}
+
+/// It would be told to move again and again, and its stripe would be a spare chunk short without anybody's knowing.
+#[test]
+fn a_chunk_that_is_found_damaged_when_it_is_to_move_is_looked_at() {
+    let mut scene = scene();
+    scene.begin(4);
+    scene.report(4, Err((Refusal::Damaged, Some(0))));
+    let asked: Vec<Asked> = scene.asked(0).into_iter().map(|(_, asked)| asked).collect();
+    assert!(matches!(asked[..], [Asked::Inspect, Asked::Reconfigure(..)]), "{asked:?}");
+}
+
+/// Node 4 answers what it was asked before the move to it was cancelled: that says nothing of the one to node 5.
+#[test]
+fn only_who_is_to_hold_the_chunk_says_what_became_of_it() {
+    let mut scene = scene();
+    let order = scene.begin(4);
+    scene.engine.cancel_move(scene.stripe);
+    (0..5).for_each(|node| assert_eq!(scene.asked(node).len(), 1, "node {node}"));
+    scene.begin(5);
+    scene.answer(4, order, &NodeReply::Refused { refusal: Refusal::OutOfMemory, detail: 0 });
+    assert!(scene.engine.is_moving_to(scene.stripe, NodeId(5)), "another one's refusal");
+    scene.report(4, Ok(()));
+    assert_eq!(scene.counts().1, nodes([0, 1, 2, 3]), "another one's success");
+    scene.asks_nothing();
+    scene.report(5, Ok(()));
+    assert_eq!(scene.counts().1, nodes([5, 1, 2, 3]));
+}
+
+/// It freed the chunk, and refuses the stripe as long as it knows that.
+#[test]
+fn a_chunk_does_not_go_back_to_where_it_came_from() {
+    let mut scene = scene();
+    scene.begin(4);
+    scene.report(4, Ok(()));
+    scene.asked(0);
+    scene.plan(4, 0);
+    scene.asks_nothing();
+    scene.plan(4, 5);
+    assert!(!scene.asked(1).is_empty(), "but elsewhere");
+}
