@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::Engine;
 use super::index::StripeSlot;
 use super::limits::OPEN_MAX;
+use super::repair::Reparable;
 use super::stripes::StripePhase;
 use crate::command::Command;
 
@@ -19,7 +20,11 @@ impl<C: Command> Engine<C> {
         self.invariant_the_log_knows_its_open_stripes();
         self.invariant_values_under_way_have_room();
         self.repair.check_invariants();
-        self.moves.check_invariants(|stripe| self.repair.orders.contains_key(&stripe));
+        let number_of = |stripe| match self.reparable(stripe) {
+            Reparable::Whole(facts) => Some(facts.configuration),
+            Reparable::NotYet | Reparable::Over => None,
+        };
+        self.moves.check_invariants(|stripe| self.repair.orders.contains_key(&stripe), number_of);
     }
 
     fn invariant_index_names_existing_stripes(&self) {

@@ -16,7 +16,8 @@
 //! chunk that was never lost. If the stripe goes meanwhile, B is told to free it behind the order. If A dies meanwhile,
 //! the chunk is lost, and its repair ends the move.
 //!
-//! Invariant: a stripe has an order for a repair or a move, not both.
+//! Invariants: a stripe has an order for a repair or a move, not both; while a chunk moves its stripe gets no other
+//! number.
 //!
 //! Must not know: which chunks should move (see `levelling`).
 
@@ -123,7 +124,14 @@ impl Moves {
         }
     }
 
-    pub(super) fn check_invariants(&self, has_order: impl Fn(StripeId) -> bool) {
+    pub(super) fn check_invariants(
+        &self,
+        has_order: impl Fn(StripeId) -> bool,
+        number_of: impl Fn(StripeId) -> Option<Configuration>,
+    ) {
+        let is_newest =
+            |(&stripe, order): (&StripeId, &Move)| number_of(stripe).is_none_or(|number| number == order.configuration);
+        assert!(self.under_way.iter().all(is_newest), "a number was given to a stripe of which a chunk moves");
         assert!(!self.under_way.keys().any(|&stripe| has_order(stripe)), "a stripe is repaired and moved at once");
         assert!(self.under_way.values().all(|order| order.members[order.chunk] == order.target));
     }
@@ -325,7 +333,8 @@ impl<C: Command> Engine<C> {
             *left = left.saturating_sub(1);
         }
         let partition = facts.partition;
-        self.set_members(stripe, &Facts { configuration: order.configuration, members: order.members, ..facts });
+        // Its number was taken when it began.
+        self.set_members(stripe, &Facts { members: order.members, ..facts });
         // Its old place may have been lost meanwhile.
         self.repair.clear(stripe, order.chunk);
         self.moves.refuse(stripe, order.from);
