@@ -148,10 +148,12 @@ mod tests {
     fn the_cluster_is_told_which_node_and_told_again_at_the_end() {
         let log = std::env::temp_dir().join(format!("shorttail-bench-chaos-{}", std::process::id()));
         let script = log.with_extension("sh");
-        std::fs::write(&script, format!("#!/bin/sh\necho \"$@\" >> {}\n", log.display())).expect("a file");
-        let mut permissions = std::fs::metadata(&script).expect("ours").permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o700);
-        std::fs::set_permissions(&script, permissions).expect("ours");
+        // By another process: a program that this one writes cannot run while any of its threads starts a child, who
+        // has the file open for writing until it is another program.
+        let text = format!("#!/bin/sh\necho \"$@\" >> {}\n", log.display());
+        let write = "printf %s \"$1\" > \"$0\" && chmod 700 \"$0\"";
+        let status = Command::new("sh").args(["-c", write]).arg(&script).arg(text).status();
+        assert!(status.expect("sh runs").success(), "a file");
         drop(Fault::slow(50).begin(&site(script.to_str().expect("ascii")), &victim(1)).expect("it obeys"));
         let said = std::fs::read_to_string(&log).expect("written");
         std::fs::remove_file(&log).expect("ours");

@@ -83,11 +83,11 @@ fn used(status: &Value) -> Vec<u64> {
     nodes(status).iter().map(|node| node["memory_used_bytes"].as_u64().expect("bytes")).collect()
 }
 
-/// Is every node within so many percent of the mean?
+/// Is every node within so many percent of the mean? Not while the status does not know of anything stored.
 fn is_level(status: &Value, percent: u64) -> bool {
     let used = used(status);
     let mean = used.iter().sum::<u64>() / used.len() as u64;
-    used.iter().all(|used| used.abs_diff(mean) * 100 <= mean * percent)
+    mean > 0 && used.iter().all(|used| used.abs_diff(mean) * 100 <= mean * percent)
 }
 
 #[test]
