@@ -186,7 +186,10 @@ class Thrasher:
 
     def heal(self):
         cluster.wait_until(lambda: self.mend(everything=True) or not self.troubles, HEAL_SECONDS_MAX, "everything is mended")
-        cluster.wait_until(self.members.is_whole, HEAL_SECONDS_MAX, "everything is whole again")
+        try:
+            cluster.wait_until(self.members.is_whole, HEAL_SECONDS_MAX, "everything is whole again")
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}: {self.members.what_is_there()}") from error
 
     def outside(self, errors, window):
         """Errors with no trouble within so many seconds before."""

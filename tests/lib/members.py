@@ -161,6 +161,14 @@ class Members:
         is_served = status["partitions_served"] == status["partitions"]
         return len(nodes) == self.node_count and len(gateways) >= self.gateway_count and is_served and lacks == 0
 
+    def what_is_there(self):
+        """What `is_whole` looks at, for people."""
+        status = self.status() or {}
+        names = ("partitions", "partitions_served", "repair")
+        states = [node["state"] for node in status.get("nodes", [])]
+        serving = [gateway["serving"] for gateway in status.get("gateways", [])]
+        return {**{name: status.get(name) for name in names}, "nodes": states, "gateways_serving": serving}
+
     def order(self, *words):
         """`shorttail WORDS` to the coordinator that leads; whether it was obeyed."""
         leader, _ = self.leader()
