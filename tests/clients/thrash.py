@@ -35,6 +35,9 @@ OLD_KEYS = 30
 KEYS_SECONDS = 60
 PAUSE_SECONDS = 0.01
 HEAL_SECONDS_MAX = 180
+# A node that was away for so long may be given up: its process ends by itself then, and what it held is rebuilt.
+GIVEN_UP_SECONDS = 2
+GIVEN_UP = "was given up for good"
 # What is lost is told twice a second; a node counts as well when nothing was for so long.
 WHOLE_SECONDS = 3
 FAULTS = [
@@ -69,6 +72,7 @@ class Thrasher:
     def run(self, deadline, on_turn):
         while time.monotonic() < deadline:
             self.mend()
+            self.watch_processes()
             self.watch_recovery()
             self.break_something()
             on_turn()
@@ -86,6 +90,22 @@ class Thrasher:
         elif now > self.whole_since + WHOLE_SECONDS:
             self.recovering.clear()
             self.note("everything is whole")
+
+    def watch_processes(self):
+        """Starts nodes anew that were given up while they were away. No other process may have ended by itself."""
+        for member in self.well(self.members.processes):
+            if member.process.poll() is None:
+                continue
+            if member not in self.members.nodes or GIVEN_UP not in member.log()[-500:]:
+                raise RuntimeError(f"{member.name} ended by itself")
+            member.start()
+            self.recovers(member)
+            self.note(f"{member.name} was given up, and is started anew")
+
+    def recovers(self, node):
+        """What the node held is lost, or may be."""
+        self.recovering.add(node)
+        self.whole_since = None
 
     def troubled(self, members):
         return [trouble.member for trouble in self.troubles if trouble.member in members]
@@ -110,8 +130,7 @@ class Thrasher:
         number = self.members.nodes.index(node)
         if chance < 0.15:
             self.kill(node, self.random.uniform(0.5, 6))
-            self.recovering.add(node)
-            self.whole_since = None
+            self.recovers(node)
         elif chance < 0.35:
             self.freeze(node, [0.05, 0.3, 1, 4])
         elif chance < 0.5 and self.members.network:
@@ -182,12 +201,14 @@ class Thrasher:
                 trouble.ended = time.monotonic()
                 self.troubles.remove(trouble)
                 self.past.append(trouble)
+                if trouble.kind == "node" and trouble.ended > trouble.began + GIVEN_UP_SECONDS:
+                    self.recovers(trouble.member)
                 self.note(f"{trouble.text}: mended")
 
     def heal(self):
         cluster.wait_until(lambda: self.mend(everything=True) or not self.troubles, HEAL_SECONDS_MAX, "everything is mended")
         try:
-            cluster.wait_until(self.members.is_whole, HEAL_SECONDS_MAX, "everything is whole again")
+            cluster.wait_until(lambda: self.watch_processes() or self.members.is_whole(), HEAL_SECONDS_MAX, "everything is whole again")
         except RuntimeError as error:
             raise RuntimeError(f"{error}: {self.members.what_is_there()}") from error
 
