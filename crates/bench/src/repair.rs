@@ -80,6 +80,9 @@ pub struct RepairOptions {
     /// What each node may fetch in a second, as `shorttail up` takes it.
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     pub repair_bandwidth: String,
+    /// How nodes talk, as `shorttail up` takes it; `tcp`: as those of several machines.
+    #[arg(long, default_value = "tcp", value_name = "unix|tcp")]
+    pub transport: String,
     /// Bytes that go through the loopback for the estimate, MiB of rebuilt chunks.
     #[arg(long, default_value_t = 64)]
     pub estimate_mib: u64,
@@ -138,8 +141,14 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let estimate = loopback::measure(&code, options.estimate_mib << 20)?;
     tell(&options, "starting the cluster");
     let grace_seconds = options.grace_seconds.to_string();
-    let grace =
-        ["--retire-after", &grace_seconds, "--repair-bandwidth", &options.repair_bandwidth, "--transport", "tcp"];
+    let grace = [
+        "--retire-after",
+        &grace_seconds,
+        "--repair-bandwidth",
+        &options.repair_bandwidth,
+        "--transport",
+        &options.transport,
+    ];
     // Nothing may be evicted, however fast nodes are filled: writes wait instead.
     let keeping = ["--when-full", "error"];
     let cluster = options.cluster.with_up_args(grace.into_iter().chain(keeping).map(str::to_owned));

@@ -1,61 +1,94 @@
-//! Gives chunks to other nodes that rebuild, beside the core: the core copies a chunk when it has nothing better to do,
-//! all else is done here, where it may wait.
+//! Gives chunks to other nodes that rebuild, beside the core: the core says where a chunk lies when it has nothing better
+//! to do, all else is done here, where it may wait.
 //!
 //! ```text
-//! other node                       giver                                        core
-//!   |--Peer, Inspect, ReadRange----->|--wanted: a chunk, an empty buffer--------->|
-//!   |<--replies, made in the copy----|<--copied: header and payload---------------|
+//! other node                        giver                         core
+//!   |--Peer, Inspect, ReadRange------>|--wanted: where is it?------>|
+//!   |                    read, check: |<--found: there--------------|
+//!   |<--replies, made in what was read|
+//!   |                   does not hold:|--wanted: a copy------------>|
+//!   |--Locate------------------------>|--wanted: where is it?------>|
 //! ```
-//! It answers as the core itself does ([`crate::Node`]) to a session that greets as another node. A copy is looked at
-//! once for an inspection and the reading that follows it.
+//! It answers as the core itself does ([`crate::Node`]) to a session that greets as another node. A node on the same
+//! machine only asks where chunks lie, and reads them itself. Where memory is the process's alone, the core copies.
+//!
+//! A chunk is looked at once for an inspection and the reading that follows it.
 //!
 //! Must not know: sockets, threads, what the chunks are wanted for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use shorttail_store::ChunkView;
 use shorttail_store::limits::HEADER_BYTES;
+use shorttail_store::{ChunkStore, ChunkView, NearReader, read_sealed};
 use shorttail_units::{OpNumber, StripeId};
 use shorttail_wire::node::{
-    FRAME_HEADER_BYTES, Frame, HelloReply, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
+    FRAME_HEADER_BYTES, Frame, HelloReply, InspectReport, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION,
+    Refusal, next_frame,
 };
 
 use crate::config::NodeConfig;
 use crate::limits::{GIVE_COPIES_MAX, GIVE_SESSIONS_MAX, GIVE_UNSENT_BYTES_MAX, GIVE_WAITING_MAX};
 use crate::session::SessionError;
 
-/// A copy of a chunk that the core is asked for.
+/// A chunk that the core is asked about.
 #[derive(Debug)]
 pub struct Wanted {
     ticket: u64,
-    pub stripe: StripeId,
-    /// Empty.
-    pub buffer: Vec<u8>,
+    stripe: StripeId,
+    /// Empty, for a copy. `None`: where it lies is all that is wanted.
+    buffer: Option<Vec<u8>>,
 }
 
-/// What the core made of it.
+/// What the core says of it.
 #[derive(Debug)]
-pub struct Copied {
+pub struct Found {
     ticket: u64,
-    buffer: Vec<u8>,
-    outcome: Result<(), Refusal>,
+    outcome: Result<Chunk, Refusal>,
+}
+
+#[derive(Debug)]
+enum Chunk {
+    /// Where its payload begins.
+    At(u64),
+    Copy(Vec<u8>),
 }
 
 impl Wanted {
-    /// The core filled the buffer, or says why not.
-    pub fn copied(self, outcome: Result<(), Refusal>) -> Copied {
-        Copied { ticket: self.ticket, buffer: self.buffer, outcome }
+    pub fn is_copy(&self) -> bool {
+        self.buffer.is_some()
+    }
+
+    /// The core's part.
+    pub(crate) fn find(self, store: &ChunkStore) -> Found {
+        let outcome = match self.buffer {
+            None => store.position(self.stripe).map(Chunk::At),
+            Some(mut buffer) => store.copy_sealed(self.stripe, &mut buffer).map(|()| Chunk::Copy(buffer)),
+        };
+        Found { ticket: self.ticket, outcome }
     }
 }
 
-/// Requests that one copy answers.
+/// Requests about one chunk that are answered together.
 #[derive(Debug)]
 struct Asked {
     stripe: StripeId,
-    /// Tag.
+    /// Tags.
+    locate: Option<u64>,
     inspect: Option<u64>,
     read: Option<Read>,
+    /// What was read did not hold: what does the core say?
+    needs_copy: bool,
+}
+
+impl Asked {
+    fn new(stripe: StripeId) -> Self {
+        Asked { stripe, locate: None, inspect: None, read: None, needs_copy: false }
+    }
+
+    fn tags(&self) -> impl Iterator<Item = u64> {
+        [self.locate, self.inspect, self.read.map(|read| read.tag)].into_iter().flatten()
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,27 +119,37 @@ struct Session {
 #[derive(Debug)]
 pub struct Giver {
     config: NodeConfig,
+    /// The core's memory, if it can be read beside the core, and where nodes on the same machine find it.
+    memory: Option<Box<dyn NearReader>>,
+    near: Option<NearMemory>,
     sessions: BTreeMap<u64, Session>,
-    /// By ticket: what copies are made for, and for whom.
-    copying: BTreeMap<u64, (u64, Asked)>,
+    /// By ticket: what the core is asked for, and for whom.
+    asking: BTreeMap<u64, (u64, Asked)>,
     ticket_next: u64,
-    /// The session that a copy was made for last: others come first.
+    /// The session that the core was asked for last: others come first.
     served: u64,
     spare: Vec<Vec<u8>>,
     damaged: Vec<StripeId>,
 }
 
 impl Giver {
-    pub fn new(config: NodeConfig) -> Self {
+    pub(crate) fn new(config: NodeConfig, near: Option<NearMemory>) -> Self {
         Giver {
             config,
+            memory: None,
+            near,
             sessions: BTreeMap::new(),
-            copying: BTreeMap::new(),
+            asking: BTreeMap::new(),
             ticket_next: 0,
             served: 0,
             spare: Vec::new(),
             damaged: Vec::new(),
         }
+    }
+
+    /// Chunks are read from there, not copied by the core.
+    pub fn with_memory(self, memory: Box<dyn NearReader>) -> Self {
+        Giver { memory: Some(memory), ..self }
     }
 
     /// `session` is a number that no living session has. Beyond [`GIVE_SESSIONS_MAX`] its first input is an error.
@@ -125,23 +168,23 @@ impl Giver {
     /// # Errors
     /// The caller sends the output that there is, closes the connection and says so.
     pub fn handle_input(&mut self, session: u64, input: &[u8]) -> Result<usize, SessionError> {
-        let (config, spare) = (&self.config, &mut self.spare);
+        let (config, near, spare) = (&self.config, &self.near, &mut self.spare);
         let held = self.sessions.get_mut(&session).ok_or(SessionError::Ended)?;
         let mut consumed = 0;
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             if held.is_greeted {
                 held.ask(&frame, spare)?;
             } else {
-                held.greet(&frame, config)?;
+                held.greet(&frame, config, near.as_ref())?;
             }
             consumed += length;
         }
         Ok(consumed)
     }
 
-    /// The next copy that the core is to make: of each session in turn, while it takes what it asked for.
+    /// What the core is asked next: for each session in turn, while it takes what it asked for.
     pub fn poll_wanted(&mut self) -> Option<Wanted> {
-        if self.copying.len() >= GIVE_COPIES_MAX {
+        if self.asking.len() >= GIVE_COPIES_MAX {
             return None;
         }
         let later = self.sessions.range((Bound::Excluded(self.served), Bound::Unbounded));
@@ -151,30 +194,44 @@ impl Giver {
         let asked = self.sessions.get_mut(&number)?.asked.pop_front()?;
         let (ticket, stripe) = (self.ticket_next, asked.stripe);
         (self.served, self.ticket_next) = (number, ticket + 1);
-        self.copying.insert(ticket, (number, asked));
-        Some(Wanted { ticket, stripe, buffer: self.spare.pop().unwrap_or_default() })
+        let is_read_here = self.memory.is_some() && !asked.needs_copy;
+        let buffer = if asked.locate.is_some() || is_read_here { None } else { Some(take_spare(&mut self.spare)) };
+        self.asking.insert(ticket, (number, asked));
+        Some(Wanted { ticket, stripe, buffer })
     }
 
-    /// A copy is there, or is not to be had: answers what was asked, and the number of the session that asked it.
-    pub fn handle_copied(&mut self, copied: Copied) -> Option<u64> {
-        let Copied { ticket, mut buffer, outcome } = copied;
-        let (number, asked) = self.copying.remove(&ticket)?;
-        if let Some(session) = self.sessions.get_mut(&number) {
-            match outcome {
-                Ok(()) => {
-                    if session.answer(&asked, &mut buffer, &mut self.spare) {
-                        self.damaged.push(asked.stripe);
-                    }
-                }
-                Err(refusal) => {
-                    let mut out = take_spare(&mut self.spare);
-                    let tags = asked.inspect.into_iter().chain(asked.read.map(|read| read.tag));
-                    tags.for_each(|tag| NodeReply::Refused { refusal, detail: 0 }.encode(tag, &mut out));
-                    session.push(out, 0);
-                }
+    /// The core said what it knows: answers what was asked, and the number of the session that asked it.
+    pub fn handle_found(&mut self, found: Found) -> Option<u64> {
+        let (number, asked) = self.asking.remove(&found.ticket)?;
+        let (session, spare) = (self.sessions.get_mut(&number)?, &mut self.spare);
+        let (mut buffer, is_proven) = match found.outcome {
+            Err(refusal) => {
+                session.refuse(&asked, refusal, spare);
+                return Some(number);
             }
+            Ok(Chunk::At(position)) => {
+                if let Some(tag) = asked.locate {
+                    session.reply(tag, &NodeReply::Located { position }, spare);
+                    return Some(number);
+                }
+                let mut buffer = take_spare(spare);
+                buffer.resize(HEADER_BYTES, 0);
+                let memory = self.memory.as_deref();
+                let header = memory.and_then(|memory| read_sealed(memory, position, asked.stripe, &mut buffer));
+                let Some(header) = header else {
+                    keep_spare(spare, buffer);
+                    session.asked.push_front(Asked { needs_copy: true, ..asked });
+                    return Some(number);
+                };
+                buffer[..HEADER_BYTES].copy_from_slice(&header);
+                (buffer, true)
+            }
+            Ok(Chunk::Copy(buffer)) => (buffer, false),
+        };
+        if session.answer(&asked, &mut buffer, is_proven, spare) {
+            self.damaged.push(asked.stripe);
         }
-        keep_spare(&mut self.spare, buffer);
+        keep_spare(spare, buffer);
         Some(number)
     }
 
@@ -226,7 +283,13 @@ impl Session {
         self.push(out, 0);
     }
 
-    fn greet(&mut self, frame: &Frame<'_>, config: &NodeConfig) -> Result<(), SessionError> {
+    fn refuse(&mut self, asked: &Asked, refusal: Refusal, spare: &mut Vec<Vec<u8>>) {
+        let mut out = take_spare(spare);
+        asked.tags().for_each(|tag| NodeReply::Refused { refusal, detail: 0 }.encode(tag, &mut out));
+        self.push(out, 0);
+    }
+
+    fn greet(&mut self, frame: &Frame<'_>, config: &NodeConfig, near: Option<&NearMemory>) -> Result<(), SessionError> {
         let NodeRequest::Peer(hello) = NodeRequest::parse(frame)? else { return Err(SessionError::Greeting) };
         if let Err(refusal) = config.check_hello(&hello) {
             self.reply(frame.tag, &NodeReply::Refused { refusal, detail: 0 }, &mut Vec::new());
@@ -243,7 +306,7 @@ impl Session {
             memory_bytes: config.memory_bytes as u64,
             used_bytes: 0,
             held_bytes: 0,
-            near: None,
+            near: near.cloned(),
         };
         self.reply(frame.tag, &NodeReply::Hello(reply), &mut Vec::new());
         Ok(())
@@ -252,12 +315,15 @@ impl Session {
     fn ask(&mut self, frame: &Frame<'_>, spare: &mut Vec<Vec<u8>>) -> Result<(), SessionError> {
         let tag = frame.tag;
         match NodeRequest::parse(frame)? {
-            NodeRequest::Inspect { stripe } => self.asked.push_back(Asked { stripe, inspect: Some(tag), read: None }),
+            NodeRequest::Locate { stripe } => self.asked.push_back(Asked { locate: Some(tag), ..Asked::new(stripe) }),
+            NodeRequest::Inspect { stripe } => self.asked.push_back(Asked { inspect: Some(tag), ..Asked::new(stripe) }),
             NodeRequest::ReadRange { stripe, offset, length, op } => {
                 let read = Some(Read { tag, offset, length, op });
-                match self.asked.back_mut().filter(|asked| asked.stripe == stripe && asked.read.is_none()) {
+                let is_of_one =
+                    |asked: &&mut Asked| asked.stripe == stripe && asked.read.is_none() && asked.locate.is_none();
+                match self.asked.back_mut().filter(is_of_one) {
                     Some(asked) => asked.read = read,
-                    None => self.asked.push_back(Asked { stripe, inspect: None, read }),
+                    None => self.asked.push_back(Asked { read, ..Asked::new(stripe) }),
                 }
             }
             NodeRequest::Ping => self.reply(tag, &NodeReply::Done { used_bytes: 0, held_bytes: 0 }, spare),
@@ -268,15 +334,21 @@ impl Session {
         if is_too_much { Err(SessionError::OutputFull) } else { Ok(()) }
     }
 
-    /// Answers from a copy, with its memory if it goes; is the chunk damaged?
-    fn answer(&mut self, asked: &Asked, copy: &mut Vec<u8>, spare: &mut Vec<Vec<u8>>) -> bool {
+    /// Answers from a copy, with its memory if it goes; is the chunk damaged? `is_proven`: it was looked at already.
+    fn answer(&mut self, asked: &Asked, copy: &mut Vec<u8>, is_proven: bool, spare: &mut Vec<Vec<u8>>) -> bool {
         let mut out = take_spare(spare);
         let (range, is_damaged) = {
             let refused = |refusal| NodeReply::Refused { refusal, detail: 0 };
             let Some(view) = ChunkView::of_copy(copy) else { return false };
-            let (mut is_intact, mut is_damaged) = (false, false);
+            let (mut is_intact, mut is_damaged) = (is_proven, false);
             if let Some(tag) = asked.inspect {
-                match view.inspect() {
+                let inspected = match is_proven {
+                    true => {
+                        view.report().map(|report| InspectReport { report, raw: Vec::new() }).ok_or(Refusal::Damaged)
+                    }
+                    false => view.inspect(),
+                };
+                match inspected {
                     Ok(inspected) => {
                         (is_intact, is_damaged) = (!inspected.report.damaged, inspected.report.damaged);
                         NodeReply::Inspected(inspected).encode(tag, &mut out);

@@ -17,7 +17,7 @@ mod session;
 mod stats;
 
 pub use config::{NodeConfig, NodeError};
-pub use giver::{Copied, Giver, Wanted};
+pub use giver::{Found, Giver, Wanted};
 pub use node::Node;
 pub use rebuild::{PeerId, Rebuilds, Rebuilt};
 pub use rebuilding::{FromRebuilds, ToRebuilds};

@@ -19,7 +19,7 @@ use shorttail_wire::node::{
 
 use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
-use crate::giver::{Copied, Giver, Wanted};
+use crate::giver::{Found, Giver, Wanted};
 use crate::limits::SESSIONS_MAX;
 use crate::rebuild::{PeerId, Rebuilds, Rebuilt};
 use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
@@ -236,9 +236,9 @@ impl Node {
         Rebuilds::new(self.config.clone())
     }
 
-    /// One that gives this core's chunks to other nodes; it asks for copies of them.
+    /// One that gives this core's chunks to other nodes; it asks where they lie, or for copies of them.
     pub fn giver(&self) -> Giver {
-        Giver::new(self.config.clone())
+        Giver::new(self.config.clone(), self.near.clone())
     }
 
     pub fn poll_to_rebuilds(&mut self) -> Option<ToRebuilds> {
@@ -257,10 +257,9 @@ impl Node {
         }
     }
 
-    /// Copies a chunk for another node.
-    pub fn copy(&self, mut wanted: Wanted) -> Copied {
-        let outcome = self.holdings.store.copy_sealed(wanted.stripe, &mut wanted.buffer);
-        wanted.copied(outcome)
+    /// Finds a chunk for another node.
+    pub fn find(&self, wanted: Wanted) -> Found {
+        wanted.find(&self.holdings.store)
     }
 
     /// A copy of this chunk was damaged: is the chunk?
@@ -409,7 +408,10 @@ impl Node {
     ) -> Result<(), SessionError> {
         let request = NodeRequest::parse(frame)?;
         match request {
-            NodeRequest::ReadRange { .. } | NodeRequest::Inspect { .. } | NodeRequest::Ping => {
+            NodeRequest::ReadRange { .. }
+            | NodeRequest::Inspect { .. }
+            | NodeRequest::Locate { .. }
+            | NodeRequest::Ping => {
                 holdings.handle_request(now_us, frame.tag, &request, session);
             }
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),

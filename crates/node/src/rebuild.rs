@@ -4,6 +4,9 @@
 //! owner --Rebuild--> waiting --turn, pace--> fetching: Inspect, ReadRange of every source --all there--> checked,
 //!    <---Rebuilt----------------------------------- or why not <-----------------------  decoded, checked, installed
 //! ```
+//! Of a source whose memory can be read from here only the place is asked (`Locate`). What is read there counts if header
+//! and payload hold; else it is fetched as any other.
+//!
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
 //! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must
@@ -20,10 +23,11 @@
 use std::collections::BTreeMap;
 
 use shorttail_codes::CodeCache;
-use shorttail_store::used_bytes;
+use shorttail_store::{ChunkView, NearReader, read_sealed, used_bytes};
 use shorttail_units::{NodeId, OpNumber};
 use shorttail_wire::node::{
-    ChunkDescription, ChunkKind, FrameError, InspectReport, NodeReply, NodeRequest, Refusal, Source, next_frame,
+    ChunkDescription, ChunkKind, ChunkReport, FrameError, NearMemory, NodeReply, NodeRequest, Refusal, Source,
+    next_frame,
 };
 
 use crate::config::NodeConfig;
@@ -83,6 +87,9 @@ pub struct Rebuilds {
     order_next: u64,
     /// Sessions with other nodes that are wanted, and what is to be sent there.
     peers: BTreeMap<PeerId, Vec<u8>>,
+    /// Memory of peers that can be read from here, and such that was offered.
+    memories: BTreeMap<PeerId, Box<dyn NearReader>>,
+    offered: Vec<(PeerId, NearMemory)>,
     /// All that was fetched is paid for at this time.
     paid_us: u64,
     codes: CodeCache,
@@ -108,6 +115,8 @@ impl Rebuilds {
             orders: BTreeMap::new(),
             order_next: 1,
             peers: BTreeMap::new(),
+            memories: BTreeMap::new(),
+            offered: Vec::new(),
             paid_us: 0,
             codes: CodeCache::default(),
             spare: Vec::new(),
@@ -182,13 +191,27 @@ impl Rebuilds {
         let (stripe, length) = (order.description.stripe, order.description.chunk_bytes);
         for (place, part) in order.parts.iter().enumerate() {
             let output = self.peers.entry(part.peer).or_insert_with(|| config.greeting(part.peer));
-            NodeRequest::Inspect { stripe }.encode(tag_of(number, place, false), output);
-            let read = NodeRequest::ReadRange { stripe, offset: 0, length, op: OpNumber(0) };
-            read.encode(tag_of(number, place, true), output);
+            if self.memories.contains_key(&part.peer) {
+                NodeRequest::Locate { stripe }.encode(tag_of(number, place, false), output);
+            } else {
+                fetch(&order.description, number, place, output);
+            }
         }
         let bytes = order.parts.len() as u64 * u64::from(length);
         let cost_us = bytes * 1_000_000 / self.config.repair_bytes_per_s.max(1);
         self.paid_us = self.paid_us.max(now_us) + cost_us;
+    }
+
+    /// Memory that a node says can be read on its machine. Whoever can, opens it.
+    pub fn poll_offered(&mut self) -> Option<(PeerId, NearMemory)> {
+        self.offered.pop()
+    }
+
+    /// What was offered can be read, as long as the session lasts.
+    pub fn handle_memory(&mut self, peer: PeerId, memory: Box<dyn NearReader>) {
+        if self.peers.contains_key(&peer) {
+            self.memories.insert(peer, memory);
+        }
     }
 
     /// Cores of other nodes that sessions are wanted with.
@@ -203,6 +226,7 @@ impl Rebuilds {
     /// A session with another node ended, or could not be had: what is fetched there does not come.
     pub fn handle_closed(&mut self, peer: PeerId) -> Vec<Rebuilt> {
         self.peers.remove(&peer);
+        self.memories.remove(&peer);
         let waits = |order: &Order| {
             let owed = |part: &&Part| part.peer == peer && (part.facts.is_none() || part.bytes.is_none());
             order.started_us.and_then(|_| order.parts.iter().find(owed)).map(|part| part.source.index)
@@ -223,10 +247,11 @@ impl Rebuilds {
         let (mut consumed, mut ended) = (0, Vec::new());
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
-            if let NodeReply::Hello(hello) = &reply
-                && hello.node != peer.node
-            {
-                return Err(FrameError::Value("another node answers"));
+            if let NodeReply::Hello(hello) = &reply {
+                if hello.node != peer.node {
+                    return Err(FrameError::Value("another node answers"));
+                }
+                self.offered.extend(hello.near.clone().map(|near| (peer, near)));
             }
             ended.extend(self.reply(frame.tag, peer, &reply));
             consumed += length;
@@ -241,7 +266,20 @@ impl Rebuilds {
         let index = part.source.index;
         let taken = match reply {
             NodeReply::Inspected(inspected) => {
-                check_source(&order.description, index, inspected).map(|facts| part.facts = Some(facts))
+                check_source(&order.description, index, &inspected.report).map(|facts| part.facts = Some(facts))
+            }
+            NodeReply::Located { position } => {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.clear();
+                let memory = self.memories.get(&peer).map(|memory| &**memory);
+                match memory.and_then(|memory| read_source(memory, *position, &order.description, index, &mut bytes)) {
+                    Some(facts) => (part.facts, part.bytes) = (Some(facts), Some(bytes)),
+                    None => {
+                        let output = self.peers.get_mut(&peer)?;
+                        fetch(&order.description, number, place, output);
+                    }
+                }
+                Ok(())
             }
             NodeReply::Bytes(bytes) if bytes.len() == order.description.chunk_bytes as usize => {
                 let mut held = self.spare.pop().unwrap_or_default();
@@ -289,13 +327,29 @@ pub(crate) fn check_order(description: &ChunkDescription, sources: &[Source]) ->
     if is_well { Ok(()) } else { Err(Refusal::Invalid) }
 }
 
-/// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.
-fn check_source(
+/// Asks a node for its chunk.
+fn fetch(wanted: &ChunkDescription, number: u64, place: usize, output: &mut Vec<u8>) {
+    let (stripe, length) = (wanted.stripe, wanted.chunk_bytes);
+    NodeRequest::Inspect { stripe }.encode(tag_of(number, place, false), output);
+    let read = NodeRequest::ReadRange { stripe, offset: 0, length, op: OpNumber(0) };
+    read.encode(tag_of(number, place, true), output);
+}
+
+/// Reads a node's chunk from its memory. `None`: it is not there, or does not hold.
+fn read_source(
+    memory: &dyn NearReader,
+    position: u64,
     wanted: &ChunkDescription,
     index: u8,
-    inspected: &InspectReport<'_>,
-) -> Result<(OpNumber, u32), Refusal> {
-    let report = &inspected.report;
+    bytes: &mut Vec<u8>,
+) -> Option<(OpNumber, u32)> {
+    let header = read_sealed(memory, position, wanted.stripe, bytes)?;
+    bytes.resize(wanted.chunk_bytes as usize, 0);
+    check_source(wanted, index, &ChunkView::of_copy(&header)?.report()?).ok()
+}
+
+/// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.
+fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> Result<(OpNumber, u32), Refusal> {
     let told = &report.description;
     let is_it = told.stripe == wanted.stripe
         && told.index == index

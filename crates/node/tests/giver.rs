@@ -3,6 +3,7 @@
 mod setup;
 
 use shorttail_node::{Giver, Node};
+use shorttail_store::NearReader;
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
@@ -10,7 +11,7 @@ use shorttail_wire::node::{
     next_frame,
 };
 
-use setup::{CLUSTER, config};
+use setup::{CLUSTER, Memory, config};
 
 const OWNER: u64 = 1;
 const PEER: u64 = 2;
@@ -44,7 +45,7 @@ fn told(bytes: &[u8]) -> Told {
 }
 
 fn node() -> Node {
-    let mut node = Node::new(config(1)).expect("a node");
+    let mut node = Node::sharing(config(1)).expect("a node");
     node.handle_session_opened(OWNER);
     let fence = NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: StripeId::default() };
     tell(&mut node, OWNER, &[NodeRequest::Hello(hello(0, b"secret")), fence]);
@@ -96,9 +97,14 @@ fn read(counter: u64, offset: u32, length: u32) -> NodeRequest<'static> {
     NodeRequest::ReadRange { stripe: stripe(counter), offset, length, op: OpNumber(0) }
 }
 
-/// Makes all copies that the giver wants and takes all that it sends to the session.
+/// Does all that the giver wants of the core and takes all that it sends to the session.
 fn served(giver: &mut Giver, node: &Node, session: u64) -> Vec<u8> {
-    let mut output = Vec::new();
+    served_with(giver, node, session).0
+}
+
+/// Also how many copies the core made.
+fn served_with(giver: &mut Giver, node: &Node, session: u64) -> (Vec<u8>, usize) {
+    let (mut output, mut copies) = (Vec::new(), 0);
     loop {
         while let Some(part) = giver.poll_output(session) {
             // A socket takes what it likes.
@@ -106,13 +112,21 @@ fn served(giver: &mut Giver, node: &Node, session: u64) -> Vec<u8> {
             output.extend_from_slice(&part[..taken]);
             giver.handle_sent(session, taken);
         }
-        let Some(wanted) = giver.poll_wanted() else { return output };
-        assert_eq!(giver.handle_copied(node.copy(wanted)), Some(session));
+        let Some(wanted) = giver.poll_wanted() else { return (output, copies) };
+        copies += usize::from(wanted.is_copy());
+        assert_eq!(giver.handle_found(node.find(wanted)), Some(session));
     }
 }
 
 fn greeted(node: &Node) -> Giver {
-    let mut giver = node.giver();
+    let_in(node.giver(), node)
+}
+
+fn reading(node: &Node, memory: impl NearReader + 'static) -> Giver {
+    let_in(node.giver().with_memory(Box::new(memory)), node)
+}
+
+fn let_in(mut giver: Giver, node: &Node) -> Giver {
     giver.handle_session_opened(PEER);
     giver.handle_input(PEER, &frames(&[NodeRequest::Peer(hello(0, b"secret"))])).expect("let in");
     let replies = told(&served(&mut giver, node, PEER));
@@ -120,16 +134,55 @@ fn greeted(node: &Node) -> Giver {
     giver
 }
 
-fn both(node: &mut Node, requests: &[NodeRequest<'_>]) -> (Told, Told) {
-    let mut giver = greeted(node);
+/// The giver's answers are the core's; how many copies the core made for them.
+fn compare(node: &mut Node, mut giver: Giver, requests: &[NodeRequest<'_>]) -> usize {
     let bytes = frames(requests);
     assert_eq!(giver.handle_input(PEER, &bytes), Ok(bytes.len()));
-    let given = told(&served(&mut giver, node, PEER));
+    let (given, copies) = served_with(&mut giver, node, PEER);
     node.handle_session_opened(PEER);
     tell(node, PEER, &[NodeRequest::Peer(hello(0, b"secret"))]);
-    let answered = told(&tell(node, PEER, requests));
+    let (mut given, mut answered) = (told(&given), told(&tell(node, PEER, requests)));
     node.handle_session_closed(PEER);
-    (given, answered)
+    // What needs no chunk is answered before what does.
+    given.sort_unstable();
+    answered.sort_unstable();
+    let differs = given.iter().zip(&answered).find(|(given, answered)| given != answered);
+    assert!(differs.is_none(), "{:?}", differs.map(|(given, _)| given.0));
+    assert_eq!((given.len(), answered.len()), (requests.len(), requests.len()));
+    copies
+}
+
+/// One byte of each read is another one: what lies there is being changed.
+#[derive(Debug)]
+struct Changing(Memory);
+
+impl NearReader for Changing {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        let count = self.0.read(position, into);
+        into[count / 2] ^= 1;
+        count
+    }
+}
+
+/// Stripe 2 lies where stripe 1 was.
+#[derive(Debug)]
+struct Moved(Memory);
+
+impl NearReader for Moved {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        let units_of_first = (u64::from(CHUNK_BYTES) + 256).div_ceil(1024);
+        self.0.read(position + units_of_first * 1024, into)
+    }
+}
+
+/// Nothing can be read.
+#[derive(Debug)]
+struct Gone;
+
+impl NearReader for Gone {
+    fn read(&self, _: u64, _: &mut [u8]) -> usize {
+        0
+    }
 }
 
 #[test]
@@ -150,15 +203,26 @@ fn a_giver_answers_as_the_core_does() {
         inspect(4),
         read(4, 0, CHUNK_BYTES),
         NodeRequest::ReadRange { stripe: stripe(1), offset: 0, length: 1, op: OpNumber(4) },
+        NodeRequest::Locate { stripe: stripe(2) },
+        read(2, 0, CHUNK_BYTES),
+        NodeRequest::Locate { stripe: stripe(3) },
         fence(),
     ];
-    let (mut given, mut answered) = both(&mut node, &requests);
-    // What needs no copy is answered before what does.
-    given.sort_unstable();
-    answered.sort_unstable();
-    let differs = given.iter().zip(&answered).find(|(given, answered)| given != answered);
-    assert!(differs.is_none(), "{:?}", differs.map(|(given, _)| given.0));
-    assert_eq!((given.len(), answered.len()), (requests.len(), requests.len()));
+    let copying = greeted(&node);
+    assert!(compare(&mut node, copying, &requests) > 4);
+    let memory = Memory::of(&node);
+    let from_memory = reading(&node, memory.clone());
+    assert_eq!(compare(&mut node, from_memory, &requests), 0, "the core only says where chunks lie");
+    for torn in [reading(&node, Changing(memory.clone())), reading(&node, Moved(memory)), reading(&node, Gone)] {
+        assert!(compare(&mut node, torn, &requests) > 4, "what does not hold is asked of the core");
+    }
+}
+
+#[test]
+fn memory_that_is_shared_with_nobody_lies_nowhere() {
+    let mut alone = Node::new(config(1)).expect("a node");
+    let giver = greeted(&alone);
+    assert_eq!(compare(&mut alone, giver, &[NodeRequest::Locate { stripe: stripe(1) }]), 0);
 }
 
 fn fence() -> NodeRequest<'static> {
@@ -169,7 +233,7 @@ fn fence() -> NodeRequest<'static> {
 fn what_is_damaged_is_given_as_such_and_the_core_is_told() {
     let mut node = node_with_chunks();
     assert!(node.flip_bits(64, 5) > 0);
-    let mut giver = greeted(&node);
+    let mut giver = reading(&node, Memory::of(&node));
     giver.handle_input(PEER, &frames(&[inspect(1), read(1, 0, CHUNK_BYTES), read(2, 0, CHUNK_BYTES)])).expect("asked");
     let replies = told(&served(&mut giver, &node, PEER));
     let refused = replies.iter().filter(|(_, reply)| reply.contains("refusal: Damaged")).count();
@@ -224,7 +288,7 @@ fn whoever_takes_nothing_is_copied_little_for_and_keeps_nobody_waiting() {
         refused = refused.or(asked.err());
         if let Some(wanted) = giver.poll_wanted() {
             copies += 1;
-            giver.handle_copied(node.copy(wanted));
+            giver.handle_found(node.find(wanted));
         }
     }
     assert!(refused.is_some() && copies < 2 * (1 << 20) / CHUNK_BYTES, "{copies} copies for {refused:?}");

@@ -1,6 +1,6 @@
-//! Memory of a node that gateways on the same machine may read: how it is offered, and how it is opened.
+//! Memory of a node that gateways and nodes on the same machine may read: how it is offered, and how it is opened.
 //!
-//! The node keeps its chunks in a file without a name. It tells the path under which the kernel shows that file to
+//! The node keeps its chunks in a file without a name, and reads it beside its cores, too. It tells the path under which the kernel shows that file to
 //! processes of the same user; who opens it looks whether it is that file (in another container the path may lead
 //! elsewhere, or nowhere). It is read by system calls, not mapped: mapped pages would count as this process's memory
 //! too.
@@ -11,10 +11,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags};
-use shorttail_gateway::engine::NearReader;
 use shorttail_node::{Node, NodeConfig, NodeError};
+use shorttail_store::NearReader;
 use shorttail_wire::node::NearMemory;
 
 /// Of a file system in memory: reading never waits for a disk.
@@ -25,12 +26,15 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// # Errors
 /// As of [`Node::new`].
 pub fn node(config: NodeConfig) -> Result<Node, NodeError> {
-    let mut node = Node::sharing(config.clone()).or_else(|_| Node::new(config))?;
-    offer(&mut node);
-    Ok(node)
+    Node::sharing(config.clone()).or_else(|_| Node::new(config))
 }
 
-/// From now on a node tells owners where they can read its memory, if they can.
+/// For this process to read beside the node's core.
+pub fn own(node: &Node) -> Option<Box<dyn NearReader>> {
+    Some(Box::new(NearFile(Arc::clone(node.memory()?))))
+}
+
+/// From now on a node tells owners and other nodes where they can read its memory, if they can.
 pub fn offer(node: &mut Node) {
     if let Err(error) = try_offer(node) {
         tracing::debug!(%error, "this node's memory cannot be read by others");
@@ -58,11 +62,11 @@ pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
     if !metadata.is_file() || (metadata.dev(), metadata.ino()) != (near.device, near.inode) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "another file is there"));
     }
-    Ok(Box::new(NearFile(file)))
+    Ok(Box::new(NearFile(Arc::new(file))))
 }
 
 #[derive(Debug)]
-struct NearFile(File);
+struct NearFile(Arc<File>);
 
 impl NearReader for NearFile {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {

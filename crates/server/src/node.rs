@@ -219,20 +219,22 @@ fn start_cores(
         // Faults that are ordered lie in the node's process, and would not be met by who reads past it.
         let is_near = is_local && !config.allow_chaos;
         let mut machine = match memory {
-            None if is_near => near::node(machine).context("cannot reserve the node's memory")?,
-            None => Node::new(machine).context("cannot reserve the node's memory")?,
+            None => near::node(machine).context("cannot reserve the node's memory")?,
             // The core's clock begins later.
             Some(memory) => Node::in_memory(machine, memory.core(core)?, Now::default())
                 .context("what is in the memory file cannot be used: remove it")?,
         };
-        if is_near && memory.is_some() {
+        if is_near {
             near::offer(&mut machine);
         }
         // Other nodes and cores fail in other moments.
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let background_poll = Poll::new()?;
         let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
-        let (rebuilds, giver) = (machine.rebuild_elsewhere(), machine.giver());
+        let (rebuilds, mut giver) = (machine.rebuild_elsewhere(), machine.giver());
+        if let Some(memory) = near::own(&machine) {
+            giver = giver.with_memory(memory);
+        }
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
         all_beside.push(Beside { watcher, resting: Some(beside) });

@@ -127,7 +127,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
         let listener = Listener::bind(&address)?;
         let poll = Poll::new()?;
         let (inbox, outlet) = Inbox::new(&poll, INBOX)?;
-        let node = near::node(NodeConfig {
+        let mut node = near::node(NodeConfig {
             node: id,
             cluster: CLUSTER,
             incarnation: Incarnation(1),
@@ -140,6 +140,7 @@ fn start_nodes(options: &LauncherOptions, directory: &Path) -> anyhow::Result<No
             scrub_bytes_per_s: 0,
         })
         .context("failed to allocate memory")?;
+        near::offer(&mut node);
         let outlets = vec![outlet.clone()];
         let core = Core::new(poll, node, inbox, outlets, Some(listener), Arc::new(CoreGauges::default()))?;
         std::thread::Builder::new().name(format!("node {number}")).spawn(move || {

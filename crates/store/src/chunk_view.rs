@@ -171,6 +171,6 @@ fn whole_state(header: &HeaderBytes) -> Result<ChunkState, Refusal> {
     if header::description_holds(header) { Ok(state) } else { Err(Refusal::Damaged) }
 }
 
-fn payload_holds(state: &ChunkState, payload: &[u8]) -> bool {
+pub(crate) fn payload_holds(state: &ChunkState, payload: &[u8]) -> bool {
     payload.get(..state.length as usize).is_some_and(|used| crc32c::crc32c(used) == state.payload_crc)
 }

@@ -16,6 +16,7 @@ mod kept_ops;
 pub mod limits;
 mod mapping;
 mod memory_file;
+mod near;
 mod notes;
 mod open_state;
 pub mod piece;
@@ -32,6 +33,7 @@ pub use content::used_bytes;
 pub use counters::Counters;
 pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
+pub use near::{NearReader, read_sealed};
 pub use notes::{Notes, NotesDamaged};
 pub use scrub::Looked;
 

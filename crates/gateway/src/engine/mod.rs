@@ -99,7 +99,6 @@ use shorttail_wire::node::NearMemory;
 pub use config::{EngineConfig, WhenFull};
 pub use keyspace::cursor_slot;
 pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
-pub use near::NearReader;
 pub use nodes::{NodePhase, SessionId};
 pub use ownership::Standing;
 pub use watch::Watched;

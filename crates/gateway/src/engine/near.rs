@@ -15,9 +15,8 @@
 //!
 //! Must not know: how memory of another process is read.
 
-use std::fmt::Debug;
-
 use shorttail_monitor::Class;
+use shorttail_store::NearReader;
 use shorttail_store::record::record_bytes;
 use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{NearMemory, NodeRequest};
@@ -27,12 +26,6 @@ use super::nodes::SessionId;
 use super::stripes::StripePhase;
 use super::{Engine, What};
 use crate::command::Command;
-
-/// The memory of a node's core, as its owner may read it.
-pub trait NearReader: Debug + Send {
-    /// Fills `into` with the bytes from `position` on; how many there were.
-    fn read(&self, position: u64, into: &mut [u8]) -> usize;
-}
 
 /// Near memory of a session.
 #[derive(Debug)]

@@ -1,6 +1,11 @@
 //! The node that tests begin with.
 
-use shorttail_node::NodeConfig;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use shorttail_node::{Node, NodeConfig};
+use shorttail_store::NearReader;
 use shorttail_units::{ClusterId, Incarnation, NodeId};
 
 pub const CLUSTER: ClusterId = ClusterId(9);
@@ -17,5 +22,23 @@ pub fn config(node: u16) -> NodeConfig {
         auth: b"secret".to_vec(),
         repair_bytes_per_s: 1,
         scrub_bytes_per_s: 0,
+    }
+}
+
+/// A node's memory, as it is read beside the core.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "not in every test")]
+pub struct Memory(Arc<File>);
+
+#[allow(dead_code, reason = "not in every test")]
+impl Memory {
+    pub fn of(node: &Node) -> Self {
+        Memory(Arc::clone(node.memory().expect("it is shared")))
+    }
+}
+
+impl NearReader for Memory {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.0.read_at(into, position).unwrap_or_default()
     }
 }

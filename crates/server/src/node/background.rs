@@ -1,11 +1,11 @@
 //! Beside a core of a node: rebuilds chunks, and gives those of the core to nodes that rebuild.
 //!
 //! ```text
-//! owners <--> core <--orders, copies--> background <--chunks--> backgrounds of other nodes
+//! owners <--> core <--orders, places--> background <--chunks--> backgrounds of other nodes
 //! ```
 //! It has a thread while there is something to do, in the lowest scheduling class: it runs when nothing else wants the
-//! processor, and is interrupted at once by whatever does (see `class`). A core's own part is to copy a chunk that
-//! another node wants, and to install one.
+//! processor, and is interrupted at once by whatever does (see `class`). A core's own part is to say where a chunk lies
+//! that another node wants, and to install one.
 //!
 //! At other times there is no such thread. A process that is killed ends with its last thread, and others hear of it
 //! then: one of the lowest class may keep them waiting where processors are busy.
@@ -19,12 +19,13 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Poll, Token};
-use shorttail_node::{Copied, FromRebuilds, Giver, Rebuilds, Rebuilt, ToRebuilds, Wanted};
+use shorttail_node::{Found, FromRebuilds, Giver, Rebuilds, Rebuilt, ToRebuilds, Wanted};
 use shorttail_units::StripeId;
 
 use super::core::ToNodeCore;
 use super::peers::{Addresses, Peers, peer_of};
 use crate::clock::Clock;
+use crate::near;
 use crate::net::{Inbox, Link, Outlet, ReadEnd, Stream};
 pub use class::Returned;
 use class::Watch;
@@ -45,7 +46,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum ToBackground {
     Rebuilds(ToRebuilds),
-    Copied(Copied),
+    Found(Found),
     /// Another node greeted, and sent so much so far.
     Connection {
         stream: Stream,
@@ -60,7 +61,7 @@ pub enum ToBackground {
 pub enum FromBackground {
     Rebuilds(FromRebuilds),
     Wanted(Wanted),
-    /// The copy of this chunk was damaged.
+    /// A copy of this chunk was damaged.
     Damaged(StripeId),
 }
 
@@ -146,6 +147,7 @@ impl Background {
                 (_, Some(peer)) => {
                     let ended = self.peers.read(peer, event, &mut self.rebuilds, self.poll.registry());
                     self.tell_rebuilt(ended);
+                    self.open_memories();
                 }
                 (Token(session), None) => {
                     self.touched.push(session);
@@ -167,6 +169,17 @@ impl Background {
         let Some(due_us) = self.rebuilds.deadline_us() else { return WAIT_MAX };
         // One millisecond is the granularity of epoll.
         Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
+    }
+
+    /// Opens the memory of nodes on this machine.
+    fn open_memories(&mut self) {
+        while let Some((peer, offer)) = self.rebuilds.poll_offered() {
+            if self.peers.is_near(peer)
+                && let Ok(memory) = near::open(&offer)
+            {
+                self.rebuilds.handle_memory(peer, memory);
+            }
+        }
     }
 
     fn tell(&mut self, message: FromBackground) {
@@ -191,8 +204,8 @@ impl Background {
                         self.tell(FromBackground::Rebuilds(said));
                     }
                 }
-                ToBackground::Copied(copied) => {
-                    let session = self.giver.handle_copied(copied);
+                ToBackground::Found(found) => {
+                    let session = self.giver.handle_found(found);
                     self.touched.extend(session.and_then(|session| usize::try_from(session).ok()));
                 }
                 ToBackground::Addresses(addresses) => self.peers.addresses = addresses,

@@ -69,7 +69,7 @@ pub struct Core {
     /// Copies that are to be made for other nodes.
     wanted: VecDeque<Wanted>,
     /// Some were made that the background does not know of yet.
-    has_copied: bool,
+    has_found: bool,
     next_session: usize,
     /// Sessions with input left in the socket.
     unread: Vec<usize>,
@@ -104,7 +104,7 @@ impl Core {
             sessions: HashMap::new(),
             background: None,
             wanted: VecDeque::new(),
-            has_copied: false,
+            has_found: false,
             next_session: FIRST_SESSION,
             unread: Vec::new(),
             touched: Vec::new(),
@@ -260,7 +260,7 @@ impl Core {
         }
     }
 
-    /// Last in a turn: copies for other nodes wait for whatever else there is.
+    /// Last in a turn: what other nodes want waits for whatever else there is.
     fn serve_background(&mut self) {
         let Some(background) = &self.background else { return };
         let mut has_said = false;
@@ -268,13 +268,15 @@ impl Core {
             background.put(ToBackground::Rebuilds(said));
             has_said = true;
         }
-        for wanted in self.wanted.drain(..self.wanted.len().min(COPIES_TURN_MAX)) {
-            background.put(ToBackground::Copied(self.node.copy(wanted)));
-            self.has_copied = true;
+        let mut copy_count = 0;
+        while let Some(wanted) = self.wanted.pop_front_if(|wanted| !wanted.is_copy() || copy_count < COPIES_TURN_MAX) {
+            copy_count += usize::from(wanted.is_copy());
+            background.put(ToBackground::Found(self.node.find(wanted)));
+            self.has_found = true;
         }
-        // One wake-up for all copies that were asked for together.
-        if has_said || self.wanted.is_empty() && self.has_copied {
-            self.has_copied = false;
+        // One wake-up for all that was asked for together.
+        if has_said || self.wanted.is_empty() && self.has_found {
+            self.has_found = false;
             background.wake();
         }
     }

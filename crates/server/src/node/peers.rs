@@ -89,6 +89,11 @@ impl Peers {
         ended
     }
 
+    /// Is it reached in a way that only leads to this machine?
+    pub fn is_near(&self, peer: PeerId) -> bool {
+        matches!(self.addresses.get(&peer.node), Some(Address::Unix(_)))
+    }
+
     fn connect(&mut self, peer: PeerId, registry: &Registry) -> bool {
         let Some(address) = self.addresses.get(&peer.node) else { return false };
         match Stream::connect(address).and_then(|stream| Link::new(stream, token_of(peer), registry)) {

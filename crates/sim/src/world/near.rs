@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use shorttail_gateway::engine::NearReader;
+use shorttail_store::NearReader;
 use shorttail_units::Incarnation;
 use shorttail_wire::node::NearMemory;
 

@@ -1,0 +1,43 @@
+//! Sealed chunks as they are read beside the core that they belong to, by another thread or another process.
+//!
+//! The core neither knows of such a read nor waits for it: at any time a chunk may be freed, and another one written in
+//! its place. So what was read counts only if header and payload hold together, and are those of the stripe wanted.
+
+use std::fmt::Debug;
+
+use shorttail_units::StripeId;
+
+use crate::chunk::intact_state;
+use crate::chunk_view::{ChunkView, payload_holds};
+use crate::header::HeaderBytes;
+use crate::limits::{BLOCK_BYTES, HEADER_BYTES};
+
+/// The memory of a node's core, as others may read it.
+pub trait NearReader: Debug + Send {
+    /// Fills `into` with the bytes from `position` on; how many there were.
+    fn read(&self, position: u64, into: &mut [u8]) -> usize;
+}
+
+/// Reads the sealed chunk of a stripe whose payload begins at `position` (see
+/// [`ChunkStore::position`](crate::ChunkStore::position)): appends its payload, as far as it is in use, to `bytes`, and
+/// answers its header, which [`ChunkView::of_copy`] takes.
+///
+/// `None`: what lies there is no such chunk (any more), or it is damaged; `bytes` has whatever it was.
+pub fn read_sealed(
+    memory: &dyn NearReader,
+    position: u64,
+    stripe: StripeId,
+    bytes: &mut Vec<u8>,
+) -> Option<HeaderBytes> {
+    let mut header: HeaderBytes = [0; HEADER_BYTES];
+    let begin = position.checked_sub(HEADER_BYTES as u64)?;
+    (memory.read(begin, &mut header) == HEADER_BYTES).then_some(())?;
+    let report = ChunkView::of_copy(&header)?.report()?;
+    let state = intact_state(&header).ok()?;
+    let length = state.length as usize;
+    let is_it = report.description.stripe == stripe && report.sealed && !report.damaged && length <= BLOCK_BYTES;
+    let start = bytes.len();
+    is_it.then(|| bytes.resize(start + length, 0))?;
+    let payload = &mut bytes[start..];
+    (memory.read(position, payload) == length && payload_holds(&state, payload)).then_some(header)
+}
