@@ -19,7 +19,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use shorttail_store::limits::HEADER_BYTES;
+use shorttail_store::limits::{BLOCK_BYTES, HEADER_BYTES};
 use shorttail_store::{ChunkStore, ChunkView, NearReader, read_sealed};
 use shorttail_units::{OpNumber, StripeId};
 use shorttail_wire::node::{
@@ -214,16 +214,17 @@ impl Giver {
                     session.reply(tag, &NodeReply::Located { position }, spare);
                     return Some(number);
                 }
-                let mut buffer = take_spare(spare);
-                buffer.resize(HEADER_BYTES, 0);
+                // What was in it before is overwritten, or not used.
+                let mut buffer = spare.pop().unwrap_or_default();
+                buffer.resize(BLOCK_BYTES, 0);
+                let (header, payload) = buffer.split_at_mut(HEADER_BYTES);
                 let memory = self.memory.as_deref();
-                let header = memory.and_then(|memory| read_sealed(memory, position, asked.stripe, &mut buffer));
-                let Some(header) = header else {
+                let Some(read) = memory.and_then(|memory| read_sealed(memory, position, asked.stripe, payload)) else {
                     keep_spare(spare, buffer);
                     session.asked.push_front(Asked { needs_copy: true, ..asked });
                     return Some(number);
                 };
-                buffer[..HEADER_BYTES].copy_from_slice(&header);
+                header.copy_from_slice(&read);
                 (buffer, true)
             }
             Ok(Chunk::Copy(buffer)) => (buffer, false),
@@ -260,12 +261,14 @@ impl Giver {
     }
 }
 
+/// An empty one.
 fn take_spare(spare: &mut Vec<Vec<u8>>) -> Vec<u8> {
-    spare.pop().unwrap_or_default()
+    let mut buffer = spare.pop().unwrap_or_default();
+    buffer.clear();
+    buffer
 }
 
-fn keep_spare(spare: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
-    buffer.clear();
+fn keep_spare(spare: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
     if buffer.capacity() > 0 && spare.len() < GIVE_COPIES_MAX {
         spare.push(buffer);
     }

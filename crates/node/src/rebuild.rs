@@ -93,7 +93,7 @@ pub struct Rebuilds {
     /// All that was fetched is paid for at this time.
     paid_us: u64,
     codes: CodeCache,
-    /// Buffers of sources, for those to come.
+    /// Buffers of sources, for those to come. What is in them is left there: making it zeros costs as much as reading.
     spare: Vec<Vec<u8>>,
 }
 
@@ -270,7 +270,7 @@ impl Rebuilds {
             }
             NodeReply::Located { position } => {
                 let mut bytes = self.spare.pop().unwrap_or_default();
-                bytes.clear();
+                bytes.resize(order.description.chunk_bytes as usize, 0);
                 let memory = self.memories.get(&peer).map(|memory| &**memory);
                 match memory.and_then(|memory| read_source(memory, *position, &order.description, index, &mut bytes)) {
                     Some(facts) => (part.facts, part.bytes) = (Some(facts), Some(bytes)),
@@ -335,17 +335,18 @@ fn fetch(wanted: &ChunkDescription, number: u64, place: usize, output: &mut Vec<
     read.encode(tag_of(number, place, true), output);
 }
 
-/// Reads a node's chunk from its memory. `None`: it is not there, or does not hold.
+/// Reads a node's chunk from its memory, all of it. `None`: it is not there, or does not hold.
 fn read_source(
     memory: &dyn NearReader,
     position: u64,
     wanted: &ChunkDescription,
     index: u8,
-    bytes: &mut Vec<u8>,
+    bytes: &mut [u8],
 ) -> Option<(OpNumber, u32)> {
     let header = read_sealed(memory, position, wanted.stripe, bytes)?;
-    bytes.resize(wanted.chunk_bytes as usize, 0);
-    check_source(wanted, index, &ChunkView::of_copy(&header)?.report()?).ok()
+    let (last, length) = check_source(wanted, index, &ChunkView::of_copy(&header)?.report()?).ok()?;
+    bytes[length as usize..].fill(0);
+    Some((last, length))
 }
 
 /// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.

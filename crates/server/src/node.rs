@@ -5,6 +5,7 @@
 //! Must not know: what the messages mean.
 
 mod background;
+mod beside;
 mod chaos;
 mod core;
 mod injector;
@@ -28,7 +29,8 @@ use crate::control::{
 };
 use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
-use background::{Background, INBOX as BACKGROUND_INBOX, Returned, Watcher};
+use background::{Background, INBOX as BACKGROUND_INBOX};
+use beside::AllBeside;
 use chaos::OrderDesk;
 pub(crate) use core::{Core, INBOX, ToNodeCore};
 use memory::Memory;
@@ -93,11 +95,8 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                 ControlEvent::Terms(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
-        for beside in &mut cores.beside {
-            beside.look()?;
-        }
         // Heartbeats go out twice a second: the picture is never older than this.
-        std::thread::sleep(Duration::from_millis(200));
+        cores.beside.watch(Duration::from_millis(200))?;
     }
 }
 
@@ -177,7 +176,7 @@ pub fn was_removed(error: &anyhow::Error) -> bool {
 struct Cores {
     gauges: Vec<Arc<CoreGauges>>,
     outlets: Vec<Outlet<ToNodeCore>>,
-    beside: Vec<Beside>,
+    beside: AllBeside,
 }
 
 fn start_cores(
@@ -199,7 +198,7 @@ fn start_cores(
     }
     let is_local = matches!(listener, Listener::Unix(..));
     let mut listener = Some(listener);
-    let (mut all_gauges, mut all_beside) = (Vec::new(), Vec::new());
+    let (mut all_gauges, mut all_beside) = (Vec::new(), AllBeside::new()?);
     for (core, (poll, inbox)) in (0..core_count).zip(polls) {
         let machine = MachineConfig {
             node: welcome.session.node_id,
@@ -237,7 +236,7 @@ fn start_cores(
         }
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
-        all_beside.push(Beside { watcher, resting: Some(beside) });
+        all_beside.add(beside, watcher)?;
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let core_loop =
@@ -254,44 +253,6 @@ fn start_cores(
     }
     desk.open(outlets.iter().cloned().zip(all_gauges.iter().cloned()).collect());
     Ok(Cores { gauges: all_gauges, outlets, beside: all_beside })
-}
-
-/// What a core does in the background: by a thread, or resting while there is nothing to do.
-struct Beside {
-    watcher: Watcher,
-    resting: Option<Background>,
-}
-
-impl Beside {
-    /// Starts the thread when something came up, or another one when it starves.
-    fn look(&mut self) -> anyhow::Result<()> {
-        match self.watcher.look() {
-            Some(Returned { work, starves: true }) => {
-                tracing::info!("the processors have no time for repair: it goes on at their cost");
-                return start_background(work, true);
-            }
-            Some(Returned { work, starves: false }) => self.resting = Some(work),
-            None => {}
-        }
-        let Some(mut resting) = self.resting.take() else { return Ok(()) };
-        if resting.turn(Duration::ZERO)? {
-            return start_background(resting, false);
-        }
-        self.resting = Some(resting);
-        Ok(())
-    }
-}
-
-/// Starts what a core does in the background, or goes on with it.
-fn start_background(background: Background, makes_up: bool) -> anyhow::Result<()> {
-    let builder = std::thread::Builder::new().name("background".to_owned()).stack_size(STACK_BYTES);
-    builder.spawn(move || {
-        if let Err(error) = background.run(makes_up) {
-            tracing::error!(%error, "what a core does in the background ended; the node ends with it");
-            std::process::exit(1);
-        }
-    })?;
-    Ok(())
 }
 
 /// The loops keep nothing large on their stacks.

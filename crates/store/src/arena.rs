@@ -242,9 +242,13 @@ impl Arena {
         &self.memory[allocation.range()]
     }
 
-    /// Before all of an allocation is written.
-    pub fn populate(&mut self, allocation: &Allocation) {
-        self.memory.populate(allocation.range());
+    /// Writes much of an allocation at once.
+    pub fn write(&mut self, allocation: &Allocation, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= allocation.bytes(), "inside the allocation");
+        if self.memory.file().is_none() {
+            self.memory.populate(allocation.range());
+        }
+        self.memory.write(allocation.range().start + offset, bytes);
     }
 
     pub fn bytes_mut(&mut self, allocation: &Allocation) -> &mut [u8] {

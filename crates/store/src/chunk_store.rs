@@ -25,8 +25,8 @@ use crate::freed::FreedMarks;
 use crate::header::{self, ChunkState};
 use crate::kept_ops::KeptOps;
 use crate::limits::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, POPULATE_BYTES,
-    RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
+    RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX, WRITE_BYTES_MIN,
 };
 use crate::open_state::{OpenState, RawBuffer};
 use crate::stripe_map::StripeMap;
@@ -149,10 +149,10 @@ impl ChunkStore {
     pub fn install_at(&mut self, description: &ChunkDescription, bytes: &[u8], last: OpNumber) -> Result<(), Refusal> {
         let state = sealed_state(description, bytes, last)?;
         let allocation = self.insert(description, &state, bytes.len(), None)?;
-        if bytes.len() > POPULATE_BYTES {
-            self.arena.populate(&allocation);
+        match bytes.len() > WRITE_BYTES_MIN {
+            true => self.arena.write(&allocation, HEADER_BYTES, bytes),
+            false => self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes),
         }
-        self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
         self.arena.commit(&allocation);
         self.counters.installs += 1;
         self.counters.sealed_chunks += 1;

@@ -65,6 +65,6 @@ pub const SCAN_COUNT_MAX: usize = 4096;
 
 const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push out its own marks");
 
-/// Bytes of a chunk beyond which its pages are taken from the machine together: some pages cost more one by one than
-/// asking.
-pub const POPULATE_BYTES: usize = 32 << 10;
+/// Bytes of a chunk beyond which it is written, and its pages are taken from the machine, by one system call: some pages
+/// cost more one by one than asking.
+pub const WRITE_BYTES_MIN: usize = 32 << 10;

@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
+use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -120,6 +121,22 @@ impl Mapping {
         compiler_fence(Ordering::SeqCst);
     }
 
+    /// Writes `bytes` at `start`. Where it is a file, by the system: pages that are new and wholly written need neither
+    /// be cleared nor be mapped first.
+    ///
+    /// # Panics
+    /// If that is not inside the mapping.
+    pub(crate) fn write(&mut self, start: usize, bytes: &[u8]) {
+        let range = start..start + bytes.len();
+        assert!(range.end <= self.bytes, "write inside the mapping");
+        let is_written =
+            self.file.as_ref().is_some_and(|(file, offset)| file.write_all_at(bytes, offset + start as u64).is_ok());
+        if !is_written {
+            // Memory of a file was reserved, so the mapping takes it.
+            self[range].copy_from_slice(bytes);
+        }
+    }
+
     /// Takes the pages of `range` from the machine at once: cheaper than one after the other when they are written
     /// first.
     ///
@@ -183,6 +200,18 @@ impl Drop for Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_whatever_memory_it_is() {
+        for mut mapping in [Mapping::new(1 << 20), Mapping::shared(1 << 20)].map(|mapping| mapping.expect("memory")) {
+            mapping[5000..5010].fill(3);
+            mapping.write(5002, &[7; 70_000]);
+            assert_eq!((mapping[5001], mapping[75_002]), (3, 0));
+            assert!(mapping[5002..75_002].iter().all(|&byte| byte == 7));
+            mapping[5002] = 9;
+            assert_eq!(mapping[5002..5004], [9, 7]);
+        }
+    }
 
     #[test]
     fn starts_as_zeros_and_is_zeros_again_after_a_discard() {

@@ -10,7 +10,7 @@ use shorttail_units::StripeId;
 use crate::chunk::intact_state;
 use crate::chunk_view::{ChunkView, payload_holds};
 use crate::header::HeaderBytes;
-use crate::limits::{BLOCK_BYTES, HEADER_BYTES};
+use crate::limits::HEADER_BYTES;
 
 /// The memory of a node's core, as others may read it.
 pub trait NearReader: Debug + Send {
@@ -19,25 +19,17 @@ pub trait NearReader: Debug + Send {
 }
 
 /// Reads the sealed chunk of a stripe whose payload begins at `position` (see
-/// [`ChunkStore::position`](crate::ChunkStore::position)): appends its payload, as far as it is in use, to `bytes`, and
-/// answers its header, which [`ChunkView::of_copy`] takes.
+/// [`ChunkStore::position`](crate::ChunkStore::position)): puts its payload, as far as it is in use, at the beginning of
+/// `bytes`, and answers its header, which [`ChunkView::of_copy`] takes.
 ///
-/// `None`: what lies there is no such chunk (any more), or it is damaged; `bytes` has whatever it was.
-pub fn read_sealed(
-    memory: &dyn NearReader,
-    position: u64,
-    stripe: StripeId,
-    bytes: &mut Vec<u8>,
-) -> Option<HeaderBytes> {
+/// `None`: what lies there is no such chunk (any more), or is longer, or damaged; `bytes` has whatever it was.
+pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, bytes: &mut [u8]) -> Option<HeaderBytes> {
     let mut header: HeaderBytes = [0; HEADER_BYTES];
     let begin = position.checked_sub(HEADER_BYTES as u64)?;
     (memory.read(begin, &mut header) == HEADER_BYTES).then_some(())?;
     let report = ChunkView::of_copy(&header)?.report()?;
     let state = intact_state(&header).ok()?;
-    let length = state.length as usize;
-    let is_it = report.description.stripe == stripe && report.sealed && !report.damaged && length <= BLOCK_BYTES;
-    let start = bytes.len();
-    is_it.then(|| bytes.resize(start + length, 0))?;
-    let payload = &mut bytes[start..];
-    (memory.read(position, payload) == length && payload_holds(&state, payload)).then_some(header)
+    let is_it = report.description.stripe == stripe && report.sealed && !report.damaged;
+    let payload = bytes.get_mut(..state.length as usize).filter(|_| is_it)?;
+    (memory.read(position, payload) == payload.len() && payload_holds(&state, payload)).then_some(header)
 }

@@ -15,6 +15,7 @@
 mod class;
 
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -81,6 +82,13 @@ pub struct Background {
     scratch: Vec<u8>,
     has_said: bool,
     events: Events,
+}
+
+impl AsRawFd for Background {
+    /// Readable when there is something to do.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
 }
 
 impl Background {
