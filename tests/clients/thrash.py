@@ -12,6 +12,7 @@ of something that was broken. Which answers took longest, and what was broken me
 change once a minute, and older ones are still used, so that histories can be judged.
 """
 
+import collections
 import os
 import random
 import shutil
@@ -216,6 +217,12 @@ class Thrasher:
         """Errors with no trouble within so many seconds before."""
         return [at for at in errors if not any(trouble.began <= at <= trouble.ended + window for trouble in self.past)]
 
+    def counts(self):
+        """How many troubles each kind of member had, and how many nodes were given up."""
+        kinds = collections.Counter(trouble.kind for trouble in self.past)
+        given_up = sum("given up" in line for line in self.log)
+        return ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) + f"; {given_up} nodes given up"
+
     def note(self, text):
         self.log.append(f"{time.monotonic():.3f} {text}")
 
@@ -288,7 +295,7 @@ def run(arguments, seed):
     verdict = "not ok" if complaints else "ok"
     where = "in namespaces" if members.network else "without namespaces"
     print(
-        f"{verdict} seed {seed}: {len(complaints)} complaints, {len(thrasher.past)} troubles {where}, {recorded.summary(clients)}; "
+        f"{verdict} seed {seed}: {len(complaints)} complaints, {len(thrasher.past)} troubles ({thrasher.counts()}) {where}, {recorded.summary(clients)}; "
         f"{len(keys.all)} keys read back; {'; '.join(said)}",
         flush=True,
     )

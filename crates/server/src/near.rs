@@ -1,9 +1,9 @@
 //! Memory of a node that gateways and nodes on the same machine may read: how it is offered, and how it is opened.
 //!
-//! The node keeps its chunks in a file without a name, and reads it beside its cores, too. It tells the path under which the kernel shows that file to
-//! processes of the same user; who opens it looks whether it is that file (in another container the path may lead
-//! elsewhere, or nowhere). It is read by system calls, not mapped: mapped pages would count as this process's memory
-//! too.
+//! The node keeps its chunks in a file without a name, and reads it beside its cores, too. It tells the path under
+//! which the kernel shows that file to processes of the same user; who opens it looks whether it is that file (in
+//! another container the path may lead elsewhere, or nowhere). It is read by system calls, not mapped: mapped pages
+//! would count as this process's memory too.
 //!
 //! Must not know: what lies in it.
 
