@@ -111,9 +111,9 @@ fn labelled(domains: &str) -> Vec<Candidate> {
     nodes
 }
 
-fn in_sets(nodes: &mut [Candidate], size: usize, domain_max: usize) {
+fn in_sets(nodes: &mut [Candidate], shape: CodeShape, spare_count: u8) {
     let known = nodes.iter().map(|node| (node.node, node.domain)).collect();
-    let sets = CodingSets::new(&known, size, domain_max);
+    let sets = CodingSets::new(&known, shape, spare_count);
     nodes.iter_mut().for_each(|node| node.set = sets.set_of(node.node));
 }
 
@@ -128,7 +128,7 @@ fn most_in_a_domain(nodes: &[Candidate], members: &[NodeId]) -> usize {
 fn every_rule_takes_distinct_nodes_and_says_when_there_are_too_few() {
     for rule in RULES {
         let mut nodes = candidates(&[7; 20]);
-        in_sets(&mut nodes, 8, 2);
+        in_sets(&mut nodes, CodeShape::default(), 2);
         let list = List::new(nodes.clone());
         for turn in 0..200 {
             let mut members = choose(rule, &list, &wish(6, turn)).expect("enough").members;
@@ -143,7 +143,7 @@ fn every_rule_takes_distinct_nodes_and_says_when_there_are_too_few() {
 #[test]
 fn coding_sets_stay_within_a_set_and_even_out() {
     let mut nodes = candidates(&[0; 24]);
-    in_sets(&mut nodes, 8, 2);
+    in_sets(&mut nodes, CodeShape::default(), 2);
     for turn in 0..2000 {
         let choice = choose(Placement::CodingSets { spare_count: 2 }, &List::new(nodes.clone()), &wish(6, turn));
         let members = choice.expect("enough").members;
@@ -158,7 +158,7 @@ fn coding_sets_stay_within_a_set_and_even_out() {
 #[test]
 fn a_set_with_too_few_nodes_is_left_out_and_without_any_set_all_nodes_serve() {
     let mut nodes = candidates(&[0; 16]);
-    in_sets(&mut nodes, 8, 2);
+    in_sets(&mut nodes, CodeShape::default(), 2);
     let rule = Placement::CodingSets { spare_count: 2 };
     let second_set: Vec<Candidate> = nodes.iter().filter(|node| node.node.0 >= 3).copied().collect();
     for turn in 0..20 {
@@ -190,7 +190,7 @@ fn no_domain_has_more_chunks_than_may_be_lost() {
         let mut nodes = labelled("aaaaaaaabbbbccccdddd");
         // The first domain is the least loaded one.
         nodes.iter_mut().for_each(|node| node.load = u64::from(node.node.0));
-        in_sets(&mut nodes, 8, 2);
+        in_sets(&mut nodes, CodeShape::default(), 2);
         for turn in 0..100 {
             let members = choose(rule, &List::new(nodes.clone()), &wish(6, turn)).expect("enough").members;
             assert!(most_in_a_domain(&nodes, &members) <= 2, "{rule}: {members:?}");
@@ -203,7 +203,7 @@ fn too_few_domains_share_the_chunks_as_evenly_as_can_be() {
     for rule in RULES {
         for (domains, most) in [("aaaaaabbbbbb", 3), ("aaaaaaaaaabb", 4), ("aaaaaaaa", 6), ("aaaaa..bbb", 2)] {
             let mut nodes = labelled(domains);
-            in_sets(&mut nodes, domains.len(), 2);
+            in_sets(&mut nodes, CodeShape::default(), domains.len() as u8 - 6);
             let members = choose(rule, &List::new(nodes.clone()), &wish(6, 3)).expect("enough").members;
             assert_eq!(most_in_a_domain(&nodes, &members), most, "{rule}, {domains}: {members:?}");
         }
@@ -255,7 +255,7 @@ fn with_local_groups_too_evaded_nodes_hold_data() {
 #[test]
 fn a_replacement_keeps_to_domain_and_set() {
     let mut nodes = labelled("aabbccddaabbccdd");
-    in_sets(&mut nodes, 8, 2);
+    in_sets(&mut nodes, CodeShape::default(), 2);
     nodes.iter_mut().for_each(|node| node.load = u64::from(node.node.0 != 8));
     let others: Vec<_> = nodes[..5].iter().map(|node| (node.domain, node.set)).collect();
     let able = |from: usize| nodes[from..].to_vec();

@@ -44,8 +44,7 @@ impl Topology {
 
     fn draw_sets(&mut self) {
         if let Placement::CodingSets { spare_count } = self.placement {
-            let size = self.shape.chunk_count() + usize::from(spare_count);
-            self.sets = CodingSets::new(&self.domains, size, self.shape.tolerance());
+            self.sets = CodingSets::new(&self.domains, self.shape, spare_count);
         }
     }
 

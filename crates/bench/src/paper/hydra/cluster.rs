@@ -26,7 +26,7 @@ impl Cluster {
         let sets = match placement {
             Placement::CodingSets { spare_count } => {
                 let nodes: BTreeMap<u32, _> = (0..parameters.node_count as u32).map(|node| (node, None)).collect();
-                let sets = CodingSets::new(&nodes, shape.chunk_count() + usize::from(spare_count), shape.tolerance());
+                let sets = CodingSets::new(&nodes, shape, spare_count);
                 sets.members().iter().map(|set| set.iter().map(|&node| node as usize).collect()).collect()
             }
             _ => Vec::new(),
