@@ -21,7 +21,7 @@ use crate::config::{NodeConfig, NodeError};
 use crate::fences::Fences;
 use crate::giver::{Found, Giver, Wanted};
 use crate::limits::SESSIONS_MAX;
-use crate::rebuild::{PeerId, Rebuilds, Rebuilt};
+use crate::rebuild::{Content, PeerId, Rebuilds, Rebuilt};
 use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
 use crate::requests::Holdings;
 use crate::scrub::Scrubber;
@@ -249,7 +249,10 @@ impl Node {
     pub fn handle_rebuilds(&mut self, message: FromRebuilds) {
         let Some(elsewhere) = self.rebuilding.elsewhere() else { return };
         match message {
-            FromRebuilds::Forgotten(count) => elsewhere.order_count -= count,
+            FromRebuilds::Forgotten(rooms) => {
+                elsewhere.order_count -= rooms.len();
+                rooms.into_iter().flatten().for_each(|room| self.holdings.store.give_back(room));
+            }
             FromRebuilds::Rebuilt(rebuilt) => {
                 elsewhere.order_count -= 1;
                 self.settle(rebuilt);
@@ -269,12 +272,24 @@ impl Node {
 
     /// Installs what was rebuilt, and tells who ordered it; if nobody is there any more, it has no effect.
     fn settle(&mut self, rebuilt: Rebuilt) {
-        let Rebuilt { session, description, outcome } = rebuilt;
+        let Rebuilt { session, description, outcome, unused } = rebuilt;
+        unused.into_iter().for_each(|room| self.holdings.store.give_back(room));
         let is_there = |open: &&mut Session| matches!(open.phase, Phase::Serving { .. });
-        let Some(open) = self.sessions.get_mut(&session).filter(is_there) else { return };
+        let Some(open) = self.sessions.get_mut(&session).filter(is_there) else {
+            if let Ok(Content::Written(room, _)) = outcome {
+                self.holdings.store.give_back(room);
+            }
+            return;
+        };
         let installed = outcome.and_then(|content| {
-            let installed = self.holdings.install_rebuilt(&description, &content.bytes, content.last);
-            self.rebuilding.give_back(content.bytes);
+            let installed = match content {
+                Content::Written(room, written) => self.holdings.install_written(&description, room, written),
+                Content::Held { bytes, last } => {
+                    let installed = self.holdings.install_rebuilt(&description, &bytes, last);
+                    self.rebuilding.give_back(bytes);
+                    installed
+                }
+            };
             installed.map_err(|refusal| (refusal, None))
         });
         self.holdings.stats.rebuild_failures += u64::from(installed.is_err());
@@ -392,7 +407,9 @@ impl Node {
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
             NodeRequest::Rebuild { description, sources } => {
                 let ordered = description.clone();
-                holdings.take_order(frame.tag, &description, session, || rebuilding.order(id, ordered, sources));
+                holdings.take_order(frame.tag, &description, session, |store| {
+                    rebuilding.order(id, ordered, sources, |description| store.reserve(description))
+                });
             }
             request => holdings.handle_request(now_us, frame.tag, &request, session),
         }

@@ -16,14 +16,15 @@
 //! operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
 //! order of an earlier owner has a late effect (rule R11).
 //!
-//! All this may be beside the core, on a thread that may wait (see `rebuilding`).
+//! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the chunk
+//! where it can be written from there, and only has to say that it is one.
 //!
 //! Must not know: sockets, where nodes are to be found, why a chunk was lost.
 
 use std::collections::BTreeMap;
 
 use shorttail_codes::CodeCache;
-use shorttail_store::{ChunkView, NearReader, read_sealed, used_bytes};
+use shorttail_store::{ChunkView, NearReader, NearWriter, Room, Written, read_sealed, used_bytes};
 use shorttail_units::{NodeId, OpNumber};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, ChunkReport, FrameError, NearMemory, NodeReply, NodeRequest, Refusal, Source,
@@ -50,14 +51,16 @@ pub struct Rebuilt {
     pub(crate) session: u64,
     pub(crate) description: ChunkDescription,
     pub(crate) outcome: Result<Content, Failure>,
+    /// In which nothing was written that counts.
+    pub(crate) unused: Option<Room>,
 }
 
 /// What a rebuilt chunk holds.
 #[derive(Debug)]
-pub(crate) struct Content {
+pub(crate) enum Content {
     /// Bytes in use.
-    pub bytes: Vec<u8>,
-    pub last: OpNumber,
+    Held { bytes: Vec<u8>, last: OpNumber },
+    Written(Room, Written),
 }
 
 /// What is fetched of one source.
@@ -75,6 +78,7 @@ struct Order {
     session: u64,
     description: ChunkDescription,
     parts: Vec<Part>,
+    room: Option<Room>,
     started_us: Option<u64>,
 }
 
@@ -90,6 +94,8 @@ pub struct Rebuilds {
     /// Memory of peers that can be read from here, and such that was offered.
     memories: BTreeMap<PeerId, Box<dyn NearReader>>,
     offered: Vec<(PeerId, NearMemory)>,
+    /// The core's own, in which it leaves room.
+    own_memory: Option<Box<dyn NearWriter>>,
     /// All that was fetched is paid for at this time.
     paid_us: u64,
     codes: CodeCache,
@@ -117,20 +123,32 @@ impl Rebuilds {
             peers: BTreeMap::new(),
             memories: BTreeMap::new(),
             offered: Vec::new(),
+            own_memory: None,
             paid_us: 0,
             codes: CodeCache::default(),
             spare: Vec::new(),
         }
     }
 
+    /// What the core leaves room for is written there.
+    pub fn with_memory(self, own_memory: Box<dyn NearWriter>) -> Self {
+        Rebuilds { own_memory: Some(own_memory), ..self }
+    }
+
     /// Takes an order that was checked; it begins in a later turn.
-    pub(crate) fn order(&mut self, session: u64, description: ChunkDescription, sources: &[Source]) {
+    pub(crate) fn order(
+        &mut self,
+        session: u64,
+        description: ChunkDescription,
+        sources: &[Source],
+        room: Option<Room>,
+    ) {
         let part = |source: &Source| {
             let peer = PeerId { node: source.node, core: source.core };
             Part { source: *source, peer, facts: None, bytes: None }
         };
         let parts = sources.iter().map(part).collect();
-        self.orders.insert(self.order_next, Order { session, description, parts, started_us: None });
+        self.orders.insert(self.order_next, Order { session, description, parts, room, started_us: None });
         self.order_next += 1;
     }
 
@@ -143,11 +161,10 @@ impl Rebuilds {
         self.orders.is_empty()
     }
 
-    /// A session ended: nobody wants what it ordered; answers how many orders that were.
-    pub(crate) fn forget_session(&mut self, session: u64) -> usize {
-        let before = self.orders.len();
-        self.orders.retain(|_, order| order.session != session);
-        before - self.orders.len()
+    /// A session ended: nobody wants what it ordered. Answers the rooms for it.
+    pub(crate) fn forget_session(&mut self, session: u64) -> Vec<Option<Room>> {
+        let forgotten = self.orders.extract_if(.., |_, order| order.session == session);
+        forgotten.map(|(_, order)| order.room).collect()
     }
 
     /// Begins what is due and ends what takes too long; answers what ended.
@@ -300,7 +317,27 @@ impl Rebuilds {
         };
         let mut order = self.orders.remove(&number)?;
         order.parts.iter_mut().filter_map(|part| part.bytes.take()).for_each(|bytes| self.keep_buffer(bytes));
+        let outcome = outcome.map(|content| self.put(&mut order.room, content));
         Some(order.ends(outcome))
+    }
+
+    /// Writes what was rebuilt into its room, if it has one.
+    fn put(&mut self, room: &mut Option<Room>, content: Content) -> Content {
+        let Some(memory) = &self.own_memory else { return content };
+        let fits = |room: &mut Room, bytes: &[u8]| {
+            bytes.len() <= room.payload_bytes() && memory.write(room.position(), room.payload_bytes(), bytes)
+        };
+        match content {
+            Content::Held { bytes, last } => match room.take_if(|room| fits(room, &bytes)) {
+                Some(room) => {
+                    let written = Written::of(&bytes, last);
+                    self.keep_buffer(bytes);
+                    Content::Written(room, written)
+                }
+                None => Content::Held { bytes, last },
+            },
+            written => written,
+        }
     }
 
     /// Room for what comes next, if something does.
@@ -365,7 +402,7 @@ fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> R
 
 impl Order {
     fn ends(self, outcome: Result<Content, Failure>) -> Rebuilt {
-        Rebuilt { session: self.session, description: self.description, outcome }
+        Rebuilt { session: self.session, description: self.description, outcome, unused: self.room }
     }
 
     /// Everything is there: checks it, decodes, and checks what came out.
@@ -385,7 +422,7 @@ impl Order {
         if let Some(bytes) = part_of(usize::from(index)).and_then(|part| part.bytes.as_deref()) {
             self.check_data()?;
             let used = bytes.get(..length_max as usize).ok_or((Refusal::Damaged, Some(index)))?;
-            return Ok(Content { bytes: used.to_vec(), last });
+            return Ok(Content::Held { bytes: used.to_vec(), last });
         }
         if self.description.is_parity() {
             self.check_data()?;
@@ -409,7 +446,7 @@ impl Order {
             },
         };
         bytes.truncate(length);
-        Ok(Content { bytes, last })
+        Ok(Content::Held { bytes, last })
     }
 
     /// Does every data chunk that was fetched hold?

@@ -5,12 +5,14 @@
 //! core --Order, Forget--> beside it: [`Rebuilds`]
 //!      <--Rebuilt, Forgotten------
 //! ```
-//! Every order that was passed on is answered by one or the other, so the core bounds how many there are.
+//! Every order that was passed on is answered by one or the other, so the core bounds how many there are. With an order
+//! goes room for the chunk in the core's memory, if that can be written beside the core, and comes back with the answer.
 //!
 //! Must not know: threads, how a chunk is decoded.
 
 use std::collections::VecDeque;
 
+use shorttail_store::Room;
 use shorttail_wire::node::{ChunkDescription, Refusal, Source};
 
 use crate::limits::REBUILDS_MAX;
@@ -23,6 +25,7 @@ pub enum ToRebuilds {
         session: u64,
         description: ChunkDescription,
         sources: Vec<Source>,
+        room: Option<Room>,
     },
     Forget {
         session: u64,
@@ -35,8 +38,8 @@ pub enum ToRebuilds {
 #[derive(Debug)]
 pub enum FromRebuilds {
     Rebuilt(Rebuilt),
-    /// So many orders are not carried out.
-    Forgotten(usize),
+    /// Orders that are not carried out, by the rooms for them.
+    Forgotten(Vec<Option<Room>>),
 }
 
 #[derive(Debug)]
@@ -53,11 +56,17 @@ pub(crate) struct Elsewhere {
 }
 
 impl Rebuilding {
-    /// Takes an order.
+    /// Takes an order; `reserve` is asked for room if it is carried out beside the core.
     ///
     /// # Errors
     /// `Busy`. `Invalid`: nothing proven can come of it.
-    pub fn order(&mut self, session: u64, description: ChunkDescription, sources: Vec<Source>) -> Result<(), Refusal> {
+    pub fn order(
+        &mut self,
+        session: u64,
+        description: ChunkDescription,
+        sources: Vec<Source>,
+        reserve: impl FnOnce(&ChunkDescription) -> Option<Room>,
+    ) -> Result<(), Refusal> {
         check_order(&description, &sources)?;
         let count = match self {
             Rebuilding::Here(rebuilds) => rebuilds.order_count(),
@@ -67,10 +76,11 @@ impl Rebuilding {
             return Err(Refusal::Busy);
         }
         match self {
-            Rebuilding::Here(rebuilds) => rebuilds.order(session, description, &sources),
+            Rebuilding::Here(rebuilds) => rebuilds.order(session, description, &sources, None),
             Rebuilding::Elsewhere(elsewhere) => {
                 elsewhere.order_count += 1;
-                elsewhere.said.push_back(ToRebuilds::Order { session, description, sources });
+                let room = reserve(&description);
+                elsewhere.said.push_back(ToRebuilds::Order { session, description, sources, room });
             }
         }
         Ok(())
@@ -112,8 +122,8 @@ impl Rebuilds {
     /// Takes what the core says; answers what it is to be told.
     pub fn handle(&mut self, message: ToRebuilds) -> Option<FromRebuilds> {
         match message {
-            ToRebuilds::Order { session, description, sources } => {
-                self.order(session, description, &sources);
+            ToRebuilds::Order { session, description, sources, room } => {
+                self.order(session, description, &sources, room);
                 None
             }
             ToRebuilds::Buffer(buffer) => {

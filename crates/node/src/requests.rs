@@ -3,7 +3,7 @@
 //! Every request that changes something passes the fence first, and is refused before anything changes. Replies are
 //! written into the session's output straight from the chunks' memory.
 
-use shorttail_store::{Append, ChunkStore, Notes, Scanned};
+use shorttail_store::{Append, ChunkStore, Notes, Room, Scanned, Written};
 use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
 
@@ -68,20 +68,20 @@ impl Holdings {
         }
     }
 
-    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it. If an intact chunk is
-    /// here, it is carried out already.
+    /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it, and may reserve room. If an
+    /// intact chunk is here, it is carried out already.
     pub fn take_order(
         &mut self,
         tag: u64,
         description: &ChunkDescription,
         session: &mut Session,
-        order: impl FnOnce() -> Result<(), Refusal>,
+        order: impl FnOnce(&mut ChunkStore) -> Result<(), Refusal>,
     ) {
         let taken = || -> Result<bool, No> {
             self.check_mine(description)?;
             let is_needed = self.store.check_rebuild(description)?;
             if is_needed {
-                order()?;
+                order(&mut self.store)?;
             }
             Ok(is_needed)
         };
@@ -113,9 +113,32 @@ impl Holdings {
             self.store.install_at(description, bytes, last)?;
         }
         self.stats.corruptions_repaired += u64::from(is_in_place);
-        self.stats.rebuilds += 1;
-        self.stats.rebuilt_bytes += bytes.len() as u64;
+        self.note_rebuilt(bytes.len() as u64);
         Ok(())
+    }
+
+    /// As [`Holdings::install_rebuilt`], of what was written into its room, which is gone afterwards.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn install_written(
+        &mut self,
+        description: &ChunkDescription,
+        room: Room,
+        written: Written,
+    ) -> Result<(), Refusal> {
+        if let Err(no) = self.check_mine(description) {
+            self.store.give_back(room);
+            return Err(no.refusal);
+        }
+        self.store.install_in(room, description, written)?;
+        self.note_rebuilt(u64::from(written.length));
+        Ok(())
+    }
+
+    fn note_rebuilt(&mut self, bytes: u64) {
+        self.stats.rebuilds += 1;
+        self.stats.rebuilt_bytes += bytes;
     }
 
     fn answer(&mut self, now_us: u64, tag: u64, request: &NodeRequest<'_>, session: &mut Session) -> Result<(), No> {

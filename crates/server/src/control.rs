@@ -26,7 +26,7 @@ use shorttail_wire::control::{
 };
 
 pub use client::{ControlClient, ControlError, ControlEvent, Obey, Obeyed, Wake};
-pub use role::{GatewayRole, NodeRole, Role};
+pub use role::{GatewayRole, NodeRole, Role, hurries};
 
 use crate::config::{Address, GatewayConfig, GatewayMembership, NodeConfig, NodeMembership, StaticCluster};
 use stream::ControlStream;

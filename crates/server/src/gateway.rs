@@ -43,7 +43,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
-use crate::control::{ControlEvent, GatewayAddresses, GatewayRole, Obeyed, Role, log_not_let_in, start_gateway};
+use crate::control::{ControlEvent, GatewayAddresses, Obeyed, hurries, log_not_let_in, start_gateway};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
@@ -195,7 +195,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             change(&mut config, wanted, &cores);
         }
         let status = cores.published.status();
-        let is_hurried = GatewayRole::hurries(&status) || Instant::now() < hurried_until;
+        let is_hurried = hurries(&status) || Instant::now() < hurried_until;
         control.publish(status);
         // Events end it sooner.
         std::thread::park_timeout(if is_hurried { PUBLISH_HURRIED } else { PUBLISH_EVERY });

@@ -13,9 +13,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use shorttail_node::{Node, NodeConfig, NodeError};
-use shorttail_store::NearReader;
+use shorttail_store::{NearReader, NearWriter};
 use shorttail_wire::node::NearMemory;
 
 /// Of a file system in memory: reading never waits for a disk.
@@ -29,9 +29,9 @@ pub fn node(config: NodeConfig) -> Result<Node, NodeError> {
     Node::sharing(config.clone()).or_else(|_| Node::new(config))
 }
 
-/// For this process to read beside the node's core.
-pub fn own(node: &Node) -> Option<Box<dyn NearReader>> {
-    Some(Box::new(NearFile(Arc::clone(node.memory()?))))
+/// For this process to read and write beside the node's core.
+pub fn own(node: &Node) -> Option<impl NearWriter + Clone + 'static> {
+    Some(NearFile(Arc::clone(node.memory()?)))
 }
 
 /// From now on a node tells owners and other nodes where they can read its memory, if they can.
@@ -65,13 +65,22 @@ pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
     Ok(Box::new(NearFile(Arc::new(file))))
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NearFile(Arc<File>);
 
 impl NearReader for NearFile {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         // What cannot be read is asked of the node.
         self.0.read_at(into, position).unwrap_or_default()
+    }
+}
+
+impl NearWriter for NearFile {
+    fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
+        // Pages that are wholly written need not be cleared; what is behind them must be there all the same.
+        let rest = (position + bytes.len() as u64, (room_bytes - bytes.len()) as u64);
+        let has_rest = || rest.1 == 0 || fallocate(&self.0, FallocateFlags::KEEP_SIZE, rest.0, rest.1).is_ok();
+        self.0.write_all_at(bytes, position).is_ok() && has_rest()
     }
 }
 

@@ -230,9 +230,10 @@ fn start_cores(
         let chaos_seed = config.allow_chaos.then(|| incarnation.0 ^ u64::from(core).rotate_left(48));
         let background_poll = Poll::new()?;
         let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
-        let (rebuilds, mut giver) = (machine.rebuild_elsewhere(), machine.giver());
+        let (mut rebuilds, mut giver) = (machine.rebuild_elsewhere(), machine.giver());
         if let Some(memory) = near::own(&machine) {
-            giver = giver.with_memory(memory);
+            rebuilds = rebuilds.with_memory(Box::new(memory.clone()));
+            giver = giver.with_memory(Box::new(memory));
         }
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);

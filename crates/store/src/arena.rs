@@ -192,8 +192,18 @@ impl Arena {
     /// # Panics
     /// If `units` is 0 or more than a block.
     pub fn allocate(&mut self, units: usize) -> Option<Allocation> {
+        self.allocate_with(units, true)
+    }
+
+    /// As [`Arena::allocate`], for memory that is written past the mapping: a whole block may have no pages yet. It is
+    /// given back by [`Arena::free_bare`], if nobody wrote it.
+    pub fn allocate_bare(&mut self, units: usize) -> Option<Allocation> {
+        self.allocate_with(units, units < BLOCK_UNITS)
+    }
+
+    fn allocate_with(&mut self, units: usize, has_pages: bool) -> Option<Allocation> {
         assert!((1..=BLOCK_UNITS).contains(&units), "{units} units are not a run of one block");
-        let block = self.block_with_run(units)?;
+        let block = self.block_with_run(units, has_pages)?;
         let index = block as usize;
         let free = self.blocks[index].free;
         let unit = first_run(free, units).expect("the block's list promises such a run");
@@ -228,6 +238,34 @@ impl Arena {
         self.used_units -= usize::from(allocation.units);
     }
 
+    /// Takes back what [`Arena::allocate_bare`] gave.
+    ///
+    /// # Panics
+    /// As [`Arena::free`].
+    pub fn free_bare(&mut self, allocation: Allocation) {
+        if usize::from(allocation.units) < BLOCK_UNITS {
+            return self.free(allocation);
+        }
+        // Whether it has pages nobody can tell.
+        let index = allocation.block as usize;
+        assert_eq!(self.blocks[index].free, 0, "memory freed twice: {allocation:?}");
+        self.memory.discard(index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES);
+        self.blocks[index] = Block { free: u64::MAX, dirty: 0, position: 0 };
+        self.list(allocation.block);
+        self.used_units -= BLOCK_UNITS;
+    }
+
+    /// Takes back all but the first `units` of an allocation; answers what is left of it.
+    pub fn shrink(&mut self, allocation: Allocation, units: usize) -> Allocation {
+        let kept = Allocation { units: units as u8, ..allocation };
+        assert!((1..=usize::from(allocation.units)).contains(&units), "no more than there is");
+        if kept.units < allocation.units {
+            let (unit, units) = (allocation.unit + kept.units, allocation.units - kept.units);
+            self.free(Allocation { unit, units, ..allocation });
+        }
+        kept
+    }
+
     /// The file that the memory is a part of, if it is one.
     pub fn file(&self) -> Option<&Arc<File>> {
         self.memory.file().map(|(file, _)| file)
@@ -256,16 +294,16 @@ impl Arena {
     }
 
     /// The tightest block with a run of `units`; an untouched one last.
-    fn block_with_run(&mut self, units: usize) -> Option<u32> {
+    fn block_with_run(&mut self, units: usize, has_pages: bool) -> Option<u32> {
         let found = self.lists[units..].iter().find_map(|list| list.last()).copied();
         if let Some(block) = found {
             let is_released = self.blocks[block as usize].free == u64::MAX && self.blocks[block as usize].dirty == 0;
-            return (!is_released || self.has_memory(block as usize)).then_some(block);
+            return (!has_pages || !is_released || self.has_memory(block as usize)).then_some(block);
         }
         if self.blocks.len() == self.block_count {
             return None;
         }
-        if !self.has_memory(self.blocks.len()) {
+        if has_pages && !self.has_memory(self.blocks.len()) {
             return None;
         }
         let block = u32::try_from(self.blocks.len()).ok()?;

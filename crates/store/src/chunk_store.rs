@@ -71,6 +71,8 @@ pub struct ChunkStore {
     pub(crate) opened_units: usize,
     /// What an earlier process left and nobody can tell what it was.
     pub(crate) unidentified: Vec<Allocation>,
+    /// Memory of rooms (see `room`).
+    pub(crate) reserved: Vec<Allocation>,
 }
 
 impl ChunkStore {
@@ -109,6 +111,7 @@ impl ChunkStore {
             damaged: BTreeSet::new(),
             opened_units: 1,
             unidentified: Vec::new(),
+            reserved: Vec::new(),
         }
     }
 
@@ -367,7 +370,7 @@ impl ChunkStore {
     /// Asserts everything that must hold between operations.
     pub fn check_invariants(&self) {
         let known = self.chunks.values().map(|chunk| chunk.allocation);
-        let allocations: Vec<Allocation> = known.chain(self.unidentified.iter().copied()).collect();
+        let allocations: Vec<Allocation> = known.chain(self.unidentified.iter().chain(&self.reserved).copied()).collect();
         self.arena.check_invariants(&allocations);
         let charged: usize =
             self.chunks.values().filter_map(|chunk| chunk.open.as_ref()).map(|o| o.charged_bytes()).sum();
@@ -430,7 +433,7 @@ pub(crate) fn sealed_state(
     Ok(ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() })
 }
 
-fn check_description(description: &ChunkDescription) -> Result<(), Refusal> {
+pub(crate) fn check_description(description: &ChunkDescription) -> Result<(), Refusal> {
     let members = description.shape.chunk_count();
     let shape = description.members.0.len() == members && usize::from(description.index) < members;
     let size = (1..=CHUNK_BYTES_MAX).contains(&(description.chunk_bytes as usize));

@@ -22,6 +22,7 @@ mod open_state;
 pub mod piece;
 pub mod record;
 mod restore;
+mod room;
 mod rot;
 mod scrub;
 mod stripe_map;
@@ -33,8 +34,9 @@ pub use content::used_bytes;
 pub use counters::Counters;
 pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
-pub use near::{NearReader, read_sealed};
+pub use near::{NearReader, NearWriter, read_sealed};
 pub use notes::{Notes, NotesDamaged};
+pub use room::{Room, Written};
 pub use scrub::Looked;
 
 #[cfg(test)]

@@ -18,6 +18,13 @@ pub trait NearReader: Debug + Send {
     fn read(&self, position: u64, into: &mut [u8]) -> usize;
 }
 
+/// The memory of this node's core, as another thread may write where the core left it room.
+pub trait NearWriter: NearReader {
+    /// Takes memory for `room_bytes` from the machine and writes `bytes` at the beginning of it. False: not all of
+    /// that could be done.
+    fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool;
+}
+
 /// Reads the sealed chunk of a stripe whose payload begins at `position` (see
 /// [`ChunkStore::position`](crate::ChunkStore::position)): puts its payload, as far as it is in use, at the beginning of
 /// `bytes`, and answers its header, which [`ChunkView::of_copy`] takes.

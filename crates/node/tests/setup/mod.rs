@@ -1,11 +1,14 @@
 //! The node that tests begin with.
 
+#[allow(dead_code, reason = "not in every test")]
+pub mod cluster;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use shorttail_node::{Node, NodeConfig};
-use shorttail_store::NearReader;
+use shorttail_store::{NearReader, NearWriter};
 use shorttail_units::{ClusterId, Incarnation, NodeId};
 
 pub const CLUSTER: ClusterId = ClusterId(9);
@@ -40,5 +43,11 @@ impl Memory {
 impl NearReader for Memory {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         self.0.read_at(into, position).unwrap_or_default()
+    }
+}
+
+impl NearWriter for Memory {
+    fn write(&self, position: u64, _room_bytes: usize, bytes: &[u8]) -> bool {
+        self.0.write_all_at(bytes, position).is_ok()
     }
 }

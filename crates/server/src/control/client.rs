@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, Terms, ToCoordinator, View};
 
 use super::backoff::Backoff;
-use super::role::Role;
+use super::role::{HURRIED, Role};
 use super::search::{Found, Search};
 use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
@@ -22,10 +22,6 @@ const STACK_BYTES: usize = 128 << 10;
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
 /// Somebody who is not let in says so again after this long.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
-
-/// Wait after the first heartbeat, and between two while the coordinator is waiting; doubles up to the usual one, so
-/// that a starting cluster is seen to start.
-const HEARTBEAT_FIRST: Duration = Duration::from_millis(5);
 
 /// Without a beat for so long a coordinator may have ceased to lead: three are missing.
 const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
@@ -345,16 +341,14 @@ impl<R: Role> Worker<R> {
     /// look round that is under way.
     fn serve(&mut self, stream: &mut ControlStream, search: &mut Option<Search>) -> io::Result<Left<R::Welcome>> {
         let mut heartbeat_due = Instant::now();
-        let mut interval = HEARTBEAT_FIRST;
+        // At first more often, so that a starting cluster is seen to start.
+        let mut interval = HURRIED;
         let mut look_round_at = Instant::now() + BEAT_LATE;
         while !self.shared.is_stopping() {
             let now = Instant::now();
             if now >= heartbeat_due {
                 let status = self.shared.lock().status.clone();
-                interval = match R::hurries(&status) {
-                    true => HEARTBEAT_FIRST,
-                    false => (interval * 2).min(Duration::from_millis(HEARTBEAT_MS)),
-                };
+                interval = (interval * 2).min(R::status_within(&status));
                 stream.send(&R::status(status))?;
                 heartbeat_due = now + interval;
             }
@@ -365,7 +359,7 @@ impl<R: Role> Worker<R> {
                 Some(FromCoordinator::Terms(terms)) => {
                     self.shared.push(ControlEvent::Terms(terms));
                     // What becomes of them is waited for.
-                    interval = HEARTBEAT_FIRST;
+                    interval = HURRIED;
                     heartbeat_due = Instant::now() + interval;
                 }
                 Some(FromCoordinator::Order { number, order }) => {

@@ -1,9 +1,22 @@
 //! What differs between the control connection of a node and that of a gateway.
 
+use std::time::Duration;
+
 use shorttail_wire::control::{
-    FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, NodeRegistration, NodeStatus, NodeWelcome,
+    FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, HEARTBEAT_MS, NodeRegistration, NodeStatus, NodeWelcome,
     TenureState, ToCoordinator,
 };
+
+/// Between two statuses: usually; while people look on until all is whole again; while somebody waits for the next one.
+const AT_EASE: Duration = Duration::from_millis(HEARTBEAT_MS);
+const WATCHED: Duration = Duration::from_millis(25);
+pub const HURRIED: Duration = Duration::from_millis(5);
+
+/// Does the coordinator wait for the next one? A tenure that is on its way keeps clients waiting.
+pub fn hurries(status: &GatewayStatus) -> bool {
+    let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
+    status.standings.iter().any(|standing| waits(standing.state))
+}
 
 /// A kind of member.
 pub trait Role: 'static {
@@ -13,8 +26,8 @@ pub trait Role: 'static {
 
     fn register(registration: Self::Registration) -> ToCoordinator;
     fn status(status: Self::Status) -> ToCoordinator;
-    /// Does the coordinator wait for the next one?
-    fn hurries(status: &Self::Status) -> bool;
+    /// The next status is sent within so long.
+    fn status_within(status: &Self::Status) -> Duration;
     /// The welcome, if the message is one.
     fn welcome(message: FromCoordinator) -> Result<Self::Welcome, FromCoordinator>;
     /// Puts what the welcome gave into the registration, for the next connection.
@@ -36,8 +49,8 @@ impl Role for NodeRole {
         ToCoordinator::NodeStatus(status)
     }
 
-    fn hurries(_: &NodeStatus) -> bool {
-        false
+    fn status_within(_: &NodeStatus) -> Duration {
+        AT_EASE
     }
 
     fn welcome(message: FromCoordinator) -> Result<NodeWelcome, FromCoordinator> {
@@ -67,10 +80,12 @@ impl Role for GatewayRole {
         ToCoordinator::GatewayStatus(status)
     }
 
-    /// A tenure that is on its way keeps clients waiting.
-    fn hurries(status: &GatewayStatus) -> bool {
-        let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
-        status.standings.iter().any(|standing| waits(standing.state))
+    fn status_within(status: &GatewayStatus) -> Duration {
+        match () {
+            () if hurries(status) => HURRIED,
+            () if status.totals.chunks_missing > 0 => WATCHED,
+            () => AT_EASE,
+        }
     }
 
     fn welcome(message: FromCoordinator) -> Result<GatewayWelcome, FromCoordinator> {

@@ -1,0 +1,116 @@
+//! Chunks that are rebuilt beside a core, and written where the core left room for them.
+
+mod setup;
+
+use shorttail_node::FromRebuilds;
+use shorttail_store::{NearReader, NearWriter};
+use shorttail_units::{Epoch, PartitionId};
+use shorttail_wire::node::{NodeRequest, Refusal};
+
+use setup::Memory;
+use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, id};
+
+/// Takes nothing.
+#[derive(Debug)]
+struct Full;
+
+impl NearReader for Full {
+    fn read(&self, _: u64, _: &mut [u8]) -> usize {
+        0
+    }
+}
+
+impl NearWriter for Full {
+    fn write(&self, _: u64, _: usize, _: &[u8]) -> bool {
+        false
+    }
+}
+
+fn cluster(own_memory: impl FnOnce(Memory) -> Box<dyn NearWriter>) -> Cluster {
+    let mut cluster = Cluster::new();
+    let memory = Memory::of(&cluster.nodes[TARGET]);
+    let rebuilds = cluster.nodes[TARGET].rebuild_elsewhere();
+    cluster.rebuilds = rebuilds.with_memory(own_memory(memory));
+    cluster
+}
+
+fn writing() -> Cluster {
+    cluster(|memory| Box::new(memory))
+}
+
+impl Cluster {
+    fn used_bytes(&self) -> u64 {
+        self.nodes[TARGET].check_invariants();
+        self.nodes[TARGET].used_bytes()
+    }
+}
+
+#[test]
+fn what_is_written_in_its_room_is_a_chunk() {
+    let mut cluster = writing();
+    for stripe in 1..=4 {
+        cluster.rebuild(stripe, &as_it_is);
+        cluster.holds(stripe);
+    }
+    assert_eq!(cluster.outcomes, [Ok(()); 4]);
+    assert_eq!(cluster.used_bytes(), 4 * (CHUNK_BYTES as u64 + 256).next_multiple_of(1024));
+    assert_eq!(cluster.nodes[TARGET].stats().rebuilt_bytes, 4 * CHUNK_BYTES as u64);
+}
+
+#[test]
+fn what_cannot_be_written_beside_the_core_is_installed_by_it() {
+    let mut cluster = cluster(|_| Box::new(Full));
+    cluster.rebuild(1, &as_it_is);
+    assert_eq!(cluster.outcomes, [Ok(())]);
+    cluster.holds(1);
+    assert_eq!(cluster.used_bytes(), (CHUNK_BYTES as u64 + 256).next_multiple_of(1024));
+}
+
+#[test]
+fn room_comes_back_when_nothing_comes_of_an_order() {
+    // A source is damaged.
+    let mut cluster = writing();
+    assert_eq!(cluster.nodes[1].flip_bits(4, 5), 4);
+    cluster.rebuild(1, &as_it_is);
+    assert_eq!((cluster.used_bytes(), cluster.outcomes.len()), (0, 1));
+    assert!(cluster.outcomes[0].is_err());
+    // The stripe is freed.
+    let mut cluster = writing();
+    cluster.order(1);
+    assert!(cluster.used_bytes() > 0, "there is room for it");
+    let free = NodeRequest::Free { first: id(1), count: 1, partition: PartitionId(2), epoch: Epoch(3) };
+    cluster.tell(TARGET, &free);
+    cluster.carry_out(&as_it_is);
+    assert_eq!((cluster.used_bytes(), &cluster.outcomes[..]), (0, &[Err((Refusal::Exists, None))][..]));
+    // A later owner is told of, which orders for itself.
+    let mut cluster = writing();
+    cluster.order(1);
+    let fence = NodeRequest::Fence { partition: 2, epoch: Epoch(4), next: Default::default() };
+    cluster.tell(TARGET, &fence);
+    cluster.carry_out(&as_it_is);
+    assert_eq!((cluster.used_bytes(), &cluster.outcomes[..]), (0, &[Err((Refusal::Fenced, None))][..]));
+}
+
+#[test]
+fn room_comes_back_when_who_ordered_is_gone() {
+    // Before the order was passed on, and after that.
+    for is_passed_on in [false, true] {
+        let mut cluster = writing();
+        cluster.order(1);
+        while let Some(said) = cluster.nodes[TARGET].poll_to_rebuilds().filter(|_| is_passed_on) {
+            assert!(cluster.rebuilds.handle(said).is_none());
+        }
+        cluster.nodes[TARGET].handle_session_closed(SESSION);
+        cluster.carry_out(&as_it_is);
+        assert_eq!(cluster.used_bytes(), 0, "passed on: {is_passed_on}");
+        assert!(cluster.rebuilds.is_idle());
+    }
+    // When the chunk is written already.
+    let mut cluster = writing();
+    cluster.order(1);
+    let rebuilt = cluster.carry_out_beside(&as_it_is);
+    cluster.nodes[TARGET].handle_session_closed(SESSION);
+    assert_eq!(rebuilt.len(), 1);
+    rebuilt.into_iter().for_each(|rebuilt| cluster.nodes[TARGET].handle_rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+    assert_eq!(cluster.used_bytes(), 0);
+}
