@@ -7,7 +7,7 @@
 //! too few: who is left joins them  |0:  six + 12|1:  six + 13|
 //! ```
 //! The larger a set, the more combinations of nodes may lose data; so no set has more than `k+m+l` nodes where there
-//! are enough to fill one more with `k+m+l-1`.
+//! are enough to fill one more with `k+m+l-1`, a spare one among them.
 //!
 //! A node gets its set from the nodes with lower ids alone, as far as labels allow: a node that joins moves one other at
 //! most, except when those that were left over become enough for a set. With failure domains, each set takes so few
@@ -72,7 +72,8 @@ impl<N: Name> CodingSets<N> {
         // Labels left too many over: sets without regard to them.
         let rest = left.split_off(left.len() / size * size);
         full.extend(left.chunks(size).map(<[N]>::to_vec));
-        if spare_count > 0 && !rest.is_empty() && rest.len() + full.len() >= size - 1 {
+        // Each keeps a spare node.
+        if spare_count > 1 && !rest.is_empty() && rest.len() + full.len() >= size - 1 {
             let last = one_of_each(&mut full, rest, size - 1, |node| nodes[node], domain_max);
             full.push(last);
         } else {
@@ -155,12 +156,14 @@ mod tests {
 
     #[test]
     fn who_is_left_over_gets_a_set_if_others_can_do_with_one_node_less() {
-        let sets = CodingSets::new(&nodes(&".".repeat(17)), shape(2, 1), 1);
+        let sets = CodingSets::new(&nodes(&".".repeat(17)), shape(1, 1), 2);
         let expected = [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9, 10], vec![12, 13, 14], vec![11, 15, 16]];
         assert_eq!(members(&sets), expected);
-        // Without a spare node nobody can be done without; and of few nodes no further set can be made.
-        assert_eq!(CodingSets::new(&nodes(&".".repeat(17)), shape(2, 2), 0).count(), 4);
-        assert_eq!(CodingSets::new(&nodes(&".".repeat(5)), shape(2, 1), 1).count(), 1);
+        // Without a second spare node nobody can be done without; and of few nodes no further set can be made.
+        for (data_count, spare_count) in [(2, 0), (1, 1)] {
+            assert_eq!(CodingSets::new(&nodes(&".".repeat(17)), shape(data_count, 2), spare_count).count(), 4);
+        }
+        assert_eq!(CodingSets::new(&nodes(&".".repeat(5)), shape(1, 1), 2).count(), 1);
         for count in 1..200 {
             let sets = CodingSets::new(&nodes(&".".repeat(count)), shape(4, 2), 2);
             let sizes: Vec<usize> = members(&sets).iter().map(Vec::len).collect();

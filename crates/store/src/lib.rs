@@ -34,7 +34,7 @@ pub use content::used_bytes;
 pub use counters::Counters;
 pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
-pub use near::{NearReader, NearWriter, read_sealed};
+pub use near::{NearReader, NearWriter, read_sealed, sealed_length};
 pub use notes::{Notes, NotesDamaged};
 pub use room::{Room, Written};
 pub use scrub::Looked;

@@ -9,7 +9,7 @@ use shorttail_units::StripeId;
 
 use crate::chunk::intact_state;
 use crate::chunk_view::{ChunkView, payload_holds};
-use crate::header::HeaderBytes;
+use crate::header::{ChunkState, HeaderBytes};
 use crate::limits::HEADER_BYTES;
 
 /// The memory of a node's core, as others may read it.
@@ -31,12 +31,23 @@ pub trait NearWriter: NearReader {
 ///
 /// `None`: what lies there is no such chunk (any more), or is longer, or damaged; `bytes` has whatever it was.
 pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, bytes: &mut [u8]) -> Option<HeaderBytes> {
+    let (header, state) = sealed_header(memory, position, stripe)?;
+    let payload = bytes.get_mut(..state.length as usize)?;
+    (memory.read(position, payload) == payload.len() && payload_holds(&state, payload)).then_some(header)
+}
+
+/// Bytes in use of the sealed chunk of a stripe whose payload begins at `position`; what is behind them is zeros that do
+/// not lie there. `None`: there is no such chunk there.
+pub fn sealed_length(memory: &dyn NearReader, position: u64, stripe: StripeId) -> Option<u32> {
+    sealed_header(memory, position, stripe).map(|(_, state)| state.length)
+}
+
+fn sealed_header(memory: &dyn NearReader, position: u64, stripe: StripeId) -> Option<(HeaderBytes, ChunkState)> {
     let mut header: HeaderBytes = [0; HEADER_BYTES];
     let begin = position.checked_sub(HEADER_BYTES as u64)?;
     (memory.read(begin, &mut header) == HEADER_BYTES).then_some(())?;
     let report = ChunkView::of_copy(&header)?.report()?;
     let state = intact_state(&header).ok()?;
     let is_it = report.description.stripe == stripe && report.sealed && !report.damaged;
-    let payload = bytes.get_mut(..state.length as usize).filter(|_| is_it)?;
-    (memory.read(position, payload) == payload.len() && payload_holds(&state, payload)).then_some(header)
+    is_it.then_some((header, state))
 }

@@ -24,7 +24,7 @@ impl<C: Command> Engine<C> {
             Reparable::Whole(facts) => Some(facts.configuration),
             Reparable::NotYet | Reparable::Over => None,
         };
-        self.moves.check_invariants(|stripe| self.repair.orders.contains_key(&stripe), number_of);
+        self.moves.check_invariants(|stripe| self.repair.orders.contains(stripe), number_of);
     }
 
     fn invariant_index_names_existing_stripes(&self) {

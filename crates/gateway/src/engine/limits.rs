@@ -126,14 +126,17 @@ pub const HUNG_DEADLINES: u64 = 20;
 /// Microseconds until a part of a greeting that is not answered is taken for lost.
 pub const GREETING_US_MAX: u64 = 2_000_000;
 
-/// Orders to rebuild chunks that an engine has out at once, and those of them to one node. They are given at ticks
-/// only, so that what is said about many stripes goes in one message to each node: enough for twenty thousand in a
-/// second.
+/// Orders to rebuild chunks that an engine has out at once, and those of them to one node.
 pub const REPAIR_ORDERS_MAX: usize = 128;
 pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 16;
 
-/// Stripes with lost chunks that a tick looks at.
-pub const REPAIR_LOOKS_MAX: usize = 160;
+/// Orders that are given in one turn, some tens of microseconds that clients wait, and microseconds to the next ones:
+/// what is said about several stripes goes in one message to each node. Enough for sixteen thousand in a second.
+pub const REPAIR_GIVEN_MAX: usize = 16;
+pub const REPAIR_EVERY_US: u64 = 1_000;
+
+/// Stripes with lost chunks that are looked at for it.
+pub const REPAIR_LOOKS_MAX: usize = 32;
 
 /// Stripes in a row that wait for busy nodes after which no more are looked at: others would wait as well.
 pub const REPAIR_BUSY_MAX: usize = 4;

@@ -407,6 +407,7 @@ impl<C: Command> Engine<C> {
         stripe.become_phase(StripePhase::Sealed);
         self.spare.put(open.into_memory());
         self.stripes.no_longer_unsealed(slot);
+        self.locate(slot);
         self.work.push_back(Work::Resume);
     }
 

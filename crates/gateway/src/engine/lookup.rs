@@ -189,7 +189,7 @@ impl<C: Command> Engine<C> {
                     Nearby::Found(old_record(&record, location, length), self.digest(lookup, &record, location))
                 }
                 Err(_) => {
-                    self.forget_place(slot, data_index);
+                    self.forget_places(slot);
                     Nearby::Unknown
                 }
             };
@@ -252,8 +252,8 @@ impl<C: Command> Engine<C> {
                         self.stripes.at_mut(slot).manifests.keep(location, &bytes[..length]);
                     }
                     let digest = self.digest(&mut lookup, &record, location);
-                    if is_current && excluded == 0 {
-                        self.locate(self.stripes.place_of(location).0, wanted.data_index);
+                    if is_current {
+                        self.locate(self.stripes.place_of(location).0);
                     }
                     self.lookup_found(lookup, old, digest);
                 }

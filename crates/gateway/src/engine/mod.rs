@@ -54,6 +54,7 @@ mod moving;
 mod near;
 mod nodes;
 mod open_stripe;
+mod orders;
 mod ownership;
 mod pause;
 mod picture;
@@ -352,6 +353,8 @@ pub struct Engine<C> {
     near_generation: u32,
     /// What was read from near memory last.
     near_buffer: Vec<u8>,
+    /// What a record is decoded from.
+    near_parts: Vec<u8>,
     stats: StoreStats,
 }
 
@@ -375,6 +378,7 @@ impl<C: Command> Engine<C> {
             near_offers: VecDeque::new(),
             near_generation: 0,
             near_buffer: Vec::new(),
+            near_parts: Vec::new(),
             config,
             now,
             phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us, picture))),
@@ -462,6 +466,7 @@ impl<C: Command> Engine<C> {
     pub fn end_turn(&mut self, now: Now) {
         self.set_now(now);
         self.tick();
+        self.give_orders();
         self.advance_ownership();
         self.watch();
         self.hedge_late();
@@ -485,7 +490,8 @@ impl<C: Command> Engine<C> {
 
     /// When [`Engine::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
-        Some(self.tick_us.min(self.hedge_due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
+        let usual_us = self.tick_us.min(self.repair.due_us);
+        Some(usual_us.min(self.hedge_due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
     }
 
     /// Counters and gauges of this core.
@@ -546,7 +552,6 @@ impl<C: Command> Engine<C> {
         self.resend_frees();
         self.advance_recovery();
         if !self.is_ending() {
-            self.advance_repair();
             self.advance_moves();
         }
         self.refresh_usage();

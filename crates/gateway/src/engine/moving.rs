@@ -188,7 +188,7 @@ impl<C: Command> Engine<C> {
     fn give_moves(&mut self, looks_max: usize) {
         let mut busy_count = 0;
         for _ in 0..looks_max.min(self.moves.plan.len()) {
-            let orders = self.moves.under_way.len() + self.repair.orders.len();
+            let orders = self.moves.under_way.len() + self.repair.orders.count();
             if self.repair.is_pressing() || orders >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
                 return;
             }

@@ -1,9 +1,10 @@
 //! Near reads: small objects read straight from the memory of a node on the same machine, without asking it.
 //!
 //! ```text
-//! first read of a chunk   fetched from its node --- answered ---> Locate ---> its place is known
-//! the next ones           place --- read ---> the record proves itself ---> found
-//!                                        '--> it does not: the place is forgotten, and the record fetched
+//! sealed, or read the first time   Locate, of every chunk ---> its place is known
+//! a read                           place --- read ---> the record proves itself ---> found
+//!                                                 '--> it does not: the place is forgotten, and the record fetched
+//! of a chunk that is not there     places of the others --- read, decoded ---> as above
 //! ```
 //! The node goes on using its memory meanwhile: chunks are freed and moved, others written in their place. So nothing
 //! that is found there is believed for where it lies. A record's checksum covers the id of its stripe: what passes is a
@@ -16,10 +17,11 @@
 //! Must not know: how memory of another process is read.
 
 use shorttail_monitor::Class;
-use shorttail_store::NearReader;
 use shorttail_store::record::record_bytes;
+use shorttail_store::{NearReader, sealed_length};
 use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{NearMemory, NodeRequest};
+use smallvec::SmallVec;
 
 use super::index::StripeSlot;
 use super::nodes::SessionId;
@@ -43,9 +45,11 @@ struct Place {
     generation: u32,
     /// `None`: it was asked.
     position: Option<u64>,
+    /// Bytes in use, once its header was read: needed to decode from it.
+    length: Option<u32>,
 }
 
-/// The places of a stripe's data chunks, as far as they are known.
+/// The places of a stripe's chunks, as far as they are known.
 #[derive(Debug, Default)]
 pub struct Places(Vec<Place>);
 
@@ -81,17 +85,20 @@ impl<C: Command> Engine<C> {
     }
 
     /// Reads what lies at `offset` of a data chunk into `into`, from near memory; false: it must be fetched.
-    pub(super) fn read_near(&self, slot: StripeSlot, data_index: usize, offset: u16, into: &mut Vec<u8>) -> bool {
+    pub(super) fn read_near(&mut self, slot: StripeSlot, data_index: usize, offset: u16, into: &mut Vec<u8>) -> bool {
         let stripe = self.stripes.at(slot);
-        let node = stripe.members[data_index];
         let is_slow = |node| self.monitor.is_class_fail_slow(node, Class::Read);
         if stripe.places.0.is_empty() || self.monitor.fail_slow().any(is_slow) {
             return false;
         }
-        let session = self.nodes.session(self.nodes.session_of(node, stripe.id));
-        let Some(near) = session.and_then(|session| session.near.as_ref()) else { return false };
-        let position = stripe.places.find(data_index, node, near.generation).and_then(|place| place.position);
-        let Some(position) = position.and_then(|it| it.checked_add(u64::from(offset))) else { return false };
+        let lost = self.repair.avoided_by_reads(stripe.id, self.config.shape);
+        if lost & 1 << data_index != 0 || !self.nodes.is_ready(stripe.members[data_index]) {
+            let decoded = self.decode_near(slot, data_index, offset, lost, into);
+            self.stats.degraded_reads_total += u64::from(decoded.is_some());
+            return decoded.is_some();
+        }
+        let Some((near, place)) = self.near_place(slot, data_index) else { return false };
+        let Some(position) = place.position.and_then(|it| it.checked_add(u64::from(offset))) else { return false };
         let room = self.config.chunk_bytes - usize::from(offset);
         into.resize((self.record_guess.bytes() as usize).min(room), 0);
         let mut length = near.reader.read(position, into);
@@ -105,26 +112,99 @@ impl<C: Command> Engine<C> {
         true
     }
 
-    /// What lay in near memory was no record of the stripe: the chunk is elsewhere, or damaged.
-    pub(super) fn forget_place(&mut self, slot: StripeSlot, data_index: usize) {
-        self.stripes.at_mut(slot).places.forget(data_index as u8);
+    /// Where a chunk lies, if that is known and can be read.
+    fn near_place(&self, slot: StripeSlot, chunk: usize) -> Option<(&Near, Place)> {
+        let stripe = self.stripes.at(slot);
+        let node = stripe.members[chunk];
+        let near = self.nodes.session(self.nodes.session_of(node, stripe.id))?.near.as_ref()?;
+        let place = stripe.places.find(chunk, node, near.generation).filter(|place| place.position.is_some())?;
+        Some((near, *place))
     }
 
-    /// A record of a data chunk came from its node: the next one may be read without it.
-    pub(super) fn locate(&mut self, slot: StripeSlot, data_index: usize) {
+    /// Decodes a record of a chunk that is not there from what is near of its stripe, without those in `lost`.
+    fn decode_near(
+        &mut self,
+        slot: StripeSlot,
+        data_index: usize,
+        offset: u16,
+        lost: u128,
+        into: &mut Vec<u8>,
+    ) -> Option<()> {
+        let code = self.codes.get(self.config.shape);
+        let is_near = |chunk: usize| lost & 1 << chunk == 0 && self.near_place(slot, chunk).is_some();
+        let plan = code.read_plan(data_index, &is_near).ok()?;
+        let room = self.config.chunk_bytes - usize::from(offset);
+        let mut length = (self.record_guess.bytes() as usize).min(room);
+        let mut parts = std::mem::take(&mut self.near_parts);
+        let mut decoded = None;
+        // Once more if the record turns out longer.
+        for _ in 0..2 {
+            parts.resize(plan.sources.len() * length, 0);
+            let sources = plan.sources.iter().zip(parts.chunks_exact_mut(length));
+            decoded = sources.map(|(&source, part)| self.read_part(slot, source, offset, part)).collect();
+            if decoded.is_none() {
+                break;
+            }
+            into.resize(length, 0);
+            let sources: SmallVec<[&[u8]; 16]> = parts.chunks_exact(length).collect();
+            plan.decode(&sources, into);
+            match record_bytes(into) {
+                Ok(needed) if (length + 1..=room).contains(&needed) => length = needed,
+                _ => break,
+            }
+        }
+        self.near_parts = parts;
+        decoded
+    }
+
+    /// Fills `part` with what a chunk has from `offset` on.
+    fn read_part(&mut self, slot: StripeSlot, chunk: usize, offset: u16, part: &mut [u8]) -> Option<()> {
+        let id = self.stripes.at(slot).id;
+        let (near, place) = self.near_place(slot, chunk)?;
+        let position = place.position?;
+        let Some(in_use) = place.length.or_else(|| sealed_length(&*near.reader, position, id)) else {
+            self.forget_place(slot, chunk);
+            return None;
+        };
+        let held = (in_use as usize).saturating_sub(usize::from(offset)).min(part.len());
+        let (held, zeros) = part.split_at_mut(held);
+        let is_read = near.reader.read(position.checked_add(u64::from(offset))?, held) == held.len();
+        zeros.fill(0);
+        if place.length.is_none() {
+            self.stripes.at_mut(slot).places.put(Place { length: Some(in_use), ..place });
+        }
+        is_read.then_some(())
+    }
+
+    /// What was read near does not prove itself: nothing that is known of the stripe's chunks is believed any more.
+    pub(super) fn forget_places(&mut self, slot: StripeSlot) {
+        self.stripes.at_mut(slot).places.0.clear();
+    }
+
+    fn forget_place(&mut self, slot: StripeSlot, chunk: usize) {
+        self.stripes.at_mut(slot).places.forget(chunk as u8);
+    }
+
+    /// A stripe is sealed, or a record of it came from the nodes: the next one may be read without them.
+    pub(super) fn locate(&mut self, slot: StripeSlot) {
+        (0..self.stripes.at(slot).members.len()).for_each(|chunk| self.locate_chunk(slot, chunk));
+    }
+
+    fn locate_chunk(&mut self, slot: StripeSlot, chunk: usize) {
         let stripe = self.stripes.at(slot);
-        if stripe.phase() != StripePhase::Sealed {
+        if stripe.phase() != StripePhase::Sealed || self.repair.lacks(stripe.id) & 1 << chunk != 0 {
             return;
         }
-        let (id, node) = (stripe.id, stripe.members[data_index]);
+        let (id, node) = (stripe.id, stripe.members[chunk]);
         let session = self.nodes.session_of(node, id);
         let near = self.nodes.session(session).and_then(|session| session.near.as_ref());
-        let Some(generation) = near.map(|near| near.generation) else { return };
-        if stripe.places.find(data_index, node, generation).is_some() {
+        let Some(generation) = near.map(|near| near.generation).filter(|_| self.nodes.is_ready(node)) else { return };
+        if stripe.places.find(chunk, node, generation).is_some() {
             return;
         }
-        let chunk = data_index as u8;
-        self.stripes.at_mut(slot).places.put(Place { chunk, node, generation, position: None });
+        let chunk = chunk as u8;
+        let place = Place { chunk, node, generation, position: None, length: None };
+        self.stripes.at_mut(slot).places.put(place);
         self.ask_session(session, &NodeRequest::Locate { stripe: id }, What::Locate { stripe: id, chunk });
     }
 
@@ -134,7 +214,9 @@ impl<C: Command> Engine<C> {
         let generation = near.map(|near| near.generation);
         let Some(stripe) = self.stripes.slot_of(stripe).and_then(|slot| self.stripes.get_mut(slot)) else { return };
         match (position, generation) {
-            (Some(_), Some(generation)) => stripe.places.put(Place { chunk, node: id.node, generation, position }),
+            (Some(_), Some(generation)) => {
+                stripe.places.put(Place { chunk, node: id.node, generation, position, length: None });
+            }
             _ => stripe.places.forget(chunk),
         }
     }

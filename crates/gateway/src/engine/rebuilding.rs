@@ -24,7 +24,10 @@ use shorttail_placement::{Candidate, Wish, choose_replacement};
 use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
-use super::limits::{REPAIR_BUSY_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US};
+use super::limits::{
+    REPAIR_BUSY_MAX, REPAIR_EVERY_US, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX,
+    REPAIR_REST_US, TICK_US,
+};
 use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
 use crate::command::Command;
@@ -33,13 +36,19 @@ use crate::command::Command;
 #[derive(Debug)]
 pub struct Order {
     chunk: usize,
-    pub(super) target: NodeId,
+    target: NodeId,
     sources: Vec<usize>,
     /// The members that the others are being told of, if they are to be others than those that are.
     telling: Option<(Configuration, Arc<[NodeId]>)>,
     /// Members that have not confirmed the configuration.
     untold: usize,
     has_failed: bool,
+}
+
+impl Order {
+    pub fn target(&self) -> NodeId {
+        self.target
+    }
 }
 
 /// Who is to hold a rebuilt chunk.
@@ -54,15 +63,30 @@ enum Target {
 }
 
 impl<C: Command> Engine<C> {
+    /// Gives orders as long as there are nodes that take them: a few at a time, so that clients wait for none of it.
+    pub(super) fn give_orders(&mut self) {
+        if self.now.mono_us < self.repair.due_us {
+            return;
+        }
+        let before = self.repair.orders.count();
+        if !self.is_ending() {
+            self.advance_repair();
+        }
+        let goes_on = self.repair.has_waiting() && self.repair.orders.count() > before;
+        self.repair.due_us = self.now.mono_us + if goes_on { REPAIR_EVERY_US } else { TICK_US };
+    }
+
     /// Gives orders for what is most urgent, as far as they are bounded.
-    pub(super) fn advance_repair(&mut self) {
+    fn advance_repair(&mut self) {
         if matches!(self.phase, Phase::Gathering(_)) {
             return;
         }
         self.count_missing();
-        let mut busy_count = 0;
+        let (mut busy_count, before) = (0, self.repair.orders.count());
         for stripe in self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX) {
-            if self.repair.orders.len() >= REPAIR_ORDERS_MAX || busy_count == REPAIR_BUSY_MAX {
+            let count = self.repair.orders.count();
+            let is_enough = count >= REPAIR_ORDERS_MAX || count >= before + REPAIR_GIVEN_MAX;
+            if is_enough || busy_count == REPAIR_BUSY_MAX {
                 return;
             }
             // What is lost comes first.
@@ -172,8 +196,7 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn takes_orders(&self, node: NodeId) -> bool {
-        let repairs = self.repair.orders.values().filter(|order| order.target == node).count();
-        repairs + self.moves.orders_of(node) < REPAIR_ORDERS_OF_NODE_MAX
+        self.repair.orders.count_of(node) + self.moves.orders_of(node) < REPAIR_ORDERS_OF_NODE_MAX
     }
 
     fn begin_order(&mut self, stripe: StripeId, mut facts: Facts, mut order: Order) {
@@ -243,7 +266,7 @@ impl<C: Command> Engine<C> {
 
     /// A member took note of the configuration, or did not.
     pub(super) fn reconfigured(&mut self, stripe: StripeId, is_done: bool) {
-        let Some(order) = self.repair.orders.get_mut(&stripe) else { return };
+        let Some(order) = self.repair.orders.get_mut(stripe) else { return };
         order.untold = order.untold.saturating_sub(1);
         order.has_failed |= !is_done;
         if order.untold > 0 {
@@ -260,7 +283,7 @@ impl<C: Command> Engine<C> {
 
     /// The members know who takes the place of one of them: from now on it is so.
     fn end_telling(&mut self, stripe: StripeId) {
-        let Some(order) = self.repair.orders.get_mut(&stripe) else { return };
+        let Some(order) = self.repair.orders.get_mut(stripe) else { return };
         let (chunk, Some((configuration, members))) = (order.chunk, order.telling.take()) else { return };
         let Reparable::Whole(facts) = self.reparable(stripe) else { return };
         let (own, partition) = (facts.members[chunk], facts.partition);
@@ -274,7 +297,7 @@ impl<C: Command> Engine<C> {
     fn send_order(&mut self, stripe: StripeId) {
         self.end_telling(stripe);
         let Reparable::Whole(facts) = self.reparable(stripe) else { return self.drop_order(stripe) };
-        let Some(order) = self.repair.orders.get(&stripe) else { return };
+        let Some(order) = self.repair.orders.get(stripe) else { return };
         let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &facts.members);
         let description = ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
         let source = |&chunk: &usize| {
@@ -288,7 +311,7 @@ impl<C: Command> Engine<C> {
 
     /// The order cannot be carried out now: the stripe is looked at again.
     pub(super) fn drop_order(&mut self, stripe: StripeId) {
-        let Some(order) = self.repair.orders.remove(&stripe) else { return };
+        let Some(order) = self.repair.orders.remove(stripe) else { return };
         if order.telling.is_some() {
             self.tell_members(stripe);
         }
@@ -297,7 +320,7 @@ impl<C: Command> Engine<C> {
 
     /// Who is to take the place of a member, while the others are told.
     pub(super) fn telling_of(&self, stripe: StripeId) -> Option<(Configuration, Arc<[NodeId]>)> {
-        self.repair.orders.get(&stripe)?.telling.clone()
+        self.repair.orders.get(stripe)?.telling.clone()
     }
 
     /// A node is away: what it was to rebuild is not to be expected of it any more.
@@ -305,7 +328,7 @@ impl<C: Command> Engine<C> {
         self.repair.is_away_stale = true;
         // It may have the order, and carry it out: it frees when it is back.
         self.moves.stripes_to(node).into_iter().for_each(|stripe| self.cancel_move(stripe));
-        self.repair.ordered_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));
+        self.repair.orders.stripes_of(node).into_iter().for_each(|stripe| self.drop_order(stripe));
     }
 
     /// The target did not take the order (`None`: it did not answer).
@@ -318,7 +341,7 @@ impl<C: Command> Engine<C> {
 
     /// An order is over.
     pub(super) fn rebuilt(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
-        let Some(order) = self.repair.orders.get(&stripe).filter(|order| order.target == node) else { return };
+        let Some(order) = self.repair.orders.get(stripe).filter(|order| order.target == node) else { return };
         let chunk = order.chunk;
         let Err((refusal, source)) = outcome else {
             let chunk_bytes = match self.reparable(stripe) {

@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use super::census::{Census, Member};
 use super::limits::REPAIR_RATE_US;
 use super::nodes::SessionId;
+use super::orders::Orders;
 use super::rebuilding::Order;
 use super::stripes::StripePhase;
 use super::{Engine, Phase};
@@ -51,10 +52,12 @@ pub struct Lost {
 pub struct Repair {
     lost: BTreeMap<StripeId, Lost>,
     lost_count: u64,
+    /// How many stripes lost how many chunks.
+    stripes_by_lost: BTreeMap<u32, u64>,
     /// To be looked at, the fewest spare chunks first.
     queue: BTreeSet<(usize, StripeId)>,
     resting: BTreeSet<(u64, StripeId)>,
-    pub(super) orders: BTreeMap<StripeId, Order>,
+    pub(super) orders: Orders,
     /// Chunks on nodes that are away and may come back.
     pub(super) away_count: u64,
     /// A node left or came since they were counted.
@@ -64,6 +67,8 @@ pub struct Repair {
     pub(super) rebuilt_count: u64,
     pub(super) rebuilt_bytes: u64,
     pub(super) bytes_per_s: u64,
+    /// When orders are given next.
+    pub(super) due_us: u64,
     /// When the rate is taken next, and what had been rebuilt the last time.
     rate_us: u64,
     rate_bytes: u64,
@@ -103,12 +108,31 @@ impl Repair {
 
     /// Is there something to rebuild that need not wait?
     pub(super) fn is_pressing(&self) -> bool {
-        !self.queue.is_empty() || !self.orders.is_empty()
+        !self.queue.is_empty() || self.orders.count() > 0
+    }
+
+    /// Is there something to rebuild that nobody was told to?
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// Most chunks that one stripe lost.
     pub(super) fn lost_of_stripe_max(&self) -> u64 {
-        self.lost.values().map(|lost| u64::from(lost.chunks.count_ones())).max().unwrap_or(0)
+        self.stripes_by_lost.last_key_value().map_or(0, |(&count, _)| u64::from(count))
+    }
+
+    /// A stripe has lost other chunks than before.
+    fn recount(&mut self, before: u32, after: u32) {
+        if let Some(stripes) = self.stripes_by_lost.get_mut(&before) {
+            *stripes -= 1;
+            if *stripes == 0 {
+                self.stripes_by_lost.remove(&before);
+            }
+        }
+        if after > 0 {
+            *self.stripes_by_lost.entry(after).or_default() += 1;
+        }
+        self.lost_count = self.lost_count + u64::from(after) - u64::from(before);
     }
 
     pub fn missing_count(&self) -> u64 {
@@ -123,10 +147,13 @@ impl Repair {
         }
         self.queue.remove(&(lost.spare, stripe));
         lost.chunks |= 1 << chunk;
-        lost.spare = shape.tolerance().saturating_sub(lost.chunks.count_ones() as usize);
-        self.lost_count += 1;
-        if !self.orders.contains_key(&stripe) && lost.rests_until_us.is_none() {
-            self.queue.insert((lost.spare, stripe));
+        let lost_count = lost.chunks.count_ones();
+        lost.spare = shape.tolerance().saturating_sub(lost_count as usize);
+        let place = (lost.spare, stripe);
+        let waits = lost.rests_until_us.is_none() && !self.orders.contains(stripe);
+        self.recount(lost_count - 1, lost_count);
+        if waits {
+            self.queue.insert(place);
         }
     }
 
@@ -138,20 +165,22 @@ impl Repair {
         lost.damaged &= !(1 << chunk);
         lost.spare += 1;
         lost.refused.clear();
-        self.lost_count -= 1;
-        if lost.chunks == 0 {
+        let (lost_count, place) = (lost.chunks.count_ones(), (lost.spare, stripe));
+        let waits = lost.rests_until_us.is_none() && !self.orders.contains(stripe);
+        self.recount(lost_count + 1, lost_count);
+        if lost_count == 0 {
             self.forget(stripe);
-        } else if !self.orders.contains_key(&stripe) && lost.rests_until_us.is_none() {
-            self.queue.insert((lost.spare, stripe));
+        } else if waits {
+            self.queue.insert(place);
         }
     }
 
     /// The stripe is gone, or whole.
     pub(super) fn forget(&mut self, stripe: StripeId) {
         self.take_out(stripe);
-        self.orders.remove(&stripe);
+        self.orders.remove(stripe);
         if let Some(lost) = self.lost.remove(&stripe) {
-            self.lost_count -= u64::from(lost.chunks.count_ones());
+            self.recount(lost.chunks.count_ones(), 0);
         }
     }
 
@@ -199,15 +228,10 @@ impl Repair {
 
     /// The order for the stripe is over: should it still lack chunks, it is looked at again.
     pub(super) fn end_order(&mut self, stripe: StripeId) {
-        self.orders.remove(&stripe);
+        self.orders.remove(stripe);
         if let Some(lost) = self.lost.get(&stripe).filter(|lost| lost.rests_until_us.is_none()) {
             self.queue.insert((lost.spare, stripe));
         }
-    }
-
-    /// Stripes for which this node was to rebuild a chunk.
-    pub(super) fn ordered_of(&self, node: NodeId) -> Vec<StripeId> {
-        self.orders.iter().filter(|(_, order)| order.target == node).map(|(&stripe, _)| stripe).collect()
     }
 
     /// How fast it goes, looked at once in a while.
@@ -230,7 +254,11 @@ impl Repair {
             let rests = lost.rests_until_us.is_some_and(|until_us| self.resting.contains(&(until_us, *stripe)));
             assert_eq!(rests, lost.rests_until_us.is_some(), "{stripe:?} rests");
         }
-        assert!(self.orders.keys().all(|stripe| self.lost.contains_key(stripe)), "an order for nothing lost");
+        assert!(self.orders.stripes().all(|stripe| self.lost.contains_key(&stripe)), "an order for nothing lost");
+        self.orders.check_invariants();
+        let mut counts = BTreeMap::new();
+        self.lost.values().for_each(|lost| *counts.entry(lost.chunks.count_ones()).or_default() += 1);
+        assert_eq!(self.stripes_by_lost, counts, "stripes are counted by what they lost");
     }
 }
 

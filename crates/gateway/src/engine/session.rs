@@ -6,7 +6,8 @@
 //!                    '--------------- outbox ----------------'  end
 //! ```
 //! One batch is out at a time: what comes up meanwhile leaves together when the node answered, for one wake-up of it (a
-//! busy node is not asked sooner by being asked more often). What is still queued can be withdrawn. A request is known
+//! busy node is not asked sooner by being asked more often). Clients do not wait for what repair says, though: it holds
+//! up only what is of its kind. What is still queued can be withdrawn. A request is known
 //! by its place in the stream, counted in bytes since the session began.
 //!
 //! Must not know: what requests mean, who waits for them.
@@ -30,10 +31,12 @@ pub struct Session {
     handed: u64,
     /// Queued requests that are not to be sent.
     withdrawn: Vec<u64>,
-    /// Queued requests that are answered.
+    /// Queued requests that are answered, and those of them for which nobody waits.
     answered_queued: usize,
-    /// A batch was sent, and nothing came back since.
+    unhurried_queued: usize,
+    /// A batch was sent, and nothing came back since; one in which there was something that is waited for.
     is_batch_out: bool,
+    is_hurried_out: bool,
     /// Whose memory it is, once the node answered Hello.
     pub incarnation: Option<Incarnation>,
     /// Partitions that are not fenced yet.
@@ -74,6 +77,7 @@ impl Session {
         request.encode(tag, &mut self.outbox);
         self.end += (self.outbox.len() - before) as u64;
         self.answered_queued += usize::from(is_answered(request));
+        self.unhurried_queued += usize::from(is_unhurried(request));
         at
     }
 
@@ -90,26 +94,31 @@ impl Session {
 
     /// The outbox, if it is to be sent now. A batch that grows large leaves at once.
     pub fn batch(&mut self) -> Option<&mut Vec<u8>> {
-        if self.outbox.is_empty() || self.is_batch_out && self.outbox.len() < BATCH_BYTES_MAX {
+        let is_held = if self.has_hurried() { self.is_hurried_out } else { self.is_batch_out };
+        if self.outbox.is_empty() || is_held && self.outbox.len() < BATCH_BYTES_MAX {
             return None;
         }
         self.drop_withdrawn();
         if self.outbox.is_empty() {
             return None;
         }
-        self.is_batch_out = self.answered_queued > 0;
         Some(self.hand_out())
     }
 
     /// All that is to be sent, whatever is out: the socket was full, and its rest goes first.
     pub fn rest(&mut self) -> &mut Vec<u8> {
         self.drop_withdrawn();
-        self.is_batch_out |= self.answered_queued > 0;
         self.hand_out()
     }
 
+    fn has_hurried(&self) -> bool {
+        self.answered_queued > self.unhurried_queued
+    }
+
     fn hand_out(&mut self) -> &mut Vec<u8> {
-        self.answered_queued = 0;
+        self.is_batch_out |= self.answered_queued > 0;
+        self.is_hurried_out |= self.has_hurried();
+        (self.answered_queued, self.unhurried_queued) = (0, 0);
         self.handed = self.end;
         &mut self.outbox
     }
@@ -137,7 +146,7 @@ impl Session {
     }
 
     pub fn answered(&mut self) {
-        self.is_batch_out = false;
+        (self.is_batch_out, self.is_hurried_out) = (false, false);
     }
 
     /// Drops what is no longer owed from the front of the queue.
@@ -171,6 +180,11 @@ impl Session {
 /// Does a node answer it?
 fn is_answered(request: &NodeRequest<'_>) -> bool {
     !matches!(request, NodeRequest::Stable { .. })
+}
+
+/// Is it answered, but no client waits for that?
+fn is_unhurried(request: &NodeRequest<'_>) -> bool {
+    matches!(request, NodeRequest::Reconfigure { .. } | NodeRequest::Rebuild { .. } | NodeRequest::Locate { .. })
 }
 
 #[cfg(test)]
@@ -218,6 +232,23 @@ mod tests {
         assert!(session.withdraw(later));
         session.answered();
         assert_eq!(sent(&mut session), [10]);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_holds_up_only_its_kind() {
+        let locate = |number| NodeRequest::Locate { stripe: StripeId::from_raw(number) };
+        let mut session = Session { connected: true, ..Session::default() };
+        session.put(&locate(1), 1);
+        assert_eq!(sent(&mut session), [1]);
+        session.put(&locate(2), 2);
+        assert_eq!(sent(&mut session), [0; 0]);
+        session.put(&read(3), 3);
+        assert_eq!(sent(&mut session), [2, 3]);
+        session.put(&locate(4), 4);
+        session.put(&read(5), 5);
+        assert_eq!(sent(&mut session), [0; 0]);
+        session.answered();
+        assert_eq!(sent(&mut session), [4, 5]);
     }
 
     #[test]
