@@ -26,6 +26,10 @@ pub const REBUILDS_MAX: usize = 256;
 /// few enough that what they hold (`k` chunks each) stays small.
 pub const REBUILDS_ACTIVE_MAX: usize = 8;
 
+/// Chunks that are rebuilt in one turn without waiting for anybody: half a millisecond, after which who waits for them is
+/// told.
+pub const REBUILDS_TURN_MAX: usize = 2;
+
 /// Buffers of chunks that are kept for the next orders: what those of eight sources hold.
 pub const REBUILD_BUFFERS_MAX: usize = 8 * REBUILDS_ACTIVE_MAX;
 

@@ -4,8 +4,8 @@
 //! owner --Rebuild--> waiting --turn, pace--> fetching: Inspect, ReadRange of every source --all there--> checked,
 //!    <---Rebuilt----------------------------------- or why not <-----------------------  decoded, checked, installed
 //! ```
-//! Of a source whose memory can be read from here only the place is asked (`Locate`). What is read there counts if header
-//! and payload hold; else it is fetched as any other.
+//! A source whose memory can be read from here is read there: where the owner says, or where its node does, which is
+//! asked for the place alone (`Locate`). What is read counts if header and payload hold; else it is fetched as any other.
 //!
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
@@ -32,7 +32,7 @@ use shorttail_wire::node::{
 };
 
 use crate::config::NodeConfig;
-use crate::limits::{REBUILD_AHEAD_US, REBUILD_BUFFERS_MAX, REBUILD_US_MAX, REBUILDS_ACTIVE_MAX};
+use crate::limits::{REBUILD_AHEAD_US, REBUILD_BUFFERS_MAX, REBUILD_US_MAX, REBUILDS_ACTIVE_MAX, REBUILDS_TURN_MAX};
 
 /// A core of another node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -59,7 +59,10 @@ pub struct Rebuilt {
 #[derive(Debug)]
 pub(crate) enum Content {
     /// Bytes in use.
-    Held { bytes: Vec<u8>, last: OpNumber },
+    Held {
+        bytes: Vec<u8>,
+        last: OpNumber,
+    },
     Written(Room, Written),
 }
 
@@ -177,9 +180,14 @@ impl Rebuilds {
             let index = missing.map(|part| part.source.index);
             Some(order.ends(Err((Refusal::Unreachable, index))))
         });
-        let ended = ended.collect();
-        while let Some(number) = self.due(now_us) {
-            self.begin(number, now_us);
+        let mut ended: Vec<Rebuilt> = ended.collect();
+        let mut done_count = 0;
+        while done_count < REBUILDS_TURN_MAX
+            && let Some(number) = self.due(now_us)
+        {
+            let done = self.begin(number, now_us);
+            done_count += usize::from(done.is_some());
+            ended.extend(done);
         }
         ended
     }
@@ -201,22 +209,42 @@ impl Rebuilds {
         self.next_waiting().filter(|_| self.paid_us <= now_us + REBUILD_AHEAD_US)
     }
 
-    fn begin(&mut self, number: u64, now_us: u64) {
+    /// Reads what is near, and asks for the rest; the order, if nothing is missing any more.
+    fn begin(&mut self, number: u64, now_us: u64) -> Option<Rebuilt> {
         let config = &self.config;
-        let Some(order) = self.orders.get_mut(&number) else { return };
+        let order = self.orders.get_mut(&number)?;
         order.started_us = Some(now_us);
-        let (stripe, length) = (order.description.stripe, order.description.chunk_bytes);
-        for (place, part) in order.parts.iter().enumerate() {
+        let description = &order.description;
+        for (place, part) in order.parts.iter_mut().enumerate() {
             let output = self.peers.entry(part.peer).or_insert_with(|| config.greeting(part.peer));
-            if self.memories.contains_key(&part.peer) {
-                NodeRequest::Locate { stripe }.encode(tag_of(number, place, false), output);
-            } else {
-                fetch(&order.description, number, place, output);
+            let memory = self.memories.get(&part.peer).map(|memory| &**memory);
+            match (memory, part.source.position) {
+                (Some(memory), Some(position)) if part.read(memory, position, description, &mut self.spare) => {}
+                (Some(_), _) => {
+                    let locate = NodeRequest::Locate { stripe: description.stripe };
+                    locate.encode(tag_of(number, place, false), output);
+                }
+                (None, _) => fetch(description, number, place, output),
             }
         }
-        let bytes = order.parts.len() as u64 * u64::from(length);
+        let bytes = order.parts.len() as u64 * u64::from(description.chunk_bytes);
+        let is_complete = order.is_complete();
         let cost_us = bytes * 1_000_000 / self.config.repair_bytes_per_s.max(1);
         self.paid_us = self.paid_us.max(now_us) + cost_us;
+        if is_complete { self.finish(number) } else { None }
+    }
+
+    /// All of an order is there.
+    fn finish(&mut self, number: u64) -> Option<Rebuilt> {
+        let outcome = self.orders.get(&number)?.decode(&mut self.codes, &mut self.spare);
+        self.end(number, outcome)
+    }
+
+    fn end(&mut self, number: u64, outcome: Result<Content, Failure>) -> Option<Rebuilt> {
+        let mut order = self.orders.remove(&number)?;
+        order.parts.iter_mut().filter_map(|part| part.bytes.take()).for_each(|bytes| self.keep_buffer(bytes));
+        let outcome = outcome.map(|content| self.put(&mut order.room, content));
+        Some(order.ends(outcome))
     }
 
     /// Memory that a node says can be read on its machine. Whoever can, opens it.
@@ -286,15 +314,10 @@ impl Rebuilds {
                 check_source(&order.description, index, &inspected.report).map(|facts| part.facts = Some(facts))
             }
             NodeReply::Located { position } => {
-                let mut bytes = self.spare.pop().unwrap_or_default();
-                bytes.resize(order.description.chunk_bytes as usize, 0);
                 let memory = self.memories.get(&peer).map(|memory| &**memory);
-                match memory.and_then(|memory| read_source(memory, *position, &order.description, index, &mut bytes)) {
-                    Some(facts) => (part.facts, part.bytes) = (Some(facts), Some(bytes)),
-                    None => {
-                        let output = self.peers.get_mut(&peer)?;
-                        fetch(&order.description, number, place, output);
-                    }
+                let description = &order.description;
+                if !memory.is_some_and(|memory| part.read(memory, *position, description, &mut self.spare)) {
+                    fetch(description, number, place, self.peers.get_mut(&peer)?);
                 }
                 Ok(())
             }
@@ -308,17 +331,11 @@ impl Rebuilds {
             NodeReply::Refused { refusal, .. } => Err(*refusal),
             _ => Err(Refusal::Invalid),
         };
-        let outcome = match taken {
-            Err(refusal) => Err((refusal, Some(index))),
-            Ok(()) if order.parts.iter().all(|part| part.facts.is_some() && part.bytes.is_some()) => {
-                order.decode(&mut self.codes, &mut self.spare)
-            }
-            Ok(()) => return None,
-        };
-        let mut order = self.orders.remove(&number)?;
-        order.parts.iter_mut().filter_map(|part| part.bytes.take()).for_each(|bytes| self.keep_buffer(bytes));
-        let outcome = outcome.map(|content| self.put(&mut order.room, content));
-        Some(order.ends(outcome))
+        match taken {
+            Err(refusal) => self.end(number, Err((refusal, Some(index)))),
+            Ok(()) if order.is_complete() => self.finish(number),
+            Ok(()) => None,
+        }
     }
 
     /// Writes what was rebuilt into its room, if it has one.
@@ -400,7 +417,31 @@ fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> R
     }
 }
 
+impl Part {
+    /// Reads the chunk from its node's memory; false: it is not there.
+    fn read(
+        &mut self,
+        memory: &dyn NearReader,
+        position: u64,
+        wanted: &ChunkDescription,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> bool {
+        let mut bytes = spare.pop().unwrap_or_default();
+        bytes.resize(wanted.chunk_bytes as usize, 0);
+        self.facts = read_source(memory, position, wanted, self.source.index, &mut bytes);
+        match self.facts {
+            Some(_) => self.bytes = Some(bytes),
+            None => spare.push(bytes),
+        }
+        self.facts.is_some()
+    }
+}
+
 impl Order {
+    fn is_complete(&self) -> bool {
+        self.parts.iter().all(|part| part.facts.is_some() && part.bytes.is_some())
+    }
+
     fn ends(self, outcome: Result<Content, Failure>) -> Rebuilt {
         Rebuilt { session: self.session, description: self.description, outcome, unused: self.room }
     }

@@ -33,6 +33,37 @@ fn chunks_of_nodes_whose_memory_can_be_read_are_not_sent() {
 }
 
 #[test]
+fn nobody_is_asked_where_the_owner_knows_chunks_to_lie() {
+    let mut cluster = Cluster::new();
+    cluster.rebuild(1, &as_it_is);
+    cluster.fetched_bytes = 0;
+    // More than are begun in one turn.
+    for stripe in 2..=4 {
+        let positions = [0, 1].map(|node| cluster.position_of(node, stripe));
+        cluster.order_from(stripe, |node| Some(positions[node]));
+    }
+    (0..4).for_each(|_| cluster.carry_out(&as_it_is));
+    assert_eq!((cluster.fetched_bytes, &cluster.outcomes[..]), (0, &[Ok(()); 4][..]));
+    (1..=4).for_each(|stripe| cluster.holds(stripe));
+}
+
+#[test]
+fn where_the_owner_is_mistaken_nodes_are_asked() {
+    let mut cluster = Cluster::new();
+    cluster.rebuild(1, &as_it_is);
+    let positions = [0, 1].map(|node| cluster.position_of(node, 2));
+    let other = cluster.position_of(0, 3);
+    for (stripe, wrong) in [(2, other), (3, 0), (4, u64::MAX - 1)] {
+        cluster.fetched_bytes = 0;
+        cluster.order_from(stripe, |node| Some(if node == 0 { wrong } else { positions[1] }));
+        cluster.carry_out(&as_it_is);
+        assert!((1..200).contains(&cluster.fetched_bytes), "{} bytes", cluster.fetched_bytes);
+        cluster.holds(stripe);
+    }
+    assert_eq!(cluster.outcomes, [Ok(()); 4]);
+}
+
+#[test]
 fn what_is_not_the_chunk_that_is_wanted_is_fetched() {
     // A byte further; where another chunk lies; where nothing is.
     for shift in [1, 64 << 10, 1 << 40] {

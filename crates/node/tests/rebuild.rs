@@ -187,7 +187,7 @@ fn with_chunks(mut nodes: Nodes, missing: &[usize]) -> Nodes {
 
 /// A chunk on the node that it was made for.
 fn source_of(index: u8) -> Source {
-    Source { index, core: 0, node: NodeId(u16::from(index)) }
+    Source { index, core: 0, node: NodeId(u16::from(index)), position: None }
 }
 
 fn rebuild(index: u8, from: &[u8]) -> NodeRequest<'static> {

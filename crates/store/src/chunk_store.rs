@@ -370,7 +370,8 @@ impl ChunkStore {
     /// Asserts everything that must hold between operations.
     pub fn check_invariants(&self) {
         let known = self.chunks.values().map(|chunk| chunk.allocation);
-        let allocations: Vec<Allocation> = known.chain(self.unidentified.iter().chain(&self.reserved).copied()).collect();
+        let allocations: Vec<Allocation> =
+            known.chain(self.unidentified.iter().chain(&self.reserved).copied()).collect();
         self.arena.check_invariants(&allocations);
         let charged: usize =
             self.chunks.values().filter_map(|chunk| chunk.open.as_ref()).map(|o| o.charged_bytes()).sum();

@@ -76,12 +76,7 @@ impl ChunkStore {
     ///
     /// # Errors
     /// As [`ChunkStore::install_at`].
-    pub fn install_in(
-        &mut self,
-        room: Room,
-        description: &ChunkDescription,
-        written: Written,
-    ) -> Result<(), Refusal> {
+    pub fn install_in(&mut self, room: Room, description: &ChunkDescription, written: Written) -> Result<(), Refusal> {
         let fits = written.length <= description.chunk_bytes && written.length as usize <= room.payload_bytes();
         let may = check_description(description).and_then(|()| self.check_new(description.stripe));
         if let Err(refusal) = may.and(if fits { Ok(()) } else { Err(Refusal::OutOfRange) }) {

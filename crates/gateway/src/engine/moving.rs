@@ -298,7 +298,7 @@ impl<C: Command> Engine<C> {
         let index = order.chunk as u8;
         let description = ChunkDescription { index, configuration: order.configuration, ..first };
         let core = self.nodes.session_of(order.from, stripe).core;
-        let sources = vec![Source { index, core, node: order.from }];
+        let sources = vec![Source { index, core, node: order.from, position: self.position_of(stripe, order.chunk) }];
         let target = order.target;
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Move { stripe });
     }

@@ -121,6 +121,11 @@ impl<C: Command> Engine<C> {
         Some((near, *place))
     }
 
+    /// Where a chunk of a packed stripe lies in its node's memory, if that is known.
+    pub(super) fn position_of(&self, stripe: StripeId, chunk: usize) -> Option<u64> {
+        self.near_place(self.stripes.slot_of(stripe)?, chunk)?.1.position
+    }
+
     /// Decodes a record of a chunk that is not there from what is near of its stripe, without those in `lost`.
     fn decode_near(
         &mut self,
@@ -188,6 +193,13 @@ impl<C: Command> Engine<C> {
     /// A stripe is sealed, or a record of it came from the nodes: the next one may be read without them.
     pub(super) fn locate(&mut self, slot: StripeSlot) {
         (0..self.stripes.at(slot).members.len()).for_each(|chunk| self.locate_chunk(slot, chunk));
+    }
+
+    /// A chunk of the stripe was rebuilt.
+    pub(super) fn locate_of(&mut self, stripe: StripeId) {
+        if let Some(slot) = self.stripes.slot_of(stripe) {
+            self.locate(slot);
+        }
     }
 
     fn locate_chunk(&mut self, slot: StripeSlot, chunk: usize) {

@@ -302,7 +302,8 @@ impl<C: Command> Engine<C> {
         let description = ChunkDescription { index: order.chunk as u8, configuration: facts.configuration, ..first };
         let source = |&chunk: &usize| {
             let node = facts.members[chunk];
-            Source { index: chunk as u8, core: self.nodes.session_of(node, stripe).core, node }
+            let core = self.nodes.session_of(node, stripe).core;
+            Source { index: chunk as u8, core, node, position: self.position_of(stripe, chunk) }
         };
         let sources = order.sources.iter().map(source).collect();
         let target = order.target;
@@ -351,7 +352,8 @@ impl<C: Command> Engine<C> {
             self.repair.rebuilt_count += 1;
             self.repair.rebuilt_bytes += chunk_bytes;
             self.repair.end_order(stripe);
-            return self.repair.clear(stripe, chunk);
+            self.repair.clear(stripe, chunk);
+            return self.locate_of(stripe);
         };
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
         if let Some(lost) = self.repair.get_mut(stripe) {

@@ -86,7 +86,16 @@ impl Cluster {
     }
 
     pub fn order(&mut self, stripe: u64) {
-        let sources = (0..2).map(|index| Source { index, core: 0, node: NodeId(index.into()) }).collect();
+        self.order_from(stripe, |_| None);
+    }
+
+    /// `position_of`: where the owner takes the chunk of a node to lie.
+    pub fn order_from(&mut self, stripe: u64, position_of: impl Fn(usize) -> Option<u64>) {
+        let source = |index: u8| {
+            let position = position_of(index.into());
+            Source { index, core: 0, node: NodeId(index.into()), position }
+        };
+        let sources = (0..2).map(source).collect();
         self.tell(TARGET, &NodeRequest::Rebuild { description: description(stripe, TARGET), sources });
     }
 
@@ -106,7 +115,7 @@ impl Cluster {
                     self.nodes[TARGET].handle_rebuilds(said);
                 }
             }
-            self.rebuilds.advance(0);
+            all_ended.extend(self.rebuilds.advance(0));
             for peer in self.rebuilds.peers().collect::<Vec<_>>() {
                 let Some(output) = self.rebuilds.output(peer).map(std::mem::take) else { continue };
                 let (node, giver) = (&self.nodes[usize::from(peer.node.0)], &mut self.givers[usize::from(peer.node.0)]);
@@ -133,6 +142,19 @@ impl Cluster {
             }
         }
         all_ended
+    }
+
+    /// What the node says where its chunk lies.
+    pub fn position_of(&mut self, node: usize, stripe: u64) -> u64 {
+        let mut bytes = Vec::new();
+        NodeRequest::Locate { stripe: id(stripe) }.encode(1, &mut bytes);
+        self.nodes[node].handle_input(Now::default(), SESSION, &bytes).expect("the session stands");
+        let output = self.nodes[node].poll_output(SESSION).map(std::mem::take).expect("an answer");
+        let (frame, _) = next_frame(&output).expect("frames").expect("one");
+        let NodeReply::Located { position } = NodeReply::parse(&frame).expect("a reply") else {
+            panic!("it is not there")
+        };
+        position
     }
 
     pub fn holds(&mut self, stripe: u64) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use shorttail_wire::control::{
-    FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, HEARTBEAT_MS, NodeRegistration, NodeStatus, NodeWelcome,
-    TenureState, ToCoordinator,
+    FromCoordinator, GatewayRegistration, GatewayStatus, GatewayWelcome, HEARTBEAT_MS, NodeRegistration, NodeStatus,
+    NodeWelcome, TenureState, ToCoordinator,
 };
 
 /// Between two statuses: usually; while people look on until all is whole again; while somebody waits for the next one.

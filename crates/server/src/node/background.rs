@@ -138,7 +138,7 @@ impl Background {
         }
     }
 
-    /// Does what has arrived, or arrives in this time; false: nothing did, beside news of addresses.
+    /// Does what has arrived, or arrives in this time, and what is due; false: there was nothing, beside news of addresses.
     ///
     /// # Errors
     /// When the system's polling fails.
@@ -168,15 +168,18 @@ impl Background {
                 }
             }
         }
-        self.end_turn();
+        has_worked |= self.end_turn();
         self.events = events;
         Ok(has_worked)
     }
 
     fn wait(&self) -> Duration {
         let Some(due_us) = self.rebuilds.deadline_us() else { return WAIT_MAX };
-        // One millisecond is the granularity of epoll.
-        Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
+        match due_us.saturating_sub(self.clock.now().mono_us) {
+            0 => Duration::ZERO,
+            // One millisecond is the granularity of epoll.
+            wait_us => Duration::from_micros(wait_us.max(1000)).min(WAIT_MAX),
+        }
     }
 
     /// Opens the memory of nodes on this machine.
@@ -283,8 +286,10 @@ impl Background {
         true
     }
 
-    fn end_turn(&mut self) {
+    /// Did an order end by itself?
+    fn end_turn(&mut self) -> bool {
         let ended = self.rebuilds.advance(self.clock.now().mono_us);
+        let has_ended = !ended.is_empty();
         self.tell_rebuilt(ended);
         let ended = self.peers.write(&mut self.rebuilds, self.poll.registry());
         self.tell_rebuilt(ended);
@@ -306,5 +311,6 @@ impl Background {
         if std::mem::take(&mut self.has_said) {
             self.core.wake();
         }
+        has_ended
     }
 }

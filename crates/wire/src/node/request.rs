@@ -53,6 +53,8 @@ pub struct Source {
     pub index: u8,
     pub core: u16,
     pub node: NodeId,
+    /// Where its payload lies in the node's memory, as the owner knows: a hint for who can read there.
+    pub position: Option<u64>,
 }
 
 /// Greeting: the first message of a session, and the only one before the node's answer.
@@ -324,6 +326,7 @@ impl NodeRequest<'_> {
                     out.put_u8(source.index);
                     out.put_u16(source.core);
                     out.put_u16(source.node.0);
+                    out.put_u64(source.position.unwrap_or(POSITION_UNKNOWN));
                 }
             }
         }
@@ -463,10 +466,15 @@ impl Members {
     }
 }
 
+/// In the place of a position that the owner does not know.
+const POSITION_UNKNOWN: u64 = u64::MAX;
+
 impl Source {
     /// A chunk of the stripe.
     fn parse(body: &mut Reader<'_>, description: &ChunkDescription) -> Result<Self, FrameError> {
-        let source = Source { index: body.u8()?, core: body.u16()?, node: NodeId(body.u16()?) };
+        let (index, core, node) = (body.u8()?, body.u16()?, NodeId(body.u16()?));
+        let position = Some(body.u64()?).filter(|&position| position != POSITION_UNKNOWN);
+        let source = Source { index, core, node, position };
         let is_of_stripe = usize::from(source.index) < description.shape.chunk_count();
         if is_of_stripe { Ok(source) } else { Err(FrameError::Value("source")) }
     }

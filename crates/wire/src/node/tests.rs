@@ -79,8 +79,8 @@ fn requests() -> Vec<NodeRequest<'static>> {
         NodeRequest::Rebuild {
             description: description(),
             sources: vec![
-                Source { index: 0, core: 1, node: NodeId(3) },
-                Source { index: 5, core: 0, node: NodeId(900) },
+                Source { index: 0, core: 1, node: NodeId(3), position: Some(65_792) },
+                Source { index: 5, core: 0, node: NodeId(900), position: None },
             ],
         },
         NodeRequest::Peer(Hello {
@@ -222,7 +222,7 @@ proptest! {
 
 #[test]
 fn a_source_is_a_chunk_of_the_stripe() {
-    let sources = vec![Source { index: 6, core: 0, node: NodeId(1) }];
+    let sources = vec![Source { index: 6, core: 0, node: NodeId(1), position: None }];
     let mut bytes = Vec::new();
     NodeRequest::Rebuild { description: description(), sources }.encode(0, &mut bytes);
     let (frame, _) = next_frame(&bytes).expect("a frame").expect("complete");
