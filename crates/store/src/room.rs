@@ -211,7 +211,7 @@ mod tests {
         store.install_in(room, &whole, written).expect("installed");
         let room = store.reserve(&half).expect("room");
         write(&store, &room, &[6; 50_000]);
-        std::mem::forget(room);
+        let _never_back = room;
         drop(store);
         let store = open();
         store.check_invariants();
