@@ -144,8 +144,11 @@ pub const REPAIR_BUSY_MAX: usize = 4;
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 
-/// Microseconds between two looks at how fast repair goes and at what is on nodes that are away.
+/// Microseconds between two looks at how fast repair goes.
 pub const REPAIR_RATE_US: u64 = 1_000_000;
+
+/// Microseconds between two counts of the chunks on nodes that are away, unless one of them comes or goes.
+pub const AWAY_COUNT_US: u64 = 10_000_000;
 
 /// Chunks that are to move of which a tick looks at so many, and of which one look at the whole store notes so many.
 pub const MOVE_LOOKS_MAX: usize = 64;

@@ -13,7 +13,7 @@
 //!
 //! Must not know: how a chunk is rebuilt (see `rebuilding`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
@@ -21,7 +21,7 @@ use shorttail_wire::node::{ChunkKind, ChunkReport};
 use smallvec::SmallVec;
 
 use super::census::{Census, Member};
-use super::limits::REPAIR_RATE_US;
+use super::limits::{AWAY_COUNT_US, REPAIR_RATE_US};
 use super::nodes::SessionId;
 use super::orders::Orders;
 use super::rebuilding::Order;
@@ -50,7 +50,7 @@ pub struct Lost {
 /// Losses of one engine's stripes.
 #[derive(Debug, Default)]
 pub struct Repair {
-    lost: BTreeMap<StripeId, Lost>,
+    lost: HashMap<StripeId, Lost>,
     lost_count: u64,
     /// How many stripes lost how many chunks.
     stripes_by_lost: BTreeMap<u32, u64>,
@@ -62,6 +62,8 @@ pub struct Repair {
     pub(super) away_count: u64,
     /// A node left or came since they were counted.
     pub(super) is_away_stale: bool,
+    /// When they are counted again in any case.
+    away_due_us: u64,
     /// Found no node to take them when they were looked at last.
     pub(super) stranded: BTreeSet<StripeId>,
     pub(super) rebuilt_count: u64,
@@ -140,21 +142,39 @@ impl Repair {
     }
 
     fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
+        self.note(stripe, chunk, shape);
+        self.queue.extend(self.place_of(stripe));
+    }
+
+    /// As [`Repair::mark`], of all that a node had: clients wait for it.
+    fn mark_all(&mut self, lost: &[(StripeId, usize, CodeShape)]) {
+        self.lost.reserve(lost.len());
+        lost.iter().for_each(|&(stripe, chunk, shape)| self.note(stripe, chunk, shape));
+        // Made at once and joined at once, which takes a fraction of the time of one insertion after the other.
+        let mut places: BTreeSet<_> = lost.iter().filter_map(|&(stripe, ..)| self.place_of(stripe)).collect();
+        self.queue.append(&mut places);
+    }
+
+    /// Where a stripe is to be in the queue, if it is.
+    fn place_of(&self, stripe: StripeId) -> Option<(usize, StripeId)> {
+        let lost = self.lost.get(&stripe).filter(|lost| lost.rests_until_us.is_none())?;
+        (!self.orders.contains(stripe)).then_some((lost.spare, stripe))
+    }
+
+    /// The chunk is lost; the stripe is in the queue no more.
+    fn note(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
         let lost = self.lost.entry(stripe).or_default();
         lost.damaged &= !(1 << chunk);
         if lost.chunks & 1 << chunk != 0 {
             return;
         }
-        self.queue.remove(&(lost.spare, stripe));
+        if lost.chunks != 0 {
+            self.queue.remove(&(lost.spare, stripe));
+        }
         lost.chunks |= 1 << chunk;
         let lost_count = lost.chunks.count_ones();
         lost.spare = shape.tolerance().saturating_sub(lost_count as usize);
-        let place = (lost.spare, stripe);
-        let waits = lost.rests_until_us.is_none() && !self.orders.contains(stripe);
         self.recount(lost_count - 1, lost_count);
-        if waits {
-            self.queue.insert(place);
-        }
     }
 
     /// The chunk is there.
@@ -165,13 +185,12 @@ impl Repair {
         lost.damaged &= !(1 << chunk);
         lost.spare += 1;
         lost.refused.clear();
-        let (lost_count, place) = (lost.chunks.count_ones(), (lost.spare, stripe));
-        let waits = lost.rests_until_us.is_none() && !self.orders.contains(stripe);
+        let lost_count = lost.chunks.count_ones();
         self.recount(lost_count + 1, lost_count);
         if lost_count == 0 {
             self.forget(stripe);
-        } else if waits {
-            self.queue.insert(place);
+        } else {
+            self.queue.extend(self.place_of(stripe));
         }
     }
 
@@ -229,20 +248,26 @@ impl Repair {
     /// The order for the stripe is over: should it still lack chunks, it is looked at again.
     pub(super) fn end_order(&mut self, stripe: StripeId) {
         self.orders.remove(stripe);
-        if let Some(lost) = self.lost.get(&stripe).filter(|lost| lost.rests_until_us.is_none()) {
-            self.queue.insert((lost.spare, stripe));
-        }
+        self.queue.extend(self.place_of(stripe));
     }
 
     /// How fast it goes, looked at once in a while.
-    pub(super) fn take_rate(&mut self, now_us: u64) -> bool {
+    fn take_rate(&mut self, now_us: u64) {
         if now_us < self.rate_us {
-            return false;
+            return;
         }
         let recent = (self.rebuilt_bytes - self.rate_bytes) * 1_000_000 / REPAIR_RATE_US;
         self.bytes_per_s = if self.lost_count == 0 { 0 } else { self.bytes_per_s.midpoint(recent) };
         (self.rate_us, self.rate_bytes) = (now_us + REPAIR_RATE_US, self.rebuilt_bytes);
-        true
+    }
+
+    /// Are chunks that are away to be counted?
+    fn take_away_due(&mut self, now_us: u64) -> bool {
+        let is_due = std::mem::take(&mut self.is_away_stale) || now_us >= self.away_due_us;
+        if is_due {
+            self.away_due_us = now_us + AWAY_COUNT_US;
+        }
+        is_due
     }
 
     pub(super) fn check_invariants(&self) {
@@ -316,9 +341,10 @@ impl<C: Command> Engine<C> {
 
     /// The memory that a node had is gone, and with it the chunks of every stripe that it is a member of.
     pub(super) fn note_lost_of(&mut self, node: NodeId) {
-        for (id, chunk, shape) in self.chunks_of(node) {
-            self.repair.mark(id, chunk, shape);
-        }
+        let lost = self.chunks_of(node);
+        self.repair.mark_all(&lost);
+        // What is lost is not away.
+        self.repair.is_away_stale = true;
     }
 
     /// Chunks of sealed stripes and of striped objects that a node is to hold.
@@ -377,7 +403,7 @@ impl<C: Command> Engine<C> {
         for object in self.striped.values() {
             object.stripes().for_each(|id| look(id, object.partition, &object.members_of(id).1, object.manifest.shape));
         }
-        lost.into_iter().for_each(|(id, chunk, shape)| self.repair.mark(id, chunk, shape));
+        self.repair.mark_all(&lost);
     }
 
     /// A node was found to hold a chunk of a stripe that exists.
@@ -428,14 +454,15 @@ impl<C: Command> Engine<C> {
             && self.striped.values().all(is_kept)
     }
 
-    /// Counts chunks on nodes that are away, once in a while.
+    /// Counts chunks on nodes that are away, once in a while: it takes a look at every stripe, for which clients wait.
     pub(super) fn count_missing(&mut self) {
-        let is_due = self.repair.take_rate(self.now.mono_us);
-        if !std::mem::take(&mut self.repair.is_away_stale) && !is_due {
+        self.repair.take_rate(self.now.mono_us);
+        if !self.repair.take_away_due(self.now.mono_us) {
             return;
         }
-        let away: BTreeSet<NodeId> =
-            self.nodes.iter().map(|node| node.id).filter(|&node| !self.nodes.is_reachable(node)).collect();
+        // What was on nodes that are gone is lost.
+        let is_away = |&node: &NodeId| !self.nodes.is_reachable(node) && !self.is_gone(node);
+        let away: BTreeSet<NodeId> = self.nodes.iter().map(|node| node.id).filter(is_away).collect();
         self.repair.away_count = 0;
         if away.is_empty() {
             return;
@@ -451,5 +478,31 @@ impl<C: Command> Engine<C> {
             object.stripes().map(|id| missing(id, &object.members_of(id).1)).sum()
         };
         self.repair.away_count = packed + self.striped.values().map(of_object).sum::<u64>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn a_stripe_that_lost_more_is_queued_once_and_first() {
+        let shape = CodeShape::reed_solomon(4, 2).expect("a shape");
+        let [a, b, c] = [1, 2, 3].map(|number| StripeId::new(Epoch(1), number));
+        let mut repair = Repair::default();
+        repair.mark(b, 5, shape);
+        repair.mark_all(&[(a, 0, shape), (c, 0, shape), (b, 5, shape), (c, 3, shape)]);
+        assert_eq!(repair.due(0, 9), [c, a, b]);
+        assert_eq!((repair.missing_count(), repair.lost_of_stripe_max()), (4, 2));
+        repair.check_invariants();
+        repair.clear(c, 3);
+        assert_eq!(repair.due(0, 9), [a, b, c]);
+        repair.rest(a, 7);
+        repair.mark_all(&[(a, 1, shape), (b, 1, shape)]);
+        assert_eq!(repair.due(6, 9), [b, c], "what rests waits, whatever it loses");
+        assert_eq!(repair.due(7, 9), [a, b, c]);
+        repair.check_invariants();
     }
 }
