@@ -293,7 +293,7 @@ impl Node {
             installed.map_err(|refusal| (refusal, None))
         });
         self.holdings.stats.rebuild_failures += u64::from(installed.is_err());
-        open.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: installed });
+        self.holdings.tell_rebuilt(description.stripe, installed, open);
         self.written.push(session);
     }
 

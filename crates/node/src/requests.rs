@@ -89,7 +89,7 @@ impl Holdings {
             Ok(is_needed) => {
                 session.reply(tag, &self.done());
                 if !is_needed {
-                    session.reply(0, &NodeReply::Rebuilt { stripe: description.stripe, outcome: Ok(()) });
+                    self.tell_rebuilt(description.stripe, Ok(()), session);
                 }
             }
             Err(No { refusal, detail }) => {
@@ -134,6 +134,12 @@ impl Holdings {
         self.store.install_in(room, description, written)?;
         self.note_rebuilt(u64::from(written.length));
         Ok(())
+    }
+
+    /// An order is over.
+    pub fn tell_rebuilt(&self, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>, session: &mut Session) {
+        let position = outcome.ok().and_then(|()| self.store.position(stripe).ok());
+        session.reply(0, &NodeReply::Rebuilt { stripe, outcome, position });
     }
 
     fn note_rebuilt(&mut self, bytes: u64) {

@@ -6,7 +6,7 @@ use shorttail_store::NearReader;
 use shorttail_wire::node::Refusal;
 
 use setup::Memory;
-use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, as_it_is};
+use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is};
 
 /// The chunk that lies there is another one by the time it is read.
 #[derive(Debug)]
@@ -45,6 +45,20 @@ fn nobody_is_asked_where_the_owner_knows_chunks_to_lie() {
     (0..4).for_each(|_| cluster.carry_out(&as_it_is));
     assert_eq!((cluster.fetched_bytes, &cluster.outcomes[..]), (0, &[Ok(()); 4][..]));
     (1..=4).for_each(|stripe| cluster.holds(stripe));
+}
+
+#[test]
+fn the_owner_is_told_where_a_rebuilt_chunk_lies() {
+    let mut cluster = Cluster::new();
+    for stripe in [1, 2, 2] {
+        // The last one is there already.
+        cluster.rebuild(stripe, &as_it_is);
+        let position = cluster.position_of(TARGET, stripe);
+        assert_eq!(cluster.positions.pop(), Some(Some(position)));
+    }
+    assert_eq!(cluster.nodes[1].flip_bits(4, 5), 4);
+    cluster.rebuild(3, &as_it_is);
+    assert_eq!((cluster.outcomes[3].is_err(), cluster.positions.pop()), (true, Some(None)));
 }
 
 #[test]

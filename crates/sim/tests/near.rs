@@ -79,6 +79,25 @@ fn a_record_of_a_dead_node_needs_no_node() {
     }
 }
 
+/// What was rebuilt is known to lie where it does, before anybody reads it.
+#[test]
+fn a_record_of_a_rebuilt_chunk_needs_no_node() {
+    for node_core_count in [1, 3] {
+        let config = SimConfig { node_core_count, node_memory_bytes: 4 << 20, ..near() };
+        let mut world = cluster_of(config, 2);
+        fill(&mut world, small(0..400));
+        let near_of_round = |world: &mut World| {
+            let before = near_reads(world);
+            holds(world, small(0..400));
+            near_reads(world) - before
+        };
+        let in_sealed = near_of_round(&mut world);
+        crash_for_good(&mut world, &[1, 4]);
+        await_whole(&mut world);
+        assert!(near_of_round(&mut world) >= in_sealed && in_sealed > 100);
+    }
+}
+
 /// Keys are overwritten and their stripes cleaned: memory that is known under one stripe holds another.
 #[test]
 fn what_lies_in_the_place_of_a_freed_chunk_is_not_believed() {

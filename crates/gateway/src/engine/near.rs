@@ -195,10 +195,11 @@ impl<C: Command> Engine<C> {
         (0..self.stripes.at(slot).members.len()).for_each(|chunk| self.locate_chunk(slot, chunk));
     }
 
-    /// A chunk of the stripe was rebuilt.
-    pub(super) fn locate_of(&mut self, stripe: StripeId) {
-        if let Some(slot) = self.stripes.slot_of(stripe) {
-            self.locate(slot);
+    /// A node rebuilt its chunk of the stripe, and said where.
+    pub(super) fn placed(&mut self, session: SessionId, stripe: StripeId, position: Option<u64>) {
+        let Some(slot) = self.stripes.slot_of(stripe).filter(|_| position.is_some()) else { return };
+        if let Some(chunk) = self.stripes.at(slot).member_of(session.node) {
+            self.located(session, stripe, chunk as u8, position);
         }
     }
 

@@ -352,8 +352,7 @@ impl<C: Command> Engine<C> {
             self.repair.rebuilt_count += 1;
             self.repair.rebuilt_bytes += chunk_bytes;
             self.repair.end_order(stripe);
-            self.repair.clear(stripe, chunk);
-            return self.locate_of(stripe);
+            return self.repair.clear(stripe, chunk);
         };
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
         if let Some(lost) = self.repair.get_mut(stripe) {

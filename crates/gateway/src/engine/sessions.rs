@@ -178,10 +178,14 @@ impl<C: Command> Engine<C> {
         match reply {
             NodeReply::Acked { stripe, op } => return self.acknowledged(session.node, stripe, op),
             NodeReply::Damaged { stripe } => return self.suspect_chunk(session.node, stripe),
-            NodeReply::Rebuilt { stripe, outcome } if self.is_moving_to(stripe, session.node) => {
-                return self.moved(session.node, stripe, outcome);
+            NodeReply::Rebuilt { stripe, outcome, position } => {
+                if self.is_moving_to(stripe, session.node) {
+                    self.moved(session.node, stripe, outcome);
+                } else {
+                    self.rebuilt(session.node, stripe, outcome);
+                }
+                return self.placed(session, stripe, position);
             }
-            NodeReply::Rebuilt { stripe, outcome } => return self.rebuilt(session.node, stripe, outcome),
             _ => {}
         }
         if let (NodeReply::Done { used_bytes, held_bytes }, Some(session)) = (&reply, self.nodes.session_mut(session)) {

@@ -22,6 +22,8 @@ pub struct Cluster {
     pub givers: Vec<Giver>,
     pub rebuilds: Rebuilds,
     pub outcomes: Vec<Result<(), (Refusal, Option<u8>)>>,
+    /// Where the owner was told that rebuilt chunks lie.
+    pub positions: Vec<Option<u64>>,
     /// Bytes that nodes sent to the one that rebuilds.
     pub fetched_bytes: usize,
 }
@@ -39,7 +41,8 @@ impl Cluster {
         let rebuilds = nodes[TARGET].rebuild_elsewhere();
         let mut givers: Vec<Giver> = nodes.iter().map(Node::giver).collect();
         givers.iter_mut().for_each(|giver| giver.handle_session_opened(SESSION));
-        let mut cluster = Cluster { nodes, givers, rebuilds, outcomes: Vec::new(), fetched_bytes: 0 };
+        let mut cluster =
+            Cluster { nodes, givers, rebuilds, outcomes: Vec::new(), positions: Vec::new(), fetched_bytes: 0 };
         let auth = b"secret".to_vec();
         let hello = Hello { version: PROTOCOL_VERSION, cluster: CLUSTER, core: 0, owner: 6, epoch: Epoch(3), auth };
         for node in 0..3 {
@@ -69,7 +72,10 @@ impl Cluster {
         let (mut rest, mut bytes) = (&output[..], Vec::new());
         while let Some((frame, length)) = next_frame(rest).expect("frames") {
             match NodeReply::parse(&frame).expect("a reply") {
-                NodeReply::Rebuilt { outcome, .. } => self.outcomes.push(outcome),
+                NodeReply::Rebuilt { outcome, position, .. } => {
+                    self.outcomes.push(outcome);
+                    self.positions.push(position);
+                }
                 NodeReply::Bytes(read) => bytes.extend_from_slice(read),
                 NodeReply::Refused { refusal, .. } => panic!("refused: {refusal:?}"),
                 _ => {}

@@ -2,6 +2,9 @@
 
 use super::FrameError;
 
+/// In the place of a position in a node's memory that is not known.
+const POSITION_UNKNOWN: u64 = u64::MAX;
+
 /// Reads fields from the front of a body.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
@@ -40,6 +43,10 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    pub fn position(&mut self) -> Result<Option<u64>, FrameError> {
+        self.u64().map(|position| Some(position).filter(|&position| position != POSITION_UNKNOWN))
+    }
+
     /// Everything that is left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
@@ -60,6 +67,10 @@ pub(super) trait Put {
     fn put_u16(&mut self, value: u16);
     fn put_u32(&mut self, value: u32);
     fn put_u64(&mut self, value: u64);
+
+    fn put_position(&mut self, position: Option<u64>) {
+        self.put_u64(position.unwrap_or(POSITION_UNKNOWN));
+    }
 }
 
 impl Put for Vec<u8> {

@@ -169,6 +169,8 @@ pub enum NodeReply<'a> {
     Rebuilt {
         stripe: StripeId,
         outcome: Result<(), (Refusal, Option<u8>)>,
+        /// Where it lies now, as in [`NodeReply::Located`], if the node says so.
+        position: Option<u64>,
     },
     /// The chunk of this stripe was found damaged. Unasked, to every owner.
     Damaged {
@@ -234,7 +236,7 @@ impl NodeReply<'_> {
                 reports.iter().for_each(|report| report.put(out));
             }),
             NodeReply::Inspected(inspected) => put_frame(out, Self::INSPECTED, 0, tag, |out| inspected.put(out)),
-            NodeReply::Rebuilt { stripe, outcome } => {
+            NodeReply::Rebuilt { stripe, outcome, position } => {
                 let (status, source) = match outcome {
                     Ok(()) => (0, None),
                     Err((refusal, source)) => (refusal.status(), *source),
@@ -242,6 +244,7 @@ impl NodeReply<'_> {
                 put_frame(out, Self::REBUILT, status, tag, |out| {
                     out.put_u64(stripe.raw());
                     out.put_u8(source.unwrap_or(Self::NO_SOURCE));
+                    out.put_position(*position);
                 });
             }
             NodeReply::Refused { refusal, detail } => {
@@ -277,12 +280,13 @@ impl<'a> NodeReply<'a> {
             Self::INSPECTED => NodeReply::Inspected(InspectReport::parse(&mut body)?),
             Self::REBUILT => {
                 let (stripe, source) = (StripeId::from_raw(body.u64()?), body.u8()?);
+                let position = body.position()?;
                 let source = (source != Self::NO_SOURCE).then_some(source);
                 let outcome = match frame.status {
                     0 => Ok(()),
                     status => Err((Refusal::from_status(status)?, source)),
                 };
-                NodeReply::Rebuilt { stripe, outcome }
+                NodeReply::Rebuilt { stripe, outcome, position }
             }
             Self::REFUSED => NodeReply::Refused { refusal: Refusal::from_status(frame.status)?, detail: body.u64()? },
             other => return Err(FrameError::Kind(other)),

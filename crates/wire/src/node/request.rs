@@ -326,7 +326,7 @@ impl NodeRequest<'_> {
                     out.put_u8(source.index);
                     out.put_u16(source.core);
                     out.put_u16(source.node.0);
-                    out.put_u64(source.position.unwrap_or(POSITION_UNKNOWN));
+                    out.put_position(source.position);
                 }
             }
         }
@@ -466,15 +466,11 @@ impl Members {
     }
 }
 
-/// In the place of a position that the owner does not know.
-const POSITION_UNKNOWN: u64 = u64::MAX;
-
 impl Source {
     /// A chunk of the stripe.
     fn parse(body: &mut Reader<'_>, description: &ChunkDescription) -> Result<Self, FrameError> {
         let (index, core, node) = (body.u8()?, body.u16()?, NodeId(body.u16()?));
-        let position = Some(body.u64()?).filter(|&position| position != POSITION_UNKNOWN);
-        let source = Source { index, core, node, position };
+        let source = Source { index, core, node, position: body.position()? };
         let is_of_stripe = usize::from(source.index) < description.shape.chunk_count();
         if is_of_stripe { Ok(source) } else { Err(FrameError::Value("source")) }
     }

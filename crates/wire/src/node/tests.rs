@@ -131,9 +131,10 @@ fn replies() -> Vec<NodeReply<'static>> {
         NodeReply::Inspected(InspectReport { report: report(), raw }),
         NodeReply::Refused { refusal: Refusal::Fenced, detail: 4 },
         NodeReply::Damaged { stripe },
-        NodeReply::Rebuilt { stripe, outcome: Ok(()) },
-        NodeReply::Rebuilt { stripe, outcome: Err((Refusal::Damaged, Some(3))) },
-        NodeReply::Rebuilt { stripe, outcome: Err((Refusal::OutOfMemory, None)) },
+        NodeReply::Rebuilt { stripe, outcome: Ok(()), position: Some(65_792) },
+        NodeReply::Rebuilt { stripe, outcome: Ok(()), position: None },
+        NodeReply::Rebuilt { stripe, outcome: Err((Refusal::Damaged, Some(3))), position: None },
+        NodeReply::Rebuilt { stripe, outcome: Err((Refusal::OutOfMemory, None)), position: None },
     ]
 }
 

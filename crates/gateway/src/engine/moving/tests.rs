@@ -105,7 +105,7 @@ impl Scene {
 
     fn report(&mut self, node: u16, outcome: Result<(), (Refusal, Option<u8>)>) {
         let stripe = self.stripe;
-        self.answer(node, 0, &NodeReply::Rebuilt { stripe, outcome });
+        self.answer(node, 0, &NodeReply::Rebuilt { stripe, outcome, position: None });
     }
 
     fn counts(&self) -> (Configuration, Vec<NodeId>) {
