@@ -17,7 +17,7 @@
 //!
 //! Must not know: loads, or who is there at the moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_units::{CodeShape, NodeId};
 
@@ -40,53 +40,15 @@ impl<N: Name> CodingSets<N> {
     /// Sets for stripes of this shape that have `spare_count` (`l`) more nodes, and of each domain at most as many as
     /// a stripe can lose, if possible.
     pub fn new(nodes: &BTreeMap<N, Option<Domain>>, shape: CodeShape, spare_count: u8) -> Self {
-        let size = shape.chunk_count() + usize::from(spare_count);
-        let domains: std::collections::BTreeSet<Domain> = nodes.values().flatten().copied().collect();
-        let domain_max = shape.tolerance().max(size.div_ceil(domains.len().max(1)));
-        let mut sets: Vec<Vec<N>> = Vec::new();
-        // Of each set, how many of each domain.
-        let mut held: Vec<BTreeMap<Domain, usize>> = Vec::new();
-        // The first set that is not full: before it there is no need to look.
-        let mut first_open = 0;
-        for (&node, &domain) in nodes {
-            let fits = |set: usize| {
-                let of_domain = domain.map_or(0, |domain| held[set].get(&domain).copied().unwrap_or(0));
-                sets[set].len() < size && of_domain < domain_max
-            };
-            let set = (first_open..sets.len()).find(|&set| fits(set)).unwrap_or(sets.len());
-            if set == sets.len() {
-                sets.push(Vec::new());
-                held.push(BTreeMap::new());
-            }
-            sets[set].push(node);
-            if let Some(domain) = domain {
-                *held[set].entry(domain).or_default() += 1;
-            }
-            while sets.get(first_open).is_some_and(|set| set.len() == size) {
-                first_open += 1;
-            }
-        }
-        let (mut full, open): (Vec<_>, Vec<_>) = sets.into_iter().partition(|set| set.len() == size);
-        let mut left: Vec<N> = open.into_iter().flatten().collect();
-        left.sort_unstable();
-        // Labels left too many over: sets without regard to them.
-        let rest = left.split_off(left.len() / size * size);
-        full.extend(left.chunks(size).map(<[N]>::to_vec));
-        // Each keeps a spare node.
-        if spare_count > 1 && !rest.is_empty() && rest.len() + full.len() >= size - 1 {
-            let last = one_of_each(&mut full, rest, size - 1, |node| nodes[node], domain_max);
-            full.push(last);
-        } else {
-            if full.is_empty() && !rest.is_empty() {
-                full.push(Vec::new());
-            }
-            let count = full.len();
-            for (place, node) in rest.into_iter().enumerate() {
-                full[place % count].push(node);
-            }
-        }
-        let count = full.len();
-        let set_of = full.iter().enumerate().flat_map(|(set, nodes)| nodes.iter().map(move |&node| (node, set)));
+        let builder = Builder::new(nodes, shape, spare_count);
+        let (full, rest) = builder.fill();
+        let joined = builder.join(full.clone(), &rest);
+        let sets = match builder.make_one_more(full, rest) {
+            Some(more) if builder.most_of_domain(&more) <= builder.most_of_domain(&joined) => more,
+            _ => joined,
+        };
+        let count = sets.len();
+        let set_of = sets.iter().enumerate().flat_map(|(set, nodes)| nodes.iter().map(move |&node| (node, set)));
         CodingSets { set_of: set_of.collect(), count }
     }
 
@@ -106,26 +68,103 @@ impl<N: Name> CodingSets<N> {
     }
 }
 
-/// A set of `size` nodes: those that are left, and one of each of the last sets; of a domain that the set has not
-/// enough of, if there is one in it.
-fn one_of_each<N: Name>(
-    sets: &mut [Vec<N>],
-    left: Vec<N>,
+/// Makes sets of nodes.
+struct Builder<'a, N> {
+    nodes: &'a BTreeMap<N, Option<Domain>>,
+    shape: CodeShape,
+    spare_count: usize,
+    /// Nodes of a full set: `k+m+l`.
     size: usize,
-    domain_of: impl Fn(&N) -> Option<Domain>,
+    /// As many nodes of one domain are in a full set, unless labels leave too many over.
     domain_max: usize,
-) -> Vec<N> {
-    let mut last = left;
-    let giving = size.saturating_sub(last.len());
-    for set in sets.iter_mut().rev().take(giving) {
-        let fits = |node: &N| {
-            let domain = domain_of(node);
-            domain.is_none() || last.iter().filter(|other| domain_of(other) == domain).count() < domain_max
-        };
-        let place = set.iter().rposition(fits).unwrap_or(set.len() - 1);
-        last.push(set.remove(place));
+}
+
+impl<'a, N: Name> Builder<'a, N> {
+    fn new(nodes: &'a BTreeMap<N, Option<Domain>>, shape: CodeShape, spare_count: u8) -> Self {
+        let spare_count = usize::from(spare_count);
+        let size = shape.chunk_count() + spare_count;
+        let domains: BTreeSet<Domain> = nodes.values().flatten().copied().collect();
+        let domain_max = shape.tolerance().max(size.div_ceil(domains.len().max(1)));
+        Builder { nodes, shape, spare_count, size, domain_max }
     }
-    last
+
+    /// Full sets, and who is left over.
+    fn fill(&self) -> (Vec<Vec<N>>, Vec<N>) {
+        let mut sets: Vec<Vec<N>> = Vec::new();
+        // The first set that is not full: before it there is no need to look.
+        let mut first_open = 0;
+        for &node in self.nodes.keys() {
+            let fits = |set: &usize| sets[*set].len() < self.size && self.has_room_for(&sets[*set], node);
+            let set = (first_open..sets.len()).find(fits).unwrap_or(sets.len());
+            if set == sets.len() {
+                sets.push(Vec::new());
+            }
+            sets[set].push(node);
+            while sets.get(first_open).is_some_and(|set| set.len() == self.size) {
+                first_open += 1;
+            }
+        }
+        let (mut full, open): (Vec<_>, Vec<_>) = sets.into_iter().partition(|set| set.len() == self.size);
+        let mut left: Vec<N> = open.into_iter().flatten().collect();
+        left.sort_unstable();
+        // Labels left too many over: sets without regard to them.
+        let rest = left.split_off(left.len() / self.size * self.size);
+        full.extend(left.chunks(self.size).map(<[N]>::to_vec));
+        (full, rest)
+    }
+
+    /// Who is left over joins the sets, in turn.
+    fn join(&self, mut sets: Vec<Vec<N>>, rest: &[N]) -> Vec<Vec<N>> {
+        if sets.is_empty() && !rest.is_empty() {
+            sets.push(Vec::new());
+        }
+        let count = sets.len();
+        rest.iter().enumerate().for_each(|(place, &node)| sets[place % count].push(node));
+        sets
+    }
+
+    /// One set more, of who is left over and one node of each of the last sets, if there are enough, and each set keeps
+    /// a spare node. A set gives of the domain of which it has most, if the new one takes it.
+    fn make_one_more(&self, mut sets: Vec<Vec<N>>, rest: Vec<N>) -> Option<Vec<Vec<N>>> {
+        let giving = (self.size - 1).saturating_sub(rest.len());
+        if self.spare_count < 2 || rest.is_empty() || giving > sets.len() {
+            return None;
+        }
+        let mut more = rest;
+        for set in sets.iter_mut().rev().take(giving) {
+            let able = (0..set.len()).filter(|&place| self.has_room_for(&more, set[place]));
+            let place = able.max_by_key(|&place| (self.mates_in(set, set[place]), place)).unwrap_or(set.len() - 1);
+            more.push(set.remove(place));
+        }
+        sets.push(more);
+        Some(sets)
+    }
+
+    /// Nodes of a set in the domain of this one.
+    fn mates_in(&self, set: &[N], node: N) -> usize {
+        let domain = self.nodes[&node];
+        set.iter().filter(|other| domain.is_some() && self.nodes[other] == domain).count()
+    }
+
+    fn has_room_for(&self, set: &[N], node: N) -> bool {
+        self.mates_in(set, node) < self.domain_max
+    }
+
+    /// How many chunks of a stripe the domains must take in that of the sets where they must take most; at least as
+    /// many as may be lost.
+    fn most_of_domain(&self, sets: &[Vec<N>]) -> usize {
+        let needed = |set: &Vec<N>| {
+            let mut counts: BTreeMap<Option<Domain>, usize> = BTreeMap::new();
+            set.iter().for_each(|node| *counts.entry(self.nodes[node]).or_default() += 1);
+            let alone = counts.remove(&None).unwrap_or(0);
+            let is_enough = |most: &usize| {
+                let taken: usize = counts.values().map(|&count| count.min(*most)).sum();
+                taken + alone >= self.shape.chunk_count().min(set.len())
+            };
+            (self.shape.tolerance()..self.size).find(is_enough).unwrap_or(self.size)
+        };
+        sets.iter().map(needed).max().unwrap_or(0)
+    }
 }
 
 #[cfg(test)]
@@ -225,6 +264,47 @@ mod tests {
             let most = (0..7).map(|rack| set.iter().filter(|node| node.0 % 7 == rack).count()).max();
             assert!(most <= Some(2), "{:?}", members(&sets));
         }
+    }
+
+    #[test]
+    fn no_set_is_made_that_has_more_of_a_domain_than_joining_would() {
+        let racks_of = |text: &str| -> Vec<String> {
+            let sets = CodingSets::new(&nodes(text), shape(4, 2), 2);
+            let rack = |node: &u16| char::from(text.as_bytes()[usize::from(*node)]);
+            members(&sets).iter().map(|set| set.iter().map(rack).collect()).collect()
+        };
+        assert_eq!(racks_of("aaaaabbbbbcccc"), ["aaabbcc", "aabbbcc"]);
+        // Of the rack that all are in none can be done without.
+        assert_eq!(racks_of("aaaabbbbbbbbbb").len(), 1);
+        let mut more_count = 0;
+        for (code, spare_count) in [(shape(4, 2), 2), (shape(8, 2), 2), (shape(6, 3), 4), (shape(10, 4), 2)] {
+            for (count, racks) in (6..100).flat_map(|count| (2..9).map(move |racks| (count, racks))) {
+                let letter = |rack: usize| char::from(b'a' + rack as u8);
+                let blocks: String = (0..count).map(|node| letter(node * racks / count)).collect();
+                let in_turn: String = (0..count).map(|node| letter(node % racks)).collect();
+                for text in [blocks, in_turn] {
+                    let all = nodes(&text);
+                    let builder = Builder::new(&all, code, spare_count);
+                    let (full, rest) = builder.fill();
+                    let joined = builder.most_of_domain(&builder.join(full.clone(), &rest));
+                    let sets = CodingSets::new(&all, code, spare_count);
+                    assert!(builder.most_of_domain(&sets.members()) <= joined, "{text}: {:?}", members(&sets));
+                    more_count += usize::from(sets.count() > full.len().max(1));
+                }
+            }
+        }
+        assert!(more_count > 1_000, "{more_count} with a set more");
+    }
+
+    #[test]
+    fn what_domains_must_take_is_counted() {
+        let of = |text: &str| {
+            let all = nodes(text);
+            Builder::new(&all, shape(4, 2), 2).most_of_domain(&[all.keys().copied().collect()])
+        };
+        let expected =
+            [("aaabbbcc", 2), ("aaabbbc", 3), ("eeeeeed", 5), ("aaaaaaaa", 6), ("aaaa..bb", 2), ("......", 2)];
+        expected.iter().for_each(|&(text, most)| assert_eq!(of(text), most, "{text}"));
     }
 
     #[test]
