@@ -59,7 +59,7 @@ pub struct DurableTenure {
     pub partitions: Vec<u16>,
     /// Grows when the owner must go by something else.
     pub terms: u32,
-    /// Sets by which the owner may prove itself: one, or while it changes from the first to the second, two.
+    /// Sets by which the owner may prove itself: one, or while it changes from the first to the last, those between too.
     pub voters: Vec<Vec<DurableVoter>>,
     /// Each must accept the tenure before it serves; empty once it does.
     pub before: Vec<Vec<DurableVoter>>,
@@ -86,5 +86,10 @@ impl DurableTenure {
     /// The set that the owner is told: the newest.
     pub fn voters_told(&self) -> &[DurableVoter] {
         self.voters.last().expect("a tenure has voters")
+    }
+
+    /// Sets by which it may still be proven, though it is told another one.
+    pub fn voters_past(&self) -> &[Vec<DurableVoter>] {
+        self.voters.split_last().map_or(&[], |(_, past)| past)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Must not know: who reads it.
 
-use shorttail_wire::control::{NodeState, TenureState};
+use shorttail_wire::control::{NodeState, Standing, TenureState};
 
 use crate::coordinator::Coordinator;
 use crate::limits::LOSS_TOLD_MS;
@@ -52,26 +52,43 @@ impl Coordinator {
     }
 
     fn unserved_problem(&self) -> Option<String> {
-        let mut unserved: Vec<u16> = (0..self.settings.partition_count).collect();
-        for (&epoch, tenure) in &self.durable.tenures {
-            let serves = self.standing_of(epoch).is_some_and(|known| known.state == TenureState::Serving);
-            if serves && self.is_owner_alive(tenure) {
-                unserved.retain(|partition| !tenure.partitions.contains(partition));
-            }
-        }
-        if unserved.is_empty() {
-            return None;
+        let all = usize::from(self.settings.partition_count);
+        let unserved_count = all - self.partitions_where(|standing| standing.state == TenureState::Serving);
+        if unserved_count == 0 {
+            return self.unproven_problem();
         }
         if self.alive_gateways().next().is_none() {
             return Some(
                 "no gateway is alive: nobody serves, and what is stored is not known; start a gateway".to_owned(),
             );
         }
-        let count = unserved.len();
-        let all = self.settings.partition_count;
         Some(format!(
-            "{count} of {all} partitions are not served yet: requests for them wait until a gateway took them over"
+            "{unserved_count} of {all} partitions are not served yet: requests for them wait until a gateway took them over"
         ))
+    }
+
+    fn unproven_problem(&self) -> Option<String> {
+        let all = usize::from(self.settings.partition_count);
+        let count = all - self.partitions_where(|standing| standing.proven_by != 0);
+        let needed = self.settings.code.tolerance() + 1;
+        (count > 0).then(|| {
+            format!(
+                "too few nodes confirm the owner of {count} of {all} partitions, and {needed} must: requests for them are \
+                 refused; start the nodes that are away"
+            )
+        })
+    }
+
+    /// How many partitions have an owner that lives and reports this.
+    fn partitions_where(&self, holds: impl Fn(&Standing) -> bool) -> usize {
+        let tenures = self.durable.tenures.iter().filter(|(_, tenure)| self.is_owner_alive(tenure));
+        let tenures = tenures.filter(|(epoch, _)| self.standing_of(**epoch).is_some_and(|standing| holds(&standing)));
+        tenures.map(|(_, tenure)| tenure.partitions.len()).sum()
+    }
+
+    /// Partitions that answer requests.
+    pub(crate) fn partitions_served(&self) -> u16 {
+        self.partitions_where(|standing| standing.state == TenureState::Serving && standing.proven_by != 0) as u16
     }
 
     fn unreadable_problem(&self) -> Option<String> {

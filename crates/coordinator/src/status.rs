@@ -104,13 +104,6 @@ impl Coordinator {
         entries.collect()
     }
 
-    fn partitions_served(&self) -> u16 {
-        let serves = |epoch: u32| self.standing_of(epoch).is_some_and(|known| known.state == TenureState::Serving);
-        let served =
-            self.durable.tenures.iter().filter(|(epoch, tenure)| self.is_owner_alive(tenure) && serves(**epoch));
-        served.map(|(_, tenure)| tenure.partitions.len() as u16).sum()
-    }
-
     fn node_entry(&self, id: u16, node: &NodeMember) -> NodeStatusEntry {
         let seen = self.seen_recently(id);
         let all = seen.read_latency.clone().plus(&seen.write_latency);

@@ -61,7 +61,8 @@ impl Coordinator {
         let gathering = gathering.map(|since_us| since_us + GATHER_MS * 1000);
         let returning = self.durable.tenures.values().any(|tenure| !self.is_owner_alive(tenure));
         let returning = returning.then_some(self.started_us + GATEWAY_RETURN_MS * 1000);
-        let replaced = self.durable.tenures.values().any(|tenure| !tenure.before.is_empty());
+        let waits = |tenure: &DurableTenure| !tenure.before.is_empty() || tenure.voters.len() > 1;
+        let replaced = self.durable.tenures.values().any(waits);
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
         let prepared = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
@@ -150,9 +151,10 @@ impl Coordinator {
         self.tenures.standings.retain(|epoch, _| tenures.contains_key(epoch) || is_to_come(epoch));
     }
 
-    /// Lives whose memory was followed by another life have no voice any more, once their promises have run out.
+    /// Lives whose memory was followed by another life have no voice any more, once their promises have run out. By a
+    /// set with too few others nobody is proven.
     fn strike_out_replaced(&mut self, now: Now) {
-        let nodes = &self.nodes;
+        let (nodes, tolerance) = (&self.nodes, self.settings.code.tolerance());
         let is_struck = |&(id, incarnation): &DurableVoter| {
             let node = nodes.get(&id);
             node.is_some_and(|node| {
@@ -161,6 +163,14 @@ impl Coordinator {
         };
         let mut changed = false;
         for tenure in self.durable.tenures.values_mut() {
+            if tenure.voters_past().iter().flatten().any(is_struck) {
+                let told = tenure.voters.pop().expect("a tenure has voters");
+                tenure.voters.iter_mut().for_each(|set| set.retain(|voter| !is_struck(voter)));
+                tenure.voters.retain(|set| set.len() > tolerance);
+                tenure.voters.dedup();
+                tenure.voters.push(told);
+                changed = true;
+            }
             if !tenure.before.iter().flatten().any(is_struck) {
                 continue;
             }
@@ -193,14 +203,16 @@ impl Coordinator {
         }
     }
 
-    /// Nodes that came or were given up: the new set goes beside the old one.
+    /// Nodes that came or were given up: the new set goes beside the old one. Another one follows once the owner is
+    /// proven by it, or at once if it cannot be: more nodes than may be lost came back with nothing.
     fn change_voters(&mut self) {
         let wanted = self.voters_wanted();
         if wanted.len() <= self.settings.code.tolerance() {
             return;
         }
         let of_living = self.durable.tenures.iter().filter(|(_, tenure)| self.is_owner_alive(tenure));
-        let outdated = of_living.filter(|(_, tenure)| tenure.voters.len() == 1 && tenure.voters[0] != wanted);
+        let is_settled = |tenure: &DurableTenure| tenure.voters.len() == 1 || !self.can_prove(tenure.voters_told());
+        let outdated = of_living.filter(|(_, tenure)| tenure.voters_told() != wanted && is_settled(tenure));
         let outdated: Vec<u32> = outdated.map(|(&epoch, _)| epoch).collect();
         for epoch in &outdated {
             let tenure = self.durable.tenures.get_mut(epoch).expect("listed above");
@@ -211,6 +223,15 @@ impl Coordinator {
         if !outdated.is_empty() {
             self.persist();
         }
+    }
+
+    /// Do so many of these live that an owner can be proven by them?
+    fn can_prove(&self, set: &[DurableVoter]) -> bool {
+        let is_alive = |&&(id, incarnation): &&DurableVoter| {
+            let node = self.nodes.get(&id);
+            node.is_some_and(|node| node.presence.is_alive() && node.incarnation.0 == incarnation)
+        };
+        set.iter().filter(is_alive).count() > self.settings.code.tolerance()
     }
 
     /// Lives that are not given up.
@@ -409,7 +430,7 @@ impl Coordinator {
         let last = self.durable.tenures.keys().next_back().copied().unwrap_or(0);
         assert!(last <= self.durable.epoch, "epoch {last} is beyond the last one handed out, {}", self.durable.epoch);
         for (epoch, tenure) in &self.durable.tenures {
-            assert!((1..=2).contains(&tenure.voters.len()), "tenure {epoch} has {} sets", tenure.voters.len());
+            assert!(!tenure.voters.is_empty(), "tenure {epoch} has no voters");
         }
     }
 }

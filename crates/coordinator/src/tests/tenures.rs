@@ -101,6 +101,10 @@ impl Stage {
         self.scene.handle(Input::Closed { connection });
     }
 
+    fn close_node(&mut self, id: u16) {
+        self.scene.handle(Input::Closed { connection: self.nodes[usize::from(id)] });
+    }
+
     fn die(&mut self, id: u16) {
         self.close(id);
         self.gateways.remove(&id);
@@ -439,6 +443,50 @@ fn voters_change_in_two_steps() {
     assert_eq!(stage.terms_told(heir)[0].before.iter().map(Vec::len).collect::<Vec<_>>(), [9, 10]);
 }
 
+/// All nodes lose their memory, one after the other, and the owner is proven by nobody meanwhile.
+#[test]
+fn an_owner_is_told_of_voters_that_can_prove_it() {
+    let mut stage = Stage::new(1, 4);
+    stage.join();
+    stage.serve();
+    let newcomers = |stage: &Stage| {
+        let told = stage.scene.persisted.tenures[&1].voters_told();
+        told.iter().filter(|(_, incarnation)| *incarnation == 2).count()
+    };
+    for node_id in 0..NODES {
+        stage.close_node(node_id);
+    }
+    for node_id in 0..NODES {
+        stage.nodes[usize::from(node_id)] = stage.scene.node(node(2, Some(node_id))).0;
+        // Three of them are enough to prove it: then it is waited for.
+        assert_eq!(newcomers(&stage), usize::from(node_id + 1).min(3));
+    }
+    let past = |stage: &Stage| stage.scene.persisted.tenures[&1].voters_past().len();
+    assert_eq!(past(&stage), 3, "it may have been proven by each");
+    stage.pass_ms(PROMISE_OVER_MS);
+    assert_eq!((past(&stage), newcomers(&stage)), (1, 8), "too few of the old lives are left in the others");
+    stage.serve();
+    assert_eq!((past(&stage), newcomers(&stage)), (0, 8));
+}
+
+/// One node loses its memory again and again, while the others are away.
+#[test]
+fn sets_of_voters_do_not_heap_up() {
+    let mut stage = Stage::new(1, 4);
+    stage.join();
+    stage.serve();
+    for node_id in 1..NODES {
+        stage.close_node(node_id);
+    }
+    for incarnation in 2..50 {
+        stage.close_node(0);
+        stage.nodes[0] = stage.scene.node(node(incarnation, Some(0))).0;
+        stage.pass_ms(PROMISE_OVER_MS);
+    }
+    let sets: Vec<usize> = stage.scene.persisted.tenures[&1].voters.iter().map(Vec::len).collect();
+    assert_eq!(sets, [7, 8], "the others may have proven it, with any of those lives");
+}
+
 #[test]
 fn a_life_that_was_followed_by_another_is_waited_for_no_longer_than_its_promises_hold() {
     let mut stage = Stage::new(1, 4);
@@ -446,7 +494,7 @@ fn a_life_that_was_followed_by_another_is_waited_for_no_longer_than_its_promises
     stage.serve();
     stage.die(id);
     for node_id in 0..4 {
-        stage.scene.handle(Input::Closed { connection: stage.nodes[usize::from(node_id)] });
+        stage.close_node(node_id);
         stage.nodes[usize::from(node_id)] = stage.scene.node(node(2, Some(node_id))).0;
     }
     let heir = stage.join();

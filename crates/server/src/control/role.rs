@@ -7,7 +7,7 @@ use shorttail_wire::control::{
     NodeWelcome, TenureState, ToCoordinator,
 };
 
-/// Between two statuses: usually; while people look on until all is whole again; while somebody waits for the next one.
+/// Between two statuses: usually; while people look on until all is whole or served; while somebody waits for the next one.
 const AT_EASE: Duration = Duration::from_millis(HEARTBEAT_MS);
 const WATCHED: Duration = Duration::from_millis(25);
 pub const HURRIED: Duration = Duration::from_millis(5);
@@ -16,6 +16,11 @@ pub const HURRIED: Duration = Duration::from_millis(5);
 pub fn hurries(status: &GatewayStatus) -> bool {
     let waits = |state| !matches!(state, TenureState::Serving | TenureState::Preparing | TenureState::Prepared);
     status.standings.iter().any(|standing| waits(standing.state))
+}
+
+/// Is there a tenure of which nobody is sure?
+fn is_unproven(status: &GatewayStatus) -> bool {
+    status.standings.iter().any(|standing| standing.state == TenureState::Serving && standing.proven_by == 0)
 }
 
 /// A kind of member.
@@ -83,7 +88,7 @@ impl Role for GatewayRole {
     fn status_within(status: &GatewayStatus) -> Duration {
         match () {
             () if hurries(status) => HURRIED,
-            () if status.totals.chunks_missing > 0 => WATCHED,
+            () if status.totals.chunks_missing > 0 || is_unproven(status) => WATCHED,
             () => AT_EASE,
         }
     }
