@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use shorttail_units::CodeShape;
 
 use crate::stored::Stored;
 
@@ -14,6 +15,8 @@ pub struct Durable {
     /// Version of this layout.
     pub format: u32,
     pub cluster_id: u64,
+    /// Settled at the first start.
+    pub choice: Option<DurableChoice>,
     /// The last epoch that was handed out.
     pub epoch: u32,
     /// The next gateway gets this number.
@@ -24,6 +27,14 @@ pub struct Durable {
     pub tenures: BTreeMap<u32, DurableTenure>,
     /// Gateways that are to own nothing.
     pub draining: BTreeSet<u16>,
+}
+
+/// What every object that is stored rests on: the same for the whole life of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DurableChoice {
+    pub code: String,
+    pub partitions: u16,
 }
 
 /// A node that has ever been a member. Its number is never given to another.
@@ -73,12 +84,43 @@ impl Durable {
         Durable {
             format: Self::FORMAT,
             cluster_id,
+            choice: None,
             epoch: 0,
             gateway_id_next: 0,
             nodes: BTreeMap::new(),
             tenures: BTreeMap::new(),
             draining: BTreeSet::new(),
         }
+    }
+}
+
+impl Durable {
+    /// The number of partitions of this cluster: at its first start that wanted, or else `partitions_default`.
+    ///
+    /// # Errors
+    /// It was made with another code or number, which says what to do.
+    pub fn settle(
+        &mut self,
+        code: CodeShape,
+        partitions_wanted: Option<u16>,
+        partitions_default: u16,
+    ) -> Result<u16, String> {
+        let code = code.to_string();
+        let first =
+            || DurableChoice { code: code.clone(), partitions: partitions_wanted.unwrap_or(partitions_default) };
+        let DurableChoice { code: made_with, partitions } = self.choice.get_or_insert_with(first);
+        let anew = "start it so, or make a new cluster in another directory, or under another prefix, and copy over what is stored";
+        if *made_with != code {
+            return Err(format!(
+                "this cluster was made with --code {made_with}, in which everything is stored, and cannot be changed to {code}: {anew}"
+            ));
+        }
+        if partitions_wanted.is_some_and(|wanted| wanted != *partitions) {
+            return Err(format!(
+                "this cluster was made with --partitions {partitions}, which cannot be changed: {anew}"
+            ));
+        }
+        Ok(*partitions)
     }
 }
 

@@ -29,4 +29,4 @@ mod tenures;
 mod tests;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
-pub use durable::{Durable, DurableNode, DurableTenure, DurableVoter};
+pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::durable::{Durable, DurableNode, DurableTenure, DurableVoter};
+use crate::durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};
 
 /// The state, to be written or just read. An older layout lacks what came later: its format says so.
 #[derive(Serialize, Deserialize)]
@@ -21,6 +21,8 @@ use crate::durable::{Durable, DurableNode, DurableTenure, DurableVoter};
 pub struct Stored {
     format: u32,
     cluster_id: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    choice: Option<DurableChoice>,
     epoch: u32,
     gateway_id_next: u16,
     nodes: BTreeMap<u16, DurableNode>,
@@ -45,7 +47,7 @@ struct StoredTenure {
 
 impl From<Durable> for Stored {
     fn from(durable: Durable) -> Self {
-        let Durable { format, cluster_id, epoch, gateway_id_next, nodes, tenures, draining } = durable;
+        let Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining } = durable;
         let mut places: BTreeMap<Vec<DurableVoter>, usize> = BTreeMap::new();
         let mut place_all = |sets: Vec<Vec<DurableVoter>>| -> Vec<usize> {
             let mut place = |set| {
@@ -65,7 +67,7 @@ impl From<Durable> for Stored {
         let tenures = tenures.into_iter().map(|(epoch, tenure)| (epoch, stored(tenure))).collect();
         let mut voter_sets = vec![Vec::new(); places.len()];
         places.into_iter().for_each(|(set, place)| voter_sets[place] = set);
-        Stored { format, cluster_id, epoch, gateway_id_next, nodes, voter_sets, tenures, draining }
+        Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining }
     }
 }
 
@@ -73,7 +75,8 @@ impl TryFrom<Stored> for Durable {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Self, String> {
-        let Stored { format, cluster_id, epoch, gateway_id_next, nodes, voter_sets, tenures, draining } = stored;
+        let Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining } =
+            stored;
         let set = |place: usize| {
             let no_such = || format!("a tenure names set {place} of voters, and there are {}", voter_sets.len());
             voter_sets.get(place).cloned().ok_or_else(no_such)
@@ -86,6 +89,6 @@ impl TryFrom<Stored> for Durable {
         };
         let tenures = tenures.into_iter().map(|(epoch, tenure)| Ok((epoch, read(tenure)?)));
         let tenures = tenures.collect::<Result<BTreeMap<_, _>, String>>()?;
-        Ok(Durable { format, cluster_id, epoch, gateway_id_next, nodes, tenures, draining })
+        Ok(Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining })
     }
 }

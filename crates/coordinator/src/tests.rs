@@ -342,6 +342,20 @@ fn a_new_life_of_a_node_retires_the_old_one() {
 }
 
 #[test]
+fn a_cluster_keeps_its_code_and_its_partitions() {
+    let code = |name: &str| name.parse::<CodeShape>().expect("a code");
+    let mut durable = Durable::new(77);
+    assert_eq!(durable.settle(code("rs:4+2"), None, 12), Ok(12));
+    assert_eq!(durable.settle(code("rs:4+2"), None, 4), Ok(12), "gateways may become fewer");
+    assert_eq!(durable.settle(code("rs:4+2"), Some(12), 4), Ok(12));
+    let refused = durable.settle(code("rs:4+2"), Some(4), 4).expect_err("another number");
+    assert!(refused.contains("--partitions 12"), "{refused}");
+    let refused = durable.settle(code("rs:8+2"), None, 4).expect_err("another code");
+    assert!(refused.contains("--code rs:4+2") && refused.contains("rs:8+2"), "{refused}");
+    assert_eq!(Durable::new(1).settle(code("rs:4+2"), Some(7), 4), Ok(7));
+}
+
+#[test]
 fn members_survive_a_restart_of_the_coordinator() {
     let mut scene = Scene::new();
     let (_, session) = scene.node(node(9, Some(3)));

@@ -66,7 +66,9 @@ pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
 
 /// The coordinator with its sockets, bound and not yet running.
 pub struct Server {
+    /// With as many partitions as a new cluster gets.
     settings: Settings,
+    partitions_wanted: Option<u16>,
     keeper: Keeper,
     /// While it leads, and until another one is known to.
     reign: Option<Reign>,
@@ -116,6 +118,7 @@ impl Server {
         }
         Ok(Server {
             settings: settings(config, admin_address),
+            partitions_wanted: config.partition_count,
             keeper: Keeper::start(store, Arc::clone(&waker)).context("cannot start a thread")?,
             reign: None,
             about,
@@ -352,7 +355,7 @@ fn about(config: &CoordinatorConfig) -> CoordinatorStatus {
 fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> Settings {
     Settings {
         code: config.code,
-        partition_count: config.partition_count,
+        partition_count: config.partition_count.unwrap_or_else(|| config.partition_count_default()),
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
         gateway_count_expected: u16::try_from(config.gateway_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,

@@ -94,7 +94,7 @@ impl Plan {
         flags.put_if("--metadata-auth-file", metadata.metadata_auth_file.as_ref().map(|file| file.display()));
         flags.put_if("--metadata-tls", metadata.metadata_tls.as_ref());
         flags.put("--code", config.code);
-        flags.put("--partitions", config.partition_count);
+        flags.put_if("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);
         flags.put("--gateways", config.gateway_count);
         flags.put("--retire-after", config.retire_after_s);

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
 use clap::Parser;
-use shorttail_server::config::{ConfigFile, GatewayConfig, LogLevel, MetadataPlace, Text, UpConfig, UpOptions};
+use shorttail_server::config::{
+    ConfigFile, CoordinatorConfig, GatewayConfig, LogLevel, MetadataPlace, Text, UpConfig, UpOptions,
+};
 use shorttail_wire::control::{ClusterStatus, CoordinatorStatus};
 
 use super::plan::{Part, Plan};
@@ -35,6 +37,11 @@ fn gateway_at(plan: &Plan, place: usize) -> GatewayConfig {
     plan.write_children_file().expect("written");
     let file = ConfigFile::read(command.config.as_deref()).expect("what children take");
     command.options.or(file.gateway).resolve().expect("sensible")
+}
+
+fn coordinator(plan: &Plan) -> CoordinatorConfig {
+    let Verb::Coordinator(command) = parsed(plan, Part::Coordinator) else { panic!("another verb") };
+    command.options.resolve().expect("sensible")
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
     let config = gateway(&plan);
     assert_eq!((config.idle_timeout_s, config.connection_count_max, config.when_full), (9, 50, wanted.when_full));
     assert_eq!(Ok(config.sidestep), wanted.sidestep.resolve("up"));
-    assert_eq!(plan.config.partition_count, 8, "until the next start");
+    assert_eq!(plan.config.partition_count, Some(8), "until the next start");
 }
 
 #[test]
@@ -116,7 +123,7 @@ fn what_is_off_stays_off() {
 #[test]
 fn further_gateways_take_the_next_ports() {
     let (plan, _parent) = plan(UpOptions { gateways: Some(3), nodes: Some(6), ..UpOptions::default() });
-    assert_eq!((plan.parts().len(), plan.config.partition_count), (10, 12));
+    assert_eq!((plan.parts().len(), coordinator(&plan).partition_count_default()), (10, 12));
     let ports: Vec<_> = (0..3).map(|place| gateway_at(&plan, place)).collect();
     let port = |address: Option<std::net::SocketAddr>| address.expect("on").port();
     assert_eq!(ports.iter().map(|gateway| port(gateway.memcached)).collect::<Vec<_>>(), [11211, 11212, 11213]);

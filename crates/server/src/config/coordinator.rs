@@ -24,7 +24,8 @@ pub struct CoordinatorConfig {
     /// Where identity and epochs are kept.
     pub metadata: MetadataPlace,
     pub code: CodeShape,
-    pub partition_count: u16,
+    /// If it is not that of a cluster that is there, this coordinator does not serve it.
+    pub partition_count: Option<u16>,
     /// Nodes that gateways should wait for before they place stripes.
     pub node_count: usize,
     /// Gateways among which partitions are shared at the start.
@@ -75,7 +76,8 @@ pub struct CoordinatorOptions {
     /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
-    /// Units of ownership and parallelism [default: 4]
+    /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
+    /// for each gateway]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N")]
     pub partitions: Option<u16>,
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
@@ -130,7 +132,7 @@ impl CoordinatorOptions {
         let code = self.code.unwrap_or_default().0;
         let node_count = self.nodes.unwrap_or(NODE_COUNT_DEFAULT.max(code.chunk_count()));
         check_node_count("coordinator", code, node_count)?;
-        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT);
+        let within_bounds = |partitions| within("coordinator", "partitions", partitions, 1, PARTITION_COUNT_MAX);
         let retire_after_s = self.retire_after.unwrap_or(RETIRE_AFTER_S_DEFAULT);
         within("coordinator", "retire_after", retire_after_s, 1, RETIRE_AFTER_S_MAX)?;
         if self.dir.is_some() && self.metadata.is_some() {
@@ -147,12 +149,19 @@ impl CoordinatorOptions {
             admin: self.admin.unwrap_or_else(|| OptionalAddress::loopback(ADMIN_PORT)).0,
             metadata: metadata.resolve("coordinator", self.dir.as_deref())?,
             code,
-            partition_count: within("coordinator", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
+            partition_count: self.partitions.map(within_bounds).transpose()?,
             node_count,
             gateway_count: within("coordinator", "gateways", self.gateways.unwrap_or(1), 1, GATEWAY_COUNT_MAX)?,
             retire_after_ms: retire_after_s * 1000,
             allow_chaos: self.allow_chaos.unwrap_or(false),
         })
+    }
+}
+
+impl CoordinatorConfig {
+    /// Of a cluster that is made now.
+    pub fn partition_count_default(&self) -> u16 {
+        PARTITION_COUNT_DEFAULT.saturating_mul(self.gateway_count as u16).min(PARTITION_COUNT_MAX)
     }
 }
 

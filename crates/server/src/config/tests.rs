@@ -48,7 +48,7 @@ fn flags_win_over_the_file_which_wins_over_defaults() {
     let file = ConfigFile::read(Some(file(text).path())).expect("well-formed");
     let flags = up_flags(&["--nodes", "12", "--code", "rs:8+2"]);
     let config = flags.or(file.up).resolve().expect("sensible");
-    assert_eq!((config.node_count, config.partition_count, config.restart_nodes), (12, 7, true));
+    assert_eq!((config.node_count, config.partition_count, config.restart_nodes), (12, Some(7), true));
     assert_eq!((config.code.to_string().as_str(), config.node_memory), ("rs:8+2", NODE_MEMORY_DEFAULT));
 }
 

@@ -14,8 +14,7 @@ use shorttail_units::CodeShape;
 use super::address::OptionalAddress;
 use super::code::CodeSpec;
 use super::coordinator::{
-    ADMIN_PORT, NODE_COUNT_DEFAULT, PARTITION_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX,
-    check_node_count,
+    ADMIN_PORT, NODE_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX, check_node_count,
 };
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
@@ -43,7 +42,7 @@ pub struct UpConfig {
     pub dir: Option<PathBuf>,
     /// What is said of metadata; without a word it is kept in the directory.
     pub metadata: MetadataOptions,
-    pub partition_count: u16,
+    pub partition_count: Option<u16>,
     /// Redis clients are sent to the gateway that owns a key.
     pub redis_cluster: bool,
     pub when_full: WhenFull,
@@ -189,7 +188,8 @@ pub struct UpOptions {
     /// Files for etcd over TLS: its authority, and the certificate to show with its key
     #[arg(long, env = "SHORTTAIL_UP_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
-    /// Units of ownership and parallelism [default: 4 for each gateway]
+    /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
+    /// for each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N")]
     pub partitions: Option<u16>,
     /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
@@ -367,7 +367,7 @@ impl UpOptions {
         if let Some(file) = &self.auth_file {
             read_credentials_of("up", file)?;
         }
-        let partitions = self.partitions.unwrap_or(PARTITION_COUNT_DEFAULT * gateway_count as u16);
+        let within_bounds = |partitions| within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
         let metadata = MetadataOptions {
             metadata: self.metadata,
@@ -387,7 +387,7 @@ impl UpOptions {
             admin,
             dir: self.dir,
             metadata,
-            partition_count: within("up", "partitions", partitions, 1, PARTITION_COUNT_MAX)?,
+            partition_count: self.partitions.map(within_bounds).transpose()?,
             redis_cluster: self.redis_cluster.is_some_and(|switch| switch.0.0),
             when_full: self.when_full.unwrap_or_default(),
             value_bytes_max: value_bytes("up", self.value_bytes_max)?,

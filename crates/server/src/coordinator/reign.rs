@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use shorttail_coordinator::{Coordinator, Durable};
+use shorttail_coordinator::{Coordinator, Durable, Settings};
 
 use super::Server;
 use super::metadata::State;
@@ -86,18 +86,23 @@ impl Server {
 
     fn begin_reign(&mut self, number: u64, state: State, until: Option<Instant>) -> anyhow::Result<()> {
         self.end_reign();
-        let (durable, is_new) = match state {
+        let (mut durable, is_new) = match state {
             State::Known(durable) => (durable, false),
             State::NewCluster => {
                 (Durable::new(random_u64().context("cannot draw the identity of a new cluster")?), true)
             }
         };
+        let settings = &self.settings;
+        let partition_count = durable
+            .settle(settings.code, self.partitions_wanted, settings.partition_count)
+            .map_err(anyhow::Error::msg)?;
         tracing::info!(coordinator = self.about.name, epoch = durable.epoch, is_new, "leads");
         let saving_since = is_new.then(Instant::now);
         if is_new {
             self.keeper.save(number, durable.clone());
         }
-        let machine = Coordinator::new(self.now(), self.settings.clone(), durable);
+        let settings = Settings { partition_count, ..self.settings.clone() };
+        let machine = Coordinator::new(self.now(), settings, durable);
         self.reign = Some(Reign { number, machine, until, saving_since });
         self.about.leader = Some(self.about.name.clone());
         Ok(())

@@ -58,7 +58,7 @@ fn config(control: &Address, metadata: MetadataPlace) -> CoordinatorConfig {
         admin: Some("127.0.0.1:0".parse().expect("literal")),
         metadata,
         code: CodeShape::default(),
-        partition_count: 4,
+        partition_count: Some(4),
         node_count: 8,
         gateway_count: 1,
         retire_after_ms: 30_000,

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::etcd::Etcd;
 use super::file::Directory;
-use shorttail_coordinator::{DurableNode, DurableTenure};
+use shorttail_coordinator::{DurableChoice, DurableNode, DurableTenure};
 
 use super::*;
 use crate::config::{EtcdConfig, EtcdTls};
@@ -66,7 +66,8 @@ fn free_port() -> u16 {
 }
 
 pub fn state(epoch: u32) -> Durable {
-    Durable { epoch, ..Durable::new(7) }
+    let choice = Some(DurableChoice { code: "rs:4+2".to_owned(), partitions: 4 });
+    Durable { epoch, choice, ..Durable::new(7) }
 }
 
 fn won(campaign: Result<Campaign, Trouble>) -> Option<State> {
