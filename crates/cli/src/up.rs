@@ -45,6 +45,8 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let mut run_dir = RunDir::create(config.dir.as_deref())?;
     if config.memory_file {
         run_dir.keep_memory(config.dir.as_deref())?;
+    } else {
+        run_dir.keep_nothing(config.dir.as_deref())?;
     }
     let program = std::env::current_exe().context("cannot find the program's own file")?;
     let mut supervisor = Supervisor::new(Plan::new(config, level, program, run_dir), source, tell, events);

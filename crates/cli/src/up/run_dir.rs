@@ -75,6 +75,22 @@ impl RunDir {
         Ok(())
     }
 
+    /// Nodes are to begin with nothing.
+    ///
+    /// # Errors
+    /// When an earlier run kept its memory in the user's directory: the cluster would give it up.
+    pub fn keep_nothing(&self, dir: Option<&Path>) -> anyhow::Result<()> {
+        let Some(memory) = dir.map(|dir| dir.join("memory")) else { return Ok(()) };
+        let is_kept = std::fs::read_dir(&memory).is_ok_and(|mut files| files.next().is_some());
+        if is_kept {
+            bail!(
+                "{} holds what a cluster stored, which would be given up: start it with --memory-file, or remove that directory",
+                memory.display()
+            );
+        }
+        Ok(())
+    }
+
     /// The file of a node's memory, if it is kept.
     pub fn node_memory(&self, id: u16) -> Option<PathBuf> {
         self.memory.as_ref().map(|memory| memory.join(format!("node-{id}")))
@@ -155,6 +171,20 @@ mod tests {
         let _next = RunDir::create(Some(parent.path())).expect("made");
         assert!(living.path().is_dir() && starting.is_dir());
         assert!(!killed.exists());
+    }
+
+    #[test]
+    fn memory_that_was_kept_is_not_given_up_by_mistake() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let dir = Some(parent.path());
+        let mut run = RunDir::create(dir).expect("made");
+        run.keep_nothing(dir).expect("nothing was kept");
+        run.keep_nothing(None).expect("nothing can be kept");
+        run.keep_memory(dir).expect("made");
+        run.keep_nothing(dir).expect("no node has run yet");
+        std::fs::write(run.node_memory(0).expect("kept"), "").expect("written");
+        let error = run.keep_nothing(dir).expect_err("it is there").to_string();
+        assert!(error.contains("--memory-file"), "{error}");
     }
 
     #[test]
