@@ -17,8 +17,12 @@ use processes::{ANY_PORT, Cluster, PATIENCE, connect, line, program};
 const KEYS: usize = 300;
 
 fn start(dir: &Path) -> Cluster {
+    start_with(dir, &[])
+}
+
+fn start_with(dir: &Path, flags: &[&str]) -> Cluster {
     let dir = dir.to_str().expect("text");
-    Cluster::start(&["--nodes", "6", "--node-memory", "16MiB", "--memory-file", "--dir", dir])
+    Cluster::start(&[&["--nodes", "6", "--node-memory", "16MiB", "--memory-file", "--dir", dir], flags].concat())
 }
 
 fn value(number: usize, round: usize) -> String {
@@ -54,6 +58,34 @@ fn what_was_stored_is_there_when_everything_was_restarted() {
         let mut client = connect(&cluster.memcached);
         (0..KEYS).for_each(|number| check(&mut client, number, round));
     }
+}
+
+/// What would make nothing of all that is stored is refused, and everything is there at the next start; gateways may
+/// become more.
+#[test]
+fn a_kept_cluster_is_not_started_as_another_one() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = temp.path().join("cluster");
+    let mut cluster = start(&dir);
+    let mut client = connect(&cluster.memcached);
+    (0..KEYS).for_each(|number| store(&mut client, number, 0));
+    cluster.end(Signal::SIGTERM);
+    let others: [(&[&str], &str); 3] = [
+        (&["--memory-file", "--code", "rs:2+1"], "--code rs:4+2"),
+        (&["--memory-file", "--partitions", "5"], "--partitions 4"),
+        (&[], "--memory-file"),
+    ];
+    for (flags, wanted) in others {
+        let mut command = program();
+        command.args(["up", "--memcached", ANY_PORT, "--redis", "off", "--admin", ANY_PORT, "--nodes", "6"]);
+        command.args(["--node-memory", "16MiB", "--dir"]).arg(&dir).args(flags);
+        let Output { status, stderr, .. } = command.output().expect("the program runs");
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(status.code() == Some(1) && said.contains(wanted), "{flags:?}: {status}: {said}");
+    }
+    let cluster = start_with(&dir, &["--gateways", "3"]);
+    let mut client = connect(&cluster.memcached);
+    (0..KEYS).for_each(|number| check(&mut client, number, 0));
 }
 
 /// A node that is alone: its owners are told by flags.
