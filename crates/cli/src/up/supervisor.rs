@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use shorttail_server::config::{ConfigFile, LogLevel, UpOptions};
+use shorttail_server::config::{ConfigError, ConfigFile, LogLevel, UpConfig, UpOptions};
 use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState};
 
 use super::child::{RunningChild, describe};
@@ -129,15 +129,21 @@ impl Supervisor {
     }
 
     /// Settings that change only at the next start, for people.
-    fn read_again(&mut self) -> Result<String, Failure> {
-        let file = ConfigFile::read(self.source.file.as_deref())?;
-        self.plan.log = log_level(self.source.log, &file);
-        logging::set(self.plan.log);
-        let config = self.source.options.clone().or(file.up).resolve()?;
+    pub(super) fn read_again(&mut self) -> Result<String, Failure> {
+        let (level, config) = self.read_settings().map_err(|error| {
+            Failure::Usage(format!("{error}\nnothing was changed: the cluster runs on as it was configured before"))
+        })?;
+        self.plan.log = level;
+        logging::set(level);
         let changed = self.plan.config.take_live(config);
         self.plan.write_children_file().context("cannot write the children's file")?;
         self.members.iter().filter_map(|member| member.child.as_ref()).for_each(RunningChild::reload);
         Ok(changed.join(", "))
+    }
+
+    fn read_settings(&self) -> Result<(LogLevel, UpConfig), ConfigError> {
+        let file = ConfigFile::read(self.source.file.as_deref())?;
+        Ok((log_level(self.source.log, &file), self.source.options.clone().or(file.up).resolve()?))
     }
 
     fn next_event(&self) -> anyhow::Result<Option<Event>> {
