@@ -15,7 +15,7 @@ use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState};
 
 use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
-use super::probe::{Found, Probes, Wanted};
+use super::probe::{Found, NodesLeft, Probes, Wanted};
 use super::{banner, probe, say};
 use crate::exit::{Failure, REMOVED};
 use crate::logging;
@@ -307,11 +307,15 @@ impl Supervisor {
             say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
             return;
         }
-        let ended = self.members.iter().filter(|member| is_node(member.part) && member.child.is_none());
-        let ended = ended.filter(|member| !member.is_removed).count();
-        let down = probe::nodes_down(self.plan.coordinator(), pid).unwrap_or(ended);
-        let tolerated = self.plan.config.code.tolerance();
-        say(&format!("{name} (pid {pid}) died: {how}; {down} down, {tolerated} tolerated"));
+        let left = probe::nodes_left(self.plan.coordinator(), pid).unwrap_or_else(|| self.nodes_left());
+        say(&format!("{name} (pid {pid}) died: {how}; {}", left.told(self.plan.config.code)));
+    }
+
+    /// As far as it is known here.
+    fn nodes_left(&self) -> NodesLeft {
+        let nodes = || self.members.iter().filter(|member| is_node(member.part) && !member.is_removed);
+        let dead = nodes().filter(|member| member.child.is_none()).count();
+        NodesLeft { dead, alive: nodes().count() - dead }
     }
 
     /// A member, for people: with the number that the status has.
