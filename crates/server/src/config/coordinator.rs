@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::RangedI64ValueParser;
 use serde::Deserialize;
 
 use shorttail_units::CodeShape;
@@ -76,7 +77,7 @@ pub struct CoordinatorOptions {
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
     /// Units of ownership and parallelism [default: 4]
-    #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N")]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_NODES", value_name = "N")]
@@ -154,6 +155,11 @@ impl CoordinatorOptions {
             allow_chaos: self.allow_chaos.unwrap_or(false),
         })
     }
+}
+
+/// What a flag or variable takes as a number of partitions.
+pub fn partition_count() -> RangedI64ValueParser<u16> {
+    RangedI64ValueParser::new().range(1..=i64::from(PARTITION_COUNT_MAX))
 }
 
 /// Every chunk of a stripe is on its own node.

@@ -114,7 +114,6 @@ fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
         (&["--nodes", "257"], "--nodes: 257 is not within 1 to 256"),
         (&["--node-memory", "15m"], "--node-memory: 15MiB is less than 16MiB"),
         (&["--node-memory", "16m", "--node-threads", "2"], "--node-memory: 16MiB is less than 32MiB"),
-        (&["--partitions", "0"], "--partitions: 0 is not within"),
         (&["--value-bytes-max", "2g"], "--value-bytes-max: 2GiB is not within 1KiB to 1GiB"),
         (&["--redis", "127.0.0.1:11211"], "--redis: 127.0.0.1:11211 is also the address of --memcached"),
         (&["--admin", "127.0.0.1:6379"], "--admin: 127.0.0.1:6379 is also an address of --redis"),
@@ -124,6 +123,21 @@ fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
         let error = up_flags(flags).resolve().expect_err("senseless").to_string();
         assert!(error.starts_with(wanted), "{error}");
     }
+}
+
+#[test]
+fn partitions_are_within_their_limits_wherever_they_are_said() {
+    let flag = |count: &str| {
+        let command = UpOptions::augment_args(Command::new("up"));
+        command.try_get_matches_from(["up", "--partitions", count]).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!((flag("1"), flag("1024")), (Ok(()), Ok(())));
+    for count in ["0", "1025", "1000000"] {
+        let error = flag(count).expect_err("beyond");
+        assert!(error.contains(&format!("{count} is not in 1..=1024")), "{error}");
+    }
+    let error = check("[up]\npartitions = 1025\n").expect_err("beyond");
+    assert!(error.contains("up.partitions: 1025 is not within 1 to 1024"), "{error}");
 }
 
 #[test]
