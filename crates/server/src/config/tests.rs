@@ -15,6 +15,10 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 fn check(text: &str) -> Result<(), String> {
+    notes(text).map(drop)
+}
+
+fn notes(text: &str) -> Result<Vec<String>, String> {
     ConfigFile::check(file(text).path()).map_err(|error| error.to_string())
 }
 
@@ -154,7 +158,6 @@ fn members_need_a_coordinator_or_all_that_it_would_say() {
     let node = |text: &str| check(&format!("[node]\n{text}"));
     assert_eq!(node("coordinator = \"127.0.0.1:7000\""), Ok(()));
     assert_eq!(node("cluster_id = \"ab\"\nid = 1"), Ok(()));
-    assert!(node("id = 1").expect_err("nobody to ask").contains("node.coordinator: is needed"));
     assert!(node("cluster_id = \"ab\"").expect_err("who?").contains("node.id: is needed"));
     assert!(node("cluster_id = \"ab\"\ncoordinator = \"127.0.0.1:7000\"").is_err());
     let gateway = |text: &str| check(&format!("[gateway]\n{text}"));
@@ -164,6 +167,18 @@ fn members_need_a_coordinator_or_all_that_it_would_say() {
     assert!(gateway(&format!("{nodes}cluster_id = \"ab\"\nepoch = 0")).expect_err("no epoch").contains("line 5"));
     let twice = "nodes = [\"0=127.0.0.1:1\", \"0=127.0.0.1:2\"]\ncode = \"rs:1+1\"\ncluster_id = \"ab\"\nepoch = 1";
     assert!(gateway(twice).expect_err("twice").contains("names a node id twice"));
+}
+
+#[test]
+fn a_coordinator_that_a_flag_may_name_is_only_noted() {
+    let said = |text: &str| notes(text).map(|notes| notes.join("; "));
+    let needs = |section: &str| Ok(format!("[{section}] needs --coordinator on the command line"));
+    assert_eq!(said("[node]\nmemory = \"1g\"\n"), needs("node"));
+    assert_eq!(said("[node]\nid = 1\n"), needs("node"));
+    assert_eq!(said("[gateway]\nthreads = 2\n"), needs("gateway"));
+    assert_eq!(said("[node]\ncoordinator = \"127.0.0.1:7000\"\n"), Ok(String::new()));
+    assert!(said("[node]\nmemory = \"1\"\n").expect_err("too little").contains("node.memory"));
+    assert!(said("[gateway]\nepoch = 1\n").expect_err("static").contains("gateway.coordinator: is needed"));
 }
 
 #[test]
