@@ -9,8 +9,8 @@ use crate::output::print;
 pub fn run(command: ConfigCommand) -> Result<(), Failure> {
     match command.verb {
         ConfigVerb::Check { file } => {
-            ConfigFile::check(&file)?;
-            print(&format!("{}: ok\n", file.display()))
+            let notes: String = ConfigFile::check(&file)?.iter().map(|note| format!("; {note}")).collect();
+            print(&format!("{}: ok{notes}\n", file.display()))
         }
         ConfigVerb::Example => print(EXAMPLE),
     }

@@ -12,9 +12,14 @@ pub const STDIN: &str = "stdin";
 /// The thread only reads.
 const STACK_BYTES: usize = 64 << 10;
 
+/// Whether the parent is `up` and asked for it.
+pub fn is_wanted() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|value| value == STDIN)
+}
+
 /// Ends the process when standard input does, if the parent asked for it.
 pub fn hold() -> std::io::Result<()> {
-    if std::env::var_os(VARIABLE).is_none_or(|value| value != STDIN) {
+    if !is_wanted() {
         return Ok(());
     }
     let watch = || {

@@ -31,12 +31,14 @@ pub fn watch(
     let watch = move || {
         for _ in signals.forever() {
             let applied = ConfigFile::read(Some(&path)).and_then(|file| {
-                logging::set(log_level(said, &file));
-                apply(file)
+                let level = log_level(said, &file);
+                apply(file)?;
+                logging::set(level);
+                Ok(())
             });
             match applied {
                 Ok(()) => tracing::info!(file = %path.display(), "the configuration was read again"),
-                Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+                Err(error) => tracing::error!(%error, "nothing was changed: the configuration stays as it was"),
             }
         }
     };

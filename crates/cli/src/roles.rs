@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use shorttail_server::config::{ConfigFile, LogLevel, check_environment};
+use shorttail_server::config::{ConfigFile, LogLevel, Size, check_environment};
 
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
 use crate::exit::Failure;
@@ -12,6 +12,12 @@ use crate::{lifeline, logging, reload, resources};
 pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let file = prepare(command.config.as_deref(), log)?;
     let config = command.options.or(file.node).resolve()?;
+    // `up` has said it of all its nodes together.
+    if !lifeline::is_wanted()
+        && let Some(problem) = resources::memory_problem("the node (--memory)", Size(config.memory_bytes))
+    {
+        tracing::warn!("{problem}");
+    }
     hold_lifeline()?;
     reload::watch(command.config, log, |_| Ok(()))?;
     shorttail_server::node::run(config).map_err(|error| match shorttail_server::node::was_removed(&error) {

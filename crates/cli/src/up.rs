@@ -8,7 +8,6 @@
 mod banner;
 mod child;
 mod children_file;
-mod memory;
 mod plan;
 mod ports;
 mod probe;
@@ -21,12 +20,13 @@ use std::io::Write;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::Context;
-use shorttail_server::config::LogLevel;
+use shorttail_server::config::{LogLevel, Size};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 
 use crate::arguments::UpCommand;
 use crate::exit::Failure;
 use crate::reload::log_level;
+use crate::resources;
 use crate::roles::prepare;
 use plan::Plan;
 use run_dir::RunDir;
@@ -38,7 +38,10 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let config = command.options.clone().or(file.up).resolve()?;
     let source = Source { file: command.config, options: command.options, log };
     ports::check(&config)?;
-    memory::warn(&config);
+    let wanted = Size(config.node_memory.0.saturating_mul(config.node_count as u64));
+    if let Some(problem) = resources::memory_problem("the nodes together (--nodes times --node-memory)", wanted) {
+        eprintln!("shorttail: {problem}");
+    }
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;

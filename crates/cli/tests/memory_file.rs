@@ -66,7 +66,7 @@ fn what_was_stored_is_there_when_everything_was_restarted() {
 fn a_kept_cluster_is_not_started_as_another_one() {
     let temp = tempfile::tempdir().expect("a directory");
     let dir = temp.path().join("cluster");
-    let mut cluster = start(&dir);
+    let cluster = start(&dir);
     let mut client = connect(&cluster.memcached);
     (0..KEYS).for_each(|number| store(&mut client, number, 0));
     cluster.end(Signal::SIGTERM);

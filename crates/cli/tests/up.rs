@@ -54,7 +54,9 @@ fn flags_that_make_no_sense_are_usage_errors() {
         (&["up", "--nodse", "5"], "--nodse"),
         (&["node"], "--coordinator: is needed"),
         (&["gateway"], "--coordinator: is needed"),
-        (&["coordinator", "--partitions", "0"], "--partitions: 0 is not within"),
+        (&["coordinator", "--partitions", "0"], "0 is not in 1..=1024"),
+        (&["up", "--partitions", "1000000"], "1000000 is not in 1..=1024"),
+        (&["gateway", "--partitions", "1025"], "1025 is not in 1..=1024"),
         (&["config", "check", "/nonexistent"], "/nonexistent: "),
         (&[], "Usage"),
     ] {

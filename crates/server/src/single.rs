@@ -13,7 +13,8 @@ use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::session::Settings;
 use shorttail_node::NodeConfig;
-use shorttail_units::{ClusterId, Epoch, Incarnation, MIB, NodeId};
+use shorttail_store::limits::MEMORY_BYTES_MAX;
+use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
@@ -160,6 +161,12 @@ fn node_bytes(options: &LauncherOptions) -> usize {
     let objects = if asked == 0 { UNLIMITED_BYTES } else { asked.max(options.value_bytes_max) };
     let coded = objects / options.code.data_count() * options.code.chunk_count() / options.node_count;
     coded + coded / 10 + NODE_BYTES_MIN
+}
+
+/// The largest `-m`, with which a node's memory is as much as a core takes.
+pub fn memory_bytes_max(code: CodeShape, node_count: usize) -> u64 {
+    let coded = (MEMORY_BYTES_MAX - NODE_BYTES_MIN) as u64 / 11 * 10;
+    coded * node_count as u64 / code.chunk_count() as u64 * code.data_count() as u64
 }
 
 impl NodeThreads {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use shorttail_gateway::session::Credential;
 use shorttail_server::config::{LauncherOptions, UnixSocketConfig, WhenFull, read_credentials};
+use shorttail_server::single::memory_bytes_max;
 use shorttail_units::CodeShape;
 
 use super::getopt::{self, Flag, Given, Takes};
@@ -255,6 +256,10 @@ impl Collected {
     fn check(self, variable: impl Fn(&str) -> Option<String>) -> Result<Request, Refusal> {
         self.check_value_bytes()?;
         let (code, node_count) = cluster_of(&variable)?;
+        let memory_mib_max = memory_bytes_max(code, node_count) / MIB;
+        if self.memory_mib > memory_mib_max {
+            return Err(usage(&format!("-m {}: is more than {memory_mib_max}, in megabytes", self.memory_mib)));
+        }
         let udp = self.udp_port.filter(|&port| port != 0);
         // A UDP port alone is also the TCP port, as in memcached.
         let port = self.port.or(udp).unwrap_or(11211);

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use shorttail_server::config::{LauncherOptions, UnixSocketConfig, WhenFull};
+use shorttail_server::single::memory_bytes_max;
+use shorttail_units::CodeShape;
 
 use super::options::{Parsed, Request, parse};
 use super::*;
@@ -209,6 +211,17 @@ fn the_environment_names_the_port_file_and_the_cluster() {
     assert_eq!(request.options.node_count, 10);
     let too_few = |name: &str| (name == "SHORTTAIL_MEMCACHED_NODES").then(|| "5".to_owned());
     assert_eq!(parse(&[], too_few).err().map(|refusal| refusal.code), Some(EX_USAGE));
+}
+
+#[test]
+fn memory_beyond_what_nodes_take_is_refused_by_its_flag() {
+    let parsed = |mib: u64| parse(&["-m".to_owned(), mib.to_string()], |_| None);
+    let max = memory_bytes_max(CodeShape::default(), 8) >> 20;
+    assert!(parsed(max).is_ok());
+    for mib in [max + 1, 1_000_000_000, u64::MAX] {
+        let refusal = parsed(mib).expect_err("too much");
+        assert!(refusal.code == EX_USAGE && refusal.message.starts_with(&format!("-m {mib}: ")), "{refusal:?}");
+    }
 }
 
 #[test]

@@ -22,8 +22,9 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
         lines.push(format!("  Redis      {address}"));
         lines.push(format!("             redis-cli -h {ip} -p {port} get greeting"));
     }
-    let several = gateways.iter().filter(|_| !others.is_empty());
-    lines.extend(several.map(|one| format!("  gateway {:<3}{}", one.id, services(one).join(", "))));
+    let mut several = if others.is_empty() { Vec::new() } else { gateways.to_vec() };
+    several.sort_by_key(|one| one.id);
+    lines.extend(several.iter().map(|one| format!("  gateway {:<3}{}", one.id, services(one).join(", "))));
     if let Some(admin) = &gateway.admin {
         lines.push(format!("  admin      http://{admin}"));
         lines.push(format!("             {program} status --admin {admin}"));
@@ -77,7 +78,7 @@ mod tests {
     use shorttail_server::config::UpOptions;
 
     #[test]
-    fn commands_can_be_pasted_and_gateways_have_the_numbers_of_the_status() {
+    fn commands_can_be_pasted_and_gateways_are_in_the_order_of_their_numbers() {
         let config = UpOptions::default().resolve().expect("sensible");
         let gateway = |id, port: u16| GatewayStatusEntry {
             id,
@@ -90,7 +91,7 @@ mod tests {
         for wanted in [
             " target/release/shorttail status --admin 127.0.0.1:8080\n",
             " target/release/shorttail bench load --target 127.0.0.1:11211\n",
-            "  gateway 1  memcached 127.0.0.1:11211\n  gateway 0  memcached 127.0.0.1:11212\n",
+            "  gateway 0  memcached 127.0.0.1:11212\n  gateway 1  memcached 127.0.0.1:11211\n",
             "\nready: memcached 127.0.0.1:11211",
         ] {
             assert!(text.contains(wanted), "{wanted}: {text}");

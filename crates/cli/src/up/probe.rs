@@ -1,4 +1,4 @@
-//! Asks the coordinator, on a thread of its own: until the cluster serves, or how many nodes are down.
+//! Asks the coordinator, on a thread of its own: until the cluster serves, or how many nodes are left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use shorttail_server::config::Address;
 use shorttail_server::control::read_status;
-use shorttail_wire::control::{ClusterStatus, NodeState};
+use shorttail_units::CodeShape;
+use shorttail_wire::control::{ClusterStatus, NodeState, NodeStatusEntry};
 
 use super::supervisor::Event;
 
@@ -87,26 +88,47 @@ fn is_served(status: &ClusterStatus, wanted: &Wanted) -> bool {
     all_served && wanted.gateway_pids.iter().all(is_serving) && nodes >= wanted.node_count
 }
 
-/// Nodes whose chunks are missing now that the process with this number died; none: the coordinator does not answer.
-pub fn nodes_down(coordinator: Address, pid: u32) -> Option<usize> {
+/// How many nodes are left, of those that were not removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodesLeft {
+    pub dead: usize,
+    pub alive: usize,
+}
+
+impl NodesLeft {
+    /// With what that means for stripes of this code.
+    pub fn told(self, code: CodeShape) -> String {
+        let NodesLeft { dead, alive } = self;
+        let (all, tolerated, needed) = (dead + alive, code.tolerance(), code.chunk_count());
+        let are = if dead == 1 { "is" } else { "are" };
+        let unstored = match alive < needed {
+            true => format!("; only {alive} left alive and a stripe needs {needed}: nothing new can be stored"),
+            false => String::new(),
+        };
+        format!("{dead} of {all} nodes {are} dead, {tolerated} at once are tolerated{unstored}")
+    }
+}
+
+/// Now that the process with this number died; none: the coordinator does not answer.
+pub fn nodes_left(coordinator: Address, pid: u32) -> Option<NodesLeft> {
     let (tell, answer) = channel();
     let ask = move || drop(tell.send(read_status(&coordinator)));
     std::thread::Builder::new().name("ask".into()).spawn(ask).ok()?;
     let status = answer.recv_timeout(ANSWERED_WITHIN).ok()?.ok()?;
-    Some(down(&status, pid))
+    Some(left(&status, pid))
 }
 
-/// Those that were rebuilt or removed are made up for. The coordinator may not have noticed this death yet.
-fn down(status: &ClusterStatus, pid: u32) -> usize {
-    let is_up = |state| matches!(state, NodeState::Normal | NodeState::Suspect);
-    let is_unnoticed = status.nodes.iter().any(|node| node.pid == pid && is_up(node.state));
-    (usize::from(status.repair.lacking_of_stripe_max) + usize::from(is_unnoticed)).max(1)
+/// The coordinator may not have noticed this death yet.
+fn left(status: &ClusterStatus, pid: u32) -> NodesLeft {
+    let is_alive =
+        |node: &&NodeStatusEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect) && node.pid != pid;
+    let alive = status.nodes.iter().filter(is_alive).count();
+    NodesLeft { dead: status.nodes.len() - alive, alive }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shorttail_wire::control::{NodeStatusEntry, RepairStatus};
 
     /// A child that dies before it serves is waited for no longer once the next one is started.
     #[test]
@@ -129,15 +151,28 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_down_until_they_are_made_up_for() {
+    fn nodes_that_are_not_alive_are_counted_whatever_is_rebuilt() {
         let node = |pid, state| NodeStatusEntry { pid, state, ..NodeStatusEntry::default() };
-        let status = |lacking_of_stripe_max, state| ClusterStatus {
-            nodes: vec![node(7, state), node(8, NodeState::Retired), node(9, NodeState::Dead)],
-            repair: RepairStatus { lacking_of_stripe_max, ..RepairStatus::default() },
+        let status = |state| ClusterStatus {
+            nodes: vec![
+                node(7, state),
+                node(8, NodeState::Retired),
+                node(9, NodeState::Dead),
+                node(10, NodeState::Suspect),
+                node(11, NodeState::Normal),
+            ],
             ..ClusterStatus::default()
         };
-        assert_eq!(down(&status(2, NodeState::Dead), 7), 2);
-        assert_eq!(down(&status(1, NodeState::Normal), 7), 2, "this death is not among them yet");
-        assert_eq!(down(&status(0, NodeState::Dead), 7), 1, "nothing was on it");
+        assert_eq!(left(&status(NodeState::Dead), 7), NodesLeft { dead: 3, alive: 2 });
+        assert_eq!(left(&status(NodeState::Normal), 7), NodesLeft { dead: 3, alive: 2 }, "not noticed yet");
+    }
+
+    #[test]
+    fn it_is_said_when_too_few_nodes_are_left_for_a_stripe() {
+        let told = |dead, alive| NodesLeft { dead, alive }.told(CodeShape::default());
+        assert_eq!(told(1, 7), "1 of 8 nodes is dead, 2 at once are tolerated");
+        assert_eq!(told(2, 6), "2 of 8 nodes are dead, 2 at once are tolerated");
+        let beginning = "3 of 8 nodes are dead, 2 at once are tolerated; only 5 left alive and a stripe needs 6: ";
+        assert_eq!(told(3, 5), format!("{beginning}nothing new can be stored"));
     }
 }

@@ -10,12 +10,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use shorttail_server::config::{ConfigFile, LogLevel, UpOptions};
+use shorttail_server::config::{ConfigError, ConfigFile, LogLevel, UpConfig, UpOptions};
 use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState};
 
 use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
-use super::probe::{Found, Probes, Wanted};
+use super::probe::{Found, NodesLeft, Probes, Wanted};
 use super::{banner, probe, say};
 use crate::exit::{Failure, REMOVED};
 use crate::logging;
@@ -129,15 +129,21 @@ impl Supervisor {
     }
 
     /// Settings that change only at the next start, for people.
-    fn read_again(&mut self) -> Result<String, Failure> {
-        let file = ConfigFile::read(self.source.file.as_deref())?;
-        self.plan.log = log_level(self.source.log, &file);
-        logging::set(self.plan.log);
-        let config = self.source.options.clone().or(file.up).resolve()?;
+    pub(super) fn read_again(&mut self) -> Result<String, Failure> {
+        let (level, config) = self.read_settings().map_err(|error| {
+            Failure::Usage(format!("{error}\nnothing was changed: the cluster runs on as it was configured before"))
+        })?;
+        self.plan.log = level;
+        logging::set(level);
         let changed = self.plan.config.take_live(config);
         self.plan.write_children_file().context("cannot write the children's file")?;
         self.members.iter().filter_map(|member| member.child.as_ref()).for_each(RunningChild::reload);
         Ok(changed.join(", "))
+    }
+
+    fn read_settings(&self) -> Result<(LogLevel, UpConfig), ConfigError> {
+        let file = ConfigFile::read(self.source.file.as_deref())?;
+        Ok((log_level(self.source.log, &file), self.source.options.clone().or(file.up).resolve()?))
     }
 
     fn next_event(&self) -> anyhow::Result<Option<Event>> {
@@ -301,11 +307,15 @@ impl Supervisor {
             say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
             return;
         }
-        let ended = self.members.iter().filter(|member| is_node(member.part) && member.child.is_none());
-        let ended = ended.filter(|member| !member.is_removed).count();
-        let down = probe::nodes_down(self.plan.coordinator(), pid).unwrap_or(ended);
-        let tolerated = self.plan.config.code.tolerance();
-        say(&format!("{name} (pid {pid}) died: {how}; {down} down, {tolerated} tolerated"));
+        let left = probe::nodes_left(self.plan.coordinator(), pid).unwrap_or_else(|| self.nodes_left());
+        say(&format!("{name} (pid {pid}) died: {how}; {}", left.told(self.plan.config.code)));
+    }
+
+    /// As far as it is known here.
+    fn nodes_left(&self) -> NodesLeft {
+        let nodes = || self.members.iter().filter(|member| is_node(member.part) && !member.is_removed);
+        let dead = nodes().filter(|member| member.child.is_none()).count();
+        NodesLeft { dead, alive: nodes().count() - dead }
     }
 
     /// A member, for people: with the number that the status has.

@@ -14,6 +14,7 @@ use super::plan::{Part, Plan};
 use super::run_dir::RunDir;
 use super::supervisor::{Source, Supervisor};
 use crate::arguments::{Cli, Verb};
+use crate::exit::Failure;
 
 fn plan(options: UpOptions) -> (Plan, tempfile::TempDir) {
     let parent = tempfile::tempdir().expect("a directory");
@@ -111,6 +112,21 @@ fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
     assert_eq!((config.idle_timeout_s, config.connection_count_max, config.when_full), (9, 50, wanted.when_full));
     assert_eq!(Ok(config.sidestep), wanted.sidestep.resolve("up"));
     assert_eq!(plan.config.partition_count, Some(8), "until the next start");
+}
+
+#[test]
+fn a_file_that_makes_no_sense_changes_nothing_and_says_so() {
+    for text in ["[up\n", "[up]\nidle_timeout = \"x\"\n", "log = \"debug\"\n[up]\nnodes = 1\n"] {
+        let (plan, _parent) = plan(UpOptions::default());
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(text.as_bytes()).expect("written");
+        let source = Source { file: Some(file.path().into()), options: UpOptions::default(), log: None };
+        let (tell, events) = channel();
+        let Err(Failure::Usage(problem)) = Supervisor::new(plan, source, tell, events).read_again() else {
+            panic!("{text} is taken")
+        };
+        assert!(problem.lines().last().is_some_and(|line| line.starts_with("nothing was changed")), "{problem}");
+    }
 }
 
 #[test]

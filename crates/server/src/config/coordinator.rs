@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::RangedI64ValueParser;
 use serde::Deserialize;
 
 use shorttail_units::CodeShape;
@@ -78,7 +79,7 @@ pub struct CoordinatorOptions {
     pub code: Option<CodeSpec>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
     /// for each gateway]
-    #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N")]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// Nodes the cluster is meant to have; gateways wait for them at their start [default: 8]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_NODES", value_name = "N")]
@@ -163,6 +164,11 @@ impl CoordinatorConfig {
     pub fn partition_count_default(&self) -> u16 {
         PARTITION_COUNT_DEFAULT.saturating_mul(self.gateway_count as u16).min(PARTITION_COUNT_MAX)
     }
+}
+
+/// What a flag or variable takes as a number of partitions.
+pub fn partition_count() -> RangedI64ValueParser<u16> {
+    RangedI64ValueParser::new().range(1..=i64::from(PARTITION_COUNT_MAX))
 }
 
 /// Every chunk of a stripe is on its own node.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::coordinator::CoordinatorOptions;
+use super::address::{Address, Addresses};
+use super::coordinator::{COORDINATOR_PORT, CoordinatorOptions};
 use super::error::{ConfigError, Setting};
 use super::gateway::GatewayOptions;
 use super::limits::FILE_BYTES_MAX;
@@ -41,17 +42,17 @@ impl ConfigFile {
         })
     }
 
-    /// Checks a whole file as if each of its sections were run.
+    /// Checks a whole file as if each of its sections were run; what has to be said beside it, for people.
     ///
     /// # Errors
     /// Names the file, and the key and line at fault.
-    pub fn check(path: &Path) -> Result<(), ConfigError> {
+    pub fn check(path: &Path) -> Result<Vec<String>, ConfigError> {
         let text = read_text(path)?;
         ConfigFile::parse(path, &text)?.check_parsed(path, &text)
     }
 
     /// As [`ConfigFile::check`], of what was parsed from `text`.
-    pub(super) fn check_parsed(self, path: &Path, text: &str) -> Result<(), ConfigError> {
+    pub(super) fn check_parsed(self, path: &Path, text: &str) -> Result<Vec<String>, ConfigError> {
         let located = |error| match error {
             ConfigError::Setting { setting, problem } => ConfigError::File {
                 path: path.to_owned(),
@@ -62,8 +63,9 @@ impl ConfigFile {
         self.check_sections().map_err(located)
     }
 
-    fn check_sections(self) -> Result<(), ConfigError> {
+    fn check_sections(mut self) -> Result<Vec<String>, ConfigError> {
         let nothing = ConfigFile::default();
+        let notes = self.fill_in_coordinators(&nothing);
         if self.up != nothing.up {
             self.up.resolve()?;
         }
@@ -76,7 +78,25 @@ impl ConfigFile {
         if self.coordinator != nothing.coordinator {
             self.coordinator.resolve()?;
         }
-        Ok(())
+        Ok(notes)
+    }
+
+    /// Whom a member registers with may also be said by a flag: some coordinator stands for it. Notes where that is so.
+    fn fill_in_coordinators(&mut self, nothing: &ConfigFile) -> Vec<String> {
+        let any = || Some(Addresses(vec![Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())]));
+        let mut notes = Vec::new();
+        let mut note = |section| notes.push(format!("[{section}] needs --coordinator on the command line"));
+        let (node, gateway) = (&mut self.node, &mut self.gateway);
+        if *node != nothing.node && node.coordinator.is_none() && node.cluster_id.is_none() {
+            node.coordinator = any();
+            note("node");
+        }
+        let is_static = gateway.cluster_id.is_some() || gateway.epoch.is_some() || gateway.nodes.is_some();
+        if *gateway != nothing.gateway && gateway.coordinator.is_none() && !is_static {
+            gateway.coordinator = any();
+            note("gateway");
+        }
+        notes
     }
 }
 

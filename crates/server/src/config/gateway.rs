@@ -13,7 +13,7 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId};
 
 use super::address::{Address, Addresses, OptionalAddress};
 use super::code::CodeSpec;
-use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count};
+use super::coordinator::{PARTITION_COUNT_DEFAULT, check_node_count, partition_count};
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
 use super::limits::*;
@@ -247,7 +247,7 @@ pub struct GatewayOptions {
     #[arg(long, env = "SHORTTAIL_GATEWAY_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
     /// Without a coordinator: units of ownership and parallelism [default: 4]
-    #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N")]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
     /// [default: off]

@@ -15,6 +15,10 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 fn check(text: &str) -> Result<(), String> {
+    notes(text).map(drop)
+}
+
+fn notes(text: &str) -> Result<Vec<String>, String> {
     ConfigFile::check(file(text).path()).map_err(|error| error.to_string())
 }
 
@@ -114,7 +118,6 @@ fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
         (&["--nodes", "257"], "--nodes: 257 is not within 1 to 256"),
         (&["--node-memory", "15m"], "--node-memory: 15MiB is less than 16MiB"),
         (&["--node-memory", "16m", "--node-threads", "2"], "--node-memory: 16MiB is less than 32MiB"),
-        (&["--partitions", "0"], "--partitions: 0 is not within"),
         (&["--value-bytes-max", "2g"], "--value-bytes-max: 2GiB is not within 1KiB to 1GiB"),
         (&["--redis", "127.0.0.1:11211"], "--redis: 127.0.0.1:11211 is also the address of --memcached"),
         (&["--admin", "127.0.0.1:6379"], "--admin: 127.0.0.1:6379 is also an address of --redis"),
@@ -124,6 +127,21 @@ fn a_local_cluster_that_makes_no_sense_is_refused_by_name() {
         let error = up_flags(flags).resolve().expect_err("senseless").to_string();
         assert!(error.starts_with(wanted), "{error}");
     }
+}
+
+#[test]
+fn partitions_are_within_their_limits_wherever_they_are_said() {
+    let flag = |count: &str| {
+        let command = UpOptions::augment_args(Command::new("up"));
+        command.try_get_matches_from(["up", "--partitions", count]).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!((flag("1"), flag("1024")), (Ok(()), Ok(())));
+    for count in ["0", "1025", "1000000"] {
+        let error = flag(count).expect_err("beyond");
+        assert!(error.contains(&format!("{count} is not in 1..=1024")), "{error}");
+    }
+    let error = check("[up]\npartitions = 1025\n").expect_err("beyond");
+    assert!(error.contains("up.partitions: 1025 is not within 1 to 1024"), "{error}");
 }
 
 #[test]
@@ -140,7 +158,6 @@ fn members_need_a_coordinator_or_all_that_it_would_say() {
     let node = |text: &str| check(&format!("[node]\n{text}"));
     assert_eq!(node("coordinator = \"127.0.0.1:7000\""), Ok(()));
     assert_eq!(node("cluster_id = \"ab\"\nid = 1"), Ok(()));
-    assert!(node("id = 1").expect_err("nobody to ask").contains("node.coordinator: is needed"));
     assert!(node("cluster_id = \"ab\"").expect_err("who?").contains("node.id: is needed"));
     assert!(node("cluster_id = \"ab\"\ncoordinator = \"127.0.0.1:7000\"").is_err());
     let gateway = |text: &str| check(&format!("[gateway]\n{text}"));
@@ -150,6 +167,18 @@ fn members_need_a_coordinator_or_all_that_it_would_say() {
     assert!(gateway(&format!("{nodes}cluster_id = \"ab\"\nepoch = 0")).expect_err("no epoch").contains("line 5"));
     let twice = "nodes = [\"0=127.0.0.1:1\", \"0=127.0.0.1:2\"]\ncode = \"rs:1+1\"\ncluster_id = \"ab\"\nepoch = 1";
     assert!(gateway(twice).expect_err("twice").contains("names a node id twice"));
+}
+
+#[test]
+fn a_coordinator_that_a_flag_may_name_is_only_noted() {
+    let said = |text: &str| notes(text).map(|notes| notes.join("; "));
+    let needs = |section: &str| Ok(format!("[{section}] needs --coordinator on the command line"));
+    assert_eq!(said("[node]\nmemory = \"1g\"\n"), needs("node"));
+    assert_eq!(said("[node]\nid = 1\n"), needs("node"));
+    assert_eq!(said("[gateway]\nthreads = 2\n"), needs("gateway"));
+    assert_eq!(said("[node]\ncoordinator = \"127.0.0.1:7000\"\n"), Ok(String::new()));
+    assert!(said("[node]\nmemory = \"1\"\n").expect_err("too little").contains("node.memory"));
+    assert!(said("[gateway]\nepoch = 1\n").expect_err("static").contains("gateway.coordinator: is needed"));
 }
 
 #[test]

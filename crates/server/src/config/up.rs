@@ -14,7 +14,7 @@ use shorttail_units::CodeShape;
 use super::address::OptionalAddress;
 use super::code::CodeSpec;
 use super::coordinator::{
-    ADMIN_PORT, NODE_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX, check_node_count,
+    ADMIN_PORT, NODE_COUNT_DEFAULT, RETIRE_AFTER_S_DEFAULT, RETIRE_AFTER_S_MAX, check_node_count, partition_count,
 };
 use super::credentials::read_credentials_of;
 use super::error::{ConfigError, within};
@@ -190,7 +190,7 @@ pub struct UpOptions {
     pub metadata_tls: Option<String>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
     /// for each gateway]
-    #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N")]
+    #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N", value_parser = partition_count())]
     pub partitions: Option<u16>,
     /// Send Redis clients to the gateway that owns a key, as Redis Cluster does; otherwise any gateway serves any key
     /// [default: off]

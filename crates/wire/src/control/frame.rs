@@ -9,9 +9,14 @@ pub const CONTROL_HEADER_BYTES: usize = 8;
 /// Largest body: a gateway's report on 4096 nodes with two histograms each, which is a little less than a KiB a node.
 pub const CONTROL_BODY_BYTES_MAX: usize = 4 << 20;
 
+/// What the answer of an HTTP server begins with; as a length it is beyond [`CONTROL_BODY_BYTES_MAX`].
+const HTTP: &[u8] = b"HTTP";
+
 /// Why bytes are not a control message. The connection that sent them is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlFrameError {
+    #[error("an HTTP server answers there, and no coordinator: give the address of the coordinator's --listen")]
+    Http,
     #[error("a control message of {0} bytes is longer than any")]
     TooLong(u32),
     #[error("a control message was hurt on its way: its checksum does not hold")]
@@ -23,10 +28,13 @@ pub enum ControlFrameError {
 /// The first message of `input` and the bytes it took; `None` when it has not arrived completely.
 ///
 /// # Errors
-/// When the declared length is beyond [`CONTROL_BODY_BYTES_MAX`], before anything is buffered for it, and when the
+/// When the bytes are HTTP, when the declared length is beyond [`CONTROL_BODY_BYTES_MAX`], before anything is buffered for it, and when the
 /// body is not exactly one message.
 pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usize)>, ControlFrameError> {
     let Some((header, rest)) = input.split_first_chunk::<CONTROL_HEADER_BYTES>() else { return Ok(None) };
+    if header.starts_with(HTTP) {
+        return Err(ControlFrameError::Http);
+    }
     let [l0, l1, l2, l3, c0, c1, c2, c3] = *header;
     let declared = u32::from_le_bytes([l0, l1, l2, l3]);
     let body_bytes = usize::try_from(declared).unwrap_or(usize::MAX);

@@ -54,6 +54,13 @@ fn a_declared_length_beyond_the_limit_is_refused_at_once() {
 }
 
 #[test]
+fn an_http_server_is_recognised() {
+    let refused = next_message::<ToCoordinator>(b"HTTP/1.1 400 Bad Request\r\n").expect_err("no length");
+    assert_eq!(refused, ControlFrameError::Http);
+    assert!(refused.to_string().contains("--listen"), "{refused}");
+}
+
+#[test]
 fn a_body_with_bytes_after_its_message_is_refused() {
     let mut message = Vec::new();
     put_message(&mut message, &ToCoordinator::ReadStatus);
