@@ -236,6 +236,13 @@ impl Node {
         Rebuilds::new(self.config.clone())
     }
 
+    /// What is rebuilt beside this core is handed to it, not written into its memory.
+    pub fn give_no_room(&mut self) {
+        if let Some(elsewhere) = self.rebuilding.elsewhere() {
+            elsewhere.has_no_room = true;
+        }
+    }
+
     /// One that gives this core's chunks to other nodes; it asks where they lie, or for copies of them.
     pub fn giver(&self) -> Giver {
         Giver::new(self.config.clone(), self.near.clone())

@@ -52,6 +52,8 @@ pub(crate) enum Rebuilding {
 #[derive(Debug, Default)]
 pub(crate) struct Elsewhere {
     pub order_count: usize,
+    /// Whoever carries them out cannot write to this node's memory.
+    pub has_no_room: bool,
     pub said: VecDeque<ToRebuilds>,
 }
 
@@ -79,7 +81,7 @@ impl Rebuilding {
             Rebuilding::Here(rebuilds) => rebuilds.order(session, description, &sources, None),
             Rebuilding::Elsewhere(elsewhere) => {
                 elsewhere.order_count += 1;
-                let room = reserve(&description);
+                let room = if elsewhere.has_no_room { None } else { reserve(&description) };
                 elsewhere.said.push_back(ToRebuilds::Order { session, description, sources, room });
             }
         }

@@ -46,6 +46,18 @@ impl Cluster {
 }
 
 #[test]
+fn without_room_what_is_rebuilt_is_handed_to_the_core() {
+    let mut cluster = Cluster::new();
+    cluster.nodes[TARGET].give_no_room();
+    let before = cluster.used_bytes();
+    cluster.order(1);
+    assert_eq!(cluster.used_bytes(), before, "no memory is taken before there is something");
+    cluster.carry_out(&as_it_is);
+    assert_eq!(cluster.outcomes, [Ok(())]);
+    cluster.holds(1);
+}
+
+#[test]
 fn what_is_written_in_its_room_is_a_chunk() {
     let mut cluster = writing();
     for stripe in 1..=4 {

@@ -29,9 +29,20 @@ pub fn node(config: NodeConfig) -> Result<Node, NodeError> {
     Node::sharing(config.clone()).or_else(|_| Node::new(config))
 }
 
-/// For this process to read and write beside the node's core.
-pub fn own(node: &Node) -> Option<impl NearWriter + Clone + 'static> {
+/// For this process to read beside the node's core.
+pub fn own(node: &Node) -> Option<impl NearReader + 'static> {
     Some(NearFile(Arc::clone(node.memory()?)))
+}
+
+/// For this process to write beside the node's core, if the memory is no file on a disk: where that is full, pages that
+/// were not written are not there.
+pub fn own_to_write(node: &Node) -> Option<impl NearWriter + 'static> {
+    let file = node.memory()?;
+    is_in_memory(file).ok()?.then(|| NearFile(Arc::clone(file)))
+}
+
+fn is_in_memory(file: &File) -> io::Result<bool> {
+    Ok(u64::try_from(rustix::fs::fstatfs(file)?.f_type).ok() == Some(TMPFS_MAGIC))
 }
 
 /// From now on a node tells owners and other nodes where they can read its memory, if they can.
@@ -43,7 +54,7 @@ pub fn offer(node: &mut Node) {
 
 fn try_offer(node: &mut Node) -> io::Result<()> {
     let Some(file) = node.memory() else { return Ok(()) };
-    if u64::try_from(rustix::fs::fstatfs(file)?.f_type).ok() != Some(TMPFS_MAGIC) {
+    if !is_in_memory(file)? {
         return Ok(());
     }
     let metadata = file.metadata()?;

@@ -231,9 +231,13 @@ fn start_cores(
         let background_poll = Poll::new()?;
         let (background_inbox, background) = Inbox::new(&background_poll, BACKGROUND_INBOX)?;
         let (mut rebuilds, mut giver) = (machine.rebuild_elsewhere(), machine.giver());
-        if let Some(memory) = near::own(&machine) {
-            rebuilds = rebuilds.with_memory(Box::new(memory.clone()));
-            giver = giver.with_memory(Box::new(memory));
+        giver = match near::own(&machine) {
+            Some(memory) => giver.with_memory(Box::new(memory)),
+            None => giver,
+        };
+        match near::own_to_write(&machine) {
+            Some(memory) => rebuilds = rebuilds.with_memory(Box::new(memory)),
+            None => machine.give_no_room(),
         }
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);

@@ -76,8 +76,8 @@ impl Mapping {
     }
 
     /// Maps `bytes` bytes of a file from `offset` on, both multiples of the page size. The caller sees to
-    /// it that it never gets shorter and that nobody else writes to it (its lock, or that it has no name): every page
-    /// of the mapping is there.
+    /// it that it never gets shorter and that nobody else writes to it (its lock, or that it has no name), but to rooms,
+    /// which are not looked at meanwhile (see `room`): every page of the mapping is there.
     ///
     /// # Errors
     /// What the kernel says.
@@ -178,7 +178,8 @@ impl Deref for Mapping {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `base` is the start of a live mapping of `bytes` readable, initialised (zeroed) bytes, fewer than
-        // isize::MAX; it is unmapped only by `drop`, and written only through `&mut self`.
+        // isize::MAX; it is unmapped only by `drop`, and written only through `&mut self`; what another thread
+        // writes through the file is a room's, whose bytes nobody reads or writes here until that is over.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
 }
