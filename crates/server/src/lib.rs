@@ -11,5 +11,5 @@ mod near;
 pub mod net;
 pub mod node;
 pub mod panics;
+mod scheduling;
 pub mod single;
-mod slice;

@@ -5,6 +5,9 @@
 //! another container the path may lead elsewhere, or nowhere). It is read by system calls, not mapped: mapped pages
 //! would count as this process's memory too.
 //!
+//! Who closes the memory of a node that is dead as the last one gives its pages back to the system: a quarter of a second
+//! for each GiB. So a thread of its own closes it, and only while nothing else wants the processor.
+//!
 //! Must not know: what lies in it.
 
 use std::fs::File;
@@ -12,14 +15,20 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
+use std::thread;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use shorttail_node::{Node, NodeConfig, NodeError};
 use shorttail_store::{NearReader, NearWriter};
 use shorttail_wire::node::NearMemory;
 
+use crate::scheduling;
+
 /// Of a file system in memory: reading never waits for a disk.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Of a thread that closes a file.
+const STACK_BYTES: usize = 64 << 10;
 
 /// A node with memory that can be read, where the system lets it have some; else without.
 ///
@@ -73,15 +82,40 @@ pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
     if !metadata.is_file() || (metadata.dev(), metadata.ino()) != (near.device, near.inode) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "another file is there"));
     }
-    Ok(Box::new(NearFile(Arc::new(file))))
+    Ok(Box::new(Opened(Some(file))))
 }
 
+/// Memory of another process. There is a file until it is dropped.
+#[derive(Debug)]
+struct Opened(Option<File>);
+
+impl NearReader for Opened {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        // What cannot be read is asked of the node.
+        self.0.as_ref().and_then(|file| file.read_at(into, position).ok()).unwrap_or_default()
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let file = self.0.take();
+        let close = move || {
+            scheduling::yield_to_everything();
+            drop(file);
+        };
+        // Where there is no thread to be had, the file is closed with what it should have done.
+        if let Err(error) = thread::Builder::new().name("closer".to_owned()).stack_size(STACK_BYTES).spawn(close) {
+            tracing::debug!(%error, "a node's memory is closed by who used it");
+        }
+    }
+}
+
+/// This process's own memory.
 #[derive(Clone, Debug)]
 struct NearFile(Arc<File>);
 
 impl NearReader for NearFile {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        // What cannot be read is asked of the node.
         self.0.read_at(into, position).unwrap_or_default()
     }
 }
@@ -115,5 +149,27 @@ mod tests {
         assert_eq!(open(&other).expect_err("another file").kind(), io::ErrorKind::NotFound);
         std::fs::remove_file(&near.path).expect("removed");
         assert_eq!(open(&near).expect_err("gone").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn another_thread_closes_what_was_opened() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("memory");
+        std::fs::write(&path, b"0123456789").expect("written");
+        let metadata = std::fs::metadata(&path).expect("it is there");
+        let path = path.to_str().expect("text").to_owned();
+        let opened = open(&NearMemory { device: metadata.dev(), inode: metadata.ino(), path: path.clone() });
+        let opened = opened.expect("opens");
+        let is_open = || {
+            let files = std::fs::read_dir("/proc/self/fd").expect("the process's files");
+            files.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.as_os_str() == path.as_str()))
+        };
+        assert!(is_open());
+        drop(opened);
+        let begun = std::time::Instant::now();
+        while is_open() {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "nobody closes it");
+            thread::yield_now();
+        }
     }
 }

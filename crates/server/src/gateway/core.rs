@@ -39,7 +39,7 @@ use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
 use crate::net::{Inbox, Listener, Outlet, Patience};
-use crate::slice;
+use crate::scheduling;
 pub use message::{Live, ToCore};
 
 pub const INBOX: MioToken = MioToken(0);
@@ -145,7 +145,7 @@ impl Core {
     /// # Errors
     /// When the system's polling fails: the core cannot go on.
     pub fn run(mut self) -> io::Result<()> {
-        slice::shorten();
+        scheduling::shorten_slices();
         let mut events = Events::with_capacity(1024);
         if let Some(forward) = &mut self.forward {
             self.poll.registry().register(forward, FORWARD_LISTENER, Interest::READABLE)?;

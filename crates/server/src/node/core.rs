@@ -17,7 +17,7 @@ use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
 use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
-use crate::slice;
+use crate::scheduling;
 
 pub const INBOX: Token = Token(0);
 const LISTENER: Token = Token(1);
@@ -132,7 +132,7 @@ impl Core {
     /// # Errors
     /// When the system's polling fails: the core cannot go on.
     pub fn run(mut self) -> io::Result<()> {
-        slice::shorten();
+        scheduling::shorten_slices();
         let mut events = Events::with_capacity(256);
         while !self.is_stopped {
             let wait = self.wait();

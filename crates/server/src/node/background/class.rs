@@ -11,11 +11,12 @@
 //! Must not know: what the thread does.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::scheduling;
 
 /// Looks after which it is judged: a second.
 const LOOKS: u32 = 5;
@@ -90,7 +91,7 @@ impl<T> Watch<T> {
             // Where that is not to be had it is as any other.
             let _ = rustix::process::setpriority_process(None, NICE);
         } else {
-            yield_to_everything();
+            scheduling::yield_to_everything();
         }
         self.shared.thread.store(this_thread().unwrap_or(0), Ordering::Relaxed);
     }
@@ -162,16 +163,6 @@ fn times_of(stat: &str) -> Option<Times> {
     let mut fields = stat.split_whitespace();
     let (ran, waited) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     Some(Times { ran, waited })
-}
-
-/// Gives this thread the lowest scheduling class. Where that is not to be had it is as any other.
-pub fn yield_to_everything() {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads the parameters, which live as long; 0 is the calling thread.
-    let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-    if outcome != 0 {
-        tracing::debug!(error = %io::Error::last_os_error(), "a background thread runs as any other");
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How long a core may run before others that are ready have their turn.
+//! How long a core may run before others that are ready have their turn, and who runs only while nobody else wants to.
 //!
 //! A write passes the loops of a gateway and of three nodes, each with some microseconds to do. With the system's slice
 //! of milliseconds a loop that wakes up waits for whoever runs, a busy client for example. A loop that asks for shorter
@@ -11,13 +11,13 @@ const SLICE_NS: u64 = 500_000;
 
 /// The calling thread asks for short slices (Linux 6.12). Older systems, and threads of another scheduling class, stay as
 /// they are.
-pub fn shorten() {
-    if let Err(error) = try_shorten() {
+pub fn shorten_slices() {
+    if let Err(error) = try_shorten_slices() {
         tracing::debug!(%error, "a core has slices as long as those of any thread");
     }
 }
 
-fn try_shorten() -> io::Result<()> {
+fn try_shorten_slices() -> io::Result<()> {
     let mut attributes = attributes()?;
     if attributes.sched_policy == libc::SCHED_OTHER as u32 {
         attributes.sched_runtime = SLICE_NS;
@@ -40,6 +40,16 @@ fn attributes() -> io::Result<libc::sched_attr> {
     if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Gives this thread the lowest scheduling class. Where that is not to be had it is as any other.
+pub fn yield_to_everything() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the call reads the parameters, which live as long; 0 is the calling thread.
+    let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    if outcome != 0 {
+        tracing::debug!(error = %io::Error::last_os_error(), "a background thread runs as any other");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +58,7 @@ mod tests {
     fn only_the_slice_changes() {
         let thread = std::thread::spawn(|| {
             let before = attributes().expect("the system tells");
-            try_shorten().expect("the system allows");
+            try_shorten_slices().expect("the system allows");
             (before, attributes().expect("the system tells"))
         });
         let (before, after) = thread.join().expect("no panic");
