@@ -8,7 +8,8 @@
 //! Which stripe: one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
 //! and memory is short, the oldest one, whose objects that were not read lately are evicted (a second chance for the
 //! others, as in CLOCK). The oldest, because what it evicts cannot come back from an older stripe: it goes when the
-//! stripe does (see `doomed`).
+//! stripe does (see `doomed`). So an eviction needs no memory but for a void record: when jobs wait for memory that
+//! there is not, one begins beside them, and gives nothing a second chance.
 
 use std::collections::HashSet;
 
@@ -20,9 +21,11 @@ use super::doomed::Doomed;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
-use super::limits::{CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES};
+use super::limits::{
+    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX,
+};
 use super::lock::{LockPhase, Move, Round};
-use super::log::{Purpose, Urgency};
+use super::log::{Log, Purpose, Urgency};
 use super::lookup::old_record;
 use super::pool::PoolKey;
 use super::round::Placed;
@@ -139,14 +142,65 @@ impl<C: Command> Engine<C> {
         self.expire_striped();
         let fit = usize::try_from(self.spare_stripes()).unwrap_or(usize::MAX).saturating_sub(1);
         while self.jobs.len() < JOBS_MAX.min(fit).max(1) {
-            let Some((slot, mode)) = self.choose_victim() else { return };
-            self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
-            self.start_job(slot, mode, HashSet::new());
+            let Some((slot, mode)) = self.choose_victim() else { break };
+            self.begin_emptying(slot, mode);
+        }
+        if let Some(slot) = self.choose_relief() {
+            self.begin_emptying(slot, Mode::Evict);
         }
     }
 
+    fn begin_emptying(&mut self, slot: StripeSlot, mode: Mode) {
+        self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
+        self.start_job(slot, mode, HashSet::new());
+    }
+
+    /// Memory has been cramped for a while: what is to be evicted whatever the other jobs do. Of partitions that have
+    /// a place for its void record, if there are such.
+    fn choose_relief(&self) -> Option<StripeSlot> {
+        let is_stuck = self.cramped_us.is_some_and(|since_us| self.now.mono_us >= since_us + RELIEF_US);
+        let evicts = |job: &Job| job.mode == Mode::Evict;
+        if !is_stuck || self.config.when_full == WhenFull::Error || self.jobs.iter().any(|(_, job)| evicts(job)) {
+            return None;
+        }
+        self.too_few_nodes().ok()?;
+        let oldest = |(&partition, log): (&PartitionId, &Log)| {
+            self.oldest_if_sealed(partition).map(|(id, slot)| (log.open.is_empty(), id, slot))
+        };
+        self.logs.iter().filter_map(oldest).min_by_key(|&(is_last, id, _)| (is_last, id)).map(|(.., slot)| slot)
+    }
+
+    /// The sealed stripe with least to keep, and its share; see `emptiest`.
+    fn choose_emptiest(&mut self) -> Option<(StripeSlot, f64)> {
+        for slot in self.emptiest.turn(self.stripes.slot_count(), SHARE_LOOKS_MAX) {
+            self.file_share(slot);
+        }
+        while let Some(slot) = self.emptiest.first() {
+            if let Some(share) = self.file_share(slot) {
+                return Some((slot, share));
+            }
+        }
+        None
+    }
+
+    /// The share of a sealed stripe, if it is what it was filed under.
+    fn file_share(&mut self, slot: StripeSlot) -> Option<f64> {
+        let stripe = self.stripes.get(slot).filter(|stripe| stripe.phase() == StripePhase::Sealed);
+        let share = stripe.map(|stripe| self.live_share(stripe));
+        let is_new = self.emptiest.file(slot, share);
+        share.filter(|_| !is_new)
+    }
+
     /// See `docs/decisions/0012-cleaning-ends.md` for why this comes to an end.
-    fn choose_victim(&self) -> Option<(StripeSlot, Mode)> {
+    fn choose_victim(&mut self) -> Option<(StripeSlot, Mode)> {
+        let victim = self.find_victim();
+        if victim.is_some() {
+            self.emptiest.note_found();
+        }
+        victim
+    }
+
+    fn find_victim(&mut self) -> Option<(StripeSlot, Mode)> {
         let is_short = self.is_short_of_memory();
         if !is_short && let Some(slot) = self.choose_stranded() {
             return Some((slot, Mode::Move));
@@ -154,9 +208,7 @@ impl<C: Command> Engine<C> {
         if !is_short && !self.has_much_garbage() {
             return None;
         }
-        let sealed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
-        let shares = sealed.map(|(slot, stripe)| (slot, self.live_share(stripe)));
-        let (emptiest, share) = shares.min_by(|one, other| one.1.total_cmp(&other.1))?;
+        let (emptiest, share) = self.choose_emptiest()?;
         if share <= CLEAN_LIVE_SHARE_MAX {
             return Some((emptiest, Mode::Move));
         }
@@ -187,19 +239,31 @@ impl<C: Command> Engine<C> {
 
     /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however
     /// much of it is alive.
-    fn choose_to_end_tombstones(&self) -> Option<StripeSlot> {
-        let is_worth_it = |partition: PartitionId| {
-            let stripes = self.stripes.by_age(partition).map(|(_, slot)| self.stripes.at(slot));
+    ///
+    /// Partitions are looked at in turn, some each time.
+    fn choose_to_end_tombstones(&mut self) -> Option<StripeSlot> {
+        let partitions: Vec<_> = self.logs.keys().copied().collect();
+        let first = partitions.iter().position(|&partition| partition >= self.tombstone_hand).unwrap_or(0);
+        let mut looks = 0;
+        for &partition in partitions[first..].iter().chain(&partitions[..first]) {
+            if looks >= SHARE_LOOKS_MAX {
+                self.tombstone_hand = partition;
+                break;
+            }
             let (mut kept, mut taken) = (0, 0);
-            for stripe in stripes {
+            for (_, slot) in self.stripes.by_age(partition) {
+                let stripe = self.stripes.at(slot);
                 kept += stripe.kept.ending_bytes(self.stripes.oldest_beside(stripe));
                 taken += self.stripe_bytes();
+                looks += 1;
             }
-            kept > taken / CLEAN_KEPT_PART
-        };
-        let partitions = self.logs.keys().copied().filter(|&partition| is_worth_it(partition));
-        let mut oldest = partitions.filter_map(|partition| self.oldest_if_sealed(partition));
-        oldest.next().map(|(_, slot)| slot)
+            if kept > taken / CLEAN_KEPT_PART
+                && let Some((_, slot)) = self.oldest_if_sealed(partition)
+            {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     fn stripe_bytes(&self) -> u64 {
@@ -234,12 +298,13 @@ impl<C: Command> Engine<C> {
     /// Can a write that waits for memory hope?
     ///
     /// A store that evicts always has something to give up, though between two steps of an eviction nothing shows it.
-    pub(super) fn can_reclaim(&self) -> bool {
+    pub(super) fn can_reclaim(&mut self) -> bool {
         let may_evict = self.config.when_full == WhenFull::Evict && self.index.object_count() > 0;
         may_evict
             || !self.jobs.is_empty()
             || self.is_reclaiming()
             || self.choose_victim().is_some()
+            || !self.emptiest.has_seen_all(self.stripes.slot_count())
             || self.evictions > 0
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
@@ -412,7 +477,7 @@ impl<C: Command> Engine<C> {
         }
         let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
         let may_evict = mode == Mode::Evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
-        let is_cold = may_evict && !self.index.was_recent(slot, tag, from);
+        let is_cold = may_evict && (self.is_cramped || !self.index.was_recent(slot, tag, from));
         if is_expired || is_cold {
             return self.end_object(key, met, from, is_expired);
         }

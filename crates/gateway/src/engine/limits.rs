@@ -101,6 +101,12 @@ pub const JOB_RETRY_US: u64 = 500_000;
 /// With no more stripes than this to open, clients wait and one job at a time goes on, so that it can end.
 pub const CRAMPED_STRIPES: u64 = 1;
 
+/// Microseconds of that after which the oldest stripe is evicted beside the job, if anything may be evicted.
+pub const RELIEF_US: u64 = 50_000;
+
+/// Stripes whose shares are looked at for each choice of one to clean.
+pub const SHARE_LOOKS_MAX: usize = 512;
+
 /// A stripe whose live share is above this is not worth cleaning.
 pub const CLEAN_LIVE_SHARE_MAX: f64 = 0.92;
 

@@ -144,6 +144,12 @@ impl<C: Command> Engine<C> {
         self.logs.get_mut(&partition).expect("a partition of this core")
     }
 
+    /// Is there memory for what clients write?
+    pub(super) fn look_at_room(&mut self) {
+        self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
+        self.cramped_us = self.cramped_us.or(Some(self.now.mono_us)).filter(|_| self.is_cramped);
+    }
+
     pub(super) fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
         if self.is_superseded() {
             return Err(PlaceError::Refuse(StoreError::NotOwner));
@@ -173,7 +179,7 @@ impl<C: Command> Engine<C> {
         log.newest = id;
         self.refresh_hampered();
         self.expect_use(&members, id, self.chunk_room_bytes(self.config.chunk_bytes));
-        self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
+        self.look_at_room();
         let first = self.describe(id, partition, ChunkKind::Packed, shape, chunk_bytes, &members);
         for (index, &node) in members.iter().enumerate() {
             let description = ChunkDescription { index: index as u8, ..first.clone() };
@@ -198,7 +204,9 @@ impl<C: Command> Engine<C> {
             let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes);
             node.is_some() && self.nodes.is_ready(id) && !(sidesteps && self.is_evaded(id))
         };
+        // Where memory is short every chunk counts: room on a few nodes is none.
         if let Some((members, uses)) = &self.shared_members
+            && !self.is_short_of_memory()
             && *uses < self.logs.len()
             && members.iter().all(is_good)
         {

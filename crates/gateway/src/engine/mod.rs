@@ -28,6 +28,7 @@ mod damage;
 mod deferred;
 mod distrust;
 mod doomed;
+mod emptiest;
 mod evict;
 mod fetch;
 mod flush;
@@ -108,7 +109,6 @@ use crate::command::{Access, Command};
 use crate::request::{Reply, Request, RequestId, StoreStats};
 use budget::Budget;
 use index::{Index, StripeSlot, Tag};
-use limits::CRAMPED_STRIPES;
 use lock::Locks;
 use log::{Log, Purpose};
 use nodes::Nodes;
@@ -336,6 +336,13 @@ pub struct Engine<C> {
     next_stripe: u64,
     /// Hardly a stripe fits any more: as of the last tick, or stripe opened.
     is_cramped: bool,
+    /// Since when it is.
+    cramped_us: Option<u64>,
+    /// Until then writes may wait for memory without a further look for some to reclaim.
+    hope_until_us: u64,
+    emptiest: emptiest::Emptiest,
+    /// The partition whose tombstones are looked at next.
+    tombstone_hand: PartitionId,
     tick_us: u64,
     usage_us: u64,
     monitor: Monitor,
@@ -427,6 +434,10 @@ impl<C: Command> Engine<C> {
             next_version: 1,
             next_stripe: 1,
             is_cramped: false,
+            cramped_us: None,
+            hope_until_us: 0,
+            emptiest: emptiest::Emptiest::default(),
+            tombstone_hand: PartitionId(0),
             tick_us: now.mono_us,
             usage_us: now.mono_us,
             stats: StoreStats::default(),
@@ -544,7 +555,7 @@ impl<C: Command> Engine<C> {
         self.probe();
         self.tell_stable_when_idle();
         self.advance_flushes();
-        self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
+        self.look_at_room();
         self.close_spare_stripes();
         self.spare.tidy(self.now.mono_us);
         self.start_jobs();

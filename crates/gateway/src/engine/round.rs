@@ -9,7 +9,7 @@ use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::Version;
 
 use super::index::Location;
-use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX};
+use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX, TICK_US};
 use super::lock::{
     End, Finished, FinishedCommands, KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
 };
@@ -533,11 +533,15 @@ impl<C: Command> Engine<C> {
             return false;
         }
         self.stalled.push_back(stalled);
+        if self.now.mono_us < self.hope_until_us {
+            return true;
+        }
         self.start_jobs();
         if !self.can_reclaim() {
             self.stalled.retain(|other| *other != stalled);
             return false;
         }
+        self.hope_until_us = self.now.mono_us + TICK_US;
         true
     }
 

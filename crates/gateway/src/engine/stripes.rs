@@ -246,6 +246,11 @@ impl<I> Stripes<I> {
         self.by_id.len()
     }
 
+    /// Slots in use lie below.
+    pub fn slot_count(&self) -> usize {
+        self.places.len()
+    }
+
     /// The oldest stripe of a partition, and from there on upwards.
     pub fn by_age(&self, partition: PartitionId) -> impl Iterator<Item = (StripeId, StripeSlot)> {
         let range = (partition, StripeId::default())..=(partition, StripeId::from_raw(u64::MAX));
