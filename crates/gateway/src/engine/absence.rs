@@ -127,7 +127,7 @@ impl<C: Command> Engine<C> {
         if self.absences.0.is_empty() {
             return;
         }
-        let is_missing = self.repair.is_away_stale || self.repair.missing_count() > 0;
+        let is_missing = self.repair.may_miss();
         let stripes = &self.stripes;
         for (node, step) in self.absences.advance(|stripe| stripes.slot_of(stripe).is_some(), is_missing) {
             self.tell(node, step);

@@ -156,6 +156,9 @@ pub const REPAIR_RATE_US: u64 = 1_000_000;
 /// Microseconds between two counts of the chunks on nodes that are away, unless one of them comes or goes.
 pub const AWAY_COUNT_US: u64 = 10_000_000;
 
+/// Stripes that such a count looks at each time.
+pub const AWAY_LOOKS_MAX: usize = 1024;
+
 /// Chunks that are to move of which a tick looks at so many, and of which one look at the whole store notes so many.
 pub const MOVE_LOOKS_MAX: usize = 64;
 pub const MOVE_PLAN_MAX: usize = 4096;

@@ -21,7 +21,8 @@ use shorttail_wire::node::{ChunkKind, ChunkReport};
 use smallvec::SmallVec;
 
 use super::census::{Census, Member};
-use super::limits::{AWAY_COUNT_US, REPAIR_RATE_US};
+use super::index::StripeSlot;
+use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX, REPAIR_RATE_US};
 use super::nodes::SessionId;
 use super::orders::Orders;
 use super::rebuilding::Order;
@@ -47,6 +48,15 @@ pub struct Lost {
     rests_until_us: Option<u64>,
 }
 
+/// A count of the chunks that are away, some stripes at a time.
+#[derive(Debug, Default)]
+struct AwayCount {
+    /// The next of the packed stripes, then of the striped objects.
+    slot: usize,
+    first: StripeId,
+    chunks: u64,
+}
+
 /// Losses of one engine's stripes.
 #[derive(Debug, Default)]
 pub struct Repair {
@@ -64,6 +74,7 @@ pub struct Repair {
     pub(super) is_away_stale: bool,
     /// When they are counted again in any case.
     away_due_us: u64,
+    counting: Option<AwayCount>,
     /// Found no node to take them when they were looked at last.
     pub(super) stranded: BTreeSet<StripeId>,
     pub(super) rebuilt_count: u64,
@@ -261,13 +272,17 @@ impl Repair {
         (self.rate_us, self.rate_bytes) = (now_us + REPAIR_RATE_US, self.rebuilt_bytes);
     }
 
-    /// Are chunks that are away to be counted?
-    fn take_away_due(&mut self, now_us: u64) -> bool {
-        let is_due = std::mem::take(&mut self.is_away_stale) || now_us >= self.away_due_us;
-        if is_due {
+    /// Begins to count the chunks that are away if it is time to.
+    fn begin_count(&mut self, now_us: u64) {
+        if std::mem::take(&mut self.is_away_stale) || self.counting.is_none() && now_us >= self.away_due_us {
             self.away_due_us = now_us + AWAY_COUNT_US;
+            self.counting = Some(AwayCount::default());
         }
-        is_due
+    }
+
+    /// May chunks be missing?
+    pub(super) fn may_miss(&self) -> bool {
+        self.is_away_stale || self.counting.is_some() || self.missing_count() > 0
     }
 
     pub(super) fn check_invariants(&self) {
@@ -454,17 +469,16 @@ impl<C: Command> Engine<C> {
             && self.striped.values().all(is_kept)
     }
 
-    /// Counts chunks on nodes that are away, once in a while: it takes a look at every stripe, for which clients wait.
+    /// Counts chunks on nodes that are away, once in a while, some stripes at a time: clients wait for it.
     pub(super) fn count_missing(&mut self) {
         self.repair.take_rate(self.now.mono_us);
-        if !self.repair.take_away_due(self.now.mono_us) {
-            return;
-        }
+        self.repair.begin_count(self.now.mono_us);
+        let Some(mut count) = self.repair.counting.take() else { return };
         // What was on nodes that are gone is lost.
         let is_away = |&node: &NodeId| !self.nodes.is_reachable(node) && !self.is_gone(node);
         let away: BTreeSet<NodeId> = self.nodes.iter().map(|node| node.id).filter(is_away).collect();
-        self.repair.away_count = 0;
         if away.is_empty() {
+            self.repair.away_count = 0;
             return;
         }
         let missing = |id: StripeId, members: &[NodeId]| {
@@ -472,12 +486,23 @@ impl<C: Command> Engine<C> {
             let is_away = |(chunk, node): &(usize, &NodeId)| lost & 1 << chunk == 0 && away.contains(node);
             members.iter().enumerate().filter(is_away).count() as u64
         };
-        let packed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
-        let packed: u64 = packed.map(|(_, stripe)| missing(stripe.id, &stripe.members)).sum();
-        let of_object = |object: &super::striped::StripedObject| -> u64 {
-            object.stripes().map(|id| missing(id, &object.members_of(id).1)).sum()
-        };
-        self.repair.away_count = packed + self.striped.values().map(of_object).sum::<u64>();
+        let end = self.stripes.slot_count().min(count.slot + AWAY_LOOKS_MAX);
+        let slots = (count.slot..end).map(|at| StripeSlot(at as u32));
+        let sealed = slots.filter_map(|slot| self.stripes.get(slot)).filter(|it| it.phase() == StripePhase::Sealed);
+        count.chunks += sealed.map(|stripe| missing(stripe.id, &stripe.members)).sum::<u64>();
+        let mut looks = AWAY_LOOKS_MAX - (end - count.slot);
+        count.slot = end;
+        let mut objects = self.striped.range(count.first..).peekable();
+        while let Some((&first, object)) = objects.next_if(|_| looks > 0) {
+            count.chunks += object.stripes().map(|id| missing(id, &object.members_of(id).1)).sum::<u64>();
+            count.first = first.plus(1);
+            looks -= object.stripes().count().min(looks);
+        }
+        if end < self.stripes.slot_count() || objects.next().is_some() {
+            self.repair.counting = Some(count);
+        } else {
+            self.repair.away_count = count.chunks;
+        }
     }
 }
 
