@@ -1,8 +1,8 @@
 //! `bench repair`: a node dies under light load; how fast its chunks are rebuilt, and what clients notice of it.
 //!
 //! ```text
-//! fill, preload | healthy seconds | 60 % of the estimate | kill -9, grace | repair ............. | rest | every key is read back
-//!               '-- p99 undisturbed '-- p99 beside it    '-- p99 degraded '-- MB/s, p99 meanwhile
+//! fill, preload | healthy seconds | estimate's work | kill -9, grace | repair ........... | rest | all is read back
+//!               '-- p99 undisturbed '-- p99 beside it '-- p99 degraded '-- MB/s, p99 meanwhile
 //! ```
 //! Before the kill the estimate's own work is done beside the load, at the rate that repair is to reach: what it does to
 //! the p99, any repair of that rate does on this machine.
@@ -196,10 +196,6 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
     let course = beside.finish()?.context("the load never began")?;
     load::check(&report)?;
-    eprintln!("DEBUG killed {:.3} given up {:.3} whole {:.3}", course.killed_s, course.given_up_s, course.whole_s);
-    for sample in samples.iter().filter(|s| s.latency_ns > 15_000_000) {
-        eprintln!("DEBUG {:.3} {:.1} ms {:?}", sample.intended_ns as f64 / 1e9, sample.latency_ns as f64 / 1e6, sample.class);
-    }
     tell(&options, "reading back what the nodes were filled with");
     let filler = filler.finish()?;
     let healthy = p99_us(&samples, 0.0..course.beside_from_s).context("no operations before the kill")?;

@@ -42,9 +42,8 @@ fn a_full_cache_takes_whatever_comes() {
         let mut world = cluster_of(config, seed);
         for burst in 0..90 {
             let names = burst * 128..(burst + 1) * 128;
-            let ops: Vec<_> = names
-                .map(|name| world.request(0, &format!("key{name}"), Action::Set(value(name, 900))))
-                .collect();
+            let ops: Vec<_> =
+                names.map(|name| world.request(0, &format!("key{name}"), Action::Set(value(name, 900)))).collect();
             for op in ops {
                 assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "seed {seed}, burst {burst}");
             }

@@ -77,12 +77,7 @@ fn rebuild(code: &Code, bytes: u64, per_chunk: Option<Duration>) -> anyhow::Resu
     Ok(Loopback { sources, bytes, seconds, mb_per_s: bytes as f64 / 1e6 / seconds })
 }
 
-fn send(
-    address: std::net::SocketAddr,
-    sources: usize,
-    count: u64,
-    per_chunk: Option<Duration>,
-) -> anyhow::Result<()> {
+fn send(address: std::net::SocketAddr, sources: usize, count: u64, per_chunk: Option<Duration>) -> anyhow::Result<()> {
     if per_chunk.is_some() {
         enter_lowest_class()?;
     }

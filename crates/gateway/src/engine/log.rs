@@ -166,7 +166,13 @@ impl<C: Command> Engine<C> {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }
-        let members = self.sociable_members(partition)?;
+        // What is left must not come to lie on fewer nodes than a stripe has: the roomiest take it, also slow ones.
+        let is_tight = urgency != Urgency::Client && self.spare_stripes() <= self.reserved_stripes();
+        let members = if is_tight {
+            self.choose_roomiest(self.config.shape, self.chunk_room_bytes(self.config.chunk_bytes))?
+        } else {
+            self.sociable_members(partition)?
+        };
         let id = self.take_stripe_ids(1);
         let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
         let open = match self.spare.take(self.now.mono_us) {

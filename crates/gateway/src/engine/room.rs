@@ -76,7 +76,10 @@ impl<C: Command> Engine<C> {
                 return Ok(Room { slot, data_index, lateness_us: 0 });
             }
         }
-        self.seal_full(partition, length);
+        // While there is no memory, the tails of a full stripe are where void records go.
+        if !self.is_cramped {
+            self.seal_full(partition, length);
+        }
         let hampered = self.least_hampered(partition, length, above);
         let is_many = self.logs[&partition].open.len() >= OPEN_MAX;
         let is_unhurried = matches!(urgency, Urgency::Cleaning | Urgency::Freeing);
@@ -93,6 +96,7 @@ impl<C: Command> Engine<C> {
         if let Err(error) = self.open_stripe(partition, urgency) {
             return self.least_hampered(partition, length, above).ok_or(error);
         }
+        self.seal_full(partition, length);
         Ok(self.least_hampered(partition, length, above).expect("an empty stripe"))
     }
 
