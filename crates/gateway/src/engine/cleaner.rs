@@ -23,6 +23,7 @@ use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
 use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX,
+    TOMBSTONE_LOOK_US,
 };
 use super::lock::{LockPhase, Move, Round};
 use super::log::{Log, Purpose, Urgency};
@@ -240,8 +241,11 @@ impl<C: Command> Engine<C> {
     /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however
     /// much of it is alive.
     ///
-    /// Partitions are looked at in turn, some each time.
+    /// Where there are many stripes, partitions are looked at in turn, and not every time.
     fn choose_to_end_tombstones(&mut self) -> Option<StripeSlot> {
+        if self.now.mono_us < self.tombstones_due_us {
+            return None;
+        }
         let partitions: Vec<_> = self.logs.keys().copied().collect();
         let first = partitions.iter().position(|&partition| partition >= self.tombstone_hand).unwrap_or(0);
         let mut looks = 0;
@@ -250,10 +254,12 @@ impl<C: Command> Engine<C> {
                 self.tombstone_hand = partition;
                 break;
             }
+            let mut by_age = self.stripes.by_age(partition).map(|(id, _)| id);
+            let (oldest, next) = (by_age.next(), by_age.next());
             let (mut kept, mut taken) = (0, 0);
-            for (_, slot) in self.stripes.by_age(partition) {
-                let stripe = self.stripes.at(slot);
-                kept += stripe.kept.ending_bytes(self.stripes.oldest_beside(stripe));
+            for (id, slot) in self.stripes.by_age(partition) {
+                let beside = if Some(id) == oldest { next } else { oldest };
+                kept += self.stripes.at(slot).kept.ending_bytes(beside);
                 taken += self.stripe_bytes();
                 looks += 1;
             }
@@ -262,6 +268,9 @@ impl<C: Command> Engine<C> {
             {
                 return Some(slot);
             }
+        }
+        if looks >= SHARE_LOOKS_MAX {
+            self.tombstones_due_us = self.now.mono_us + TOMBSTONE_LOOK_US;
         }
         None
     }

@@ -107,6 +107,9 @@ pub const RELIEF_US: u64 = 50_000;
 /// Stripes whose shares are looked at for each choice of one to clean.
 pub const SHARE_LOOKS_MAX: usize = 512;
 
+/// Microseconds between two looks at tombstones where there are more stripes than that.
+pub const TOMBSTONE_LOOK_US: u64 = 100_000;
+
 /// A stripe whose live share is above this is not worth cleaning.
 pub const CLEAN_LIVE_SHARE_MAX: f64 = 0.92;
 

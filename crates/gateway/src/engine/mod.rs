@@ -343,6 +343,7 @@ pub struct Engine<C> {
     emptiest: emptiest::Emptiest,
     /// The partition whose tombstones are looked at next.
     tombstone_hand: PartitionId,
+    tombstones_due_us: u64,
     tick_us: u64,
     usage_us: u64,
     monitor: Monitor,
@@ -438,6 +439,7 @@ impl<C: Command> Engine<C> {
             hope_until_us: 0,
             emptiest: emptiest::Emptiest::default(),
             tombstone_hand: PartitionId(0),
+            tombstones_due_us: 0,
             tick_us: now.mono_us,
             usage_us: now.mono_us,
             stats: StoreStats::default(),

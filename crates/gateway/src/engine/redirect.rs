@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use shorttail_placement::{Candidate, List, Placement, Wish, choose};
+use shorttail_placement::{Candidate, List, Wish, choose};
 use shorttail_units::{CodeShape, NodeId, PartitionId};
 
 use super::Engine;
@@ -54,13 +54,13 @@ impl<C: Command> Engine<C> {
         Ok(choice.members.into())
     }
 
-    /// Members with most room, whatever the placement is.
+    /// Members with most room that the placement allows, slow ones too.
     pub(super) fn choose_roomiest(&self, shape: CodeShape, chunk_bytes: u64) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
         let able = self.taking_nodes().filter(|node| node.free_bytes() >= chunk_bytes);
         let by_room = |node: &Node| Candidate { load: u64::MAX - node.free_bytes(), ..self.candidate(node) };
         let wish = Wish { shape, turn: self.next_stripe, seed: self.place_seed() };
-        let choice = choose(Placement::LeastLoaded, &List::new(able.map(by_room).collect()), &wish);
+        let choice = choose(self.topology.placement(), &List::new(able.map(by_room).collect()), &wish);
         Ok(choice.ok_or(PlaceError::Wait)?.members.into())
     }
 
