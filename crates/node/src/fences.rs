@@ -96,6 +96,13 @@ impl Fences {
         Ok(joined)
     }
 
+    /// Will [`Fences::raise`] fence out an older epoch?
+    pub fn fences_out(&self, partition: PartitionId, epoch: Epoch, now_us: u64) -> bool {
+        let known = self.fence(partition);
+        let is_promised = |promise: &Promise| !known.is_released && promise.until_us > now_us;
+        known.epoch > Epoch(0) && known.epoch < epoch && !self.promises.get(&known.epoch).is_some_and(is_promised)
+    }
+
     /// A higher epoch takes the place of the one that fenced.
     fn supersede(&mut self, known: Fence, epoch: Epoch, now_us: u64) -> Result<(), Barred> {
         let Some(promise) = self.promises.get_mut(&known.epoch) else { return Ok(()) };

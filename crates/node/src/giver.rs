@@ -310,6 +310,7 @@ impl Session {
             used_bytes: 0,
             held_bytes: 0,
             near: near.cloned(),
+            ring: None,
         };
         self.reply(frame.tag, &NodeReply::Hello(reply), &mut Vec::new());
         Ok(())

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use shorttail_store::{ChunkStore, CoreMemory, Notes, NotesDamaged};
-use shorttail_units::{Now, StripeId};
+use shorttail_units::{Epoch, Now, PartitionId, StripeId};
 use shorttail_wire::node::{
     Frame, FrameError, Hello, HelloReply, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame,
 };
@@ -24,6 +24,7 @@ use crate::limits::SESSIONS_MAX;
 use crate::rebuild::{Content, PeerId, Rebuilds, Rebuilt};
 use crate::rebuilding::{FromRebuilds, Rebuilding, ToRebuilds};
 use crate::requests::Holdings;
+use crate::rings::{MakeRing, Ring};
 use crate::scrub::Scrubber;
 use crate::session::{Phase, Session, SessionError};
 use crate::stats::NodeStats;
@@ -46,6 +47,10 @@ pub struct Node {
     written: Vec<u64>,
     /// Where owners on this machine find its memory.
     near: Option<NearMemory>,
+    /// Rings for owners on this machine; nobody: they send messages.
+    rings: Option<Box<dyn MakeRing>>,
+    /// Sessions with rings.
+    ringed: Vec<u64>,
 }
 
 impl Node {
@@ -101,6 +106,8 @@ impl Node {
             scrubber: Scrubber::new(config.scrub_bytes_per_s),
             written: Vec::new(),
             near: None,
+            rings: None,
+            ringed: Vec::new(),
             config,
             holdings,
             sessions: BTreeMap::new(),
@@ -120,6 +127,21 @@ impl Node {
         self.near = Some(near);
     }
 
+    /// Is its memory kept for a later process of the node?
+    pub fn outlives_process(&self) -> bool {
+        self.holdings.notes.is_some()
+    }
+
+    /// From now on owners on this machine may append without a message. Not in memory that outlives the process: rings
+    /// do not.
+    ///
+    /// # Panics
+    /// If its memory does.
+    pub fn offer_rings(&mut self, rings: Box<dyn MakeRing>) {
+        assert!(!self.outlives_process(), "what lies in rings goes with the process");
+        self.rings = Some(rings);
+    }
+
     /// Makes room for a session, which begins with a greeting. `session` is a number of the caller's that no living
     /// session has. Beyond [`SESSIONS_MAX`] the session is not taken: its first input is an error.
     pub fn handle_session_opened(&mut self, session: u64) {
@@ -130,6 +152,7 @@ impl Node {
 
     /// Forgets a session, whatever its state.
     pub fn handle_session_closed(&mut self, session: u64) {
+        self.end_ring(session);
         self.sessions.remove(&session);
         self.owners.retain(|_, other| *other != session);
         self.unacknowledged.retain(|&other| other != session);
@@ -143,10 +166,14 @@ impl Node {
     /// # Errors
     /// The session ended: the caller sends the output that there is, closes the connection and says so.
     pub fn handle_input(&mut self, now: Now, session: u64, input: &[u8]) -> Result<usize, SessionError> {
+        self.take_rings();
         if self.superseded.contains(&session) {
             return Ok(input.len());
         }
         let outcome = self.handle_frames(now.mono_us, session, input);
+        if outcome.is_err() {
+            self.end_ring(session);
+        }
         if outcome.is_err()
             && let Some(ended) = self.sessions.get_mut(&session)
         {
@@ -374,6 +401,9 @@ impl Node {
                 "owner {owner} speaks in session {id}, which is {phase:?}"
             );
         }
+        for (id, session) in &self.sessions {
+            assert_eq!(session.ring.is_some(), self.ringed.contains(id), "session {id} has a ring");
+        }
         let serving = self.sessions.values().filter(|one| matches!(one.phase, Phase::Serving { .. })).count();
         assert_eq!(serving, self.owners.len(), "an owner has one session");
         for (id, session) in &self.sessions {
@@ -388,7 +418,19 @@ impl Node {
             match session.phase {
                 Phase::Greeting => self.handle_greeting(id, &frame)?,
                 Phase::Serving { .. } => {
-                    Self::handle_frame(&mut self.holdings, &mut self.rebuilding, now_us, id, &frame, session)?;
+                    let request = NodeRequest::parse(&frame)?;
+                    if let NodeRequest::Fence { partition, epoch, .. } = request {
+                        self.close_rings_to(PartitionId(partition), epoch, now_us);
+                    }
+                    let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
+                    Self::handle_serving(
+                        &mut self.holdings,
+                        &mut self.rebuilding,
+                        now_us,
+                        (id, frame.tag),
+                        request,
+                        session,
+                    )?;
                 }
                 Phase::Reading => Self::handle_read(&mut self.holdings, now_us, &frame, session)?,
                 Phase::Ended => return Err(SessionError::Ended),
@@ -402,23 +444,23 @@ impl Node {
         Ok(consumed)
     }
 
-    fn handle_frame(
+    fn handle_serving(
         holdings: &mut Holdings,
         rebuilding: &mut Rebuilding,
         now_us: u64,
-        id: u64,
-        frame: &Frame<'_>,
+        (id, tag): (u64, u64),
+        request: NodeRequest<'_>,
         session: &mut Session,
     ) -> Result<(), SessionError> {
-        match NodeRequest::parse(frame)? {
+        match request {
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
             NodeRequest::Rebuild { description, sources } => {
                 let ordered = description.clone();
-                holdings.take_order(frame.tag, &description, session, |store| {
+                holdings.take_order(tag, &description, session, |store| {
                     rebuilding.order(id, ordered, sources, |description| store.reserve(description))
                 });
             }
-            request => holdings.handle_request(now_us, frame.tag, &request, session),
+            request => holdings.handle_request(now_us, tag, &request, session),
         }
         session.check_output()
     }
@@ -451,6 +493,11 @@ impl Node {
             _ => return Err(SessionError::Greeting),
         };
         let accepted = self.check_greeting(&hello, is_owner);
+        let ring = self.rings.as_mut().filter(|_| is_owner && accepted.is_ok()).and_then(|rings| rings.make());
+        let (ring, ring_at) = match ring {
+            Some((reader, at)) => (Ring::new(reader, &mut self.holdings.store), Some(at)),
+            None => (None, None),
+        };
         let reply = match accepted {
             Ok(()) => NodeReply::Hello(HelloReply {
                 version: PROTOCOL_VERSION,
@@ -462,6 +509,7 @@ impl Node {
                 used_bytes: self.holdings.chunk_taken_bytes(),
                 held_bytes: self.used_bytes(),
                 near: self.near.clone().filter(|_| is_owner),
+                ring: ring_at.filter(|_| ring.is_some()),
             }),
             Err((refusal, detail)) => NodeReply::Refused { refusal, detail },
         };
@@ -473,6 +521,8 @@ impl Node {
             return Ok(());
         }
         session.phase = Phase::Serving { owner: hello.owner, epoch: hello.epoch };
+        self.ringed.extend(ring.is_some().then_some(id));
+        session.ring = ring;
         if let Some(older) = self.owners.insert(hello.owner, id) {
             self.supersede(older);
         }
@@ -491,13 +541,63 @@ impl Node {
         }
     }
 
-    fn supersede(&mut self, older: u64) {
-        if let Some(session) = self.sessions.get_mut(&older) {
-            session.supersede();
-            self.unacknowledged.retain(|&other| other != older);
-            self.superseded.push_back(older);
-            self.rebuilding.forget_session(older);
-            self.holdings.stats.superseded_sessions += 1;
+    /// All that lies in rings, before anything else is done.
+    fn take_rings(&mut self) {
+        for place in (0..self.ringed.len()).rev() {
+            self.take_ring(self.ringed[place]);
         }
+    }
+
+    fn take_ring(&mut self, id: u64) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(mut ring) = session.ring.take_if(|ring| ring.reader().has_messages()) else { return };
+        let taken = ring.take_all(&mut self.holdings, session);
+        session.ring = Some(ring);
+        if !session.output.is_empty() {
+            self.written.push(id);
+        }
+        if taken.is_err() {
+            self.cut_off(id);
+        }
+    }
+
+    /// A later owner is about to fence a partition: what older ones put so far counts, and nothing after that.
+    fn close_rings_to(&mut self, partition: PartitionId, epoch: Epoch, now_us: u64) {
+        if !self.holdings.fences.fences_out(partition, epoch, now_us) {
+            return;
+        }
+        for session in self.ringed.iter().filter_map(|id| self.sessions.get(id)) {
+            let is_older = matches!(session.phase, Phase::Serving { epoch: older, .. } if older < epoch);
+            if let Some(ring) = session.ring.as_ref().filter(|_| is_older) {
+                ring.reader().close_to(partition);
+            }
+        }
+        self.take_rings();
+    }
+
+    /// A session is about to end: what its owner put so far counts.
+    fn end_ring(&mut self, id: u64) {
+        self.ringed.retain(|&other| other != id);
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        if let Some(ring) = session.ring.take() {
+            ring.end(&mut self.holdings, session);
+        }
+    }
+
+    /// Ends a session, and has its connection closed.
+    fn cut_off(&mut self, id: u64) {
+        self.end_ring(id);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.supersede();
+            self.owners.retain(|_, other| *other != id);
+            self.unacknowledged.retain(|&other| other != id);
+            self.superseded.push_back(id);
+            self.rebuilding.forget_session(id);
+        }
+    }
+
+    fn supersede(&mut self, older: u64) {
+        self.cut_off(older);
+        self.holdings.stats.superseded_sessions += 1;
     }
 }

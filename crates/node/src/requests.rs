@@ -68,6 +68,16 @@ impl Holdings {
         }
     }
 
+    /// As [`Holdings::handle_request`], of an append that its owner does not wait for: only a refusal is told.
+    pub fn take_append(&mut self, tag: u64, request: &NodeRequest<'_>, session: &mut Session) {
+        let NodeRequest::Append { stripe, op, previous, stable, data_index, offset, bytes } = *request else { return };
+        let append = Append { op, previous, stable, data_index, offset, bytes };
+        if let Err(No { refusal, detail }) = self.append(stripe, &append) {
+            self.stats.refusals += 1;
+            session.reply(tag, &NodeReply::Refused { refusal, detail });
+        }
+    }
+
     /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it, and may reserve room. If an
     /// intact chunk is here, it is carried out already.
     pub fn take_order(

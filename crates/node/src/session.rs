@@ -10,6 +10,7 @@ use shorttail_units::{Epoch, OpNumber, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, Refusal};
 
 use crate::limits::{ACK_SEARCH_DEPTH, OUTPUT_BYTES_MAX, OUTPUT_KEPT_BYTES};
+use crate::rings::Ring;
 
 /// Why a session ends. The caller sends what output there still is and closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -44,11 +45,13 @@ pub(crate) struct Session {
     pub output: Vec<u8>,
     /// Appends to acknowledge at the end of the turn, the last operation per stripe.
     acks: Vec<(StripeId, OpNumber)>,
+    /// Where its owner may put appends without a message.
+    pub ring: Option<Ring>,
 }
 
 impl Session {
     pub fn new() -> Self {
-        Session { phase: Phase::Greeting, output: Vec::new(), acks: Vec::new() }
+        Session { phase: Phase::Greeting, output: Vec::new(), acks: Vec::new(), ring: None }
     }
 
     /// Ends it because of what its peer did; what was answered may still be sent.

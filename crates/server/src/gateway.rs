@@ -432,6 +432,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         evicted_total: stats.evicted_total,
         expired_total: stats.expired_total,
         near_reads_total: stats.near_reads_total,
+        appends_put_total: stats.appends_put_total,
         degraded_reads_total: stats.degraded_reads_total,
         hedges_sent_total: stats.hedges_sent_total,
         hedges_won_total: stats.hedges_won_total,

@@ -1,4 +1,5 @@
-//! Memory of a node that gateways and nodes on the same machine may read: how it is offered, and how it is opened.
+//! Memory of a node that gateways and nodes on the same machine may read, and rings that gateways may write to: how they
+//! are offered, and how they are opened.
 //!
 //! The node keeps its chunks in a file without a name, and reads it beside its cores, too. It tells the path under
 //! which the kernel shows that file to processes of the same user; who opens it looks whether it is that file (in
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use std::thread;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
-use shorttail_node::{Node, NodeConfig, NodeError};
-use shorttail_store::{NearReader, NearWriter};
+use shorttail_node::{MakeRing, Node, NodeConfig, NodeError};
+use shorttail_store::{NearReader, NearWriter, RingReader, RingWriter};
 use shorttail_wire::node::NearMemory;
 
 use crate::scheduling;
@@ -66,23 +67,54 @@ fn try_offer(node: &mut Node) -> io::Result<()> {
     if !is_in_memory(file)? {
         return Ok(());
     }
+    node.offer_memory(place_of(file)?);
+    if !node.outlives_process() {
+        node.offer_rings(Box::new(Rings));
+    }
+    Ok(())
+}
+
+/// Where other processes of the same user find a file that this one has open.
+fn place_of(file: &File) -> io::Result<NearMemory> {
     let metadata = file.metadata()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    node.offer_memory(NearMemory { device: metadata.dev(), inode: metadata.ino(), path });
-    Ok(())
+    Ok(NearMemory { device: metadata.dev(), inode: metadata.ino(), path })
+}
+
+#[derive(Debug)]
+struct Rings;
+
+impl MakeRing for Rings {
+    fn make(&mut self) -> Option<(RingReader, NearMemory)> {
+        let made = RingReader::new().and_then(|ring| {
+            let place = place_of(ring.file())?;
+            Ok((ring, place))
+        });
+        made.inspect_err(|error| tracing::debug!(%error, "no ring for an owner")).ok()
+    }
 }
 
 /// # Errors
 /// What the system says; `NotFound`: another file is there.
 pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
+    Ok(Box::new(Opened(Some(open_file(near, OFlags::RDONLY)?))))
+}
+
+/// # Errors
+/// As of [`open`]; `InvalidData`: it is no ring.
+pub fn open_ring(near: &NearMemory) -> io::Result<RingWriter> {
+    RingWriter::open(&Arc::new(open_file(near, OFlags::RDWR)?))
+}
+
+fn open_file(near: &NearMemory, access: OFlags) -> io::Result<File> {
     // Whatever is there, opening it must not wait.
-    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let how = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(&near.path, how, Mode::empty())?);
     let metadata = file.metadata()?;
     if !metadata.is_file() || (metadata.dev(), metadata.ino()) != (near.device, near.inode) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "another file is there"));
     }
-    Ok(Box::new(Opened(Some(file))))
+    Ok(file)
 }
 
 /// Memory of another process. There is a file until it is dropped.

@@ -26,7 +26,7 @@ use crate::header::{self, ChunkState};
 use crate::kept_ops::KeptOps;
 use crate::limits::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
-    RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, SCAN_COUNT_MAX, WRITE_BYTES_MIN,
+    RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, RING_RESERVE_PART, RING_SHARE_PART, SCAN_COUNT_MAX, WRITE_BYTES_MIN,
 };
 use crate::open_state::{OpenState, RawBuffer};
 use crate::stripe_map::StripeMap;
@@ -326,8 +326,27 @@ impl ChunkStore {
     /// What is left of [`Self::chunk_limit_bytes`] for chunks as large as those that were opened so far, in bytes:
     /// neither crumbs between smaller ones, nor what raw operations took beyond their part.
     pub fn chunk_free_bytes(&self) -> usize {
-        let budget = self.budget.limit_bytes() - self.budget.used_bytes();
-        self.arena.free_bytes_for(self.opened_units).min(budget)
+        self.arena.free_bytes_for(self.opened_units).min(self.budget.free_bytes())
+    }
+
+    /// Keeps memory for appends that are accepted before they are here: `bytes`, or less; answers how much. It is part of
+    /// what is kept for raw operations. `kept_bytes`: what the same ring has already, of which it has its share.
+    pub fn promise(&mut self, bytes: usize, kept_bytes: usize) -> usize {
+        let bytes_max = (self.budget.limit_bytes() - self.arena.limit_bytes()) / RING_RESERVE_PART;
+        let share_bytes = (bytes_max / RING_SHARE_PART).saturating_sub(kept_bytes);
+        let promised = self.budget.promise(bytes.min(share_bytes), bytes_max);
+        // In whole words, as rings are made of.
+        let crumbs = promised % size_of::<u64>();
+        self.budget.redeem(crumbs);
+        promised - crumbs
+    }
+
+    /// Appends for which so much was promised are here, or will not come.
+    ///
+    /// # Panics
+    /// If it was not promised.
+    pub fn redeem(&mut self, bytes: usize) {
+        self.budget.redeem(bytes);
     }
 
     pub fn counters(&self) -> Counters {

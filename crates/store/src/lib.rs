@@ -22,6 +22,7 @@ mod open_state;
 pub mod piece;
 pub mod record;
 mod restore;
+mod ring;
 mod room;
 mod rot;
 mod scrub;
@@ -36,6 +37,7 @@ pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
 pub use near::{NearReader, NearWriter, read_sealed, sealed_length};
 pub use notes::{Notes, NotesDamaged};
+pub use ring::{RingBroken, RingReader, RingWriter};
 pub use room::{Room, Written};
 pub use scrub::Looked;
 

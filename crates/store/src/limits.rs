@@ -68,3 +68,17 @@ const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push o
 /// Bytes of a chunk beyond which it is written, and its pages are taken from the machine, by one system call: some pages
 /// cost more one by one than asking.
 pub const WRITE_BYTES_MIN: usize = 32 << 10;
+
+/// Words of a ring for messages: a wake-up of the node for each half of it, some two hundred small appends.
+pub const RING_WORDS: usize = 64 * KIB / size_of::<u64>() - RING_HEAD_WORDS;
+
+/// Words before them: what each side tells the other, each in cache lines of its own, and a bit for each partition.
+pub const RING_HEAD_WORDS: usize = 24 + PARTITION_COUNT_MAX / u64::BITS as usize;
+
+/// Partitions that a ring can be closed to, one by one.
+pub const PARTITION_COUNT_MAX: usize = 1024;
+
+/// Part of what is kept free for raw operations that may be promised to rings: one in this many; and the part of that for
+/// one ring, so that in small memory a few owners have some.
+pub const RING_RESERVE_PART: usize = 2;
+pub const RING_SHARE_PART: usize = 8;

@@ -12,9 +12,11 @@ use std::ops::{Deref, DerefMut, Range};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, fcntl_get_seals, memfd_create,
+};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Granularity of mappings.
@@ -62,15 +64,7 @@ impl Mapping {
     /// # Errors
     /// What the kernel says.
     pub(crate) fn shared(bytes: usize) -> io::Result<Self> {
-        let kind = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        // Kernels before 6.3 do not know the flag, and later ones may insist on it.
-        let file =
-            memfd_create("shorttail", kind | MemfdFlags::NOEXEC_SEAL).or_else(|_| memfd_create("shorttail", kind));
-        let file = Arc::new(File::from(file?));
-        file.set_len(bytes as u64)?;
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        fchmod(&file, Mode::RUSR)?;
-        let mapping = Self::of_file(&file, 0, bytes)?;
+        let mapping = Self::of_file(&file_without_name(bytes, Mode::RUSR)?, 0, bytes)?;
         mapping.decline_huge_pages();
         Ok(mapping)
     }
@@ -170,6 +164,64 @@ impl Mapping {
             // Locked pages, pages larger than the range, a file without holes: the promise of zeros holds all the same.
             self[range].fill(0);
         }
+    }
+}
+
+/// A file of zeros in memory that goes with its last user, and that nobody makes shorter or longer.
+fn file_without_name(bytes: usize, mode: Mode) -> io::Result<Arc<File>> {
+    let kind = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Kernels before 6.3 do not know the flag, and later ones may insist on it.
+    let file = memfd_create("shorttail", kind | MemfdFlags::NOEXEC_SEAL).or_else(|_| memfd_create("shorttail", kind));
+    let file = Arc::new(File::from(file?));
+    file.set_len(bytes as u64)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    fchmod(&file, mode)?;
+    Ok(file)
+}
+
+/// Words of memory that is shared with another process: each is read and written as a whole.
+#[derive(Debug)]
+pub(crate) struct SharedWords {
+    /// Never looked at as bytes: nothing says what they are from one moment to the next.
+    mapping: Mapping,
+}
+
+impl SharedWords {
+    /// Zeros that another process may share.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn new(count: usize) -> io::Result<Self> {
+        let file = file_without_name(count * size_of::<u64>(), Mode::RUSR | Mode::WUSR)?;
+        Self::of_file(&file)
+    }
+
+    /// Those that another process made.
+    ///
+    /// # Errors
+    /// What the kernel says; `InvalidData`: it is not of whole pages.
+    pub fn of_file(file: &Arc<File>) -> io::Result<Self> {
+        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > isize::MAX as usize {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        // A file that somebody could make shorter would end this process when it is touched.
+        let is_fixed = fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
+        if !is_fixed {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(SharedWords { mapping: Mapping::of_file(file, 0, bytes)? })
+    }
+
+    pub fn file(&self) -> &Arc<File> {
+        self.mapping.file().expect("it is of a file").0
+    }
+
+    pub fn get(&self) -> &[AtomicU64] {
+        let count = self.mapping.bytes / size_of::<u64>();
+        // SAFETY: the mapping begins at a page, is `bytes` long and lives as long as `self`; its memory is only ever
+        // accessed through these atomics, here and in the other process.
+        unsafe { std::slice::from_raw_parts(self.mapping.base.as_ptr().cast(), count) }
     }
 }
 

@@ -10,6 +10,7 @@ use shorttail_wire::node::{
 };
 
 use super::lease::Voter;
+use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
 use super::session::Session;
 use super::{Engine, What, Work};
@@ -51,7 +52,8 @@ impl<C: Command> Engine<C> {
         session.used_bytes = hello.used_bytes;
         session.held_bytes = hello.held_bytes;
         session.incarnation = Some(hello.incarnation);
-        self.near_offers.extend(hello.near.clone().map(|near| (id, near)));
+        let offers = [hello.near.clone().map(NearOffer::Memory), hello.ring.clone().map(NearOffer::Ring)];
+        self.near_offers.extend(offers.into_iter().flatten().map(|offer| (id, offer)));
         session.unfenced = self.config.partitions.clone();
         self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {
@@ -225,6 +227,7 @@ mod tests {
             used_bytes: 0,
             held_bytes: 0,
             near: None,
+            ring: None,
         };
         let greets = |engine: &mut Engine<AnyCommand>, core, core_count| {
             engine.greeted(SessionId { node: NodeId(0), core }, &hello(core_count));

@@ -116,6 +116,7 @@ impl<C: Command> Engine<C> {
         let open = stripe.open.as_mut().expect("it has room");
         let (_, place) = open.append(room.data_index, length, purpose);
         record.encode(stripe.id, place);
+        self.has_unsent = true;
         Ok(())
     }
 
@@ -288,6 +289,7 @@ impl<C: Command> Engine<C> {
     /// Sends the pending operation of every stripe that takes appends. The next turn writes to the next data chunk, in
     /// all stripes alike: so chunks fill evenly, and a turn's appends go to few nodes (see [`Self::sociable_members`]).
     pub(super) fn flush_logs(&mut self) {
+        self.has_unsent = false;
         let open: SmallVec<[StripeSlot; 16]> = self.logs.values().flat_map(|log| &log.open).copied().collect();
         let flushed = open.iter().filter(|&&slot| self.flush_stripe(slot)).count();
         if flushed == 0 {
@@ -305,6 +307,7 @@ impl<C: Command> Engine<C> {
         let stripe = self.stripes.at_mut(slot);
         let Some(open) = stripe.open.as_mut() else { return false };
         let Some(append) = open.flush(now_us) else { return false };
+        let mut held: SmallVec<[usize; 8]> = SmallVec::new();
         for place in 0..open.shares().len() {
             let share = open.shares()[place];
             let request = NodeRequest::Append {
@@ -318,14 +321,25 @@ impl<C: Command> Engine<C> {
             };
             let node = stripe.members[share.member];
             let session = self.nodes.session_of(node, stripe.id);
+            if open.is_level(&share) && self.nodes.put(session, stripe.partition, &request, append_tag(stripe.id)) {
+                held.push(share.member);
+                continue;
+            }
             // A member that is gone is noticed by its session's end, which abandons the stripe.
             let _ = self.nodes.send(session, &request, append_tag(stripe.id));
             let ticket = self.monitor.sent(node, Class::Write, append.length as u32, now_us);
             open.owe(share.member, append.op, now_us, ticket);
         }
+        let is_sent = held.len() < open.shares().len();
         let (partition, members) = (stripe.partition, Arc::clone(&stripe.members));
         self.budget.earn();
-        if self.races_late(partition) {
+        self.stats.appends_put_total += held.len() as u64;
+        for member in held {
+            let open = self.stripes.at_mut(slot).open.as_mut().expect("it was flushed above");
+            let confirmed = open.acknowledge(member, append.op);
+            self.pass_on(slot, confirmed);
+        }
+        if is_sent && self.races_late(partition) {
             let participants = self.config.shape.participants(append.data_index);
             self.note_raceable(participants.map(|member| members[member]), append.length);
         }

@@ -96,11 +96,11 @@ use shorttail_codes::CodeCache;
 use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
-use shorttail_wire::node::NearMemory;
 
 pub use config::{EngineConfig, WhenFull};
 pub use keyspace::cursor_slot;
 pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
+pub use near::NearOffer;
 pub use nodes::{NodePhase, SessionId};
 pub use ownership::Standing;
 pub use watch::Watched;
@@ -357,8 +357,10 @@ pub struct Engine<C> {
     /// Late binding of a share of the reads: what of the next one is due.
     late_binding_due: u16,
     record_guess: RecordGuess,
-    near_offers: VecDeque<(SessionId, NearMemory)>,
+    near_offers: VecDeque<(SessionId, NearOffer)>,
     near_generation: u32,
+    /// There are operations that no node was told of.
+    has_unsent: bool,
     /// What was read from near memory last.
     near_buffer: Vec<u8>,
     /// What a record is decoded from.
@@ -385,6 +387,7 @@ impl<C: Command> Engine<C> {
             record_guess: RecordGuess::default(),
             near_offers: VecDeque::new(),
             near_generation: 0,
+            has_unsent: false,
             near_buffer: Vec::new(),
             near_parts: Vec::new(),
             config,
@@ -485,8 +488,15 @@ impl<C: Command> Engine<C> {
         self.hedge_late();
         self.run_work();
         self.flush_logs();
+        // What nodes hold at once is confirmed already.
+        self.run_work();
         self.start_deferred();
         self.watch_absences();
+    }
+
+    /// Is a turn to follow at once, whether anything arrives or not?
+    pub fn has_unsent(&self) -> bool {
+        self.has_unsent
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
@@ -503,6 +513,9 @@ impl<C: Command> Engine<C> {
 
     /// When [`Engine::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
+        if self.has_unsent {
+            return Some(self.now.mono_us);
+        }
         let usual_us = self.tick_us.min(self.repair.due_us);
         Some(usual_us.min(self.hedge_due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
     }

@@ -18,7 +18,7 @@
 
 use shorttail_monitor::Class;
 use shorttail_store::record::record_bytes;
-use shorttail_store::{NearReader, sealed_length};
+use shorttail_store::{NearReader, RingWriter, sealed_length};
 use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{NearMemory, NodeRequest};
 use smallvec::SmallVec;
@@ -28,6 +28,15 @@ use super::nodes::SessionId;
 use super::stripes::StripePhase;
 use super::{Engine, What};
 use crate::command::Command;
+
+/// What a node lets an owner on its machine use: the server opens it, if it can.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NearOffer {
+    /// To read its chunks: [`Engine::handle_near`].
+    Memory(NearMemory),
+    /// To put appends: [`Engine::handle_ring`].
+    Ring(NearMemory),
+}
 
 /// Near memory of a session.
 #[derive(Debug)]
@@ -70,8 +79,8 @@ impl Places {
 }
 
 impl<C: Command> Engine<C> {
-    /// A node lets its memory be read: the server opens it, if it can, and says so.
-    pub fn poll_near_offer(&mut self) -> Option<(SessionId, NearMemory)> {
+    /// What a node offered: the server opens it, if it can, and says so.
+    pub fn poll_near_offer(&mut self) -> Option<(SessionId, NearOffer)> {
         self.near_offers.pop_front()
     }
 
@@ -81,6 +90,13 @@ impl<C: Command> Engine<C> {
         let generation = self.near_generation;
         if let Some(session) = self.nodes.session_mut(id).filter(|session| session.incarnation.is_some()) {
             session.near = Some(Near { reader, generation });
+        }
+    }
+
+    /// The ring that a session's node offered is open, until the session ends.
+    pub fn handle_ring(&mut self, id: SessionId, ring: RingWriter) {
+        if let Some(session) = self.nodes.session_mut(id).filter(|session| session.incarnation.is_some()) {
+            session.ring = Some(ring);
         }
     }
 

@@ -258,6 +258,12 @@ impl<I> OpenStripe<I> {
         &self.shares
     }
 
+    /// Does the member hold all it was sent before, and does it know, or is told with this, that all of that is stable?
+    /// Then nothing that is on its way could be overtaken, and it keeps this operation raw and no other.
+    pub fn is_level(&self, share: &Share) -> bool {
+        share.previous == share.stable && self.opened & 1 << share.member != 0
+    }
+
     pub fn append_bytes(&self, append: &Append) -> &[u8] {
         let start = append.data_index * self.chunk_bytes + append.offset;
         &self.bytes[start..start + append.length]

@@ -14,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use shorttail_store::RingWriter;
 use shorttail_units::{Incarnation, PartitionId, StripeId};
 use shorttail_wire::node::{NodeRequest, next_frame};
 
@@ -63,6 +64,10 @@ pub struct Session {
     pub held_bytes: u64,
     /// The node's memory, if it can be read from here.
     pub near: Option<Near>,
+    /// Where appends may be put instead of being sent.
+    pub ring: Option<RingWriter>,
+    /// What was put last; kept for its memory.
+    message: Vec<u8>,
 }
 
 impl Session {
@@ -79,6 +84,21 @@ impl Session {
         self.answered_queued += usize::from(is_answered(request));
         self.unhurried_queued += usize::from(is_unhurried(request));
         at
+    }
+
+    /// Puts an append of a partition into the ring, if there is one with room. True: the node holds it, or is gone.
+    pub fn put_into_ring(&mut self, partition: PartitionId, append: &NodeRequest<'_>, tag: u64) -> bool {
+        let Some(ring) = &mut self.ring else { return false };
+        self.message.clear();
+        append.encode(tag, &mut self.message);
+        let is_held = ring.put(partition, &self.message);
+        // Any message makes the node take what lies there.
+        if ring.wants_reader()
+            && let NodeRequest::Append { stripe, stable, .. } = *append
+        {
+            self.put(&NodeRequest::Stable { stripe, stable }, 0);
+        }
+        is_held
     }
 
     /// Takes back a request that is answered, if it is still queued.

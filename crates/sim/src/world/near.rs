@@ -1,14 +1,38 @@
-//! Memory of nodes that gateways read past them: the very file, read as the server reads it.
+//! Memory of nodes that gateways read past them, and rings that they put appends into: the very files, used as the
+//! server uses them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::{Arc, Mutex};
 
-use shorttail_store::NearReader;
+use shorttail_gateway::engine::NearOffer;
+use shorttail_node::MakeRing;
+use shorttail_store::{NearReader, RingReader, RingWriter};
 use shorttail_units::Incarnation;
 use shorttail_wire::node::NearMemory;
 
 use super::World;
+
+/// Rings that nodes made and nobody opened yet, by their number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rings(Arc<Mutex<BTreeMap<u64, Arc<File>>>>);
+
+impl Rings {
+    fn take(&self, number: u64) -> Option<Arc<File>> {
+        self.0.lock().expect("nobody panicked").remove(&number)
+    }
+}
+
+impl MakeRing for Rings {
+    fn make(&mut self) -> Option<(RingReader, NearMemory)> {
+        let mut files = self.0.lock().expect("nobody panicked");
+        let ring = RingReader::new().expect("memory");
+        let number = ring.file().metadata().expect("of a file").ino();
+        files.insert(number, Arc::clone(ring.file()));
+        Some((ring, NearMemory { device: 0, inode: number, path: "ring".to_owned() }))
+    }
+}
 
 /// What a node tells of its memory; a life of its memory has one inode.
 pub(super) fn offer_of(incarnation: Incarnation) -> NearMemory {
@@ -33,6 +57,15 @@ impl World {
     pub(super) fn open_near(&mut self, gateway: usize) {
         for engine in self.gateways[gateway].engines_mut() {
             while let Some((session, offer)) = engine.poll_near_offer() {
+                let offer = match offer {
+                    NearOffer::Memory(memory) => memory,
+                    NearOffer::Ring(ring) => {
+                        if let Some(file) = self.rings.take(ring.inode) {
+                            engine.handle_ring(session, RingWriter::open(&file).expect("a ring"));
+                        }
+                        continue;
+                    }
+                };
                 let host = &self.nodes[usize::from(session.node.0)];
                 let core = host.cores.get(usize::from(session.core));
                 let memory = core.filter(|_| host.incarnation.0 == offer.inode).and_then(|core| core.memory());

@@ -151,6 +151,9 @@ impl World {
                     machine.offer_memory(near::offer_of(incarnation));
                 }
                 super::audit::greet(&mut machine, core);
+                if self.config.shares_memory && !machine.outlives_process() {
+                    machine.offer_rings(Box::new(self.rings.clone()));
+                }
                 machine
             })
             .collect();

@@ -78,7 +78,7 @@ impl Refusal {
     }
 }
 
-/// The memory of a core as a file that other processes of its machine may open: of this device and inode, it is that
+/// Memory of a core as a file that other processes of its machine may open: of this device and inode, it is that
 /// file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NearMemory {
@@ -102,6 +102,8 @@ pub struct HelloReply {
     pub held_bytes: u64,
     /// If it lets an owner on the same machine read its memory.
     pub near: Option<NearMemory>,
+    /// Where such an owner may put appends instead of sending them.
+    pub ring: Option<NearMemory>,
 }
 
 /// One chunk, as its header tells it.
@@ -306,12 +308,8 @@ impl HelloReply {
         out.put_u64(self.memory_bytes);
         out.put_u64(self.used_bytes);
         out.put_u64(self.held_bytes);
-        out.put_u8(u8::from(self.near.is_some()));
-        if let Some(near) = &self.near {
-            out.put_u64(near.device);
-            out.put_u64(near.inode);
-            out.extend_from_slice(near.path.as_bytes());
-        }
+        NearMemory::put(self.near.as_ref(), out);
+        NearMemory::put(self.ring.as_ref(), out);
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -324,19 +322,33 @@ impl HelloReply {
             memory_bytes: body.u64()?,
             used_bytes: body.u64()?,
             held_bytes: body.u64()?,
-            near: if body.u8()? == 0 { None } else { Some(NearMemory::parse(body)?) },
+            near: NearMemory::parse(body)?,
+            ring: NearMemory::parse(body)?,
         })
     }
 }
 
 impl NearMemory {
-    fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let (device, inode) = (body.u64()?, body.u64()?);
-        let path = std::str::from_utf8(body.rest()).map_err(|_| FrameError::Value("path"))?;
-        if path.is_empty() || path.len() > PATH_BYTES_MAX {
+    fn put(near: Option<&NearMemory>, out: &mut Vec<u8>) {
+        out.put_u16(near.map_or(0, |near| near.path.len() as u16));
+        if let Some(near) = near {
+            out.put_u64(near.device);
+            out.put_u64(near.inode);
+            out.extend_from_slice(near.path.as_bytes());
+        }
+    }
+
+    fn parse(body: &mut Reader<'_>) -> Result<Option<Self>, FrameError> {
+        let path_bytes = usize::from(body.u16()?);
+        if path_bytes == 0 {
+            return Ok(None);
+        }
+        if path_bytes > PATH_BYTES_MAX {
             return Err(FrameError::Value("path"));
         }
-        Ok(NearMemory { device, inode, path: path.to_owned() })
+        let (device, inode) = (body.u64()?, body.u64()?);
+        let path = std::str::from_utf8(body.bytes(path_bytes)?).map_err(|_| FrameError::Value("path"))?;
+        Ok(Some(NearMemory { device, inode, path: path.to_owned() }))
     }
 }
 

@@ -105,6 +105,7 @@ fn hello() -> HelloReply {
         used_bytes: 4096,
         held_bytes: 5,
         near: None,
+        ring: None,
     }
 }
 
@@ -121,6 +122,8 @@ fn replies() -> Vec<NodeReply<'static>> {
     vec![
         NodeReply::Hello(hello()),
         NodeReply::Hello(HelloReply { near: Some(near()), ..hello() }),
+        NodeReply::Hello(HelloReply { ring: Some(near()), ..hello() }),
+        NodeReply::Hello(HelloReply { near: Some(near()), ring: Some(near()), ..hello() }),
         NodeReply::Located { position: 1 << 40 },
         NodeReply::Done { used_bytes: 77, held_bytes: 66 },
         NodeReply::Fenced { joined: StripeId::new(Epoch(3), 9) },

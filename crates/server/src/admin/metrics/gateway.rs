@@ -43,10 +43,13 @@ fn put_tenures(text: &mut Text, gateways: &[(String, &GatewayStatus)]) {
 
 type Counter = (&'static str, &'static str, fn(&StoreTotals) -> u64);
 
-const COUNTERS: [Counter; 13] = [
+const COUNTERS: [Counter; 14] = [
     ("gateway_stored_total", "Objects ever stored.", |totals| totals.stored_total),
     ("gateway_evicted_total", "Objects that made room for others.", |totals| totals.evicted_total),
     ("gateway_expired_total", "Objects whose time was over.", |totals| totals.expired_total),
+    ("gateway_appends_put_total", "Appends put into memory shared with a node instead of being sent.", |totals| {
+        totals.appends_put_total
+    }),
     ("gateway_near_reads_total", "Reads of a node's memory that did not ask the node.", |totals| {
         totals.near_reads_total
     }),

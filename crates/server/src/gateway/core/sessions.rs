@@ -7,7 +7,7 @@ use std::io;
 
 use mio::event::Event;
 use shorttail_gateway::any::AnyCommand;
-use shorttail_gateway::engine::{Engine, SessionId};
+use shorttail_gateway::engine::{Engine, NearOffer, SessionId};
 use shorttail_units::Now;
 
 use super::Core;
@@ -108,15 +108,18 @@ fn close_session(
     engine.handle_session_closed(now, id);
 }
 
-/// Opens the memory that nodes on this machine offered.
+/// Opens what nodes on this machine offered.
 fn open_near(engine: &mut Engine<AnyCommand>, is_local: bool) {
     while let Some((session, offer)) = engine.poll_near_offer() {
         if !is_local {
             continue;
         }
-        match near::open(&offer) {
-            Ok(reader) => engine.handle_near(session, reader),
-            Err(error) => tracing::debug!(node = session.node.0, %error, "its memory cannot be read from here"),
+        let opened = match &offer {
+            NearOffer::Memory(memory) => near::open(memory).map(|reader| engine.handle_near(session, reader)),
+            NearOffer::Ring(ring) => near::open_ring(ring).map(|ring| engine.handle_ring(session, ring)),
+        };
+        if let Err(error) = opened {
+            tracing::debug!(node = session.node.0, %error, ?offer, "it cannot be opened here");
         }
     }
 }

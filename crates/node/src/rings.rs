@@ -1,0 +1,106 @@
+//! Appends that owners on this machine put into rings: taken before anything else is done.
+//!
+//! ```text
+//! owner   put --it counts--> acknowledged, by the owner itself
+//! node    whatever comes, from anybody: first all that lies in rings is taken
+//!         a later owner fences a partition: closed to it, what was put is taken, then it is fenced
+//!         the session ends: closed, what was put is taken
+//! ```
+//! So what counts is held before anything can tell that it is not. Memory for all that may be put is promised
+//! beforehand: no append is refused for want of it. One that is refused all the same (its chunk is damaged) is told of by a
+//! message, and its stripe is left.
+//!
+//! Must not know: what appends do, whose memory rings are.
+
+use std::fmt::Debug;
+
+use shorttail_store::{ChunkStore, RingReader};
+use shorttail_wire::node::{NearMemory, NodeRequest, next_frame};
+
+use crate::requests::Holdings;
+use crate::session::Session;
+
+/// Makes rings that owners on this machine find.
+pub trait MakeRing: Debug + Send {
+    /// A ring and where it is found; `None`: the system has none, and owners send messages.
+    fn make(&mut self) -> Option<(RingReader, NearMemory)>;
+}
+
+/// The ring of a session.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    reader: RingReader,
+    /// What was taken last; kept for its memory.
+    message: Vec<u8>,
+}
+
+impl Ring {
+    /// `None`: there is no memory for what may be put.
+    pub fn new(reader: RingReader, store: &mut ChunkStore) -> Option<Self> {
+        let mut ring = Ring { reader, message: Vec::new() };
+        ring.give_room(store);
+        (ring.reader.room_bytes() > 0).then_some(ring)
+    }
+
+    pub fn reader(&self) -> &RingReader {
+        &self.reader
+    }
+
+    /// As much as memory can be promised for.
+    fn give_room(&mut self, store: &mut ChunkStore) {
+        let promised = store.promise(self.reader.missing_room_bytes(), self.reader.room_bytes());
+        self.reader.give_room(promised);
+    }
+
+    /// Takes all that was put, and makes room for more.
+    ///
+    /// # Errors
+    /// What lies there is no append: the session is to end.
+    pub fn take_all(&mut self, holdings: &mut Holdings, session: &mut Session) -> Result<(), RingMisused> {
+        let taken = self.take(holdings, session);
+        if taken.is_ok() {
+            self.give_room(&mut holdings.store);
+        }
+        taken
+    }
+
+    /// Takes all that was put before this; nothing that is put from now on counts. As [`Ring::take_all`], but the
+    /// session ends anyway.
+    pub fn end(mut self, holdings: &mut Holdings, session: &mut Session) {
+        self.reader.close();
+        // What is behind something that is no append is nothing either.
+        let _ = self.take(holdings, session);
+        holdings.store.redeem(self.reader.room_bytes());
+    }
+
+    fn take(&mut self, holdings: &mut Holdings, session: &mut Session) -> Result<(), RingMisused> {
+        let mut message = std::mem::take(&mut self.message);
+        let outcome = loop {
+            match self.reader.take(&mut message) {
+                Ok(None) => break Ok(()),
+                Ok(Some(room_bytes)) => {
+                    // An operation takes less memory than its message took of the ring.
+                    holdings.store.redeem(room_bytes);
+                    if take_append(&message, holdings, session).is_none() {
+                        break Err(RingMisused);
+                    }
+                }
+                Err(_) => break Err(RingMisused),
+            }
+        };
+        self.message = message;
+        outcome
+    }
+}
+
+/// An owner put something into its ring that is no append.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RingMisused;
+
+fn take_append(message: &[u8], holdings: &mut Holdings, session: &mut Session) -> Option<()> {
+    let (frame, length) = next_frame(message).ok()??;
+    let request = NodeRequest::parse(&frame).ok().filter(|_| length == message.len())?;
+    let NodeRequest::Append { .. } = request else { return None };
+    holdings.take_append(frame.tag, &request, session);
+    Some(())
+}
