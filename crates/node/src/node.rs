@@ -421,6 +421,10 @@ impl Node {
                     let request = NodeRequest::parse(&frame)?;
                     if let NodeRequest::Fence { partition, epoch, .. } = request {
                         self.close_rings_to(PartitionId(partition), epoch, now_us);
+                        // By what lay in its own ring, say.
+                        if self.superseded.contains(&id) {
+                            return Err(SessionError::Ended);
+                        }
                     }
                     let session = self.sessions.get_mut(&id).ok_or(SessionError::Ended)?;
                     Self::handle_serving(
@@ -550,7 +554,7 @@ impl Node {
 
     fn take_ring(&mut self, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let Some(mut ring) = session.ring.take_if(|ring| ring.reader().has_messages()) else { return };
+        let Some(mut ring) = session.ring.take_if(|ring| ring.wants_care()) else { return };
         let taken = ring.take_all(&mut self.holdings, session);
         session.ring = Some(ring);
         if !session.output.is_empty() {

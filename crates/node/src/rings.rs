@@ -14,6 +14,7 @@
 
 use std::fmt::Debug;
 
+use shorttail_store::limits::RING_ROOM_BYTES_MIN;
 use shorttail_store::{ChunkStore, RingReader};
 use shorttail_wire::node::{NearMemory, NodeRequest, next_frame};
 
@@ -39,11 +40,20 @@ impl Ring {
     pub fn new(reader: RingReader, store: &mut ChunkStore) -> Option<Self> {
         let mut ring = Ring { reader, message: Vec::new() };
         ring.give_room(store);
-        (ring.reader.room_bytes() > 0).then_some(ring)
+        if ring.reader.room_bytes() < RING_ROOM_BYTES_MIN {
+            store.redeem(ring.reader.room_bytes());
+            return None;
+        }
+        Some(ring)
     }
 
     pub fn reader(&self) -> &RingReader {
         &self.reader
+    }
+
+    /// Is there something to take, or too little room, for which there may be memory now?
+    pub fn wants_care(&self) -> bool {
+        self.reader.has_messages() || self.reader.room_bytes() < RING_ROOM_BYTES_MIN
     }
 
     /// As much as memory can be promised for.
@@ -55,7 +65,7 @@ impl Ring {
     /// Takes all that was put, and makes room for more.
     ///
     /// # Errors
-    /// What lies there is no append: the session is to end.
+    /// The session is to end.
     pub fn take_all(&mut self, holdings: &mut Holdings, session: &mut Session) -> Result<(), RingMisused> {
         let taken = self.take(holdings, session);
         if taken.is_ok() {
@@ -68,8 +78,8 @@ impl Ring {
     /// session ends anyway.
     pub fn end(mut self, holdings: &mut Holdings, session: &mut Session) {
         self.reader.close();
-        // What is behind something that is no append is nothing either.
-        let _ = self.take(holdings, session);
+        // Behind something that is no append may be appends.
+        while self.take(holdings, session).is_err_and(|misused| misused != RingMisused::Ring) {}
         holdings.store.redeem(self.reader.room_bytes());
     }
 
@@ -82,10 +92,13 @@ impl Ring {
                     // An operation takes less memory than its message took of the ring.
                     holdings.store.redeem(room_bytes);
                     if take_append(&message, holdings, session).is_none() {
-                        break Err(RingMisused);
+                        break Err(RingMisused::Message);
+                    }
+                    if session.check_output().is_err() {
+                        break Err(RingMisused::Unread);
                     }
                 }
-                Err(_) => break Err(RingMisused),
+                Err(_) => break Err(RingMisused::Ring),
             }
         };
         self.message = message;
@@ -93,9 +106,16 @@ impl Ring {
     }
 }
 
-/// An owner put something into its ring that is no append.
+/// An owner did what it must not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RingMisused;
+pub(crate) enum RingMisused {
+    /// A message is no append.
+    Message,
+    /// There are no messages in it.
+    Ring,
+    /// It does not read what was refused.
+    Unread,
+}
 
 fn take_append(message: &[u8], holdings: &mut Holdings, session: &mut Session) -> Option<()> {
     let (frame, length) = next_frame(message).ok()??;

@@ -17,6 +17,11 @@ fn near() -> SimConfig {
     SimConfig { shares_memory: true, node_memory_bytes: 4 << 20, ..SimConfig::scripted() }
 }
 
+/// As [`near`], with nobody who has nodes look into their rings.
+fn unwatched() -> SimConfig {
+    SimConfig { audit_events: u64::MAX, audits_acknowledgements: false, ..near() }
+}
+
 /// A cluster whose owner has open stripes that all their nodes know of.
 fn written(config: SimConfig, seed: u64) -> World {
     let mut world = cluster_of(config, seed);
@@ -50,7 +55,7 @@ fn store_without_nodes(world: &mut World, round: u64, stall_us: u64) -> Vec<u64>
 #[test]
 fn a_write_needs_no_answer_of_a_node() {
     for node_core_count in [1, 3] {
-        let mut world = written(SimConfig { node_core_count, ..near() }, 1);
+        let mut world = written(SimConfig { node_core_count, ..unwatched() }, 1);
         let before = put_count(&world);
         let stored = store_without_nodes(&mut world, 1, 1_000_000);
         assert!(stored.len() > 15 && put_count(&world) >= before + 3, "{} values were stored", stored.len());
@@ -63,7 +68,7 @@ fn a_write_needs_no_answer_of_a_node() {
 #[test]
 fn what_nodes_did_not_look_at_survives_the_owner() {
     for seed in 0..6 {
-        let mut world = written(near(), seed);
+        let mut world = written(unwatched(), seed);
         let stored = store_without_nodes(&mut world, 1, 300_000);
         assert!(!stored.is_empty());
         take_over(&mut world, 400_000);
@@ -75,7 +80,7 @@ fn what_nodes_did_not_look_at_survives_the_owner() {
 #[test]
 fn what_nodes_did_not_look_at_survives_the_owner_and_two_of_them() {
     for seed in 0..8 {
-        let mut world = written(near(), seed);
+        let mut world = written(unwatched(), seed);
         let stored = store_without_nodes(&mut world, 1, 300_000);
         assert!(!stored.is_empty());
         crash_for_good(&mut world, &[seed as usize, (seed as usize + 3) % 8]);
@@ -88,7 +93,7 @@ fn what_nodes_did_not_look_at_survives_the_owner_and_two_of_them() {
 #[test]
 fn what_two_nodes_did_not_look_at_goes_with_them_and_is_stored_elsewhere() {
     for seed in 0..8 {
-        let mut world = written(near(), seed);
+        let mut world = written(unwatched(), seed);
         for round in 1..6 {
             let nodes = [seed as usize, (seed as usize + 5) % 8];
             nodes.iter().for_each(|&node| world.stall_node(node, 10_000_000));

@@ -69,7 +69,7 @@ const _: () = assert!(FREE_COUNT_MAX <= FREED_MARKS_MAX, "a free must not push o
 /// cost more one by one than asking.
 pub const WRITE_BYTES_MIN: usize = 32 << 10;
 
-/// Words of a ring for messages: a wake-up of the node for each half of it, some two hundred small appends.
+/// Words of a ring for messages: a wake-up of the node for each half of it, some 150 small appends.
 pub const RING_WORDS: usize = 64 * KIB / size_of::<u64>() - RING_HEAD_WORDS;
 
 /// Words before them: what each side tells the other, each in cache lines of its own, and a bit for each partition.
@@ -82,3 +82,6 @@ pub const PARTITION_COUNT_MAX: usize = 1024;
 /// one ring, so that in small memory a few owners have some.
 pub const RING_RESERVE_PART: usize = 2;
 pub const RING_SHARE_PART: usize = 8;
+
+/// A ring with less room than this is none, in bytes: a few small appends.
+pub const RING_ROOM_BYTES_MIN: usize = KIB;

@@ -201,13 +201,10 @@ impl SharedWords {
     /// # Errors
     /// What the kernel says; `InvalidData`: it is not of whole pages.
     pub fn of_file(file: &Arc<File>) -> io::Result<Self> {
-        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > isize::MAX as usize {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        // A file that somebody could make shorter would end this process when it is touched.
+        // A file that somebody could make shorter would end this process when it is touched. First this, then its length.
         let is_fixed = fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
-        if !is_fixed {
+        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        if !is_fixed || bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > isize::MAX as usize {
             return Err(io::ErrorKind::InvalidData.into());
         }
         Ok(SharedWords { mapping: Mapping::of_file(file, 0, bytes)? })

@@ -23,7 +23,7 @@ use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
 use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX,
-    TOMBSTONE_LOOK_US,
+    TOMBSTONE_LOOK_US, WALK_TURN_BYTES,
 };
 use super::lock::{LockPhase, Move, Round};
 use super::log::{Log, Purpose, Urgency};
@@ -146,8 +146,40 @@ impl<C: Command> Engine<C> {
             let Some((slot, mode)) = self.choose_victim() else { break };
             self.begin_emptying(slot, mode);
         }
+        self.relieve();
+    }
+
+    /// Memory has been cramped for a while: what is to be evicted whatever the other jobs do.
+    fn relieve(&mut self) {
+        let may_evict = self.is_stuck() && self.config.when_full == WhenFull::Evict && self.too_few_nodes().is_ok();
+        let evicting = self.jobs.iter().filter(|(_, job)| job.mode == Mode::Evict);
+        let (count, moving) =
+            evicting.fold((0, 0), |(all, moving), (_, job)| (all + 1, moving + usize::from(job.is_moving)));
+        if !may_evict || moving > 0 || count >= JOBS_MAX {
+            return;
+        }
         if let Some(slot) = self.choose_relief() {
-            self.begin_emptying(slot, Mode::Evict);
+            return self.begin_emptying(slot, Mode::Evict);
+        }
+        // The oldest stripes wait to be moved, for which there is no memory.
+        let is_oldest = |job: &Job| self.stripes.by_age(job.partition).next().is_some_and(|(id, _)| id == job.id);
+        let moves = |job: &Job| job.mode == Mode::Move && self.stripes.at(job.slot).open.is_none();
+        let waiting = self.jobs.iter().filter(|(_, job)| moves(job) && is_oldest(job)).min_by_key(|(_, job)| job.id);
+        if let Some(key) = waiting.map(|(key, _)| key) {
+            self.jobs.get_mut(key).expect("found above").mode = Mode::Evict;
+            self.work.push_back(Work::Job(key));
+        }
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.cramped_us.is_some_and(|since_us| self.now.mono_us >= since_us + RELIEF_US)
+    }
+
+    /// A turn begins: jobs that the one before cut short go on.
+    pub(super) fn begin_walks(&mut self) {
+        self.walk_left_bytes = WALK_TURN_BYTES;
+        if std::mem::take(&mut self.is_walk_cut) {
+            self.work.extend(self.jobs.iter().map(|(key, _)| Work::Job(key)));
         }
     }
 
@@ -156,19 +188,16 @@ impl<C: Command> Engine<C> {
         self.start_job(slot, mode, HashSet::new());
     }
 
-    /// Memory has been cramped for a while: what is to be evicted whatever the other jobs do. Of partitions that have
-    /// a place for its void record, if there are such.
+    /// The oldest stripe of a partition that has a stripe for its void record, if there is such a one; rather one of
+    /// small values than one with the manifests of large ones, and one that needs no tombstones.
     fn choose_relief(&self) -> Option<StripeSlot> {
-        let is_stuck = self.cramped_us.is_some_and(|since_us| self.now.mono_us >= since_us + RELIEF_US);
-        let evicts = |job: &Job| job.mode == Mode::Evict;
-        if !is_stuck || self.config.when_full == WhenFull::Error || self.jobs.iter().any(|(_, job)| evicts(job)) {
-            return None;
-        }
-        self.too_few_nodes().ok()?;
         let oldest = |(&partition, log): (&PartitionId, &Log)| {
-            self.oldest_if_sealed(partition).map(|(id, slot)| (log.open.is_empty(), id, slot))
+            self.oldest_if_sealed(partition).map(|(id, slot)| {
+                let has_manifests = self.stripes.at(slot).manifests.is_expected;
+                ((log.open.is_empty(), self.stripes.may_hold_older(slot), has_manifests, id), slot)
+            })
         };
-        self.logs.iter().filter_map(oldest).min_by_key(|&(is_last, id, _)| (is_last, id)).map(|(.., slot)| slot)
+        self.logs.iter().filter_map(oldest).min_by_key(|&(rank, _)| rank).map(|(_, slot)| slot)
     }
 
     /// The sealed stripe with least to keep, and its share; see `emptiest`.
@@ -328,6 +357,10 @@ impl<C: Command> Engine<C> {
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_flushing {
                 return;
             }
+            if self.walk_left_bytes == 0 {
+                self.is_walk_cut = true;
+                return;
+            }
             match &mut job.source {
                 Source::Loading => return,
                 Source::Next if job.data_index == self.config.data_count() => return self.end_walk(key),
@@ -426,6 +459,10 @@ impl<C: Command> Engine<C> {
             if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES {
                 return (offset, Step::Wait);
             }
+            if self.walk_left_bytes == 0 {
+                self.is_walk_cut = true;
+                return (offset, Step::Wait);
+            }
             let Some(met) = next else { return (offset, Step::Damaged) };
             let length = met.length;
             // The next one's place in the index is on its way while this one is dealt with.
@@ -438,6 +475,7 @@ impl<C: Command> Engine<C> {
                 return (offset, Step::Wait);
             }
             offset += length;
+            self.walk_left_bytes = self.walk_left_bytes.saturating_sub(length);
         }
         (offset, Step::Done)
     }
@@ -485,8 +523,9 @@ impl<C: Command> Engine<C> {
             return Step::Done;
         }
         let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
-        let may_evict = mode == Mode::Evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
-        let is_cold = may_evict && (self.is_cramped || !self.index.was_recent(slot, tag, from));
+        let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
+        let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
+        let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
         if is_expired || is_cold {
             return self.end_object(key, met, from, is_expired);
         }

@@ -17,7 +17,7 @@ use crate::command::Command;
 #[derive(Debug, Default)]
 pub struct KeptManifests {
     /// The stripe was given one: worth looking for at its seal.
-    is_expected: bool,
+    pub is_expected: bool,
     records: HashMap<Location, Box<[u8]>>,
 }
 

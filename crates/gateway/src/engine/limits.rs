@@ -55,8 +55,16 @@ pub const RACE_COPIES_MAX: u32 = 3;
 /// Verdicts kept for whoever logs them.
 pub const VERDICTS_KEPT_MAX: usize = 64;
 
+/// Bytes of operations of a stripe that are not stable, above which no append of it is put into a ring: with their
+/// book-keeping far below what a node keeps raw of a parity (`RAW_CHUNK_BYTES_MAX`), so that none is refused for that.
+pub const PUT_UNSTABLE_BYTES_MAX: usize = 256 << 10;
+
 /// Bytes of records that a cleaning job has in flight at most.
 pub const MOVES_IN_FLIGHT_BYTES: usize = 128 << 10;
+
+/// Bytes of records that all cleaning jobs of an engine look at in one turn: some hundred microseconds, which clients
+/// then wait.
+pub const WALK_TURN_BYTES: usize = 16 << 10;
 
 /// Cleaning jobs at once per engine.
 pub const JOBS_MAX: usize = 4;

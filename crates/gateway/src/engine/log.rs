@@ -138,6 +138,8 @@ impl<C: Command> Engine<C> {
             record.encode(stripe.id, place);
         }
         self.flush_stripe(room.slot);
+        // It may be confirmed by now, with nothing to come that would begin a turn.
+        self.has_unsent = true;
         Ok(())
     }
 
@@ -148,7 +150,9 @@ impl<C: Command> Engine<C> {
     /// Is there memory for what clients write?
     pub(super) fn look_at_room(&mut self) {
         self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
-        self.cramped_us = self.cramped_us.or(Some(self.now.mono_us)).filter(|_| self.is_cramped);
+        // While nodes are away nothing can be known of memory, nor done for it.
+        let is_cramped = self.is_cramped && self.too_few_nodes().is_ok();
+        self.cramped_us = self.cramped_us.or(Some(self.now.mono_us)).filter(|_| is_cramped);
     }
 
     pub(super) fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
@@ -308,6 +312,8 @@ impl<C: Command> Engine<C> {
         let Some(open) = stripe.open.as_mut() else { return false };
         let Some(append) = open.flush(now_us) else { return false };
         let mut held: SmallVec<[usize; 8]> = SmallVec::new();
+        // Members that are told the same get the same frame.
+        let mut framed = None;
         for place in 0..open.shares().len() {
             let share = open.shares()[place];
             let request = NodeRequest::Append {
@@ -321,9 +327,20 @@ impl<C: Command> Engine<C> {
             };
             let node = stripe.members[share.member];
             let session = self.nodes.session_of(node, stripe.id);
-            if open.is_level(&share) && self.nodes.put(session, stripe.partition, &request, append_tag(stripe.id)) {
-                held.push(share.member);
-                continue;
+            if open.is_level(&share)
+                && let Some(session) = self.nodes.ringed_mut(session)
+            {
+                let told = Some((share.previous, share.stable));
+                if framed != told {
+                    self.append_frame.clear();
+                    request.encode(append_tag(stripe.id), &mut self.append_frame);
+                    framed = told;
+                }
+                let call = NodeRequest::Stable { stripe: stripe.id, stable: share.stable };
+                if session.put_into_ring(stripe.partition, &self.append_frame, &call) {
+                    held.push(share.member);
+                    continue;
+                }
             }
             // A member that is gone is noticed by its session's end, which abandons the stripe.
             let _ = self.nodes.send(session, &request, append_tag(stripe.id));

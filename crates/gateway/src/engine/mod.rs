@@ -359,8 +359,13 @@ pub struct Engine<C> {
     record_guess: RecordGuess,
     near_offers: VecDeque<(SessionId, NearOffer)>,
     near_generation: u32,
+    /// What was put into a ring last; kept for its memory.
+    append_frame: Vec<u8>,
     /// There are operations that no node was told of.
     has_unsent: bool,
+    /// Bytes of records that cleaning may look at in this turn; it would have looked at more.
+    walk_left_bytes: usize,
+    is_walk_cut: bool,
     /// What was read from near memory last.
     near_buffer: Vec<u8>,
     /// What a record is decoded from.
@@ -387,7 +392,10 @@ impl<C: Command> Engine<C> {
             record_guess: RecordGuess::default(),
             near_offers: VecDeque::new(),
             near_generation: 0,
+            append_frame: Vec::new(),
             has_unsent: false,
+            walk_left_bytes: 0,
+            is_walk_cut: false,
             near_buffer: Vec::new(),
             near_parts: Vec::new(),
             config,
@@ -481,6 +489,7 @@ impl<C: Command> Engine<C> {
     /// Ends a turn: what the inputs of the turn caused is put on its way, together.
     pub fn end_turn(&mut self, now: Now) {
         self.set_now(now);
+        self.begin_walks();
         self.tick();
         self.give_orders();
         self.advance_ownership();
@@ -495,8 +504,8 @@ impl<C: Command> Engine<C> {
     }
 
     /// Is a turn to follow at once, whether anything arrives or not?
-    pub fn has_unsent(&self) -> bool {
-        self.has_unsent
+    pub fn wants_turn(&self) -> bool {
+        self.has_unsent || self.is_walk_cut
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
@@ -513,7 +522,7 @@ impl<C: Command> Engine<C> {
 
     /// When [`Engine::end_turn`] is to be called even if nothing arrived, in monotonic microseconds.
     pub fn poll_deadline(&self) -> Option<u64> {
-        if self.has_unsent {
+        if self.wants_turn() {
             return Some(self.now.mono_us);
         }
         let usual_us = self.tick_us.min(self.repair.due_us);

@@ -7,7 +7,7 @@
 //! Away: no session. Greeting: hello, fence and scan are under way. Ready: used. Suspect: connected but late with an
 //! answer; reads go round it and writes leave it until it answers again. A node has one session per core of its own.
 
-use shorttail_units::{Incarnation, NodeId, PartitionId, StripeId};
+use shorttail_units::{Incarnation, NodeId, StripeId};
 use shorttail_wire::node::NodeRequest;
 
 use shorttail_monitor::limits::HEDGE_US_MAX;
@@ -166,11 +166,9 @@ impl Nodes {
         self.iter().count()
     }
 
-    /// Puts an append of a partition where the node finds it, if it lets its owners do that and has room. True: the node
-    /// holds it, or is gone.
-    pub fn put(&mut self, id: SessionId, partition: PartitionId, append: &NodeRequest<'_>, tag: u64) -> bool {
-        let session = self.session_mut(id).filter(|session| session.connected);
-        session.is_some_and(|session| session.put_into_ring(partition, append, tag))
+    /// The session, if its node lets its owners put appends.
+    pub fn ringed_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.session_mut(id).filter(|session| session.connected && session.ring.is_some())
     }
 
     /// Puts a request in a session's outbox; where in the session's stream it begins. `None`, with nothing sent, when

@@ -22,6 +22,8 @@ use shorttail_store::Mapping;
 use shorttail_units::{CodeShape, OpNumber};
 use smallvec::SmallVec;
 
+use super::limits::PUT_UNSTABLE_BYTES_MAX;
+
 /// An operation that is not confirmed yet.
 #[derive(Debug)]
 pub struct Op<I> {
@@ -110,6 +112,8 @@ pub struct OpenStripe<I> {
     /// Per member, what it was sent and has not acknowledged.
     owed: Vec<VecDeque<Owed>>,
     ops: VecDeque<Op<I>>,
+    /// Of those operations; parities keep as many raw.
+    unstable_bytes: usize,
     stable: OpNumber,
     /// When operations told anyone what is stable.
     told_us: u64,
@@ -147,6 +151,7 @@ impl<I> OpenStripe<I> {
             opened: 0,
             owed: vec![VecDeque::new(); shape.chunk_count()],
             ops: VecDeque::new(),
+            unstable_bytes: 0,
             stable: OpNumber(0),
             told_us: 0,
             shares: Vec::new(),
@@ -249,6 +254,7 @@ impl<I> OpenStripe<I> {
         }
         self.last_op = op.op;
         self.told_us = now_us;
+        self.unstable_bytes += op.length;
         self.ops.push_back(op);
         Some(append)
     }
@@ -258,10 +264,11 @@ impl<I> OpenStripe<I> {
         &self.shares
     }
 
-    /// Does the member hold all it was sent before, and does it know, or is told with this, that all of that is stable?
-    /// Then nothing that is on its way could be overtaken, and it keeps this operation raw and no other.
+    /// Does the member hold all it was sent before, and has it place for this? Then nothing that is on its way to it could
+    /// be overtaken, and it refuses nothing.
     pub fn is_level(&self, share: &Share) -> bool {
-        share.previous == share.stable && self.opened & 1 << share.member != 0
+        let is_opened = self.opened & 1 << share.member != 0;
+        is_opened && self.members[share.member].acked == share.previous && self.unstable_bytes <= PUT_UNSTABLE_BYTES_MAX
     }
 
     pub fn append_bytes(&self, append: &Append) -> &[u8] {
@@ -305,6 +312,7 @@ impl<I> OpenStripe<I> {
         }
         while let Some(op) = self.ops.pop_front_if(|op| op.confirmed) {
             self.stable = op.op;
+            self.unstable_bytes -= op.length;
             shape.participants(op.data_index).for_each(|member| members[member].stable = op.op);
         }
         confirmed

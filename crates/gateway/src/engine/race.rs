@@ -223,6 +223,7 @@ impl<C: Command> Engine<C> {
             record.encode(stripe.id, place);
         }
         self.flush_stripe(room.slot);
+        self.has_unsent = true;
         let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
         open.set_purposes(items[0].data_index, items[0].offset, &wrapped);
         self.extend_reach(from);

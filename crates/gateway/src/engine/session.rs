@@ -66,8 +66,6 @@ pub struct Session {
     pub near: Option<Near>,
     /// Where appends may be put instead of being sent.
     pub ring: Option<RingWriter>,
-    /// What was put last; kept for its memory.
-    message: Vec<u8>,
 }
 
 impl Session {
@@ -86,17 +84,13 @@ impl Session {
         at
     }
 
-    /// Puts an append of a partition into the ring, if there is one with room. True: the node holds it, or is gone.
-    pub fn put_into_ring(&mut self, partition: PartitionId, append: &NodeRequest<'_>, tag: u64) -> bool {
+    /// Puts an append of a partition, as a frame, into the ring, if there is one with room. True: the node holds it, or is
+    /// gone. `call`: what is sent, without an answer, when it is time that the node takes what lies there.
+    pub fn put_into_ring(&mut self, partition: PartitionId, append: &[u8], call: &NodeRequest<'_>) -> bool {
         let Some(ring) = &mut self.ring else { return false };
-        self.message.clear();
-        append.encode(tag, &mut self.message);
-        let is_held = ring.put(partition, &self.message);
-        // Any message makes the node take what lies there.
-        if ring.wants_reader()
-            && let NodeRequest::Append { stripe, stable, .. } = *append
-        {
-            self.put(&NodeRequest::Stable { stripe, stable }, 0);
+        let is_held = ring.put(partition, append);
+        if ring.wants_reader() {
+            self.put(call, 0);
         }
         is_held
     }

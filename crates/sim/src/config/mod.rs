@@ -87,6 +87,8 @@ pub struct SimConfig {
     pub disturbed_max: usize,
     /// Events between two checks of what nodes and owner hold together.
     pub audit_events: u64,
+    /// Who holds what is acknowledged is looked at now and then. Whoever is asked takes what lies in its rings first.
+    pub audits_acknowledgements: bool,
     /// What the gateway does about slow nodes.
     pub policy: Policy,
     /// How the members of stripes are chosen.
@@ -188,6 +190,7 @@ impl SimConfig {
             near_shift_bytes: 0,
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
             audit_events: 500,
+            audits_acknowledgements: true,
             policy: Policy::default(),
             placement: Placement::default(),
             domain_count: 0,

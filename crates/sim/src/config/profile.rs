@@ -168,6 +168,11 @@ impl SimConfig {
                 let kinds = [Mixed, Takeover, Gateways, Restart, Members, Rot];
                 self.apply(kinds[rng.index(kinds.len())], rng);
                 self.shares_memory = true;
+                if rng.chance_ppm(500_000) {
+                    // Nodes look into their rings for an audit, too.
+                    self.audit_events = u64::MAX;
+                    self.audits_acknowledgements = false;
+                }
             }
             Profile::Members => {
                 self.late_node_count = 1 + rng.below(3) as u16;

@@ -177,7 +177,10 @@ impl World {
 
     /// A plain store is acknowledged: enough nodes hold it, those counted that held it and lost their memory since.
     pub(super) fn audit_acknowledgement(&mut self, op: u64, received: &Received) {
-        if !op.is_multiple_of(ACKNOWLEDGEMENTS_PER_AUDIT) || !matches!(received, Received::Key(Heard::Answer { .. })) {
+        if !self.config.audits_acknowledgements || !op.is_multiple_of(ACKNOWLEDGEMENTS_PER_AUDIT) {
+            return;
+        }
+        if !matches!(received, Received::Key(Heard::Answer { .. })) {
             return;
         }
         let Some((_, value)) = self.sole_value_of(op) else { return };

@@ -1,4 +1,4 @@
-//! How long a core waits for its next turn: not at all while something is left to read or to send, else until something
+//! How long a core waits for its next turn: not at all while something is left to read or to do, else until something
 //! is due.
 //!
 //! Must not know: what arrives, what is due.
@@ -14,7 +14,7 @@ use crate::net::ASK_US_MAX;
 impl Core {
     /// Waits until something arrived or is due, asleep or asking (see [`Patience`](crate::net::Patience)).
     pub(super) fn await_events(&mut self, events: &mut Events) -> io::Result<()> {
-        if !self.unread.is_empty() || self.exchange.tenures.iter().any(|tenure| tenure.engine.has_unsent()) {
+        if !self.unread.is_empty() || self.exchange.tenures.iter().any(|tenure| tenure.engine.wants_turn()) {
             return poll(&mut self.poll, events, Duration::ZERO);
         }
         let began_us = self.clock.now().mono_us;
