@@ -34,7 +34,7 @@ pub struct SimOptions {
     /// End a campaign after so many simulated hours.
     #[arg(long, conflicts_with = "seed")]
     pub hours: Option<f64>,
-    /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot.
+    /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot, near.
     #[arg(long = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
     /// Threads of a campaign.
