@@ -23,7 +23,7 @@ use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
 use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX,
-    TOMBSTONE_LOOK_US, WALK_TURN_BYTES,
+    TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
 use super::lock::{LockPhase, Move, Round};
 use super::log::{Log, Purpose, Urgency};
@@ -177,7 +177,8 @@ impl<C: Command> Engine<C> {
 
     /// A turn begins: jobs that the one before cut short go on.
     pub(super) fn begin_walks(&mut self) {
-        self.walk_left_bytes = WALK_TURN_BYTES;
+        let written_bytes = std::mem::take(&mut self.written_bytes);
+        self.walk_left_bytes = WALK_TURN_BYTES.max(written_bytes * WALK_PER_WRITTEN);
         if std::mem::take(&mut self.is_walk_cut) {
             self.work.extend(self.jobs.iter().map(|(key, _)| Work::Job(key)));
         }

@@ -63,8 +63,9 @@ pub const PUT_UNSTABLE_BYTES_MAX: usize = 256 << 10;
 pub const MOVES_IN_FLIGHT_BYTES: usize = 128 << 10;
 
 /// Bytes of records that all cleaning jobs of an engine look at in one turn: some hundred microseconds, which clients
-/// then wait.
+/// then wait. More if more was written: so many times that, so that cleaning keeps up with any load.
 pub const WALK_TURN_BYTES: usize = 16 << 10;
+pub const WALK_PER_WRITTEN: usize = 8;
 
 /// Cleaning jobs at once per engine.
 pub const JOBS_MAX: usize = 4;

@@ -117,6 +117,8 @@ impl<C: Command> Engine<C> {
         let (_, place) = open.append(room.data_index, length, purpose);
         record.encode(stripe.id, place);
         self.has_unsent = true;
+        let is_of_cleaning = matches!(purpose, Purpose::Move { .. } | Purpose::Carry { .. });
+        self.written_bytes += if is_of_cleaning { 0 } else { length };
         Ok(())
     }
 

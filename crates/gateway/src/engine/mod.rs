@@ -365,6 +365,8 @@ pub struct Engine<C> {
     has_unsent: bool,
     /// Bytes of records that cleaning may look at in this turn; it would have looked at more.
     walk_left_bytes: usize,
+    /// Bytes of records that others than cleaning appended since.
+    written_bytes: usize,
     is_walk_cut: bool,
     /// What was read from near memory last.
     near_buffer: Vec<u8>,
@@ -395,6 +397,7 @@ impl<C: Command> Engine<C> {
             append_frame: Vec::new(),
             has_unsent: false,
             walk_left_bytes: 0,
+            written_bytes: 0,
             is_walk_cut: false,
             near_buffer: Vec::new(),
             near_parts: Vec::new(),
