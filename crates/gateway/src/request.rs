@@ -128,6 +128,8 @@ pub struct StoreStats {
     pub expired_total: u64,
     /// Small objects that were read from a node's memory without asking it.
     pub near_reads_total: u64,
+    /// Chunks that cleaning read from the memory of a node, without asking it.
+    pub near_chunks_total: u64,
     /// Appends that nodes hold without a message.
     pub appends_put_total: u64,
     pub degraded_reads_total: u64,
@@ -186,6 +188,7 @@ impl StoreStats {
             evicted_total: self.evicted_total + other.evicted_total,
             expired_total: self.expired_total + other.expired_total,
             near_reads_total: self.near_reads_total + other.near_reads_total,
+            near_chunks_total: self.near_chunks_total + other.near_chunks_total,
             appends_put_total: self.appends_put_total + other.appends_put_total,
             degraded_reads_total: self.degraded_reads_total + other.degraded_reads_total,
             met_expired_total: self.met_expired_total + other.met_expired_total,

@@ -35,11 +35,11 @@ impl Settling {
         Settling { joined: Some(now + JOINED_AFTER), looked: now, cpu_us: cpu_us(), was_busy: false }
     }
 
-    /// To be called now and then.
-    pub fn check(&mut self) {
+    /// To be called now and then; true: pages were let go of.
+    pub fn check(&mut self) -> bool {
         let now = Instant::now();
         if now.duration_since(self.looked) < LOOK_EVERY {
-            return;
+            return false;
         }
         let used_us = cpu_us();
         let is_busy = used_us.saturating_sub(self.cpu_us) > BUSY_CPU_US;
@@ -49,6 +49,7 @@ impl Settling {
         if falls_quiet || has_joined {
             drop_unused_pages();
         }
+        falls_quiet || has_joined
     }
 }
 

@@ -44,10 +44,12 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, hurries, log_not_let_in, start_gateway};
+use crate::near::Views;
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
+pub(crate) use limits::VIEWS_EVERY;
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use tallies::{Tallies, Teller};
@@ -64,6 +66,7 @@ const HURRIED: Duration = Duration::from_millis(200);
 pub struct CoreGauges {
     pub published: Mutex<CoreReport>,
     pub is_serving: AtomicUsize,
+    pub views: Views,
 }
 
 /// What a core last said of its engines.
@@ -171,8 +174,12 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     tracing::info!(gateway = welcome.session.gateway_id, "started");
     let mut settling = crate::footprint::Settling::begin();
     let mut hurried_until = Instant::now();
+    let mut let_go = Instant::now();
     loop {
-        settling.check();
+        if settling.check() || let_go.elapsed() >= VIEWS_EVERY {
+            cores.let_go_of_views();
+            let_go = Instant::now();
+        }
         while let Some(event) = control.poll_event() {
             match event {
                 ControlEvent::View(view) => {
@@ -367,6 +374,11 @@ pub(crate) fn start_cores(
 }
 
 impl Cores {
+    /// See [`Views`].
+    pub fn let_go_of_views(&self) {
+        self.published.gauges.iter().for_each(|gauges| gauges.views.let_go());
+    }
+
     pub fn is_serving(&self) -> bool {
         self.published.is_serving()
     }

@@ -3,8 +3,9 @@
 //!
 //! The node keeps its chunks in a file without a name, and reads it beside its cores, too. It tells the path under
 //! which the kernel shows that file to processes of the same user; who opens it looks whether it is that file (in
-//! another container the path may lead elsewhere, or nowhere). It is read by system calls, not mapped: mapped pages
-//! would count as this process's memory too.
+//! another container the path may lead elsewhere, or nowhere). A gateway maps what nobody can make shorter: a read of a
+//! small object costs a fraction of a system call. The pages that it looked at count as its own, too, so it lets go of
+//! them now and then, and when it falls quiet. Nodes, which read whole chunks, do so by system calls.
 //!
 //! Who closes the memory of a node that is dead as the last one gives its pages back to the system: a quarter of a second
 //! for each GiB. So a thread of its own closes it, and only while nothing else wants the processor.
@@ -15,12 +16,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use shorttail_node::{MakeRing, Node, NodeConfig, NodeError};
-use shorttail_store::{NearReader, NearWriter, RingReader, RingWriter};
+use shorttail_store::{NearReader, NearView, NearWriter, RingReader, RingWriter};
 use shorttail_wire::node::NearMemory;
 
 use crate::scheduling;
@@ -97,7 +98,33 @@ impl MakeRing for Rings {
 /// # Errors
 /// What the system says; `NotFound`: another file is there.
 pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
-    Ok(Box::new(Opened(Some(open_file(near, OFlags::RDONLY)?))))
+    Ok(opened(NearFile(Arc::new(open_file(near, OFlags::RDONLY)?))))
+}
+
+/// What a gateway has mapped of its nodes' memory.
+#[derive(Debug, Default)]
+pub struct Views(Mutex<Vec<Weak<NearView>>>);
+
+impl Views {
+    /// As [`open`], mapped if that is safe.
+    ///
+    /// # Errors
+    /// As of [`open`].
+    pub fn open(&self, near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
+        let file = Arc::new(open_file(near, OFlags::RDONLY)?);
+        let Ok(view) = NearView::open(&file) else { return Ok(opened(NearFile(file))) };
+        let view = Arc::new(view);
+        let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        views.retain(|view| view.strong_count() > 0);
+        views.push(Arc::downgrade(&view));
+        Ok(opened(Shared(view)))
+    }
+
+    /// Lets go of the pages that were looked at.
+    pub fn let_go(&self) {
+        let views = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        views.iter().filter_map(Weak::upgrade).for_each(|view| view.let_go());
+    }
 }
 
 /// # Errors
@@ -117,32 +144,45 @@ fn open_file(near: &NearMemory, access: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Memory of another process. There is a file until it is dropped.
+/// Memory of another process. There is one until it is dropped.
 #[derive(Debug)]
-struct Opened(Option<File>);
+struct Opened<M: Send + 'static>(Option<M>);
 
-impl NearReader for Opened {
+fn opened<M: NearReader + 'static>(memory: M) -> Box<dyn NearReader> {
+    Box::new(Opened(Some(memory)))
+}
+
+impl<M: NearReader> NearReader for Opened<M> {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        // What cannot be read is asked of the node.
-        self.0.as_ref().and_then(|file| file.read_at(into, position).ok()).unwrap_or_default()
+        self.0.as_ref().map(|memory| memory.read(position, into)).unwrap_or_default()
     }
 }
 
-impl Drop for Opened {
+impl<M: Send + 'static> Drop for Opened<M> {
     fn drop(&mut self) {
-        let file = self.0.take();
+        let memory = self.0.take();
         let close = move || {
             scheduling::yield_to_everything();
-            drop(file);
+            drop(memory);
         };
-        // Where there is no thread to be had, the file is closed with what it should have done.
+        // Where there is no thread to be had, the memory is closed with what it should have done.
         if let Err(error) = thread::Builder::new().name("closer".to_owned()).stack_size(STACK_BYTES).spawn(close) {
             tracing::debug!(%error, "a node's memory is closed by who used it");
         }
     }
 }
 
-/// This process's own memory.
+/// A view that somebody else may let go of.
+#[derive(Debug)]
+struct Shared(Arc<NearView>);
+
+impl NearReader for Shared {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.0.read(position, into)
+    }
+}
+
+/// Memory read by system calls. What cannot be read is asked of the node.
 #[derive(Clone, Debug)]
 struct NearFile(Arc<File>);
 
@@ -174,7 +214,8 @@ mod tests {
         let path = path.to_str().expect("text").to_owned();
         let near = NearMemory { device: metadata.dev(), inode: metadata.ino(), path };
         let mut bytes = [0; 4];
-        let opened = open(&near).expect("opens");
+        // It is one that can be made shorter, so it is not mapped.
+        let opened = Views::default().open(&near).expect("opens");
         assert_eq!((opened.read(8, &mut bytes), &bytes[..2]), (2, &b"89"[..]));
         assert_eq!(opened.read(100, &mut bytes), 0);
         let other = NearMemory { inode: near.inode + 1, ..near.clone() };

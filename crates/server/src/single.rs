@@ -18,7 +18,7 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
-use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
+use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, VIEWS_EVERY, start_cores};
 use crate::near;
 use crate::net::{Inbox, Listener, Outlet};
 use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
@@ -62,7 +62,8 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
         write_port_file(file, &ports)?;
     }
     loop {
-        std::thread::park();
+        std::thread::park_timeout(VIEWS_EVERY);
+        cores.let_go_of_views();
     }
 }
 

@@ -119,6 +119,39 @@ fn what_lies_in_the_place_of_a_freed_chunk_is_not_believed() {
     }
 }
 
+/// Cleaning reads whole chunks, past the nodes too.
+#[test]
+fn cleaning_needs_no_node_to_look_at_a_chunk() {
+    for seed in 0..3 {
+        let mut world = cluster_of(near(), seed);
+        overwrite_until_cleaned(&mut world);
+        let stats = world.engine_stats();
+        assert!(stats.near_chunks_total > 20, "{} chunks", stats.near_chunks_total);
+        concludes(world);
+    }
+}
+
+/// What lies where a chunk was is neither moved nor taken for damage.
+#[test]
+fn cleaning_asks_the_node_for_what_does_not_prove_itself() {
+    for seed in 0..3 {
+        let near_shift_bytes = (near().chunk_bytes as u64 + 256).next_multiple_of(1024);
+        let mut world = cluster_of(SimConfig { near_shift_bytes, ..near() }, seed);
+        overwrite_until_cleaned(&mut world);
+        assert_eq!(world.engine_stats().near_chunks_total, 0);
+        assert_eq!(world.engine_stats().bytes_rebuilt_total, 0, "nothing was damaged");
+        concludes(world);
+    }
+}
+
+/// Small values, so often that most of what was written first must have been cleaned.
+fn overwrite_until_cleaned(world: &mut World) {
+    for round in 0..12 {
+        fill_round(world, small(0..KEYS), round);
+        holds_round(world, small(0..KEYS), round);
+    }
+}
+
 /// Everything lies elsewhere, and where it was lie other stripes' records of the same keys, at the same offsets.
 #[test]
 fn a_record_of_the_key_in_another_stripe_is_not_believed() {

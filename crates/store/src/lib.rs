@@ -35,7 +35,7 @@ pub use content::used_bytes;
 pub use counters::Counters;
 pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
-pub use near::{NearReader, NearWriter, read_sealed, sealed_length};
+pub use near::{NearReader, NearView, NearWriter, read_sealed, sealed_length};
 pub use notes::{Notes, NotesDamaged};
 pub use ring::{RingBroken, RingReader, RingWriter};
 pub use room::{Room, Written};

@@ -76,18 +76,14 @@ impl Mapping {
     /// # Errors
     /// What the kernel says.
     pub(crate) fn of_file(file: &Arc<File>, offset: u64, bytes: usize) -> io::Result<Self> {
+        Self::of_file_for(ProtFlags::READ | ProtFlags::WRITE, file, offset, bytes)
+    }
+
+    fn of_file_for(access: ProtFlags, file: &Arc<File>, offset: u64, bytes: usize) -> io::Result<Self> {
+        let kind = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: without MAP_FIXED the kernel chooses a range that nothing else uses. That others do not write to the
-        // file is the caller's promise.
-        let base = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                file,
-                offset,
-            )
-        }?;
+        // file while it is looked at as bytes is the caller's promise.
+        let base = unsafe { mmap(std::ptr::null_mut(), bytes, access, kind, file, offset) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { base, bytes, file: Some((Arc::clone(file), offset)) })
     }
@@ -182,8 +178,7 @@ fn file_without_name(bytes: usize, mode: Mode) -> io::Result<Arc<File>> {
 /// Words of memory that is shared with another process: each is read and written as a whole.
 #[derive(Debug)]
 pub(crate) struct SharedWords {
-    /// Never looked at as bytes: nothing says what they are from one moment to the next.
-    mapping: Mapping,
+    view: WordsView,
 }
 
 impl SharedWords {
@@ -199,26 +194,85 @@ impl SharedWords {
     /// Those that another process made.
     ///
     /// # Errors
-    /// What the kernel says; `InvalidData`: it is not of whole pages.
+    /// What the kernel says; `InvalidData`: it is not of whole pages, or may get shorter.
     pub fn of_file(file: &Arc<File>) -> io::Result<Self> {
+        Ok(SharedWords { view: WordsView::new(ProtFlags::READ | ProtFlags::WRITE, file)? })
+    }
+
+    pub fn file(&self) -> &Arc<File> {
+        self.view.mapping.file().expect("it is of a file").0
+    }
+
+    pub fn get(&self) -> &[AtomicU64] {
+        self.view.words()
+    }
+}
+
+/// As [`SharedWords`], only to read.
+#[derive(Debug)]
+pub(crate) struct WordsView {
+    /// Never looked at as bytes: nothing says what they are from one moment to the next.
+    mapping: Mapping,
+}
+
+impl WordsView {
+    /// # Errors
+    /// As of [`SharedWords::of_file`].
+    pub fn of_file(file: &Arc<File>) -> io::Result<Self> {
+        Self::new(ProtFlags::READ, file)
+    }
+
+    fn new(access: ProtFlags, file: &Arc<File>) -> io::Result<Self> {
         // A file that somebody could make shorter would end this process when it is touched. First this, then its length.
         let is_fixed = fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
         if !is_fixed || bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > isize::MAX as usize {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(SharedWords { mapping: Mapping::of_file(file, 0, bytes)? })
+        Ok(WordsView { mapping: Mapping::of_file_for(access, file, 0, bytes)? })
     }
 
-    pub fn file(&self) -> &Arc<File> {
-        self.mapping.file().expect("it is of a file").0
-    }
-
-    pub fn get(&self) -> &[AtomicU64] {
+    fn words(&self) -> &[AtomicU64] {
         let count = self.mapping.bytes / size_of::<u64>();
         // SAFETY: the mapping begins at a page, is `bytes` long and lives as long as `self`; its memory is only ever
-        // accessed through these atomics, here and in the other process.
+        // accessed through these atomics, here and in the other process (of which nothing is believed unproven); who may
+        // only read it calls nothing but `load`.
         unsafe { std::slice::from_raw_parts(self.mapping.base.as_ptr().cast(), count) }
+    }
+
+    /// Fills `into` with the bytes from `position` on; how many there are. Each word is as it was at some moment.
+    pub fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        let Ok(start) = usize::try_from(position) else { return 0 };
+        let length = into.len().min(self.mapping.bytes.saturating_sub(start));
+        let (into, behind) = (&mut into[..length], start % size_of::<u64>() * 8);
+        let mut words = self.words()[start.min(self.mapping.bytes) / size_of::<u64>()..].iter();
+        let mut next = || words.next().map_or(0, |word| u64::from_le(word.load(Ordering::Relaxed)));
+        if behind == 0 {
+            into.chunks_mut(size_of::<u64>()).for_each(|bytes| put(bytes, next()));
+            return length;
+        }
+        let mut word = next();
+        for bytes in into.chunks_mut(size_of::<u64>()) {
+            let after = next();
+            put(bytes, word >> behind | after << (u64::BITS as usize - behind));
+            word = after;
+        }
+        length
+    }
+
+    /// Lets go of the pages that were looked at: they count as this process's, too, until then.
+    pub fn let_go(&self) {
+        // SAFETY: pages of a shared file: the next access finds the same contents, in the file.
+        let result = unsafe { madvise(self.mapping.base.as_ptr().cast(), self.mapping.bytes, Advice::LinuxDontNeed) };
+        debug_assert!(result.is_ok(), "whole pages that are mapped: {result:?}");
+    }
+}
+
+/// The first bytes of a word, as many as there is room for.
+fn put(bytes: &mut [u8], word: u64) {
+    match <&mut [u8; size_of::<u64>()]>::try_from(&mut *bytes) {
+        Ok(bytes) => *bytes = word.to_le_bytes(),
+        Err(_) => bytes.copy_from_slice(&word.to_le_bytes()[..bytes.len()]),
     }
 }
 
@@ -261,6 +315,38 @@ mod tests {
             mapping[5002] = 9;
             assert_eq!(mapping[5002..5004], [9, 7]);
         }
+    }
+
+    #[test]
+    fn a_view_shows_what_is_written_at_any_place() {
+        let mut mapping = Mapping::shared(2 * PAGE_BYTES).expect("memory");
+        let view = WordsView::of_file(mapping.file().expect("it is of a file").0).expect("a view");
+        for (at, byte) in mapping.iter_mut().enumerate() {
+            *byte = (at * 7 % 251) as u8;
+        }
+        for start in (0..24).chain(PAGE_BYTES - 20..PAGE_BYTES + 4).chain(2 * PAGE_BYTES - 40..2 * PAGE_BYTES + 2) {
+            for length in 0..36 {
+                let mut bytes = [99; 36];
+                let expected = &mapping[start.min(2 * PAGE_BYTES)..(start + length).min(2 * PAGE_BYTES)];
+                assert_eq!(view.read(start as u64, &mut bytes[..length]), expected.len(), "{start}");
+                assert_eq!(&bytes[..expected.len()], expected, "{start}");
+                assert!(bytes[expected.len()..].iter().all(|&byte| byte == 99));
+            }
+        }
+        assert_eq!(view.read(u64::MAX, &mut [0; 8]), 0);
+        view.let_go();
+        mapping[5000] = 1;
+        let mut byte = [0];
+        assert_eq!((view.read(5000, &mut byte), byte), (1, [1]));
+        view.read(5001, &mut byte);
+        assert_eq!(byte, [(5001 * 7 % 251) as u8]);
+    }
+
+    #[test]
+    fn what_could_get_shorter_is_not_looked_at() {
+        let file = Arc::new(tempfile::tempfile().expect("a file"));
+        file.set_len(PAGE_BYTES as u64).expect("room");
+        assert!(WordsView::of_file(&file).is_err());
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! its place. So what was read counts only if header and payload hold together, and are those of the stripe wanted.
 
 use std::fmt::Debug;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
 
 use shorttail_units::StripeId;
 
@@ -11,6 +14,7 @@ use crate::chunk::intact_state;
 use crate::chunk_view::{ChunkView, payload_holds};
 use crate::header::{ChunkState, HeaderBytes};
 use crate::limits::HEADER_BYTES;
+use crate::mapping::WordsView;
 
 /// The memory of a node's core, as others may read it.
 pub trait NearReader: Debug + Send {
@@ -23,6 +27,29 @@ pub trait NearWriter: NearReader {
     /// Takes memory for `room_bytes` from the machine and writes `bytes` at the beginning of it. False: not all of
     /// that could be done.
     fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool;
+}
+
+/// Memory of a core in another process, mapped: a read costs no system call.
+#[derive(Debug)]
+pub struct NearView(WordsView);
+
+impl NearView {
+    /// # Errors
+    /// What the kernel says; `InvalidData` or `InvalidInput`: the file may get shorter, so it cannot be looked at safely.
+    pub fn open(file: &Arc<File>) -> io::Result<Self> {
+        Ok(NearView(WordsView::of_file(file)?))
+    }
+
+    /// Lets go of the pages that were read, which count as this process's, too. They come back with the next read.
+    pub fn let_go(&self) {
+        self.0.let_go();
+    }
+}
+
+impl NearReader for NearView {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.0.read(position, into)
+    }
 }
 
 /// Reads the sealed chunk of a stripe whose payload begins at `position` (see

@@ -50,6 +50,8 @@ enum Source {
     Loaded {
         bytes: Vec<u8>,
         offset: usize,
+        /// From near memory: if it is not what it should be, that need not mean damage.
+        is_near: bool,
     },
 }
 
@@ -366,15 +368,23 @@ impl<C: Command> Engine<C> {
                 Source::Loading => return,
                 Source::Next if job.data_index == self.config.data_count() => return self.end_walk(key),
                 Source::Next => self.load_chunk(key),
-                Source::Loaded { bytes, offset } => {
-                    let (bytes, start) = (std::mem::take(bytes), *offset);
+                Source::Loaded { bytes, offset, is_near } => {
+                    let (bytes, start, is_near) = (std::mem::take(bytes), *offset, *is_near);
                     let (offset, step) = self.walk(key, &bytes, start);
-                    if matches!(step, Step::Damaged) {
+                    if matches!(step, Step::Damaged) && !is_near {
                         return self.load_without_damaged(key);
                     }
                     let Some(job) = self.jobs.get_mut(key) else { return };
+                    if matches!(step, Step::Damaged) {
+                        // The chunk is asked of its node. What was dealt with is not met again (see below).
+                        job.source = Source::Next;
+                        let slot = job.slot;
+                        self.forget_places(slot);
+                        continue;
+                    }
                     let is_over = offset >= bytes.len();
-                    job.source = if is_over { Source::Next } else { Source::Loaded { bytes, offset } };
+                    self.stats.near_chunks_total += u64::from(is_over && is_near);
+                    job.source = if is_over { Source::Next } else { Source::Loaded { bytes, offset, is_near } };
                     job.data_index += usize::from(is_over);
                     if matches!(step, Step::Wait) {
                         return;
@@ -407,12 +417,19 @@ impl<C: Command> Engine<C> {
         let excluded = job.excluded & 1 << data_index;
         let stripe = self.stripes.at(slot);
         if let Some(open) = &stripe.open {
-            job.source = Source::Loaded { bytes: open.chunk(data_index).to_vec(), offset: 0 };
+            job.source = Source::Loaded { bytes: open.chunk(data_index).to_vec(), offset: 0, is_near: false };
             return;
         }
         let length = stripe.fills[data_index];
         if length == 0 {
             job.data_index += 1;
+            return;
+        }
+        let near = if excluded == 0 { self.read_chunk_near(slot, data_index, length as usize) } else { None };
+        let stripe = self.stripes.at(slot);
+        let job = self.jobs.get_mut(key).expect("a job that goes on");
+        if let Some(bytes) = near {
+            job.source = Source::Loaded { bytes, offset: 0, is_near: true };
             return;
         }
         job.source = Source::Loading;
@@ -437,7 +454,7 @@ impl<C: Command> Engine<C> {
         match result {
             Ok(bytes) => {
                 assert_eq!(job.data_index, wanted.data_index, "a job loads one chunk at a time");
-                job.source = Source::Loaded { bytes: bytes.to_vec(), offset: 0 };
+                job.source = Source::Loaded { bytes: bytes.to_vec(), offset: 0, is_near: false };
                 job.excluded = excluded;
                 self.work.push_back(Work::Job(key));
             }

@@ -100,13 +100,30 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// May near memory be read for this stripe?
+    fn reads_near(&self, slot: StripeSlot) -> bool {
+        let is_slow = |node| self.monitor.is_class_fail_slow(node, Class::Read);
+        !self.stripes.at(slot).places.0.is_empty() && !self.monitor.fail_slow().any(is_slow)
+    }
+
+    /// The beginning of a data chunk that is there, from near memory; `None`: it must be fetched.
+    pub(super) fn read_chunk_near(&self, slot: StripeSlot, data_index: usize, length: usize) -> Option<Vec<u8>> {
+        let stripe = self.stripes.at(slot);
+        let is_lost = self.repair.avoided_by_reads(stripe.id, self.config.shape) & 1 << data_index != 0;
+        if !self.reads_near(slot) || is_lost || !self.nodes.is_ready(stripe.members[data_index]) {
+            return None;
+        }
+        let (near, place) = self.near_place(slot, data_index)?;
+        let mut bytes = vec![0; length];
+        (near.reader.read(place.position?, &mut bytes) == length).then_some(bytes)
+    }
+
     /// Reads what lies at `offset` of a data chunk into `into`, from near memory; false: it must be fetched.
     pub(super) fn read_near(&mut self, slot: StripeSlot, data_index: usize, offset: u16, into: &mut Vec<u8>) -> bool {
-        let stripe = self.stripes.at(slot);
-        let is_slow = |node| self.monitor.is_class_fail_slow(node, Class::Read);
-        if stripe.places.0.is_empty() || self.monitor.fail_slow().any(is_slow) {
+        if !self.reads_near(slot) {
             return false;
         }
+        let stripe = self.stripes.at(slot);
         let lost = self.repair.avoided_by_reads(stripe.id, self.config.shape);
         if lost & 1 << data_index != 0 || !self.nodes.is_ready(stripe.members[data_index]) {
             let decoded = self.decode_near(slot, data_index, offset, lost, into);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use shorttail_gateway::engine::NearOffer;
 use shorttail_node::MakeRing;
-use shorttail_store::{NearReader, RingReader, RingWriter};
+use shorttail_store::{NearReader, NearView, RingReader, RingWriter};
 use shorttail_units::Incarnation;
 use shorttail_wire::node::NearMemory;
 
@@ -42,13 +42,24 @@ pub(super) fn offer_of(incarnation: Incarnation) -> NearMemory {
 /// It stays readable when its node crashed, until the session with it is known to have ended.
 #[derive(Debug)]
 struct NearFile {
-    memory: Arc<File>,
+    memory: Memory,
     shift_bytes: u64,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Mapped(NearView),
+    /// Of a file with a name.
+    Read(Arc<File>),
 }
 
 impl NearReader for NearFile {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        self.memory.read_at(into, position + self.shift_bytes).expect("memory can be read")
+        let position = position + self.shift_bytes;
+        match &self.memory {
+            Memory::Mapped(view) => view.read(position, into),
+            Memory::Read(file) => file.read_at(into, position).expect("memory can be read"),
+        }
     }
 }
 
@@ -69,8 +80,9 @@ impl World {
                 let host = &self.nodes[usize::from(session.node.0)];
                 let core = host.cores.get(usize::from(session.core));
                 let memory = core.filter(|_| host.incarnation.0 == offer.inode).and_then(|core| core.memory());
-                if let Some(memory) = memory {
-                    let (memory, shift_bytes) = (Arc::clone(memory), self.config.near_shift_bytes);
+                if let Some(file) = memory {
+                    let memory = NearView::open(file).map_or_else(|_| Memory::Read(Arc::clone(file)), Memory::Mapped);
+                    let shift_bytes = self.config.near_shift_bytes;
                     engine.handle_near(session, Box::new(NearFile { memory, shift_bytes }));
                 }
             }

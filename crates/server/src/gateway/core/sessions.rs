@@ -45,7 +45,7 @@ impl Core {
             if let Some(error) = failure {
                 tracing::error!(node = id.node.0, %error, "a node sent nonsense");
             }
-            open_near(engine, is_local);
+            open_near(engine, is_local, &self.gauges.views);
             match end {
                 ReadEnd::Paused if failure.is_none() => continue,
                 ReadEnd::Drained if failure.is_none() => {
@@ -109,13 +109,13 @@ fn close_session(
 }
 
 /// Opens what nodes on this machine offered.
-fn open_near(engine: &mut Engine<AnyCommand>, is_local: bool) {
+fn open_near(engine: &mut Engine<AnyCommand>, is_local: bool, views: &near::Views) {
     while let Some((session, offer)) = engine.poll_near_offer() {
         if !is_local {
             continue;
         }
         let opened = match &offer {
-            NearOffer::Memory(memory) => near::open(memory).map(|reader| engine.handle_near(session, reader)),
+            NearOffer::Memory(memory) => views.open(memory).map(|reader| engine.handle_near(session, reader)),
             NearOffer::Ring(ring) => near::open_ring(ring).map(|ring| engine.handle_ring(session, ring)),
         };
         if let Err(error) = opened {
