@@ -144,14 +144,18 @@ pub const HUNG_DEADLINES: u64 = 20;
 /// Microseconds until a part of a greeting that is not answered is taken for lost.
 pub const GREETING_US_MAX: u64 = 2_000_000;
 
-/// Orders to rebuild chunks that an engine has out at once, and those of them to one node.
-pub const REPAIR_ORDERS_MAX: usize = 128;
-pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 16;
+/// Orders to rebuild chunks that an engine has out at once, and those of them to one node. Most of them wait to be
+/// gathered, twice here and once with the node.
+pub const REPAIR_ORDERS_MAX: usize = 256;
+pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 32;
 
-/// Orders that are given in one turn, some tens of microseconds that clients wait, and microseconds to the next ones:
-/// what is said about several stripes goes in one message to each node. Enough for sixteen thousand in a second.
-pub const REPAIR_GIVEN_MAX: usize = 16;
-pub const REPAIR_EVERY_US: u64 = 1_000;
+/// For how long what nobody waits for is gathered, in microseconds.
+pub const GATHER_US: u64 = 5_000;
+
+/// Orders that are given in one turn, and those that are sent because the members know of them: some tens of
+/// microseconds that clients wait. The next turn follows at once.
+pub const REPAIR_GIVEN_MAX: usize = 2;
+pub const REPAIR_SENT_MAX: usize = 4;
 
 /// Stripes with lost chunks that are looked at for it.
 pub const REPAIR_LOOKS_MAX: usize = 32;

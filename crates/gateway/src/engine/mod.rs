@@ -113,6 +113,7 @@ use lock::Locks;
 use log::{Log, Purpose};
 use nodes::Nodes;
 use pool::{Pool, PoolKey};
+use rebuilding::OrderNumber;
 use recent::Recent;
 use sources::RecordGuess;
 use stripes::Stripes;
@@ -173,6 +174,8 @@ struct Awaited {
     /// Bytes that it moves.
     bytes: u32,
     ticket: Option<Ticket>,
+    /// Nobody waits for the answer, and it was not sent at once.
+    is_unhurried: bool,
     /// It was late, and what can be done about it was done.
     is_hedged: bool,
 }
@@ -239,8 +242,10 @@ enum What {
     Rescind {
         stripe: StripeId,
     },
+    /// A member is told who is to hold a rebuilt chunk.
     Reconfigure {
         stripe: StripeId,
+        order: OrderNumber,
     },
     Rebuild {
         stripe: StripeId,
@@ -348,6 +353,9 @@ pub struct Engine<C> {
     usage_us: u64,
     monitor: Monitor,
     monitor_due_us: u64,
+    /// Something is queued for a node that is gathered, and when that leaves.
+    has_unhurried: bool,
+    unhurried_due_us: u64,
     verdicts: VecDeque<Verdict>,
     /// By partition.
     policies: Vec<Policy>,
@@ -386,6 +394,8 @@ impl<C: Command> Engine<C> {
             monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
             read_room: read_room::ReadRoom::new(config.read_bytes_max),
             monitor_due_us: 0,
+            has_unhurried: false,
+            unhurried_due_us: 0,
             verdicts: VecDeque::new(),
             policies: vec![config.policy; usize::from(config.partition_count)],
             budget: Budget::new(config.hedge_budget),
@@ -504,11 +514,22 @@ impl<C: Command> Engine<C> {
         self.run_work();
         self.start_deferred();
         self.watch_absences();
+        self.let_unhurried_go();
+    }
+
+    /// What repair says to nodes leaves now and then, so that they are woken for much of it at once.
+    fn let_unhurried_go(&mut self) {
+        if !self.has_unhurried || self.now.mono_us < self.unhurried_due_us {
+            return;
+        }
+        self.has_unhurried = false;
+        self.unhurried_due_us = self.now.mono_us + limits::GATHER_US;
+        self.nodes.sessions_mut().for_each(session::Session::let_unhurried_go);
     }
 
     /// Is a turn to follow at once, whether anything arrives or not?
     pub fn wants_turn(&self) -> bool {
-        self.has_unsent || self.is_walk_cut
+        self.has_unsent || self.is_walk_cut || self.repair.has_told()
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
@@ -528,7 +549,8 @@ impl<C: Command> Engine<C> {
         if self.wants_turn() {
             return Some(self.now.mono_us);
         }
-        let usual_us = self.tick_us.min(self.repair.due_us);
+        let gathered_us = if self.has_unhurried { self.unhurried_due_us } else { u64::MAX };
+        let usual_us = self.tick_us.min(self.repair.due_us).min(gathered_us);
         Some(usual_us.min(self.hedge_due_us).min(self.monitor_due_us).min(self.ownership.fence_due_us))
     }
 

@@ -131,6 +131,10 @@ impl Nodes {
         self.get_mut(id.node)?.sessions.get_mut(usize::from(id.core))
     }
 
+    pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.iter_mut().flat_map(|node| &mut node.sessions)
+    }
+
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.get(id.node)?.sessions.get(usize::from(id.core))
     }

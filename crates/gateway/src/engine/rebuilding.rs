@@ -25,16 +25,27 @@ use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::limits::{
-    REPAIR_BUSY_MAX, REPAIR_EVERY_US, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX,
-    REPAIR_REST_US, TICK_US,
+    REPAIR_BUSY_MAX, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US,
+    REPAIR_SENT_MAX, TICK_US,
 };
 use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
 use crate::command::Command;
 
+/// Tells the orders for a stripe apart: an answer may arrive when the order that it was for is over.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OrderNumber(u64);
+
+impl OrderNumber {
+    pub fn next(self) -> Self {
+        OrderNumber(self.0 + 1)
+    }
+}
+
 /// An order under way.
 #[derive(Debug)]
 pub struct Order {
+    number: OrderNumber,
     chunk: usize,
     target: NodeId,
     sources: Vec<usize>,
@@ -46,6 +57,10 @@ pub struct Order {
 }
 
 impl Order {
+    pub fn number(&self) -> OrderNumber {
+        self.number
+    }
+
     pub fn target(&self) -> NodeId {
         self.target
     }
@@ -65,6 +80,10 @@ enum Target {
 impl<C: Command> Engine<C> {
     /// Gives orders as long as there are nodes that take them: a few at a time, so that clients wait for none of it.
     pub(super) fn give_orders(&mut self) {
+        for _ in 0..REPAIR_SENT_MAX {
+            let Some(stripe) = self.repair.next_told() else { break };
+            self.send_order(stripe);
+        }
         if self.now.mono_us < self.repair.due_us {
             return;
         }
@@ -73,7 +92,7 @@ impl<C: Command> Engine<C> {
             self.advance_repair();
         }
         let goes_on = self.repair.has_waiting() && self.repair.orders.count() > before;
-        self.repair.due_us = self.now.mono_us + if goes_on { REPAIR_EVERY_US } else { TICK_US };
+        self.repair.due_us = self.now.mono_us + if goes_on { 0 } else { TICK_US };
     }
 
     /// Gives orders for what is most urgent, as far as they are bounded.
@@ -123,7 +142,8 @@ impl<C: Command> Engine<C> {
                     continue;
                 }
             };
-            let order = Order { chunk, target, sources, telling: None, untold: 0, has_failed: false };
+            let number = self.repair.take_order_number();
+            let order = Order { number, chunk, target, sources, telling: None, untold: 0, has_failed: false };
             self.begin_order(stripe, facts, order);
             return false;
         }
@@ -225,12 +245,13 @@ impl<C: Command> Engine<C> {
         }
         order.untold = if is_told { 0 } else { ready.len() };
         self.expect_use(&[order.target], stripe, self.chunk_room_bytes(facts.chunk_bytes));
+        let number = order.number;
         self.repair.begin(stripe, order);
         if is_told || ready.is_empty() {
             return self.send_order(stripe);
         }
         for node in ready {
-            self.reconfigure_on(node, stripe, &facts, What::Reconfigure { stripe });
+            self.reconfigure_on(node, stripe, &facts, What::Reconfigure { stripe, order: number });
         }
     }
 
@@ -265,9 +286,10 @@ impl<C: Command> Engine<C> {
     }
 
     /// A member took note of the configuration, or did not.
-    pub(super) fn reconfigured(&mut self, stripe: StripeId, is_done: bool) {
-        let Some(order) = self.repair.orders.get_mut(stripe) else { return };
-        order.untold = order.untold.saturating_sub(1);
+    pub(super) fn reconfigured(&mut self, stripe: StripeId, number: OrderNumber, is_done: bool) {
+        let order = self.repair.orders.get_mut(stripe).filter(|order| order.number == number);
+        let Some(order) = order else { return };
+        order.untold -= 1;
         order.has_failed |= !is_done;
         if order.untold > 0 {
             return;
@@ -278,7 +300,7 @@ impl<C: Command> Engine<C> {
         if let Some(lost) = self.repair.get_mut(stripe) {
             lost.is_told = true;
         }
-        self.send_order(stripe);
+        self.repair.note_told(stripe, number);
     }
 
     /// The members know who takes the place of one of them: from now on it is so.

@@ -13,7 +13,7 @@
 //!
 //! Must not know: how a chunk is rebuilt (see `rebuilding`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
@@ -25,7 +25,7 @@ use super::index::StripeSlot;
 use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX, REPAIR_RATE_US};
 use super::nodes::SessionId;
 use super::orders::Orders;
-use super::rebuilding::Order;
+use super::rebuilding::{Order, OrderNumber};
 use super::stripes::StripePhase;
 use super::{Engine, Phase};
 use crate::command::Command;
@@ -68,6 +68,9 @@ pub struct Repair {
     queue: BTreeSet<(usize, StripeId)>,
     resting: BTreeSet<(u64, StripeId)>,
     pub(super) orders: Orders,
+    next_order: OrderNumber,
+    /// Orders that are to be sent, a few in a turn: their members know of them.
+    told: VecDeque<(StripeId, OrderNumber)>,
     /// Chunks on nodes that are away and may come back.
     pub(super) away_count: u64,
     /// A node left or came since they were counted.
@@ -122,6 +125,31 @@ impl Repair {
     /// Is there something to rebuild that need not wait?
     pub(super) fn is_pressing(&self) -> bool {
         !self.queue.is_empty() || self.orders.count() > 0
+    }
+
+    pub(super) fn take_order_number(&mut self) -> OrderNumber {
+        self.next_order = self.next_order.next();
+        self.next_order
+    }
+
+    /// The members of a stripe know of the order for it.
+    pub(super) fn note_told(&mut self, stripe: StripeId, order: OrderNumber) {
+        self.told.push_back((stripe, order));
+    }
+
+    pub(super) fn has_told(&self) -> bool {
+        !self.told.is_empty()
+    }
+
+    /// The next stripe whose order is to be sent.
+    pub(super) fn next_told(&mut self) -> Option<StripeId> {
+        while let Some((stripe, number)) = self.told.pop_front() {
+            // It may be over meanwhile.
+            if self.orders.get(stripe).is_some_and(|order| order.number() == number) {
+                return Some(stripe);
+            }
+        }
+        None
     }
 
     /// Is there something to rebuild that nobody was told to?

@@ -7,7 +7,7 @@
 //! ```
 //! One batch is out at a time: what comes up meanwhile leaves together when the node answered, for one wake-up of it (a
 //! busy node is not asked sooner by being asked more often). Clients do not wait for what repair says, though: it holds
-//! up only what is of its kind. What is still queued can be withdrawn. A request is known
+//! up only what is of its kind, and is gathered for some milliseconds unless something else leaves anyway. What is still queued can be withdrawn. A request is known
 //! by its place in the stream, counted in bytes since the session began.
 //!
 //! Must not know: what requests mean, who waits for them.
@@ -35,6 +35,9 @@ pub struct Session {
     /// Queued requests that are answered, and those of them for which nobody waits.
     answered_queued: usize,
     unhurried_queued: usize,
+    /// Something is queued that is not for later; what is may leave all the same.
+    has_prompt: bool,
+    is_gathered: bool,
     /// A batch was sent, and nothing came back since; one in which there was something that is waited for.
     is_batch_out: bool,
     is_hurried_out: bool,
@@ -81,6 +84,7 @@ impl Session {
         self.end += (self.outbox.len() - before) as u64;
         self.answered_queued += usize::from(is_answered(request));
         self.unhurried_queued += usize::from(is_unhurried(request));
+        self.has_prompt |= !is_unhurried(request);
         at
     }
 
@@ -108,7 +112,8 @@ impl Session {
 
     /// The outbox, if it is to be sent now. A batch that grows large leaves at once.
     pub fn batch(&mut self) -> Option<&mut Vec<u8>> {
-        let is_held = if self.has_hurried() { self.is_hurried_out } else { self.is_batch_out };
+        let is_out = if self.has_hurried() { self.is_hurried_out } else { self.is_batch_out };
+        let is_held = is_out || !self.has_prompt && !self.is_gathered;
         if self.outbox.is_empty() || is_held && self.outbox.len() < BATCH_BYTES_MAX {
             return None;
         }
@@ -125,6 +130,11 @@ impl Session {
         self.hand_out()
     }
 
+    /// What nobody waits for was gathered for long enough: it leaves as all else does.
+    pub fn let_unhurried_go(&mut self) {
+        self.is_gathered = !self.outbox.is_empty();
+    }
+
     fn has_hurried(&self) -> bool {
         self.answered_queued > self.unhurried_queued
     }
@@ -133,6 +143,7 @@ impl Session {
         self.is_batch_out |= self.answered_queued > 0;
         self.is_hurried_out |= self.has_hurried();
         (self.answered_queued, self.unhurried_queued) = (0, 0);
+        (self.has_prompt, self.is_gathered) = (false, false);
         self.handed = self.end;
         &mut self.outbox
     }
@@ -197,7 +208,7 @@ fn is_answered(request: &NodeRequest<'_>) -> bool {
 }
 
 /// Is it answered, but no client waits for that?
-fn is_unhurried(request: &NodeRequest<'_>) -> bool {
+pub fn is_unhurried(request: &NodeRequest<'_>) -> bool {
     matches!(request, NodeRequest::Reconfigure { .. } | NodeRequest::Rebuild { .. } | NodeRequest::Locate { .. })
 }
 
@@ -253,8 +264,11 @@ mod tests {
         let locate = |number| NodeRequest::Locate { stripe: StripeId::from_raw(number) };
         let mut session = Session { connected: true, ..Session::default() };
         session.put(&locate(1), 1);
+        assert_eq!(sent(&mut session), [0; 0], "it is gathered");
+        session.let_unhurried_go();
         assert_eq!(sent(&mut session), [1]);
         session.put(&locate(2), 2);
+        session.let_unhurried_go();
         assert_eq!(sent(&mut session), [0; 0]);
         session.put(&read(3), 3);
         assert_eq!(sent(&mut session), [2, 3]);

@@ -8,6 +8,7 @@ use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_fra
 use super::limits::{GREETING_US_MAX, HUNG_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
+use super::session::is_unhurried;
 use super::watch::class_of;
 use super::{Awaited, Engine, What, Work};
 use crate::command::Command;
@@ -137,6 +138,7 @@ impl<C: Command> Engine<C> {
             at: 0,
             bytes: 0,
             ticket: None,
+            is_unhurried: is_unhurried(request),
             is_hedged: false,
         });
         let session = self.nodes.session_mut(id).filter(|session| session.connected);
@@ -145,6 +147,7 @@ impl<C: Command> Engine<C> {
             return tag;
         };
         let at = session.put(request, tag.raw());
+        self.has_unhurried |= is_unhurried(request);
         session.asked.push_back((now_us, tag));
         let awaited = self.awaited.get_mut(tag).expect("just inserted");
         awaited.at = at;
@@ -217,7 +220,7 @@ impl<C: Command> Engine<C> {
                 self.scanned(session, round, reports, &undescribed);
             }
             (What::Nothing, _) => {}
-            (What::Reconfigure { stripe }, NodeReply::Done { .. }) => self.reconfigured(stripe, true),
+            (What::Reconfigure { stripe, order }, NodeReply::Done { .. }) => self.reconfigured(stripe, order, true),
             (What::Rebuild { .. } | What::Move { .. }, NodeReply::Done { .. }) => {}
             (What::Announce { stripe, configuration }, NodeReply::Done { .. }) => {
                 self.announced(stripe, configuration, true);
@@ -266,7 +269,7 @@ impl<C: Command> Engine<C> {
             What::Free { first } => self.free_unanswered(session.node, first),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
-            What::Reconfigure { stripe } => self.reconfigured(stripe, false),
+            What::Reconfigure { stripe, order } => self.reconfigured(stripe, order, false),
             What::Rebuild { stripe } => self.order_refused(session.node, stripe, refusal),
             What::Announce { stripe, configuration } => self.announced(stripe, configuration, false),
             What::Move { stripe } => self.move_refused(session.node, stripe, refusal),

@@ -157,7 +157,7 @@ impl<C: Command> Engine<C> {
         let Some(before_us) = self.now.mono_us.checked_sub(self.budget.stretch(node.read_delay_us)) else {
             return false;
         };
-        let is_owed = |tag: PoolKey| self.awaited.get(tag).is_some();
+        let is_owed = |tag: PoolKey| self.awaited.get(tag).is_some_and(|awaited| !awaited.is_unhurried);
         node.sessions.iter().any(|session| {
             // Almost always the first one decides.
             let oldest = session.asked.iter().take_while(|asked| asked.0 < before_us);

@@ -43,6 +43,9 @@ const SCRATCH_BYTES: usize = 4 << 10;
 /// Longest wait for events; nothing to do for so long ends the thread.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// For how long chunks that are rebuilt are gathered, in microseconds.
+const GATHER_US: u64 = 5_000;
+
 /// A message from the core.
 #[derive(Debug)]
 pub enum ToBackground {
@@ -81,6 +84,8 @@ pub struct Background {
     touched: Vec<usize>,
     scratch: Vec<u8>,
     has_said: bool,
+    /// When the core is woken for chunks that are rebuilt: nobody waits for one, so some are told of at once.
+    rebuilt_due_us: Option<u64>,
     events: Events,
 }
 
@@ -114,6 +119,7 @@ impl Background {
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             has_said: false,
+            rebuilt_due_us: None,
             events: Events::with_capacity(64),
         };
         (background, watcher)
@@ -131,6 +137,7 @@ impl Background {
             let is_over = !self.turn(wait)? && self.rebuilds.is_idle();
             let starves = self.watch.is_to_return() && !makes_up;
             if is_over || starves {
+                self.wake_core(u64::MAX);
                 let watch = self.watch.clone();
                 watch.return_work(self, starves);
                 return Ok(());
@@ -174,7 +181,8 @@ impl Background {
     }
 
     fn wait(&self) -> Duration {
-        let Some(due_us) = self.rebuilds.deadline_us() else { return WAIT_MAX };
+        let dues = [self.rebuilds.deadline_us(), self.rebuilt_due_us];
+        let Some(due_us) = dues.into_iter().flatten().min() else { return WAIT_MAX };
         match due_us.saturating_sub(self.clock.now().mono_us) {
             0 => Duration::ZERO,
             // One millisecond is the granularity of epoll.
@@ -200,8 +208,20 @@ impl Background {
 
     fn tell_rebuilt(&mut self, ended: Vec<Rebuilt>) {
         for rebuilt in ended {
-            self.tell(FromBackground::Rebuilds(FromRebuilds::Rebuilt(rebuilt)));
+            self.core.put(ToNodeCore::Background(FromBackground::Rebuilds(FromRebuilds::Rebuilt(rebuilt))));
+            self.rebuilt_due_us.get_or_insert(self.clock.now().mono_us + GATHER_US);
         }
+    }
+
+    /// Wakes the core if it is to hear something now; was it?
+    fn wake_core(&mut self, now_us: u64) -> bool {
+        let is_due = self.rebuilt_due_us.is_some_and(|due_us| due_us <= now_us);
+        let is_now = std::mem::take(&mut self.has_said) || is_due;
+        if is_now {
+            self.rebuilt_due_us = None;
+            self.core.wake();
+        }
+        is_now
     }
 
     /// Was there more than addresses?
@@ -286,7 +306,7 @@ impl Background {
         true
     }
 
-    /// Did an order end by itself?
+    /// Did an order end by itself, or was the core told something?
     fn end_turn(&mut self) -> bool {
         let ended = self.rebuilds.advance(self.clock.now().mono_us);
         let has_ended = !ended.is_empty();
@@ -308,9 +328,6 @@ impl Background {
         while let Some(wanted) = self.giver.poll_wanted() {
             self.tell(FromBackground::Wanted(wanted));
         }
-        if std::mem::take(&mut self.has_said) {
-            self.core.wake();
-        }
-        has_ended
+        self.wake_core(self.clock.now().mono_us) || has_ended
     }
 }

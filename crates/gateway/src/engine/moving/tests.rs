@@ -1,6 +1,6 @@
-//! A stripe of nodes 0 to 3 in RS(2,2) of which node 0 gives its chunk to node 4, or 5: who is told what, and when.
+//! A stripe of nodes 0 to 3 in RS(2,2) of which node 0 gives its chunk to node 4, or 5, or lost it: who is told what, and when.
 
-use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, PartitionId, StripeId};
+use shorttail_units::{CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, PartitionId, StripeId};
 use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
 
 use super::Planned;
@@ -215,4 +215,40 @@ fn a_chunk_does_not_go_back_to_where_it_came_from() {
     scene.asks_nothing();
     scene.plan(4, 5);
     assert!(!scene.asked(1).is_empty(), "but elsewhere");
+}
+
+/// A target went away while the others were told of it, and another one is to rebuild the chunk. Answers to the first
+/// order say nothing of who knows of the second (rule R11).
+#[test]
+fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
+    let mut scene = scene();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
+    scene.engine.retired.insert((NodeId(0), Incarnation(1)));
+    scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    let give = |scene: &mut Scene, at_us| {
+        scene.engine.now.mono_us = at_us;
+        scene.engine.give_orders();
+        [1, 2, 3].map(|node| scene.asked(node).last().expect("it is told").clone())
+    };
+    let target_of = |asked: &(u64, Asked)| match &asked.1 {
+        Asked::Reconfigure(_, members) => members[0],
+        other => panic!("{other:?}"),
+    };
+    let first = give(&mut scene, 0);
+    scene.engine.drop_orders_of(target_of(&first[0]));
+    let second = give(&mut scene, 1_000_000);
+    let target = target_of(&second[0]).0;
+    let is_ordered = |scene: &mut Scene| {
+        scene.engine.give_orders();
+        scene.asked(target).iter().any(|(_, asked)| matches!(asked, Asked::Rebuild(_)))
+    };
+    for (node, (tag, _)) in (1..).zip(&first) {
+        scene.answer(node, *tag, &DONE);
+    }
+    assert!(!is_ordered(&mut scene));
+    for (node, (tag, _)) in (1..).zip(&second) {
+        assert!(!is_ordered(&mut scene));
+        scene.answer(node, *tag, &DONE);
+    }
+    assert!(is_ordered(&mut scene));
 }
