@@ -52,6 +52,7 @@ pub mod repair;
 pub mod report;
 mod samples;
 mod scene;
+mod scheduling;
 mod sizes;
 mod svg;
 pub mod tail;

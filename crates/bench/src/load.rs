@@ -22,6 +22,7 @@ use crate::report::{
 
 pub use crate::options::{KeyChoiceName, LoadOptions};
 use crate::samples::Sample;
+use crate::scheduling;
 use crate::workload::OperationClass;
 
 /// Is told when a phase starts; runs on the thread that called [`execute`].
@@ -189,6 +190,7 @@ impl<'a> Run<'a> {
             // Inserts may have made more keys.
             _ => None,
         };
+        let is_paced = self.plan.rate.is_some();
         let (working, done) = std::sync::mpsc::channel();
         let recorders: Vec<anyhow::Result<Recorder>> = std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -197,6 +199,10 @@ impl<'a> Run<'a> {
                 threads.push(scope.spawn(move || {
                     // Dropped at the end, also by a panic: that is what the watcher waits for.
                     let _working: Sender<()> = working;
+                    if is_paced {
+                        // Where it cannot be, the report says how late it was.
+                        let _ = scheduling::be_punctual();
+                    }
                     driver.run(phase, progress)
                 }));
             }

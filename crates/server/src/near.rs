@@ -40,16 +40,16 @@ pub fn node(config: NodeConfig) -> Result<Node, NodeError> {
     Node::sharing(config.clone()).or_else(|_| Node::new(config))
 }
 
-/// For this process to read beside the node's core.
+/// For a background of this process to read beside the node's core.
 pub fn own(node: &Node) -> Option<impl NearReader + 'static> {
-    Some(NearFile(Arc::clone(node.memory()?)))
+    Some(GivingWay(NearFile(Arc::clone(node.memory()?))))
 }
 
-/// For this process to write beside the node's core, if the memory is no file on a disk: where that is full, pages that
-/// were not written are not there.
+/// For a background of this process to write beside the node's core, if the memory is no file on a disk: where that is
+/// full, pages that were not written are not there.
 pub fn own_to_write(node: &Node) -> Option<impl NearWriter + 'static> {
     let file = node.memory()?;
-    is_in_memory(file).ok()?.then(|| NearFile(Arc::clone(file)))
+    is_in_memory(file).ok()?.then(|| GivingWay(NearFile(Arc::clone(file))))
 }
 
 fn is_in_memory(file: &File) -> io::Result<bool> {
@@ -95,10 +95,12 @@ impl MakeRing for Rings {
     }
 }
 
+/// For a background.
+///
 /// # Errors
 /// What the system says; `NotFound`: another file is there.
 pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
-    Ok(opened(NearFile(Arc::new(open_file(near, OFlags::RDONLY)?))))
+    Ok(opened(GivingWay(NearFile(Arc::new(open_file(near, OFlags::RDONLY)?)))))
 }
 
 /// What a gateway has mapped of its nodes' memory.
@@ -106,7 +108,7 @@ pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
 pub struct Views(Mutex<Vec<Weak<NearView>>>);
 
 impl Views {
-    /// As [`open`], mapped if that is safe.
+    /// As [`open`], for a gateway: mapped if that is safe.
     ///
     /// # Errors
     /// As of [`open`].
@@ -198,6 +200,26 @@ impl NearWriter for NearFile {
         let rest = (position + bytes.len() as u64, (room_bytes - bytes.len()) as u64);
         let has_rest = || rest.1 == 0 || fallocate(&self.0, FallocateFlags::KEEP_SIZE, rest.0, rest.1).is_ok();
         self.0.write_all_at(bytes, position).is_ok() && has_rest()
+    }
+}
+
+/// Memory that backgrounds read and write: others get the processor between the pieces.
+#[derive(Debug)]
+struct GivingWay<M>(M);
+
+impl<M: NearReader> NearReader for GivingWay<M> {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        let count = self.0.read(position, into);
+        scheduling::give_way();
+        count
+    }
+}
+
+impl<M: NearWriter> NearWriter for GivingWay<M> {
+    fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
+        // Some tens of microseconds of decoding are behind it.
+        scheduling::give_way();
+        self.0.write(position, room_bytes, bytes)
     }
 }
 

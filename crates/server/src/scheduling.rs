@@ -4,7 +4,12 @@
 //! of milliseconds a loop that wakes up waits for whoever runs, a busy client for example. A loop that asks for shorter
 //! slices gets no more time than before, only sooner ([the measurement](../../../docs/decisions/0007-threads-and-loops.md)).
 
+use std::cell::Cell;
 use std::io;
+
+thread_local! {
+    static IS_LOWEST: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Shorter than the system's 3 ms, and longer than most turns.
 const SLICE_NS: u64 = 500_000;
@@ -47,6 +52,16 @@ pub fn yield_to_everything() {
     let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
     if outcome != 0 {
         tracing::debug!(error = %io::Error::last_os_error(), "a background thread runs as any other");
+    }
+    IS_LOWEST.set(outcome == 0);
+}
+
+/// Whoever waits for the processor has it now, if the calling thread is in the lowest class. To be called every some tens
+/// of microseconds: the system should interrupt such a thread for any other, but lets it run on for up to a tick, which
+/// is 4 ms, if the one that wakes up had a little more than its share before it slept.
+pub fn give_way() {
+    if IS_LOWEST.get() {
+        std::thread::yield_now();
     }
 }
 

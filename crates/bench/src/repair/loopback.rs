@@ -11,9 +11,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Serialize;
 use shorttail_codes::Code;
+
+use crate::scheduling::enter_lowest_class;
 
 /// Payload bytes of a packed chunk.
 const CHUNK_BYTES: usize = 65_280;
@@ -94,15 +96,6 @@ fn send(address: std::net::SocketAddr, sources: usize, count: u64, per_chunk: Op
             stream.write_all(&chunk).context("the loopback broke")?;
         }
     }
-    Ok(())
-}
-
-/// The calling thread runs while nothing else wants to.
-fn enter_lowest_class() -> anyhow::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the call reads the parameters, which live as long; 0 is the calling thread.
-    let outcome = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-    ensure!(outcome == 0, "no lowest scheduling class: {}", std::io::Error::last_os_error());
     Ok(())
 }
 

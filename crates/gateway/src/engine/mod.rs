@@ -353,9 +353,10 @@ pub struct Engine<C> {
     usage_us: u64,
     monitor: Monitor,
     monitor_due_us: u64,
-    /// Something is queued for a node that is gathered, and when that leaves.
+    /// Something is gathered for nodes, when some of it leaves, and for whom some left last.
     has_unhurried: bool,
     unhurried_due_us: u64,
+    unhurried_last: SessionId,
     verdicts: VecDeque<Verdict>,
     /// By partition.
     policies: Vec<Policy>,
@@ -396,6 +397,7 @@ impl<C: Command> Engine<C> {
             monitor_due_us: 0,
             has_unhurried: false,
             unhurried_due_us: 0,
+            unhurried_last: SessionId { node: NodeId(0), core: 0 },
             verdicts: VecDeque::new(),
             policies: vec![config.policy; usize::from(config.partition_count)],
             budget: Budget::new(config.hedge_budget),
@@ -517,14 +519,21 @@ impl<C: Command> Engine<C> {
         self.let_unhurried_go();
     }
 
-    /// What repair says to nodes leaves now and then, so that they are woken for much of it at once.
+    /// What repair says to nodes leaves now and then, so that each is woken for much of it at once; but one node after
+    /// another: all of them at the same time would take the processors from clients.
     fn let_unhurried_go(&mut self) {
         if !self.has_unhurried || self.now.mono_us < self.unhurried_due_us {
             return;
         }
-        self.has_unhurried = false;
-        self.unhurried_due_us = self.now.mono_us + limits::GATHER_US;
-        self.nodes.sessions_mut().for_each(session::Session::let_unhurried_go);
+        let gathering: Vec<SessionId> = self.nodes.gathering().collect();
+        self.has_unhurried = gathering.len() > 1;
+        let Some(&first) = gathering.first() else { return };
+        let next = gathering.iter().copied().find(|&session| session > self.unhurried_last).unwrap_or(first);
+        if let Some(session) = self.nodes.session_mut(next) {
+            session.let_unhurried_go();
+        }
+        self.unhurried_last = next;
+        self.unhurried_due_us = self.now.mono_us + limits::GATHER_US / gathering.len() as u64;
     }
 
     /// Is a turn to follow at once, whether anything arrives or not?

@@ -131,12 +131,17 @@ impl Nodes {
         self.get_mut(id.node)?.sessions.get_mut(usize::from(id.core))
     }
 
-    pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
-        self.iter_mut().flat_map(|node| &mut node.sessions)
-    }
-
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.get(id.node)?.sessions.get(usize::from(id.core))
+    }
+
+    /// Sessions with something queued that leaves when it was gathered.
+    pub fn gathering(&self) -> impl Iterator<Item = SessionId> {
+        self.iter().flat_map(|node| {
+            let gathering = |(_, session): &(usize, &Session)| session.is_gathering();
+            let number = |(core, _): (usize, _)| SessionId { node: node.id, core: core as u16 };
+            node.sessions.iter().enumerate().filter(gathering).map(number)
+        })
     }
 
     /// Sessions that owe something.

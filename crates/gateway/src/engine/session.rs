@@ -130,6 +130,11 @@ impl Session {
         self.hand_out()
     }
 
+    /// Is something queued that leaves when it was gathered?
+    pub fn is_gathering(&self) -> bool {
+        !self.outbox.is_empty() && !self.has_prompt && !self.is_gathered
+    }
+
     /// What nobody waits for was gathered for long enough: it leaves as all else does.
     pub fn let_unhurried_go(&mut self) {
         self.is_gathered = !self.outbox.is_empty();

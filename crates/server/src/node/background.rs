@@ -4,7 +4,7 @@
 //! owners <--> core <--orders, places--> background <--chunks--> backgrounds of other nodes
 //! ```
 //! It has a thread while there is something to do, in the lowest scheduling class: it runs when nothing else wants the
-//! processor, and is interrupted at once by whatever does (see `class`). A core's own part is to say where a chunk lies
+//! processor, and gives way to whatever does (see `class` and `near`). A core's own part is to say where a chunk lies
 //! that another node wants, and to install one.
 //!
 //! At other times there is no such thread. A process that is killed ends with its last thread, and others hear of it

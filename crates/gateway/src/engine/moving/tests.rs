@@ -5,11 +5,12 @@ use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
 
 use super::Planned;
 use crate::any::AnyCommand;
+use crate::engine::limits::GATHER_US;
 use crate::engine::nodes::NodePhase;
 use crate::engine::repair::Reparable;
 use crate::engine::stripes::Stripe;
 use crate::engine::testing::engine_of_ready_nodes;
-use crate::engine::{Engine, SessionId};
+use crate::engine::{Engine, SessionId, What};
 
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
 
@@ -251,4 +252,34 @@ fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
         scene.answer(node, *tag, &DONE);
     }
     assert!(is_ordered(&mut scene));
+}
+
+#[test]
+fn what_nobody_waits_for_leaves_for_one_node_after_another() {
+    let mut engine = engine_of_ready_nodes(shape(), 3);
+    // Nodes are asked for nothing else meanwhile.
+    engine.usage_us = 1_000_000;
+    let locate = |engine: &mut Engine<AnyCommand>, node| {
+        let stripe = StripeId::new(Epoch(1), 5);
+        engine.ask(NodeId(node), stripe, &NodeRequest::Locate { stripe }, What::Nothing);
+    };
+    let sent_at = |engine: &mut Engine<AnyCommand>, at_us| -> Vec<u16> {
+        engine.end_turn(Now { mono_us: at_us, ..Now::default() });
+        let sends = |&node: &u16| {
+            let output = engine.session_output(SessionId { node: NodeId(node), core: 0 });
+            output.is_some_and(|output| !std::mem::take(output).is_empty())
+        };
+        (0..3).filter(sends).collect()
+    };
+    assert_eq!(sent_at(&mut engine, 0), [0; 0]);
+    (0..3).for_each(|node| locate(&mut engine, node));
+    let first = sent_at(&mut engine, 10_000);
+    assert_eq!(first.len(), 1);
+    assert_eq!(sent_at(&mut engine, 10_000 + GATHER_US / 3 - 1), [0; 0]);
+    assert!(engine.poll_deadline().is_some_and(|due_us| due_us <= 10_000 + GATHER_US / 3));
+    let second = sent_at(&mut engine, 10_000 + GATHER_US / 3);
+    let third = sent_at(&mut engine, 10_000 + GATHER_US);
+    let mut all = [first, second, third].concat();
+    all.sort_unstable();
+    assert_eq!(all, [0, 1, 2]);
 }
