@@ -19,8 +19,8 @@ pub const AUTH_BYTES_MAX: usize = 4 * KIB;
 /// stripes at a time.
 pub const ACK_SEARCH_DEPTH: usize = 16;
 
-/// Orders to rebuild a chunk that wait or are under way: of sixteen owners, sixteen each.
-pub const REBUILDS_MAX: usize = 256;
+/// Orders to rebuild a chunk that wait or are under way: of sixteen owners, as many as each gives to one node.
+pub const REBUILDS_MAX: usize = 512;
 
 /// Orders that fetch at once: enough to hide the round trips of nodes that give only while nothing else is to be done,
 /// few enough that what they hold (`k` chunks each) stays small.

@@ -229,7 +229,9 @@ impl WordsView {
         if !is_fixed || bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > isize::MAX as usize {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(WordsView { mapping: Mapping::of_file_for(access, file, 0, bytes)? })
+        let mapping = Mapping::of_file_for(access, file, 0, bytes)?;
+        mapping.decline_huge_pages();
+        Ok(WordsView { mapping })
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -253,7 +255,9 @@ impl WordsView {
         }
         let mut word = next();
         for bytes in into.chunks_mut(size_of::<u64>()) {
-            let after = next();
+            // The next word may be on a page that is not there, and is not to be.
+            let is_whole = bytes.len() * 8 <= u64::BITS as usize - behind;
+            let after = if is_whole { 0 } else { next() };
             put(bytes, word >> behind | after << (u64::BITS as usize - behind));
             word = after;
         }

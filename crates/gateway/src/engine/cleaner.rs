@@ -23,7 +23,7 @@ use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
 use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX,
-    TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
+    TICK_US, TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
 use super::lock::{LockPhase, Move, Round};
 use super::log::{Log, Purpose, Urgency};
@@ -91,6 +91,16 @@ struct Met<'a> {
     record: Record<'a>,
     length: usize,
     key: KeyRef<'a>,
+}
+
+impl Job {
+    /// A part of the chunk was walked and proved to be damaged further on. What is doomed counts once, so it is found anew
+    /// by a walk of all chunks.
+    fn begin_chunk_again(&mut self) {
+        self.doomed.clear();
+        self.doomed_bytes = 0;
+        self.must_walk_again = true;
+    }
 }
 
 /// What became of one record.
@@ -376,8 +386,9 @@ impl<C: Command> Engine<C> {
                     }
                     let Some(job) = self.jobs.get_mut(key) else { return };
                     if matches!(step, Step::Damaged) {
-                        // The chunk is asked of its node. What was dealt with is not met again (see below).
+                        // The chunk is asked of its node.
                         job.source = Source::Next;
+                        job.begin_chunk_again();
                         let slot = job.slot;
                         self.forget_places(slot);
                         continue;
@@ -394,8 +405,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A chunk proved damaged: its content is decoded from the others. What was dealt with is not met again, because
-    /// the index no longer names it there.
+    /// A chunk proved damaged: its content is decoded from the others.
     fn load_without_damaged(&mut self, key: PoolKey) {
         let Some(job) = self.jobs.get_mut(key) else { return };
         let bit = 1 << job.data_index;
@@ -404,6 +414,7 @@ impl<C: Command> Engine<C> {
         }
         tracing::warn!(stripe = ?job.id, data_index = job.data_index, "damaged chunk");
         job.excluded |= bit;
+        job.begin_chunk_again();
         let (slot, data_index) = (job.slot, job.data_index);
         let stripe = self.stripes.at(slot);
         let (id, node) = (stripe.id, stripe.members[data_index]);
@@ -724,7 +735,7 @@ impl<C: Command> Engine<C> {
         if must_walk_again || self.stripes.at(slot).live_count as usize > doomed_count {
             let job = self.jobs.get_mut(key).expect("a job that goes on");
             job.data_index = 0;
-            job.again_us = self.now.mono_us + 1;
+            job.again_us = self.now.mono_us + TICK_US;
             return;
         }
         self.jobs.remove(key);

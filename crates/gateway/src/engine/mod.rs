@@ -538,7 +538,7 @@ impl<C: Command> Engine<C> {
 
     /// Is a turn to follow at once, whether anything arrives or not?
     pub fn wants_turn(&self) -> bool {
-        self.has_unsent || self.is_walk_cut || self.repair.has_told()
+        self.has_unsent || self.is_walk_cut || self.repair.wants_turn()
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came

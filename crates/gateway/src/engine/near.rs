@@ -132,7 +132,9 @@ impl<C: Command> Engine<C> {
         }
         let Some((near, place)) = self.near_place(slot, data_index) else { return false };
         let Some(position) = place.position.and_then(|it| it.checked_add(u64::from(offset))) else { return false };
-        let room = self.config.chunk_bytes - usize::from(offset);
+        // What was never written is not to be touched: a page of the node's file would come to be.
+        let used = self.stripes.at(slot).fills.get(data_index).map_or(self.config.chunk_bytes, |&fill| fill as usize);
+        let room = used.saturating_sub(usize::from(offset));
         into.resize((self.record_guess.bytes() as usize).min(room), 0);
         let mut length = near.reader.read(position, into);
         if let Ok(needed) = record_bytes(&into[..length])

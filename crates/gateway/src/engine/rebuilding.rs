@@ -91,8 +91,8 @@ impl<C: Command> Engine<C> {
         if !self.is_ending() {
             self.advance_repair();
         }
-        let goes_on = self.repair.has_waiting() && self.repair.orders.count() > before;
-        self.repair.due_us = self.now.mono_us + if goes_on { 0 } else { TICK_US };
+        self.repair.goes_on = self.repair.has_waiting() && self.repair.orders.count() > before;
+        self.repair.due_us = self.now.mono_us + if self.repair.goes_on { 0 } else { TICK_US };
     }
 
     /// Gives orders for what is most urgent, as far as they are bounded.
@@ -305,9 +305,9 @@ impl<C: Command> Engine<C> {
 
     /// The members know who takes the place of one of them: from now on it is so.
     fn end_telling(&mut self, stripe: StripeId) {
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
         let Some(order) = self.repair.orders.get_mut(stripe) else { return };
         let (chunk, Some((configuration, members))) = (order.chunk, order.telling.take()) else { return };
-        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
         let (own, partition) = (facts.members[chunk], facts.partition);
         self.set_members(stripe, &Facts { configuration, members, ..facts });
         if self.nodes.is_ready(own) {
@@ -336,6 +336,10 @@ impl<C: Command> Engine<C> {
     pub(super) fn drop_order(&mut self, stripe: StripeId) {
         let Some(order) = self.repair.orders.remove(stripe) else { return };
         if order.telling.is_some() {
+            // Those who heard of the target are to forget it, and have not confirmed that.
+            if let Some(lost) = self.repair.get_mut(stripe) {
+                lost.is_told = false;
+            }
             self.tell_members(stripe);
         }
         self.rest(stripe);

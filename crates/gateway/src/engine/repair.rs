@@ -85,6 +85,8 @@ pub struct Repair {
     pub(super) bytes_per_s: u64,
     /// When orders are given next.
     pub(super) due_us: u64,
+    /// More orders are given in the next turn, which is to follow at once.
+    pub(super) goes_on: bool,
     /// When the rate is taken next, and what had been rebuilt the last time.
     rate_us: u64,
     rate_bytes: u64,
@@ -137,8 +139,9 @@ impl Repair {
         self.told.push_back((stripe, order));
     }
 
-    pub(super) fn has_told(&self) -> bool {
-        !self.told.is_empty()
+    /// Is a turn to follow at once?
+    pub(super) fn wants_turn(&self) -> bool {
+        !self.told.is_empty() || self.goes_on
     }
 
     /// The next stripe whose order is to be sent.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
-use super::limits::{GREETING_US_MAX, HUNG_DEADLINES, USAGE_US};
+use super::limits::{GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
 use super::session::is_unhurried;
@@ -344,7 +344,10 @@ impl<C: Command> Engine<C> {
         for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Ready) {
             for session in &mut node.sessions {
                 session.forget_asked(|tag| awaited.get(tag).is_some());
-                if let Some(&(sent_us, _)) = session.asked.front().filter(|(sent_us, _)| *sent_us < before_us) {
+                let Some(&(asked_us, tag)) = session.asked.front() else { continue };
+                let is_unhurried = awaited.get(tag).is_some_and(|awaited| awaited.is_unhurried);
+                let sent_us = asked_us + if is_unhurried { GATHER_US } else { 0 };
+                if sent_us < before_us {
                     note(node.id, sent_us);
                 }
             }

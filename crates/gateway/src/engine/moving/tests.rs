@@ -255,6 +255,33 @@ fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
 }
 
 #[test]
+fn members_that_are_to_forget_a_target_confirm_it_before_the_next_order() {
+    let mut scene = scene();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
+    scene.engine.retired.insert((NodeId(0), Incarnation(1)));
+    scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    scene.engine.give_orders();
+    let told = [1, 2, 3].map(|node| (node, scene.asked(node)[0].clone()));
+    let Asked::Reconfigure(_, members) = &told[0].1.1 else { panic!("{told:?}") };
+    // They know of the target, and it dies before it has the order; then the chunk's own node is back.
+    let target = members[0];
+    told.iter().for_each(|(node, (tag, _))| scene.answer(*node, *tag, &DONE));
+    scene.engine.drop_orders_of(target);
+    (1..4).for_each(|node| assert!(matches!(scene.asked(node)[..], [(_, Asked::Reconfigure(..))])));
+    scene.engine.retired.clear();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Ready;
+    scene.engine.now.mono_us = 1_000_000;
+    scene.engine.give_orders();
+    assert_eq!(scene.asked(0), [], "it is not known to be a member");
+    for node in 1..4 {
+        let [(tag, Asked::Reconfigure(..))] = scene.asked(node)[..] else { panic!("node {node} is not told") };
+        scene.answer(node, tag, &DONE);
+    }
+    scene.engine.give_orders();
+    assert!(matches!(scene.asked(0)[..], [(_, Asked::Rebuild(_))]));
+}
+
+#[test]
 fn what_nobody_waits_for_leaves_for_one_node_after_another() {
     let mut engine = engine_of_ready_nodes(shape(), 3);
     // Nodes are asked for nothing else meanwhile.
