@@ -94,12 +94,13 @@ struct Met<'a> {
 }
 
 impl Job {
-    /// A part of the chunk was walked and proved to be damaged further on. What is doomed counts once, so it is found anew
-    /// by a walk of all chunks.
-    fn begin_chunk_again(&mut self) {
-        self.doomed.clear();
-        self.doomed_bytes = 0;
-        self.must_walk_again = true;
+    /// A part of the chunk was walked and proved to be damaged further on. What is doomed in it is met again, and counts
+    /// once.
+    fn begin_chunk_again(&mut self, data_count: usize) {
+        let data_index = self.data_index;
+        let is_elsewhere = |one: &Doomed| one.old.location.chunk_number as usize % data_count != data_index;
+        self.doomed.retain(is_elsewhere);
+        self.doomed_bytes = self.doomed.iter().map(|one| one.old.record_bytes as u64).sum();
     }
 }
 
@@ -362,6 +363,7 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn advance_job(&mut self, key: PoolKey) {
         let is_flushing = self.is_flushing() || self.is_ending();
+        let data_count = self.config.data_count();
         if let Some(job) = self.jobs.get_mut(key) {
             job.is_queued = false;
         }
@@ -388,7 +390,7 @@ impl<C: Command> Engine<C> {
                     if matches!(step, Step::Damaged) {
                         // The chunk is asked of its node.
                         job.source = Source::Next;
-                        job.begin_chunk_again();
+                        job.begin_chunk_again(data_count);
                         let slot = job.slot;
                         self.forget_places(slot);
                         continue;
@@ -407,14 +409,15 @@ impl<C: Command> Engine<C> {
 
     /// A chunk proved damaged: its content is decoded from the others.
     fn load_without_damaged(&mut self, key: PoolKey) {
+        let data_count = self.config.data_count();
         let Some(job) = self.jobs.get_mut(key) else { return };
+        job.begin_chunk_again(data_count);
         let bit = 1 << job.data_index;
         if job.excluded & bit != 0 {
             return self.retry_later(key);
         }
         tracing::warn!(stripe = ?job.id, data_index = job.data_index, "damaged chunk");
         job.excluded |= bit;
-        job.begin_chunk_again();
         let (slot, data_index) = (job.slot, job.data_index);
         let stripe = self.stripes.at(slot);
         let (id, node) = (stripe.id, stripe.members[data_index]);
@@ -593,7 +596,7 @@ impl<C: Command> Engine<C> {
         } else if !is_expired {
             let doomed = Doomed { key: record.key.to_vec(), old };
             let job = self.jobs.get_mut(key).expect("a job that walks");
-            job.doomed_bytes += length as u64;
+            job.doomed_bytes += doomed.old.record_bytes as u64;
             job.doomed.push(doomed);
             return Step::Done;
         } else {
@@ -731,6 +734,7 @@ impl<C: Command> Engine<C> {
         let must_walk_again = std::mem::take(&mut job.must_walk_again);
         let doomed = std::mem::take(&mut job.doomed);
         job.doomed_bytes = 0;
+        debug_assert!(is_each_once(&doomed), "what counts twice hides what is alive");
         let doomed_count = doomed.iter().filter(|one| self.is_in_place(one)).count();
         if must_walk_again || self.stripes.at(slot).live_count as usize > doomed_count {
             let job = self.jobs.get_mut(key).expect("a job that goes on");
@@ -741,4 +745,9 @@ impl<C: Command> Engine<C> {
         self.jobs.remove(key);
         self.declare_void(slot, doomed);
     }
+}
+
+fn is_each_once(doomed: &[Doomed]) -> bool {
+    let mut met = HashSet::new();
+    doomed.iter().all(|one| met.insert(one.old.location))
 }
