@@ -23,9 +23,10 @@ pub struct Settling {
 /// How long joining takes at the most, by experience with a busy machine.
 const JOINED_AFTER: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether the role is busy, and how much CPU time in between makes it so.
+/// How often it is looked whether the role is busy, and how much CPU time in between makes it so: a gateway that nobody
+/// asks anything talks to its nodes for up to a third of that.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-const BUSY_CPU_US: u64 = 20_000;
+const BUSY_CPU_US: u64 = 100_000;
 
 impl Settling {
     /// The role begins to serve.
@@ -35,11 +36,11 @@ impl Settling {
         Settling { joined: Some(now + JOINED_AFTER), looked: now, cpu_us: cpu_us(), was_busy: false }
     }
 
-    /// To be called now and then; true: pages were let go of.
-    pub fn check(&mut self) -> bool {
+    /// To be called now and then.
+    pub fn check(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.looked) < LOOK_EVERY {
-            return false;
+            return;
         }
         let used_us = cpu_us();
         let is_busy = used_us.saturating_sub(self.cpu_us) > BUSY_CPU_US;
@@ -49,7 +50,6 @@ impl Settling {
         if falls_quiet || has_joined {
             drop_unused_pages();
         }
-        falls_quiet || has_joined
     }
 }
 

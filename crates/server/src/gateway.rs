@@ -44,12 +44,11 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, hurries, log_not_let_in, start_gateway};
-use crate::near::Views;
+use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
 pub use client::Protocol;
 pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
-pub(crate) use limits::VIEWS_EVERY;
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use tallies::{Tallies, Teller};
@@ -174,12 +173,10 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     tracing::info!(gateway = welcome.session.gateway_id, "started");
     let mut settling = crate::footprint::Settling::begin();
     let mut hurried_until = Instant::now();
-    let mut let_go = Instant::now();
+    let mut letting_go = LettingGo::begin();
     loop {
-        if settling.check() || let_go.elapsed() >= VIEWS_EVERY {
-            cores.let_go_of_views();
-            let_go = Instant::now();
-        }
+        settling.check();
+        letting_go.check(cores.views());
         while let Some(event) = control.poll_event() {
             match event {
                 ControlEvent::View(view) => {
@@ -374,9 +371,8 @@ pub(crate) fn start_cores(
 }
 
 impl Cores {
-    /// See [`Views`].
-    pub fn let_go_of_views(&self) {
-        self.published.gauges.iter().for_each(|gauges| gauges.views.let_go());
+    pub fn views(&self) -> impl Iterator<Item = &Views> {
+        self.published.gauges.iter().map(|gauges| &gauges.views)
     }
 
     pub fn is_serving(&self) -> bool {

@@ -5,26 +5,29 @@
 //! which the kernel shows that file to processes of the same user; who opens it looks whether it is that file (in
 //! another container the path may lead elsewhere, or nowhere). A gateway maps what nobody can make shorter: a read of a
 //! small object costs a fraction of a system call. The pages that it looked at count as its own, too, so it lets go of
-//! them now and then, and when it falls quiet. Nodes, which read whole chunks, do so by system calls.
+//! them now and then. Nodes, which read whole chunks, do so by system calls.
 //!
 //! Who closes the memory of a node that is dead as the last one gives its pages back to the system: a quarter of a second
 //! for each GiB. So a thread of its own closes it, and only while nothing else wants the processor.
 //!
 //! Must not know: what lies in it.
 
+mod views;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::thread;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use shorttail_node::{MakeRing, Node, NodeConfig, NodeError};
-use shorttail_store::{NearReader, NearView, NearWriter, RingReader, RingWriter};
+use shorttail_store::{NearReader, NearWriter, RingReader, RingWriter};
 use shorttail_wire::node::NearMemory;
 
 use crate::scheduling;
+pub use views::{LettingGo, Views};
 
 /// Of a file system in memory: reading never waits for a disk.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -103,32 +106,6 @@ pub fn open(near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
     Ok(opened(GivingWay(NearFile(Arc::new(open_file(near, OFlags::RDONLY)?)))))
 }
 
-/// What a gateway has mapped of its nodes' memory.
-#[derive(Debug, Default)]
-pub struct Views(Mutex<Vec<Weak<NearView>>>);
-
-impl Views {
-    /// As [`open`], for a gateway: mapped if that is safe.
-    ///
-    /// # Errors
-    /// As of [`open`].
-    pub fn open(&self, near: &NearMemory) -> io::Result<Box<dyn NearReader>> {
-        let file = Arc::new(open_file(near, OFlags::RDONLY)?);
-        let Ok(view) = NearView::open(&file) else { return Ok(opened(NearFile(file))) };
-        let view = Arc::new(view);
-        let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        views.retain(|view| view.strong_count() > 0);
-        views.push(Arc::downgrade(&view));
-        Ok(opened(Shared(view)))
-    }
-
-    /// Lets go of the pages that were looked at.
-    pub fn let_go(&self) {
-        let views = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        views.iter().filter_map(Weak::upgrade).for_each(|view| view.let_go());
-    }
-}
-
 /// # Errors
 /// As of [`open`]; `InvalidData`: it is no ring.
 pub fn open_ring(near: &NearMemory) -> io::Result<RingWriter> {
@@ -171,16 +148,6 @@ impl<M: Send + 'static> Drop for Opened<M> {
         if let Err(error) = thread::Builder::new().name("closer".to_owned()).stack_size(STACK_BYTES).spawn(close) {
             tracing::debug!(%error, "a node's memory is closed by who used it");
         }
-    }
-}
-
-/// A view that somebody else may let go of.
-#[derive(Debug)]
-struct Shared(Arc<NearView>);
-
-impl NearReader for Shared {
-    fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        self.0.read(position, into)
     }
 }
 

@@ -18,8 +18,8 @@ use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, MIB, NodeId};
 use shorttail_wire::control::{NodeEntry, NodeState, Terms, View};
 
 use crate::config::{Address, LauncherOptions, WhenFull};
-use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, VIEWS_EVERY, start_cores};
-use crate::near;
+use crate::gateway::{Identity, Listeners, PolicyDesk, Protocol, ToCore, start_cores};
+use crate::near::{self, LettingGo};
 use crate::net::{Inbox, Listener, Outlet};
 use crate::node::{Core, CoreGauges, INBOX, ToNodeCore};
 
@@ -61,9 +61,10 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     if let Some(file) = &options.port_file {
         write_port_file(file, &ports)?;
     }
+    let mut letting_go = LettingGo::begin();
     loop {
-        std::thread::park_timeout(VIEWS_EVERY);
-        cores.let_go_of_views();
+        std::thread::park_timeout(LettingGo::EVERY);
+        letting_go.check(cores.views());
     }
 }
 

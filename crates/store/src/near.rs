@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use shorttail_units::StripeId;
 
@@ -31,24 +32,34 @@ pub trait NearWriter: NearReader {
 
 /// Memory of a core in another process, mapped: a read costs no system call.
 #[derive(Debug)]
-pub struct NearView(WordsView);
+pub struct NearView {
+    words: WordsView,
+    read_count: AtomicU64,
+}
 
 impl NearView {
     /// # Errors
     /// What the kernel says; `InvalidData` or `InvalidInput`: the file may get shorter, so it cannot be looked at safely.
     pub fn open(file: &Arc<File>) -> io::Result<Self> {
-        Ok(NearView(WordsView::of_file(file)?))
+        Ok(NearView { words: WordsView::of_file(file)?, read_count: AtomicU64::new(0) })
+    }
+
+    /// Reads so far: as many as ever, and nothing was read meanwhile.
+    pub fn read_count(&self) -> u64 {
+        self.read_count.load(Ordering::Relaxed)
     }
 
     /// Lets go of the pages that were read, which count as this process's, too. They come back with the next read.
     pub fn let_go(&self) {
-        self.0.let_go();
+        self.words.let_go();
     }
 }
 
 impl NearReader for NearView {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
-        self.0.read(position, into)
+        // One thread reads, so nothing is lost between the two.
+        self.read_count.store(self.read_count() + 1, Ordering::Relaxed);
+        self.words.read(position, into)
     }
 }
 

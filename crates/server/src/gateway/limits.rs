@@ -1,7 +1,5 @@
 //! Maxima and times of a gateway's part in ownership, each with its unit and reason.
 
-use std::time::Duration;
-
 use shorttail_gateway::engine::LeaseConfig;
 
 /// For how long nodes promise an owner that nobody else is let in: what a gateway's death costs at most beside its
@@ -35,7 +33,3 @@ pub const GREETING_US_MAX: u64 = 5_000_000;
 /// Bytes that may wait for another gateway that does not read its answers: more than it may ask for at once, with
 /// replies of the largest usual size.
 pub const GUEST_OUTBOX_BYTES_MAX: usize = 1 << 30;
-
-/// How often a gateway lets go of the pages of nodes' memory that it looked at. Finding one again costs about a
-/// microsecond, with its neighbours; letting go, some milliseconds for each GiB of a thread that has nothing else to do.
-pub const VIEWS_EVERY: Duration = Duration::from_secs(60);
