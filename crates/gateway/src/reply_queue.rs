@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::limits::LARGE_VALUE_BYTES;
+
 /// Replies in order. A reply that is ready when everything before it is ready goes straight to the output.
 #[derive(Debug, Default)]
 pub struct ReplyQueue {
@@ -26,7 +28,7 @@ impl ReplyQueue {
     /// If the place was never opened or is already filled.
     pub fn fill(&mut self, seq: u64, bytes: Vec<u8>) {
         if seq == self.first_seq && !self.waiting.is_empty() {
-            self.output.extend_from_slice(&bytes);
+            self.put_out(bytes);
             self.waiting.pop_front();
             self.first_seq += 1;
             self.release();
@@ -35,6 +37,15 @@ impl ReplyQueue {
             let place = self.waiting.get_mut(index).expect("a place that was opened");
             self.held_bytes += bytes.len();
             assert!(place.replace(bytes).is_none(), "reply {seq} filled twice");
+        }
+    }
+
+    fn put_out(&mut self, bytes: Vec<u8>) {
+        if self.output.is_empty() && bytes.len() > LARGE_VALUE_BYTES {
+            // Copying it would take longer than making room for the small ones anew.
+            self.output = bytes;
+        } else {
+            self.output.extend_from_slice(&bytes);
         }
     }
 

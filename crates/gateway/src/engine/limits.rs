@@ -19,6 +19,9 @@ pub const KEY_QUEUE_MAX: usize = 8192;
 /// Commands that are combined into one write of a key.
 pub const COMBINE_MAX: usize = 1024;
 
+/// Bytes of their replies after which no more are combined: copying them is what others wait for meanwhile.
+pub const COMBINE_REPLY_BYTES_MAX: usize = 4 << 20;
+
 /// Writes that may wait for memory to be reclaimed before further ones are refused.
 pub const STALLED_MAX: usize = 4096;
 
@@ -74,8 +77,9 @@ pub const JOBS_MAX: usize = 4;
 pub const INSTALLS_IN_FLIGHT: usize = 8;
 
 /// Bytes of striped values that are read at once, as far as nothing else is said: keeps every node of a large cluster
-/// busy, and is small beside a gateway's index. The pieces of a value that are under way take up to as much again.
-pub const READ_BYTES_MAX: usize = 64 << 20;
+/// busy. They can all arrive in one turn, and putting them together takes others' time: some milliseconds. The pieces of
+/// a value that are under way take up to as much again.
+pub const READ_BYTES_MAX: usize = 16 << 20;
 
 /// Unsealed stripes of one partition, sealing ones included: bounds the owner's buffers. Further writes wait.
 pub const UNSEALED_MAX: usize = 8;

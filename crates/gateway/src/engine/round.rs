@@ -4,12 +4,16 @@
 //! A round's commands take effect together at the moment its record is durable, in the order in which they came: each
 //! saw what the one before it left. So a key that many clients write at once costs one append per round trip.
 
+mod current;
+#[cfg(test)]
+mod tests;
+
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::Version;
 
 use super::index::Location;
-use super::limits::{COMBINE_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX, TICK_US};
+use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX, TICK_US};
 use super::lock::{
     End, Finished, FinishedCommands, KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
 };
@@ -19,14 +23,8 @@ use super::manifest::Manifest;
 use super::pool::PoolKey;
 use super::stripes::StripePhase;
 use super::{Engine, KeyRef, Tag, Token, Work};
-use crate::command::{Access, ApplyContext, Attributes, Command, Effect, ObjectRef, StoreError, Wants};
-
-/// The object as the next command of a round sees it.
-enum Current {
-    Unseen,
-    Absent,
-    Present(Object),
-}
+use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+use current::Current;
 
 impl<C: Command> Engine<C> {
     /// A command that may change its key: the key's lock is taken, or waited for.
@@ -119,13 +117,11 @@ impl<C: Command> Engine<C> {
         let mut finished = FinishedCommands::new();
         let mut written: Option<Version> = None;
         let (mut mark_read, mut touched) = (false, false);
+        let mut reply_bytes = 0;
         while let Some(waiting) = queue.pop_front() {
+            let has_room = finished.len() < COMBINE_MAX && reply_bytes < COMBINE_REPLY_BYTES_MAX;
             let (token, mut command) = match waiting {
-                Waiting::Command(token, command)
-                    if finished.len() < COMBINE_MAX && current.suffices(command.wants()) =>
-                {
-                    (token, command)
-                }
+                Waiting::Command(token, command) if has_room && current.suffices(command.wants()) => (token, command),
                 other => {
                     queue.push_front(other);
                     break;
@@ -134,6 +130,10 @@ impl<C: Command> Engine<C> {
             // What an earlier command of the round left may be over already.
             if matches!(&current, Current::Present(object) if object.expiry.is_some_and(|at| at <= self.now.unix_ms)) {
                 current = Current::Absent;
+            }
+            if let Some(large) = current.deferred(&command) {
+                self.reply_error(token, large);
+                continue;
             }
             let was_fetched = matches!(&current, Current::Present(object) if object.fetched);
             let version = self.take_version();
@@ -149,6 +149,7 @@ impl<C: Command> Engine<C> {
             };
             current = current.after(effect, version);
             written = if changes { Some(version) } else { written };
+            reply_bytes += reply.len();
             finished.push(Finished { token, command, reply, is_independent: written.is_none() });
         }
         if touched {
@@ -617,51 +618,6 @@ impl<C> Round<C> {
         match &self.end {
             End::Store(Object { data: ObjectData::Striped { manifest, .. }, .. }) => Some(manifest),
             _ => None,
-        }
-    }
-}
-
-impl Current {
-    /// Is enough known for a command that wants this?
-    fn suffices(&self, wants: Wants) -> bool {
-        match self {
-            Current::Unseen => wants == Wants::Nothing,
-            Current::Absent => true,
-            Current::Present(object) => match &object.data {
-                ObjectData::Striped { value: None, .. } => wants != Wants::Value,
-                ObjectData::Striped { .. } | ObjectData::Inline(_) => true,
-            },
-        }
-    }
-
-    fn shown<C: Command>(&self, command: &C) -> Option<ObjectRef<'_>> {
-        match self {
-            Current::Present(object) if command.wants() != Wants::Nothing => Some(object.shown()),
-            _ => None,
-        }
-    }
-
-    fn after(self, effect: Effect, version: Version) -> Self {
-        match (effect, self) {
-            (Effect::Keep, current) => current,
-            (Effect::Delete, _) => Current::Absent,
-            (Effect::Put(new), _) => Current::Present(Object {
-                data: ObjectData::Inline(new.value),
-                flags: new.flags,
-                expiry: new.expiry,
-                cas: new.cas.unwrap_or(version.raw()),
-                attributes: new.attributes,
-                fetched: false,
-                idle_s: 0,
-            }),
-            (Effect::Amend(amendment), Current::Present(object)) => Current::Present(Object {
-                flags: amendment.flags,
-                expiry: amendment.expiry,
-                cas: amendment.cas,
-                attributes: Attributes(amendment.attributes.0),
-                ..object
-            }),
-            (Effect::Amend(_), _) => unreachable!("only an object that was shown is amended"),
         }
     }
 }
