@@ -50,6 +50,13 @@ need_rust() {
     rustup component add rustfmt clippy >>"$CACHE/install.log" 2>&1
 }
 
+# The kernels for another kind of processor are compiled, though nothing here can run them.
+need_aarch64() {
+    rustup target list --installed 2>/dev/null | grep -qx aarch64-unknown-linux-gnu && return 0
+    say "  installing Rust's library for aarch64 with rustup"
+    rustup target add aarch64-unknown-linux-gnu >>"$CACHE/install.log" 2>&1
+}
+
 need_isal() { packages libisal2; }
 
 # Debian's package only adds a service beside the program, which nothing here starts by itself.
