@@ -38,7 +38,9 @@ impl Shared {
         // Until somebody knows better: one gateway that serves everything where it listens.
         let redis = (settings.redis_port != 0).then(|| Place { host: String::new(), port: settings.redis_port });
         let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
-        Shared { settings, counters: Counters::default(), elsewhere: Counters::default(), topology }
+        let mut counters = Counters::default();
+        counters.prefixes.enabled = settings.counts_prefixes;
+        Shared { settings, counters, elsewhere: Counters::default(), topology }
     }
 
     /// What the whole gateway counted: what clients are told.
@@ -76,8 +78,9 @@ pub struct Settings {
     pub redis_cluster: bool,
     /// Monotonic time at which the gateway started.
     pub started_us: u64,
-    /// `-D`: prefix delimiter for per-prefix statistics.
+    /// `-D`: prefix delimiter for per-prefix statistics, and whether they are kept from the start.
     pub prefix_delimiter: u8,
+    pub counts_prefixes: bool,
     /// `-R`: requests of one memcached connection that are in flight before others get their turn.
     pub pipeline_count_max: usize,
     /// `-C`: memcached clients see no CAS tokens.
@@ -121,6 +124,7 @@ impl Default for Settings {
             redis_cluster: false,
             started_us: 0,
             prefix_delimiter: b':',
+            counts_prefixes: false,
             pipeline_count_max: crate::memcached::limits::REPLY_WAITING_MAX,
             cas_disabled: false,
             backlog: 1024,

@@ -234,7 +234,8 @@ fn settings(options: &LauncherOptions, listeners: &Listeners) -> Settings {
         reported: options.reported.clone(),
         pipeline_count_max: options.pipeline_count_max.unwrap_or(defaults.pipeline_count_max),
         debug_commands: std::env::var_os("SHORTTAIL_DEBUG_COMMANDS").is_some(),
-        prefix_delimiter: options.prefix_delimiter.unwrap_or(b':'),
+        prefix_delimiter: options.prefix_delimiter.unwrap_or(defaults.prefix_delimiter),
+        counts_prefixes: options.prefix_delimiter.is_some(),
         code: options.code,
         ..defaults
     }

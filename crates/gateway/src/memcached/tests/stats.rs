@@ -88,6 +88,14 @@ fn detail_counts_prefixes_while_it_is_on() {
 }
 
 #[test]
+fn a_delimiter_from_the_command_line_counts_prefixes_from_the_start() {
+    let settings = Settings { prefix_delimiter: b'/', counts_prefixes: true, ..Settings::default() };
+    let mut client = Loopback::new(settings);
+    client.says("set a/b:c 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.says("stats detail dump\r\n", "PREFIX a get 0 hit 0 set 1 del 0\r\nEND\r\n");
+}
+
+#[test]
 fn other_statistics_answer() {
     let mut client = open();
     client.says("stats items\r\n", "END\r\n");
