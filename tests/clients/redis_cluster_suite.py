@@ -111,6 +111,22 @@ def _text(r, slot):
 
 
 @case
+def what_masters_tell_adds_up():
+    """with the switch on DBSIZE, SCAN, KEYS and INFO of each master are of its own keys, otherwise of all"""
+    with cluster() as r:
+        for number in range(60):
+            r.set(f"sum:{number}", number)
+        masters = [r.get_redis_connection(node) for node in r.get_primaries()]
+        expected = sorted(b"sum:%d" % number for number in range(60)) * (1 if ON else len(masters))
+        for tell in (lambda master: master.scan_iter(match="sum:*", count=7), lambda master: master.keys("sum:*")):
+            equal(sorted(key for master in masters for key in tell(master)), sorted(expected))
+        for master in masters:
+            equal(master.dbsize(), len(master.keys("*")))
+            equal(master.info("keyspace").get("db0", {"keys": 0})["keys"], master.dbsize())
+        equal(r.delete(*[f"sum:{number}" for number in range(60)]), 60)
+
+
+@case
 def keys_of_several_slots():
     """with the switch on they are refused in Redis' words, otherwise served"""
     with plain() as r:

@@ -109,7 +109,7 @@ fn who_asks_and_does_not_read_takes_what_it_may_and_nobody_waits_for_it() {
         })
         .collect();
     let taken = gateway_resident_bytes(&cluster).saturating_sub(before);
-    assert!(taken < GREEDY * GREEDY_BYTES_MAX * 3 / 2, "{} MiB for each", taken / GREEDY >> 20);
+    assert!(taken < GREEDY * GREEDY_BYTES_MAX * 3 / 2, "{} MiB for each", (taken / GREEDY) >> 20);
     drop(greedy);
     is_served(&mut user);
 }

@@ -50,7 +50,7 @@ impl Ask {
         match &self.request {
             Request::Key(command) => is_key(command.key()) && command.is_well_formed(),
             Request::Group(group) => group.pairs.iter().all(|(key, _)| is_key(key)),
-            Request::Keyspace(_) => true,
+            Request::Keyspace(keyspace) => !matches!(keyspace, KeyspaceRequest::Own(_)),
         }
     }
 

@@ -166,6 +166,7 @@ impl MapStore {
                 });
                 KeyspaceReply::Scanned { next: 0, keys: scanned.collect() }
             }
+            KeyspaceRequest::Own(request) => self.handle_keyspace(now, *request),
             KeyspaceRequest::RandomKey => KeyspaceReply::RandomKey(self.objects.keys().next().cloned()),
             KeyspaceRequest::Stats => KeyspaceReply::Stats(Box::new(StoreStats {
                 objects: self.objects.len() as u64,

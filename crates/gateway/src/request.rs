@@ -68,6 +68,8 @@ pub enum KeyspaceRequest {
     },
     RandomKey,
     Stats,
+    /// The same of what this gateway owns, and of nothing else: as a master of Redis Cluster. It is asked of no other.
+    Own(Box<KeyspaceRequest>),
 }
 
 /// A key met by a scan.

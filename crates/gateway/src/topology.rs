@@ -103,6 +103,11 @@ impl Topology {
         self.gateway(range.gateway)
     }
 
+    /// Does this gateway own it?
+    pub fn is_mine(&self, slot: Slot) -> bool {
+        self.owner_of(slot).is_some_and(|owner| owner.id == self.me)
+    }
+
     /// The highest epoch of any gateway.
     pub fn epoch(&self) -> u32 {
         self.gateways.iter().map(|gateway| gateway.epoch).max().unwrap_or(0)

@@ -57,6 +57,7 @@ impl<C: Command> Engine<C> {
                 self.read_listed(token, found, 0, false);
             }
             KeyspaceRequest::RandomKey => self.random_key(token),
+            KeyspaceRequest::Own(request) => self.keyspace(token, *request),
         }
     }
 

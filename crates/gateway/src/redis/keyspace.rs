@@ -2,7 +2,7 @@
 //!
 //! Must not know: when they are issued (the session waits until everything before them is answered).
 
-use shorttail_units::Now;
+use shorttail_units::{Now, Slot};
 use shorttail_wire::resp::{Protocol, encode};
 
 use super::error::{CommandError, store_error};
@@ -54,8 +54,9 @@ pub struct Filter {
 }
 
 impl Filter {
-    fn admits(&self, key: &[u8]) -> bool {
-        !self.other_type && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key))
+    fn admits(&self, shared: &Shared, key: &[u8]) -> bool {
+        let is_wanted = !self.other_type && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
+        is_wanted && (!shared.settings.redis_cluster || shared.topology.is_mine(Slot::of_key(key)))
     }
 }
 
@@ -63,8 +64,16 @@ const KEYS_TOO_MANY: CommandError = CommandError::fixed("ERR too many keys match
 const UNEXPECTED: CommandError = CommandError::fixed("ERR the store gave an answer to another question");
 
 impl KeyspaceWork {
-    /// What to ask of the engine next.
-    pub fn request(&self) -> KeyspaceRequest {
+    /// What to ask of the engine next. `is_of_cluster`: clients ask each master, and add up what they hear.
+    pub fn request(&self, is_of_cluster: bool) -> KeyspaceRequest {
+        let request = self.request_for_all();
+        // The others go slot by slot, and leave out what belongs to other masters.
+        let is_of_all = matches!(request, KeyspaceRequest::Count | KeyspaceRequest::Stats)
+            || matches!(request, KeyspaceRequest::Flush { .. } | KeyspaceRequest::RandomKey);
+        if is_of_cluster && is_of_all { KeyspaceRequest::Own(Box::new(request)) } else { request }
+    }
+
+    fn request_for_all(&self) -> KeyspaceRequest {
         match self {
             KeyspaceWork::Count => KeyspaceRequest::Count,
             KeyspaceWork::CountSlot { slot } => KeyspaceRequest::CountSlot { slot: *slot },
@@ -102,10 +111,10 @@ impl KeyspaceWork {
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(Some(key)))) => encode::bulk(&mut out, &key),
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(None))) => encode::null(&mut out, protocol),
             (KeyspaceWork::Scan { filter, .. }, Ok(KeyspaceReply::Scanned { next, keys })) => {
-                encode_scan(&mut out, filter, next, &keys);
+                encode_scan(&mut out, filter, shared, next, &keys);
             }
             (KeyspaceWork::Keys { .. }, Ok(KeyspaceReply::Scanned { next, keys })) => {
-                return self.gather_keys(next, keys);
+                return self.gather_keys(shared, next, keys);
             }
             (KeyspaceWork::Info { sections }, Ok(KeyspaceReply::Stats(stats))) => {
                 encode::verbatim_text(&mut out, protocol, info::render(sections, &stats, now, shared).as_bytes());
@@ -115,9 +124,9 @@ impl KeyspaceWork {
         Some(out)
     }
 
-    fn gather_keys(&mut self, next: u64, keys: Vec<ScannedKey>) -> Option<Vec<u8>> {
+    fn gather_keys(&mut self, shared: &Shared, next: u64, keys: Vec<ScannedKey>) -> Option<Vec<u8>> {
         let KeyspaceWork::Keys { cursor, filter, found, found_bytes } = self else { return None };
-        let matching = keys.into_iter().map(|scanned| scanned.key).filter(|key| filter.admits(key));
+        let matching = keys.into_iter().map(|scanned| scanned.key).filter(|key| filter.admits(shared, key));
         for key in matching {
             *found_bytes += key.len() + size_of::<Vec<u8>>();
             found.push(key);
@@ -140,10 +149,10 @@ impl KeyspaceWork {
     }
 }
 
-fn encode_scan(out: &mut Vec<u8>, filter: &Filter, next: u64, keys: &[ScannedKey]) {
+fn encode_scan(out: &mut Vec<u8>, filter: &Filter, shared: &Shared, next: u64, keys: &[ScannedKey]) {
     encode::array(out, 2);
     encode::bulk(out, itoa::Buffer::new().format(next).as_bytes());
-    let admitted: Vec<_> = keys.iter().filter(|scanned| filter.admits(&scanned.key)).collect();
+    let admitted: Vec<_> = keys.iter().filter(|scanned| filter.admits(shared, &scanned.key)).collect();
     encode::array(out, admitted.len());
     admitted.iter().for_each(|scanned| encode::bulk(out, &scanned.key));
 }

@@ -48,6 +48,7 @@ pub struct RedisSession {
     /// A write whose key such a read is still to see; nothing behind it is asked.
     held: Option<(RequestId, Request<KeyCommand>)>,
     value_bytes_max: usize,
+    is_of_cluster: bool,
     unissued: Option<Unissued>,
     gathers: VecDeque<Gather>,
     barrier: Option<Barrier>,
@@ -77,6 +78,7 @@ impl RedisSession {
             reads: InFlight::default(),
             held: None,
             value_bytes_max: shared.settings.value_bytes_max,
+            is_of_cluster: shared.settings.redis_cluster,
             unissued: None,
             gathers: VecDeque::new(),
             barrier: None,
@@ -126,7 +128,7 @@ impl RedisSession {
             && self.queue.waiting_count() == 1
         {
             barrier.issued = true;
-            let (seq, request) = (barrier.seq, barrier.work.request());
+            let (seq, request) = (barrier.seq, barrier.work.request(self.is_of_cluster));
             self.issue(seq, PART_PLAIN, Request::Keyspace(request), sink);
         }
         self.unissued.is_none() && self.barrier.is_none() && self.has_room()

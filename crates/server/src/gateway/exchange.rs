@@ -128,6 +128,14 @@ impl Exchange {
     pub fn ask(&mut self, now: Now, token: Token, request: Request<AnyCommand>) {
         let deadline_us = now.mono_us + WAIT_US_MAX;
         match (self.table.partition_of(&request), request) {
+            (None, Request::Keyspace(KeyspaceRequest::Own(request))) => {
+                let own: Vec<u16> = (0..self.table.partition_count()).filter(|&it| self.is_own(it)).collect();
+                if own.is_empty() {
+                    return self.answer(token, Some(Reply::Keyspace(Ok(of_nothing(&request)))));
+                }
+                self.gather.begin(token, *request, own, deadline_us, true);
+                self.ask_loose(now);
+            }
             (None, Request::Keyspace(request)) => {
                 let all = (0..self.table.partition_count()).collect();
                 self.gather.begin(token, request, all, deadline_us, true);
@@ -444,6 +452,20 @@ impl Exchange {
         for core in self.to_wake.drain() {
             self.cores[core].wake();
         }
+    }
+}
+
+/// What is answered about keys by a gateway that owns none.
+fn of_nothing(request: &KeyspaceRequest) -> KeyspaceReply {
+    match request {
+        KeyspaceRequest::Count | KeyspaceRequest::CountSlot { .. } => KeyspaceReply::Count(0),
+        KeyspaceRequest::Flush { .. } => KeyspaceReply::Flushed,
+        KeyspaceRequest::RandomKey => KeyspaceReply::RandomKey(None),
+        KeyspaceRequest::Stats => KeyspaceReply::Stats(Box::default()),
+        KeyspaceRequest::Scan { .. } | KeyspaceRequest::ListSlot { .. } => {
+            KeyspaceReply::Scanned { next: 0, keys: Vec::new() }
+        }
+        KeyspaceRequest::Own(request) => of_nothing(request),
     }
 }
 

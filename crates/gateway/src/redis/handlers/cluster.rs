@@ -91,6 +91,10 @@ pub fn keyslot(call: &mut Call<'_>) -> Handled {
 
 pub fn countkeysinslot(call: &mut Call<'_>) -> Handled {
     let slot = slot(call.integer(2)?).ok_or(CommandError::fixed("ERR Invalid slot"))?;
+    if is_elsewhere(call, slot) {
+        encode::integer(call.out, 0);
+        return Ok(Plan::Answered);
+    }
     Ok(Plan::Keyspace(KeyspaceWork::CountSlot { slot }))
 }
 
@@ -99,7 +103,17 @@ pub fn getkeysinslot(call: &mut Call<'_>) -> Handled {
     let (slot_wanted, count) = (call.integer(2)?, call.integer(3)?);
     let both = slot(slot_wanted).zip(usize::try_from(count).ok());
     let (slot, count) = both.ok_or(CommandError::fixed("ERR Invalid slot or number of keys"))?;
+    if is_elsewhere(call, slot) {
+        encode::array(call.out, 0);
+        return Ok(Plan::Answered);
+    }
     Ok(Plan::Keyspace(KeyspaceWork::ListSlot { slot, count: count.min(limits::SCAN_COUNT_MAX) }))
+}
+
+/// A master knows of no keys of the slots of others.
+fn is_elsewhere(call: &Call<'_>, slot: u16) -> bool {
+    let owner = Slot::new(slot).and_then(|slot| call.shared.topology.owner_of(slot));
+    call.shared.settings.redis_cluster && owner.is_some_and(|owner| owner.id != call.shared.topology.me())
 }
 
 fn slot(number: i64) -> Option<u16> {

@@ -77,6 +77,24 @@ fn slots_have_gateways() {
 }
 
 #[test]
+fn a_master_tells_of_its_own_keys_only() {
+    let mut client = client(false);
+    let (mine, other) = (key_in(0), key_in(1));
+    client.script(&[(&format!("MSET {mine} 1 {other} 2"), "+OK")]);
+    assert!(client.say("KEYS *").starts_with("*2 "));
+    client.shared.settings.redis_cluster = true;
+    let listed = format!("*1 ${} {mine}", mine.len());
+    client.script(&[
+        ("KEYS *", &listed),
+        ("SCAN 0", &format!("*2 $1 0 {listed}")),
+        (&format!("CLUSTER COUNTKEYSINSLOT {}", slot_of(&mine)), ":1"),
+        (&format!("CLUSTER COUNTKEYSINSLOT {}", slot_of(&other)), ":0"),
+        (&format!("CLUSTER GETKEYSINSLOT {} 9", slot_of(&mine)), &listed),
+        (&format!("CLUSTER GETKEYSINSLOT {} 9", slot_of(&other)), "*0"),
+    ]);
+}
+
+#[test]
 fn wrong_requests_get_the_words_of_redis_cluster() {
     client(true).script(&[
         ("CLUSTER", "-ERR wrong number of arguments for 'cluster' command"),
