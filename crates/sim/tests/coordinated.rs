@@ -105,6 +105,57 @@ fn a_coordinator_that_dies_while_it_saves_uses_no_epoch_twice() {
     }
 }
 
+/// It dies at every step of a hand-over, of which only the epochs are kept; the next one plans it anew.
+#[test]
+fn a_coordinator_that_dies_in_a_hand_over_uses_no_epoch_twice() {
+    for seed in 0..12 {
+        let mut world = cluster_of(config(), seed);
+        fill(&mut world, 0..60);
+        world.drain_gateway(0);
+        pass(&mut world, 1_000 + 4_000 * seed);
+        world.crash_coordinator(300_000);
+        pass(&mut world, 1_000_000);
+        await_within(&mut world, SERVED_US, "drained", |world| {
+            (0..20).map(|name| format!("key{name}")).all(|key| world.owner_of(&key) == Some(1) && world.serves(&key))
+        });
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
+/// Where nodes that still prove an owner are given up, since only that owner reaches them, nobody follows it: neither
+/// the next owner, nor one after that.
+#[test]
+fn nobody_follows_an_owner_that_nodes_out_of_sight_may_prove() {
+    for seed in 0..4 {
+        let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+        config.gateway_count = 3;
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..20);
+        let keys: Vec<String> = (0..20).map(|name| format!("key{name}")).collect();
+        let keys: Vec<String> = keys.into_iter().filter(|key| world.owner_of(key) == Some(0)).collect();
+        assert!(!keys.is_empty());
+        world.divide(&[0], &[0, 1]);
+        let await_other = |world: &mut World, what: &str, others: &[usize]| {
+            await_within(world, SERVED_US, what, |world| {
+                keys.iter().all(|key| world.owner_of(key).is_some_and(|owner| others.contains(&owner)))
+            });
+        };
+        await_other(&mut world, "dealt", &[1, 2]);
+        // Given up meanwhile, and the other gateways' tenures changed their voters.
+        pass(&mut world, 20_000_000);
+        for (gone, left) in [(1, 2), (2, 1)] {
+            world.crash_gateway_number(gone, 3_000_000);
+            await_other(&mut world, "dealt again", &[left]);
+            pass(&mut world, 10_000_000);
+            for key in &keys {
+                assert!(world.answers_for(0, key), "{key} at its owner\n{}", world.trace());
+                assert!(!world.answers_for(1, key) && !world.answers_for(2, key), "{key}\n{}", world.trace());
+            }
+        }
+    }
+}
+
 /// What must be saved waits for the store; nobody is told of it before.
 #[test]
 fn no_tenure_begins_while_the_store_is_away() {

@@ -106,6 +106,19 @@ impl World {
         }
     }
 
+    /// These gateways and nodes reach each other only, until all is mended.
+    pub fn divide(&mut self, gateways: &[usize], nodes: &[usize]) {
+        let members = |is_here: bool| {
+            let gateways = (0..self.gateways.len()).filter(move |gateway| gateways.contains(gateway) == is_here);
+            let nodes = (0..self.nodes.len()).filter(move |node| nodes.contains(node) == is_here);
+            gateways.map(Who::Gateway).chain(nodes.map(Who::Node)).map(Who::endpoint)
+        };
+        let here: Vec<_> = members(true).collect();
+        let there: Vec<_> = members(false).chain([COORDINATOR]).collect();
+        self.note(format_args!("gateways {gateways:?} and nodes {nodes:?} are cut off from everybody else"));
+        self.network.partition(&here, &there);
+    }
+
     /// How long a node stays away that lost its memory: now and then until it is given up.
     pub(in crate::world) fn length_of_absence(&mut self, usual_us: u64) -> u64 {
         let is_long = self.config.coordinated && self.rng.chance_ppm(LONG_PPM);

@@ -33,6 +33,13 @@ impl World {
         }
     }
 
+    /// May a gateway answer for a key, whoever should?
+    pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
+        let (partition, now) = (self.partition_of(key.as_bytes()), self.now());
+        let mut engines = self.gateways[gateway].engines();
+        engines.any(|it| it.is_serving() && it.is_proven(now) && it.config().partitions.contains(&partition))
+    }
+
     /// Whoever lost memory lost it so long ago that all owners know, and everybody is there.
     pub(in crate::world) fn knows_losses(&self) -> bool {
         if !self.config.coordinated {
