@@ -18,4 +18,5 @@ pub mod redis;
 pub mod reply_queue;
 pub mod request;
 pub mod session;
+pub mod terms;
 pub mod topology;

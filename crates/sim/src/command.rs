@@ -34,7 +34,8 @@ pub struct SimOptions {
     /// End a campaign after so many simulated hours.
     #[arg(long, conflicts_with = "seed")]
     pub hours: Option<f64>,
-    /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot, near.
+    /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot, near,
+    /// coordinated.
     #[arg(long = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
     /// Threads of a campaign.
@@ -161,6 +162,11 @@ impl std::fmt::Display for Totals {
             counts.rebuilds,
             counts.rebuild_failures,
             counts.degraded_reads
+        )?;
+        writeln!(
+            f,
+            "coordinator: crashes {}, tenures taken over {}, handed over {}",
+            counts.coordinator_crashes, counts.tenures_taken_over, counts.tenures_handed_over
         )?;
         writeln!(
             f,

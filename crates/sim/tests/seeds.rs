@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 3 010 in all.
-const SEEDS: [(Profile, u64); 13] = [
+/// Seeds of the usual run per profile: 3 070 in all.
+const SEEDS: [(Profile, u64); 14] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -22,6 +22,7 @@ const SEEDS: [(Profile, u64); 13] = [
     (Profile::Members, 20),
     (Profile::Rot, 100),
     (Profile::Near, 150),
+    (Profile::Coordinated, 60),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -71,6 +72,8 @@ fn the_usual_seeds_show_no_violation() {
     assert!(counts.rotten_bits > 1_000 && counts.corruptions_repaired > 10, "{counts:?}");
     assert!(counts.handovers > 300 && counts.restarts > 1_500, "{counts:?}");
     assert!(counts.flips > 300 && counts.flips_noticed > 200, "{counts:?}");
+    assert!(counts.coordinator_crashes > 200 && counts.store_absences > 30, "{counts:?}");
+    assert!(counts.tenures_taken_over > 200 && counts.tenures_handed_over > 100, "{counts:?}");
     assert!(counts.joins > 10 && counts.drains > 10 && counts.removals > 5, "{counts:?}");
     assert!(counts.unknown > 100 && counts.degraded_reads > 1_000, "{counts:?}");
     assert!(counts.folds > 100_000 && counts.seals > 10_000 && counts.installs > 10_000, "{counts:?}");

@@ -7,10 +7,6 @@ use shorttail_gateway::engine::LeaseConfig;
 /// done between looking at the clock and answering.
 pub const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
 
-/// Microseconds for which an engine that the coordinator names no more may still end what is under way: longer than
-/// requests wait. What is left then becomes errors.
-pub const ENDING_US_MAX: u64 = 6_000_000;
-
 /// Requests that one gateway may have asked another on one connection, and bytes that may wait to be sent there:
 /// beyond, requests wait at the asker, where they are bounded too.
 pub const ASKED_MAX: usize = 16_384;

@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 
 use mio::Registry;
 use shorttail_gateway::any::AnyCommand;
-use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms as EngineTerms, Voter as EngineVoter, VoterSet};
+use shorttail_gateway::engine::{Engine, EngineConfig, Standing};
 use shorttail_gateway::request::StoreStats;
+use shorttail_gateway::terms::{TermsTaken, is_over, state_at_end, state_of, tell_nodes};
 use shorttail_policy::Policy;
 use shorttail_units::{NodeId, Now, PartitionId};
-use shorttail_wire::control::{NodeSeen, NodeState, TenureState, Terms, View, Voter};
+use shorttail_wire::control::{NodeSeen, TenureState, Terms, View};
 
 use super::counted::Counted;
-use super::limits::ENDING_US_MAX;
 use super::peers::Peers;
 use crate::config::Address;
 
@@ -29,11 +29,7 @@ pub struct Tenure {
     pub epoch: u32,
     pub engine: Engine<AnyCommand>,
     pub peers: Peers,
-    terms: EngineTerms,
-    /// Number of the latest terms, and of those before.
-    number: u32,
-    number_before: u32,
-    lets_go: bool,
+    terms: TermsTaken,
     /// Since when the coordinator does not name it any more.
     ending_since_us: Option<u64>,
     /// What was published last.
@@ -117,7 +113,7 @@ impl Tenures {
     /// The engine that serves a tenure, if it does.
     pub fn serving(&mut self, epoch: u32) -> Option<&mut Engine<AnyCommand>> {
         let tenure = self.running.get_mut(&epoch)?;
-        (!tenure.lets_go && tenure.engine.standing() == Standing::Serving).then_some(&mut tenure.engine)
+        (!tenure.terms.lets_go() && tenure.engine.standing() == Standing::Serving).then_some(&mut tenure.engine)
     }
 
     pub fn of_place(&mut self, place: u16) -> Option<&mut Tenure> {
@@ -142,7 +138,7 @@ impl Tenures {
                 self.begin(now, terms, partitions);
             }
             let tenure = self.running.get_mut(&epoch).expect("begun above");
-            tenure.handle_terms(now, terms);
+            tenure.terms.take(&mut tenure.engine, now, terms);
         }
     }
 
@@ -170,17 +166,8 @@ impl Tenures {
         self.place_next = self.place_next.wrapping_add(1);
         peers.set_addresses(self.addresses.clone());
         tell_nodes(&mut engine, &self.view);
-        let tenure = Tenure {
-            epoch: epoch.0,
-            engine,
-            peers,
-            terms: EngineTerms::default(),
-            number: 0,
-            number_before: 0,
-            lets_go: false,
-            ending_since_us: None,
-            told: None,
-        };
+        let tenure =
+            Tenure { epoch: epoch.0, engine, peers, terms: TermsTaken::default(), ending_since_us: None, told: None };
         self.running.insert(epoch.0, tenure);
     }
 
@@ -212,22 +199,13 @@ impl Tenures {
     /// Takes out engines that are over, to be looked through for replies a last time: each has an answer to all that it
     /// was asked.
     pub fn take_over(&mut self, now: Now) -> Vec<Tenure> {
-        let is_over = |tenure: &Tenure| match tenure.engine.standing() {
-            Standing::Deposed => true,
-            // Somebody else is to follow, or nobody.
-            Standing::Preparing | Standing::Prepared => tenure.ending_since_us.is_some(),
-            Standing::Released if tenure.engine.outstanding_count() == 0 => true,
-            _ => tenure.ending_since_us.is_some_and(|since_us| now.mono_us >= since_us + ENDING_US_MAX),
-        };
+        let is_over = |tenure: &Tenure| is_over(&tenure.engine, tenure.ending_since_us, now);
         let over: Vec<u32> =
             self.running.values().filter(|tenure| is_over(tenure)).map(|tenure| tenure.epoch).collect();
         let mut taken = Vec::new();
         for epoch in over {
             let mut tenure = self.running.remove(&epoch).expect("listed above");
-            let state = match tenure.engine.standing() {
-                Standing::Released => TenureState::LetGo,
-                _ => TenureState::Ended,
-            };
+            let state = state_at_end(tenure.engine.standing());
             tenure.engine.give_up_all(now);
             self.counted.keep(&tenure.engine);
             self.ended.insert(epoch, state);
@@ -264,58 +242,12 @@ impl Tenures {
 }
 
 impl Tenure {
-    fn handle_terms(&mut self, now: Now, terms: &Terms) {
-        if terms.number != self.number && !terms.prepares {
-            self.number_before = self.number;
-            self.number = terms.number;
-            self.terms = EngineTerms {
-                voters: voter_set(&terms.voters),
-                before: terms.before.iter().map(|set| voter_set(set)).collect(),
-            };
-            self.engine.handle_terms(now, self.terms.clone());
-        }
-        if terms.lets_go && !self.lets_go {
-            self.lets_go = true;
-            self.engine.let_go(now);
-        }
-    }
-
     fn share(&self, now: Now) -> Share {
-        let state = match self.engine.standing() {
-            Standing::Preparing => TenureState::Preparing,
-            Standing::Prepared => TenureState::Prepared,
-            Standing::Waiting => TenureState::TakingOver,
-            Standing::Serving => TenureState::Serving,
-            Standing::LettingGo => TenureState::LettingGo,
-            Standing::Released => TenureState::LetGo,
-            Standing::Deposed => TenureState::Ended,
-        };
-        let proven_by = match self.engine.is_proven(now) {
-            false => 0,
-            true if *self.engine.voters_in_use() == self.terms.voters => self.number,
-            true => self.number_before,
-        };
-        Share { epoch: self.epoch, state, proven_by }
+        let (engine, terms) = (&self.engine, &self.terms);
+        Share { epoch: self.epoch, state: state_of(engine.standing()), proven_by: terms.proven_by(engine, now) }
     }
 
     pub fn close(&mut self, registry: &Registry) {
         self.peers.close_all(registry);
     }
-}
-
-fn tell_nodes(engine: &mut Engine<AnyCommand>, view: &View) {
-    let (removed, members): (Vec<_>, Vec<_>) = view.nodes.iter().partition(|node| node.removed);
-    let nodes: Vec<_> = members.iter().map(|node| node.id).collect();
-    engine.handle_nodes(&nodes);
-    members.iter().for_each(|node| engine.handle_domain(node.id, &node.domain));
-    let draining = members.iter().filter(|node| node.draining).map(|node| node.id);
-    engine.handle_draining(&draining.collect());
-    for node in members.iter().filter(|node| node.state == NodeState::Retired) {
-        engine.handle_retired(node.id, node.incarnation);
-    }
-    removed.iter().for_each(|node| engine.handle_removed(node.id, node.incarnation));
-}
-
-fn voter_set(voters: &[Voter]) -> VoterSet {
-    voters.iter().map(|voter| EngineVoter { node: voter.node, incarnation: voter.incarnation }).collect()
 }

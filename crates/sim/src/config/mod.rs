@@ -32,6 +32,8 @@ pub struct FaultWeights {
     pub membership: u32,
     /// Bits turn over anywhere in the memory of a node that may lose it.
     pub rot: u32,
+    /// The real coordinator crashes or stands still, its metadata store is away, or a node loses sight of it.
+    pub coordinator: u32,
 }
 
 /// Everything that a run is made of, apart from its random draws.
@@ -43,6 +45,8 @@ pub struct SimConfig {
     pub late_node_count: u16,
     pub node_core_count: u16,
     pub gateway_count: usize,
+    /// The coordinator's own machine decides who owns what, not the scripted stand-in.
+    pub coordinated: bool,
     /// What nodes promise owners; none if there is one gateway.
     pub lease: Option<LeaseConfig>,
     /// Memory of one core of a node, in bytes.
@@ -154,6 +158,7 @@ impl SimConfig {
             late_node_count: 0,
             node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
             gateway_count: 1,
+            coordinated: false,
             lease: None,
             node_memory_bytes: 1 << 20,
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),

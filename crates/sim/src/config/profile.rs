@@ -38,10 +38,13 @@ pub enum Profile {
     Rot,
     /// Gateways read the nodes' memory past them, whatever else goes wrong.
     Near,
+    /// As several gateways, for a minute, but the coordinator's own machine decides who owns what: it crashes, its
+    /// store is away, members lose sight of it.
+    Coordinated,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 13] = [
+pub const PROFILES: [(&str, Profile); 14] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -55,6 +58,7 @@ pub const PROFILES: [(&str, Profile); 13] = [
     ("members", Profile::Members),
     ("rot", Profile::Rot),
     ("near", Profile::Near),
+    ("coordinated", Profile::Coordinated),
 ];
 
 impl fmt::Display for Profile {
@@ -85,7 +89,7 @@ impl SimConfig {
         if rng.chance_ppm(300_000) {
             self.delayed_flush_ppm = 5_000;
         }
-        if matches!(profile, Profile::Restart | Profile::Rot | Profile::Near) {
+        if matches!(profile, Profile::Restart | Profile::Rot | Profile::Near | Profile::Coordinated) {
             // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the
             // value that it saw is over and was missed: see docs/INVARIANTS.md.
             self.lifetime_ppm = 0;
@@ -187,7 +191,26 @@ impl SimConfig {
                 self.key_count = 20 + rng.index(60);
                 self.faults = FaultWeights { membership: 6, gateway_crash: 2, ..self.faults };
             }
+            Profile::Coordinated => self.coordinate(rng),
         }
+    }
+
+    /// The coordinator counts in seconds, and so do the faults: a silent gateway is dead after one and a half.
+    fn coordinate(&mut self, rng: &mut Rng) {
+        const OPERATIONS: u64 = 2_000;
+        self.share(2 + rng.index(2));
+        self.coordinated = true;
+        self.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        self.partition_count = *rng.choose(&[2, 4, 6]).expect("counts");
+        self.active_us = rng.range(20_000_000..60_000_000);
+        self.think_us_mean = self.active_us * u64::from(self.client_count) / OPERATIONS;
+        self.fault_us_mean = rng.range(200_000..1_500_000);
+        self.fault_length = 10;
+        self.audit_events = 5_000;
+        self.keeps_memory = rng.chance_ppm(500_000);
+        let restart = if self.keeps_memory { 4 } else { 0 };
+        let of_gateways = FaultWeights { gateway_crash: 4, gateway_stall: 2, hand_over: 3, ..self.faults };
+        self.faults = FaultWeights { cut_coordinator: 3, coordinator: 6, restart, ..of_gateways };
     }
 
     /// Minutes of work, with no more operations than a history can be judged with.

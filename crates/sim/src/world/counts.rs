@@ -19,6 +19,12 @@ pub struct Counts {
     pub takeovers: u64,
     /// Tenures that an owner was asked to let go of.
     pub handovers: u64,
+    /// Of the real coordinator: lives of it that ended early, times that its store was away.
+    pub coordinator_crashes: u64,
+    pub store_absences: u64,
+    /// Tenures that it dealt again, after their owners let go and without that.
+    pub tenures_handed_over: u64,
+    pub tenures_taken_over: u64,
     /// Times that everything was whole and other nodes became those that may lose their memory.
     pub victim_changes: u64,
     /// Nodes that joined, were to be emptied, were taken out.
@@ -60,6 +66,10 @@ impl Counts {
         self.rotten_bits += other.rotten_bits;
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
+        self.coordinator_crashes += other.coordinator_crashes;
+        self.store_absences += other.store_absences;
+        self.tenures_handed_over += other.tenures_handed_over;
+        self.tenures_taken_over += other.tenures_taken_over;
         self.victim_changes += other.victim_changes;
         self.joins += other.joins;
         self.drains += other.drains;

@@ -3,7 +3,7 @@
 use shorttail_gateway::engine::{SessionId, Standing, Token, VoterSet};
 use shorttail_gateway::request::Request;
 
-use super::{World, clients, coordinator, endpoint_of};
+use super::{World, clients, control, coordinator, endpoint_of};
 use crate::command_of_model::SimCommand;
 use crate::network::{Endpoint, NetworkEvent};
 
@@ -60,6 +60,7 @@ pub(super) enum Event {
     MendCoordinator {
         gateway: usize,
     },
+    Control(control::ControlEvent),
     NodeTurn {
         node: usize,
     },
@@ -134,6 +135,7 @@ impl World {
             Event::Beat { gateway, generation } => self.beat(gateway, generation),
             Event::PrepareOver { epoch } => self.order_let_go(epoch),
             Event::MendCoordinator { gateway } => self.mend_coordinator(gateway),
+            Event::Control(event) => self.control_event(event),
             Event::NodeTurn { node } => self.node_turn(node),
             Event::NodeDeadline { node, at_us } => self.node_deadline(node, at_us),
             Event::Held { node } => self.held_leaves(node),

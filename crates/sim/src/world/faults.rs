@@ -27,6 +27,7 @@ enum Fault {
     Restart,
     Membership,
     Rot,
+    Coordinator,
 }
 
 fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
@@ -43,6 +44,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.restart, Fault::Restart),
         (weights.membership, Fault::Membership),
         (weights.rot, Fault::Rot),
+        (weights.coordinator, Fault::Coordinator),
     ];
     for (weight, fault) in table {
         if at < u64::from(weight) {
@@ -55,8 +57,9 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
-    let of_several = [weights.hand_over, weights.cut_coordinator, weights.restart, weights.membership, weights.rot];
-    let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_several);
+    let of_several = [weights.hand_over, weights.cut_coordinator, weights.coordinator];
+    let of_some = [weights.restart, weights.membership, weights.rot].into_iter().chain(of_several);
+    let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_some);
     all.map(u64::from).sum()
 }
 
@@ -95,6 +98,7 @@ impl World {
                 self.stall_gateway(gateway, stall_us);
             }
             Fault::HandOver => self.hand_over_any(),
+            Fault::Coordinator => self.disturb_coordinator(node),
             Fault::Membership => self.change_membership(),
             Fault::CutCoordinator => {
                 let cut_us = self.draw_length(CUT_US);
@@ -106,6 +110,7 @@ impl World {
                 let victims: Vec<usize> = self.victims.iter().copied().collect();
                 let Some(&node) = self.rng.choose(&victims) else { return };
                 let away_us = self.draw_length(AWAY_US);
+                let away_us = self.length_of_absence(away_us);
                 self.crash_node(node, away_us);
             }
             Fault::Restart => self.restart_some(node),
@@ -126,13 +131,13 @@ impl World {
     }
 
     /// How long a fault lasts, in microseconds.
-    fn draw_length(&mut self, usual_us: std::ops::Range<u64>) -> u64 {
+    pub(super) fn draw_length(&mut self, usual_us: std::ops::Range<u64>) -> u64 {
         self.rng.range(usual_us) * self.config.fault_length
     }
 
     /// Once everything is whole again it may be others that lose their memory, again as many as may fail.
     fn change_victims(&mut self) {
-        if self.config.victims_change && self.is_whole() {
+        if self.config.victims_change && self.is_whole() && self.knows_losses() {
             let mut numbers: Vec<usize> = (0..self.nodes.len()).collect();
             self.rng.shuffle(&mut numbers);
             self.victims = numbers.into_iter().take(self.config.code.tolerance()).collect();
@@ -287,7 +292,7 @@ impl World {
         }
     }
 
-    fn cut(&mut self, from: crate::network::Endpoint, to: crate::network::Endpoint, cut_us: u64) {
+    pub(super) fn cut(&mut self, from: crate::network::Endpoint, to: crate::network::Endpoint, cut_us: u64) {
         self.counts.cuts += 1;
         self.note(format_args!("endpoint {} is cut off from {} for {cut_us} us", to.0, from.0));
         self.network.cut(from, to);
@@ -367,6 +372,7 @@ impl World {
         self.note(format_args!("all faults end"));
         self.network.heal(&mut self.schedule);
         self.network.stop_flips();
+        self.end_faults_of_coordinator();
         for node in 0..self.nodes.len() {
             self.restart_node(node);
             self.resume_node(node);

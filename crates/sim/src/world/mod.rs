@@ -10,11 +10,12 @@
 //! that the seed decides.
 //!
 //! Must not know: sockets, clocks, threads. Deviations from the server: a client is an event source, not a session
-//! (protocols are tested elsewhere), and the scripted stand-in for the coordinator deals tenures and retires
-//! incarnations at once.
+//! (protocols are tested elsewhere). Unless a run is *coordinated* ([`control`]), a scripted stand-in for the coordinator
+//! deals tenures and retires incarnations at once.
 
 mod audit;
 mod clients;
+mod control;
 mod coordinator;
 mod counts;
 mod ends;
@@ -47,6 +48,7 @@ use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::workload::{Workload, alike_keys};
 use clients::Clients;
+use control::Control;
 use coordinator::Coordinator;
 use event::Event;
 use gateway::GatewayHost;
@@ -91,6 +93,7 @@ pub struct World {
     history: History,
     gateways: Vec<GatewayHost>,
     coordinator: Coordinator,
+    control: Control,
     nodes: Vec<NodeHost>,
     rings: near::Rings,
     membership: members::Membership,
@@ -144,6 +147,7 @@ impl World {
             clients: Clients::new(workload, config.client_count),
             gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
             coordinator: Coordinator::default(),
+            control: Control::default(),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             rings: near::Rings::default(),
             membership: members::Membership::default(),
@@ -166,6 +170,7 @@ impl World {
         };
         let first_late = world.nodes.len() - usize::from(world.config.late_node_count);
         world.membership.absent = (first_late..world.nodes.len()).collect();
+        world.start_coordinator();
         (0..first_late).for_each(|node| world.start_node(node));
         for gateway in 0..world.gateways.len() {
             world.start_gateway(gateway);
@@ -196,6 +201,7 @@ impl World {
         counts.degraded_reads += self.gateways.iter().map(GatewayHost::degraded_reads).sum::<u64>();
         self.nodes.iter().for_each(|node| node.count(&mut counts));
         counts.flips = self.network.flip_count();
+        self.control.count(&mut counts);
         counts
     }
 
@@ -243,6 +249,10 @@ impl World {
         while let Some(notice) = self.network.poll_notice() {
             self.trace.record(self.schedule.now_us(), format_args!("{notice}"));
             let Notice { at, session, what } = notice;
+            if self.control.concerns(at, session) {
+                self.control_notice(at, session, what);
+                continue;
+            }
             match gateway_at(at) {
                 Some(gateway) => self.gateway_notice(gateway, session, what),
                 None => self.node_notice(at.0 as usize - 1, session, what),

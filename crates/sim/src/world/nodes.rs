@@ -7,6 +7,7 @@ use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId, Now};
 
+use super::control::Who;
 use super::slow::Slowness;
 use super::{CLUSTER, Counts, Event, World, endpoint_of, near};
 use crate::network::{SendError, SessionId, What};
@@ -159,6 +160,7 @@ impl World {
             .collect();
         self.network.start(endpoint_of(node));
         self.note(format_args!("node {node} starts as incarnation {}", incarnation.0));
+        self.member_starts(Who::Node(node));
         if kept.is_none() {
             self.renew_voters();
         }
@@ -174,6 +176,11 @@ impl World {
         }
         let (id, incarnation) = (host.id, host.incarnation);
         host.retired.push(incarnation);
+        self.control.lost_us = self.schedule.now_us();
+        if self.config.coordinated {
+            // The coordinator gives it up when it is away for long, or comes back with another one.
+            return;
+        }
         for engine in self.gateways.iter_mut().flat_map(super::GatewayHost::engines_mut) {
             engine.handle_retired(id, incarnation);
         }
@@ -191,6 +198,7 @@ impl World {
         host.slowness.forget();
         host.turn_is_due = false;
         host.deadline_us = None;
+        self.member_stops(Who::Node(node));
         self.network.crash(&mut self.schedule, endpoint_of(node));
     }
 

@@ -16,6 +16,8 @@ use crate::command_of_model::SimCommand;
 
 /// How long a request waits for somebody who serves it.
 const WAIT_US: u64 = 500_000;
+/// The same with the real coordinator: as long as the server's gateways wait.
+const WAIT_US_COORDINATED: u64 = 4_000_000;
 /// Messages between gateways take this long on average.
 const HOP_US: u64 = 100;
 
@@ -38,7 +40,8 @@ impl World {
     }
 
     pub(super) fn route(&mut self, gateway: usize, token: Token, request: Request<SimCommand>) {
-        let until_us = self.schedule.now_us() + WAIT_US;
+        let wait_us = if self.config.coordinated { WAIT_US_COORDINATED } else { WAIT_US };
+        let until_us = self.schedule.now_us() + wait_us;
         self.route_until(gateway, until_us, token, request);
     }
 

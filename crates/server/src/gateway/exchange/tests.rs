@@ -8,12 +8,13 @@ use shorttail_gateway::engine::{SessionId, Standing};
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::request::RequestId;
 use shorttail_gateway::session::{Session, Settings, Shared};
+use shorttail_gateway::terms::ENDING_US_MAX;
 use shorttail_node::{Node, NodeConfig};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
 use shorttail_wire::control::{NodeEntry, NodeSeen, NodeState, Voter};
 
 use super::*;
-use crate::gateway::limits::{ENDING_US_MAX, LEASE};
+use crate::gateway::limits::LEASE;
 use crate::net::Inbox;
 
 const CLUSTER: ClusterId = ClusterId(7);

@@ -69,6 +69,9 @@ impl World {
     }
 
     pub(in crate::world) fn hand_over_any(&mut self) {
+        if self.config.coordinated {
+            return self.drain_any();
+        }
         let alive: Vec<usize> = self.coordinator.heard_us.keys().copied().collect();
         if alive.len() > 1 {
             let from = self.rng.index(alive.len());

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shorttail_gateway::engine::{Standing, Terms, Voter, VoterSet};
 use shorttail_units::PartitionId;
 
+use super::control::Who;
 use super::{Event, World, endpoint_of_gateway};
 
 /// A gateway that says nothing for so long is taken for dead. It says something twenty times as often.
@@ -97,6 +98,11 @@ impl World {
         self.config.gateway_count == 1
     }
 
+    /// Does the coordinator's own machine decide, so that nothing is to be done here?
+    fn stands_by(&self) -> bool {
+        self.config.coordinated
+    }
+
     fn voters(&self) -> VoterSet {
         let members = self.members().into_iter().map(|node| &self.nodes[node]);
         members.map(|node| Voter { node: node.id, incarnation: node.incarnation }).collect()
@@ -126,6 +132,9 @@ impl World {
     }
 
     fn table(&self) -> Vec<Option<(u32, usize)>> {
+        if self.stands_by() {
+            return self.table_of_coordinator();
+        }
         let mut table = vec![None; usize::from(self.config.partition_count)];
         for (&epoch, tenure) in &self.coordinator.tenures {
             for partition in &tenure.partitions {
@@ -157,6 +166,9 @@ impl World {
 
     /// The process began, or began anew: what an earlier one owned is ownerless.
     pub(super) fn gateway_joins(&mut self, gateway: usize) {
+        if self.stands_by() {
+            return self.member_starts(Who::Gateway(gateway));
+        }
         if self.is_alone() {
             return self.deal_all_at_once();
         }
@@ -186,7 +198,9 @@ impl World {
 
     /// Its connection ended.
     pub(super) fn gateway_leaves(&mut self, gateway: usize) {
-        if !self.is_alone() {
+        if self.stands_by() {
+            self.member_stops(Who::Gateway(gateway));
+        } else if !self.is_alone() {
             let at_us = self.delivery_us(gateway, false);
             let generation = self.gateways[gateway].generation;
             self.schedule.at(at_us, Event::Left { gateway, generation });
@@ -232,7 +246,7 @@ impl World {
     }
 
     pub(super) fn tell_coordinator(&mut self, gateway: usize, epoch: u32, standing: Standing, voters: VoterSet) {
-        if self.is_alone() {
+        if self.is_alone() || self.stands_by() {
             return;
         }
         let at_us = self.delivery_us(gateway, false);
@@ -273,6 +287,9 @@ impl World {
 
     /// A node has a new memory: it becomes a voter of everything.
     pub(super) fn renew_voters(&mut self) {
+        if self.stands_by() {
+            return;
+        }
         let voters = self.voters();
         for epoch in self.coordinator.tenures.keys().copied().collect::<Vec<_>>() {
             let Some(tenure) = self.coordinator.tenures.get_mut(&epoch) else { continue };
@@ -285,6 +302,9 @@ impl World {
     /// The coordinator and a gateway lose sight of each other for so long.
     pub fn cut_coordinator(&mut self, gateway: usize, cut_us: u64) {
         self.note(format_args!("the coordinator is cut off from gateway {gateway} for {cut_us} us"));
+        if self.stands_by() {
+            return self.cut_member(Who::Gateway(gateway), cut_us);
+        }
         self.counts.cuts += 1;
         self.coordinator.cut.insert(gateway);
         self.schedule.after(cut_us, Event::MendCoordinator { gateway });

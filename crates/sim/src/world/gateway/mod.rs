@@ -2,11 +2,14 @@
 
 mod sessions;
 mod tenures;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shorttail_gateway::engine::{Engine, SessionId, Standing, Token, VoterSet};
 use shorttail_gateway::request::{Reply, Request};
+use shorttail_gateway::terms::TermsTaken;
+use shorttail_wire::control::{Terms, View};
 use shorttail_wire::node::FrameError;
 
 use super::coordinator::Order;
@@ -25,6 +28,9 @@ enum Input {
     Closed(network::SessionId),
     Request(Token, Request<SimCommand>),
     Order(Order),
+    /// Of the real coordinator.
+    View(View),
+    Terms(Vec<Terms>),
 }
 
 struct Link {
@@ -41,6 +47,9 @@ pub(super) struct Hosted {
     tried: BTreeSet<SessionId>,
     /// What the coordinator was told last.
     told: Option<(Standing, VoterSet)>,
+    /// Of the real coordinator: the terms that it goes by, and since when it does not name the tenure any more.
+    pub terms: TermsTaken,
+    ending_since_us: Option<u64>,
 }
 
 impl Hosted {
@@ -56,7 +65,9 @@ pub(super) struct GatewayHost {
     /// By epoch.
     pub tenures: BTreeMap<u32, Hosted>,
     /// Tenures that are over, and how they ended: none begins twice, as stripe ids are used once.
-    ended: BTreeMap<u32, (Standing, VoterSet)>,
+    pub ended: BTreeMap<u32, (Standing, VoterSet)>,
+    /// What the real coordinator told last of all members.
+    view: View,
     /// Counts the lives of the process: events of an earlier one are void.
     pub generation: u32,
     /// Who owns each partition, as the coordinator told: epoch and gateway.
@@ -118,6 +129,7 @@ impl World {
         host.links.clear();
         host.waiting.clear();
         host.table.clear();
+        host.view = View::default();
         (host.turn_is_due, host.deadline_us) = (false, None);
         self.clients_lose_connections(gateway);
         self.gateway_leaves(gateway);
@@ -240,6 +252,8 @@ impl World {
                 }
                 self.open_near(gateway);
             }
+            Input::View(view) => self.take_view(gateway, view),
+            Input::Terms(terms) => self.take_all_terms(gateway, &terms),
             Input::Order(Order::Table(table)) => host.table = table,
             Input::Order(Order::Begin { epoch, partitions, terms }) => {
                 self.begin_tenure(gateway, epoch, partitions, terms);

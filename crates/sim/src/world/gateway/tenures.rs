@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms};
+use shorttail_gateway::terms::{TermsTaken, is_over, tell_nodes};
 use shorttail_units::{Epoch, PartitionId};
 
 use super::Hosted;
@@ -26,7 +27,7 @@ impl World {
             return self.tell_coordinator(gateway, epoch, standing, voters);
         }
         let now = self.now();
-        let mut engine = self.new_engine(epoch, partitions);
+        let mut engine = self.new_engine(gateway, epoch, partitions);
         engine.handle_terms(now, terms);
         self.host(gateway, epoch, engine);
         self.note(format_args!("gateway {gateway} begins epoch {epoch}"));
@@ -38,7 +39,7 @@ impl World {
         if host.tenures.contains_key(&epoch) || host.ended.contains_key(&epoch) {
             return;
         }
-        let mut engine = self.new_engine(epoch, partitions);
+        let mut engine = self.new_engine(gateway, epoch, partitions);
         engine.prepare();
         self.host(gateway, epoch, engine);
         self.note(format_args!("gateway {gateway} prepares epoch {epoch}"));
@@ -53,11 +54,15 @@ impl World {
         }
     }
 
-    fn new_engine(&self, epoch: u32, partitions: Vec<PartitionId>) -> Engine<SimCommand> {
+    pub(super) fn new_engine(&self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>) -> Engine<SimCommand> {
         let now = self.now();
+        let engine_count = match self.config.coordinated {
+            true => self.gateways[gateway].view.tenures.len().max(1),
+            false => self.config.gateway_count,
+        };
         let config = EngineConfig {
             owner: epoch,
-            engine_count: self.config.gateway_count as u16,
+            engine_count: engine_count as u16,
             partition_count: self.config.partition_count,
             partitions,
             lease: self.config.lease,
@@ -71,6 +76,10 @@ impl World {
             ..EngineConfig::new(self.config.code, Epoch(epoch), CLUSTER, self.node_count_at_first())
         };
         let mut engine = Engine::new(config, now);
+        if self.config.coordinated {
+            tell_nodes(&mut engine, &self.gateways[gateway].view);
+            return engine;
+        }
         engine.handle_node_count(self.node_count_expected());
         let members = self.members();
         engine.handle_nodes(&members.iter().map(|&node| self.nodes[node].id).collect::<Vec<_>>());
@@ -88,8 +97,15 @@ impl World {
         engine
     }
 
-    fn host(&mut self, gateway: usize, epoch: u32, engine: Engine<SimCommand>) {
-        let hosted = Hosted { engine, connecting: Vec::new(), tried: BTreeSet::new(), told: None };
+    pub(super) fn host(&mut self, gateway: usize, epoch: u32, engine: Engine<SimCommand>) {
+        let hosted = Hosted {
+            engine,
+            connecting: Vec::new(),
+            tried: BTreeSet::new(),
+            told: None,
+            terms: TermsTaken::default(),
+            ending_since_us: None,
+        };
         self.gateways[gateway].tenures.insert(epoch, hosted);
         self.demand_turn(gateway);
     }
@@ -119,7 +135,9 @@ impl World {
             self.note_stretch(gateway, epoch, standing);
             self.tell_coordinator(gateway, epoch, standing, voters);
         }
+        let (is_coordinated, now) = (self.config.coordinated, self.now());
         let is_over = |hosted: &Hosted| match hosted.engine.standing() {
+            _ if is_coordinated => is_over(&hosted.engine, hosted.ending_since_us, now),
             Standing::Deposed => true,
             Standing::Released => hosted.engine.outstanding_count() == 0,
             _ => false,
@@ -132,7 +150,10 @@ impl World {
 
     fn drop_tenure(&mut self, gateway: usize, epoch: u32) {
         let now = self.now();
+        let mut standing = Standing::Deposed;
         if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
+            // What it was before it gave up: one that let go did so.
+            standing = hosted.engine.standing();
             hosted.engine.give_up_all(now);
             if hosted.engine.outstanding_count() > 0 {
                 self.fail(Violation::Audit(format!("epoch {epoch} ends and owes answers")));
@@ -142,7 +163,7 @@ impl World {
         let host = &mut self.gateways[gateway];
         let Some(hosted) = host.tenures.remove(&epoch) else { return };
         host.degraded_reads += hosted.engine.stats().degraded_reads_total;
-        host.ended.insert(epoch, (hosted.engine.standing(), hosted.engine.voters_in_use().clone()));
+        host.ended.insert(epoch, (standing, hosted.engine.voters_in_use().clone()));
         let sessions = host.links.iter().filter(|(_, link)| link.epoch == epoch).map(|(&session, _)| session);
         let sessions: Vec<_> = sessions.collect();
         for session in sessions {

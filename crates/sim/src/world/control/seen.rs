@@ -1,0 +1,52 @@
+//! Who should own what, as the coordinator or a member sees it.
+
+use shorttail_wire::control::{GatewayEntry, View};
+
+use super::World;
+use super::member::gateway_of_address;
+use crate::world::{GatewayHost, NodeHost};
+
+/// Longer than a session that ended in a cut looks as if it stood.
+const KNOWN_US: u64 = 10_000_000;
+
+impl World {
+    /// By partition: the epoch and the gateway, if that one can be reached.
+    pub(in crate::world) fn table_of_view(&self, view: &View) -> Vec<Option<(u32, usize)>> {
+        let mut table = vec![None; usize::from(self.config.partition_count)];
+        let place = |id: u16| {
+            let entry = view.gateways.iter().find(|entry: &&GatewayEntry| entry.id == id && entry.is_alive)?;
+            gateway_of_address(entry.forward.as_ref()?)
+        };
+        for tenure in &view.tenures {
+            for &partition in &tenure.partitions {
+                table[usize::from(partition)] = place(tenure.gateway).map(|gateway| (tenure.epoch.0, gateway));
+            }
+        }
+        table
+    }
+
+    /// As the coordinator has it now; nobody owns anything while none leads.
+    pub(in crate::world) fn table_of_coordinator(&self) -> Vec<Option<(u32, usize)>> {
+        match &self.control.reign {
+            Some(reign) => self.table_of_view(&reign.machine.view()),
+            None => vec![None; usize::from(self.config.partition_count)],
+        }
+    }
+
+    /// May a gateway answer for a key, whoever should?
+    pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
+        let (partition, now) = (self.partition_of(key.as_bytes()), self.now());
+        let mut engines = self.gateways[gateway].engines();
+        engines.any(|it| it.is_serving() && it.is_proven(now) && it.config().partitions.contains(&partition))
+    }
+
+    /// Whoever lost memory lost it so long ago that all owners know, and everybody is there.
+    pub(in crate::world) fn knows_losses(&self) -> bool {
+        if !self.config.coordinated {
+            return true;
+        }
+        let engines = || self.gateways.iter().flat_map(GatewayHost::engines);
+        let is_reached = |node: &NodeHost| engines().all(|engine| engine.reaches(node.id));
+        self.schedule.now_us() > self.control.lost_us + KNOWN_US && self.nodes.iter().all(is_reached)
+    }
+}

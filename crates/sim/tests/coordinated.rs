@@ -1,0 +1,171 @@
+//! The coordinator's own machine decides who owns what, dies, and begins anew with the records that it has.
+
+use shorttail_gateway::engine::LeaseConfig;
+use shorttail_sim::command::run_seed;
+use shorttail_sim::config::{Profile, SimConfig};
+use shorttail_sim::scenario::*;
+use shorttail_sim::world::{Counts, World};
+
+/// Whatever happened, everything is served again within this.
+const SERVED_US: u64 = 15_000_000;
+
+/// Eight nodes, two gateways, four partitions.
+fn config() -> SimConfig {
+    let mut config = SimConfig { partition_count: 4, ..SimConfig::scripted() };
+    config.share(2);
+    config.coordinated = true;
+    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+    config.audit_events = 1_000;
+    config
+}
+
+fn await_served(world: &mut World) {
+    await_within(world, SERVED_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
+}
+
+/// Seeds of the profile: nothing is lost, and what the profile is for happens in them.
+#[test]
+fn seeds_pass_and_the_world_is_alive() {
+    let mut counts = Counts::default();
+    for seed in 0..6 {
+        let report = run_seed(Profile::Coordinated, seed);
+        assert!(report.failure.is_none(), "{}", report.explain(60));
+        counts.add(&report.counts);
+    }
+    assert!(counts.coordinator_crashes > 10 && counts.store_absences > 2, "{counts:?}");
+    assert!(counts.tenures_taken_over > 10 && counts.tenures_handed_over > 5, "{counts:?}");
+    assert!(counts.takeovers > 10 && counts.cuts > 20 && counts.answered > 3_000, "{counts:?}");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [3, 4] {
+        let (first, again) = (run_seed(Profile::Coordinated, seed), run_seed(Profile::Coordinated, seed));
+        assert_eq!((first.trace_hash, first.counts), (again.trace_hash, again.counts), "{}", first.replay());
+    }
+}
+
+/// Nobody is told anything while the coordinator is away, and everything is served all the same.
+#[test]
+fn data_flows_without_coordinator_and_store() {
+    let mut world = cluster_of(config(), 1);
+    fill(&mut world, 0..20);
+    world.crash_coordinator(FOR_GOOD_US);
+    pass(&mut world, 20_000_000);
+    holds(&mut world, 0..20);
+    fill_round(&mut world, 0..20, 1);
+    assert_eq!(world.counts().handovers, 0);
+    concludes(world);
+}
+
+/// A gateway dies while there is no coordinator: the next one finds that out, and has the other take over.
+#[test]
+fn a_coordinator_that_begins_anew_finds_who_is_gone() {
+    let mut world = cluster_of(config(), 2);
+    fill(&mut world, 0..20);
+    world.crash_coordinator(1_000_000);
+    world.crash_gateway_number(1, FOR_GOOD_US);
+    pass(&mut world, 1_000_000);
+    await_served(&mut world);
+    holds(&mut world, 0..20);
+    assert!(world.counts().tenures_taken_over > 0, "{:?}", world.counts());
+    concludes(world);
+}
+
+/// A gateway hands over everything, and nothing of it is taken over by force.
+#[test]
+fn a_drained_gateway_owns_nothing() {
+    let mut world = cluster_of(config(), 3);
+    fill(&mut world, 0..20);
+    world.drain_gateway(0);
+    await_within(&mut world, SERVED_US, "drained", |world| {
+        (0..20).map(|name| format!("key{name}")).all(|key| world.owner_of(&key) == Some(1) && world.serves(&key))
+    });
+    holds(&mut world, 0..20);
+    let counts = world.counts();
+    assert!(counts.tenures_handed_over > 0 && counts.tenures_taken_over == 0, "{counts:?}");
+    concludes(world);
+}
+
+/// The coordinator dies at every step of a take-over, with its records half way to the store.
+#[test]
+fn a_coordinator_that_dies_while_it_saves_uses_no_epoch_twice() {
+    for seed in 0..12 {
+        let mut world = cluster_of(config(), seed);
+        fill(&mut world, 0..20);
+        world.crash_coordinator_at_save();
+        world.crash_gateway_number((seed % 2) as usize, 500_000);
+        pass(&mut world, 3_000_000);
+        world.crash_coordinator_at_save();
+        world.drain_gateway(((seed + 1) % 2) as usize);
+        pass(&mut world, 3_000_000);
+        await_served(&mut world);
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
+}
+
+/// It dies at every step of a hand-over, of which only the epochs are kept; the next one plans it anew.
+#[test]
+fn a_coordinator_that_dies_in_a_hand_over_uses_no_epoch_twice() {
+    for seed in 0..12 {
+        let mut world = cluster_of(config(), seed);
+        fill(&mut world, 0..60);
+        world.drain_gateway(0);
+        pass(&mut world, 1_000 + 4_000 * seed);
+        world.crash_coordinator(300_000);
+        pass(&mut world, 1_000_000);
+        await_within(&mut world, SERVED_US, "drained", |world| {
+            (0..20).map(|name| format!("key{name}")).all(|key| world.owner_of(&key) == Some(1) && world.serves(&key))
+        });
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
+/// Where nodes that still prove an owner are given up, since only that owner reaches them, nobody follows it: neither
+/// the next owner, nor one after that.
+#[test]
+fn nobody_follows_an_owner_that_nodes_out_of_sight_may_prove() {
+    for seed in 0..4 {
+        let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+        config.gateway_count = 3;
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..20);
+        let keys: Vec<String> = (0..20).map(|name| format!("key{name}")).collect();
+        let keys: Vec<String> = keys.into_iter().filter(|key| world.owner_of(key) == Some(0)).collect();
+        assert!(!keys.is_empty());
+        world.divide(&[0], &[0, 1]);
+        let await_other = |world: &mut World, what: &str, others: &[usize]| {
+            await_within(world, SERVED_US, what, |world| {
+                keys.iter().all(|key| world.owner_of(key).is_some_and(|owner| others.contains(&owner)))
+            });
+        };
+        await_other(&mut world, "dealt", &[1, 2]);
+        // Given up meanwhile, and the other gateways' tenures changed their voters.
+        pass(&mut world, 20_000_000);
+        for (gone, left) in [(1, 2), (2, 1)] {
+            world.crash_gateway_number(gone, 3_000_000);
+            await_other(&mut world, "dealt again", &[left]);
+            pass(&mut world, 10_000_000);
+            for key in &keys {
+                assert!(world.answers_for(0, key), "{key} at its owner\n{}", world.trace());
+                assert!(!world.answers_for(1, key) && !world.answers_for(2, key), "{key}\n{}", world.trace());
+            }
+        }
+    }
+}
+
+/// What must be saved waits for the store; nobody is told of it before.
+#[test]
+fn no_tenure_begins_while_the_store_is_away() {
+    let mut world = cluster_of(config(), 5);
+    fill(&mut world, 0..20);
+    world.lose_store(6_000_000);
+    world.crash_gateway_number(1, FOR_GOOD_US);
+    pass(&mut world, 5_500_000);
+    assert!(!(0..20).all(|name| world.serves(&format!("key{name}"))), "somebody was told");
+    await_served(&mut world);
+    holds(&mut world, 0..20);
+    concludes(world);
+}
