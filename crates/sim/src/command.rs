@@ -35,7 +35,7 @@ pub struct SimOptions {
     #[arg(long, conflicts_with = "seed")]
     pub hours: Option<f64>,
     /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot, near,
-    /// coordinated.
+    /// coordinated, prompt.
     #[arg(long = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
     /// Threads of a campaign.
@@ -137,8 +137,12 @@ impl std::fmt::Display for Totals {
         writeln!(f, "seeds {}, simulated hours {:.3}, events {}", self.seeds, self.hours(), self.events)?;
         writeln!(
             f,
-            "operations {}: answered {}, refused {}, outcome unknown {}",
-            counts.operations, counts.answered, counts.refused, counts.unknown
+            "operations {}: answered {}, refused {}, outcome unknown {}; the longest took {} ms",
+            counts.operations,
+            counts.answered,
+            counts.refused,
+            counts.unknown,
+            counts.latency_us_max / 1000
         )?;
         writeln!(
             f,

@@ -7,8 +7,8 @@ use shorttail_sim::command::{SeedReport, run_endless, run_seed};
 use shorttail_sim::config::Profile;
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 3 070 in all.
-const SEEDS: [(Profile, u64); 14] = [
+/// Seeds of the usual run per profile: 3 170 in all.
+const SEEDS: [(Profile, u64); 15] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -23,6 +23,7 @@ const SEEDS: [(Profile, u64); 14] = [
     (Profile::Rot, 100),
     (Profile::Near, 150),
     (Profile::Coordinated, 60),
+    (Profile::Prompt, 100),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {
@@ -194,5 +195,13 @@ fn decayed_memory_keeps_no_owner_from_serving() {
 #[test]
 fn a_parity_tells_of_no_operation_that_it_does_not_hold() {
     let report = run_seed(Profile::Rot, 449);
+    assert!(report.failure.is_none(), "{}", report.explain(60));
+}
+
+/// A write whose older, striped value was flushed while a piece of it was awaited from a node that was cut off was
+/// refused, as if too many nodes had failed.
+#[test]
+fn a_round_whose_older_value_was_flushed_begins_again() {
+    let report = run_seed(Profile::Prompt, 16);
     assert!(report.failure.is_none(), "{}", report.explain(60));
 }

@@ -535,11 +535,20 @@ impl<C: Command> Engine<C> {
     }
 
     fn striped_loaded_for_round(&mut self, lock: PoolKey, object: Object, old: OldRecord) {
-        let Some(held) = self.locks.get_mut(lock) else { return };
-        if self.index.contains(held.slot, super::Tag::of_hash(held.hash), old.location) {
+        if self.is_current(lock, &old) {
             return self.round_current(lock, Some(object), Old::Present(old));
         }
-        // Flushed while it was read.
+        self.start_round_again(lock);
+    }
+
+    /// Is what a round reads still what its key has? It may have been flushed meanwhile.
+    fn is_current(&self, lock: PoolKey, old: &OldRecord) -> bool {
+        let held = self.locks.get(lock);
+        held.is_some_and(|held| self.index.contains(held.slot, super::Tag::of_hash(held.hash), old.location))
+    }
+
+    fn start_round_again(&mut self, lock: PoolKey) {
+        let Some(held) = self.locks.get_mut(lock) else { return };
         held.phase = LockPhase::Starting;
         self.work.push_back(Work::Start(lock));
     }
@@ -561,6 +570,7 @@ impl<C: Command> Engine<C> {
         match read.reader {
             Reader::Command { token, command } if was_replaced => self.read(token, command),
             Reader::Command { token, command } => self.refuse(token, &command, StoreError::Unreadable),
+            Reader::Round { lock, old } if !self.is_current(lock, &old) => self.start_round_again(lock),
             Reader::Round { lock, .. } => self.round_unreadable(lock),
         }
     }

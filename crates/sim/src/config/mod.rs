@@ -107,6 +107,10 @@ pub struct SimConfig {
     pub scrub_bytes_per_s: u64,
     /// When every stripe is whole again, other nodes may lose their memory.
     pub victims_change: bool,
+    /// Only nodes that may lose their memory are disturbed in any way: never more at once than the code tolerates.
+    pub spares_others: bool,
+    /// Every operation of a client is answered, not refused, within so many microseconds; none: it may take its time.
+    pub latency_us_max: Option<u64>,
 }
 
 /// Codes with numbers of nodes.
@@ -203,11 +207,17 @@ impl SimConfig {
             scrub_bytes_per_s: 0,
             repair_bytes_per_s: *beside.choose(&[100_000, 1_000_000, 100_000_000]).expect("rates"),
             victims_change: beside.chance_ppm(500_000),
+            spares_others: false,
+            latency_us_max: None,
         };
         config.apply(profile, rng);
         if beside.chance_ppm(150_000) {
             config.switch_ppm = 200_000;
             config.policy = draw_policy(&mut beside);
+        }
+        if profile == Profile::Prompt {
+            // With a technique switched off clients may wait for a request's deadline.
+            (config.switch_ppm, config.policy) = (0, Policy::default());
         }
         config.draw_ends(profile, &mut beside);
         config.draw_flips(profile, &mut Rng::new(seed ^ 0xF11B));

@@ -8,6 +8,10 @@ use shorttail_gateway::engine::{LeaseConfig, WhenFull};
 use super::{FaultWeights, SimConfig, code};
 use crate::rng::Rng;
 
+/// The longest that a client waits while nodes fail, in virtual microseconds: until a request's deadline, 100 ms, where
+/// too little is asked for a node to be noticed sooner, and for what is asked instead.
+const LATENCY_US_MAX: u64 = 200_000;
+
 /// A family of runs; what is left open is drawn from the seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Profile {
@@ -41,10 +45,12 @@ pub enum Profile {
     /// As several gateways, for a minute, but the coordinator's own machine decides who owns what: it crashes, its
     /// store is away, members lose sight of it.
     Coordinated,
+    /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
+    Prompt,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 14] = [
+pub const PROFILES: [(&str, Profile); 15] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -59,6 +65,7 @@ pub const PROFILES: [(&str, Profile); 14] = [
     ("rot", Profile::Rot),
     ("near", Profile::Near),
     ("coordinated", Profile::Coordinated),
+    ("prompt", Profile::Prompt),
 ];
 
 impl fmt::Display for Profile {
@@ -177,6 +184,19 @@ impl SimConfig {
                     self.audit_events = u64::MAX;
                     self.audits_acknowledgements = false;
                 }
+            }
+            Profile::Prompt => {
+                // Enough nodes are left for new stripes.
+                self.node_count = (self.code.chunk_count() + self.code.tolerance()) as u16;
+                self.node_memory_bytes = 4 << 20;
+                self.active_us = rng.range(1_000_000..4_000_000);
+                self.faults = FaultWeights { gateway_stall: 0, ..self.faults };
+                if self.code.tolerance() == 0 {
+                    self.faults = none;
+                }
+                self.disturbed_max = self.code.tolerance();
+                (self.victims_change, self.spares_others) = (false, true);
+                self.latency_us_max = Some(LATENCY_US_MAX);
             }
             Profile::Members => {
                 self.late_node_count = 1 + rng.below(3) as u16;

@@ -7,6 +7,8 @@ pub struct Counts {
     pub answered: u64,
     pub refused: u64,
     pub unknown: u64,
+    /// The longest that a client waited for an answer or a refusal, in microseconds.
+    pub latency_us_max: u64,
     pub crashes: u64,
     /// Processes of nodes that ended while their memory stayed.
     pub restarts: u64,
@@ -57,6 +59,7 @@ impl Counts {
         self.answered += other.answered;
         self.refused += other.refused;
         self.unknown += other.unknown;
+        self.latency_us_max = self.latency_us_max.max(other.latency_us_max);
         self.crashes += other.crashes;
         self.restarts += other.restarts;
         self.stalls += other.stalls;

@@ -84,7 +84,7 @@ impl World {
         self.switch_policy();
         let at = self.rng.below(sum(&self.config.faults));
         let Some(fault) = drawn(&self.config.faults, at) else { return };
-        let node = self.rng.index(self.nodes.len());
+        let node = self.draw_node();
         let gateway = if self.gateways.len() == 1 { 0 } else { self.rng.index(self.gateways.len()) };
         match fault {
             Fault::GatewayCrash => {
@@ -127,6 +127,15 @@ impl World {
             }
             Fault::Slow => self.slow_node(node),
             Fault::Cut => self.cut_node(gateway, node),
+        }
+    }
+
+    /// Whom a fault befalls.
+    fn draw_node(&mut self) -> usize {
+        let node = self.rng.index(self.nodes.len());
+        match self.config.spares_others {
+            true => self.victims.iter().copied().nth(node % self.victims.len().max(1)).unwrap_or(node),
+            false => node,
         }
     }
 

@@ -50,6 +50,10 @@ impl World {
     }
 
     fn live(&mut self) {
+        if self.config.latency_us_max.is_some() {
+            // Who comes before the cluster serves is refused.
+            self.await_serving();
+        }
         self.start_clients();
         self.start_faults();
         self.run_until(self.config.active_us);

@@ -10,6 +10,8 @@ pub enum Violation {
     History(Box<Failure>),
     /// An operation, or reclaiming, is not done long after healing.
     NoProgress(String),
+    /// An operation took too long, or was refused, although few enough nodes failed.
+    NotPrompt(String),
     /// What nodes and owner hold together breaks a rule.
     Audit(String),
     /// A machine broke its own invariant.
@@ -21,6 +23,7 @@ impl fmt::Display for Violation {
         match self {
             Violation::History(failure) => failure.fmt(f),
             Violation::NoProgress(text) => write!(f, "no progress: {text}"),
+            Violation::NotPrompt(text) => write!(f, "not prompt: {text}"),
             Violation::Audit(text) => write!(f, "audit: {text}"),
             Violation::Panic(text) => write!(f, "panic: {text}"),
         }

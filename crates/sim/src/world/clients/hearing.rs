@@ -5,7 +5,7 @@ use shorttail_gateway::request::{KeyspaceReply, Reply};
 use super::{Kind, Op, Outcome, Pending, Received};
 use crate::command_of_model::Heard;
 use crate::model::{Action, Answer, Value};
-use crate::world::{CLIENT_DELAY_US, Event, Sample, World};
+use crate::world::{CLIENT_DELAY_US, Event, Sample, Violation, World};
 
 impl World {
     /// The gateway answers.
@@ -104,6 +104,7 @@ impl World {
             let next = (self.home_of(pending.client) + 1) % self.gateways.len();
             self.clients.homes.insert(pending.client, next);
         }
+        self.check_promptness(op, &pending, &heard);
         let outcome = match &heard {
             Heard::Answer { answer, token } => self.conclude_answered(&pending, answer, *token),
             Heard::Refused => {
@@ -122,6 +123,16 @@ impl World {
         }
         if pending.is_watched {
             self.clients.outcomes.insert(Op(op), outcome);
+        }
+    }
+
+    fn check_promptness(&mut self, op: u64, pending: &Pending, heard: &Heard) {
+        let latency_us = self.schedule.now_us() - pending.asked_us;
+        self.counts.latency_us_max = self.counts.latency_us_max.max(latency_us);
+        let Some(max_us) = self.config.latency_us_max else { return };
+        if latency_us > max_us || !matches!(heard, Heard::Answer { .. }) {
+            let text = format!("operation {op} took {latency_us} us of at most {max_us}, and heard {heard:?}");
+            self.fail(Violation::NotPrompt(text));
         }
     }
 
