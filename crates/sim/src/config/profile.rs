@@ -187,7 +187,7 @@ impl SimConfig {
             }
             Profile::Prompt => {
                 // Enough nodes are left for new stripes.
-                self.node_count = (self.code.chunk_count() + self.code.tolerance()) as u16;
+                self.node_count = (self.code.chunk_count() + self.code.tolerance().max(1)) as u16;
                 self.node_memory_bytes = 4 << 20;
                 self.active_us = rng.range(1_000_000..4_000_000);
                 self.faults = FaultWeights { gateway_stall: 0, ..self.faults };
