@@ -390,6 +390,10 @@ impl<C: Command> Engine<C> {
         let Some(open) = stripe.open.as_mut() else { return };
         let confirmed = open.open(member);
         self.pass_on(slot, confirmed);
+        if self.is_evaded(node) {
+            // Nobody waits for it there any more.
+            self.refresh_hampered();
+        }
     }
 
     fn pass_on(&mut self, slot: StripeSlot, confirmed: Vec<Item<Purpose>>) {

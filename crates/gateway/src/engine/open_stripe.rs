@@ -88,7 +88,7 @@ struct Owed {
 pub struct Waiting {
     pub sent_us: u64,
     pub length: usize,
-    /// Participants that have not acknowledged it.
+    /// Participants that have not acknowledged it; if all have, the members whose chunk is awaited.
     pub laggards: SmallVec<[usize; 8]>,
 }
 
@@ -299,7 +299,7 @@ impl<I> OpenStripe<I> {
     }
 
     fn confirm_through(&mut self, op: OpNumber) -> Vec<Item<I>> {
-        if (self.opened.count_ones() as usize) + self.shape.unopened_max() < self.members.len() {
+        if !self.is_opened() {
             return Vec::new();
         }
         let (shape, members) = (self.shape, &mut self.members);
@@ -336,8 +336,22 @@ impl<I> OpenStripe<I> {
     /// The oldest operation that is not confirmed and was not raced.
     pub fn next_to_race(&self) -> Option<Waiting> {
         let op = self.ops.iter().find(|op| !op.confirmed && !op.raced)?;
-        let laggards = self.shape.participants(op.data_index).filter(|&member| self.members[member].acked < op.op);
-        Some(Waiting { sent_us: op.sent_us, length: op.length, laggards: laggards.collect() })
+        let participants = self.shape.participants(op.data_index);
+        let mut laggards: SmallVec<_> = participants.filter(|&member| self.members[member].acked < op.op).collect();
+        if laggards.is_empty() {
+            laggards.extend(self.unopened());
+        }
+        Some(Waiting { sent_us: op.sent_us, length: op.length, laggards })
+    }
+
+    /// Members without their chunk, as long as too few have theirs.
+    pub fn unopened(&self) -> impl Iterator<Item = usize> {
+        let is_awaited = !self.is_opened();
+        (0..self.members.len()).filter(move |member| is_awaited && self.opened >> member & 1 == 0)
+    }
+
+    fn is_opened(&self) -> bool {
+        self.opened.count_ones() as usize + self.shape.unopened_max() >= self.members.len()
     }
 
     /// Records of that operation, in order.
@@ -588,6 +602,22 @@ mod tests {
         assert_eq!(confirmed(stripe.acknowledge(PARITY[1], OpNumber(2))), [7], "operation 2 lacks its data node");
         stripe.invariant_only_the_confirmed_prefix_is_stable();
         assert_eq!(confirmed(stripe.take_unconfirmed()), [2]);
+    }
+
+    #[test]
+    fn an_operation_that_all_hold_waits_for_the_members_without_their_chunk() {
+        let mut stripe = stripe_of("rs:4+2");
+        put(&mut stripe, 0, 1);
+        let laggards = |stripe: &OpenStripe<u32>| stripe.next_to_race().expect("operation 1").laggards;
+        assert_eq!(laggards(&stripe).as_slice(), [0, 4, 5], "its participants");
+        for member in [0, 4, 5] {
+            assert!(stripe.acknowledge(member, OpNumber(1)).is_empty(), "three have their chunk");
+        }
+        assert_eq!(laggards(&stripe).as_slice(), [1, 2, 3]);
+        stripe.open(3);
+        assert_eq!(laggards(&stripe).as_slice(), [1, 2]);
+        assert_eq!(confirmed(stripe.open(2)), [1], "one may be without");
+        assert_eq!((stripe.next_to_race().is_none(), stripe.unopened().next()), (true, None));
     }
 
     #[test]

@@ -330,7 +330,20 @@ impl<C: Command> Engine<C> {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         fetch.asked.retain(|asked| asked.0 != part);
         fetch.excluded |= 1 << part;
+        if self.is_replaced(key) {
+            // No use to wait for the rest: the reader has a newer value to read.
+            return self.end_pieces(key, None);
+        }
         self.go_on(key);
+    }
+
+    /// Does the object that is read not exist any more?
+    fn is_replaced(&self, key: PoolKey) -> bool {
+        let Some(FetchPurpose::Piece { read, .. }) = self.piece_fetches.get(key).map(|fetch| fetch.wanted.purpose)
+        else {
+            return false;
+        };
+        self.striped_reads.get(read).is_some_and(|read| !self.striped.contains_key(&read.first()))
     }
 
     /// A request is late. If a token is to be had, it is not relied on any more; false: none is.

@@ -87,11 +87,6 @@ impl<C: Command> Engine<C> {
             let stripe = self.stripes.at(slot);
             let Some(open) = &stripe.open else { return };
             let Some(op) = open.next_to_race() else { return };
-            if op.laggards.is_empty() {
-                // All hold it: what is missing is that enough members have their chunk, and those are not asked twice.
-                self.hedge_due_us = self.hedge_due_us.min(self.now.mono_us + HEDGE_RETRY_US);
-                return;
-            }
             let late: Vec<_> = op.laggards.iter().map(|&member| stripe.members[member]).collect();
             let delay_us = late.iter().map(|&node| self.write_delay_us(node, op.length)).max().unwrap_or(0);
             let due_us = op.sent_us.saturating_add(delay_us);

@@ -4,7 +4,8 @@
 //! stripes that take appends, oldest first      5: chunk 2 hampered    6: all hampered    8
 //! record --> the oldest that has room in a chunk that is not hampered; else a new one; else the least hampered chunk
 //! ```
-//! A chunk is *hampered* while one of its participants is evaded or late. So writes go round slow nodes within a stripe
+//! A chunk is *hampered* while one of its participants is evaded or late; all of a stripe's are while it needs a late
+//! member to open its chunk, before which nothing in it is confirmed. So writes go round slow nodes within a stripe
 //! if they can, to another stripe if they must, and come back when a hiccup is over. A hiccup alone seals nothing: a
 //! slow member holds up the seal, and stripes that wait for theirs are few.
 //!
@@ -15,11 +16,13 @@
 //! Must not know: records, who waits for them.
 
 use shorttail_units::{NodeId, PartitionId, StripeId};
+use smallvec::SmallVec;
 
 use super::Engine;
 use super::index::StripeSlot;
 use super::limits::{APPEND_BYTES_MAX, HICCUP_US, OPEN_MAX};
-use super::log::{PlaceError, Urgency};
+use super::log::{PlaceError, Purpose, Urgency};
+use super::stripes::Stripe;
 use crate::command::{Command, StoreError};
 
 /// Where an append goes.
@@ -85,7 +88,7 @@ impl<C: Command> Engine<C> {
         let is_unhurried = matches!(urgency, Urgency::Cleaning | Urgency::Freeing);
         let is_worth_a_stripe = |room: Room| {
             let is_bearable = is_unhurried || is_many && room.lateness_us < HICCUP_US;
-            !is_bearable && self.may_open_better() && !self.is_short_of_memory()
+            !is_bearable && self.may_open_better() && !self.is_opening_late(partition) && !self.is_short_of_memory()
         };
         if let Some(room) = hampered.filter(|&room| !is_worth_a_stripe(room)) {
             return Ok(room);
@@ -118,13 +121,33 @@ impl<C: Command> Engine<C> {
             let stripe = self.stripes.at(slot);
             let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
             let chunks = open.chunks_with_room(length).filter(move |_| stripe.id > above);
+            let opening_us = self.opening_lateness_us(stripe, lateness_us);
             chunks.map(move |data_index| {
                 let participants = self.config.shape.participants(data_index);
                 let latest_us = participants.map(|member| lateness_us(stripe.members[member])).max();
-                Room { slot, data_index, lateness_us: latest_us.unwrap_or(0) }
+                Room { slot, data_index, lateness_us: latest_us.unwrap_or(0).max(opening_us) }
             })
         });
         rooms.min_by_key(|room| room.lateness_us)
+    }
+
+    /// How late the members are whose chunk a stripe needs before anything in it is confirmed.
+    fn opening_lateness_us(&self, stripe: &Stripe<Purpose>, lateness_us: impl Fn(NodeId) -> u64) -> u64 {
+        let open = stripe.open.as_ref().expect("a stripe that takes appends has its bytes");
+        let mut unopened: SmallVec<[u64; 24]> =
+            open.unopened().map(|member| lateness_us(stripe.members[member])).collect();
+        unopened.sort_unstable();
+        // So many of them it can do without.
+        unopened.iter().rev().nth(self.config.shape.unopened_max()).copied().unwrap_or(0)
+    }
+
+    /// Would a new stripe wait for slow members to open their chunks, as another one does already?
+    fn is_opening_late(&self, partition: PartitionId) -> bool {
+        let shape = self.config.shape;
+        let prompt = self.taking_nodes().filter(|node| !self.is_evaded(node.id)).count();
+        let mut open = self.logs[&partition].open.iter().map(|&slot| self.stripes.at(slot));
+        prompt + shape.unopened_max() < shape.chunk_count()
+            && open.any(|stripe| self.opening_lateness_us(stripe, |node| self.lateness_us(node)) > 0)
     }
 
     /// Would a new stripe have a chunk that is not hampered?
@@ -153,7 +176,8 @@ impl<C: Command> Engine<C> {
             let stripe = self.stripes.at(slot);
             let sidesteps = self.log_sidesteps(stripe.partition);
             let is_slow = |member: usize| sidesteps && self.is_evaded(stripe.members[member]);
-            let is_hampered = |chunk: &usize| shape.participants(*chunk).any(is_slow);
+            let is_opening = sidesteps && self.opening_lateness_us(stripe, |node| self.lateness_us(node)) > 0;
+            let is_hampered = |chunk: &usize| is_opening || shape.participants(*chunk).any(is_slow);
             let hampered = (0..shape.data_count()).filter(is_hampered).fold(0u128, |bits, chunk| bits | 1 << chunk);
             let open = self.stripes.at_mut(slot).open.as_mut();
             open.expect("a stripe that takes appends has its bytes").set_hampered(hampered);

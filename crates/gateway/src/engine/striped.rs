@@ -156,6 +156,11 @@ impl<C> StripedRead<C> {
     pub fn value_bytes(&self) -> usize {
         self.manifest.value_bytes
     }
+
+    /// First stripe of what is read.
+    pub(super) fn first(&self) -> StripeId {
+        self.manifest.first
+    }
 }
 
 impl<C: Command> Engine<C> {

@@ -10,7 +10,7 @@ use crate::rng::Rng;
 
 /// The longest that a client waits while nodes fail, in virtual microseconds: until a request's deadline, 100 ms, where
 /// too little is asked for a node to be noticed sooner, and for what is asked instead.
-const LATENCY_US_MAX: u64 = 200_000;
+const LATENCY_US_MAX: u64 = 150_000;
 
 /// A family of runs; what is left open is drawn from the seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
