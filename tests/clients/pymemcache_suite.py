@@ -210,6 +210,12 @@ def statistics():
         equal(int(after[b"get_hits"]) - int(before[b"get_hits"]), 1)
         equal(int(after[b"get_misses"]) - int(before[b"get_misses"]), 1)
         true(b"item_size_max" in c.stats("settings"), "stats settings names the largest item")
+        with client() as other:
+            other.version()
+            connections = c.stats("conns")
+            states = [value for name, value in connections.items() if name.endswith(b":state")]
+            true(states.count(b"conn_listening") == 1, "stats conns names where the gateway listens")
+            true(b"conn_parse_cmd" in states and b"conn_read" in states, "stats conns names all connections")
         true(len(c.version()) >= 5, "a version")
 
 

@@ -39,6 +39,12 @@ def connection(r):
         true(one.client_id() > 0, "an id")
         equal(one.client_info()["name"], "tester")
         true(any(row["name"] == "tester" for row in one.client_list()), "the list has this connection")
+        with client(2, single_connection_client=True) as two:
+            two.client_setname("another")
+            two.ping()
+            seen = [row for row in one.client_list() if row["name"] == "another"]
+            equal([(row["cmd"], int(row["id"])) for row in seen], [("ping", two.client_id())])
+        becomes(False, lambda: any(row["name"] == "another" for row in one.client_list()))
     true(abs(r.time()[0] - time.time()) < 3600, "the clock is near ours")
     raises(redis.AuthenticationError, r.execute_command, "AUTH", "nobody", "nothing")
 

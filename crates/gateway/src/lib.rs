@@ -17,6 +17,7 @@ pub mod memcached;
 pub mod redis;
 pub mod reply_queue;
 pub mod request;
+pub mod roster;
 pub mod session;
 pub mod terms;
 pub mod topology;

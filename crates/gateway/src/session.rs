@@ -8,6 +8,7 @@ use std::sync::Arc;
 use shorttail_units::{ClusterId, CodeShape, Now};
 
 use crate::request::{Reply, Request, RequestId};
+use crate::roster::Roster;
 use crate::topology::{Place, Topology};
 
 /// Takes what a session asks of the engine.
@@ -31,6 +32,8 @@ pub struct Shared {
     pub elsewhere: Counters,
     /// Who serves which slots, as cluster-aware clients are told; replaced as a whole when it changes.
     pub topology: Arc<Topology>,
+    /// The connections of all cores.
+    pub roster: Arc<Roster>,
 }
 
 impl Shared {
@@ -40,7 +43,7 @@ impl Shared {
         let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
         let mut counters = Counters::default();
         counters.prefixes.enabled = settings.counts_prefixes;
-        Shared { settings, counters, elsewhere: Counters::default(), topology }
+        Shared { settings, counters, elsewhere: Counters::default(), topology, roster: Arc::default() }
     }
 
     /// What the whole gateway counted: what clients are told.

@@ -34,6 +34,7 @@ use anyhow::Context;
 use mio::Poll;
 use shorttail_gateway::engine::{EngineConfig, WhenFull as EngineWhenFull};
 use shorttail_gateway::request::StoreStats;
+use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
@@ -339,6 +340,7 @@ pub(crate) fn start_cores(
     }
     let totals = Arc::new(Totals::default());
     let tallies = Arc::new(Tallies::new(core_count));
+    let roster = Arc::new(Roster::default());
     let mut gauges = Vec::new();
     let mut listeners = Some(listeners);
     for (core, (poll, inbox)) in waiting.into_iter().enumerate() {
@@ -352,6 +354,7 @@ pub(crate) fn start_cores(
             core,
             identity,
             settings: settings.clone(),
+            roster: Arc::clone(&roster),
             cores: outlets.clone(),
             listeners: listeners.take().unwrap_or_default(),
             gauges: core_gauges,

@@ -63,8 +63,8 @@ fn memcached_commands_do_the_same_after_the_way() {
          decr n 1\r\ntouch a 100\r\ngat 50 a\r\nmg a v t c k f O123\r\nms b 2 T0 F7 c\r\nhi\r\nma n D3 v\r\nmd a I T30\r\n\
          mg a v c\r\nme n\r\ndelete b\r\ncas n 0 0 1 77\r\n1\r\nset {long_key} 0 0 1\r\nz\r\nget {long_key} a b n\r\nstats\r\n"
     );
-    let here = answers(MemcachedSession::new(String::new()), input.as_bytes(), false);
-    let there = answers(MemcachedSession::new(String::new()), input.as_bytes(), true);
+    let here = answers(MemcachedSession::default(), input.as_bytes(), false);
+    let there = answers(MemcachedSession::default(), input.as_bytes(), true);
     assert!(here.len() > 300, "{}", here.escape_ascii());
     assert_eq!(here.escape_ascii().to_string(), there.escape_ascii().to_string());
 }
@@ -77,7 +77,7 @@ fn redis_commands_do_the_same_after_the_way() {
         DEL a c\r\nDBSIZE\r\nSCAN 0\r\nKEYS *\r\nRANDOMKEY\r\nFLUSHALL\r\nDBSIZE\r\n";
     let session = || {
         let shared = Shared::new(Settings::default());
-        RedisSession::new(1, String::new(), String::new(), NOW, &shared)
+        RedisSession::new(String::new(), String::new(), NOW, &shared)
     };
     let here = answers(session(), input, false);
     assert!(here.len() > 200, "{}", here.escape_ascii());
@@ -128,7 +128,7 @@ fn a_key_beyond_all_limits_is_refused() {
 #[test]
 fn no_byte_makes_a_command_panic() {
     let input = b"mg a v t c k f O123\r\nms b 2 T0 F7 c\r\nhi\r\nset n 0 60 1\r\n9\r\n";
-    let mut session = MemcachedSession::new(String::new());
+    let mut session = MemcachedSession::default();
     let mut shared = Shared::new(Settings::default());
     let mut frames = Vec::new();
     let mut at = 0;
@@ -156,7 +156,7 @@ fn no_byte_makes_a_command_panic() {
 
 #[test]
 fn a_lookup_is_issued_again_only_by_its_own_line() {
-    let mut session = MemcachedSession::new(String::new());
+    let mut session = MemcachedSession::default();
     let mut asked = Vec::new();
     let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
     let mut shared = Shared::new(Settings::default());
@@ -180,7 +180,7 @@ fn a_lookup_is_issued_again_only_by_its_own_line() {
 
 #[test]
 fn a_read_of_a_large_value_comes_back_as_it_was() {
-    let mut session = MemcachedSession::new(String::new());
+    let mut session = MemcachedSession::default();
     let mut asked = Vec::new();
     let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
     let line = b"get first second third\r\n";

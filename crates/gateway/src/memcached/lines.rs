@@ -39,6 +39,7 @@ impl MemcachedSession {
         line: &[u8],
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> Step {
+        self.mark(now);
         let step = match parse_line(line) {
             Ok(request) => self.handle_request(now, shared, line, request, sink),
             Err(refusal) => {
@@ -117,7 +118,7 @@ impl MemcachedSession {
                 self.phase = Phase::Closed;
                 true
             }
-            Request::Stats { arguments } => self.stats(shared, arguments, sink),
+            Request::Stats { arguments } => self.stats(now, shared, arguments, sink),
             Request::Admin { verb, arguments, noreply } => self.admin(now, shared, verb, arguments, noreply, sink),
         };
         if done { Step::Consumed(line.len()) } else { Step::Blocked }

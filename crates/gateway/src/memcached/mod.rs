@@ -8,7 +8,7 @@
 //! Source: behaviour of memcached 1.6.45. Deviations, each on purpose:
 //! * a key that would break a line is always echoed in base64 (memcached may send it raw);
 //! * `get_expired` and `get_flushed` are the engine's counts, of all look-ups and not of `get` alone;
-//! * `stats conns` lists the asking connection only;
+//! * `stats conns` numbers connections in the order in which they came, not by their descriptors;
 //! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;
 //! * when a key of a multi-key `get` cannot be read, the values before it have already been sent: the error line
 //!   then ends the answer in place of `END`.

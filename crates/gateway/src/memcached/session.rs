@@ -27,6 +27,7 @@ use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{KeyspaceRequest, Reply, Request, RequestId};
+use crate::roster::{self, Seat};
 use crate::session::{RequestSink, Session, Shared};
 
 #[derive(Debug)]
@@ -48,8 +49,8 @@ pub struct MemcachedSession {
     again: Vec<(u64, Vec<u8>)>,
     /// `-C`, as the settings say.
     cas_disabled: bool,
-    /// How other parts of the system name the client, for `stats conns`.
-    pub(super) peer: String,
+    /// Where others are told of it.
+    seat: Option<Seat>,
 }
 
 /// What the next input byte belongs to.
@@ -91,15 +92,20 @@ pub(super) enum Step {
     Blocked,
 }
 
+/// A session that `stats conns` does not tell of.
 impl Default for MemcachedSession {
     fn default() -> Self {
-        Self::new(String::new())
+        Self::with(None)
     }
 }
 
 impl MemcachedSession {
-    /// `peer`: the client's address in memcached's form (`tcp:127.0.0.1:4711`, `unix:/path`).
-    pub fn new(peer: String) -> Self {
+    /// Addresses have memcached's form (`tcp:127.0.0.1:4711`, `unix:/path`).
+    pub fn new(peer: String, local: String, now: Now, shared: &Shared) -> Self {
+        Self::with(Some(shared.roster.enter(roster::Kind::Memcached, peer, local, now)))
+    }
+
+    fn with(seat: Option<Seat>) -> Self {
         MemcachedSession {
             phase: Phase::First,
             replies: ReplyQueue::default(),
@@ -112,7 +118,7 @@ impl MemcachedSession {
             failed_lines: Vec::new(),
             again: Vec::new(),
             cas_disabled: false,
-            peer,
+            seat,
         }
     }
 
@@ -122,6 +128,18 @@ impl MemcachedSession {
             || self.replies.waiting_count() >= waiting_max
             || self.replies.output().len() > OUTPUT_BYTES_MAX
             || !self.large.has_room()
+    }
+
+    /// A request begins.
+    pub(super) fn mark(&self, now: Now) {
+        if let Some(seat) = &self.seat {
+            seat.mark(now, 0);
+        }
+    }
+
+    /// Its place in the list of connections, if it has one.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.seat.as_ref().map(|seat| seat.id)
     }
 
     /// Closes the connection once everything before is answered.

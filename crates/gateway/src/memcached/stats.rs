@@ -74,6 +74,7 @@ impl MemcachedSession {
     /// Runs `stats`; `false` if it must wait. Subcommands may be shortened, as in memcached.
     pub(super) fn stats(
         &mut self,
+        now: Now,
         shared: &mut Shared,
         arguments: &[u8],
         sink: &mut impl RequestSink<MemcachedCommand>,
@@ -99,7 +100,7 @@ impl MemcachedSession {
                 Ok(count) => return self.ask(Question::Cachedump, KeyspaceRequest::Scan { cursor: 0, count }, sink),
                 Err(line) => [line.as_bytes(), b"\r\n"].concat(),
             },
-            _ if is("conns") => stats_settings::connections(shared, &self.peer),
+            _ if is("conns") => stats_settings::connections(now, shared, self.number()),
             b"items" => return self.ask(Question::Items, KeyspaceRequest::Stats, sink),
             b"slabs" => return self.ask(Question::Slabs, KeyspaceRequest::Stats, sink),
             b"sizes" => b"STAT sizes_status disabled\r\nEND\r\n".to_vec(),

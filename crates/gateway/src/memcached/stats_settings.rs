@@ -1,7 +1,10 @@
 //! `stats settings` and `stats conns`.
 
+use shorttail_units::Now;
+
 use super::limits::LINE_BYTES_MAX;
 use super::stats::StatLines;
+use crate::roster::Kind;
 use crate::session::Shared;
 
 fn yes_no(value: bool) -> &'static str {
@@ -65,8 +68,8 @@ pub(super) fn settings(shared: &Shared) -> Vec<u8> {
     stats.end()
 }
 
-/// The asking connection: the others live on other cores, and no session knows them.
-pub(super) fn connections(shared: &Shared, peer: &str) -> Vec<u8> {
+/// Where the gateway listens, and the memcached clients of all its cores; `asking` is one of them.
+pub(super) fn connections(now: Now, shared: &Shared, asking: Option<u64>) -> Vec<u8> {
     let settings = &shared.settings;
     let mut stats = StatLines::default();
     let listen = match (&settings.unix_socket, settings.listen.as_str()) {
@@ -76,10 +79,14 @@ pub(super) fn connections(shared: &Shared, peer: &str) -> Vec<u8> {
     };
     stats.add("0:addr", &listen);
     stats.add("0:state", "conn_listening");
-    stats.add("0:secs_since_last_cmd", 0);
-    stats.add("1:addr", if peer.is_empty() { "unknown" } else { peer });
-    stats.add("1:listen_addr", &listen);
-    stats.add("1:state", "conn_parse_cmd");
-    stats.add("1:secs_since_last_cmd", 0);
+    stats.add("0:secs_since_last_cmd", now.mono_us.saturating_sub(settings.started_us) / 1_000_000);
+    for member in shared.roster.of_kind(Kind::Memcached) {
+        let mut add = |name: &str, value: &str| stats.add(format_args!("{}:{name}", member.id), value);
+        add("addr", if member.peer.is_empty() { "unknown" } else { &member.peer });
+        add("listen_addr", if member.local.is_empty() { &listen } else { &member.local });
+        // As in memcached: one waits for input unless it is being served.
+        add("state", if asking == Some(member.id) { "conn_parse_cmd" } else { "conn_read" });
+        add("secs_since_last_cmd", &member.idle_s(now).to_string());
+    }
     stats.end()
 }

@@ -2,18 +2,16 @@
 //!
 //! Must not know: the requests that are in flight.
 
-use shorttail_units::Now;
 use shorttail_wire::resp::Protocol;
 
+use crate::roster::{Facts, Seat};
 use crate::session::Settings;
 
 /// State of one connection that commands read and change.
 #[derive(Debug)]
 pub struct Connection {
-    pub id: u64,
-    /// Address of the client and of this end, as `ip:port`.
-    pub peer: String,
-    pub local: String,
+    /// Its id, and what others are told of it.
+    pub seat: Seat,
     pub protocol: Protocol,
     /// The user that authenticated; `None`: nobody yet, and credentials are asked for.
     pub user: Option<Vec<u8>>,
@@ -23,19 +21,15 @@ pub struct Connection {
     pub no_evict: bool,
     /// Reads do not count as accesses.
     pub no_touch: bool,
-    pub connected_us: u64,
-    pub last_command_us: u64,
 }
 
 /// The user of connections that need no password, and of AUTH with a password only.
 pub const DEFAULT_USER: &[u8] = b"default";
 
 impl Connection {
-    pub fn new(id: u64, peer: String, local: String, now: Now, settings: &Settings) -> Self {
-        Connection {
-            id,
-            peer,
-            local,
+    pub fn new(seat: Seat, settings: &Settings) -> Self {
+        let connection = Connection {
+            seat,
             protocol: Protocol::Resp2,
             user: initial_user(settings),
             name: Vec::new(),
@@ -43,9 +37,21 @@ impl Connection {
             library_version: Vec::new(),
             no_evict: false,
             no_touch: false,
-            connected_us: now.mono_us,
-            last_command_us: now.mono_us,
-        }
+        };
+        connection.tell_others();
+        connection
+    }
+
+    /// Others see it from now on as it is.
+    pub fn tell_others(&self) {
+        self.seat.tell(Facts {
+            name: self.name.clone(),
+            user: self.user.clone().unwrap_or_default(),
+            library_name: self.library_name.clone(),
+            library_version: self.library_version.clone(),
+            no_evict: self.no_evict,
+            speaks_resp3: self.protocol == Protocol::Resp3,
+        });
     }
 
     pub fn authenticated(&self) -> bool {

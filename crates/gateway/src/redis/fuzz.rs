@@ -19,7 +19,7 @@ pub fn fuzz_session(data: &[u8]) {
     let settings = Settings { value_bytes_max: 4096, key_bytes_max: 64, ..Settings::default() };
     let mut shared = Shared::new(settings);
     let mut now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
-    let mut session = RedisSession::new(1, String::new(), String::new(), now, &shared);
+    let mut session = RedisSession::new(String::new(), String::new(), now, &shared);
     let mut store = MapStore::default();
     let mut buffer = Vec::new();
     for piece in stream.chunks(piece_bytes) {

@@ -11,7 +11,7 @@
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
-//! - CLIENT LIST shows the connection that asks; WAIT answers the parity count, see `handlers::server`.
+//! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity count, see `handlers::server`.
 //!
 //! Must not know: sockets, clocks, nodes.
 

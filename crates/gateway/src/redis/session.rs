@@ -26,6 +26,7 @@ use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
+use crate::roster;
 use crate::session::{RequestSink, Session, Settings, Shared};
 
 /// Part numbers carry what the reply needs to know where a request has one part only.
@@ -67,10 +68,11 @@ struct Barrier {
 }
 
 impl RedisSession {
-    /// `id` is unique among the gateway's connections; `peer` and `local` are shown by CLIENT LIST.
-    pub fn new(id: u64, peer: String, local: String, now: Now, shared: &Shared) -> Self {
+    /// Addresses are `ip:port`, as CLIENT LIST shows them.
+    pub fn new(peer: String, local: String, now: Now, shared: &Shared) -> Self {
+        let seat = shared.roster.enter(roster::Kind::Redis, peer, local, now);
         RedisSession {
-            connection: Connection::new(id, peer, local, now, &shared.settings),
+            connection: Connection::new(seat, &shared.settings),
             parser: RequestParser::default(),
             queue: ReplyQueue::default(),
             parts_in_flight: 0,
@@ -214,7 +216,10 @@ impl RedisSession {
     ) {
         let mut out = std::mem::take(&mut self.scratch);
         match handlers::handle(args, &mut self.connection, shared, now, &mut out) {
-            Ok(Plan::Answered) => self.push(&out),
+            Ok(Plan::Answered) => {
+                self.push(&out);
+                self.connection.tell_others();
+            }
             Ok(Plan::AnsweredLast) => {
                 self.push(&out);
                 self.ending = true;

@@ -93,6 +93,11 @@ impl CommandSpec {
         self
     }
 
+    /// Tells it from all other entries; see [`name_of`].
+    pub fn number(&'static self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     const fn subcommands(mut self, subcommands: &'static [CommandSpec]) -> Self {
         self.subcommands = subcommands;
         self
@@ -172,6 +177,12 @@ pub fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     }
     let spec = COMMANDS.get(usize::from(INDEX.buckets[bucket_of(name, INDEX.seed)]))?;
     name.eq_ignore_ascii_case(spec.name.as_bytes()).then_some(spec)
+}
+
+/// What the entry of this number is called; `None` if there is none.
+pub fn name_of(number: usize) -> Option<&'static str> {
+    let all = COMMANDS.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands));
+    all.into_iter().find(|spec| spec.number() == number).map(|spec| spec.name)
 }
 
 #[cfg(test)]

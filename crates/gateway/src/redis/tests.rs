@@ -39,7 +39,7 @@ impl Client {
     fn with(settings: Settings) -> Self {
         let shared = Shared::new(settings);
         let now = Now { mono_us: 5_000_000, unix_ms: UnixMs(1_700_000_000_000) };
-        let session = RedisSession::new(7, "10.0.0.1:5000".into(), "10.0.0.2:6379".into(), now, &shared);
+        let session = RedisSession::new("10.0.0.1:5000".into(), "10.0.0.2:6379".into(), now, &shared);
         let (store, order) = (MapStore::default(), Order::Asked);
         Client { session, store, shared, now, input: Vec::new(), asked: Vec::new(), order }
     }

@@ -24,6 +24,7 @@ use hashbrown::HashMap;
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Token as MioToken};
 use shorttail_gateway::engine::{EngineConfig, Token, WhenFull};
+use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Settings, Shared};
 use shorttail_gateway::topology::{Place as ClientPlace, Topology};
 use shorttail_units::Now;
@@ -61,6 +62,7 @@ pub struct CoreSetup {
     pub core: usize,
     pub identity: Identity,
     pub settings: Settings,
+    pub roster: Arc<Roster>,
     pub cores: Vec<Outlet<ToCore>>,
     pub listeners: Listeners,
     pub gauges: Arc<CoreGauges>,
@@ -100,10 +102,10 @@ pub struct Core {
 }
 
 /// What sessions start with: a gateway that serves everything, until a view says otherwise.
-fn shared(settings: Settings, identity: Identity) -> Shared {
+fn shared(settings: Settings, roster: Arc<Roster>, identity: Identity) -> Shared {
     let redis = (settings.redis_port != 0).then(|| ClientPlace { host: String::new(), port: settings.redis_port });
     let topology = Topology::single(identity.cluster, identity.gateway, 0, redis);
-    Shared { topology: Arc::new(topology), ..Shared::new(settings) }
+    Shared { topology: Arc::new(topology), roster, ..Shared::new(settings) }
 }
 
 impl Core {
@@ -112,7 +114,7 @@ impl Core {
         let mut settings = setup.settings;
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
-        let shared = shared(settings, setup.identity);
+        let shared = shared(settings, setup.roster, setup.identity);
         let place = Place { identity: setup.identity, core: setup.core };
         Ok(Core {
             poll: setup.poll,

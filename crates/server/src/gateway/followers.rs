@@ -184,7 +184,7 @@ mod tests {
         let mut waiters = Vec::new();
         for line in lines {
             // One of its own for each, which holds nothing back by itself.
-            let mut session = RedisSession::new(connection, String::new(), String::new(), Now::default(), &shared);
+            let mut session = RedisSession::new(String::new(), String::new(), Now::default(), &shared);
             let mut sink = |id: RequestId, request: Request<_>| {
                 let ask = Ask { partition: 0, epoch: 0, request: request.map(AnyCommand::from) };
                 let number = waiters.len() as u64 + 1;

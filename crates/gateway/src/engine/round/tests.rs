@@ -50,7 +50,7 @@ fn answered(asked: Asked) -> (Vec<(RequestId, Reply)>, bool) {
 #[test]
 fn a_connection_that_does_not_read_gets_no_more_than_it_may_have_under_way() {
     let mut shared = Shared::new(Settings::default());
-    let mut session = MemcachedSession::new(String::new());
+    let mut session = MemcachedSession::default();
     let mut asked = Asked::new();
     session.handle_input(Default::default(), &mut shared, &b"get a\r\n".repeat(100), &mut sink(&mut asked));
     assert_eq!(asked.len(), 100);

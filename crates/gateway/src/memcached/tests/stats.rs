@@ -1,6 +1,9 @@
 //! What is counted, and how it is reported.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::roster::Kind;
 
 fn stat(text: &str, name: &str) -> String {
     let prefix = format!("STAT {name} ");
@@ -114,10 +117,26 @@ fn other_statistics_answer() {
     assert_eq!(stat(&settings, "evictions"), "on");
     assert_eq!(stat(&settings, "item_size_max"), "1048576");
     assert_eq!(stat(&settings, "client_flags_size"), "4");
-    assert!(client.text("stats conns\r\n").contains("STAT 0:state conn_listening\r\n"));
     client.shared.settings.reported = vec![("maxconns", "7".to_owned()), ("hot_max_factor", "0.20".to_owned())];
     let settings = client.text("stats settings\r\n");
     assert_eq!(stat(&settings, "maxconns"), "7");
     assert_eq!(stat(&settings, "hot_max_factor"), "0.20");
     assert_eq!(settings.matches("STAT maxconns ").count(), 1);
+}
+
+#[test]
+fn all_connections_are_told_of() {
+    let mut client = open();
+    assert!(client.text("stats conns\r\n").contains("STAT 0:state conn_listening\r\n"));
+    let roster = Arc::clone(&client.shared.roster);
+    let now = client.now;
+    let enter = |kind, peer: &str| roster.enter(kind, peer.into(), "tcp:127.0.0.1:11211".into(), now);
+    let (first, redis) = (enter(Kind::Memcached, "tcp:127.0.0.1:4711"), enter(Kind::Redis, "127.0.0.1:4712"));
+    let told = client.text("stats conns\r\n");
+    assert_eq!(stat(&told, "1:addr"), "tcp:127.0.0.1:4711");
+    assert_eq!(stat(&told, "1:listen_addr"), "tcp:127.0.0.1:11211");
+    assert_eq!([stat(&told, "1:state"), stat(&told, "1:secs_since_last_cmd")], ["conn_read", "0"]);
+    assert!(!told.contains("STAT 2:"), "{told}");
+    drop((first, redis));
+    assert!(!client.text("stats conns\r\n").contains("STAT 1:"));
 }

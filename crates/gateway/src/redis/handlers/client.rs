@@ -1,14 +1,19 @@
-//! CLIENT: what a connection tells of itself.
+//! CLIENT: what a connection tells of itself, and of the others.
 
-use shorttail_wire::resp::{Protocol, encode, parse_i64};
+use std::sync::Arc;
+
+use shorttail_units::Now;
+use shorttail_wire::resp::{encode, parse_i64};
 
 use super::answer_help;
 use crate::redis::error::CommandError;
 use crate::redis::limits::NAME_BYTES_MAX;
 use crate::redis::plan::{Call, Handled, Plan};
+use crate::redis::table;
+use crate::roster::{Kind, Member};
 
 pub fn id(call: &mut Call<'_>) -> Handled {
-    encode::count(call.out, call.connection.id);
+    encode::count(call.out, call.connection.seat.id);
     Ok(Plan::Answered)
 }
 
@@ -83,63 +88,65 @@ fn on_or_off(call: &Call<'_>) -> Result<bool, CommandError> {
 }
 
 pub fn info(call: &mut Call<'_>) -> Handled {
-    let line = describe(call);
+    let mut line = Vec::new();
+    describe(&call.connection.seat, call.now, &mut line);
     encode::verbatim_text(call.out, call.connection.protocol, &line);
     Ok(Plan::Answered)
 }
 
-/// CLIENT LIST [TYPE type | ID id ...]: sessions do not know each other, so it lists the one that asks.
+/// CLIENT LIST [TYPE type | ID id ...].
 pub fn list(call: &mut Call<'_>) -> Handled {
-    let mut listed = true;
-    if call.args.len() == 4 && call.is(2, "TYPE") {
+    let roster = &call.shared.roster;
+    let is_redis = |member: &Arc<Member>| member.kind == Kind::Redis;
+    let listed = if call.args.len() == 2 {
+        roster.of_kind(Kind::Redis)
+    } else if call.args.len() == 4 && call.is(2, "TYPE") {
         let kind = &call.args[3];
         let known = ["normal", "replica", "slave", "pubsub", "master"];
         if !known.iter().any(|name| kind.eq_ignore_ascii_case(name.as_bytes())) {
             let shown = super::echoed(kind, usize::MAX);
             return Err(CommandError::owned([b"ERR Unknown client type '", shown, b"'"].concat()));
         }
-        listed = kind.eq_ignore_ascii_case(b"normal");
+        if kind.eq_ignore_ascii_case(b"normal") { roster.of_kind(Kind::Redis) } else { Vec::new() }
     } else if call.args.len() > 3 && call.is(2, "ID") {
-        listed = false;
-        for id in call.args.skip(3).iter() {
-            let id = parse_i64(id).filter(|&id| id > 0);
-            let id = id.ok_or(CommandError::fixed("ERR Invalid client ID"))?;
-            listed |= id.unsigned_abs() == call.connection.id;
-        }
-    } else if call.args.len() != 2 {
+        let id_of = |id| parse_i64(id).filter(|&id| id > 0).map(i64::unsigned_abs);
+        let ids: Option<Vec<u64>> = call.args.skip(3).iter().map(id_of).collect();
+        let ids = ids.ok_or(CommandError::fixed("ERR Invalid client ID"))?;
+        ids.into_iter().filter_map(|id| roster.get(id).filter(is_redis)).collect()
+    } else {
         return Err(CommandError::SYNTAX);
-    }
-    let line = if listed { describe(call) } else { Vec::new() };
-    encode::verbatim_text(call.out, call.connection.protocol, &line);
+    };
+    let mut lines = Vec::new();
+    listed.iter().for_each(|member| describe(member, call.now, &mut lines));
+    encode::verbatim_text(call.out, call.connection.protocol, &lines);
     Ok(Plan::Answered)
 }
 
 /// One line of CLIENT LIST, in Redis' order of fields.
-fn describe(call: &Call<'_>) -> Vec<u8> {
-    let connection = &*call.connection;
-    let seconds = |since_us: u64| call.now.mono_us.saturating_sub(since_us) / 1_000_000;
-    let mut line =
-        format!("id={} addr={} laddr={} fd=-1 name=", connection.id, connection.peer, connection.local).into_bytes();
-    line.extend_from_slice(&connection.name);
-    let flags = if connection.no_evict { "e" } else { "N" };
+fn describe(member: &Member, now: Now, line: &mut Vec<u8>) {
+    let facts = member.facts();
+    line.extend_from_slice(
+        format!("id={} addr={} laddr={} fd=-1 name=", member.id, member.peer, member.local).as_bytes(),
+    );
+    line.extend_from_slice(&facts.name);
+    let flags = if facts.no_evict { "e" } else { "N" };
     line.extend_from_slice(
         format!(
             " age={} idle={} flags={flags} db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 \
              multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={} user=",
-            seconds(connection.connected_us),
-            seconds(connection.last_command_us),
-            call.spec.name,
+            member.age_s(now),
+            member.idle_s(now),
+            table::name_of(member.command()).unwrap_or("NULL"),
         )
         .as_bytes(),
     );
-    line.extend_from_slice(connection.user.as_deref().unwrap_or_default());
-    let version = if connection.protocol == Protocol::Resp3 { 3 } else { 2 };
+    line.extend_from_slice(&facts.user);
+    let version = if facts.speaks_resp3 { 3 } else { 2 };
     line.extend_from_slice(format!(" redir=-1 resp={version} lib-name=").as_bytes());
-    line.extend_from_slice(&connection.library_name);
+    line.extend_from_slice(&facts.library_name);
     line.extend_from_slice(b" lib-ver=");
-    line.extend_from_slice(&connection.library_version);
+    line.extend_from_slice(&facts.library_version);
     line.push(b'\n');
-    line
 }
 
 pub fn help(call: &mut Call<'_>) -> Handled {
@@ -151,7 +158,7 @@ pub fn help(call: &mut Call<'_>) -> Handled {
         "INFO",
         "    Describe this connection.",
         "LIST [TYPE <type> | ID <id> [<id> ...]]",
-        "    Describe connections; only the one that asks is known here.",
+        "    Describe the connections of Redis clients to this gateway.",
         "NO-EVICT (ON|OFF)",
         "    Note that this connection asks not to be dropped.",
         "NO-TOUCH (ON|OFF)",

@@ -38,7 +38,7 @@ fn holder(topology: &Topology, range: SlotRange) -> Option<&GatewayPlace> {
 /// The host of a place: where nobody said, the one under which this client reached us.
 fn host<'a>(topology: &Topology, gateway: &GatewayPlace, place: &'a Place, connection: &'a Connection) -> &'a str {
     let is_me = gateway.id == topology.me();
-    match connection.local.rsplit_once(':') {
+    match connection.seat.local.rsplit_once(':') {
         Some((host, _)) if is_me && place.host.is_empty() => host.trim_start_matches('[').trim_end_matches(']'),
         _ => &place.host,
     }

@@ -127,7 +127,7 @@ fn describe_server(call: &mut Call<'_>) {
     encode::bulk(call.out, b"proto");
     encode::integer(call.out, if protocol == Protocol::Resp3 { 3 } else { 2 });
     encode::bulk(call.out, b"id");
-    encode::count(call.out, call.connection.id);
+    encode::count(call.out, call.connection.seat.id);
     encode::bulk(call.out, b"mode");
     let mode = if call.settings().redis_cluster { "cluster" } else { "standalone" };
     encode::bulk(call.out, mode.as_bytes());

@@ -33,8 +33,8 @@ pub fn handle(
     out: &mut Vec<u8>,
 ) -> Handled {
     shared.counters.commands_total += 1;
-    connection.last_command_us = now.mono_us;
     let spec = find(args)?;
+    connection.seat.mark(now, spec.number());
     if !spec.accepts(args.len()) {
         return Err(CommandError::arity(spec.name));
     }

@@ -7,6 +7,7 @@ use super::super::verbs::{Condition, SetReply, StoreExpiry, WriteVerb};
 use super::super::{KeyCommand, connection::Connection};
 use super::*;
 use crate::command::{ApplyContext, Command, Effect, StoreError};
+use crate::roster::Kind;
 
 #[test]
 fn strings_are_stored_and_read() {
@@ -299,11 +300,16 @@ fn values_and_keys_beyond_the_limits_are_refused_and_the_connection_lives_on() {
     ]);
 }
 
+fn connection_of(client: &Client) -> Connection {
+    let seat = client.shared.roster.enter(Kind::Redis, String::new(), String::new(), client.now);
+    Connection::new(seat, &client.shared.settings)
+}
+
 /// A verb and what it says when the engine cannot.
 #[test]
 fn what_the_engine_cannot_do_is_told_in_codes_that_clients_know() {
     let client = Client::new();
-    let connection = Connection::new(1, String::new(), String::new(), client.now, &client.shared.settings);
+    let connection = connection_of(&client);
     let verb = Verb::Number(super::super::verbs::NumberVerb::Add(1));
     let command = KeyCommand::new(b"k".to_vec(), verb, &connection);
     for (error, expected) in [
@@ -326,7 +332,7 @@ fn what_the_engine_cannot_do_is_told_in_codes_that_clients_know() {
 #[test]
 fn a_store_applied_twice_stores_the_same() {
     let client = Client::new();
-    let connection = Connection::new(1, String::new(), String::new(), client.now, &client.shared.settings);
+    let connection = connection_of(&client);
     let verb = WriteVerb::Set {
         value: b"value".to_vec(),
         expiry: StoreExpiry::Never,

@@ -1,6 +1,7 @@
 //! Commands about connection and server, and errors of the request itself.
 
 use super::*;
+use crate::roster::Kind;
 use crate::session::Credential;
 
 #[test]
@@ -35,7 +36,7 @@ fn connections_talk_about_themselves() {
         ("PING", "+PONG"),
         ("PING hi", "$2 hi"),
         ("ECHO hi", "$2 hi"),
-        ("CLIENT ID", ":7"),
+        ("CLIENT ID", ":1"),
         ("CLIENT GETNAME", "$-1"),
         ("CLIENT SETNAME me", "+OK"),
         ("CLIENT GETNAME", "$2 me"),
@@ -55,7 +56,7 @@ fn connections_talk_about_themselves() {
         ("WAIT 1 -1", "-ERR timeout is negative"),
     ]);
     let line = client.say("CLIENT INFO");
-    for field in ["id=7 ", "addr=10.0.0.1:5000 ", "name=me ", "cmd=client|info ", "lib-name=redis-py lib-ver=5.0"] {
+    for field in ["id=1 ", "addr=10.0.0.1:5000 ", "name=me ", "cmd=client|info ", "lib-name=redis-py lib-ver=5.0"] {
         assert!(line.contains(field), "{field} in {line}");
     }
     client.script(&[("RESET", "+RESET"), ("CLIENT GETNAME", "$-1")]);
@@ -71,7 +72,7 @@ fn hello_switches_the_protocol() {
         ("HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'"),
         (
             "HELLO 3 SETNAME me",
-            "%7 $6 server $5 redis $7 version $6 7.0.15 $5 proto :3 $2 id :7 $4 mode $10 standalone $4 role $6 master \
+            "%7 $6 server $5 redis $7 version $6 7.0.15 $5 proto :3 $2 id :1 $4 mode $10 standalone $4 role $6 master \
              $7 modules *0",
         ),
         ("CLIENT GETNAME", "$2 me"),
@@ -157,4 +158,30 @@ fn commands_are_described() {
         let help = client.say(&format!("{container} HELP"));
         assert!(help.contains(&format!("+{container} <subcommand>")), "{help}");
     }
+}
+
+#[test]
+fn connections_see_each_other() {
+    let mut client = Client::new();
+    let mut other = Client::new();
+    other.shared = client.shared.clone();
+    other.session = RedisSession::new("10.0.0.9:1".into(), "10.0.0.2:6379".into(), other.now, &other.shared);
+    let memcached = client.shared.roster.enter(Kind::Memcached, String::new(), String::new(), client.now);
+    other.script(&[
+        ("CLIENT SETNAME other", "+OK"),
+        ("HELLO 4", "-NOPROTO unsupported protocol version"),
+        ("SET key value", "+OK"),
+    ]);
+    client.pass_ms(3_500);
+    let listed = client.say("CLIENT LIST");
+    assert!(listed.contains("id=1 addr=10.0.0.1:5000 laddr=10.0.0.2:6379 fd=-1 name= age=3 idle=0 "), "{listed}");
+    assert!(listed.contains(" cmd=client|list user=default redir=-1 resp=2 "), "{listed}");
+    assert!(listed.contains("id=2 addr=10.0.0.9:1 laddr=10.0.0.2:6379 fd=-1 name=other age=3 idle=3 "), "{listed}");
+    assert!(listed.contains(" cmd=set user=default "), "{listed}");
+    assert!(!listed.contains("id=3 "), "{listed}");
+    assert_eq!(client.say("CLIENT LIST ID 2 9 3").matches("id=").count(), 1);
+    assert_eq!(client.say("CLIENT LIST TYPE normal").matches("id=").count(), 2);
+    assert_eq!(client.say("CLIENT LIST TYPE pubsub").matches("id=").count(), 0);
+    drop((other, memcached));
+    assert_eq!(client.say("CLIENT LIST").matches("id=").count(), 1);
 }

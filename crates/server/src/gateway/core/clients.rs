@@ -63,10 +63,14 @@ impl Core {
         let (peer, local) = (stream.peer(), stream.local());
         let Ok(link) = Link::new(stream, MioToken(number as usize), self.poll.registry()) else { return };
         let session = match protocol {
-            Protocol::Memcached => ClientSession::Memcached(Box::new(MemcachedSession::new(peer))),
+            Protocol::Memcached => {
+                let family = if peer.starts_with("unix:") { "unix" } else { "tcp" };
+                let local = format!("{family}:{local}");
+                ClientSession::Memcached(Box::new(MemcachedSession::new(peer, local, self.now, &self.shared)))
+            }
             Protocol::Redis => {
                 let peer = peer.trim_start_matches("tcp:").to_owned();
-                ClientSession::Redis(Box::new(RedisSession::new(number, peer, local, self.now, &self.shared)))
+                ClientSession::Redis(Box::new(RedisSession::new(peer, local, self.now, &self.shared)))
             }
         };
         let client = Client {

@@ -137,7 +137,7 @@ impl World {
 
     fn ask(&mut self, seq: u64, line: &[u8]) {
         let mut asked = Vec::new();
-        let mut session = MemcachedSession::new(String::new());
+        let mut session = MemcachedSession::default();
         let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
         session.handle_input(self.now, &mut Shared::new(Settings::default()), line, &mut sink);
         let id = RequestId { seq, part: 0 };
@@ -155,7 +155,7 @@ impl World {
 /// What a client hears that asks for a key of somebody else.
 fn not_the_owner() -> Vec<u8> {
     let mut refusal = Vec::new();
-    let mut session = MemcachedSession::new(String::new());
+    let mut session = MemcachedSession::default();
     let mut sink = |_, request: Request<_>| {
         if let Request::Key(command) = request {
             Command::refuse(&command, StoreError::NotOwner, &mut refusal);
