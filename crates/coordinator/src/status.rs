@@ -123,6 +123,7 @@ impl Coordinator {
             scrubbed_bytes_total: node.status.scrubbed_bytes_total,
             corruptions_found_total: node.status.corruptions_found_total,
             corruptions_repaired_total: node.status.corruptions_repaired_total,
+            messages_damaged_total: node.status.messages_damaged_total,
             fail_slow: seen.fail_slow,
             latency_us_p50: all.percentile_us(MEDIAN_PPM),
             latency_us_p99: all.percentile_us(P99_PPM),

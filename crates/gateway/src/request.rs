@@ -146,6 +146,8 @@ pub struct StoreStats {
     pub hedges_won_total: u64,
     /// Times that a hedge was wanted and the budget had none left.
     pub hedge_budget_exhausted_total: u64,
+    /// Messages of nodes that were hurt on their way, and ended their session.
+    pub messages_damaged_total: u64,
     /// Reads that asked for more than they needed and used the first answers.
     pub late_bound_total: u64,
     /// Requests that lost a race: withdrawn, or their answer was ignored.
@@ -198,6 +200,7 @@ impl StoreStats {
             hedges_sent_total: self.hedges_sent_total + other.hedges_sent_total,
             hedges_won_total: self.hedges_won_total + other.hedges_won_total,
             hedge_budget_exhausted_total: self.hedge_budget_exhausted_total + other.hedge_budget_exhausted_total,
+            messages_damaged_total: self.messages_damaged_total + other.messages_damaged_total,
             late_bound_total: self.late_bound_total + other.late_bound_total,
             cancelled_total: self.cancelled_total + other.cancelled_total,
             redirected_writes_total: self.redirected_writes_total + other.redirected_writes_total,

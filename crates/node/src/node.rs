@@ -171,6 +171,7 @@ impl Node {
             return Ok(input.len());
         }
         let outcome = self.handle_frames(now.mono_us, session, input);
+        self.holdings.stats.messages_damaged += u64::from(matches!(outcome, Err(SessionError::Frame(_))));
         if outcome.is_err() {
             self.end_ring(session);
         }
@@ -245,9 +246,16 @@ impl Node {
     /// When the bytes are no replies: the caller closes the session and says so.
     pub fn handle_peer_input(&mut self, _now: Now, peer: PeerId, input: &[u8]) -> Result<usize, FrameError> {
         let Some(rebuilds) = self.rebuilding.here() else { return Ok(input.len()) };
-        let (consumed, ended) = rebuilds.handle_input(peer, input)?;
+        let outcome = rebuilds.handle_input(peer, input);
+        self.holdings.stats.messages_damaged += u64::from(outcome.is_err());
+        let (consumed, ended) = outcome?;
         ended.into_iter().for_each(|rebuilt| self.settle(rebuilt));
         Ok(consumed)
+    }
+
+    /// So many messages were hurt on their way to what works beside the core.
+    pub fn note_damaged_messages(&mut self, count: u64) {
+        self.holdings.stats.messages_damaged += count;
     }
 
     /// A session with another node ended, or could not be had.

@@ -31,6 +31,8 @@ pub struct NodeStats {
     pub scrubbed_bytes: u64,
     pub corruptions_found: u64,
     pub corruptions_repaired: u64,
+    /// Messages that were hurt on their way, and ended their session.
+    pub messages_damaged: u64,
 }
 
 impl NodeStats {

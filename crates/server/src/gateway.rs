@@ -448,6 +448,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         hedges_sent_total: stats.hedges_sent_total,
         hedges_won_total: stats.hedges_won_total,
         hedge_budget_exhausted_total: stats.hedge_budget_exhausted_total,
+        messages_damaged_total: stats.messages_damaged_total,
         late_bound_total: stats.late_bound_total,
         cancelled_total: stats.cancelled_total,
         redirected_writes_total: stats.redirected_writes_total,

@@ -46,6 +46,7 @@ pub struct CoreGauges {
     scrubbed_bytes: AtomicU64,
     corruptions_found: AtomicU64,
     corruptions_repaired: AtomicU64,
+    messages_damaged: AtomicU64,
     /// Written only in nodes that obey orders to be faulty.
     chaos: Mutex<ChaosStatus>,
 }
@@ -81,6 +82,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
             scrubbed_bytes_total: sum(|gauges| &gauges.scrubbed_bytes),
             corruptions_found_total: sum(|gauges| &gauges.corruptions_found),
             corruptions_repaired_total: sum(|gauges| &gauges.corruptions_repaired),
+            messages_damaged_total: sum(|gauges| &gauges.messages_damaged),
             chaos: desk.status(),
         });
         while let Some(event) = control.poll_event() {

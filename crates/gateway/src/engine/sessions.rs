@@ -167,6 +167,12 @@ impl<C: Command> Engine<C> {
         if let Some(session) = self.nodes.session_mut(session) {
             session.answered();
         }
+        let outcome = self.handle_frames(session, input);
+        self.stats.messages_damaged_total += u64::from(outcome.is_err());
+        outcome
+    }
+
+    fn handle_frames(&mut self, session: SessionId, input: &[u8]) -> Result<usize, FrameError> {
         let mut consumed = 0;
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;

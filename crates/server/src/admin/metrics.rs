@@ -92,7 +92,7 @@ fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
 
 type OfNode = (&'static str, Kind, &'static str, fn(&NodeStatusEntry) -> u64);
 
-const OF_NODES: [OfNode; 9] = [
+const OF_NODES: [OfNode; 10] = [
     ("node_memory_used_bytes", Kind::Gauge, "Memory of a node in use.", |node| node.memory_used_bytes),
     ("node_memory_limit_bytes", Kind::Gauge, "Memory budget of a node.", |node| node.memory_limit_bytes),
     ("node_chunks_open", Kind::Gauge, "Chunks of a node that take appends.", |node| node.chunks_open),
@@ -106,5 +106,8 @@ const OF_NODES: [OfNode; 9] = [
         "Damaged chunks of a node that were rebuilt in place.",
         |node| node.corruptions_repaired_total,
     ),
+    ("node_messages_damaged_total", Kind::Counter, "Messages to a node that were hurt on their way.", |node| {
+        node.messages_damaged_total
+    }),
     ("node_chaos_faults", Kind::Gauge, "Faults that a node has on purpose.", |node| node.chaos.faults.len() as u64),
 ];

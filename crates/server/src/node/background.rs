@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use mio::{Events, Poll, Token};
-use shorttail_node::{Found, FromRebuilds, Giver, Rebuilds, Rebuilt, ToRebuilds, Wanted};
+use shorttail_node::{Found, FromRebuilds, Giver, Rebuilds, Rebuilt, SessionError, ToRebuilds, Wanted};
 use shorttail_units::StripeId;
 
 use super::core::ToNodeCore;
@@ -67,6 +67,8 @@ pub enum FromBackground {
     Wanted(Wanted),
     /// A copy of this chunk was damaged.
     Damaged(StripeId),
+    /// So many messages of other nodes were hurt on their way.
+    MessagesDamaged(u64),
 }
 
 pub struct Background {
@@ -84,6 +86,8 @@ pub struct Background {
     touched: Vec<usize>,
     scratch: Vec<u8>,
     has_said: bool,
+    /// Messages to the giver that were hurt, and that the core was not told of.
+    messages_damaged: u64,
     /// When the core is woken for chunks that are rebuilt: nobody waits for one, so some are told of at once.
     rebuilt_due_us: Option<u64>,
     events: Events,
@@ -119,6 +123,7 @@ impl Background {
             touched: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             has_said: false,
+            messages_damaged: 0,
             rebuilt_due_us: None,
             events: Events::with_capacity(64),
         };
@@ -260,7 +265,7 @@ impl Background {
         self.touched.push(session);
         match consumed {
             Ok(_) => self.read(session),
-            Err(error) => self.end_session(session, &error.to_string()),
+            Err(error) => self.end_hurt(session, error),
         }
     }
 
@@ -270,17 +275,22 @@ impl Background {
             let (giver, mut failure) = (&mut self.giver, None);
             let end = link.read(&mut self.scratch, |input| {
                 giver.handle_input(session as u64, input).unwrap_or_else(|error| {
-                    failure = Some(error.to_string());
+                    failure = Some(error);
                     input.len()
                 })
             });
             match (failure, end) {
-                (Some(reason), _) => return self.end_session(session, &reason),
+                (Some(error), _) => return self.end_hurt(session, error),
                 (None, ReadEnd::Closed) => return self.end_session(session, "closed by the other node"),
                 (None, ReadEnd::Drained) => return,
                 (None, ReadEnd::Paused) => {}
             }
         }
+    }
+
+    fn end_hurt(&mut self, session: usize, error: SessionError) {
+        self.messages_damaged += u64::from(matches!(error, SessionError::Frame(_)));
+        self.end_session(session, &error.to_string());
     }
 
     fn end_session(&mut self, session: usize, reason: &str) {
@@ -322,6 +332,10 @@ impl Background {
             }
         }
         self.touched = touched;
+        let hurt = std::mem::take(&mut self.messages_damaged) + std::mem::take(&mut self.peers.messages_damaged);
+        if hurt > 0 {
+            self.tell(FromBackground::MessagesDamaged(hurt));
+        }
         while let Some(stripe) = self.giver.poll_damaged() {
             self.tell(FromBackground::Damaged(stripe));
         }

@@ -229,6 +229,7 @@ impl Core {
                         FromBackground::Rebuilds(said) => self.node.handle_rebuilds(said),
                         FromBackground::Wanted(wanted) => self.wanted.push_back(wanted),
                         FromBackground::Damaged(stripe) => self.node.look_at(stripe),
+                        FromBackground::MessagesDamaged(count) => self.node.note_damaged_messages(count),
                     }
                     continue;
                 }
@@ -398,6 +399,7 @@ impl Core {
         self.gauges.scrubbed_bytes.store(stats.scrubbed_bytes, Ordering::Relaxed);
         self.gauges.corruptions_found.store(stats.corruptions_found, Ordering::Relaxed);
         self.gauges.corruptions_repaired.store(stats.corruptions_repaired, Ordering::Relaxed);
+        self.gauges.messages_damaged.store(stats.messages_damaged, Ordering::Relaxed);
     }
 }
 

@@ -36,6 +36,8 @@ pub fn peer_of(token: Token) -> Option<PeerId> {
 pub struct Peers {
     pub addresses: Addresses,
     links: HashMap<PeerId, (Link, Intake)>,
+    /// Messages that were hurt on their way, and not told of yet.
+    pub messages_damaged: u64,
 }
 
 impl Peers {
@@ -62,6 +64,7 @@ impl Peers {
                 (None, ReadEnd::Drained) => return ended,
                 (None, ReadEnd::Paused) => {}
                 (failure, _) => {
+                    self.messages_damaged += u64::from(failure.is_some());
                     tracing::debug!(node = peer.node.0, ?failure, "a connection to another node ended");
                     ended.extend(self.close(peer, rebuilds, registry));
                     return ended;

@@ -238,6 +238,12 @@ impl World {
         self.nodes.iter().map(super::nodes::NodeHost::damaged_chunks).sum()
     }
 
+    /// Messages that nodes noticed to be hurt.
+    pub fn messages_damaged(&self) -> u64 {
+        let cores = self.nodes.iter().flat_map(|node| &node.cores);
+        cores.map(|core| core.stats().messages_damaged).sum()
+    }
+
     /// As [`World::flip_bits`]; one seed chooses the same bits.
     pub fn flip_bits_by(&mut self, node: usize, count: u32, seed: u64) -> u32 {
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()

@@ -21,6 +21,8 @@ pub struct NodeStatus {
     /// Damaged chunks that it found, and that were rebuilt in place.
     pub corruptions_found_total: u64,
     pub corruptions_repaired_total: u64,
+    /// Messages to it that were hurt on their way, and ended their session.
+    pub messages_damaged_total: u64,
     pub chaos: ChaosStatus,
 }
 
@@ -91,6 +93,8 @@ pub struct StoreTotals {
     pub slices_judged_total: u64,
     /// Renewals of promises that nodes did not grant.
     pub renewals_failed_total: u64,
+    /// Messages of nodes that were hurt on their way, and ended their session.
+    pub messages_damaged_total: u64,
     pub chunks_missing: u64,
     pub chunks_stranded: u64,
     pub chunks_rebuilt_total: u64,
@@ -184,6 +188,7 @@ impl StoreTotals {
             redirected_writes_total: sum(self.redirected_writes_total, other.redirected_writes_total),
             slices_judged_total: sum(self.slices_judged_total, other.slices_judged_total),
             renewals_failed_total: sum(self.renewals_failed_total, other.renewals_failed_total),
+            messages_damaged_total: sum(self.messages_damaged_total, other.messages_damaged_total),
             chunks_missing: sum(self.chunks_missing, other.chunks_missing),
             chunks_stranded: sum(self.chunks_stranded, other.chunks_stranded),
             chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
@@ -320,6 +325,8 @@ pub struct NodeStatusEntry {
     /// Damaged chunks that it found, and that were rebuilt in place.
     pub corruptions_found_total: u64,
     pub corruptions_repaired_total: u64,
+    /// Messages to it that were hurt on their way, and ended their session.
+    pub messages_damaged_total: u64,
     /// Some gateway goes round it because it is abnormally slow.
     pub fail_slow: bool,
     /// Of requests of all gateways in the last ten to twenty seconds; none: there were no requests.

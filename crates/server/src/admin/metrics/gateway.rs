@@ -43,7 +43,7 @@ fn put_tenures(text: &mut Text, gateways: &[(String, &GatewayStatus)]) {
 
 type Counter = (&'static str, &'static str, fn(&StoreTotals) -> u64);
 
-const COUNTERS: [Counter; 14] = [
+const COUNTERS: [Counter; 15] = [
     ("gateway_stored_total", "Objects ever stored.", |totals| totals.stored_total),
     ("gateway_evicted_total", "Objects that made room for others.", |totals| totals.evicted_total),
     ("gateway_expired_total", "Objects whose time was over.", |totals| totals.expired_total),
@@ -66,6 +66,9 @@ const COUNTERS: [Counter; 14] = [
     ),
     ("gateway_hedge_budget_exhausted_total", "Hedges that were wanted when the budget had none left.", |totals| {
         totals.hedge_budget_exhausted_total
+    }),
+    ("gateway_messages_damaged_total", "Messages of nodes that were hurt on their way.", |totals| {
+        totals.messages_damaged_total
     }),
     ("gateway_late_bound_reads_total", "Reads that asked for more than they needed.", |totals| totals.late_bound_total),
     ("gateway_cancelled_requests_total", "Requests to nodes that lost a race.", |totals| totals.cancelled_total),
