@@ -1,7 +1,7 @@
 //! `bench kill`: nodes are killed under load, and nobody may notice.
 //!
-//! An open loop runs while `kill -9` hits nodes at the given times; then every key is read back. Latencies count from
-//! the intended start, so an outage cannot hide behind requests that were not sent.
+//! An open loop runs while `kill -9` hits nodes at the given times, or SIGSTOP and later SIGCONT; then every key is read
+//! back. Latencies count from the intended start, so an outage cannot hide behind requests that were not sent.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -31,6 +31,9 @@ pub struct KillOptions {
     /// Ids of the nodes to kill, one for each time [default: drawn by the seed].
     #[arg(long, value_delimiter = ',', value_name = "ID,...")]
     pub kill_nodes: Vec<u64>,
+    /// Freeze each for so long (SIGSTOP, then SIGCONT) instead of killing it.
+    #[arg(long, value_name = "SECONDS")]
+    pub freeze: Option<f64>,
     #[arg(long, default_value_t = 30.0)]
     pub seconds: f64,
     /// Operations a second.
@@ -80,6 +83,8 @@ struct Results {
     machine: String,
     code: String,
     killed: Vec<Killed>,
+    /// They were frozen for so long instead.
+    freeze_s: Option<f64>,
     worst_ms: f64,
     worst_ms_bound: f64,
     /// Why the run failed; empty if it passed.
@@ -112,7 +117,8 @@ pub fn run(options: KillOptions) -> anyhow::Result<()> {
     load.seed = options.seed;
     load.output.quiet = options.output.quiet;
     (load.preload, load.verify_all, load.expect_all) = (true, true, true);
-    let mut killer = Beside::new(move |load| kill_on_time(&victims, load));
+    let freeze_s = options.freeze;
+    let mut killer = Beside::new(move |load| hit_on_time(&victims, freeze_s, load));
     let report = load::execute(&load, &mut killer)?;
     let killed = killer.finish()?.unwrap_or_default();
     let results = results(&options, status.code, killed, report);
@@ -134,7 +140,13 @@ fn node_memory_mib(options: &KillOptions) -> u64 {
 fn victims(options: &KillOptions, nodes: &[NodeStatus]) -> anyhow::Result<Vec<Killed>> {
     let times = &options.kill_at;
     let within = |at: &f64| (0.0..options.seconds).contains(at);
-    ensure!(times.iter().all(within), "--kill-at must lie within the {} s of the load", options.seconds);
+    let ends = |at: &f64| at + options.freeze.unwrap_or(0.0);
+    ensure!(options.freeze.is_none_or(|freeze| freeze >= 0.0), "--freeze must be a time");
+    ensure!(
+        times.iter().all(|at| within(at) && within(&ends(at))),
+        "--kill-at must lie within the {} s of the load",
+        options.seconds
+    );
     ensure!(times.len() <= nodes.len(), "--kill-at names {} kills of {} nodes", times.len(), nodes.len());
     let chosen: Vec<&NodeStatus> = if options.kill_nodes.is_empty() {
         let mut rng = rand::rngs::SmallRng::seed_from_u64(options.seed);
@@ -169,15 +181,16 @@ fn results(options: &KillOptions, code: String, killed: Vec<Killed>, load: LoadR
     if worst_ms > options.worst_ms {
         failures.push(format!("the worst operation took {worst_ms:.1} ms, more than {} ms", options.worst_ms));
     }
-    let machine = crate::process::machine();
-    Results { machine, code, killed, worst_ms, worst_ms_bound: options.worst_ms, failures, load }
+    let (machine, freeze_s) = (crate::process::machine(), options.freeze);
+    Results { machine, code, killed, freeze_s, worst_ms, worst_ms_bound: options.worst_ms, failures, load }
 }
 
 fn table(results: &Results) -> String {
     let mut out = results.load.table();
     out.push('\n');
     for killed in &results.killed {
-        let _ = writeln!(out, "killed node {} (process {}) at {:.3} s", killed.node, killed.pid, killed.at_s);
+        let what = results.freeze_s.map_or("killed".to_owned(), |seconds| format!("froze for {seconds} s"));
+        let _ = writeln!(out, "{what}: node {} (process {}) at {:.3} s", killed.node, killed.pid, killed.at_s);
     }
     let (worst, bound) = (results.worst_ms, results.worst_ms_bound);
     let _ = writeln!(out, "{}: worst operation {worst:.1} ms (at most {bound})", results.code);
@@ -186,19 +199,28 @@ fn table(results: &Results) -> String {
     out
 }
 
-/// Kills each victim at its time, as long as the load runs.
-fn kill_on_time(victims: &[Killed], load: &LoadEnd) -> anyhow::Result<Vec<Killed>> {
-    let (started, mut killed) = (Instant::now(), Vec::new());
-    for victim in victims {
-        let wait = Duration::from_secs_f64(victim.at_s).saturating_sub(started.elapsed());
-        if load.within(wait) {
-            break;
+/// Kills each victim at its time, or freezes it, as long as the load runs.
+fn hit_on_time(victims: &[Killed], freeze_s: Option<f64>, load: &LoadEnd) -> anyhow::Result<Vec<Killed>> {
+    let signal = if freeze_s.is_some() { Signal::STOP } else { Signal::KILL };
+    let ends = freeze_s
+        .into_iter()
+        .flat_map(|freeze_s| victims.iter().map(move |victim| (victim.at_s + freeze_s, Signal::CONT, victim)));
+    let mut signals: Vec<_> = victims.iter().map(|victim| (victim.at_s, signal, victim)).chain(ends).collect();
+    signals.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (started, mut hit) = (Instant::now(), Vec::new());
+    for (at_s, signal, victim) in signals {
+        let wait = Duration::from_secs_f64(at_s).saturating_sub(started.elapsed());
+        // Who was frozen goes on, whatever became of the load.
+        if load.within(wait) && signal != Signal::CONT {
+            continue;
         }
         let pid = i32::try_from(victim.pid).ok().and_then(Pid::from_raw).context("a node's process id is no id")?;
-        kill_process(pid, Signal::KILL).with_context(|| format!("cannot kill node {}", victim.node))?;
-        killed.push(Killed { at_s: started.elapsed().as_secs_f64(), ..*victim });
+        kill_process(pid, signal).with_context(|| format!("cannot send {signal:?} to node {}", victim.node))?;
+        if signal != Signal::CONT {
+            hit.push(Killed { at_s: started.elapsed().as_secs_f64(), ..*victim });
+        }
     }
-    Ok(killed)
+    Ok(hit)
 }
 
 #[cfg(test)]
@@ -253,6 +275,8 @@ mod tests {
         assert!(refusal(&["--kill-nodes", "1,77"]).contains("no node 77"));
         assert!(refusal(&["--kill-nodes", "1"]).contains("1 nodes for 2 times"));
         assert!(refusal(&["--kill-at", "3,31"]).contains("within the 30 s"));
+        assert!(refusal(&["--kill-at", "3,29", "--freeze", "2"]).contains("within the 30 s"));
+        assert!(refusal(&["--freeze", "NaN"]).contains("must be a time"));
         assert!(refusal(&["--kill-at", "1,1,1,1,1,1,1,1,1"]).contains("9 kills of 8 nodes"));
     }
 
@@ -260,10 +284,27 @@ mod tests {
     fn a_killed_process_is_gone_at_its_time() {
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
         let victim = Killed { node: 1, pid: sleeper.id(), at_s: 0.0 };
-        let mut killer = Beside::new(move |load| kill_on_time(&[victim], load));
+        let mut killer = Beside::new(move |load| hit_on_time(&[victim], None, load));
         crate::load::Observer::phase_starts(&mut killer, crate::engine::Phase::Measure);
         assert!(!sleeper.wait().expect("our child").success());
         let killed = killer.finish().expect("killed").expect("started");
         assert_eq!((killed.len(), killed[0].node), (1, 1));
+    }
+
+    #[test]
+    fn a_frozen_process_goes_on_also_when_the_load_ends_before_its_time() {
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+        let victim = Killed { node: 1, pid: sleeper.id(), at_s: 0.0 };
+        let path = format!("/proc/{}/stat", sleeper.id());
+        let is_frozen = move || std::fs::read_to_string(&path).expect("it is there").contains(") T ");
+        let mut killer = Beside::new(move |load| hit_on_time(&[victim], Some(1e6), load));
+        crate::load::Observer::phase_starts(&mut killer, crate::engine::Phase::Measure);
+        while !is_frozen() {
+            std::thread::yield_now();
+        }
+        let frozen = killer.finish().expect("frozen").expect("started");
+        let still = is_frozen();
+        sleeper.kill().and_then(|()| sleeper.wait()).expect("our child");
+        assert_eq!((frozen.len(), frozen[0].node, still), (1, 1, false));
     }
 }
