@@ -50,7 +50,7 @@ impl<C: Command> Engine<C> {
             if is_news {
                 self.leave(node);
                 self.note_given_up(node);
-                self.note_lost_of(node);
+                self.lose_chunks_of(node);
             }
             self.void_frees_of(node);
         }
@@ -115,6 +115,11 @@ impl<C: Command> Engine<C> {
     /// Bytes to send on a session now; the caller drains what it sent.
     pub fn session_output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
         self.nodes.session_mut(id)?.batch()
+    }
+
+    /// Does no client wait for what is to be sent on a session?
+    pub fn is_unhurried(&self, id: SessionId) -> bool {
+        self.nodes.session(id).is_some_and(super::session::Session::is_unhurried)
     }
 
     /// Bytes that a full socket did not take: they go out before anything else, whatever is in flight.
