@@ -17,12 +17,13 @@ import time
 NODES_MAX = 10
 # A drain waits while anything is repaired, which is often here; after so long it is undone.
 DRAIN_SECONDS_MAX = 90
-# A drain that finds no place for some chunks for so long gets one: a node joins.
-STRANDED_SECONDS = 10
+# Chunks that find no place for so long get one: a node joins. A node that freed a chunk of a stripe takes none of it again, so
+# when nodes come and go as often as here, some stripe may have been everywhere.
+STRANDED_SECONDS = 12
 # What is drained is known to be removed, and ends.
 LEAVE_SECONDS_MAX = 30
 JOINED, DRAINED, CANCELLED, TOO_LONG = "joined", "drained and removed", "drain cancelled", "drain cancelled after too long"
-STRANDED = "drained, with chunks for which there was no place"
+STRANDED, UNREPAIRED = "drained and stuck, so that another joined", "joined since a chunk was not rebuilt"
 LOST_ALIVE, LOST_DEAD, RETIRED = "removed with all it held", "that is dead removed as lost", "that is dead removed once rebuilt"
 KINDS = [JOINED, DRAINED, CANCELLED, LOST_ALIVE, LOST_DEAD, RETIRED]
 
@@ -31,8 +32,8 @@ class Membership:
     def __init__(self, members, nodes, troubles, random):
         self.members, self.nodes, self.troubles, self.random = members, nodes, troubles, random
         self.nodes_wanted = len(members.nodes)
-        # Since when a drain has no place for something.
-        self.stranded = {}
+        # What is stuck, since when, and how far it was.
+        self.stuck = {}
         # Until when, and what it is called if it is undone then; whether as lost, and since when; until when.
         self.draining, self.dead, self.leaving = {}, {}, {}
 
@@ -96,6 +97,8 @@ class Membership:
 
     def go_on(self, status):
         """What was begun goes on."""
+        if status:
+            self.help(status)
         for node, (until, label) in list(self.draining.items()):
             self.go_on_draining(node, until, label, status)
         for node, (is_lost, trouble) in list(self.dead.items()):
@@ -112,7 +115,6 @@ class Membership:
 
     def go_on_draining(self, node, until, label, status):
         told = status and self.members.status_of(node, status)
-        self.help(node, told)
         if status and not told:
             self.drained(node)
         elif told and told["drain"] and told["drain"]["drained"] and node in self.troubles.well([node]):
@@ -124,16 +126,32 @@ class Membership:
             self.troubles.count(node, "node", label)
             self.troubles.note(f"{node.name} is not drained any more, {left} chunks were left")
 
-    def help(self, node, told):
-        """A node that never held anything is a place for whatever finds none."""
-        is_stranded = told and told["drain"] and told["drain"]["problem"] and not self.nodes.recovering
-        if not is_stranded:
-            self.stranded.pop(node, None)
-        elif time.monotonic() > self.stranded.setdefault(node, time.monotonic()) + STRANDED_SECONDS:
-            del self.stranded[node]
-            self.troubles.count(node, "node", STRANDED)
-            self.troubles.note(f"{node.name} cannot be drained: {told['drain']['problem']}")
+    def help(self, status):
+        """A node that never held anything is a place for what finds none."""
+        for node in self.draining:
+            told = self.members.status_of(node, status)
+            problem = told and told["drain"] and not self.nodes.recovering and told["drain"]["problem"]
+            if self.is_stuck(node, problem):
+                self.troubles.count(node, "node", STRANDED)
+                self.troubles.note(f"{node.name} cannot be drained: {problem}")
+                self.join()
+        repair = status["repair"]
+        is_pending = self.dead or self.nodes.rotten or self.troubles.of(self.members.nodes) or repair["chunks_missing"] == 0
+        progress = None if is_pending else (repair["chunks_missing"], repair["chunks_rebuilt_total"])
+        if self.is_stuck("repair", progress):
+            self.troubles.count(None, "node", UNREPAIRED)
+            self.troubles.note(f"not repaired: {repair}")
             self.join()
+
+    def is_stuck(self, what, progress):
+        """Did it not get on for long, though it should?"""
+        now = time.monotonic()
+        began, before = self.stuck.get(what, (now, None))
+        self.stuck[what] = (began if progress and progress == before else now, progress)
+        if now < self.stuck[what][0] + STRANDED_SECONDS:
+            return False
+        del self.stuck[what]
+        return True
 
     def go_on_leaving(self, node, until):
         was_removed = node.was_removed()
