@@ -223,7 +223,7 @@ class Run:
         print(
             f"{verdict} seed {self.seed}: {len(self.complaints)} complaints, {sum(troubles.counts.values())} troubles {where}, "
             f"{recorded.summary(self.clients)}, {len(outside)} errors outside windows, which are {covered:.0%} of the time; "
-            f"{len(self.keys.all)} keys read back twice; {'; '.join(said)}",
+            f"{len(self.last)} reads of {len(self.keys.all)} keys at the end; {'; '.join(said)}",
             flush=True,
         )
         return not self.complaints
