@@ -15,6 +15,7 @@
 
 mod audit;
 mod clients;
+mod clock;
 mod control;
 mod coordinator;
 mod counts;
@@ -37,9 +38,8 @@ use std::fmt;
 
 use shorttail_codes::CodeCache;
 use shorttail_gateway::engine::{EngineConfig, WhenFull};
-use shorttail_units::{ClusterId, Epoch, Now, UnixMs};
+use shorttail_units::{ClusterId, Epoch};
 
-use crate::command_of_model::UNIX_MS;
 use crate::config::{Profile, SimConfig};
 use crate::history::History;
 use crate::network::{Endpoint, Network, Notice, Settings};
@@ -61,8 +61,6 @@ pub use slow::Sample;
 pub use violation::Violation;
 
 const CLUSTER: ClusterId = ClusterId(0x51);
-/// The monotonic clock when a run begins: not zero, as machines subtract from it.
-const MONO_US: u64 = 1_000_000;
 /// Messages between a client and the gateway take this long on average.
 const CLIENT_DELAY_US: u64 = 100;
 
@@ -106,6 +104,8 @@ pub struct World {
     incarnation_next: u64,
     is_active: bool,
     rng: Rng,
+    /// Of its own, so that runs with clocks that run rightly are the runs that they were.
+    clock_rng: Rng,
     event_count: u64,
     counts: Counts,
     samples: Vec<Sample>,
@@ -162,6 +162,7 @@ impl World {
             incarnation_next: 1,
             is_active: false,
             rng,
+            clock_rng: Rng::new(seed ^ 0xC10C),
             event_count: 0,
             counts: Counts::default(),
             samples: Vec::new(),
@@ -208,11 +209,6 @@ impl World {
     /// Virtual microseconds since the start.
     pub fn now_us(&self) -> u64 {
         self.schedule.now_us()
-    }
-
-    fn now(&self) -> Now {
-        let us = self.schedule.now_us();
-        Now { mono_us: MONO_US + us, unix_ms: UnixMs(UNIX_MS + us / 1_000) }
     }
 
     fn note(&mut self, event: fmt::Arguments<'_>) {
