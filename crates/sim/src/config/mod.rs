@@ -81,7 +81,7 @@ pub struct SimConfig {
     /// How many times longer than usual faults last.
     pub fault_length: u64,
     pub faults: FaultWeights,
-    /// How often a bit of a message between gateways and nodes turns over on its way.
+    /// How often a bit of a message between gateways, nodes and the coordinator turns over on its way.
     pub flip_ppm: u32,
     /// What the clock of a process gains or loses in a second, at most, in microseconds.
     pub clock_gain_ppm_max: u32,

@@ -42,7 +42,7 @@ use shorttail_units::{ClusterId, Epoch};
 
 use crate::config::{Profile, SimConfig};
 use crate::history::History;
-use crate::network::{Endpoint, Network, Notice, Settings};
+use crate::network::{Endpoint, Network, Notice, SessionId, Settings};
 use crate::rng::Rng;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
@@ -254,6 +254,14 @@ impl World {
                 None => self.node_notice(at.0 as usize - 1, session, what),
             }
         }
+    }
+
+    /// What came is no message, so it was hurt on its way: whoever received it ends the session.
+    fn end_hurt(&mut self, at: Endpoint, session: SessionId, error: &dyn fmt::Display) {
+        self.note(format_args!("session {session} at endpoint {}: {error}", at.0));
+        assert!(self.network.flip_count() > 0, "everybody sends messages: {error}");
+        self.counts.flips_noticed += 1;
+        self.network.close(&mut self.schedule, at, session);
     }
 
     fn fail(&mut self, violation: Violation) {

@@ -125,9 +125,19 @@ impl World {
 
     fn next_of_member(&mut self, session: SessionId) -> Option<ToCoordinator> {
         let connection = self.control.connections.get_mut(&session)?;
-        let (message, taken) = next_message(&connection.input).expect("members send messages")?;
-        connection.input.drain(..taken);
-        Some(message)
+        match next_message(&connection.input) {
+            Ok(next) => {
+                let (message, taken) = next?;
+                connection.input.drain(..taken);
+                Some(message)
+            }
+            Err(error) => {
+                self.control.connections.remove(&session);
+                self.end_hurt(COORDINATOR, session, &error);
+                self.coordinator_takes(Input::Closed { connection: ConnectionId(session.number()) });
+                None
+            }
+        }
     }
 
     fn coordinator_hears(&mut self, session: SessionId, message: ToCoordinator) {

@@ -275,10 +275,7 @@ impl World {
 
     /// What came is no message: whoever sent it hears no more of this session.
     fn refuse_input(&mut self, gateway: usize, session: network::SessionId, error: &FrameError) {
-        self.note(format_args!("session {session} at gateway {gateway}: {error}"));
-        assert!(self.network.flip_count() > 0, "nodes send messages: {error}");
-        self.counts.flips_noticed += 1;
-        self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
+        self.end_hurt(endpoint_of_gateway(gateway), session, error);
         self.take_input(gateway, Input::Closed(session));
     }
 
