@@ -1,6 +1,6 @@
 //! The control protocol: what members (nodes and gateways) and the coordinator say to each other.
 //!
-//! Every message is a frame, a little-endian `body_bytes u32` and a postcard body. A member opens the connection and
+//! Every message is a frame with checksums and a postcard body. A member opens the connection and
 //! registers with its first message; it then sends its status twice a second, which is also its heartbeat. The
 //! coordinator answers the registration and sends a [`View`] whenever the membership changes.
 //!
@@ -48,7 +48,7 @@ pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter}
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 10;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 11;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;

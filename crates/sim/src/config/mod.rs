@@ -81,8 +81,10 @@ pub struct SimConfig {
     /// How many times longer than usual faults last.
     pub fault_length: u64,
     pub faults: FaultWeights,
-    /// How often a bit of a message between gateways and nodes turns over on its way.
+    /// How often a bit of a message between gateways, nodes and the coordinator turns over on its way.
     pub flip_ppm: u32,
+    /// What the clock of a process gains or loses in a second, at most, in microseconds.
+    pub clock_gain_ppm_max: u32,
     /// Gateways may read the nodes' memory without asking them.
     pub shares_memory: bool,
     /// What they read there lies so much further on, as if all of it had been moved.
@@ -128,6 +130,11 @@ const SHAPES: [(&str, u16); 9] = [
 
 /// Codes with local groups, which take the place of the others in a quarter of the runs.
 const GROUPED: [(&str, u16); 4] = [("lrc:4+2+1", 9), ("lrc:4+2+1", 8), ("lrc:5+2+2", 11), ("lrc:4+1+1", 7)];
+
+/// What clocks gain or lose: nothing; so much that two of them run apart by a percent, which is what the lease's margin
+/// is made for; and as much as it bears at all, as nothing else takes time of it here. By its clock an owner relies on
+/// nine tenths of a lease, and nodes keep all of it by theirs: 0.9 / (1 - gain) <= 1 / (1 + gain).
+const CLOCK_GAINS_PPM: [u32; 3] = [0, 5_000, 52_000];
 
 fn code(name: &str) -> CodeShape {
     name.parse().expect("a legal shape")
@@ -195,6 +202,7 @@ impl SimConfig {
                 ..FaultWeights::default()
             },
             flip_ppm: 0,
+            clock_gain_ppm_max: 0,
             shares_memory: false,
             near_shift_bytes: 0,
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
@@ -221,6 +229,7 @@ impl SimConfig {
         }
         config.draw_ends(profile, &mut beside);
         config.draw_flips(profile, &mut Rng::new(seed ^ 0xF11B));
+        config.clock_gain_ppm_max = *Rng::new(seed ^ 0xC10D).choose(&CLOCK_GAINS_PPM).expect("some");
         if config.gateway_count > 1 {
             // See `share`.
             config.delayed_flush_ppm = 0;
@@ -251,6 +260,7 @@ impl SimConfig {
             repair_bytes_per_s: 100_000_000,
             keeps_memory: false,
             scrub_bytes_per_s: 0,
+            clock_gain_ppm_max: 0,
             audit_events: 20,
             ..Self::endless(Profile::Calm, 0)
         }

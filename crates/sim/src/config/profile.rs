@@ -110,7 +110,8 @@ impl SimConfig {
 
     /// Messages are hurt on their way: in half of the runs with faults that are about sessions more than about memory.
     pub(super) fn draw_flips(&mut self, profile: Profile, rng: &mut Rng) {
-        let has_flips = matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members);
+        let has_flips =
+            matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members | Profile::Coordinated);
         if has_flips && rng.chance_ppm(500_000) {
             self.flip_ppm = *rng.choose(&[200, 2_000]).expect("rates");
         }

@@ -5,7 +5,7 @@ use shorttail_units::Incarnation;
 use shorttail_wire::control::Order;
 
 use super::{COORDINATOR, ControlEvent, Event, Who, World};
-use crate::world::Violation;
+use crate::world::{Violation, endpoint_of};
 
 /// Lengths of faults, in microseconds, as in [`crate::world::faults`]: ten times longer in these runs.
 const AWAY_US: std::ops::Range<u64> = 5_000..400_000;
@@ -123,6 +123,16 @@ impl World {
     pub(in crate::world) fn length_of_absence(&mut self, usual_us: u64) -> u64 {
         let is_long = self.config.coordinated && self.rng.chance_ppm(LONG_PPM);
         if is_long { self.rng.range(LONG_US) } else { usual_us }
+    }
+
+    /// A bit of the next message from a node to the coordinator turns over.
+    pub fn flip_next_to_coordinator(&mut self, node: usize, bit: usize) {
+        self.network.flip_next(endpoint_of(node), COORDINATOR, bit);
+    }
+
+    /// A bit of the next message from the coordinator to a node turns over.
+    pub fn flip_next_of_coordinator(&mut self, node: usize, bit: usize) {
+        self.network.flip_next(COORDINATOR, endpoint_of(node), bit);
     }
 
     /// An operator has a gateway hand over everything, and stops it a little later.

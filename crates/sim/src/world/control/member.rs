@@ -170,9 +170,18 @@ impl World {
         if member.connection != Some(session) {
             return None;
         }
-        let (message, taken) = next_message(&member.input).expect("the coordinator sends messages")?;
-        member.input.drain(..taken);
-        Some(message)
+        match next_message(&member.input) {
+            Ok(next) => {
+                let (message, taken) = next?;
+                member.input.drain(..taken);
+                Some(message)
+            }
+            Err(error) => {
+                self.end_hurt(who.endpoint(), session, &error);
+                self.connection_is_gone(who, session);
+                None
+            }
+        }
     }
 
     fn member_hears(&mut self, who: Who, session: SessionId, message: FromCoordinator) {

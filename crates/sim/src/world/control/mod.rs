@@ -20,6 +20,7 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::clock::Clock;
 use super::{Counts, Event, World, endpoint_of, endpoint_of_gateway};
 use crate::network::{Endpoint, SessionId, What};
 use member::Member;
@@ -100,8 +101,8 @@ pub(super) struct Control {
     is_up: bool,
     /// Counts the lives of the process.
     life: u32,
-    /// When it began, by the world's clock: its own begins then.
-    started_us: u64,
+    /// Of its process.
+    clock: Clock,
     /// While it leads.
     reign: Option<Reign>,
     connections: BTreeMap<SessionId, Connection>,

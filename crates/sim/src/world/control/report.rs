@@ -26,7 +26,7 @@ pub(super) fn status_within_us(status: &GatewayStatus) -> u64 {
 
 impl World {
     pub(super) fn status_of_gateway(&self, gateway: usize) -> GatewayStatus {
-        let (now, host) = (self.now(), &self.gateways[gateway]);
+        let (now, host) = (self.now_of_gateway(gateway), &self.gateways[gateway]);
         let running = host.tenures.iter().map(|(&epoch, hosted)| Standing {
             epoch: Epoch(epoch),
             proven_by: hosted.terms.proven_by(&hosted.engine, now),

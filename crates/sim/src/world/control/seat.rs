@@ -1,11 +1,10 @@
 //! The coordinator's process: drives the machine as the server's loop does.
 
 use shorttail_coordinator::{ConnectionId, Coordinator, Durable, Input, Output, Settings};
-use shorttail_units::{Now, UnixMs};
+use shorttail_units::Now;
 use shorttail_wire::control::{FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator, next_message, put_message};
 
 use super::{COORDINATOR, ControlEvent, Event, World};
-use crate::command_of_model::UNIX_MS;
 use crate::network::{SessionId, What};
 use crate::world::{CLUSTER, Counts};
 
@@ -52,7 +51,7 @@ impl World {
         self.network.start(COORDINATOR);
         self.control.is_up = true;
         self.control.life += 1;
-        self.control.started_us = self.schedule.now_us();
+        self.control.clock = self.new_clock();
         let (life, delay_us) = (self.control.life, self.rng.range(LEAD_US));
         self.schedule.after(delay_us, Event::Control(ControlEvent::Lead { life }));
     }
@@ -101,10 +100,8 @@ impl World {
         self.await_coordinator_deadline();
     }
 
-    /// By its own clock, which begins with the process.
     fn now_of_coordinator(&self) -> Now {
-        let us = self.schedule.now_us();
-        Now { mono_us: us - self.control.started_us, unix_ms: UnixMs(UNIX_MS + us / 1_000) }
+        self.now_by(self.control.clock)
     }
 
     pub(super) fn coordinator_notice(&mut self, session: SessionId, what: What) {
@@ -128,9 +125,19 @@ impl World {
 
     fn next_of_member(&mut self, session: SessionId) -> Option<ToCoordinator> {
         let connection = self.control.connections.get_mut(&session)?;
-        let (message, taken) = next_message(&connection.input).expect("members send messages")?;
-        connection.input.drain(..taken);
-        Some(message)
+        match next_message(&connection.input) {
+            Ok(next) => {
+                let (message, taken) = next?;
+                connection.input.drain(..taken);
+                Some(message)
+            }
+            Err(error) => {
+                self.control.connections.remove(&session);
+                self.end_hurt(COORDINATOR, session, &error);
+                self.coordinator_takes(Input::Closed { connection: ConnectionId(session.number()) });
+                None
+            }
+        }
     }
 
     fn coordinator_hears(&mut self, session: SessionId, message: ToCoordinator) {
@@ -218,10 +225,10 @@ impl World {
     }
 
     fn await_coordinator_deadline(&mut self) {
-        let (now_us, started_us, life) = (self.schedule.now_us(), self.control.started_us, self.control.life);
+        let (now_us, clock, life) = (self.schedule.now_us(), self.control.clock, self.control.life);
         let Some(reign) = &mut self.control.reign else { return };
         let Some(at_us) = reign.machine.poll_deadline() else { return };
-        let at_us = (at_us.saturating_add(started_us)).max(now_us + DEADLINE_US_MIN);
+        let at_us = clock.world_us(at_us).max(now_us + DEADLINE_US_MIN);
         if reign.deadline_us.is_none_or(|known_us| at_us < known_us) {
             reign.deadline_us = Some(at_us);
             self.schedule.at(at_us, Event::Control(ControlEvent::Deadline { life, at_us }));
@@ -231,7 +238,7 @@ impl World {
     pub(super) fn coordinator_deadline(&mut self, at_us: u64) {
         let Some(reign) = self.control.reign.as_mut().filter(|reign| reign.deadline_us == Some(at_us)) else { return };
         reign.deadline_us = None;
-        let own_us = self.schedule.now_us() - self.control.started_us;
+        let own_us = self.control.clock.now_us(self.schedule.now_us());
         // The deadline may have moved on since.
         let is_due = reign.machine.poll_deadline().is_some_and(|due_us| due_us <= own_us);
         if is_due {

@@ -35,7 +35,7 @@ impl World {
 
     /// May a gateway answer for a key, whoever should?
     pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
-        let (partition, now) = (self.partition_of(key.as_bytes()), self.now());
+        let (partition, now) = (self.partition_of(key.as_bytes()), self.now_of_gateway(gateway));
         let mut engines = self.gateways[gateway].engines();
         engines.any(|it| it.is_serving() && it.is_proven(now) && it.config().partitions.contains(&partition))
     }
