@@ -165,9 +165,16 @@ impl std::fmt::Display for Totals {
         )?;
         writeln!(
             f,
-            "coordinator: crashes {}, tenures taken over {}, handed over {}",
-            counts.coordinator_crashes, counts.tenures_taken_over, counts.tenures_handed_over
+            "coordinators: crashes {}, reigns {}, saves refused {}, members that changed over {}; tenures taken over {}, \
+             handed over {}",
+            counts.coordinator_crashes,
+            counts.reigns,
+            counts.saves_refused,
+            counts.changes_over,
+            counts.tenures_taken_over,
+            counts.tenures_handed_over
         )?;
+        writeln!(f, "nodes that joined {}, drained {}, were removed {}", counts.joins, counts.drains, counts.removals)?;
         writeln!(
             f,
             "audited: stripes {}, acknowledgements {}",

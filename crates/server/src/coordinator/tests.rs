@@ -315,7 +315,7 @@ fn who_is_let_in_hears_that_before_any_beat() {
         hold.1.notify_all();
     };
     let config = config(&control, MetadataPlace::Nowhere);
-    let server = Server::bind_with(&config, about(&config), Box::new(HeldStore(Arc::clone(&hold))));
+    let server = Server::bind_with(&config, about(&config), Clock::start(), Box::new(HeldStore(Arc::clone(&hold))));
     let _running = RunningCoordinator::run(control, server.expect("free addresses"));
     let register = |id| {
         let mut member = Peer::connect(&path);

@@ -32,7 +32,8 @@ pub struct FaultWeights {
     pub membership: u32,
     /// Bits turn over anywhere in the memory of a node that may lose it.
     pub rot: u32,
-    /// The real coordinator crashes or stands still, its metadata store is away, or a node loses sight of it.
+    /// A real coordinator crashes, stands still or is cut off from its metadata store, that is away, or a node loses sight
+    /// of a coordinator.
     pub coordinator: u32,
 }
 
@@ -47,6 +48,10 @@ pub struct SimConfig {
     pub gateway_count: usize,
     /// The coordinator's own machine decides who owns what, not the scripted stand-in.
     pub coordinated: bool,
+    /// Several share a store, and one leads; one has it alone.
+    pub coordinator_count: usize,
+    /// Seconds until one of several that the store does not hear of leads no more.
+    pub leader_lease_s: i64,
     /// What nodes promise owners; none if there is one gateway.
     pub lease: Option<LeaseConfig>,
     /// Memory of one core of a node, in bytes.
@@ -170,6 +175,8 @@ impl SimConfig {
             node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
             gateway_count: 1,
             coordinated: false,
+            coordinator_count: 1,
+            leader_lease_s: 5,
             lease: None,
             node_memory_bytes: 1 << 20,
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),

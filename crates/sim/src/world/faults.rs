@@ -99,6 +99,7 @@ impl World {
             }
             Fault::HandOver => self.hand_over_any(),
             Fault::Coordinator => self.disturb_coordinator(node),
+            Fault::Membership if self.config.coordinated => self.order_membership(),
             Fault::Membership => self.change_membership(),
             Fault::CutCoordinator => {
                 let cut_us = self.draw_length(CUT_US);

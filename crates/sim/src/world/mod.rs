@@ -147,7 +147,7 @@ impl World {
             clients: Clients::new(workload, config.client_count),
             gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
             coordinator: Coordinator::default(),
-            control: Control::default(),
+            control: Control::new(&config),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             rings: near::Rings::default(),
             membership: members::Membership::default(),
@@ -171,7 +171,7 @@ impl World {
         };
         let first_late = world.nodes.len() - usize::from(world.config.late_node_count);
         world.membership.absent = (first_late..world.nodes.len()).collect();
-        world.start_coordinator();
+        world.start_coordinators();
         (0..first_late).for_each(|node| world.start_node(node));
         for gateway in 0..world.gateways.len() {
             world.start_gateway(gateway);
