@@ -76,12 +76,16 @@ impl World {
             What::Broken(_) => self.look_on_without(who, session),
             What::Received(bytes) => {
                 look.input.extend_from_slice(&bytes);
-                match next_message::<FromCoordinator>(&look.input).expect("coordinators send messages") {
-                    Some((FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_), _)) => {
+                match next_message::<FromCoordinator>(&look.input) {
+                    Ok(Some((FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_), _))) => {
                         self.change_over(who);
                     }
-                    Some(_) => self.look_on_without(who, session),
-                    None => {}
+                    Ok(Some(_)) => self.look_on_without(who, session),
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.end_hurt(who.endpoint(), session, &error);
+                        self.look_on_without(who, session);
+                    }
                 }
             }
         }
