@@ -210,7 +210,8 @@ fn a_greeting_of_another_version_cluster_secret_or_core_is_refused_with_a_reply(
     for (session, (hello, refusal)) in (1..).zip(strangers) {
         peer.node.handle_session_opened(session);
         assert_eq!(peer.turn(session, &[NodeRequest::Hello(hello)]), Err(SessionError::Refused(refusal)));
-        assert_eq!(peer.replies(session), [NodeReplyOwned::Refused(refusal, 0)]);
+        let detail = if refusal == Refusal::WrongVersion { u64::from(PROTOCOL_VERSION) } else { 0 };
+        assert_eq!(peer.replies(session), [NodeReplyOwned::Refused(refusal, detail)]);
     }
 }
 

@@ -14,6 +14,7 @@ mod reign;
 mod stopper;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turned_away;
 
 use std::collections::HashMap;
 use std::io;
@@ -26,18 +27,20 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Seat, Settings};
 use shorttail_units::Now;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator,
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, ControlFrameError, CoordinatorStatus, FromCoordinator, HEARTBEAT_MS,
+    Refusal, ToCoordinator,
 };
 
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
-use connection::Connection;
+use connection::{Connection, ReadEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
 use listener::Listener;
 use metadata::keeper::Keeper;
 use stopper::Stopper;
+use turned_away::TurnedAway;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -73,6 +76,7 @@ pub struct Server {
     ticket_next: u64,
     connections: HashMap<usize, Connection>,
     token_next: usize,
+    turned_away: TurnedAway,
     beat_at: Instant,
     admin: Option<std::net::SocketAddr>,
     clock: Clock,
@@ -119,6 +123,7 @@ impl Server {
             ticket_next: 0,
             connections: HashMap::new(),
             token_next: CONNECTION_FIRST,
+            turned_away: TurnedAway::default(),
             beat_at: Instant::now(),
             admin: admin_address,
             clock,
@@ -208,17 +213,33 @@ impl Server {
     fn serve_connection(&mut self, token: usize, writable: bool) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut messages: Vec<ToCoordinator> = Vec::new();
-        let ended = connection.read(&mut messages).is_err();
+        let read = connection.read(&mut messages);
         let stuck = writable && connection.flush().is_err();
         for message in messages {
             self.handle_message(token, message);
         }
-        if ended || stuck {
+        if let Err(ReadEnd::Foreign(error)) = read {
+            self.turn_away(token, error);
+        }
+        if read.is_err() || stuck {
             self.forget(token);
         }
     }
 
+    /// What the connection brings is not of this version.
+    fn turn_away(&mut self, token: usize, error: ControlFrameError) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &turned_away::why_foreign(error));
+        if let ControlFrameError::Version(_) = error {
+            // Should it not arrive, the member asks again.
+            let _ = connection.send(&FromCoordinator::Refused(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION)));
+        }
+    }
+
     fn handle_message(&mut self, token: usize, message: ToCoordinator) {
+        if let (Some(name), Some(connection)) = (turned_away::name_of(&message), self.connections.get_mut(&token)) {
+            connection.member = name;
+        }
         match message {
             ToCoordinator::ReadStatus => {
                 let status = FromCoordinator::Status(Box::new(self.status()));
@@ -243,6 +264,11 @@ impl Server {
 
     fn send(&mut self, token: usize, message: &FromCoordinator) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
+        if let FromCoordinator::Refused(refusal) = message
+            && let Some(why) = turned_away::why_refused(refusal)
+        {
+            self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &why);
+        }
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         if connection.send(message).is_err() {

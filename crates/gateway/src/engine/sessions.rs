@@ -220,6 +220,9 @@ impl<C: Command> Engine<C> {
         match (awaited.what, reply) {
             (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
             (What::Fence { partition }, NodeReply::Fenced { joined }) => self.fenced(session, partition, joined),
+            (What::Hello, NodeReply::Refused { refusal: Refusal::WrongVersion, detail }) => {
+                self.version_refused(session, detail);
+            }
             (What::Fence { .. }, NodeReply::Refused { refusal: Refusal::Leased, detail }) => {
                 self.fence_leased(session, detail);
             }

@@ -250,6 +250,13 @@ impl World {
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()
     }
 
+    /// A bit in the header of each sealed chunk of a node turns over, the bit `first` of the first one, the next of each
+    /// other one; of how many.
+    pub fn flip_header_bits(&mut self, node: usize, first: usize) -> usize {
+        let cores = &mut self.nodes[node].cores;
+        cores.iter_mut().fold(0, |flipped, core| flipped + core.flip_header_bits(first + flipped))
+    }
+
     /// A bit of each parity chunk that a node holds of stripes that take appends turns over; how many did.
     pub fn flip_open_parities(&mut self, node: usize) -> u32 {
         self.nodes[node].cores.iter_mut().map(shorttail_node::Node::flip_open_parities).sum()

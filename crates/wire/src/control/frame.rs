@@ -2,10 +2,14 @@
 //!
 //! Of a length that was hurt on its way its own check tells at once: without it a member would wait for megabytes that
 //! nobody sends, and hear nothing of what it is to own.
+//!
+//! Whatever a later version changes, this header stays, and so do the first bytes of a registration and the refusal of
+//! a version (`docs/formats/control-protocol.md`): versions that differ can say so to each other.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::{CONTROL_PROTOCOL_VERSION, ToCoordinator};
 use crate::length_check::length_check;
 
 /// Length of the header in bytes.
@@ -16,6 +20,9 @@ pub const CONTROL_BODY_BYTES_MAX: usize = 4 << 20;
 
 /// What the answer of an HTTP server begins with; as a length it is beyond [`CONTROL_BODY_BYTES_MAX`].
 const HTTP: &[u8] = b"HTTP";
+
+/// The first byte of a registration of a node, and of a gateway: their variants of [`ToCoordinator`].
+const REGISTRATIONS: [u8; 2] = [0, 1];
 
 /// Why bytes are not a control message. The connection that sent them is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +35,8 @@ pub enum ControlFrameError {
     Checksum,
     #[error("a control message does not parse")]
     Malformed,
+    #[error("a member of version {0} of the control protocol registers")]
+    Version(u16),
 }
 
 /// The first message of `input` and the bytes it took; `None` when it has not arrived completely.
@@ -36,6 +45,38 @@ pub enum ControlFrameError {
 /// When the bytes are HTTP, when the declared length is beyond [`CONTROL_BODY_BYTES_MAX`] or was hurt on its way, before
 /// anything is buffered for it, and when the body was hurt or is not exactly one message.
 pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usize)>, ControlFrameError> {
+    let Some(body) = next_body(input)? else { return Ok(None) };
+    parse(body).map(|message| Some((message, CONTROL_HEADER_BYTES + body.len())))
+}
+
+/// As [`next_message`], of what members send: nothing is read of the registration of another version but the version.
+///
+/// # Errors
+/// As [`next_message`], and that version.
+pub fn next_request(input: &[u8]) -> Result<Option<(ToCoordinator, usize)>, ControlFrameError> {
+    let Some(body) = next_body(input)? else { return Ok(None) };
+    match registered_version(body) {
+        Some(version) if version != CONTROL_PROTOCOL_VERSION => Err(ControlFrameError::Version(version)),
+        _ => parse(body).map(|message| Some((message, CONTROL_HEADER_BYTES + body.len()))),
+    }
+}
+
+/// The version that a registration begins with; `None`: the body is none.
+fn registered_version(body: &[u8]) -> Option<u16> {
+    let (first, rest) = body.split_first()?;
+    let (version, _) = postcard::take_from_bytes(rest).ok().filter(|_| REGISTRATIONS.contains(first))?;
+    Some(version)
+}
+
+fn parse<M: DeserializeOwned>(body: &[u8]) -> Result<M, ControlFrameError> {
+    match postcard::take_from_bytes(body) {
+        Ok((message, [])) => Ok(message),
+        Ok(_) | Err(_) => Err(ControlFrameError::Malformed),
+    }
+}
+
+/// The body of the first frame, once it has arrived.
+fn next_body(input: &[u8]) -> Result<Option<&[u8]>, ControlFrameError> {
     let Some((header, rest)) = input.split_first_chunk::<CONTROL_HEADER_BYTES>() else { return Ok(None) };
     if header.starts_with(HTTP) {
         return Err(ControlFrameError::Http);
@@ -53,10 +94,7 @@ pub fn next_message<M: DeserializeOwned>(input: &[u8]) -> Result<Option<(M, usiz
     if crc32c::crc32c(body) != u32::from_le_bytes([c0, c1, c2, c3]) {
         return Err(ControlFrameError::Checksum);
     }
-    match postcard::take_from_bytes(body) {
-        Ok((message, [])) => Ok(Some((message, CONTROL_HEADER_BYTES + body_bytes))),
-        Ok(_) | Err(_) => Err(ControlFrameError::Malformed),
-    }
+    Ok(Some(body))
 }
 
 /// Appends a message as a frame.

@@ -5,6 +5,7 @@ use shorttail_units::{
     PartitionId, StripeId,
 };
 
+use super::PROTOCOL_VERSION;
 use super::bytes::{Put, Reader};
 use super::frame::{Frame, FrameError, put_frame};
 
@@ -57,7 +58,8 @@ pub struct Source {
     pub position: Option<u64>,
 }
 
-/// Greeting: the first message of a session, and the only one before the node's answer.
+/// Greeting: the first message of a session, and the only one before the node's answer. Its kind and its version stay
+/// where they are in all versions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     pub version: u32,
@@ -427,6 +429,11 @@ fn parse_epoch(body: &mut Reader<'_>) -> Result<Epoch, FrameError> {
 }
 
 impl Hello {
+    /// All that is understood of a greeting of another version.
+    fn of_version(version: u32) -> Self {
+        Hello { version, cluster: ClusterId(0), core: 0, owner: 0, epoch: Epoch(0), auth: Vec::new() }
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.version);
         out.put_u64(self.cluster.0);
@@ -437,8 +444,13 @@ impl Hello {
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let version = body.u32()?;
+        if version != PROTOCOL_VERSION {
+            body.rest();
+            return Ok(Hello::of_version(version));
+        }
         Ok(Hello {
-            version: body.u32()?,
+            version,
             cluster: ClusterId(body.u64()?),
             core: body.u16()?,
             owner: body.u32()?,
