@@ -399,6 +399,11 @@ impl Node {
         self.holdings.store.tear_descriptions(count)
     }
 
+    /// Takes nothing of these stripes any more, as if they were gone.
+    pub fn refuse(&mut self, stripes: &[StripeId]) {
+        self.holdings.store.refuse(stripes);
+    }
+
     /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
     pub fn interrupt_folds(&mut self) -> u32 {
         self.holdings.store.interrupt_folds()

@@ -5,7 +5,9 @@ mod setup;
 use std::os::unix::fs::FileExt;
 
 use shorttail_node::{Node, NodeConfig, SessionError};
-use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_units::{
+    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
+};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, Frame, Hello, Members, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
     next_frame,
@@ -176,7 +178,13 @@ fn seal(counter: u64, last: u32) -> NodeRequest<'static> {
 }
 
 fn free(counter: u64, epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Free { first: stripe(counter), count: 1, epoch: Epoch(epoch), partition: PARTITION }
+    NodeRequest::Free {
+        first: stripe(counter),
+        count: 1,
+        epoch: Epoch(epoch),
+        partition: PARTITION,
+        up_to: Configuration::END,
+    }
 }
 
 fn read(counter: u64, op: u32) -> NodeRequest<'static> {

@@ -1,6 +1,7 @@
-//! What may befall memory, made on purpose: bits that rot, folds that a crash interrupts.
+//! What may befall memory, made on purpose: bits that rot, folds that a crash interrupts, chunks for which there is no
+//! place.
 
-use shorttail_units::StripeId;
+use shorttail_units::{Configuration, StripeId};
 
 use crate::chunk::{FoldStep, split_mut};
 use crate::chunk_store::ChunkStore;
@@ -88,6 +89,13 @@ impl ChunkStore {
             }
         }
         sealed.len()
+    }
+
+    /// Takes nothing of these stripes any more, as if they were gone, unless it holds a chunk.
+    pub fn refuse(&mut self, stripes: &[StripeId]) {
+        for &stripe in stripes.iter().filter(|&&stripe| self.chunk(stripe).is_err()).collect::<Vec<_>>() {
+            self.freed.mark(stripe, Configuration::END);
+        }
     }
 
     /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are

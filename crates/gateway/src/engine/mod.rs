@@ -207,6 +207,7 @@ enum What {
     },
     Free {
         first: StripeId,
+        up_to: Configuration,
     },
     /// `part`: index of the member that was asked.
     Fetch {

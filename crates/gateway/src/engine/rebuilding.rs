@@ -114,7 +114,7 @@ impl<C: Command> Engine<C> {
             match self.reparable(stripe) {
                 Reparable::Whole(facts) => busy_count += usize::from(self.repair_stripe(stripe, facts)),
                 Reparable::NotYet => self.rest(stripe),
-                Reparable::Over => self.repair.take_out(stripe),
+                Reparable::Over => self.repair.give_up(stripe),
             }
         }
     }
@@ -197,13 +197,10 @@ impl<C: Command> Engine<C> {
         }
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
-        let is_free = |node: &&super::nodes::Node| {
-            let is_refused = refused.contains(&node.id) || self.moves.is_refused(stripe, node.id);
-            !facts.members.contains(&node.id) && !is_refused
-        };
+        let is_free = |node: &&super::nodes::Node| !facts.members.contains(&node.id) && !refused.contains(&node.id);
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
         let able = self.taking_nodes().filter(is_free).filter(has_room);
-        let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node);
+        let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node) || self.is_to_free(node, stripe);
         let candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
         if candidates.is_empty() {
@@ -396,6 +393,10 @@ impl<C: Command> Engine<C> {
             }
         }
         self.drop_order(stripe);
+        if let (Refusal::Exists, None) = (refusal, source) {
+            // An owner before this one may have told a member to free what it had, and its members nothing.
+            self.tell_members(stripe);
+        }
         if let (Refusal::Damaged, Some(source)) = (refusal, source)
             && let Reparable::Whole(facts) = self.reparable(stripe)
             && let Some(&node) = facts.members.get(usize::from(source))

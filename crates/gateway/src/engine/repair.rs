@@ -78,7 +78,7 @@ pub struct Repair {
     /// When they are counted again in any case.
     away_due_us: u64,
     counting: Option<AwayCount>,
-    /// Found no node to take them when they were looked at last.
+    /// Found no node to take them, and have found none that did since.
     pub(super) stranded: BTreeSet<StripeId>,
     pub(super) rebuilt_count: u64,
     pub(super) rebuilt_bytes: u64,
@@ -228,6 +228,7 @@ impl Repair {
         lost.spare += 1;
         lost.refused.clear();
         let lost_count = lost.chunks.count_ones();
+        self.stranded.remove(&stripe);
         self.recount(lost_count + 1, lost_count);
         if lost_count == 0 {
             self.forget(stripe);
@@ -238,7 +239,7 @@ impl Repair {
 
     /// The stripe is gone, or whole.
     pub(super) fn forget(&mut self, stripe: StripeId) {
-        self.take_out(stripe);
+        self.give_up(stripe);
         self.orders.remove(stripe);
         if let Some(lost) = self.lost.remove(&stripe) {
             self.recount(lost.chunks.count_ones(), 0);
@@ -246,8 +247,13 @@ impl Repair {
     }
 
     /// Nothing is to be done about the stripe, though it lacks chunks.
-    pub(super) fn take_out(&mut self, stripe: StripeId) {
+    pub(super) fn give_up(&mut self, stripe: StripeId) {
         self.stranded.remove(&stripe);
+        self.take_out(stripe);
+    }
+
+    /// It is not looked at any more, at no time.
+    fn take_out(&mut self, stripe: StripeId) {
         if let Some(lost) = self.lost.get_mut(&stripe) {
             self.queue.remove(&(lost.spare, stripe));
             if let Some(until_us) = lost.rests_until_us.take() {
@@ -258,11 +264,7 @@ impl Repair {
 
     /// The stripe is looked at again at this time.
     pub(super) fn rest(&mut self, stripe: StripeId, until_us: u64) {
-        let is_stranded = self.stranded.contains(&stripe);
         self.take_out(stripe);
-        if is_stranded {
-            self.stranded.insert(stripe);
-        }
         if let Some(lost) = self.lost.get_mut(&stripe) {
             lost.rests_until_us = Some(until_us);
             self.resting.insert((until_us, stripe));
@@ -327,6 +329,7 @@ impl Repair {
         }
         assert!(self.orders.stripes().all(|stripe| self.lost.contains_key(&stripe)), "an order for nothing lost");
         self.orders.check_invariants();
+        assert!(self.stranded.iter().all(|stripe| self.lost.contains_key(stripe)), "nothing of it is lost");
         let mut counts = BTreeMap::new();
         self.lost.values().for_each(|lost| *counts.entry(lost.chunks.count_ones()).or_default() += 1);
         assert_eq!(self.stripes_by_lost, counts, "stripes are counted by what they lost");
@@ -455,7 +458,7 @@ impl<C: Command> Engine<C> {
         match facts.members.get(chunk) {
             Some(&member) if member == node => self.repair.clear(id, chunk),
             // It was to move, or to be rebuilt elsewhere: what is here need not be rebuilt.
-            Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) => {
+            Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) && !self.is_moving_to(id, node) => {
                 self.readmit(node, id, chunk);
             }
             _ => {}

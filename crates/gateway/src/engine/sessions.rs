@@ -248,7 +248,7 @@ impl<C: Command> Engine<C> {
             }
             (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
-            (What::Free { first }, NodeReply::Done { .. }) => self.freed(session, first),
+            (What::Free { first, up_to }, NodeReply::Done { .. }) => self.freed(session, first, up_to),
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
             (What::Piece { pieces, part }, NodeReply::Bytes(bytes)) => self.piece_arrived(pieces, part, bytes),
             (What::Locate { stripe, chunk }, NodeReply::Located { position }) => {
@@ -280,7 +280,7 @@ impl<C: Command> Engine<C> {
                 self.part_refused(session.node, stripe, refusal);
             }
             What::Hello | What::Fence { .. } | What::Scan { .. } => self.greeting_refused(session, refusal),
-            What::Free { first } => self.free_unanswered(session.node, first),
+            What::Free { first, up_to } => self.free_unanswered(session.node, first, up_to),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
             What::Reconfigure { stripe, order } => self.reconfigured(stripe, order, false),

@@ -267,6 +267,12 @@ impl World {
         self.nodes[node].cores.iter_mut().map(|core| core.tear_descriptions(count)).sum()
     }
 
+    /// A node takes nothing of the stripes that there are now, whatever owners think of it.
+    pub fn refuse_all_there_is(&mut self, node: usize) {
+        let stripes: Vec<_> = self.scan_all().into_keys().collect();
+        self.nodes[node].cores.iter_mut().for_each(|core| core.refuse(&stripes));
+    }
+
     /// A node's process dies in the middle of folding, and is back at once with its memory; how many
     /// folds were cut short.
     pub fn crash_folding(&mut self, node: usize) -> u32 {

@@ -115,12 +115,15 @@ pub enum NodeRequest<'a> {
         chunk_last: OpNumber,
         sum: u32,
     },
-    /// Drop the chunks of `count` stripes from `first` on; unknown ones count as dropped. Replies `Done`.
+    /// Drop the chunks of `count` stripes from `first` on, as far as their configuration is not above this one; unknown
+    /// ones count as dropped. Replies `Done`.
     Free {
         first: StripeId,
         count: u32,
         epoch: Epoch,
         partition: PartitionId,
+        /// Chunks of higher ones may still come: the stripe is not gone, its chunk lies elsewhere.
+        up_to: Configuration,
     },
     /// The record that begins at `offset` of a sealed data chunk. Replies `Bytes`.
     ReadRecord {
@@ -276,11 +279,12 @@ impl NodeRequest<'_> {
                 out.put_u32(chunk_last.0);
                 out.put_u32(*sum);
             }
-            NodeRequest::Free { first, count, epoch, partition } => {
+            NodeRequest::Free { first, count, epoch, partition, up_to } => {
                 out.put_u64(first.raw());
                 out.put_u32(*count);
                 out.put_u32(epoch.0);
                 out.put_u16(partition.0);
+                out.put_u64(up_to.raw());
             }
             NodeRequest::ReadRecord { stripe, offset } => {
                 out.put_u64(stripe.raw());
@@ -373,6 +377,7 @@ impl<'a> NodeRequest<'a> {
                 count: body.u32()?,
                 epoch: parse_epoch(body)?,
                 partition: PartitionId(body.u16()?),
+                up_to: Configuration::from_raw(body.u64()?),
             },
             Self::LOCATE => NodeRequest::Locate { stripe: parse_stripe(body)? },
             Self::READ_RECORD => NodeRequest::ReadRecord { stripe: parse_stripe(body)?, offset: body.u32()? },
