@@ -333,7 +333,8 @@ fn who_is_let_in_hears_that_before_any_beat() {
     };
     let config = config(&control, MetadataPlace::Nowhere);
     let server = Server::bind_with(&config, about(&config), Clock::start(), Box::new(HeldStore(Arc::clone(&hold))));
-    let _running = RunningCoordinator::run(control, server.expect("free addresses"));
+    let running = RunningCoordinator::run(control, server.expect("free addresses"));
+    while !control::read_status(&running.control).expect("it answers").coordinator.leading {}
     let register = |id| {
         let mut member = Peer::connect(&path);
         member.say(&ToCoordinator::RegisterNode(registration(id)));
