@@ -11,6 +11,9 @@
 //! renew      keep the lease alive
 //! ```
 //!
+//! Who hears nothing of the store may still be heard there, and would keep the others from leading for as long as it
+//! prolonged its lease. So a lease that has run out by the own clock is prolonged only by who was just answered.
+//!
 //! Whether a save may happen is decided by the store in one transaction. So a coordinator that was stopped beyond its
 //! lease changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose
 //! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done.
@@ -115,6 +118,13 @@ struct HeldLease {
     term: Term,
 }
 
+impl HeldLease {
+    /// At the store it may last longer: the clocks run apart, or an answer was lost.
+    fn has_run_out(self, now_us: u64) -> bool {
+        self.term.until_us <= now_us
+    }
+}
+
 /// What this coordinator knows of the state.
 #[derive(Debug, Default)]
 struct Seen {
@@ -155,17 +165,15 @@ impl Claim {
     /// Tries to lead; with a lease that has some time left: the one at hand or a new one.
     pub fn campaign(&mut self, now_us: u64) -> Question {
         match self.lease {
-            Some(lease) => {
-                self.doing = Doing::Renewing { sent_us: now_us, campaigns: true };
-                Question::KeepAlive { lease: lease.id }
-            }
+            Some(lease) if lease.has_run_out(now_us) => self.ask_to_lead(lease),
+            Some(lease) => self.prolong(lease, now_us),
             None => self.grant(now_us),
         }
     }
 
-    /// Prolongs the lease; `None`: there is none.
+    /// Prolongs the lease; `None`: there is none that surely lasts.
     pub fn renew(&mut self, now_us: u64) -> Option<Question> {
-        let lease = self.lease?;
+        let lease = self.lease.filter(|lease| !lease.has_run_out(now_us))?;
         self.doing = Doing::Renewing { sent_us: now_us, campaigns: false };
         Some(Question::KeepAlive { lease: lease.id })
     }
@@ -205,12 +213,12 @@ impl Claim {
                 if campaigns { Step::Ask(self.grant(now_us)) } else { Step::Done(Outcome::Lapsed) }
             }
             // It may have some time left: the transaction shows that.
-            (Doing::Renewing { campaigns: true, .. }, Answer::Away(_)) => self.lead(),
+            (Doing::Renewing { campaigns: true, .. }, Answer::Away(_)) if self.lease_lasts(now_us) => self.lead(),
             (Doing::Granting { sent_us }, Answer::Granted { lease, ttl_s }) => {
                 self.lease = Some(HeldLease { id: lease, term: term(sent_us, ttl_s) });
                 self.lead()
             }
-            (Doing::Leading, Answer::Found { leader, state }) => Step::Done(self.handle_election(leader, state)),
+            (Doing::Leading, Answer::Found { leader, state }) => self.handle_election(now_us, leader, state),
             // The lease ended between two questions: the next attempt begins with a new one.
             (Doing::Leading, Answer::NoLease) => {
                 self.lease = None;
@@ -231,20 +239,40 @@ impl Claim {
         Question::Grant
     }
 
-    fn lead(&mut self) -> Step {
-        self.doing = Doing::Leading;
-        Step::Ask(Question::Lead { lease: self.lease.expect("one leads with a lease").id })
+    fn prolong(&mut self, lease: HeldLease, now_us: u64) -> Question {
+        self.doing = Doing::Renewing { sent_us: now_us, campaigns: true };
+        Question::KeepAlive { lease: lease.id }
     }
 
-    fn handle_election(&mut self, leader: Option<Entry>, state: Option<Entry>) -> Outcome {
+    fn lead(&mut self) -> Step {
+        Step::Ask(self.ask_to_lead(self.lease.expect("one leads with a lease")))
+    }
+
+    fn ask_to_lead(&mut self, lease: HeldLease) -> Question {
+        self.doing = Doing::Leading;
+        Question::Lead { lease: lease.id }
+    }
+
+    fn lease_lasts(&self, now_us: u64) -> bool {
+        self.lease.is_some_and(|lease| !lease.has_run_out(now_us))
+    }
+
+    fn handle_election(&mut self, now_us: u64, leader: Option<Entry>, state: Option<Entry>) -> Step {
         let lease = self.lease.expect("one leads with a lease");
         match leader {
+            // The store is heard again, and has kept the lease: it is worth some time once it is prolonged.
+            Some(leader) if leader.lease == lease.id && lease.has_run_out(now_us) => {
+                Step::Ask(self.prolong(lease, now_us))
+            }
             // Also when the put of an earlier attempt happened and its answer was lost.
-            Some(leader) if leader.lease == lease.id => self.enter(&leader, state, lease.term),
+            Some(leader) if leader.lease == lease.id => Step::Done(self.enter(&leader, state, lease.term)),
             leader => {
                 self.reign = None;
                 self.seen = Seen::default();
-                Outcome::Lost { leader: leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned()) }
+                // A later attempt is not to rest on what may be over by then.
+                self.lease.take_if(|lease| lease.has_run_out(now_us));
+                let leader = leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned());
+                Step::Done(Outcome::Lost { leader })
             }
         }
     }

@@ -50,6 +50,46 @@ fn another_coordinator_leads_when_one_dies() {
     }
 }
 
+/// It wakes up when another one leads, and finds that its members left it.
+#[test]
+fn a_leader_that_stood_still_changes_nothing() {
+    for seed in 0..12 {
+        let mut world = cluster_of(config(2), seed);
+        fill(&mut world, 0..20);
+        let first = world.leader();
+        world.stall_coordinator(6_000_000);
+        world.crash_gateway_number((seed % 2) as usize, 1_000);
+        await_another(&mut world, first);
+        await_served(&mut world);
+        assert!(world.counts().changes_over > 0, "{:?}", world.counts());
+        holds(&mut world, 0..20);
+        pass(&mut world, 6_000_000);
+        await_served(&mut world);
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
+}
+
+/// It was about to save whom it dealt what to, and does when another one has led for long: the store refuses that.
+#[test]
+fn a_leader_that_stood_still_before_it_saved_changes_nothing() {
+    for seed in 0..12 {
+        let mut world = cluster_of(config(2), seed);
+        fill(&mut world, 0..20);
+        let first = world.leader();
+        world.stall_coordinator_at_save(6_000_000);
+        world.crash_gateway_number((seed % 2) as usize, 1_000);
+        await_another(&mut world, first);
+        await_served(&mut world);
+        assert_eq!(world.counts().saves_refused, 0, "not yet");
+        pass(&mut world, 6_000_000);
+        assert_eq!(world.counts().saves_refused, 1, "{:?}", world.counts());
+        await_served(&mut world);
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
+}
+
 /// Nobody leads while none reaches the store, data flows, and who is back goes on from the same state.
 #[test]
 fn coordinators_that_are_cut_off_from_their_store_lead_on_later() {
@@ -64,6 +104,43 @@ fn coordinators_that_are_cut_off_from_their_store_lead_on_later() {
     pass(&mut world, 3_000_000);
     assert_eq!(world.counts().tenures_taken_over, 0, "{:?}", world.counts());
     concludes(world);
+}
+
+/// A leader that only the store does not hear gives way, and so does one that does not hear the store, or neither.
+#[test]
+fn a_leader_that_the_store_does_not_hear_gives_way() {
+    for seed in 0..12 {
+        let mut world = cluster_of(config(3), seed);
+        fill(&mut world, 0..20);
+        let first = world.leader();
+        world.cut_from_store(first.expect("one leads"), 20_000_000);
+        // Back before the end: some clients know of no other one.
+        world.crash_gateway_number(0, 15_000_000);
+        if seed % 2 == 0 {
+            await_served(&mut world);
+        }
+        pass(&mut world, 20_000_000);
+        await_served(&mut world);
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
+}
+
+/// What it asks of the store is done there: it prolongs no lease that it does not know to last.
+#[test]
+fn a_leader_that_does_not_hear_the_store_gives_way() {
+    for seed in 0..6 {
+        let mut world = cluster_of(config(3), seed);
+        fill(&mut world, 0..20);
+        let first = world.leader();
+        world.cut_answers_of_store(first.expect("one leads"), 20_000_000);
+        await_another(&mut world, first);
+        world.crash_gateway_number(0, 1_000);
+        await_served(&mut world);
+        pass(&mut world, 20_000_000);
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
 }
 
 /// A node joins and takes its share, another one is emptied and taken out, while leaders change.

@@ -4,6 +4,7 @@
 //! RS(4,2).
 
 use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::World;
 
@@ -197,6 +198,32 @@ fn what_a_running_node_cannot_tell_of_is_not_taken_for_never_given() {
         await_mended(&mut world);
         kill(&mut world, &[6, 7]);
         holds_round(&mut world, 0..KEYS, 1);
+        concludes(world);
+    }
+}
+
+/// A piece of an object that was never stored, on one node of all, which cannot tell what it is: whoever owns its partition
+/// by then has heard of no such stripe, and frees it. With more of them it would wait for a memory that nobody has.
+#[test]
+fn what_no_node_can_tell_of_and_no_owner_knows_is_freed() {
+    for seed in 0..6 {
+        let nodes = 0..6;
+        let mut world = cluster_of(SimConfig { node_count: 6, ..SimConfig::scripted() }, seed);
+        fill(&mut world, 0..6);
+        let held = world.chunk_count();
+        let node = seed as usize;
+        nodes.filter(|&other| other != node).for_each(|other| world.cut_requests_to(other, 60_000));
+        world.request(0, "never", Action::Set(value(7, STRIPED_BYTES)));
+        pass(&mut world, 5_000);
+        world.crash_gateway(100_000);
+        pass(&mut world, 50_000);
+        assert!(world.chunk_count() > held && world.tear_descriptions(node, 1000) > 0, "a piece is there");
+        assert_ne!(world.damaged_text(), "");
+        pass(&mut world, 100_000);
+        world.await_serving();
+        await_within(&mut world, NOTICED_US, "freed", |world| world.chunk_count() <= held);
+        assert_eq!(world.damaged_text(), "");
+        holds(&mut world, 0..6);
         concludes(world);
     }
 }

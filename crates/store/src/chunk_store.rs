@@ -44,14 +44,16 @@ pub enum StoreError {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Scanned {
     pub reports: Vec<ChunkReport>,
-    /// Those whose description does not hold: nothing but their stripe is known.
-    pub undescribed: Vec<StripeId>,
+    /// Those whose description does not hold: nothing but this is known.
+    pub undescribed: Vec<(StripeId, PartitionId)>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub allocation: Allocation,
     pub open: Option<Box<OpenState>>,
+    /// As the header said when the chunk came here: who may drop it, whatever becomes of its header.
+    pub partition: PartitionId,
 }
 
 /// The chunks of one core and the memory they share.
@@ -202,10 +204,7 @@ impl ChunkStore {
         let end = first.raw().checked_add(u64::from(count)).filter(|_| within).ok_or(Refusal::Invalid)?;
         let stripes = || (first.raw()..end).map(StripeId::from_raw);
         for stripe in stripes() {
-            if let Ok(chunk) = self.chunk(stripe)
-                && chunk.description_holds()
-                && chunk.facts().partition != partition
-            {
+            if self.chunks.get(&stripe.raw()).is_some_and(|chunk| chunk.partition != partition) {
                 return Err(Refusal::Invalid);
             }
         }
@@ -298,12 +297,9 @@ impl ChunkStore {
     }
 
     /// The chunks of a partition (or all) with ids above `after`, lowest first, at most `count` of them and at most
-    /// [`SCAN_COUNT_MAX`]. One that is not described may be of any partition.
+    /// [`SCAN_COUNT_MAX`].
     pub fn scan(&self, partition: Option<PartitionId>, after: StripeId, count: usize) -> Scanned {
-        let wanted = |chunk: &Chunk| {
-            let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: None };
-            partition.is_none_or(|partition| view.facts().partition == partition) || !view.description_holds()
-        };
+        let wanted = |chunk: &Chunk| partition.is_none_or(|partition| chunk.partition == partition);
         let later = self.chunks.iter().filter(|(id, chunk)| **id > after.raw() && wanted(chunk));
         let mut ids: Vec<u64> = later.map(|(id, _)| *id).collect();
         let count = count.min(SCAN_COUNT_MAX);
@@ -313,13 +309,15 @@ impl ChunkStore {
         }
         ids.sort_unstable();
         let mut scanned = Scanned::default();
-        for stripe in ids.into_iter().map(StripeId::from_raw) {
-            match self.chunk(stripe).ok().and_then(|chunk| chunk.report()) {
+        for (id, chunk) in ids.into_iter().filter_map(|id| Some((id, self.chunks.get(&id)?))) {
+            let stripe = StripeId::from_raw(id);
+            let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() };
+            match view.report() {
                 Some(report) => {
                     let damaged = report.damaged || self.damaged.contains(&stripe);
                     scanned.reports.push(ChunkReport { damaged, ..report });
                 }
-                None => scanned.undescribed.push(stripe),
+                None => scanned.undescribed.push((stripe, chunk.partition)),
             }
         }
         scanned
@@ -388,7 +386,7 @@ impl ChunkStore {
     ) -> Result<Allocation, Refusal> {
         self.check_new(description)?;
         let allocation = self.place(description, state, payload_bytes)?;
-        self.chunks.insert(description.stripe.raw(), Chunk { allocation, open });
+        self.chunks.insert(description.stripe.raw(), Chunk { allocation, open, partition: description.partition });
         Ok(allocation)
     }
 
@@ -426,6 +424,10 @@ impl ChunkStore {
         let mut raw_bytes = 0;
         for (&id, chunk) in &self.chunks {
             let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() };
+            assert!(
+                !view.description_holds() || view.facts().partition == chunk.partition,
+                "{id:x}: another partition"
+            );
             let is_freed = self.freed.refuses(StripeId::from_raw(id), view.facts().configuration);
             assert!(!view.description_holds() || !is_freed, "a freed chunk is here");
             raw_bytes += invariant_chunk(id, &view);

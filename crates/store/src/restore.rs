@@ -66,9 +66,9 @@ impl ChunkStore {
     fn take_over(&mut self, allocation: Allocation, ops: &BTreeMap<StripeId, Vec<KeptOp>>) {
         let bytes = self.arena.bytes_mut(&allocation);
         let (header, payload) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a unit is longer than a header");
-        let stripe = header::description_holds(header).then(|| header::read_facts(header).stripe);
+        let named = header::description_holds(header).then(|| header::read_facts(header));
         let is_new = |stripe: &StripeId| !self.chunks.contains_key(&stripe.raw());
-        let Some(stripe) = stripe else {
+        let Some((stripe, partition)) = named.map(|facts| (facts.stripe, facts.partition)) else {
             self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
             return self.unidentified.push(allocation);
         };
@@ -95,7 +95,7 @@ impl ChunkStore {
         }
         self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
         self.opened_units = self.opened_units.max(allocation.bytes() / UNIT_BYTES);
-        self.chunks.insert(stripe.raw(), Chunk { allocation, open: open.map(Box::new) });
+        self.chunks.insert(stripe.raw(), Chunk { allocation, open: open.map(Box::new), partition });
     }
 }
 

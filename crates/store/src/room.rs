@@ -91,7 +91,8 @@ impl ChunkStore {
         let state = ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() };
         header::write_new(description, &state, split_mut(self.arena.bytes_mut(&kept)).0);
         self.arena.commit(&kept);
-        self.chunks.insert(description.stripe.raw(), Chunk { allocation: kept, open: None });
+        self.chunks
+            .insert(description.stripe.raw(), Chunk { allocation: kept, open: None, partition: description.partition });
         self.counters.installs += 1;
         self.counters.sealed_chunks += 1;
         Ok(())

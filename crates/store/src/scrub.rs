@@ -104,7 +104,7 @@ impl ChunkStore {
             let allocation = self.place(description, &state, bytes.len())?;
             self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
             self.arena.commit(&allocation);
-            self.chunks.insert(stripe.raw(), Chunk { allocation, open: None });
+            self.chunks.insert(stripe.raw(), Chunk { allocation, open: None, partition: description.partition });
             self.budget.release(held.bytes());
             self.arena.free(held);
         }

@@ -83,13 +83,47 @@ fn what_is_no_news_is_told_from_what_another_one_saved() {
 #[test]
 fn who_lost_its_lease_asks_anew_and_follows() {
     let mut claim = leader();
-    assert_eq!(claim.renew(9_000_000), Some(Question::KeepAlive { lease: LEASE }));
+    assert_eq!(claim.renew(2_000_000), Some(Question::KeepAlive { lease: LEASE }));
     assert_eq!(claim.handle(9_000_000, Answer::Kept { ttl_s: 0 }), Step::Done(Outcome::Lapsed));
     assert_eq!(claim.campaign(9_000_000), Question::Grant);
     asks(&claim.handle(0, Answer::Granted { lease: 11, ttl_s: TTL_S }), &Question::Lead { lease: 11 });
     let lost = claim.handle(0, found((10, 10), None));
     assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()) }));
     assert_eq!(claim.save("two".into()), None);
+}
+
+/// It may be heard where it hears nothing, and would keep all others from leading.
+#[test]
+fn who_hears_nothing_prolongs_no_lease_that_has_run_out() {
+    let (mut claim, away) = (leader(), || Answer::Away("no answer".into()));
+    assert_eq!(claim.renew(4_500_999), Some(Question::KeepAlive { lease: LEASE }));
+    assert_eq!(claim.handle(4_600_000, away()), Step::Done(Outcome::Away("no answer".into())));
+    assert_eq!(claim.renew(4_600_000), None);
+    for at_us in [4_600_000, 60_000_000] {
+        assert_eq!(claim.campaign(at_us), Question::Lead { lease: LEASE });
+        assert_eq!(claim.handle(at_us, away()), Step::Done(Outcome::Away("no answer".into())));
+    }
+    assert_eq!(claim.campaign(60_000_000), Question::Lead { lease: LEASE });
+    let lost = claim.handle(60_000_000, found((10, 10), None));
+    assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()) }));
+    assert_eq!(claim.campaign(60_000_000), Question::Grant, "what ran out is of no use");
+}
+
+/// The store was away, and kept the lease.
+#[test]
+fn who_is_answered_again_leads_on() {
+    let mut claim = leader();
+    let state = Some(("one", 5));
+    assert_eq!(claim.campaign(9_000_000), Question::Lead { lease: LEASE });
+    asks(&claim.handle(9_100_000, found((7, LEASE), state)), &Question::KeepAlive { lease: LEASE });
+    asks(&claim.handle(9_200_000, Answer::Kept { ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+    let term = Term { until_us: 13_600_000, renew_at_us: 10_766_666 };
+    let won = Outcome::Won { term, found: Found::NoNews };
+    assert_eq!(claim.handle(9_300_000, found((7, LEASE), state)), Step::Done(won));
+    // Again, and only the first question is answered.
+    assert_eq!(claim.campaign(20_000_000), Question::Lead { lease: LEASE });
+    asks(&claim.handle(20_000_000, found((7, LEASE), state)), &Question::KeepAlive { lease: LEASE });
+    assert_eq!(claim.handle(21_000_000, Answer::Away("lost".into())), Step::Done(Outcome::Away("lost".into())));
 }
 
 fn wins(candidate: &mut Candidate, news: Option<State>) -> Option<News> {

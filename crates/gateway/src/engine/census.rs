@@ -41,7 +41,7 @@ pub enum Member {
 pub struct Census {
     reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
     /// Chunks that are there, and their nodes cannot tell more of them.
-    undescribed: BTreeSet<(StripeId, NodeId)>,
+    undescribed: BTreeMap<(StripeId, NodeId), PartitionId>,
     /// By session and partition fenced: of older stripes this memory holds nothing.
     joined: BTreeMap<(SessionId, PartitionId), StripeId>,
 }
@@ -59,21 +59,27 @@ impl Census {
 
     /// A scan showed these chunks, in ascending order, and could not describe others: what an earlier one showed beside
     /// them is gone.
-    pub fn end_scan(&mut self, nodes: &Nodes, session: SessionId, shown: &[StripeId], undescribed: &[StripeId]) {
+    pub fn end_scan(
+        &mut self,
+        nodes: &Nodes,
+        session: SessionId,
+        shown: &[StripeId],
+        undescribed: &[(StripeId, PartitionId)],
+    ) {
         self.reports.retain(|&stripe, reports| {
             if nodes.session_of(session.node, stripe) == session && shown.binary_search(&stripe).is_err() {
                 reports.remove(&session.node);
             }
             !reports.is_empty()
         });
-        self.undescribed.retain(|&(stripe, node)| nodes.session_of(node, stripe) != session);
-        self.undescribed.extend(undescribed.iter().map(|&stripe| (stripe, session.node)));
+        self.undescribed.retain(|&(stripe, node), _| nodes.session_of(node, stripe) != session);
+        self.undescribed.extend(undescribed.iter().map(|&(stripe, partition)| ((stripe, session.node), partition)));
     }
 
     /// The node has another memory than the one that was scanned.
     pub fn forget(&mut self, node: NodeId) {
         self.joined.retain(|(session, _), _| session.node != node);
-        self.undescribed.retain(|(_, other)| *other != node);
+        self.undescribed.retain(|(_, other), _| *other != node);
         self.reports.retain(|_, reports| {
             reports.remove(&node);
             !reports.is_empty()
@@ -134,14 +140,20 @@ impl Census {
 
     /// Chunks that their nodes cannot describe, each with the description of another chunk of the stripe.
     pub fn undescribed(&self) -> impl Iterator<Item = (StripeId, NodeId, &ChunkDescription)> {
-        self.undescribed.iter().filter_map(|&(stripe, node)| Some((stripe, node, self.newest(stripe)?)))
+        self.undescribed.keys().filter_map(|&(stripe, node)| Some((stripe, node, self.newest(stripe)?)))
+    }
+
+    /// Chunks that their nodes cannot describe, of stripes that nobody tells of.
+    pub fn untold(&self) -> impl Iterator<Item = (StripeId, NodeId, PartitionId)> {
+        let untold = self.undescribed.iter().filter(|((stripe, _), _)| !self.reports.contains_key(stripe));
+        untold.map(|(&(stripe, node), &partition)| (stripe, node, partition))
     }
 
     /// Nodes that hold a chunk of a stripe.
     pub fn holders(&self, stripe: StripeId) -> impl Iterator<Item = NodeId> {
         let described = self.reports.get(&stripe).into_iter().flat_map(|reports| reports.keys().copied());
         let nodes = (stripe, NodeId(0))..=(stripe, NodeId(u16::MAX));
-        described.chain(self.undescribed.range(nodes).map(|&(_, node)| node))
+        described.chain(self.undescribed.range(nodes).map(|(&(_, node), _)| node))
     }
 
     /// Reports of a stripe's chunks that are not damaged.
@@ -165,7 +177,7 @@ impl Census {
         match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {
             Some(report) if report.damaged => Member::Lost,
             Some(_) => Member::Holds,
-            None if self.undescribed.contains(&(stripe, node)) => Member::Lost,
+            None if self.undescribed.contains_key(&(stripe, node)) => Member::Lost,
             None => {
                 let joined = self.joined(nodes.session_of(node, stripe), partition);
                 let is_older = joined.is_some_and(|joined| joined <= stripe);
@@ -182,8 +194,7 @@ impl Census {
     /// describe the chunk of a stripe that nobody tells of.
     pub fn rejoined_count(&self, is_first: impl Fn(StripeId) -> bool) -> usize {
         let later = self.joined.iter().filter(|(_, joined)| !is_first(**joined));
-        let untold = self.undescribed.iter().filter(|(stripe, _)| !self.reports.contains_key(stripe));
-        let nodes = later.map(|((session, _), _)| session.node).chain(untold.map(|&(_, node)| node));
+        let nodes = later.map(|((session, _), _)| session.node).chain(self.untold().map(|(_, node, _)| node));
         nodes.collect::<BTreeSet<NodeId>>().len()
     }
 }

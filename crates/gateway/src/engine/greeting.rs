@@ -5,9 +5,7 @@
 //! the store from (while gathering).
 
 use shorttail_units::{PartitionId, StripeId};
-use shorttail_wire::node::{
-    ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal,
-};
+use shorttail_wire::node::{ALL_PARTITIONS, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal};
 
 use super::lease::Voter;
 use super::near::NearOffer;
@@ -129,15 +127,23 @@ impl<C: Command> Engine<C> {
         self.ask_session(id, &request, What::Scan { round: self.scan_round });
     }
 
-    pub(super) fn scanned(&mut self, id: SessionId, round: u32, chunks: Vec<ChunkReport>, undescribed: &[StripeId]) {
+    pub(super) fn scanned(
+        &mut self,
+        id: SessionId,
+        round: u32,
+        chunks: Vec<ChunkReport>,
+        undescribed: &[(StripeId, PartitionId)],
+    ) {
         if round != self.scan_round {
             return;
         }
-        let last = chunks.last().map(|chunk| chunk.description.stripe).max(undescribed.last().copied());
+        let last =
+            chunks.last().map(|chunk| chunk.description.stripe).max(undescribed.last().map(|&(stripe, _)| stripe));
         let more = chunks.len() + undescribed.len() == usize::from(SCAN_COUNT);
         if let Some(session) = self.nodes.session_mut(id) {
             session.reported.extend(chunks.iter().map(|chunk| chunk.description.stripe));
-            session.undescribed.extend(undescribed);
+            let logs = &self.logs;
+            session.undescribed.extend(undescribed.iter().filter(|(_, partition)| logs.contains_key(partition)));
         }
         for chunk in chunks {
             let partition = chunk.description.partition;
@@ -181,19 +187,19 @@ impl<C: Command> Engine<C> {
     /// member without a chunk for one that never had it, and may need what is left.
     fn reconcile(&mut self, node: shorttail_units::NodeId, chunk: &ChunkReport) {
         let description = &chunk.description;
-        let known = match description.kind {
-            ChunkKind::Packed => {
-                let stripe = self.stripes.slot_of(description.stripe).map(|slot| self.stripes.at(slot));
-                stripe.is_some_and(|stripe| stripe.member_of(node).is_some()) || self.is_lost(description.stripe)
-            }
-            ChunkKind::Striped => self
-                .striped_of(description.stripe)
-                .is_some_and(|(_, object)| object.members_of(description.stripe).1.contains(&node)),
-        };
-        if !known {
+        if !self.is_to_keep(node, description.stripe) {
             return self.free_on(node, description.stripe, description.partition);
         }
         self.refresh_configuration(node, description);
+    }
+
+    /// Is a node to hold a chunk of the stripe, or to keep what it has of it?
+    pub(super) fn is_to_keep(&self, node: shorttail_units::NodeId, stripe: StripeId) -> bool {
+        if let Some(slot) = self.stripes.slot_of(stripe) {
+            return self.stripes.at(slot).member_of(node).is_some();
+        }
+        let striped = self.striped_of(stripe);
+        self.is_lost(stripe) || striped.is_some_and(|(_, object)| object.members_of(stripe).1.contains(&node))
     }
 
     /// `version`: what the node speaks; 0: it does not say.

@@ -102,5 +102,11 @@ impl<C: Command> Engine<C> {
                 false => self.free_on(node, stripe, partition),
             }
         }
+        // All that could tell of these did: what is of no stripe of this owner is left over.
+        for (stripe, node, partition) in census.untold() {
+            if !self.is_to_keep(node, stripe) {
+                self.free_on(node, stripe, partition);
+            }
+        }
     }
 }

@@ -425,8 +425,16 @@ impl<C: Command> Engine<C> {
             // What the new owner inherits is compared once it is read.
             return;
         }
+        if self.completing.is_none() {
+            // As what it can describe (see `reconcile`).
+            for &(id, partition) in &undescribed {
+                if !self.is_to_keep(session.node, id) {
+                    self.free_on(session.node, id, partition);
+                }
+            }
+        }
         for (id, chunk, shape) in self.chunks_of(session.node) {
-            if undescribed.binary_search(&id).is_ok() {
+            if undescribed.binary_search_by_key(&id, |&(stripe, _)| stripe).is_ok() {
                 self.repair.mark_damaged(id, chunk, shape);
             } else if self.nodes.session_of(session.node, id) == session && reported.binary_search(&id).is_err() {
                 self.repair.mark(id, chunk, shape);

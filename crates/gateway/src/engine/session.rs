@@ -54,7 +54,7 @@ pub struct Session {
     /// Chunks that the scan showed so far, in ascending order.
     pub reported: Vec<StripeId>,
     /// Those that it could not describe.
-    pub undescribed: Vec<StripeId>,
+    pub undescribed: Vec<(StripeId, PartitionId)>,
     /// Hello, fence and scan are done.
     pub greeted: bool,
     /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_codes::Code;
 use shorttail_node::Node;
-use shorttail_units::{Epoch, Now, OpNumber, StripeId};
+use shorttail_units::{Epoch, Now, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{
     ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, next_frame,
 };
@@ -49,7 +49,7 @@ fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeR
 }
 
 /// What a machine holds: what it can describe, and the rest.
-fn scan(machine: &mut Node) -> (Vec<ChunkReport>, Vec<StripeId>) {
+fn scan(machine: &mut Node) -> (Vec<ChunkReport>, Vec<(StripeId, PartitionId)>) {
     let scan = NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };
     ask(machine, &scan, |reply| match reply {
         NodeReply::Chunks { reports, undescribed } => (reports, undescribed),
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// What nodes say to be damaged, for people.
-    pub(super) fn damaged_text(&mut self) -> String {
+    pub fn damaged_text(&mut self) -> String {
         let mut text = Vec::new();
         for (node, host) in self.nodes.iter_mut().enumerate() {
             for machine in &mut host.cores {
@@ -123,7 +123,7 @@ impl World {
                     let id = report.description.stripe;
                     format!("{id:?} {:?} sealed {} on {node}", report.description.kind, report.sealed)
                 }));
-                text.extend(undescribed.into_iter().map(|id| format!("{id:?}, undescribed, on {node}")));
+                text.extend(undescribed.into_iter().map(|(id, _)| format!("{id:?}, undescribed, on {node}")));
             }
         }
         text.join("; ")

@@ -249,10 +249,14 @@ fn a_flipped_bit_in_a_sealed_payload_or_a_header_is_an_erasure() {
     assert_eq!(store.chunk(stripe_id(1)).expect("here").read_range(0, 1, op(0)), Err(Refusal::Damaged));
     store.chunk_mut(stripe_id(1)).expect("here").bytes[57] ^= 1;
     assert_eq!(store.chunk(stripe_id(1)).expect("here").inspect(), Err(Refusal::Damaged));
-    for partition in [None, Some(PartitionId(PARTITION.0 + 1))] {
+    let other = PartitionId(PARTITION.0 + 1);
+    for (partition, undescribed) in
+        [(None, &[(stripe_id(1), PARTITION)][..]), (Some(PARTITION), &[(stripe_id(1), PARTITION)]), (Some(other), &[])]
+    {
         let scanned = store.scan(partition, StripeId::from_raw(0), 10);
-        assert_eq!((scanned.reports.len(), &scanned.undescribed[..]), (0, &[stripe_id(1)][..]));
+        assert_eq!((scanned.reports.len(), &scanned.undescribed[..]), (0, undescribed));
     }
+    assert_eq!(store.free(stripe_id(1), 1, other), Err(Refusal::Invalid), "it is another owner's");
     assert_eq!(store.free(stripe_id(1), 1, PARTITION), Ok(()), "and it can be dropped");
 }
 

@@ -1,6 +1,6 @@
 //! What a node answers.
 
-use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, OpNumber, StripeId};
+use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::bytes::{Put, Reader};
 use super::frame::{Frame, FrameError, put_frame, put_header};
@@ -181,7 +181,7 @@ pub enum NodeReply<'a> {
     /// Part of a scan: the chunks in the order of their stripes, those apart that nobody can describe any more.
     Chunks {
         reports: Vec<ChunkReport>,
-        undescribed: Vec<StripeId>,
+        undescribed: Vec<(StripeId, PartitionId)>,
     },
     Inspected(InspectReport<'a>),
     /// `detail`: the epoch that fenced, the microseconds until a promise ends, or 0.
@@ -234,7 +234,10 @@ impl NodeReply<'_> {
             NodeReply::Damaged { stripe } => put_frame(out, Self::DAMAGED, 0, tag, |out| out.put_u64(stripe.raw())),
             NodeReply::Chunks { reports, undescribed } => put_frame(out, Self::CHUNKS, 0, tag, |out| {
                 out.put_u32(u32::try_from(undescribed.len()).expect("a scan is bounded"));
-                undescribed.iter().for_each(|stripe| out.put_u64(stripe.raw()));
+                for (stripe, partition) in undescribed {
+                    out.put_u64(stripe.raw());
+                    out.put_u16(partition.0);
+                }
                 reports.iter().for_each(|report| report.put(out));
             }),
             NodeReply::Inspected(inspected) => put_frame(out, Self::INSPECTED, 0, tag, |out| inspected.put(out)),
@@ -272,7 +275,7 @@ impl<'a> NodeReply<'a> {
             Self::CHUNKS => {
                 let (mut undescribed, mut reports) = (Vec::new(), Vec::new());
                 for _ in 0..body.u32()? {
-                    undescribed.push(StripeId::from_raw(body.u64()?));
+                    undescribed.push((StripeId::from_raw(body.u64()?), PartitionId(body.u16()?)));
                 }
                 while !body.is_empty() {
                     reports.push(ChunkReport::parse(&mut body)?);

@@ -156,7 +156,7 @@ fn replies() -> Vec<NodeReply<'static>> {
         NodeReply::Fenced { joined: StripeId::new(Epoch(3), 9) },
         NodeReply::Acked { stripe, op: OpNumber(5) },
         NodeReply::Bytes(b"bytes"),
-        NodeReply::Chunks { reports: vec![report(), report()], undescribed: vec![stripe] },
+        NodeReply::Chunks { reports: vec![report(), report()], undescribed: vec![(stripe, PartitionId(6))] },
         NodeReply::Chunks { reports: Vec::new(), undescribed: Vec::new() },
         NodeReply::Inspected(InspectReport { report: report(), raw }),
         NodeReply::Refused { refusal: Refusal::Fenced, detail: 4 },

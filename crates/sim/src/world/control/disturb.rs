@@ -1,5 +1,6 @@
 //! What befalls the coordinators, their store, and the ways between them and to members.
 
+use shorttail_coordinator::claim::Question;
 use shorttail_units::Incarnation;
 
 use super::{ControlEvent, Event, STORE, Who, World, endpoint_of_coordinator};
@@ -86,6 +87,19 @@ impl World {
         self.crash_coordinator_number(place, away_us);
     }
 
+    /// A coordinator's process stands still when its records are to leave for the store, the next time; they leave after it.
+    pub fn stall_coordinator_at_save(&mut self, stall_us: u64) {
+        self.control.stalls_at_save_us = Some(stall_us);
+    }
+
+    /// For how long.
+    pub(super) fn may_stall_before(&mut self, place: usize, question: &Question) -> u64 {
+        let is_save = matches!(question, Question::Save { .. });
+        let Some(stall_us) = self.control.stalls_at_save_us.take_if(|_| is_save) else { return 0 };
+        self.stall_coordinator_number(place, stall_us);
+        stall_us
+    }
+
     /// The coordinator's process that leads stands still.
     pub fn stall_coordinator(&mut self, stall_us: u64) {
         let place = self.leader().unwrap_or(0);
@@ -125,6 +139,11 @@ impl World {
         if to_coordinator {
             self.cut(STORE, endpoint_of_coordinator(place), cut_us);
         }
+    }
+
+    /// The store hears a coordinator, and its answers do not arrive for so long.
+    pub fn cut_answers_of_store(&mut self, place: usize, cut_us: u64) {
+        self.cut(STORE, endpoint_of_coordinator(place), cut_us);
     }
 
     /// A member and one of the coordinators, or all of them, lose sight of each other for so long, or one of them does.
@@ -186,6 +205,7 @@ impl World {
             return;
         }
         self.control.dies_at_save = false;
+        self.control.stalls_at_save_us = None;
         self.control.store.away_until_us = 0;
         self.start_coordinators();
         (0..self.control.processes.len()).for_each(|place| self.resume_coordinator(place));

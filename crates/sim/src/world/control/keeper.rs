@@ -56,13 +56,14 @@ impl World {
     }
 
     fn ask_store(&mut self, place: usize, question: Question) {
+        let held_us = self.may_stall_before(place, &question);
         let number = self.control.number_next;
         self.control.number_next += 1;
         let process = &mut self.control.processes[place];
         let life = process.life;
         process.asked = Some(number);
         self.control.on_its_way.insert(number, Asked { place, life, question });
-        let delay_us = self.way_us();
+        let delay_us = self.way_us() + held_us;
         self.schedule.after(delay_us, Event::Control(ControlEvent::AtStore { number }));
         let why = "no answer in time".to_owned();
         let given_up = ControlEvent::Answered { place, life, number, answer: Answer::Away(why) };

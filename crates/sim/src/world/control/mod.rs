@@ -136,6 +136,8 @@ pub(super) struct Control {
     processes: Vec<Process>,
     /// The process that saves next is to die while its records are on their way.
     dies_at_save: bool,
+    /// It is to stand still for so long before they leave.
+    stalls_at_save_us: Option<u64>,
     store: Store,
     /// Questions to the store, by number.
     on_its_way: BTreeMap<u64, Asked>,
