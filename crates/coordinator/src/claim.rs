@@ -91,8 +91,15 @@ pub enum Step {
 /// What became of a campaign, a renewal or a save.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    Won { term: Term, found: Found },
-    Lost { leader: Option<String> },
+    Won {
+        term: Term,
+        found: Found,
+    },
+    /// The leader's name, and the state as it is at present.
+    Lost {
+        leader: Option<String>,
+        state: Option<Entry>,
+    },
     Renewed(Term),
     Saved,
     Lapsed,
@@ -244,7 +251,8 @@ impl Claim {
             leader => {
                 self.reign = None;
                 self.seen = Seen::default();
-                Outcome::Lost { leader: leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned()) }
+                let leader = leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned());
+                Outcome::Lost { leader, state }
             }
         }
     }
