@@ -1,0 +1,54 @@
+//! The status as JSON. A coordinator that stands by tells of itself and nothing of the cluster: zeros would be read as
+//! what is stored.
+
+use serde::{Deserialize, Serialize};
+use shorttail_wire::control::{ClusterStatus, CoordinatorStatus};
+
+/// What a coordinator that stands by tells.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Standby {
+    coordinator: CoordinatorStatus,
+}
+
+/// # Errors
+/// Never, as it is plain data.
+pub fn to_json(status: &ClusterStatus) -> serde_json::Result<serde_json::Value> {
+    match status.is_standby() {
+        true => serde_json::to_value(Standby { coordinator: status.coordinator.clone() }),
+        false => serde_json::to_value(status),
+    }
+}
+
+/// # Errors
+/// When it is not what a coordinator tells.
+pub fn from_json(text: &str) -> serde_json::Result<ClusterStatus> {
+    let whole = serde_json::from_str(text);
+    whole.or_else(|error| {
+        let standby = serde_json::from_str(text).map_err(|_| error);
+        standby.map(|Standby { coordinator }| ClusterStatus { coordinator, ..ClusterStatus::default() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_stands_by_tells_of_itself_alone() {
+        let coordinator = CoordinatorStatus { name: "a".into(), leader: Some("b".into()), ..Default::default() };
+        let standby = ClusterStatus { coordinator, ..ClusterStatus::default() };
+        let json = to_json(&standby).expect("plain data");
+        let names: Vec<&String> = json.as_object().expect("an object").keys().collect();
+        assert_eq!((names, &json["coordinator"]["leader"]), (vec!["coordinator"], &"b".into()));
+        assert_eq!(from_json(&json.to_string()).expect("its own words"), standby);
+    }
+
+    #[test]
+    fn what_somebody_else_tells_is_told_from_it() {
+        let led = ClusterStatus { cluster_id: "77".into(), objects: 9, ..ClusterStatus::default() };
+        let json = to_json(&led).expect("plain data");
+        assert_eq!(from_json(&json.to_string()).expect("its own words"), led);
+        assert!(from_json("{}").is_err() && from_json("{\"serving\": true}").is_err());
+    }
+}
