@@ -26,8 +26,9 @@ pub fn start(coordinator: Address, tell: impl Fn(Box<ClusterStatus>) -> bool + S
     let look = move || {
         loop {
             std::thread::sleep(PAUSE);
-            // A coordinator that is away is started again.
-            if read_status(&coordinator).is_ok_and(|status| !tell(Box::new(status))) {
+            // A coordinator that is away is started again, and one that stands by knows nothing.
+            let status = read_status(&coordinator).ok().filter(|status| !status.is_standby());
+            if status.is_some_and(|status| !tell(Box::new(status))) {
                 return;
             }
         }
@@ -113,7 +114,12 @@ impl Repairs {
     fn note_given_up(&mut self, status: &ClusterStatus) -> Vec<String> {
         let retired = status.nodes.iter().filter(|node| node.state == NodeState::Retired);
         let retired: BTreeSet<u16> = retired.map(|node| node.id).collect();
-        let Some(before) = self.given_up.replace(retired.clone()) else { return Vec::new() };
+        // One that a coordinator does not know of yet is not back.
+        let back = |id: &u16| status.nodes.iter().any(|node| node.id == *id && node.state != NodeState::Retired);
+        let before = self.given_up.take();
+        let known = before.iter().flatten().filter(|id| !back(id)).chain(&retired).copied().collect();
+        self.given_up = Some(known);
+        let Some(before) = before else { return Vec::new() };
         let (alive, needed) = (status.repair.nodes_alive, status.repair.nodes_needed);
         let then = match alive < needed {
             true => format!("what it held is rebuilt once {needed} nodes are alive, {alive} are"),
@@ -225,5 +231,10 @@ mod tests {
         assert!(repairs.note(now, &status(&[0, 1], missing(0, 7))).is_empty());
         let lines = repairs.note(now, &status(&[0, 1, 2], missing(9, 7)));
         assert_eq!(lines, ["node 2 is given up: what it held is rebuilt once 6 nodes are alive, 5 are"]);
+        // The next coordinator has heard of nobody yet.
+        assert!(repairs.note(now, &ClusterStatus { partitions: 4, ..ClusterStatus::default() }).is_empty());
+        assert!(repairs.note(now, &status(&[0, 1, 2], missing(9, 7))).is_empty());
+        assert!(repairs.note(now, &status(&[0, 1], missing(9, 7))).is_empty());
+        assert_eq!(repairs.note(now, &status(&[0, 1, 2], missing(9, 7))), lines, "it was back");
     }
 }

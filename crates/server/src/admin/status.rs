@@ -1,5 +1,5 @@
 //! The status as JSON. A coordinator that stands by tells of itself and nothing of the cluster: zeros would be read as
-//! what is stored.
+//! what is stored. One that has just begun, and does not know yet whether it leads, tells of a cluster without members.
 
 use serde::{Deserialize, Serialize};
 use shorttail_wire::control::{ClusterStatus, CoordinatorStatus};
@@ -14,7 +14,8 @@ struct Standby {
 /// # Errors
 /// Never, as it is plain data.
 pub fn to_json(status: &ClusterStatus) -> serde_json::Result<serde_json::Value> {
-    match status.is_standby() {
+    let about = &status.coordinator;
+    match status.is_standby() && (about.leader.is_some() || about.metadata_problem.is_some()) {
         true => serde_json::to_value(Standby { coordinator: status.coordinator.clone() }),
         false => serde_json::to_value(status),
     }
@@ -42,6 +43,11 @@ mod tests {
         let names: Vec<&String> = json.as_object().expect("an object").keys().collect();
         assert_eq!((names, &json["coordinator"]["leader"]), (vec!["coordinator"], &"b".into()));
         assert_eq!(from_json(&json.to_string()).expect("its own words"), standby);
+        let away = CoordinatorStatus { metadata_problem: Some("away".into()), ..Default::default() };
+        let json = to_json(&ClusterStatus { coordinator: away, ..ClusterStatus::default() }).expect("plain data");
+        assert!(json.get("objects").is_none(), "{json}");
+        let begun = to_json(&ClusterStatus::default()).expect("plain data");
+        assert!(begun["nodes"].is_array() && begun["objects"] == 0, "{begun}");
     }
 
     #[test]
