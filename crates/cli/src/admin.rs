@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use serde::Serialize;
-use shorttail_server::admin::OrderOutcome;
+use shorttail_server::admin::{OrderOutcome, status};
 use shorttail_server::config::parse_tcp_address;
 use shorttail_wire::control::ClusterStatus;
 
 use crate::exit::Failure;
 use crate::output::print;
+use crate::status::coordinator_line;
 
 /// A coordinator that is there answers in a millisecond, an order to be faulty within three seconds.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,7 +51,19 @@ impl Admin {
     /// When nobody answers, or someone else than a coordinator.
     pub fn status(&self) -> anyhow::Result<ClusterStatus> {
         let body = self.read(self.agent.get(self.url("/status")).call())?;
-        serde_json::from_str(&body).with_context(|| format!("{} answers, but not as a coordinator does", self.address))
+        status::from_json(&body).with_context(|| format!("{} answers, but not as a coordinator does", self.address))
+    }
+
+    /// The status of a cluster that the coordinator knows.
+    ///
+    /// # Errors
+    /// As of [`Admin::status`], and when it stands by.
+    pub fn cluster(&self) -> anyhow::Result<ClusterStatus> {
+        let status = self.status()?;
+        match status.is_standby() {
+            true => Err(anyhow!("{}: ask the one that leads (--admin)", coordinator_line(&status.coordinator))),
+            false => Ok(status),
+        }
     }
 
     /// Orders members to do something; what each of them says.

@@ -21,7 +21,7 @@ use values::Nodes;
 pub fn run(command: ChaosCommand) -> Result<(), Failure> {
     let admin = Admin::new(&command.admin);
     let Some((nodes, order)) = command.verb.order() else {
-        return print(&table(&admin.status()?));
+        return print(&table(&admin.cluster()?));
     };
     order.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let nodes = match nodes {
@@ -53,7 +53,7 @@ fn table(status: &ClusterStatus) -> String {
         ]
     });
     let heads = ["node", "state", "delayed", "dropped", "corrupted", "bits flipped", "faults"];
-    out.push_str(&columns(heads, rows.collect()));
+    out.push_str(&columns(&heads, rows));
     if !status.chaos_allowed {
         writeln!(out, "the cluster was not started with --allow-chaos").expect("writing to memory");
     }

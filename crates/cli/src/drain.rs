@@ -79,7 +79,7 @@ fn drain_gateway(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure
     order(admin, DrainRequest::Gateway(id))?;
     let deadline = Instant::now() + within;
     loop {
-        let status = admin.status()?;
+        let status = admin.cluster()?;
         let Some(gateway) = status.gateways.iter().find(|gateway| gateway.id == id) else {
             return Err(Failure::Failed(anyhow!("gateway {id} went away meanwhile")));
         };
@@ -102,7 +102,7 @@ fn drain_node(admin: &Admin, id: u16, within: Duration) -> Result<(), Failure> {
     let deadline = Instant::now() + within;
     let mut told_at = Instant::now() + TOLD_EVERY;
     loop {
-        let status = admin.status()?;
+        let status = admin.cluster()?;
         let drain = status.nodes.iter().find(|node| node.id == id).and_then(|node| node.drain.clone());
         let Some(drain) = drain else {
             return Err(Failure::Failed(anyhow!("node {id} is not being drained any more")));

@@ -12,14 +12,16 @@ pub fn print(text: &str) -> Result<(), Failure> {
     Ok(std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?)
 }
 
-/// Left-aligned columns, two spaces apart.
-pub fn columns<const N: usize>(heads: [&str; N], rows: Vec<[String; N]>) -> String {
-    let rows: Vec<[String; N]> = std::iter::once(heads.map(str::to_owned)).chain(rows).collect();
-    let widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
+/// Left-aligned columns, two spaces apart: each row has a cell for each head.
+pub fn columns<R: IntoIterator<Item = String>>(heads: &[&str], rows: impl IntoIterator<Item = R>) -> String {
+    let rows = rows.into_iter().map(|row| row.into_iter().collect::<Vec<String>>());
+    let heads = heads.iter().map(|&head| head.to_owned()).collect();
+    let rows: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
     let mut out = String::new();
     for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         writeln!(out, "{}", line.trim_end()).expect("writing to memory");
     }

@@ -96,14 +96,14 @@ impl std::str::FromStr for Partitions {
 
 pub fn run(command: PolicyCommand) -> Result<(), Failure> {
     let admin = Admin::new(&command.admin);
-    let PolicyVerb::Set(options) = command.verb else { return print(&table(&admin.status()?)) };
+    let PolicyVerb::Set(options) = command.verb else { return print(&table(&admin.cluster()?)) };
     if options.request().change.is_empty() {
         return Err(Failure::Usage("policy set: say what is to change, --policy or --hedge for example".to_owned()));
     }
     report("gateway", &admin.order("/policy", &options.request())?)?;
     // Gateways tell the coordinator a moment later: who looks after this command ended is to see the change.
     let deadline = Instant::now() + SHOWN_WITHIN;
-    while !is_shown(&admin.status()?, &options.request()) && Instant::now() < deadline {
+    while !is_shown(&admin.cluster()?, &options.request()) && Instant::now() < deadline {
         std::thread::sleep(PAUSE);
     }
     Ok(())
@@ -164,7 +164,7 @@ fn table(status: &ClusterStatus) -> String {
         "update",
         "least loaded",
     ];
-    columns(heads, rows.collect())
+    columns(&heads, rows)
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use anyhow::Context;
+use shorttail_server::admin::status::to_json;
 use shorttail_server::config::Size;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, RepairStatus, TenureState,
+    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, NodeStatusEntry, RepairStatus, TenureState,
 };
 
 use crate::admin::Admin;
@@ -17,7 +18,7 @@ use crate::output::{columns, print};
 pub fn run(command: &StatusCommand) -> Result<(), Failure> {
     let status = Admin::new(&command.admin).status()?;
     print(&match command.json {
-        true => serde_json::to_string_pretty(&status).context("cannot print the status")? + "\n",
+        true => format!("{:#}\n", to_json(&status).context("cannot print the status")?),
         false => table(&status),
     })
 }
@@ -26,6 +27,11 @@ pub fn run(command: &StatusCommand) -> Result<(), Failure> {
 pub fn table(status: &ClusterStatus) -> String {
     let mut out = String::new();
     let put = |out: &mut String, line: std::fmt::Arguments| writeln!(out, "{line}").expect("writing to memory");
+    if status.is_standby() {
+        put(&mut out, format_args!("{}", coordinator_line(&status.coordinator)));
+        put(&mut out, format_args!("it knows nothing of nodes and gateways: ask the one that leads (--admin)"));
+        return out;
+    }
     put(&mut out, format_args!("cluster {}  {}  {} partitions", status.cluster_id, status.code, status.partitions));
     put(&mut out, format_args!("{}", objects_line(status)));
     put(&mut out, format_args!("{}", repair_line(&status.repair, is_known(status))));
@@ -36,24 +42,7 @@ pub fn table(status: &ClusterStatus) -> String {
         put(&mut out, format_args!("problem: {problem}"));
     }
     put(&mut out, format_args!("{}", coordinator_line(&status.coordinator)));
-    let nodes = status.nodes.iter().map(|node| {
-        let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
-        let leaves = node.drain.as_ref().map(|drain| if drain.drained { ", drained" } else { ", draining" });
-        let slow = if node.fail_slow { ", fail-slow" } else { "" };
-        let state = format!("{}{slow}{}", node.state.name(), leaves.unwrap_or_default());
-        [
-            node.id.to_string(),
-            state,
-            memory,
-            latency(node.latency_us_p50),
-            latency(node.latency_us_p99),
-            node.redirect_count.to_string(),
-            node.pid.to_string(),
-            node.address.clone(),
-        ]
-    });
-    let heads = ["node", "state", "memory", "p50", "p99", "redirects", "pid", "address"];
-    put(&mut out, format_args!("\n{}", columns(heads, nodes.collect())));
+    put(&mut out, format_args!("\n{}", node_table(&status.nodes)));
     let gateways = status.gateways.iter().map(|gateway| {
         let state = match gateway.serving {
             true if gateway.draining => "draining",
@@ -73,8 +62,34 @@ pub fn table(status: &ClusterStatus) -> String {
         ]
     });
     let heads = ["gateway", "state", "memcached", "redis", "owns", "pid", "admin"];
-    out.push_str(&columns(heads, gateways.collect()));
+    out.push_str(&columns(&heads, gateways));
     out
+}
+
+/// Domains are told where there are any.
+fn node_table(nodes: &[NodeStatusEntry]) -> String {
+    let has_domains = nodes.iter().any(|node| !node.domain.is_empty());
+    let rows = nodes.iter().map(|node| {
+        let memory = format!("{} of {}", rounded(node.memory_used_bytes), rounded(node.memory_limit_bytes));
+        let leaves = node.drain.as_ref().map(|drain| if drain.drained { ", drained" } else { ", draining" });
+        let slow = if node.fail_slow { ", fail-slow" } else { "" };
+        let rebuilt = if node.rebuilt { ", rebuilt" } else { "" };
+        let state = format!("{}{rebuilt}{slow}{}", node.state.name(), leaves.unwrap_or_default());
+        let domain = if node.domain.is_empty() { "-" } else { &node.domain };
+        let domain = has_domains.then(|| domain.to_owned());
+        let rest = [
+            memory,
+            latency(node.latency_us_p50),
+            latency(node.latency_us_p99),
+            node.redirect_count.to_string(),
+            node.pid.to_string(),
+            node.address.clone(),
+        ];
+        [node.id.to_string(), state].into_iter().chain(domain).chain(rest)
+    });
+    let rest = ["memory", "p50", "p99", "redirects", "pid", "address"];
+    let heads: Vec<&str> = ["node", "state"].into_iter().chain(has_domains.then_some("domain")).chain(rest).collect();
+    columns(&heads, rows)
 }
 
 /// What is stored is known while a gateway tells of it.
@@ -107,7 +122,7 @@ pub fn counted(count: u64, what: &str) -> String {
 }
 
 /// Who tells all this, whether it leads, and how it stands with the metadata store.
-fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
+pub fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
     let CoordinatorStatus { name, leading, leader, metadata, metadata_problem } = coordinator;
     let leads = match leader {
         _ if *leading => "leads".to_owned(),
@@ -226,7 +241,23 @@ pub fn rounded(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shorttail_wire::control::{DrainStatus, MoveStatus, NodeStatusEntry, TenureStatusEntry};
+    use shorttail_wire::control::{DrainStatus, MoveStatus, TenureStatusEntry};
+
+    /// As a coordinator that leads tells it.
+    fn cluster() -> ClusterStatus {
+        let coordinator = CoordinatorStatus { leading: true, ..CoordinatorStatus::default() };
+        ClusterStatus { cluster_id: "77".into(), coordinator, ..ClusterStatus::default() }
+    }
+
+    #[test]
+    fn a_coordinator_that_stands_by_says_that_and_no_numbers() {
+        let leader = Some("b:1 on g, process 3".to_owned());
+        let coordinator = CoordinatorStatus { name: "a:1 on h, process 2".into(), leader, ..Default::default() };
+        let text = table(&ClusterStatus { coordinator, partitions: 4, ..ClusterStatus::default() });
+        let beginning = "coordinator a:1 on h, process 2: stands by, b:1 on g, process 3, leads; ";
+        assert!(text.starts_with(beginning) && text.lines().count() == 2, "{text}");
+        assert!(!text.contains(" is used") && !text.contains("partitions"), "{text}");
+    }
 
     #[test]
     fn partitions_are_told_by_tenure() {
@@ -292,7 +323,7 @@ mod tests {
         };
         let nodes = vec![node(1, drain), node(2, drained)];
         let problems = vec!["memory is full".to_owned()];
-        let text = table(&ClusterStatus { nodes, moves, problems, ..ClusterStatus::default() });
+        let text = table(&ClusterStatus { nodes, moves, problems, ..cluster() });
         for line in [
             "\n3 chunks moved (1MiB), 1MiB/s\n",
             "\nnode 1 drains: 40 chunks are left (5MiB), 1MiB/s, 5 s left; it waits: no room\n",
@@ -340,19 +371,26 @@ mod tests {
             latency_us_p50: Some(310),
             latency_us_p99: Some(51_300),
             redirect_count: 7,
+            domain: "rack 7".into(),
             ..node(0, NodeState::Normal)
         };
-        let nodes = vec![slow, node(1, NodeState::Suspect)];
+        let rebuilt = NodeStatusEntry { rebuilt: true, ..node(2, NodeState::Retired) };
+        let nodes = vec![slow, node(1, NodeState::Suspect), rebuilt];
         let gateways = vec![GatewayStatusEntry::default()];
-        let mut status =
-            ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, gateways, ..ClusterStatus::default() };
+        let mut status = ClusterStatus { objects: 12, code: "rs:4+2".into(), nodes, gateways, ..cluster() };
         let text = table(&status);
         assert!(text.contains("12 objects"), "{text}");
+        let domain = std::mem::take(&mut status.nodes[0].domain);
+        assert!(table(&status).contains("\nnode  state              memory "), "{}", table(&status));
+        status.nodes[0].domain = domain;
         status.gateways[0].state = NodeState::Dead;
         assert!(!table(&status).contains("12 objects") && table(&status).contains("not known: no gateway is alive"));
-        let line = "\n1     suspect            1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n";
-        assert!(text.contains(line), "{text}");
-        let line = "\n0     normal, fail-slow  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n";
-        assert!(text.contains(line), "{text}");
+        for line in [
+            "\n0     normal, fail-slow  rack 7  1MiB of 256MiB  310us  51ms  7          77   unix:/run/n.sock\n",
+            "\n1     suspect            -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
+            "\n2     retired, rebuilt   -       1MiB of 256MiB  -      -     0          77   unix:/run/n.sock\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
     }
 }

@@ -8,15 +8,18 @@
 mod banner;
 mod child;
 mod children_file;
+mod layout;
 mod plan;
 mod ports;
 mod probe;
+mod problems;
+mod repairs;
 mod run_dir;
+mod screen;
 mod supervisor;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::Context;
@@ -42,6 +45,7 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     if let Some(problem) = resources::memory_problem("the nodes together (--nodes times --node-memory)", wanted) {
         eprintln!("shorttail: {problem}");
     }
+    layout::problems(&config).iter().for_each(|problem| eprintln!("shorttail: {problem}"));
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;
@@ -74,10 +78,4 @@ fn watch_signals(tell: Sender<Event>, has_file: bool) -> std::io::Result<()> {
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
-}
-
-/// A line for people; that nobody reads it is no reason to end.
-fn say(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

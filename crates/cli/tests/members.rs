@@ -179,3 +179,24 @@ fn a_removed_node_keeps_no_later_run_from_starting() {
     assert_eq!(nodes(&cluster.status()).len(), 6);
     assert_eq!(cluster.ask("set key 0 0 1\r\n1\r\n", "\r\n"), "STORED\r\n");
 }
+
+/// Who stands by the terminal sees what becomes of a node that died, and who is rebuilt does not count as dead.
+#[test]
+fn what_becomes_of_a_dead_node_is_told() {
+    let flags = ["--nodes", "8", "--node-memory", "32MiB", "--redis", "off", "--retire-after", "1"];
+    let mut cluster = Cluster::start(&flags);
+    fill(&cluster.memcached);
+    kill(pid(&cluster.status()["nodes"][0]), Signal::SIGKILL);
+    let text = cluster.line_with("node 0 (pid");
+    assert!(text.ends_with("; 1 of 8 nodes is dead and not rebuilt yet, 2 at once are tolerated"), "{text}");
+    assert_eq!(cluster.line_with("node 0 is"), "node 0 is given up: what it held is rebuilt on the others");
+    let text = cluster.line_with("no chunk");
+    assert!(text.starts_with("no chunk is missing any more: ") && text.contains(" rebuilt"), "{text}");
+    let status = cluster.status();
+    let rebuilt = |id| node(&status, id).expect("a member")["rebuilt"].as_bool();
+    assert_eq!([rebuilt(0), rebuilt(1)], [Some(true), Some(false)]);
+    kill(pid(&status["nodes"][1]), Signal::SIGKILL);
+    let text = cluster.line_with("node 1 (pid");
+    let left = "; 1 of 8 nodes is dead and not rebuilt yet (1 more is rebuilt), 2 at once are tolerated";
+    assert!(text.ends_with(left), "{text}");
+}

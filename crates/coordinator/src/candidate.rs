@@ -14,7 +14,7 @@
 //!
 //! Must not know: how a store is asked, or the coordinator's machine.
 
-use crate::durable::Durable;
+use crate::durable::{Durable, DurableChoice};
 
 /// Microseconds between two attempts of one that follows to lead, and of one that leads at a store that is away.
 pub const AGAIN_AFTER_US: u64 = 250_000;
@@ -44,8 +44,8 @@ pub enum Campaign {
         /// The state, unless it is what this coordinator loaded or tried to save last.
         news: Option<State>,
     },
-    /// Another one leads: its name, as far as is known.
-    Lost { leader: Option<String> },
+    /// Another one leads: its name, and what the cluster was made with, as far as is known.
+    Lost { leader: Option<String>, choice: Option<DurableChoice> },
 }
 
 /// What to do next with the store.
@@ -86,9 +86,10 @@ pub enum News {
     Saved {
         reign: u64,
     },
-    /// It does not lead; who does, as far as is known.
+    /// It does not lead; who does, and what the cluster was made with, as far as is known.
     Follows {
         leader: Option<String>,
+        choice: Option<DurableChoice>,
     },
     Away(String),
 }
@@ -140,9 +141,10 @@ impl Candidate {
     pub fn handle(&mut self, now_us: u64, answer: Answer) -> Option<News> {
         match answer {
             Answer::Campaigned(Campaign::Won { lease, news }) => Some(self.win(lease, news)),
-            Answer::Campaigned(Campaign::Lost { leader }) => {
+            Answer::Campaigned(Campaign::Lost { leader, choice }) => {
                 self.rests_until_us = now_us + AGAIN_AFTER_US;
-                Some(self.lose(leader))
+                self.lose(leader.clone());
+                Some(News::Follows { leader, choice })
             }
             Answer::Renewed(lease) => {
                 self.standing = Standing::Leads(lease);
@@ -172,13 +174,12 @@ impl Candidate {
         News::Leads { reign: self.reign, state, until_us }
     }
 
-    fn lose(&mut self, leader: Option<String>) -> News {
+    fn lose(&mut self, leader: Option<String>) {
         self.pending = None;
-        let follows = Standing::Follows { leader: leader.clone() };
+        let follows = Standing::Follows { leader };
         if self.standing != follows {
             self.standing = follows;
             self.reign += 1;
         }
-        News::Follows { leader }
     }
 }

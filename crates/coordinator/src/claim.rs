@@ -94,8 +94,15 @@ pub enum Step {
 /// What became of a campaign, a renewal or a save.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    Won { term: Term, found: Found },
-    Lost { leader: Option<String> },
+    Won {
+        term: Term,
+        found: Found,
+    },
+    /// The leader's name, and the state as it is at present.
+    Lost {
+        leader: Option<String>,
+        state: Option<Entry>,
+    },
     Renewed(Term),
     Saved,
     Lapsed,
@@ -272,7 +279,7 @@ impl Claim {
                 // A later attempt is not to rest on what may be over by then.
                 self.lease.take_if(|lease| lease.has_run_out(now_us));
                 let leader = leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned());
-                Step::Done(Outcome::Lost { leader })
+                Step::Done(Outcome::Lost { leader, state })
             }
         }
     }

@@ -105,10 +105,21 @@ impl Durable {
         partitions_wanted: Option<u16>,
         partitions_default: u16,
     ) -> Result<u16, String> {
-        let code = code.to_string();
         let first =
-            || DurableChoice { code: code.clone(), partitions: partitions_wanted.unwrap_or(partitions_default) };
-        let DurableChoice { code: made_with, partitions } = self.choice.get_or_insert_with(first);
+            || DurableChoice { code: code.to_string(), partitions: partitions_wanted.unwrap_or(partitions_default) };
+        let choice = self.choice.get_or_insert_with(first);
+        choice.check(code, partitions_wanted)?;
+        Ok(choice.partitions)
+    }
+}
+
+impl DurableChoice {
+    /// May a coordinator that was told this lead the cluster?
+    ///
+    /// # Errors
+    /// It was made with another code or number of partitions, which says what to do.
+    pub fn check(&self, code: CodeShape, partitions_wanted: Option<u16>) -> Result<(), String> {
+        let (code, DurableChoice { code: made_with, partitions }) = (code.to_string(), self);
         let anew = "start it so, or make a new cluster in another directory, or under another prefix, and copy over what is stored";
         if *made_with != code {
             return Err(format!(
@@ -120,7 +131,7 @@ impl Durable {
                 "this cluster was made with --partitions {partitions}, which cannot be changed: {anew}"
             ));
         }
-        Ok(*partitions)
+        Ok(())
     }
 }
 

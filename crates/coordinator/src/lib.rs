@@ -16,6 +16,7 @@ mod coordinator;
 mod dealing;
 mod durable;
 mod handover;
+mod layout;
 mod leaving;
 mod lifecycle;
 pub mod limits;

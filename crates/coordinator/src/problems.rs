@@ -1,4 +1,4 @@
-//! What keeps the cluster from serving, from storing or from being safe, in words.
+//! What keeps the cluster from serving or from storing, in words, and what does not fit in it.
 //!
 //! Must not know: who reads it.
 
@@ -32,7 +32,7 @@ impl Coordinator {
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
         let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
-        [unserved, unreadable, unstored].into_iter().flatten().collect()
+        [unserved, unreadable, unstored].into_iter().flatten().chain(self.layout_problems()).collect()
     }
 
     /// What stripes lack, as members told last.

@@ -15,7 +15,7 @@ use shorttail_units::Now;
 
 use crate::candidate::State;
 use crate::coordinator::{Coordinator, Input, Output, Settings};
-use crate::durable::Durable;
+use crate::durable::{Durable, DurableChoice};
 
 /// Microseconds after which a save is waiting for the store: new members are better told than kept waiting. Bounds what
 /// the machine puts out meanwhile, as members that stay say nothing that is answered.
@@ -73,6 +73,14 @@ impl Seat {
         let machine = Coordinator::new(now, settings, durable);
         self.reign = Some(Reign { number, machine, until_us, first, saving_since_us: None });
         Ok(epoch)
+    }
+
+    /// Could this coordinator lead a cluster that was made with this?
+    ///
+    /// # Errors
+    /// It was made otherwise than it is to be.
+    pub fn check(&self, choice: &DurableChoice) -> Result<(), String> {
+        choice.check(self.settings.code, self.partitions_wanted)
     }
 
     /// It goes on to lead.

@@ -113,6 +113,7 @@ impl Coordinator {
             address: node.address.clone(),
             domain: self.durable.nodes[&id].domain.clone(),
             state: node.presence.state,
+            rebuilt: !node.presence.is_alive() && self.is_empty(id),
             drain: self.drain_status(id),
             memory_used_bytes: node.status.memory_used_bytes,
             memory_limit_bytes: node.memory_limit_bytes,

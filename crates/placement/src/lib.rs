@@ -15,6 +15,7 @@
 //! Must not know: sessions, time, or why a node is a candidate or evaded.
 
 mod choose;
+mod domains;
 mod draw;
 mod name;
 mod order;
@@ -25,6 +26,7 @@ mod tests;
 use shorttail_units::NodeId;
 
 pub use choose::{Candidates, Choice, List, Wish, choose, choose_replacement};
+pub use domains::chunks_of_domain_max;
 pub use draw::Draw;
 pub use name::Placement;
 pub use sets::CodingSets;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use shorttail_units::CodeShape;
+
 /// How the members of a new stripe are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
@@ -20,6 +22,19 @@ pub enum Placement {
 
 /// `l` where nothing is said: what Hydra was measured with.
 const SPARE_COUNT_DEFAULT: u8 = 2;
+
+impl Placement {
+    /// Nodes that a coding set is to have: `k+m+l`. `None`: there are no sets.
+    pub fn coding_set_nodes(self, shape: CodeShape) -> Option<u16> {
+        match self {
+            Placement::CodingSets { spare_count } => {
+                let chunks = u16::try_from(shape.chunk_count()).expect("a stripe has few chunks");
+                Some(chunks + u16::from(spare_count))
+            }
+            _ => None,
+        }
+    }
+}
 
 impl FromStr for Placement {
     type Err = String;

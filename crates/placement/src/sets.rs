@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_units::{CodeShape, NodeId};
 
-use crate::{Domain, Name};
+use crate::{Domain, Name, chunks_of_domain_max};
 
 /// Which node belongs to which set.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -153,16 +153,7 @@ impl<'a, N: Name> Builder<'a, N> {
     /// How many chunks of a stripe the domains must take in that of the sets where they must take most; at least as
     /// many as may be lost.
     fn most_of_domain(&self, sets: &[Vec<N>]) -> usize {
-        let needed = |set: &Vec<N>| {
-            let mut counts: BTreeMap<Option<Domain>, usize> = BTreeMap::new();
-            set.iter().for_each(|node| *counts.entry(self.nodes[node]).or_default() += 1);
-            let alone = counts.remove(&None).unwrap_or(0);
-            let is_enough = |most: &usize| {
-                let taken: usize = counts.values().map(|&count| count.min(*most)).sum();
-                taken + alone >= self.shape.chunk_count().min(set.len())
-            };
-            (self.shape.tolerance()..self.size).find(is_enough).unwrap_or(self.size)
-        };
+        let needed = |set: &Vec<N>| chunks_of_domain_max(set.iter().map(|node| self.nodes[node]), self.shape);
         sets.iter().map(needed).max().unwrap_or(0)
     }
 }

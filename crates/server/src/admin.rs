@@ -7,6 +7,7 @@
 //! Must not know: the coordinator's machine, a gateway's engines.
 
 mod metrics;
+pub mod status;
 #[cfg(test)]
 mod tests;
 
@@ -99,7 +100,7 @@ async fn gateway_metrics(State(gateway): State<GatewayReader>) -> Response {
 fn router(desk: Desk) -> Router {
     Router::new()
         .route("/", get(|| async { Html(PAGE) }))
-        .route("/status", get(status))
+        .route("/status", get(status_answer))
         .route("/health", get(health))
         .route("/metrics", get(prometheus))
         .route("/chaos", post(chaos))
@@ -109,9 +110,10 @@ fn router(desk: Desk) -> Router {
         .with_state(desk)
 }
 
-async fn status(State(desk): State<Desk>) -> Response {
-    match desk.status() {
-        Some(status) => Json(status).into_response(),
+async fn status_answer(State(desk): State<Desk>) -> Response {
+    match desk.status().map(|status| status::to_json(&status)) {
+        Some(Ok(json)) => Json(json).into_response(),
+        Some(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         None => no_answer(),
     }
 }

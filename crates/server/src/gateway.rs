@@ -301,6 +301,7 @@ struct Published {
     gauges: Vec<Arc<CoreGauges>>,
     tallies: Arc<Tallies>,
     policies: PolicyDesk,
+    coding_set_nodes: Option<u16>,
 }
 
 /// Tells of a running gateway: the status of the moment, and what its clients did.
@@ -370,7 +371,8 @@ pub(crate) fn start_cores(
         })?;
     }
     policies.open(engine.policy, engine.partition_count, outlets.clone());
-    Ok(Cores { outlets, published: Published { gauges, tallies, policies } })
+    let coding_set_nodes = engine.placement.coding_set_nodes(engine.shape);
+    Ok(Cores { outlets, published: Published { gauges, tallies, policies, coding_set_nodes } })
 }
 
 impl Cores {
@@ -421,6 +423,7 @@ impl Published {
             totals,
             nodes: seen.into_values().collect(),
             policies: self.policies.spans(),
+            coding_set_nodes: self.coding_set_nodes,
         }
     }
 }

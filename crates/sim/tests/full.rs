@@ -4,7 +4,7 @@ use shorttail_gateway::engine::WhenFull;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
-use shorttail_sim::world::Outcome;
+use shorttail_sim::world::{Outcome, World};
 
 /// More writes at once than stripes can be sealed for: they wait, and nothing is evicted while most of
 /// the memory is free.
@@ -52,4 +52,58 @@ fn a_full_cache_takes_whatever_comes() {
         assert!(stats.evicted_total > 0 && stats.bytes_used > stats.bytes_limit * 3 / 4, "seed {seed}: {stats:?}");
         concludes(world);
     }
+}
+
+/// Where nothing may be evicted, deleting is what makes room: it is not refused for want of any. Neighbours in the log
+/// are deleted far from each other, so that for long no stripe has much garbage; tombstones of the shortest values take
+/// more than these did.
+#[test]
+fn a_full_store_deletes_whatever_it_holds() {
+    for (seed, length, partition_count, gateway_count, node_memory_bytes) in
+        [(0, 1, 1, 1, 1 << 18), (1, 1, 4, 2, 1 << 18), (2, 120, 1, 1, 1 << 19), (3, 900, 4, 1, 1 << 19)]
+    {
+        let config = SimConfig {
+            node_memory_bytes,
+            partition_count,
+            gateway_count,
+            chunk_bytes: 4000,
+            audit_events: 50_000,
+            ..SimConfig::scripted()
+        };
+        let mut world = cluster_of(config, seed);
+        let mut names = fill_to_the_brim(&mut world, length);
+        names.sort_by_key(|name| name.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        for (window, names_of_it) in names.chunks(256).enumerate() {
+            let delete = |name: &u64| world.request(0, &format!("key{name}"), Action::Delete);
+            let ops: Vec<_> = names_of_it.iter().map(delete).collect();
+            for op in ops {
+                let what = format!("seed {seed}, window {window} of {} values of {length} bytes", names.len());
+                let wanted = Outcome::Answered(Answer::Existed(true));
+                assert_eq!(world.await_op(op), wanted, "{what}: {:?}", world.all_stats());
+            }
+        }
+        concludes(world);
+    }
+}
+
+/// Stores values of this length until there is no room for any; their names.
+fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
+    let mut names = Vec::new();
+    for first in (0..).step_by(64) {
+        let ops: Vec<_> = (first..first + 64)
+            .map(|name| (name, world.request(0, &format!("key{name}"), Action::Set(value(name, length)))))
+            .collect();
+        let stored = names.len();
+        for (name, op) in ops {
+            match world.await_op(op) {
+                Outcome::Answered(Answer::Done) => names.push(name),
+                Outcome::Refused => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        if names.len() == stored {
+            break;
+        }
+    }
+    names
 }

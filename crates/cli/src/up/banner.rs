@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use shorttail_server::config::{Size, UpConfig};
 use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry};
 
+use super::layout;
+
 /// The lines, the last of which begins with `ready`; `program` is how the user called it, so that they can be pasted.
 pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStatusEntry], program: &str) -> String {
     let Some((&gateway, others)) = gateways.split_first() else { return String::new() };
@@ -41,8 +43,13 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
 fn summary(config: &UpConfig) -> String {
     let memory = Size(config.node_memory.0.saturating_mul(config.node_count as u64));
     let (data, chunks) = (config.code.data_count() as f64, config.code.chunk_count() as f64);
+    let whole_domain = match config.domain_count {
+        0 => "",
+        _ if layout::may_lose_domain(config) => ", or a whole domain",
+        _ => ", but no whole domain",
+    };
     format!(
-        "ShortTail: {} nodes of {}, {memory} in all, {} (any {} may die; {:.2} bytes of memory a byte)",
+        "ShortTail: {} nodes of {}, {memory} in all, {} (any {} may die{whole_domain}; {:.2} bytes of memory a byte)",
         config.node_count,
         config.node_memory,
         config.code,
@@ -76,6 +83,14 @@ fn port_of(address: Option<&str>) -> Option<SocketAddr> {
 mod tests {
     use super::*;
     use shorttail_server::config::UpOptions;
+
+    #[test]
+    fn it_is_said_whether_a_domain_may_die() {
+        let of = |domains| summary(&UpOptions { domains, ..UpOptions::default() }.resolve().expect("sensible"));
+        assert!(of(None).contains("(any 2 may die; "), "{}", of(None));
+        assert!(of(Some(4)).contains("(any 2 may die, or a whole domain; "), "{}", of(Some(4)));
+        assert!(of(Some(2)).contains("(any 2 may die, but no whole domain; "), "{}", of(Some(2)));
+    }
 
     #[test]
     fn commands_can_be_pasted_and_gateways_are_in_the_order_of_their_numbers() {

@@ -91,21 +91,31 @@ fn is_served(status: &ClusterStatus, wanted: &Wanted) -> bool {
 /// How many nodes are left, of those that were not removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodesLeft {
+    /// Dead, with something that is not on other nodes yet.
     pub dead: usize,
+    /// Dead, and what they held is on other nodes.
+    pub rebuilt: usize,
     pub alive: usize,
 }
 
 impl NodesLeft {
     /// With what that means for stripes of this code.
     pub fn told(self, code: CodeShape) -> String {
-        let NodesLeft { dead, alive } = self;
-        let (all, tolerated, needed) = (dead + alive, code.tolerance(), code.chunk_count());
+        let NodesLeft { dead, rebuilt, alive } = self;
+        let (all, tolerated, needed) = (dead + rebuilt + alive, code.tolerance(), code.chunk_count());
         let are = if dead == 1 { "is" } else { "are" };
+        let beside = match rebuilt {
+            0 => String::new(),
+            1 => " (1 more is rebuilt)".to_owned(),
+            _ => format!(" ({rebuilt} more are rebuilt)"),
+        };
         let unstored = match alive < needed {
             true => format!("; only {alive} left alive and a stripe needs {needed}: nothing new can be stored"),
             false => String::new(),
         };
-        format!("{dead} of {all} nodes {are} dead, {tolerated} at once are tolerated{unstored}")
+        format!(
+            "{dead} of {all} nodes {are} dead and not rebuilt yet{beside}, {tolerated} at once are tolerated{unstored}"
+        )
     }
 }
 
@@ -123,7 +133,8 @@ fn left(status: &ClusterStatus, pid: u32) -> NodesLeft {
     let is_alive =
         |node: &&NodeStatusEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect) && node.pid != pid;
     let alive = status.nodes.iter().filter(is_alive).count();
-    NodesLeft { dead: status.nodes.len() - alive, alive }
+    let rebuilt = status.nodes.iter().filter(|node| node.rebuilt).count();
+    NodesLeft { dead: status.nodes.len() - alive - rebuilt, rebuilt, alive }
 }
 
 #[cfg(test)]
@@ -151,28 +162,30 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_not_alive_are_counted_whatever_is_rebuilt() {
+    fn nodes_that_are_not_alive_are_counted_by_whether_they_are_rebuilt() {
         let node = |pid, state| NodeStatusEntry { pid, state, ..NodeStatusEntry::default() };
         let status = |state| ClusterStatus {
             nodes: vec![
                 node(7, state),
                 node(8, NodeState::Retired),
                 node(9, NodeState::Dead),
+                NodeStatusEntry { rebuilt: true, ..node(12, NodeState::Retired) },
                 node(10, NodeState::Suspect),
                 node(11, NodeState::Normal),
             ],
             ..ClusterStatus::default()
         };
-        assert_eq!(left(&status(NodeState::Dead), 7), NodesLeft { dead: 3, alive: 2 });
-        assert_eq!(left(&status(NodeState::Normal), 7), NodesLeft { dead: 3, alive: 2 }, "not noticed yet");
+        assert_eq!(left(&status(NodeState::Dead), 7), NodesLeft { dead: 3, rebuilt: 1, alive: 2 });
+        assert_eq!(left(&status(NodeState::Normal), 7).dead, 3, "not noticed yet");
     }
 
     #[test]
     fn it_is_said_when_too_few_nodes_are_left_for_a_stripe() {
-        let told = |dead, alive| NodesLeft { dead, alive }.told(CodeShape::default());
-        assert_eq!(told(1, 7), "1 of 8 nodes is dead, 2 at once are tolerated");
-        assert_eq!(told(2, 6), "2 of 8 nodes are dead, 2 at once are tolerated");
-        let beginning = "3 of 8 nodes are dead, 2 at once are tolerated; only 5 left alive and a stripe needs 6: ";
-        assert_eq!(told(3, 5), format!("{beginning}nothing new can be stored"));
+        let told = |dead, rebuilt, alive| NodesLeft { dead, rebuilt, alive }.told(CodeShape::default());
+        assert_eq!(told(1, 0, 7), "1 of 8 nodes is dead and not rebuilt yet, 2 at once are tolerated");
+        assert_eq!(told(2, 0, 6), "2 of 8 nodes are dead and not rebuilt yet, 2 at once are tolerated");
+        let beginning = "2 of 8 nodes are dead and not rebuilt yet (1 more is rebuilt), 2 at once are tolerated; only 5 left alive \
+                         and a stripe needs 6: ";
+        assert_eq!(told(2, 1, 5), format!("{beginning}nothing new can be stored"));
     }
 }

@@ -16,7 +16,10 @@ use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry, NodeState};
 use super::child::{RunningChild, describe};
 use super::plan::{Part, Plan};
 use super::probe::{Found, NodesLeft, Probes, Wanted};
-use super::{banner, probe, say};
+use super::problems::Problems;
+use super::repairs::{self, Repairs};
+use super::screen::Screen;
+use super::{banner, layout, probe};
 use crate::exit::{Failure, REMOVED};
 use crate::logging;
 use crate::reload::log_level;
@@ -40,6 +43,8 @@ pub enum Event {
     ChildChanged,
     /// Does the cluster serve? By the probe of this number.
     Probed { number: u64, found: Found },
+    /// How the cluster is.
+    Looked(Box<ClusterStatus>),
 }
 
 struct Member {
@@ -71,11 +76,25 @@ pub struct Supervisor {
     events: Receiver<Event>,
     probes: Probes,
     is_ready: bool,
+    repairs: Repairs,
+    problems: Problems,
+    screen: Screen,
 }
 
 impl Supervisor {
     pub fn new(plan: Plan, source: Source, tell: Sender<Event>, events: Receiver<Event>) -> Self {
-        Supervisor { plan, source, members: Vec::new(), tell, events, probes: Probes::default(), is_ready: false }
+        Supervisor {
+            plan,
+            source,
+            members: Vec::new(),
+            tell,
+            events,
+            probes: Probes::default(),
+            is_ready: false,
+            repairs: Repairs::default(),
+            problems: Problems::default(),
+            screen: Screen::new(),
+        }
     }
 
     /// Runs the cluster until a signal ends it.
@@ -99,6 +118,7 @@ impl Supervisor {
                 Some(Event::ChildChanged) => self.reap()?,
                 Some(Event::Probed { number, found }) if self.probes.is_last(number) => self.handle_found(found)?,
                 Some(Event::Probed { .. }) => {}
+                Some(Event::Looked(status)) => self.handle_look(&status),
                 None => self.restart_due()?,
             }
         }
@@ -122,9 +142,14 @@ impl Supervisor {
     /// Reads the file again and passes on what may change while the children run.
     fn reload(&mut self) {
         match self.read_again() {
-            Ok(changed) if changed.is_empty() => say("the configuration was read again"),
-            Ok(changed) => say(&format!("the configuration was read again; at the next start change: {changed}")),
-            Err(failure) => _ = failure.report(),
+            Ok(changed) if changed.is_empty() => self.screen.say("the configuration was read again"),
+            Ok(changed) => {
+                self.screen.say(&format!("the configuration was read again; at the next start change: {changed}"));
+            }
+            Err(failure) => {
+                self.screen.erase();
+                _ = failure.report();
+            }
         }
     }
 
@@ -178,31 +203,44 @@ impl Supervisor {
         probe::start(self.plan.coordinator(), wanted, &self.probes, self.tell.clone()).context("cannot start a thread")
     }
 
+    /// Tells what becomes of lost chunks, and what else is wrong.
+    fn handle_look(&mut self, status: &ClusterStatus) {
+        let lines = self.repairs.note(Instant::now(), status);
+        lines.iter().chain(&self.problems.note(&status.problems)).for_each(|line| self.screen.say(line));
+        self.screen.show(self.repairs.progress(status));
+    }
+
     fn handle_found(&mut self, found: Found) -> anyhow::Result<()> {
         match found {
-            Found::Serving(status) => self.handle_serving(&status),
+            Found::Serving(status) => self.handle_serving(&status)?,
             Found::Waiting(status) => self.handle_waiting(status.as_deref()),
             Found::NotServing(status) => self.handle_not_serving(status.as_deref())?,
         }
         Ok(())
     }
 
-    fn handle_serving(&mut self, status: &ClusterStatus) {
+    fn handle_serving(&mut self, status: &ClusterStatus) -> anyhow::Result<()> {
         let is_new = self.note_gateways(status);
         if self.is_ready {
             let only = self.gateways_by_place(status).pop().filter(|_| self.plan.config.gateway_count == 1);
-            return say(&match only {
+            let line = match only {
                 Some(gateway) => format!("the gateway serves again (pid {}, epoch {})", gateway.pid, gateway.epoch),
                 None => {
                     let new: Vec<String> = is_new.into_iter().map(|index| self.name(index)).collect();
                     format!("all gateways serve again; new: {}", new.join(", "))
                 }
-            });
+            };
+            self.screen.say(&line);
+            return Ok(());
         }
         self.is_ready = true;
+        if !layout::problems(&self.plan.config).is_empty() {
+            // These, in the words of who asked for it.
+            self.problems = Problems::knowing(&status.problems);
+        }
         let gateways = self.gateways_by_place(status);
         let program = std::env::args().next().unwrap_or_else(|| "shorttail".to_owned());
-        say(&banner::lines(&self.plan.config, status, &gateways, &program));
+        self.screen.say(&banner::lines(&self.plan.config, status, &gateways, &program));
         shorttail_server::footprint::drop_unused_pages();
         // What was any free port is this port from now on, also for a gateway that takes over.
         let port = |address: &Option<String>| address.as_ref().and_then(|address| address.parse().ok());
@@ -211,6 +249,9 @@ impl Supervisor {
         for (known, (memcached, redis)) in self.plan.client_addresses.iter_mut().zip(found) {
             *known = (memcached.or(known.0), redis.or(known.1));
         }
+        let tell = self.tell.clone();
+        let look = move |status| tell.send(Event::Looked(status)).is_ok();
+        repairs::start(self.plan.coordinator(), look).context("cannot start a thread")
     }
 
     /// Keeps the numbers that gateways have in the status; which members' were not known.
@@ -251,6 +292,9 @@ impl Supervisor {
         if let Some(problem) = &status.coordinator.metadata_problem {
             return format!("the metadata store {} does not answer ({problem})", status.coordinator.metadata);
         }
+        if let Some(leader) = status.coordinator.leader.as_ref().filter(|_| status.is_standby()) {
+            return format!("the coordinator stands by, since {leader}, leads this cluster");
+        }
         let normal = status.nodes.iter().filter(|node| node.state == NodeState::Normal).count();
         format!(
             "{normal} of {} nodes and {} gateway(s) are there, {} of {} partitions are served",
@@ -266,6 +310,7 @@ impl Supervisor {
         if !self.is_ready {
             bail!("the cluster does not serve after {} s: {found}", START_WITHIN.as_secs());
         }
+        self.screen.erase();
         eprintln!("shorttail: not all gateways serve again yet: {found}");
         self.probe()
     }
@@ -293,7 +338,8 @@ impl Supervisor {
     /// With a coordinator that was here before, a node may have been removed in an earlier run.
     fn handle_removal(&mut self, index: usize, pid: u32) -> anyhow::Result<()> {
         self.members[index].is_removed = true;
-        say(&format!("{} (pid {pid}) was removed from the cluster; it is not started again", self.name(index)));
+        self.screen
+            .say(&format!("{} (pid {pid}) was removed from the cluster; it is not started again", self.name(index)));
         if self.is_ready { Ok(()) } else { self.probe() }
     }
 
@@ -304,18 +350,18 @@ impl Supervisor {
         if !is_node(member.part) || self.plan.config.restart_nodes {
             let pause = if again_and_again { RESTART_PAUSE } else { Duration::ZERO };
             member.restart_at = Some(Instant::now() + pause);
-            say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
+            self.screen.say(&format!("{name} (pid {pid}) died: {how}; it is started again"));
             return;
         }
         let left = probe::nodes_left(self.plan.coordinator(), pid).unwrap_or_else(|| self.nodes_left());
-        say(&format!("{name} (pid {pid}) died: {how}; {}", left.told(self.plan.config.code)));
+        self.screen.say(&format!("{name} (pid {pid}) died: {how}; {}", left.told(self.plan.config.code)));
     }
 
     /// As far as it is known here.
     fn nodes_left(&self) -> NodesLeft {
         let nodes = || self.members.iter().filter(|member| is_node(member.part) && !member.is_removed);
         let dead = nodes().filter(|member| member.child.is_none()).count();
-        NodesLeft { dead, alive: nodes().count() - dead }
+        NodesLeft { dead, rebuilt: 0, alive: nodes().count() - dead }
     }
 
     /// A member, for people: with the number that the status has.

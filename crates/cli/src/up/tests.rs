@@ -184,4 +184,6 @@ fn it_is_said_what_a_cluster_waits_for() {
     assert_eq!(supervisor.found(Some(&status)), "the metadata store etcd does not answer (refused)");
     status.coordinator.metadata_problem = None;
     assert!(supervisor.found(Some(&status)).starts_with("0 of 8 nodes"));
+    status.coordinator.leader = Some("b:1".into());
+    assert!(supervisor.found(Some(&status)).starts_with("the coordinator stands by, since b:1, leads"));
 }

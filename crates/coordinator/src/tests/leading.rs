@@ -87,8 +87,9 @@ fn who_lost_its_lease_asks_anew_and_follows() {
     assert_eq!(claim.handle(9_000_000, Answer::Kept { ttl_s: 0 }), Step::Done(Outcome::Lapsed));
     assert_eq!(claim.campaign(9_000_000), Question::Grant);
     asks(&claim.handle(0, Answer::Granted { lease: 11, ttl_s: TTL_S }), &Question::Lead { lease: 11 });
-    let lost = claim.handle(0, found((10, 10), None));
-    assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()) }));
+    let lost = claim.handle(0, found((10, 10), Some(("one", 5))));
+    let state = Some(entry("one", 1, 5, 0));
+    assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()), state }));
     assert_eq!(claim.save("two".into()), None);
 }
 

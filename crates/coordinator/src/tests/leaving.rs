@@ -387,6 +387,22 @@ fn what_cannot_be_read_is_not_called_served() {
 }
 
 #[test]
+fn a_dead_node_is_rebuilt_once_nobody_misses_a_chunk_of_it() {
+    let mut cluster = Cluster::new(8);
+    let rebuilt =
+        |cluster: &Cluster| cluster.scene.coordinator.status().nodes.iter().map(|node| node.rebuilt).collect();
+    let none: Vec<bool> = vec![false; 8];
+    cluster.counts(&[(3, 0)], 0);
+    assert_eq!(none, rebuilt(&cluster), "it lives");
+    cluster.die(3);
+    cluster.counts(&[(3, 10)], 0);
+    assert_eq!(none, rebuilt(&cluster));
+    cluster.counts(&[(3, 0)], 0);
+    let which: Vec<bool> = rebuilt(&cluster);
+    assert!(which[3] && which.iter().filter(|is_rebuilt| **is_rebuilt).count() == 1, "{which:?}");
+}
+
+#[test]
 fn nothing_is_being_rebuilt_with_fewer_nodes_than_a_stripe_needs() {
     let mut cluster = Cluster::new(6);
     let totals = StoreTotals {

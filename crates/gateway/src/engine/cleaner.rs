@@ -22,13 +22,14 @@ use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
 use super::limits::{
-    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, JOB_RETRY_US, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX,
-    TICK_US, TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
+    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, JOB_RETRY_US, JOBS_MAX,
+    MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX, TICK_US, TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
 use super::lock::{LockPhase, Move, Round};
-use super::log::{Log, Purpose, Urgency};
+use super::log::{Log, Purpose};
 use super::lookup::old_record;
 use super::pool::PoolKey;
+use super::reserve::Urgency;
 use super::round::Placed;
 use super::stripes::{Stripe, StripePhase};
 use super::{Engine, KeyRef, Tag, WhenFull, Work};
@@ -253,7 +254,7 @@ impl<C: Command> Engine<C> {
             return None;
         }
         let (emptiest, share) = self.choose_emptiest()?;
-        if share <= CLEAN_LIVE_SHARE_MAX {
+        if share <= self.live_share_max() {
             return Some((emptiest, Mode::Move));
         }
         if let Some(slot) = self.choose_to_end_tombstones() {
@@ -266,6 +267,12 @@ impl<C: Command> Engine<C> {
         // Where a striped object is older still, it goes first.
         let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
         oldest.map(|(_, slot)| (slot, Mode::Evict))
+    }
+
+    /// Up to which share a stripe is worth cleaning. Deletes that wait have no other hope than what they left.
+    fn live_share_max(&self) -> f64 {
+        let is_last_hope = self.config.when_full == WhenFull::Error && self.stalled.has_deletes();
+        if is_last_hope { CLEAN_LIVE_SHARE_MAX_OF_DELETES } else { CLEAN_LIVE_SHARE_MAX }
     }
 
     /// A stripe with a lost chunk that no node takes: what is in it is stored anew.
@@ -328,7 +335,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn is_short_of_memory(&self) -> bool {
         let waits_for_memory =
             || !self.stalled.is_empty() && !self.logs.keys().any(|&partition| self.waits_for_seals(partition));
-        self.spare_stripes() <= self.reserved_stripes() * 2 || waits_for_memory()
+        self.spare_stripes() <= self.stripes_left_by(Urgency::Client) + self.reserved_stripes() || waits_for_memory()
     }
 
     /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the
@@ -552,6 +559,7 @@ impl<C: Command> Engine<C> {
         if let Some(lock) = self.locks.find(looked_at) {
             // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
             if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
+                self.stalled.put_first(lock);
                 self.work.push_back(Work::Resume);
             }
             return Step::Done;

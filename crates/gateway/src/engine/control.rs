@@ -14,7 +14,8 @@ use shorttail_wire::node::NodeRequest;
 
 use super::doomed::Doomed;
 use super::index::StripeSlot;
-use super::log::{Purpose, Urgency};
+use super::log::Purpose;
+use super::reserve::Urgency;
 use super::{Engine, What, Work};
 use crate::command::Command;
 

@@ -19,8 +19,9 @@ use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
 
 use super::limits::STALL_US_MAX;
 use super::lock::LockPhase;
-use super::log::{PlaceError, Purpose, Urgency};
+use super::log::{PlaceError, Purpose};
 use super::pool::{Pool, PoolKey};
+use super::reserve::Urgency;
 use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{KeyspaceReply, Reply};

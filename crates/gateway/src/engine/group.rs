@@ -10,10 +10,11 @@ use shorttail_units::Version;
 
 use super::index::Location;
 use super::lock::{LockPhase, Old, Waiting};
-use super::log::{PlaceError, Purpose, Urgency};
+use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
-use super::round::Stalled;
+use super::reserve::Urgency;
+use super::stalled::StalledWrite;
 use super::{Engine, Tag, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{GroupPut, Reply};
@@ -174,7 +175,7 @@ impl<C: Command> Engine<C> {
         let now_us = self.now.mono_us;
         let Some(group) = self.groups.get_mut(key) else { return };
         let since_us = *group.stalled_us.get_or_insert(now_us);
-        if !self.may_stall(Stalled::Group(key), since_us) {
+        if !self.may_stall(StalledWrite::Group(key), since_us) {
             self.fail_group(key, StoreError::OutOfMemory);
         }
     }

@@ -126,6 +126,15 @@ pub const TOMBSTONE_LOOK_US: u64 = 100_000;
 /// A stripe whose live share is above this is not worth cleaning.
 pub const CLEAN_LIVE_SHARE_MAX: f64 = 0.92;
 
+/// While deletes wait for memory, and nothing may be evicted, a stripe is worth cleaning that has half the garbage that
+/// what is left to them makes of each.
+pub const CLEAN_LIVE_SHARE_MAX_OF_DELETES: f64 = 1.0 - 0.5 / DELETE_PART as f64;
+
+/// Where nothing may be evicted, one part in this many of all memory is left to deletes, and a stripe for each log; at
+/// most one part in the second many, where there is little.
+pub const DELETE_PART: u64 = 64;
+pub const DELETE_PART_MAX: u64 = 8;
+
 /// Tombstones and floors that take more than one part in this many of a partition's packed stripes are worth moving the
 /// oldest stripe for, and the next, until nothing is left that they end: at most this many bytes moved for each gained.
 pub const CLEAN_KEPT_PART: u64 = 8;
@@ -222,6 +231,10 @@ pub const PREPARED_GATHER_US: u64 = 50_000;
 
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
+
+/// The same of a delete, which should not be refused for that: for one stripe whose memory comes free, at worst as many are
+/// moved as `CLEAN_LIVE_SHARE_MAX_OF_DELETES` says, 32 MiB.
+pub const DELETE_STALL_US_MAX: u64 = 10_000_000;
 
 /// Chunks that nodes are asked to look at, at once: a node that hurts all that it answers is not to be
 /// asked without end.

@@ -12,10 +12,11 @@ use smallvec::SmallVec;
 
 use super::control::VoidRecord;
 use super::index::{Location, StripeSlot, Tag};
-use super::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, CRAMPED_STRIPES, IDLE_STABLE_US, UNSEALED_MAX};
+use super::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, IDLE_STABLE_US, UNSEALED_MAX};
 use super::open_stripe::{Item, OpenStripe};
 use super::pool::PoolKey;
 use super::race::Left;
+use super::reserve::Urgency;
 use super::seal_sums::sums_of;
 use super::sessions::append_tag;
 use super::stripes::{Stripe, StripePhase};
@@ -63,32 +64,6 @@ pub enum PlaceError {
     /// Memory, or an owner's buffer, may become free soon.
     Wait,
     Refuse(StoreError),
-}
-
-/// Who appends: how much memory is left to others, and whether it matters that a node is slow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Urgency {
-    /// Leaves a reserve to all that follows.
-    Client,
-    /// Was in a stripe that is gone, or ends what cleaning would have to move.
-    Replacing,
-    /// Nobody waits: opens no stripe to go round slow nodes.
-    Cleaning,
-    /// Declares a stripe void: may take the last memory, as it gives some back.
-    Freeing,
-}
-
-/// How many stripes of `member_count` chunks on as many nodes fit on nodes with room for these numbers of chunks: the
-/// largest number of which no node's share, at most one chunk of each, is missing.
-fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
-    let mut count = u64::MAX;
-    loop {
-        let usable: u64 = rooms.iter().map(|&room| room.min(count)).sum();
-        if usable / member_count >= count {
-            return count;
-        }
-        count = usable / member_count;
-    }
 }
 
 impl<C: Command> Engine<C> {
@@ -149,14 +124,6 @@ impl<C: Command> Engine<C> {
         self.logs.get_mut(&partition).expect("a partition of this core")
     }
 
-    /// Is there memory for what clients write?
-    pub(super) fn look_at_room(&mut self) {
-        self.is_cramped = self.spare_stripes() <= CRAMPED_STRIPES;
-        // While nodes are away nothing can be known of memory, nor done for it.
-        let is_cramped = self.is_cramped && self.too_few_nodes().is_ok();
-        self.cramped_us = self.cramped_us.or(Some(self.now.mono_us)).filter(|_| is_cramped);
-    }
-
     pub(super) fn open_stripe(&mut self, partition: PartitionId, urgency: Urgency) -> Result<StripeSlot, PlaceError> {
         if self.is_superseded() {
             return Err(PlaceError::Refuse(StoreError::NotOwner));
@@ -164,17 +131,12 @@ impl<C: Command> Engine<C> {
         if self.waits_for_seals(partition) {
             return Err(PlaceError::Wait);
         }
-        let reserve = match urgency {
-            Urgency::Client => self.reserved_stripes(),
-            Urgency::Replacing | Urgency::Cleaning => CRAMPED_STRIPES,
-            Urgency::Freeing => 0,
-        };
-        if self.spare_stripes() <= reserve {
+        if self.spare_stripes() <= self.stripes_left_by(urgency) {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }
         // What is left must not come to lie on fewer nodes than a stripe has: the roomiest take it, also slow ones.
-        let is_tight = urgency != Urgency::Client && self.spare_stripes() <= self.reserved_stripes();
+        let is_tight = urgency != Urgency::Client && self.spare_stripes() <= self.stripes_left_by(Urgency::Client);
         let members = if is_tight {
             self.choose_roomiest(self.config.shape, self.chunk_room_bytes(self.config.chunk_bytes))?
         } else {
@@ -273,23 +235,9 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Stripes whose memory clients leave to cleaning: each partition's log may need one, and one declares voids.
-    pub(super) fn reserved_stripes(&self) -> u64 {
-        // Those of all engines: they share the memory, and each must be able to clean whatever the others do.
-        u64::from(self.config.partition_count) + 2 * u64::from(self.config.engine_count)
-    }
-
     /// Memory that a chunk with so much payload takes on its node.
     pub(super) fn chunk_room_bytes(&self, payload_bytes: usize) -> u64 {
         (payload_bytes as u64 + CHUNK_EXTRA_BYTES).next_multiple_of(CHUNK_UNIT_BYTES)
-    }
-
-    /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of
-    /// other sizes may lie so that a few less do.
-    pub(super) fn spare_stripes(&self) -> u64 {
-        let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
-        let rooms: SmallVec<[u64; 32]> = self.taking_nodes().map(|node| node.free_bytes() / chunk_bytes).collect();
-        stripes_that_fit(&rooms, self.config.member_count() as u64)
     }
 
     /// Sends the pending operation of every stripe that takes appends. The next turn writes to the next data chunk, in
@@ -604,26 +552,6 @@ impl<C: Command> Engine<C> {
                 let session = self.nodes.session_of(stripe.members[member], stripe.id);
                 self.nodes.send(session, &NodeRequest::Stable { stripe: stripe.id, stable }, 0);
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::stripes_that_fit;
-
-    #[test]
-    fn as_many_stripes_fit_as_find_different_nodes() {
-        for (rooms, members, fit) in [
-            (&[5, 5, 5][..], 3, 5),
-            (&[5, 5, 0], 3, 0),
-            (&[9, 1, 1, 1], 2, 3),
-            (&[1, 1, 1, 1], 3, 1),
-            (&[4, 4, 4, 4], 3, 5),
-            (&[100, 1, 1], 3, 1),
-            (&[], 3, 0),
-        ] {
-            assert_eq!(stripes_that_fit(rooms, members), fit, "{rooms:?}");
         }
     }
 }

@@ -74,6 +74,7 @@ mod redirect;
 mod repair;
 mod replies;
 mod rescind;
+mod reserve;
 mod room;
 mod round;
 mod seal_sums;
@@ -81,6 +82,7 @@ mod session;
 mod sessions;
 mod sources;
 mod spare;
+mod stalled;
 mod striped;
 mod striped_race;
 mod stripes;
@@ -334,7 +336,7 @@ pub struct Engine<C> {
     moves: moving::Moves,
     /// Chunks that nodes were asked to look at.
     suspected: BTreeSet<(NodeId, StripeId)>,
-    stalled: VecDeque<round::Stalled>,
+    stalled: stalled::Stalled,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
     work: VecDeque<Work>,
@@ -343,6 +345,9 @@ pub struct Engine<C> {
     next_stripe: u64,
     /// Hardly a stripe fits any more: as of the last tick, or stripe opened.
     is_cramped: bool,
+    /// Is what fits left to others, as of then?
+    is_kept_from_clients: bool,
+    is_kept_from_deletes: bool,
     /// Since when it is.
     cramped_us: Option<u64>,
     /// Until then writes may wait for memory without a further look for some to reclaim.
@@ -463,13 +468,15 @@ impl<C: Command> Engine<C> {
             absences: absence::Absences::default(),
             moves: moving::Moves::default(),
             suspected: BTreeSet::new(),
-            stalled: VecDeque::new(),
+            stalled: stalled::Stalled::default(),
             doubtful: Vec::new(),
             work: VecDeque::new(),
             replies: replies::Replies::default(),
             next_version: 1,
             next_stripe: 1,
             is_cramped: false,
+            is_kept_from_clients: false,
+            is_kept_from_deletes: false,
             cramped_us: None,
             hope_until_us: 0,
             emptiest: emptiest::Emptiest::default(),

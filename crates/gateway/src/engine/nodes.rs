@@ -74,6 +74,11 @@ impl Node {
         self.sessions.iter().map(|session| session.memory_bytes).sum()
     }
 
+    /// All that its smallest core has.
+    pub fn core_bytes(&self) -> u64 {
+        self.sessions.iter().map(|session| session.memory_bytes).min().unwrap_or(0)
+    }
+
     pub fn used_bytes(&self) -> u64 {
         self.sessions.iter().map(|session| session.used_bytes).sum()
     }

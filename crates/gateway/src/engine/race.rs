@@ -20,9 +20,10 @@ use super::Engine;
 use super::index::{Location, StripeSlot};
 use super::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
 use super::lock::LockPhase;
-use super::log::{Purpose, Urgency};
+use super::log::Purpose;
 use super::open_stripe::Item;
 use super::pool::PoolKey;
+use super::reserve::Urgency;
 use super::room::Room;
 use crate::command::Command;
 

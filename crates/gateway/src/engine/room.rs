@@ -21,7 +21,8 @@ use smallvec::SmallVec;
 use super::Engine;
 use super::index::StripeSlot;
 use super::limits::{APPEND_BYTES_MAX, HICCUP_US, OPEN_MAX};
-use super::log::{PlaceError, Purpose, Urgency};
+use super::log::{PlaceError, Purpose};
+use super::reserve::Urgency;
 use super::stripes::Stripe;
 use crate::command::{Command, StoreError};
 
@@ -67,7 +68,7 @@ impl<C: Command> Engine<C> {
         if self.is_deposed() {
             return Err(PlaceError::Refuse(StoreError::NotOwner));
         }
-        if self.is_cramped && urgency == Urgency::Client {
+        if self.is_kept_from(urgency) {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }

@@ -13,14 +13,15 @@ use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::Version;
 
 use super::index::Location;
-use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX, STALL_US_MAX, STALLED_MAX, TICK_US};
+use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX};
 use super::lock::{
     End, Finished, FinishedCommands, KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
 };
-use super::log::{PlaceError, Purpose, Urgency};
+use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
 use super::manifest::Manifest;
 use super::pool::PoolKey;
+use super::reserve::Urgency;
 use super::stripes::StripePhase;
 use super::{Engine, KeyRef, Tag, Token, Work};
 use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
@@ -272,8 +273,7 @@ impl<C: Command> Engine<C> {
         self.append_record(partition, &record, Purpose::Write(key), urgency).into()
     }
 
-    /// A round that replaces what a job would have to move takes no more of the reserve than the job would; a delete
-    /// takes little and gives back more.
+    /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
     fn urgency_of(&self, round: &Round<C>) -> Urgency {
         let replaces_leaving = match &round.old {
             Old::Present(old) => {
@@ -282,8 +282,11 @@ impl<C: Command> Engine<C> {
             }
             Old::Absent | Old::Unverified | Old::Unreadable => false,
         };
-        let is_delete = matches!(round.end, End::Delete);
-        if replaces_leaving || is_delete || round.helps_cleaning { Urgency::Replacing } else { Urgency::Client }
+        match round.end {
+            _ if replaces_leaving || round.helps_cleaning => Urgency::Replacing,
+            End::Delete => Urgency::Deleting,
+            End::Store(_) => Urgency::Client,
+        }
     }
 
     /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not
@@ -510,57 +513,12 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A round waits for memory; when none can be reclaimed, or not soon, it fails.
-    pub(super) fn stall(&mut self, key: PoolKey) {
-        let now_us = self.now.mono_us;
-        let Some(round) = self.round_mut(key) else { return };
-        let since_us = *round.stalled_us.get_or_insert(now_us);
-        if !self.may_stall(Stalled::Round(key), since_us) {
-            self.fail_round(key, StoreError::OutOfMemory);
-        }
-    }
-
     /// A round whose record was under way, and now has no place, waits for one.
     pub(super) fn send_again(&mut self, key: PoolKey) {
         let Some(round) = self.round_mut(key) else { return };
         (round.is_sent, round.was_sent) = (false, true);
         self.stall(key);
     }
-
-    /// Lets a write wait for memory, if there is hope.
-    pub(super) fn may_stall(&mut self, stalled: Stalled, since_us: u64) -> bool {
-        let waited_us = self.now.mono_us.saturating_sub(since_us);
-        if self.stalled.len() >= STALLED_MAX || waited_us > STALL_US_MAX {
-            return false;
-        }
-        self.stalled.push_back(stalled);
-        if self.now.mono_us < self.hope_until_us {
-            return true;
-        }
-        self.start_jobs();
-        if !self.can_reclaim() {
-            self.stalled.retain(|other| *other != stalled);
-            return false;
-        }
-        self.hope_until_us = self.now.mono_us + TICK_US;
-        true
-    }
-
-    pub(super) fn resume_stalled(&mut self) {
-        for stalled in std::mem::take(&mut self.stalled) {
-            match stalled {
-                Stalled::Round(key) => self.send_round(key),
-                Stalled::Group(group) => self.send_group(group),
-            }
-        }
-    }
-}
-
-/// A write that waits for memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stalled {
-    Round(PoolKey),
-    Group(PoolKey),
 }
 
 /// What became of a round's record.

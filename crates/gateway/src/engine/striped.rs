@@ -23,6 +23,7 @@ use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
+use super::reserve::Urgency;
 use super::{Engine, Token, What, Work};
 use crate::command::{ApplyContext, Command, StoreError};
 
@@ -273,7 +274,7 @@ impl<C: Command> Engine<C> {
         // Its manifest will need a whole stripe.
         self.too_few_nodes()?;
         let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
-        let is_room = self.spare_stripes() >= self.reserved_stripes() + as_stripes;
+        let is_room = self.spare_stripes() >= self.stripes_left_by(Urgency::Client) + as_stripes;
         if is_room { Ok(()) } else { Err(PlaceError::Wait) }
     }
 

@@ -13,9 +13,14 @@ use shorttail_wire::control::{ClusterStatus, GatewayStatus, NodeState, NodeStatu
 
 use text::{Kind, Text};
 
-/// All metrics of a coordinator: of the cluster, its nodes, and what living gateways reported.
+/// All metrics of a coordinator: of the cluster, its nodes, and what living gateways reported. One that stands by knows
+/// nothing of that.
 pub fn of_cluster(status: &ClusterStatus, gateways: &[(u16, GatewayStatus)]) -> String {
     let mut text = Text::default();
+    text.gauge("coordinator_leads", "1 while this coordinator leads.", u64::from(status.coordinator.leading));
+    if status.is_standby() {
+        return text.into_string();
+    }
     put_cluster(&mut text, status);
     put_nodes(&mut text, &status.nodes);
     let silent = status.gateways.iter().map(|gateway| gateway.id);

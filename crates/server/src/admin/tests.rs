@@ -1,13 +1,14 @@
 //! The HTTP answers, over a real socket.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use shorttail_gateway::session::Counters;
 use shorttail_units::Epoch;
 use shorttail_wire::control::{
-    ClusterStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, Standing, StoreTotals,
-    TenureState,
+    ClusterStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, Standing,
+    StoreTotals, TenureState,
 };
 
 use super::OrderOutcome;
@@ -44,9 +45,49 @@ fn every_path_answers() {
     }
     assert_eq!(json["code"], "rs:4+2");
     assert!(get(address, "/health").starts_with("HTTP/1.1 503"), "nobody serves yet");
+    while !get(address, "/metrics").contains("\nshorttail_coordinator_leads 1\n") {
+        std::thread::yield_now();
+    }
     assert!(get(address, "/metrics").contains("\nshorttail_objects 0\n"));
     assert!(get(address, "/").contains("<title>ShortTail</title>"));
     assert!(get(address, "/nothing").starts_with("HTTP/1.1 404"));
+}
+
+/// What a script asks of a variable: the words after `variable.`.
+fn fields<'a>(script: &'a str, variable: &str) -> BTreeSet<&'a str> {
+    let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let dotted = format!("{variable}.");
+    let found = script.match_indices(&dotted).filter(|(at, _)| !script[..*at].ends_with(is_word));
+    found.map(|(at, _)| script[at + dotted.len()..].split(|letter| !is_word(letter)).next().expect("a word")).collect()
+}
+
+#[test]
+fn the_page_shows_what_the_status_tells() {
+    let drain = Some(DrainStatus::default());
+    let nodes = vec![NodeStatusEntry { drain, ..NodeStatusEntry::default() }];
+    let gateways = vec![GatewayStatusEntry::default()];
+    let status = ClusterStatus { nodes, gateways, ..ClusterStatus::default() };
+    let json = serde_json::to_value(status).expect("JSON");
+    let node = &json["nodes"][0];
+    let (repair, moves, coordinator) = (&json["repair"], &json["moves"], &json["coordinator"]);
+    let variables = [
+        ("s", &json, "problems repair moves coordinator nodes gateways partitions_served"),
+        ("r", repair, "chunks_missing bytes_per_s seconds_left chunks_stranded nodes_needed"),
+        ("m", moves, "chunks_moved_total bytes_per_s"),
+        ("c", coordinator, "name leading leader metadata metadata_problem"),
+        ("n", node, "domain state rebuilt fail_slow drain latency_us_p99 chunks_damaged chaos"),
+        ("d", &node["drain"], "drained chunks_left bytes_left seconds_left problem"),
+        ("g", &json["gateways"][0], "serving draining tenures nodes_fail_slow nodes_unreached"),
+    ];
+    for (variable, told, wanted) in variables {
+        let shown = fields(super::PAGE, variable);
+        for name in &shown {
+            assert!(told.get(name).is_some(), "the page asks for {variable}.{name}, which the status does not have");
+        }
+        for name in wanted.split(' ') {
+            assert!(shown.contains(name), "the page does not show {name}");
+        }
+    }
 }
 
 #[test]
@@ -98,6 +139,21 @@ fn changes_of_policy_reach_the_gateways() {
 }
 
 #[test]
+fn a_coordinator_that_stands_by_tells_no_numbers_of_the_cluster() {
+    let standby = ClusterStatus { partitions: 4, nodes_expected: 8, ..ClusterStatus::default() };
+    let samples = strict::read(&metrics::of_cluster(&standby, &[]));
+    assert_eq!(samples.len(), 1);
+    assert_eq!(strict::value(&samples, "shorttail_coordinator_leads", &[]), Some(0.0));
+    // The lease is over and nobody else is known to lead: it tells what it sees.
+    let lapsed = ClusterStatus { cluster_id: "77".into(), ..standby };
+    let text = metrics::of_cluster(&lapsed, &[]);
+    assert!(
+        text.contains("\nshorttail_coordinator_leads 0\n") && text.contains("\nshorttail_partitions 4\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn metrics_are_what_a_strict_reader_takes() {
     let node = NodeStatusEntry {
         id: 3,
@@ -108,7 +164,8 @@ fn metrics_are_what_a_strict_reader_takes() {
     };
     // Of gateway 5, which is dead, there is no report.
     let gateways = [0, 2, 5].map(|id| GatewayStatusEntry { id, ..GatewayStatusEntry::default() }).to_vec();
-    let status = ClusterStatus { objects: 7, nodes: vec![node], gateways, ..ClusterStatus::default() };
+    let cluster_id = "77".to_owned();
+    let status = ClusterStatus { cluster_id, objects: 7, nodes: vec![node], gateways, ..ClusterStatus::default() };
     let mut seen = NodeSeen { id: 3, fail_slow: true, flagged_us: 1_500_000, redirect_count: 4, ..NodeSeen::default() };
     seen.read_latency.add(90, 5);
     seen.read_latency.add(50_000, 1);

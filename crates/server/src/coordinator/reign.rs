@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use anyhow::Context;
+use shorttail_coordinator::DurableChoice;
 use shorttail_coordinator::candidate::{News, State};
 
 use super::Server;
@@ -39,7 +40,7 @@ impl Server {
                 self.seat.handle_saved(reign);
                 self.put_out();
             }
-            News::Follows { leader } => self.follow(leader),
+            News::Follows { leader, choice } => self.follow(leader, choice.as_ref())?,
             News::Away(problem) => {
                 if self.about.metadata_problem.is_none() {
                     tracing::warn!(problem, "the metadata store does not answer; what must be saved waits");
@@ -62,13 +63,16 @@ impl Server {
         Ok(())
     }
 
-    fn follow(&mut self, leader: Option<String>) {
+    /// # Errors
+    /// When the cluster was made with something else than this coordinator was told: it could never lead.
+    fn follow(&mut self, leader: Option<String>, choice: Option<&DurableChoice>) -> anyhow::Result<()> {
         if self.end_reign() {
             tracing::warn!(leader, "another coordinator leads now; members are sent away");
         } else if leader != self.about.leader {
             tracing::info!(leader, "stands by");
         }
         self.about.leader = leader;
+        choice.map_or(Ok(()), |choice| self.seat.check(choice)).map_err(anyhow::Error::msg)
     }
 
     /// Members of an earlier reign find the one that leads by themselves; whoever waits for an order is told by the

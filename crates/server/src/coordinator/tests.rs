@@ -299,6 +299,35 @@ fn members_find_the_coordinator_that_leads() {
     assert_ne!(after.session.gateway_id, before.session.gateway_id, "the first keeps its number");
 }
 
+#[test]
+fn a_coordinator_that_could_never_lead_ends_while_it_stands_by() {
+    let etcd = super::metadata::tests::EtcdServer::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = || MetadataPlace::Etcd(etcd.config());
+    let control = |name: &str| Address::Unix(dir.path().join(name));
+    let leader = RunningCoordinator::start_with(control("a.sock"), place());
+    while !control::read_status(&leader.control).is_ok_and(|status| status.coordinator.leading) {
+        std::thread::yield_now();
+    }
+    let told_otherwise = [
+        CoordinatorConfig { code: "rs:2+1".parse().expect("a code"), ..config(&control("b.sock"), place()) },
+        CoordinatorConfig { partition_count: Some(8), ..config(&control("c.sock"), place()) },
+    ];
+    for (config, named) in told_otherwise.into_iter().zip(["--code rs:4+2", "--partitions 4"]) {
+        let error = Server::bind(&config).expect("free addresses").run().expect_err("it could never lead");
+        assert!(error.to_string().starts_with(&format!("this cluster was made with {named}")), "{error}");
+    }
+    let unsaid = CoordinatorConfig { partition_count: None, ..config(&control("d.sock"), place()) };
+    let mut server = Server::bind(&unsaid).expect("free addresses");
+    let stopper = server.stopper();
+    let standby = std::thread::spawn(move || server.run());
+    while control::read_status(&control("d.sock")).map_or(true, |status| status.coordinator.leader.is_none()) {
+        std::thread::yield_now();
+    }
+    stopper.stop();
+    standby.join().expect("no panic").expect("it may stand by");
+}
+
 /// A store that saves nothing while a test holds it.
 struct HeldStore(Arc<(Mutex<bool>, Condvar)>);
 

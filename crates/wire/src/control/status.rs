@@ -49,6 +49,8 @@ pub struct GatewayStatus {
     pub nodes: Vec<NodeSeen>,
     /// Its partitions' policies, in order.
     pub policies: Vec<PolicySpan>,
+    /// Nodes that a coding set is to have (`k+m+l`), if it places chunks by coding sets.
+    pub coding_set_nodes: Option<u16>,
 }
 
 /// Neighbouring partitions with one policy.
@@ -250,6 +252,14 @@ pub struct ClusterStatus {
     pub gateways: Vec<GatewayStatusEntry>,
 }
 
+impl ClusterStatus {
+    /// Is it told by a coordinator that stands by, or has not heard of the metadata store yet? Its members are those of
+    /// the one that leads, and the numbers say nothing.
+    pub fn is_standby(&self) -> bool {
+        !self.coordinator.leading && self.cluster_id.is_empty()
+    }
+}
+
 /// What is lost, and how far repair is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct RepairStatus {
@@ -311,6 +321,8 @@ pub struct NodeStatusEntry {
     /// What it fails together with; empty: it fails alone.
     pub domain: String,
     pub state: NodeState,
+    /// It is dead or given up, and all that it held is on other nodes.
+    pub rebuilt: bool,
     /// None: it is not to be emptied.
     pub drain: Option<DrainStatus>,
     pub memory_used_bytes: u64,

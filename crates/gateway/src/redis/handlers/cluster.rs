@@ -29,6 +29,11 @@ fn name(cluster: ClusterId, gateway: u16) -> String {
     format!("{:016x}{:020x}{gateway:04x}", cluster.0, 0)
 }
 
+/// The name of a gateway's shard, which is the gateway alone: no other gateway and no shard has it.
+fn shard_name(cluster: ClusterId, gateway: u16) -> String {
+    format!("{:016x}{:020x}{gateway:04x}", cluster.0, 1)
+}
+
 /// Where clients are sent for what a gateway owns.
 fn holder(topology: &Topology, range: SlotRange) -> Option<&GatewayPlace> {
     let reachable = topology.gateway(range.gateway).filter(|owner| owner.is_alive && owner.redis.is_some());
@@ -84,6 +89,18 @@ pub fn myid(call: &mut Call<'_>) -> Handled {
     Ok(Plan::Answered)
 }
 
+pub fn myshardid(call: &mut Call<'_>) -> Handled {
+    let topology = &call.shared.topology;
+    encode::bulk(call.out, shard_name(topology.cluster(), topology.me()).as_bytes());
+    Ok(Plan::Answered)
+}
+
+/// CLUSTER LINKS: those of the bus of Redis Cluster, which gateways do not have.
+pub fn links(call: &mut Call<'_>) -> Handled {
+    encode::array(call.out, 0);
+    Ok(Plan::Answered)
+}
+
 pub fn keyslot(call: &mut Call<'_>) -> Handled {
     encode::integer(call.out, i64::from(Slot::of_key(&call.args[2]).number()));
     Ok(Plan::Answered)
@@ -120,7 +137,7 @@ fn slot(number: i64) -> Option<u16> {
     u16::try_from(number).ok().and_then(Slot::new).map(Slot::number)
 }
 
-/// CLUSTER REPLICAS: nobody has any.
+/// CLUSTER REPLICAS, and SLAVES as it was called before: nobody has any.
 pub fn replicas(call: &mut Call<'_>) -> Handled {
     let topology = &call.shared.topology;
     let is_known = |id: &[u8]| topology.gateways().iter().any(|it| name(topology.cluster(), it.id).as_bytes() == id);
@@ -267,8 +284,12 @@ pub fn help(call: &mut Call<'_>) -> Handled {
         "    Return information about the cluster.",
         "KEYSLOT <key>",
         "    Return the hash slot for <key>.",
+        "LINKS",
+        "    Return no links: there is no bus between gateways.",
         "MYID",
         "    Return the id of this gateway.",
+        "MYSHARDID",
+        "    Return the id of this gateway's shard.",
         "NODES",
         "    Return the gateways of the cluster. Output format:",
         "    <id> <ip:port> <flags> <master> <pings> <pongs> <epoch> <link> <slot> ...",

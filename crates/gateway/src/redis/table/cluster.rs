@@ -1,4 +1,4 @@
-//! The subcommands of CLUSTER, as Redis 7.0.15 describes them.
+//! The subcommands of CLUSTER, as Redis 7.0.15 describes them, and MYSHARDID as 7.2 does.
 
 use super::CommandSpec;
 use crate::redis::handlers::cluster;
@@ -36,6 +36,18 @@ pub const CLUSTER: &[CommandSpec] = &[
     ),
     told(CommandSpec::new("cluster|myid", 2, cluster::myid), "3.0.0", "O(1)", "Tells the id of this gateway."),
     told(
+        CommandSpec::new("cluster|myshardid", 2, cluster::myshardid).tips(UNSTABLE),
+        "7.2.0",
+        "O(1)",
+        "Tells the id of this gateway's shard.",
+    ),
+    told(
+        CommandSpec::new("cluster|links", 2, cluster::links).tips(UNSTABLE),
+        "7.0.0",
+        "O(1)",
+        "Tells that there is no bus between gateways.",
+    ),
+    told(
         CommandSpec::new("cluster|keyslot", 3, cluster::keyslot),
         "3.0.0",
         "O(N) in the length of the key",
@@ -58,6 +70,11 @@ pub const CLUSTER: &[CommandSpec] = &[
         .categories("@admin @slow @dangerous")
         .tips(UNSTABLE)
         .about("cluster", "5.0.0", "O(1)", "Tells that a gateway has no replicas."),
+    CommandSpec::new("cluster|slaves", 3, cluster::replicas)
+        .flags("admin stale")
+        .categories("@admin @slow @dangerous")
+        .tips(UNSTABLE)
+        .about("cluster", "3.0.0", "O(1)", "Another word for CLUSTER REPLICAS."),
     CommandSpec::new("cluster|help", 2, cluster::help).flags("loading stale").categories("@slow").about(
         "cluster",
         "5.0.0",

@@ -62,6 +62,10 @@ fn slots_have_gateways() {
         ("CLUSTER KEYSLOT a{foo}b", ":12182"),
         (&format!("CLUSTER REPLICAS {OTHER}"), "*0"),
         ("CLUSTER REPLICAS x", "-ERR Unknown node x"),
+        (&format!("CLUSTER SLAVES {OTHER}"), "*0"),
+        ("CLUSTER SLAVES x", "-ERR Unknown node x"),
+        ("CLUSTER LINKS", "*0"),
+        ("CLUSTER MYSHARDID", "$40 00000000000000ab000000000000000000010001"),
     ]);
     let shards = client.say("CLUSTER SHARDS");
     let mine =
@@ -100,6 +104,9 @@ fn wrong_requests_get_the_words_of_redis_cluster() {
         ("CLUSTER", "-ERR wrong number of arguments for 'cluster' command"),
         ("CLUSTER KEYSLOT", "-ERR wrong number of arguments for 'cluster|keyslot' command"),
         ("CLUSTER NOPE", "-ERR unknown subcommand 'NOPE'. Try CLUSTER HELP."),
+        ("CLUSTER LINKS x", "-ERR wrong number of arguments for 'cluster|links' command"),
+        ("CLUSTER SLAVES", "-ERR wrong number of arguments for 'cluster|slaves' command"),
+        ("CLUSTER MYSHARDID x", "-ERR wrong number of arguments for 'cluster|myshardid' command"),
         ("CLUSTER ADDSLOTS 1", "-ERR unknown subcommand 'ADDSLOTS'. Try CLUSTER HELP."),
         ("CLUSTER COUNTKEYSINSLOT x", "-ERR value is not an integer or out of range"),
         ("CLUSTER COUNTKEYSINSLOT 16384", "-ERR Invalid slot"),

@@ -13,8 +13,8 @@ mod messages;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use shorttail_coordinator::Durable;
 use shorttail_coordinator::claim::{Answer, Claim, Entry, Found, Outcome, Question, Step};
+use shorttail_coordinator::{Durable, DurableChoice};
 
 use super::{Campaign, Lease, Metadata, State, Trouble, decode};
 use crate::clock::Clock;
@@ -33,6 +33,15 @@ pub struct Etcd {
     leader_key: String,
     state_key: String,
     claim: Claim,
+    made_with: MadeWith,
+}
+
+/// What the cluster was made with, as one that stands by found it.
+#[derive(Default)]
+struct MadeWith {
+    /// The revision at which the state was first saved: another one is another cluster.
+    created: i64,
+    choice: Option<DurableChoice>,
 }
 
 impl Etcd {
@@ -46,6 +55,7 @@ impl Etcd {
             leader_key: bytes(format!("{}leader", config.prefix).as_bytes()),
             state_key: bytes(format!("{}state", config.prefix).as_bytes()),
             claim: Claim::default(),
+            made_with: MadeWith::default(),
         })
     }
 
@@ -117,9 +127,23 @@ impl Etcd {
         Ok(Answer::Found { leader: entry(&self.leader_key), state: entry(&self.state_key) })
     }
 
+    /// What the cluster was made with, which stays: the state is decoded until that is known.
+    fn choice(&mut self, state: Option<&Entry>) -> anyhow::Result<Option<DurableChoice>> {
+        let Some(state) = state else { return Ok(None) };
+        if self.made_with.choice.is_none() || self.made_with.created != state.created {
+            self.made_with = MadeWith { created: state.created, choice: decode_bytes(&state.value)?.choice };
+        }
+        Ok(self.made_with.choice.clone())
+    }
+
     fn revoke(&mut self, lease: i64) -> Result<Value, Trouble> {
         self.client.ask("/v3/lease/revoke", &json!({ "ID": lease.to_string() }))
     }
+}
+
+fn decode_bytes(text: &[u8]) -> anyhow::Result<Durable> {
+    let text = std::str::from_utf8(text).context("the state in etcd is no text")?;
+    decode(text, "the state in etcd")
 }
 
 #[cfg(test)]
@@ -147,14 +171,11 @@ impl Metadata for Etcd {
                 let news = match found {
                     Found::NoNews => None,
                     Found::Nothing => Some(State::NewCluster),
-                    Found::State(text) => {
-                        let text = std::str::from_utf8(&text).context("the state in etcd is no text")?;
-                        Some(State::Known(decode(text, "the state in etcd")?))
-                    }
+                    Found::State(text) => Some(State::Known(decode_bytes(&text)?)),
                 };
                 Ok(Campaign::Won { lease: Some(term), news })
             }
-            Outcome::Lost { leader } => Ok(Campaign::Lost { leader }),
+            Outcome::Lost { leader, state } => Ok(Campaign::Lost { leader, choice: self.choice(state.as_ref())? }),
             other => panic!("{other:?} came of a campaign"),
         }
     }

@@ -181,7 +181,7 @@ fn of_two_coordinators_one_leads() {
     let (mut first, mut second) = (server.open("first"), server.open("second"));
     assert_eq!(won(first.campaign()), Some(State::NewCluster));
     match second.campaign() {
-        Ok(Campaign::Lost { leader }) => assert_eq!(leader.as_deref(), Some("first")),
+        Ok(Campaign::Lost { leader, choice: None }) => assert_eq!(leader.as_deref(), Some("first")),
         other => panic!("{other:?}"),
     }
     assert!(matches!(second.save(&state(9)), Err(Trouble::Lapsed)), "who stands by saves nothing");
@@ -189,6 +189,22 @@ fn of_two_coordinators_one_leads() {
     assert_eq!(won(first.campaign()), None, "who leads already finds what it saved");
     first.resign();
     assert_eq!(won(second.campaign()), Some(State::Known(state(1))));
+}
+
+#[test]
+fn who_stands_by_learns_what_the_cluster_was_made_with() {
+    let server = EtcdServer::start();
+    let (mut first, mut second) = (server.open("first"), server.open("second"));
+    won(first.campaign());
+    let mut found = || match second.campaign() {
+        Ok(Campaign::Lost { choice, .. }) => choice,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(found(), None, "nothing is saved yet");
+    first.save(&state(1)).expect("saved");
+    assert_eq!(found(), state(1).choice);
+    first.save(&state(2)).expect("saved");
+    assert_eq!(found(), state(1).choice, "it stays");
 }
 
 #[test]

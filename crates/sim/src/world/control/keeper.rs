@@ -156,7 +156,10 @@ impl World {
                 };
                 candidate::Answer::Campaigned(Campaign::Won { lease: Some(term), news })
             }
-            Outcome::Lost { leader } => candidate::Answer::Campaigned(Campaign::Lost { leader }),
+            Outcome::Lost { leader, .. } => {
+                // All are told the same here.
+                candidate::Answer::Campaigned(Campaign::Lost { leader, choice: None })
+            }
             Outcome::Renewed(term) => candidate::Answer::Renewed(Some(term)),
             Outcome::Saved => candidate::Answer::Saved,
             Outcome::Lapsed => candidate::Answer::Lapsed,

@@ -62,6 +62,7 @@ impl World {
             totals,
             nodes: nodes.into_values().collect(),
             policies: Vec::new(),
+            coding_set_nodes: None,
         }
     }
 }

@@ -1,0 +1,125 @@
+//! How much of the last memory is left to whom.
+//!
+//! ```text
+//! stripes that still fit:  0 ........ 1 ............... one for each log, two for each core ....... beside that ...
+//!                          void       jobs, what replaces what a job would move                     clients
+//!                          records                        deletes, where nothing may be evicted ... and there clients
+//!                                                                                                   leave these theirs
+//! ```
+//! Where something may be evicted there is always something to give up, and deletes take what jobs take. Elsewhere only
+//! deletes and what they leave to cleaning make room. So cleaning keeps what it needs to empty any stripe, and deletes have
+//! as much as it takes until every stripe has garbage that is worth it: a tombstone is at most twice as long as the record
+//! that it ends, so those of `n` stripes' memory leave garbage of half of it.
+//!
+//! Must not know: how memory is reclaimed.
+
+use smallvec::SmallVec;
+
+use super::limits::{CRAMPED_STRIPES, DELETE_PART, DELETE_PART_MAX};
+use super::{Engine, WhenFull};
+use crate::command::Command;
+
+/// Who appends: how much memory is left to others, and whether it matters that a node is slow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// Leaves a reserve to all that follows.
+    Client,
+    /// Ends an object.
+    Deleting,
+    /// Was in a stripe that is gone, or ends what cleaning would have to move.
+    Replacing,
+    /// Nobody waits: opens no stripe to go round slow nodes.
+    Cleaning,
+    /// Declares a stripe void: may take the last memory, as it gives some back.
+    Freeing,
+}
+
+/// How many stripes of `member_count` chunks on as many nodes fit on nodes with room for these numbers of chunks: the
+/// largest number of which no node's share, at most one chunk of each, is missing.
+fn stripes_that_fit(rooms: &[u64], member_count: u64) -> u64 {
+    let mut count = u64::MAX;
+    loop {
+        let usable: u64 = rooms.iter().map(|&room| room.min(count)).sum();
+        if usable / member_count >= count {
+            return count;
+        }
+        count = usable / member_count;
+    }
+}
+
+impl<C: Command> Engine<C> {
+    /// Is there memory for what clients write, and for deletes?
+    pub(super) fn look_at_room(&mut self) {
+        let spare = self.spare_stripes();
+        self.is_cramped = spare <= CRAMPED_STRIPES;
+        let is_strict = self.config.when_full == WhenFull::Error;
+        self.is_kept_from_clients = self.is_cramped || is_strict && spare < self.stripes_left_by(Urgency::Client);
+        self.is_kept_from_deletes = is_strict && spare < self.stripes_left_by(Urgency::Deleting);
+        // While nodes are away nothing can be known of memory, nor done for it.
+        let is_cramped = self.is_cramped && self.too_few_nodes().is_ok();
+        self.cramped_us = self.cramped_us.or(Some(self.now.mono_us)).filter(|_| is_cramped);
+    }
+
+    /// Is the room of open stripes not for these either, as cleaning opened them for itself?
+    pub(super) fn is_kept_from(&self, urgency: Urgency) -> bool {
+        match urgency {
+            Urgency::Client => self.is_kept_from_clients,
+            Urgency::Deleting => self.is_kept_from_deletes,
+            Urgency::Replacing | Urgency::Cleaning | Urgency::Freeing => false,
+        }
+    }
+
+    /// Stripes whose memory is left to others.
+    pub(super) fn stripes_left_by(&self, urgency: Urgency) -> u64 {
+        let is_strict = self.config.when_full == WhenFull::Error;
+        match urgency {
+            Urgency::Client if is_strict => self.reserved_stripes() + self.stripes_for_deletes(),
+            Urgency::Client => self.reserved_stripes(),
+            Urgency::Deleting if is_strict => self.reserved_stripes(),
+            Urgency::Deleting | Urgency::Replacing | Urgency::Cleaning => CRAMPED_STRIPES,
+            Urgency::Freeing => 0,
+        }
+    }
+
+    /// Stripes whose memory is left to cleaning: each partition's log may need one, and one declares voids.
+    pub(super) fn reserved_stripes(&self) -> u64 {
+        // Those of all engines: they share the memory, and each must be able to clean whatever the others do.
+        u64::from(self.config.partition_count) + 2 * u64::from(self.config.engine_count)
+    }
+
+    /// Stripes whose memory is left to deletes: a part of all, and each partition's log may have begun one.
+    fn stripes_for_deletes(&self) -> u64 {
+        let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
+        let all: u64 = self.taking_nodes().map(|node| node.core_bytes() / chunk_bytes).sum();
+        let all = all / self.config.member_count() as u64;
+        (all / DELETE_PART + u64::from(self.config.partition_count)).min(all / DELETE_PART_MAX)
+    }
+
+    /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of
+    /// other sizes may lie so that a few less do.
+    pub(super) fn spare_stripes(&self) -> u64 {
+        let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
+        let rooms: SmallVec<[u64; 32]> = self.taking_nodes().map(|node| node.free_bytes() / chunk_bytes).collect();
+        stripes_that_fit(&rooms, self.config.member_count() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stripes_that_fit;
+
+    #[test]
+    fn as_many_stripes_fit_as_find_different_nodes() {
+        for (rooms, members, fit) in [
+            (&[5, 5, 5][..], 3, 5),
+            (&[5, 5, 0], 3, 0),
+            (&[9, 1, 1, 1], 2, 3),
+            (&[1, 1, 1, 1], 3, 1),
+            (&[4, 4, 4, 4], 3, 5),
+            (&[100, 1, 1], 3, 1),
+            (&[], 3, 0),
+        ] {
+            assert_eq!(stripes_that_fit(rooms, members), fit, "{rooms:?}");
+        }
+    }
+}
