@@ -106,7 +106,7 @@ fn who_hears_nothing_prolongs_no_lease_that_has_run_out() {
     }
     assert_eq!(claim.campaign(60_000_000), Question::Lead { lease: LEASE });
     let lost = claim.handle(60_000_000, found((10, 10), None));
-    assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()) }));
+    assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()), state: None }));
     assert_eq!(claim.campaign(60_000_000), Question::Grant, "what ran out is of no use");
 }
 
