@@ -19,7 +19,7 @@ pub mod keeper;
 pub mod tests;
 pub mod volatile;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -27,8 +27,17 @@ use shorttail_coordinator::Durable;
 
 use crate::config::MetadataPlace;
 
+/// Is called, on any thread, when somebody else may have begun or ceased to lead.
+pub type Changed = Box<dyn Fn() + Send>;
+
 /// A store of metadata, as one coordinator uses it.
 pub trait Metadata: Send {
+    /// Begins to tell of changes, until it is dropped. Not every one need be told, and what is told need not be one.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    fn watch(&mut self, changed: Changed) -> anyhow::Result<()>;
+
     /// Tries to lead. Also tried again by a leader whose lease ended.
     ///
     /// # Errors
@@ -60,8 +69,8 @@ pub enum Campaign {
         /// The state, unless it is what this coordinator loaded or tried to save last.
         news: Option<State>,
     },
-    /// Another one leads: its name, as far as is known.
-    Lost { leader: Option<String> },
+    /// Another one leads: its name, as far as is known. To be tried again then, if nothing is told before.
+    Lost { leader: Option<String>, again_after: Duration },
 }
 
 /// The state that was found.

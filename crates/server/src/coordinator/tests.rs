@@ -286,6 +286,10 @@ fn members_find_the_coordinator_that_leads() {
 struct HeldStore(Arc<(Mutex<bool>, Condvar)>);
 
 impl metadata::Metadata for HeldStore {
+    fn watch(&mut self, _: metadata::Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn campaign(&mut self) -> Result<metadata::Campaign, metadata::Trouble> {
         Ok(metadata::Campaign::Won { lease: None, news: Some(metadata::State::NewCluster) })
     }

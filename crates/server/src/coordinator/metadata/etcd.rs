@@ -8,17 +8,20 @@
 //! save       leader created at c,
 //!            state changed at r?             put state                      else get both
 //! renew      keep the lease alive
+//! watch      the leader's key
 //! ```
 //!
 //! Whether a save may happen is decided by etcd in one transaction. So a coordinator that was stopped beyond its lease
 //! changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose answer
-//! was lost may have happened: the next one finds what it wrote itself, and takes it as done.
+//! was lost may have happened: the next one finds what it wrote itself, and takes it as done. The watch only says when
+//! to ask: nothing rests on what it tells, and whoever hears nothing asks now and then.
 //!
 //! Invariant: `reign` and `seen` are of the same moment, so whoever created the leader's key at `c`
 //! knows the state at `r`.
 
 mod client;
 mod messages;
+mod watch;
 
 use std::time::{Duration, Instant};
 
@@ -26,10 +29,11 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use shorttail_coordinator::Durable;
 
-use super::{Campaign, Lease, Metadata, State, Term, Trouble, decode};
+use super::{Campaign, Changed, Lease, Metadata, State, Term, Trouble, decode};
 use crate::config::EtcdConfig;
 use client::{Client, bytes};
 use messages::{Granted, Kept, KeyValue, Transacted};
+use watch::Watch;
 
 /// Seconds until etcd forgets a leader that it does not hear of: as long as a coordinator needs to call
 /// a silent node dead.
@@ -40,7 +44,9 @@ const LEASE_MARGIN: u32 = 10;
 const RENEWALS: u32 = 3;
 
 pub struct Etcd {
+    config: EtcdConfig,
     client: Client,
+    watch: Option<Watch>,
     name: String,
     leader_key: String,
     state_key: String,
@@ -71,7 +77,9 @@ impl Etcd {
     /// When a certificate cannot be read.
     pub fn new(config: &EtcdConfig, name: &str) -> anyhow::Result<Self> {
         Ok(Etcd {
+            config: config.clone(),
             client: Client::new(config)?,
+            watch: None,
             name: name.to_owned(),
             leader_key: bytes(format!("{}leader", config.prefix).as_bytes()),
             state_key: bytes(format!("{}state", config.prefix).as_bytes()),
@@ -129,6 +137,13 @@ impl Etcd {
 
 #[cfg(test)]
 impl Etcd {
+    /// Somebody who heeds no rule writes down that another one leads.
+    pub fn overwrite_leader(&mut self, name: &str) {
+        let put = json!({ "key": self.leader_key, "value": bytes(name.as_bytes()) });
+        let done: Result<Value, Trouble> = self.client.ask("/v3/kv/put", &put);
+        done.expect("etcd answers");
+    }
+
     /// As if this process had been stopped for longer than its lease.
     pub fn forget_lease_at_etcd(&mut self) {
         let id = self.lease.expect("leads").id.to_string();
@@ -144,6 +159,13 @@ impl Etcd {
 }
 
 impl Metadata for Etcd {
+    fn watch(&mut self, changed: Changed) -> anyhow::Result<()> {
+        // Its questions are not to wait for others, and end apart from them.
+        let client = Client::new(&self.config)?;
+        self.watch = Some(Watch::start(client, self.leader_key.clone(), changed).context("cannot start a thread")?);
+        Ok(())
+    }
+
     fn campaign(&mut self) -> Result<Campaign, Trouble> {
         let lease = self.ensure_lease()?;
         let compare =
@@ -165,7 +187,8 @@ impl Metadata for Etcd {
             leader => {
                 self.reign = None;
                 self.seen = Seen::default();
-                Ok(Campaign::Lost { leader: leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned()) })
+                let leader = leader.map(|leader| String::from_utf8_lossy(&leader.value).into_owned());
+                Ok(Campaign::Lost { leader, again_after: self.config.poll })
             }
         }
     }

@@ -9,12 +9,16 @@
 //!      `--------------------------------- lapsed --'--- won, other state: Leads(state)
 //! ```
 //!
+//! One that follows tries again when the store says that something changed, and now and then. One that leads is told
+//! too when it does not lead any more, before it would renew its lease: it asks.
+//!
 //! While the store is away nothing is told but that; what is to be saved waits. Each `Leads` begins a reign with a
 //! number: what the loop wanted saved in an earlier one is dropped.
 //!
 //! Must not know: the coordinator's machine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -22,9 +26,9 @@ use std::time::{Duration, Instant};
 use mio::Waker;
 use shorttail_coordinator::Durable;
 
-use super::{Campaign, Lease, Metadata, State, Trouble};
+use super::{Campaign, Changed, Lease, Metadata, State, Trouble};
 
-/// Between two attempts of one that follows to lead, and of one that leads at a store that is away.
+/// Between two attempts at a store that is away.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// Without a lease nothing is due.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -57,7 +61,12 @@ pub enum News {
 }
 
 enum Job {
-    Save { reign: u64, durable: Box<Durable> },
+    Save {
+        reign: u64,
+        durable: Box<Durable>,
+    },
+    /// Somebody else may have begun or ceased to lead.
+    Look,
     Stop,
 }
 
@@ -71,10 +80,13 @@ pub struct Keeper {
 impl Keeper {
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(store: Box<dyn Metadata>, waker: Arc<Waker>) -> std::io::Result<Self> {
+    pub fn start(mut store: Box<dyn Metadata>, waker: Arc<Waker>) -> anyhow::Result<Self> {
         let (jobs, queue) = channel();
         let (told, news) = channel();
-        let worker = Worker { store, jobs: queue, told, waker, reign: 0, standing: Standing::Unknown, pending: None };
+        let looks = Arc::new(AtomicBool::new(false));
+        store.watch(look(jobs.clone(), Arc::clone(&looks)))?;
+        let (reign, standing, pending) = (0, Standing::Unknown, None);
+        let worker = Worker { store, jobs: queue, looks, told, waker, reign, standing, pending };
         let builder = std::thread::Builder::new().name("metadata".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run())?;
         Ok(Keeper { jobs, news, thread: Some(thread) })
@@ -89,6 +101,16 @@ impl Keeper {
         // If the thread ended it told why.
         let _ = self.jobs.send(Job::Save { reign, durable: Box::new(durable) });
     }
+}
+
+/// Asks the thread to look; one request is enough, however often there is reason.
+fn look(jobs: Sender<Job>, looks: Arc<AtomicBool>) -> Changed {
+    Box::new(move || {
+        if !looks.swap(true, Ordering::AcqRel) {
+            // A thread that ended looks at nothing.
+            let _ = jobs.send(Job::Look);
+        }
+    })
 }
 
 impl Drop for Keeper {
@@ -115,6 +137,8 @@ enum Standing {
 struct Worker {
     store: Box<dyn Metadata>,
     jobs: Receiver<Job>,
+    /// A request to look is among the jobs.
+    looks: Arc<AtomicBool>,
     told: Sender<News>,
     waker: Arc<Waker>,
     reign: u64,
@@ -139,9 +163,18 @@ impl Worker {
             };
             match self.jobs.recv_timeout(wait) {
                 Ok(Job::Save { reign, durable }) if reign == self.reign => self.pending = Some(durable),
+                Ok(Job::Look) => self.look(),
                 Ok(Job::Save { .. }) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.store.resign(),
             }
+        }
+    }
+
+    fn look(&mut self) {
+        // Before the store is asked: what changes from here on is reason for another look.
+        self.looks.store(false, Ordering::Release);
+        if let Standing::Leads(_) = self.standing {
+            self.standing = Standing::Lapsed;
         }
     }
 
@@ -176,7 +209,7 @@ impl Worker {
                 }
                 Ok(Duration::ZERO)
             }
-            Campaign::Lost { leader } => {
+            Campaign::Lost { leader, again_after } => {
                 self.pending = None;
                 let follows = Standing::Follows { leader: leader.clone() };
                 if self.standing != follows {
@@ -184,7 +217,7 @@ impl Worker {
                     self.reign += 1;
                 }
                 self.tell(News::Follows { leader });
-                Ok(AGAIN_AFTER)
+                Ok(again_after)
             }
         }
     }
