@@ -77,12 +77,8 @@ pub fn run_seed(profile: Profile, seed: u64) -> SeedReport {
     run_config(profile, seed, SimConfig::draw(profile, seed))
 }
 
-/// Runs one seed, but nothing ends by itself: no lifetimes, flushes for later, evictions.
-pub fn run_endless(profile: Profile, seed: u64) -> SeedReport {
-    run_config(profile, seed, SimConfig::endless(profile, seed))
-}
-
-fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport {
+/// Runs one seed of a profile as this run, whatever it draws.
+pub fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport {
     let mut world = World::with_config(config, seed);
     let outcome = world.run();
     let failure = outcome.err().map(|violation| (violation, world.trace().lines().map(str::to_owned).collect()));
@@ -173,9 +169,16 @@ impl std::fmt::Display for Totals {
         )?;
         writeln!(
             f,
-            "coordinator: crashes {}, tenures taken over {}, handed over {}",
-            counts.coordinator_crashes, counts.tenures_taken_over, counts.tenures_handed_over
+            "coordinators: crashes {}, reigns {}, saves refused {}, members that changed over {}; tenures taken over {}, \
+             handed over {}",
+            counts.coordinator_crashes,
+            counts.reigns,
+            counts.saves_refused,
+            counts.changes_over,
+            counts.tenures_taken_over,
+            counts.tenures_handed_over
         )?;
+        writeln!(f, "nodes that joined {}, drained {}, were removed {}", counts.joins, counts.drains, counts.removals)?;
         writeln!(
             f,
             "audited: stripes {}, acknowledgements {}",

@@ -1,64 +1,24 @@
-//! The thread that uses the store: tries to lead, renews the lease, saves, and tells the coordinator's loop.
+//! The thread that uses the store: does what the candidate says, and tells the coordinator's loop.
 //!
-//! ```text
-//!              won, other state: Leads(state)
-//!   follows ---------------------------------> leads --- renewed: Renewed, saved: Saved
-//!      ^  |                                    |   ^
-//!      |  `-- lost: Follows                    |   | won, nothing changed meanwhile: Renewed
-//!      |            lost: Follows              v   |
-//!      `--------------------------------- lapsed --'--- won, other state: Leads(state)
-//! ```
-//!
-//! One that follows tries again when the store says that something changed, and now and then. One that leads is told
-//! too when it does not lead any more, before it would renew its lease: it asks.
-//!
-//! While the store is away nothing is told but that; what is to be saved waits. Each `Leads` begins a reign with a
-//! number: what the loop wanted saved in an earlier one is dropped.
-//!
-//! Must not know: the coordinator's machine.
+//! Must not know: the coordinator's machine, or who leads when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::Waker;
 use shorttail_coordinator::Durable;
+use shorttail_coordinator::candidate::{Answer, Candidate, News, Next};
 
-use super::{Campaign, Changed, Lease, Metadata, State, Trouble};
+use super::{Changed, Metadata, Trouble};
+use crate::clock::Clock;
 
-/// Between two attempts at a store that is away.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// Without a lease nothing is due.
+/// When nothing is due.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Certificates are checked on it; the default of 2 MiB would be most of the coordinator's memory map.
 const STACK_BYTES: usize = 512 << 10;
-
-/// What the loop is told.
-#[derive(Debug)]
-pub enum News {
-    /// This coordinator leads, from this state on.
-    Leads {
-        reign: u64,
-        state: State,
-        until: Option<Instant>,
-    },
-    /// It goes on to lead.
-    Renewed {
-        until: Option<Instant>,
-    },
-    Saved {
-        reign: u64,
-    },
-    /// It does not lead; who does, as far as is known.
-    Follows {
-        leader: Option<String>,
-    },
-    Away(String),
-    /// The store can never be used again.
-    Fatal(anyhow::Error),
-}
 
 enum Job {
     Save {
@@ -73,26 +33,26 @@ enum Job {
 /// The loop's end of the thread. Dropping it resigns.
 pub struct Keeper {
     jobs: Sender<Job>,
-    news: Receiver<News>,
+    news: Receiver<anyhow::Result<News>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(mut store: Box<dyn Metadata>, waker: Arc<Waker>) -> anyhow::Result<Self> {
+    pub fn start(mut store: Box<dyn Metadata>, clock: Clock, waker: Arc<Waker>) -> anyhow::Result<Self> {
         let (jobs, queue) = channel();
         let (told, news) = channel();
         let looks = Arc::new(AtomicBool::new(false));
         store.watch(look(jobs.clone(), Arc::clone(&looks)))?;
-        let (reign, standing, pending) = (0, Standing::Unknown, None);
-        let worker = Worker { store, jobs: queue, looks, told, waker, reign, standing, pending };
+        let worker = Worker { store, clock, jobs: queue, looks, told, waker, candidate: Candidate::default() };
         let builder = std::thread::Builder::new().name("metadata".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run())?;
         Ok(Keeper { jobs, news, thread: Some(thread) })
     }
 
-    pub fn poll_news(&self) -> Option<News> {
+    /// An error: the store can never be used again.
+    pub fn poll_news(&self) -> Option<anyhow::Result<News>> {
         self.news.try_recv().ok()
     }
 
@@ -123,27 +83,15 @@ impl Drop for Keeper {
     }
 }
 
-#[derive(Clone, PartialEq)]
-enum Standing {
-    Unknown,
-    Follows {
-        leader: Option<String>,
-    },
-    Leads(Lease),
-    /// Led until lately: whether it still may is to be asked.
-    Lapsed,
-}
-
 struct Worker {
     store: Box<dyn Metadata>,
+    clock: Clock,
     jobs: Receiver<Job>,
     /// A request to look is among the jobs.
     looks: Arc<AtomicBool>,
-    told: Sender<News>,
+    told: Sender<anyhow::Result<News>>,
     waker: Arc<Waker>,
-    reign: u64,
-    standing: Standing,
-    pending: Option<Box<Durable>>,
+    candidate: Candidate,
 }
 
 impl Worker {
@@ -151,78 +99,43 @@ impl Worker {
         loop {
             let wait = match self.turn() {
                 Ok(wait) => wait,
-                Err(Trouble::Lapsed) => {
-                    self.standing = Standing::Lapsed;
-                    Duration::ZERO
-                }
-                Err(Trouble::Away(why)) => {
-                    self.tell(News::Away(why));
-                    AGAIN_AFTER
-                }
-                Err(Trouble::Fatal(error)) => return self.tell(News::Fatal(error)),
+                Err(error) => return self.tell(Err(error)),
             };
             match self.jobs.recv_timeout(wait) {
-                Ok(Job::Save { reign, durable }) if reign == self.reign => self.pending = Some(durable),
-                Ok(Job::Look) => self.look(),
-                Ok(Job::Save { .. }) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Job::Save { reign, durable }) => self.candidate.save(reign, *durable),
+                Ok(Job::Look) => {
+                    // Before the store is asked: what changes from here on is reason for another look.
+                    self.looks.store(false, Ordering::Release);
+                    self.candidate.look();
+                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.store.resign(),
             }
         }
     }
 
-    fn look(&mut self) {
-        // Before the store is asked: what changes from here on is reason for another look.
-        self.looks.store(false, Ordering::Release);
-        if let Standing::Leads(_) = self.standing {
-            self.standing = Standing::Lapsed;
-        }
-    }
-
     /// Does what is due; how long nothing else is.
-    fn turn(&mut self) -> Result<Duration, Trouble> {
-        let Standing::Leads(mut lease) = self.standing else { return self.campaign() };
-        if lease.is_some_and(|term| term.renew_at <= Instant::now()) {
-            lease = self.store.renew()?;
-            self.standing = Standing::Leads(lease);
-            self.tell(News::Renewed { until: lease.map(|term| term.until) });
-        }
-        if let Some(durable) = &self.pending {
-            self.store.save(durable)?;
-            self.pending = None;
-            self.tell(News::Saved { reign: self.reign });
-        }
-        Ok(lease.map_or(NEVER, |term| term.renew_at.saturating_duration_since(Instant::now())))
+    fn turn(&mut self) -> anyhow::Result<Duration> {
+        let now_us = self.clock.now().mono_us;
+        let done = match self.candidate.next(now_us) {
+            Next::Rest(None) => return Ok(NEVER),
+            Next::Rest(Some(until_us)) => return Ok(Duration::from_micros(until_us.saturating_sub(now_us))),
+            Next::Campaign => self.store.campaign().map(Answer::Campaigned),
+            Next::Renew => self.store.renew().map(Answer::Renewed),
+            Next::Save(durable) => self.store.save(&durable).map(|()| Answer::Saved),
+        };
+        let answer = match done {
+            Ok(answer) => answer,
+            Err(Trouble::Lapsed) => Answer::Lapsed,
+            Err(Trouble::Away(why)) => Answer::Away(why),
+            Err(Trouble::Fatal(error)) => return Err(error),
+        };
+        let news = self.candidate.handle(self.clock.now().mono_us, answer);
+        news.into_iter().for_each(|news| self.tell(Ok(news)));
+        Ok(Duration::ZERO)
     }
 
-    fn campaign(&mut self) -> Result<Duration, Trouble> {
-        match self.store.campaign()? {
-            Campaign::Won { lease, news } => {
-                let until = lease.map(|term| term.until);
-                self.standing = Standing::Leads(lease);
-                match news {
-                    Some(state) => {
-                        self.reign += 1;
-                        self.pending = None;
-                        self.tell(News::Leads { reign: self.reign, state, until });
-                    }
-                    None => self.tell(News::Renewed { until }),
-                }
-                Ok(Duration::ZERO)
-            }
-            Campaign::Lost { leader, again_after } => {
-                self.pending = None;
-                let follows = Standing::Follows { leader: leader.clone() };
-                if self.standing != follows {
-                    self.standing = follows;
-                    self.reign += 1;
-                }
-                self.tell(News::Follows { leader });
-                Ok(again_after)
-            }
-        }
-    }
-
-    fn tell(&self, news: News) {
+    fn tell(&self, news: anyhow::Result<News>) {
         // Whoever does not listen any more is ending, and asks nothing.
         if self.told.send(news).is_ok() {
             let _ = self.waker.wake();

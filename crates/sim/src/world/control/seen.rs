@@ -25,17 +25,23 @@ impl World {
         table
     }
 
-    /// As the coordinator has it now; nobody owns anything while none leads.
+    /// As the coordinator that leads has it now; nobody owns anything while none does.
     pub(in crate::world) fn table_of_coordinator(&self) -> Vec<Option<(u32, usize)>> {
-        match &self.control.reign {
-            Some(reign) => self.table_of_view(&reign.machine.view()),
+        let leader = self.leader().and_then(|place| self.control.processes[place].seat.machine());
+        match leader {
+            Some(machine) => self.table_of_view(&machine.view()),
             None => vec![None; usize::from(self.config.partition_count)],
         }
     }
 
+    /// The coordinator that surely leads.
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.control.processes.len()).find(|&place| self.leads(place))
+    }
+
     /// May a gateway answer for a key, whoever should?
     pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
-        let (partition, now) = (self.partition_of(key.as_bytes()), self.now());
+        let (partition, now) = (self.partition_of(key.as_bytes()), self.now_of_gateway(gateway));
         let mut engines = self.gateways[gateway].engines();
         engines.any(|it| it.is_serving() && it.is_proven(now) && it.config().partitions.contains(&partition))
     }
@@ -47,6 +53,7 @@ impl World {
         }
         let engines = || self.gateways.iter().flat_map(GatewayHost::engines);
         let is_reached = |node: &NodeHost| engines().all(|engine| engine.reaches(node.id));
-        self.schedule.now_us() > self.control.lost_us + KNOWN_US && self.nodes.iter().all(is_reached)
+        self.schedule.now_us() > self.control.lost_us + KNOWN_US
+            && self.members().iter().all(|&node| is_reached(&self.nodes[node]))
     }
 }

@@ -268,7 +268,6 @@ fn private_key(path: &Path) -> anyhow::Result<PrivateKey<'static>> {
 }
 
 fn pem(path: &Path) -> anyhow::Result<Vec<PemItem<'static>>> {
-    use std::io::Read;
     let cannot = || format!("cannot read {}", path.display());
     let mut text = Vec::new();
     std::fs::File::open(path).with_context(cannot)?.take(PEM_BYTES_MAX).read_to_end(&mut text).with_context(cannot)?;

@@ -1,10 +1,13 @@
-//! What coordinators hear of each other over a real etcd. None of them looks by itself: they would look an hour later.
+//! What coordinators hear of each other over a real etcd. None of them looks by itself: they would look an hour later. But
+//! one that hears nothing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use mio::{Events, Poll, Token, Waker};
+use shorttail_coordinator::candidate::News;
 
-use super::super::keeper::{Keeper, News};
+use super::super::keeper::Keeper;
 use super::*;
 
 /// Until a test gives up.
@@ -18,9 +21,14 @@ struct Ear {
 
 impl Ear {
     fn open(server: &EtcdServer, name: &str) -> Self {
+        let clock = Clock::start();
+        Ear::before(Box::new(Etcd::new(&server.config(), name, clock).expect("no certificates")), clock)
+    }
+
+    fn before(store: Box<dyn Metadata>, clock: Clock) -> Self {
         let poll = Poll::new().expect("epoll");
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
-        Ear { keeper: Keeper::start(Box::new(server.open(name)), waker).expect("a thread"), poll }
+        Ear { keeper: Keeper::start(store, clock, waker).expect("a thread"), poll }
     }
 
     /// Waits for news that are wanted.
@@ -29,7 +37,7 @@ impl Ear {
         let deadline = Instant::now() + PATIENCE;
         loop {
             while let Some(news) = self.keeper.poll_news() {
-                if let Some(found) = wanted(news) {
+                if let Some(found) = wanted(news.expect("etcd can be used")) {
                     return found;
                 }
             }
@@ -46,6 +54,47 @@ impl Ear {
     fn follows(&mut self, name: &str) {
         self.hear(|news| matches!(news, News::Follows { leader } if leader.as_deref() == Some(name)).then_some(()));
     }
+}
+
+/// An etcd that tells of no change.
+struct Deaf(Etcd);
+
+impl Metadata for Deaf {
+    fn watch(&mut self, _: Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn campaign(&mut self) -> Result<Campaign, Trouble> {
+        self.0.campaign()
+    }
+
+    fn renew(&mut self) -> Result<Lease, Trouble> {
+        self.0.renew()
+    }
+
+    fn save(&mut self, durable: &Durable) -> Result<(), Trouble> {
+        self.0.save(durable)
+    }
+
+    fn resign(&mut self) {
+        self.0.resign();
+    }
+}
+
+#[test]
+fn who_hears_nothing_leads_and_takes_over_all_the_same() {
+    let server = EtcdServer::start();
+    let deaf = |name: &str| {
+        let (clock, config) = (Clock::start(), EtcdConfig { poll: Duration::from_millis(100), ..server.config() });
+        Ear::before(Box::new(Deaf(Etcd::new(&config, name, clock).expect("no certificates"))), clock)
+    };
+    let mut leader = deaf("leader");
+    leader.leads();
+    leader.hear(|news| matches!(news, News::Renewed { .. }).then_some(()));
+    let mut follower = deaf("follower");
+    follower.follows("leader");
+    drop(leader);
+    follower.leads();
 }
 
 #[test]
