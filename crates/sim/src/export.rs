@@ -68,7 +68,7 @@ mod tests {
             judge(&JudgeOptions { files: vec![path.clone()] }).expect("linearizable");
             let count: usize = world.history().keys().map(|key| world.history().operations(key).len()).sum();
             assert_eq!(written.lines().count(), count);
-            // Of everything that was read last, nothing was ever stored.
+            // Conditional stores that were done are said to have been refused.
             let wrong = written.replace("\tok\tstored\n", "\trefused\t-\n");
             std::fs::write(&path, wrong).expect("written");
             judge(&JudgeOptions { files: vec![path] }).expect_err("values come from nowhere");
