@@ -1,10 +1,11 @@
 """How long keys are out of reach when the gateway that owns them hands them over: one of three, holding a third of many keys.
 
-    gateway_drain.py [--keys 2000000] [--pause 0.002] [--rounds 3]
+    gateway_drain.py [--keys 2000000] [--pause 0.002] [--rounds 3] [--bound-ms 100]
 
 A cluster of its own is loaded; one gateway is drained while clients read and write keys of all partitions through all three
 gateways, one after the other. Prints the longest answer before, while the successors prepared, and from the first second in which
-partitions moved. A wrong value, an error, or a request that is not answered fails the run.
+partitions moved. A wrong value, an error, or a request that is not answered fails the run; with --bound-ms also an answer that took
+longer while the gateway was drained.
 """
 
 import json
@@ -81,28 +82,30 @@ def one_round(arguments, seed):
         cluster.let_end(clients)
     finally:
         servers.stop()
-    problems = [client.problem for client in clients if client.problem]
     answers = [answer for client in clients for answer in client.answers]
     longest = lambda first, last: max((took for at, took in answers if first <= at < last), default=0.0)  # noqa: E731
-    for problem in problems[:5]:
-        print(f"    {problem}")
-    verdict = "not ok" if problems else "ok"
+    stall = longest(began, ended + 1)
+    complaints = cluster.over_bound(arguments, stall) + [client.problem for client in clients if client.problem]
+    for complaint in complaints[:5]:
+        print(f"    {complaint}")
+    verdict = "not ok" if complaints else "ok"
     print(
         f"{verdict} seed {seed}: gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys: longest answer "
-        f"{longest(began, ended + 1) * 1000:.0f} ms (before: {longest(began - BEFORE_SECONDS + 1, began) * 1000:.0f} ms; after: "
-        f"{longest(ended + 1, ended + AFTER_SECONDS) * 1000:.0f} ms) of {len(answers)}, {len(problems)} problems",
+        f"{stall * 1000:.0f} ms (before: {longest(began - BEFORE_SECONDS + 1, began) * 1000:.0f} ms; after: "
+        f"{longest(ended + 1, ended + AFTER_SECONDS) * 1000:.0f} ms) of {len(answers)}, {len(complaints)} complaints",
         flush=True,
     )
     if arguments.timeline:
         with open(arguments.timeline, "w", encoding="utf-8") as out:
             json.dump({"drain": [began, ended], "answers": sorted(answers)}, out)
-    return not problems
+    return not complaints
 
 
 def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--pause", type=float, default=0.002, help="seconds between two keys of a client")
+    cluster.add_bound(parser, "an answer during the drain")
     parser.add_argument("--timeline", help="file for the time of every answer")
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 

@@ -1,10 +1,11 @@
 """Load on a cluster of its own while nodes get SIGKILL: nothing acknowledged may be lost or wrong, and no client sees an error.
 
-    kill_load.py [--operations 60000] [--together] [--rounds 1]
+    kill_load.py [--operations 60000] [--together] [--rounds 1] [--bound-ms 20]
 
 Several connections, half memcached and half Redis, each with keys of its own and so with exact knowledge of what they hold,
 set, overwrite, append, count, delete and read. At a third and at a half of the operations a node is killed (--together: both
-at a third). At the end every key is read back over both protocols. The worst operation is printed, not judged.
+at a third). At the end every key is read back over both protocols. The worst operation is printed, and
+with --bound-ms it must not take longer.
 """
 
 import os
@@ -182,12 +183,13 @@ def one_round(arguments, seed):
         complaints = [worker.problem for worker in workers if worker.problem] + read_back(workers, servers)
     finally:
         servers.stop()
+    worst = max(worker.worst for worker in workers)
+    complaints = cluster.over_bound(arguments, worst) + complaints
     for complaint in complaints[:20]:
         print(f"    {complaint}")
-    worst = max(worker.worst for worker in workers) * 1000
     held = sum(len(worker.truth) for worker in workers)
     verdict = "not ok" if complaints else "ok"
-    print(f"{verdict} seed {seed}: {len(complaints)} complaints, {held} keys read back twice, worst operation {worst:.1f} ms", flush=True)
+    print(f"{verdict} seed {seed}: {len(complaints)} complaints, {held} keys read back twice, worst operation {worst * 1000:.1f} ms", flush=True)
     return not complaints
 
 
@@ -195,6 +197,7 @@ def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--operations", type=int, default=60_000)
     parser.add_argument("--together", action="store_true")
+    cluster.add_bound(parser, "an operation")
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem])
 
 

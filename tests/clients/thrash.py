@@ -2,12 +2,13 @@
 
     thrash.py [--seconds 60] [--seed N] [--near SHARE] [--files SHARE] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
 
-Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of its
-own), nodes answer late or damaged or not at all, bits of their memory turn over, gateways are drained, nodes join, are emptied and
-removed, or never come back; never more nodes at once than may be lost until what they held is rebuilt, and one gateway, one
-coordinator and two etcd are always well. Half of the nodes keep their memory in files; half are near: gateways read and write
-their memory themselves, and faults that need a node's own help (`shorttail chaos`) are not theirs. Then everything is mended, and
-every key is read; two nodes die, and every key is read again.
+Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of
+its own), nodes answer late or damaged or not at all, bits of their memory turn over, gateways are drained, nodes join, are
+emptied and removed, or never come back; never more nodes at once than may be lost until what they held is rebuilt, and one
+gateway, one coordinator and two etcd are always well. When nothing is broken, drains and repairs have to get on. Half of the
+nodes keep their memory in files; half are near: gateways read and write their memory themselves, and faults that need a node's
+own help (`shorttail chaos`) are not theirs. Then everything is mended, and every key is read; two nodes die, and every key is
+read again.
 
 Clients share their keys and write down all that they ask and are told; sizes lie about the borders of chunks, stripes and objects.
 Nothing acknowledged may be lost, stale or wrong: the history is judged by the linearizability checker, and by porcupine, if it is
@@ -30,6 +31,7 @@ import recorded  # noqa: E402
 import thrash_gateways  # noqa: E402
 import thrash_membership  # noqa: E402
 import thrash_nodes  # noqa: E402
+import thrash_progress  # noqa: E402
 from members import Members  # noqa: E402
 from thrash_evidence import Evidence  # noqa: E402
 from thrash_troubles import Troubles, share_covered  # noqa: E402
@@ -58,6 +60,7 @@ class Thrasher:
         self.nodes = thrash_nodes.Nodes(members, self.troubles, self.random)
         self.membership = thrash_membership.Membership(members, self.nodes, self.troubles, self.random)
         self.others = thrash_gateways.Others(members, self.troubles, self.random)
+        self.progress = thrash_progress.Progress()
 
     def run(self, deadline, on_turn):
         while time.monotonic() < deadline:
@@ -70,7 +73,9 @@ class Thrasher:
     def go_on(self):
         self.watch_processes()
         self.nodes.watch()
-        self.membership.go_on(self.members.status())
+        status = self.members.status()
+        self.membership.go_on(status)
+        self.progress.look(status, self.membership.is_calm())
 
     def watch_processes(self):
         """No process may have ended by itself, but those of nodes that were given up while they were away, or removed."""
@@ -84,6 +89,8 @@ class Thrasher:
 
     def break_something(self):
         self.troubles.turn()
+        if self.membership.wants_calm():
+            return
         chance = self.random.random()
         if time.monotonic() % ROUND_SECONDS < ALL_SECONDS and chance < 0.4:
             self.others.hurt_one()

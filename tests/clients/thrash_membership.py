@@ -15,15 +15,11 @@ Must not know: what else is broken, and what a cluster does with chunks.
 import time
 
 NODES_MAX = 10
-# A drain waits while anything is repaired, which is often here; after so long it is undone.
-DRAIN_SECONDS_MAX = 90
-# Chunks that find no place for so long get one: a node joins. A node that freed a chunk of a stripe takes none of it again, so
-# when nodes come and go as often as here, some stripe may have been everywhere.
-STRANDED_SECONDS = 12
+# A drain waits while anything is repaired, which is often here; after so long nothing is broken until it is done.
+DRAIN_PATIENCE_SECONDS = 45
 # What is drained is known to be removed, and ends.
 LEAVE_SECONDS_MAX = 30
-JOINED, DRAINED, CANCELLED, TOO_LONG = "joined", "drained and removed", "drain cancelled", "drain cancelled after too long"
-STRANDED, UNREPAIRED = "drained and stuck, so that another joined", "joined since a chunk was not rebuilt"
+JOINED, DRAINED, CANCELLED = "joined", "drained and removed", "drain cancelled"
 LOST_ALIVE, LOST_DEAD, RETIRED = "removed with all it held", "that is dead removed as lost", "that is dead removed once rebuilt"
 KINDS = [JOINED, DRAINED, CANCELLED, LOST_ALIVE, LOST_DEAD, RETIRED]
 
@@ -32,13 +28,19 @@ class Membership:
     def __init__(self, members, nodes, troubles, random):
         self.members, self.nodes, self.troubles, self.random = members, nodes, troubles, random
         self.nodes_wanted = len(members.nodes)
-        # What is stuck, since when, and how far it was.
-        self.stuck = {}
-        # Until when, and what it is called if it is undone then; whether as lost, and since when; until when.
+        # Since when, and when it is to be undone, if ever; whether as lost, and its trouble; until when.
         self.draining, self.dead, self.leaving = {}, {}, {}
 
     def is_busy(self):
         return bool(self.draining or self.dead or self.leaving)
+
+    def wants_calm(self):
+        """Is something drained for so long that nothing more may be broken?"""
+        return any(time.monotonic() > began + DRAIN_PATIENCE_SECONDS for began, _ in self.draining.values())
+
+    def is_calm(self):
+        """Is nothing broken but what is not mended?"""
+        return all(trouble.member in self.dead for trouble in self.troubles.present)
 
     def change(self):
         """One more change, if it may be."""
@@ -57,9 +59,8 @@ class Membership:
 
     def drain(self, node):
         if self.members.order("drain", "node", str(node.number), "--within", "0"):
-            is_meant = self.random.random() < 0.8
-            seconds = DRAIN_SECONDS_MAX if is_meant else self.random.uniform(0.2, 3)
-            self.draining[node] = (time.monotonic() + seconds, TOO_LONG if is_meant else CANCELLED)
+            began, is_meant = time.monotonic(), self.random.random() < 0.8
+            self.draining[node] = (began, None if is_meant else began + self.random.uniform(0.2, 3))
             self.troubles.note(f"{node.name} is drained")
 
     def lose(self, node):
@@ -97,10 +98,8 @@ class Membership:
 
     def go_on(self, status):
         """What was begun goes on."""
-        if status:
-            self.help(status)
-        for node, (until, label) in list(self.draining.items()):
-            self.go_on_draining(node, until, label, status)
+        for node, (_, until) in list(self.draining.items()):
+            self.go_on_draining(node, until, status)
         for node, (is_lost, trouble) in list(self.dead.items()):
             # It is not told of any more if it was removed, and the answer was lost.
             is_gone = status and not self.members.status_of(node, status)
@@ -113,45 +112,18 @@ class Membership:
         for node, until in list(self.leaving.items()):
             self.go_on_leaving(node, until)
 
-    def go_on_draining(self, node, until, label, status):
+    def go_on_draining(self, node, until, status):
         told = status and self.members.status_of(node, status)
         if status and not told:
             self.drained(node)
         elif told and told["drain"] and told["drain"]["drained"] and node in self.troubles.well([node]):
             if self.members.order("remove", "node", str(node.number)):
                 self.drained(node)
-        elif time.monotonic() > until and self.members.order("drain", "node", str(node.number), "--cancel"):
+        elif until and time.monotonic() > until and self.members.order("drain", "node", str(node.number), "--cancel"):
             del self.draining[node]
             left = told["drain"]["chunks_left"] if told and told["drain"] else "?"
-            self.troubles.count(node, "node", label)
+            self.troubles.count(node, "node", CANCELLED)
             self.troubles.note(f"{node.name} is not drained any more, {left} chunks were left")
-
-    def help(self, status):
-        """A node that never held anything is a place for what finds none."""
-        for node in self.draining:
-            told = self.members.status_of(node, status)
-            problem = told and told["drain"] and not self.nodes.recovering and told["drain"]["problem"]
-            if self.is_stuck(node, problem):
-                self.troubles.count(node, "node", STRANDED)
-                self.troubles.note(f"{node.name} cannot be drained: {problem}")
-                self.join()
-        repair = status["repair"]
-        is_pending = self.dead or self.nodes.rotten or self.troubles.of(self.members.nodes) or repair["chunks_missing"] == 0
-        progress = None if is_pending else (repair["chunks_missing"], repair["chunks_rebuilt_total"])
-        if self.is_stuck("repair", progress):
-            self.troubles.count(None, "node", UNREPAIRED)
-            self.troubles.note(f"not repaired: {repair}")
-            self.join()
-
-    def is_stuck(self, what, progress):
-        """Did it not get on for long, though it should?"""
-        now = time.monotonic()
-        began, before = self.stuck.get(what, (now, None))
-        self.stuck[what] = (began if progress and progress == before else now, progress)
-        if now < self.stuck[what][0] + STRANDED_SECONDS:
-            return False
-        del self.stuck[what]
-        return True
 
     def go_on_leaving(self, node, until):
         was_removed = node.was_removed()

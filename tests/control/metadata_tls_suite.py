@@ -1,4 +1,4 @@
-"""A coordinator over an etcd that wants certificates, a user and a password."""
+"""Coordinators over three members of etcd that want certificates, a user and a password."""
 
 import base64
 import os
@@ -17,6 +17,8 @@ from expect import case, main, true  # noqa: E402
 from processes import Coordinator  # noqa: E402
 
 SECONDS_MAX = 60
+# Coordinators look by themselves so seldom that a case that waits for it fails first.
+POLL_SECONDS = 3600
 
 
 class Authority:
@@ -56,7 +58,7 @@ class World:
         context = ssl.create_default_context(cafile=self.ca)
         context.load_cert_chain(self.certificate, self.key)
         tls = ["--cert-file", server, "--key-file", server_key, "--trusted-ca-file", self.ca, "--client-cert-auth"]
-        self.etcd = Etcd(1, tls, context)
+        self.etcd = Etcd(3, tls, context)
         self.allow("shorttail", "right")
         self.coordinators = []
 
@@ -79,8 +81,9 @@ class World:
         path = os.path.join(self.directory.name, f"users-{password}")
         with open(path, "w", encoding="ascii") as users:
             users.write(f"shorttail:{password}\n")
-        flags = ["--metadata", "etcd:" + self.etcd.urls[0], "--metadata-prefix", "/test", "--metadata-tls", tls]
-        each = Coordinator(self.directory.name, f"c{len(self.coordinators)}", *flags, "--metadata-auth-file", path)
+        flags = ["--metadata", "etcd:" + ",".join(self.etcd.urls), "--metadata-prefix", "/test", "--metadata-tls", tls]
+        flags += ["--metadata-auth-file", path, "--metadata-poll", str(POLL_SECONDS)]
+        each = Coordinator(self.directory.name, f"c{len(self.coordinators)}", *flags)
         self.coordinators.append(each)
         return each
 
@@ -124,7 +127,7 @@ def a_wrong_password():
 
 @case
 def all_is_right():
-    """with certificate, user and password it leads, also after etcd forgot its token, and resigns when it ends"""
+    """with certificate, user and password it leads, also after etcd restarted and forgot its token, and resigns when it ends"""
     coordinator = WORLD.coordinator(RIGHT, "right")
     wait_until(coordinator.leads, SECONDS_MAX, "it leads")
     cluster = coordinator.status()["cluster_id"]
@@ -137,6 +140,54 @@ def all_is_right():
     other = WORLD.coordinator(RIGHT, "right")
     wait_until(other.leads, SECONDS_MAX, "another one leads")
     true(other.status()["cluster_id"] == cluster, "it is the same cluster")
+    other.kill()
+
+
+def leader_and_standby():
+    """Two coordinators, one of which leads, and the other one knows it."""
+    leader = WORLD.coordinator(RIGHT, "right")
+    wait_until(leader.leads, SECONDS_MAX, "it leads")
+    standby = WORLD.coordinator(RIGHT, "right")
+    wait_until(standby.stands_by, SECONDS_MAX, "the other one stands by")
+    return leader, standby
+
+
+def takes_over(leader, standby, signal_number):
+    leader.signal(signal_number)
+    leader.process.wait(SECONDS_MAX)
+    wait_until(standby.leads, SECONDS_MAX, "the one that stood by heard of it")
+
+
+@case
+def a_standby_hears_of_it():
+    """the leader resigns, or dies: the one that stands by hears it from etcd, looking for itself an hour later"""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        leader, standby = leader_and_standby()
+        takes_over(leader, standby, number)
+        standby.kill()
+
+
+@case
+def a_standby_hears_of_it_after_etcd_restarted():
+    """kill -9 of all members of etcd: tokens and connections are gone, and the one that stands by hears from them again"""
+    leader, standby = leader_and_standby()
+    WORLD.etcd.kill()
+    WORLD.etcd.restart()
+    wait_until(lambda: leader.leads() and not leader.status()["coordinator"]["metadata_problem"], SECONDS_MAX, "it leads again")
+    takes_over(leader, standby, signal.SIGTERM)
+    standby.kill()
+
+
+@case
+def a_standby_hears_of_it_when_a_member_is_silent():
+    """the member of etcd that is asked first stands still, without a word: another one tells"""
+    leader, standby = leader_and_standby()
+    WORLD.etcd.processes[0].send_signal(signal.SIGSTOP)
+    try:
+        takes_over(leader, standby, signal.SIGTERM)
+    finally:
+        WORLD.etcd.processes[0].send_signal(signal.SIGCONT)
+    standby.kill()
 
 
 try:

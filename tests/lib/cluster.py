@@ -266,6 +266,18 @@ def rounds_parser(text):
     return parser
 
 
+def add_bound(parser, text):
+    """`--bound-ms`: for machines that have nothing else to do, as the usual run's do not."""
+    parser.add_argument("--bound-ms", type=float, help=f"fail if {text} is longer, in milliseconds [default: it is only printed]")
+
+
+def over_bound(arguments, seconds):
+    """What is to be said of an answer that took so long, if it is over the bound."""
+    if arguments.bound_ms is None or seconds * 1000 <= arguments.bound_ms:
+        return []
+    return [f"an answer took {seconds * 1000:.1f} ms, the bound is {arguments.bound_ms:g} ms"]
+
+
 def run_rounds(arguments, one_round, problems):
     """Runs `one_round(arguments, seed)` as often as `--rounds` says, from `--seed` on or each with a fresh one; the exit code."""
     results = []

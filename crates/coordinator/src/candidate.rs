@@ -12,11 +12,15 @@
 //! One question is asked at a time. While the store is away nothing is told but that; what is to be saved waits. Each
 //! `Leads` begins a reign with a number: what was wanted saved in an earlier one is dropped.
 //!
+//! Whoever is told that another one may lead or not *looks*, which is to campaign: one that follows at once, one that
+//! leads when nothing is to be saved, as a save shows it as well. Nothing rests on being told: one that follows looks
+//! now and then by itself, and one that leads renews its lease.
+//!
 //! Must not know: how a store is asked, or the coordinator's machine.
 
 use crate::durable::{Durable, DurableChoice};
 
-/// Microseconds between two attempts of one that follows to lead, and of one that leads at a store that is away.
+/// Microseconds between two attempts at a store that is away.
 pub const AGAIN_AFTER_US: u64 = 250_000;
 
 /// The state that was found in the store.
@@ -44,8 +48,9 @@ pub enum Campaign {
         /// The state, unless it is what this coordinator loaded or tried to save last.
         news: Option<State>,
     },
-    /// Another one leads: its name, and what the cluster was made with, as far as is known.
-    Lost { leader: Option<String>, choice: Option<DurableChoice> },
+    /// Another one leads: its name, and what the cluster was made with, as far as is known. So many microseconds later to
+    /// be tried again, if nothing is told before.
+    Lost { leader: Option<String>, choice: Option<DurableChoice>, again_after_us: u64 },
 }
 
 /// What to do next with the store.
@@ -54,7 +59,7 @@ pub enum Next {
     Campaign,
     Renew,
     Save(Durable),
-    /// Nothing until then, unless something is to be saved; `None`: for ever.
+    /// Nothing until then, unless something is to be saved or looked at; `None`: for ever.
     Rest(Option<u64>),
 }
 
@@ -113,6 +118,9 @@ pub struct Candidate {
     standing: Standing,
     pending: Option<Durable>,
     rests_until_us: u64,
+    /// Who leads may have changed since it was asked last; or since it is asked now, by one that leads.
+    looks: bool,
+    is_looking: bool,
 }
 
 impl Candidate {
@@ -124,25 +132,39 @@ impl Candidate {
         }
     }
 
-    /// To be asked again after each answer.
-    pub fn next(&self, now_us: u64) -> Next {
-        if now_us < self.rests_until_us {
+    /// Another one may have begun or ceased to lead.
+    pub fn look(&mut self) {
+        self.looks = true;
+    }
+
+    /// To be done before anything is told, saved or asked for again; and to be asked again after each answer.
+    pub fn next(&mut self, now_us: u64) -> Next {
+        let is_roused = self.looks && matches!(self.standing, Standing::Follows { .. });
+        if now_us < self.rests_until_us && !is_roused {
             return Next::Rest(Some(self.rests_until_us));
         }
-        let Standing::Leads(lease) = self.standing else { return Next::Campaign };
+        let Standing::Leads(lease) = self.standing else { return self.campaign() };
         match &self.pending {
             _ if lease.is_some_and(|term| term.renew_at_us <= now_us) => Next::Renew,
             Some(durable) => Next::Save(durable.clone()),
+            None if self.looks => self.campaign(),
             None => Next::Rest(lease.map(|term| term.renew_at_us)),
         }
     }
 
+    /// What is told from here on is reason for another look.
+    fn campaign(&mut self) -> Next {
+        self.is_looking = std::mem::take(&mut self.looks) && matches!(self.standing, Standing::Leads(_));
+        Next::Campaign
+    }
+
     /// Takes the answer to what was to be done.
     pub fn handle(&mut self, now_us: u64, answer: Answer) -> Option<News> {
+        let was_looking = std::mem::take(&mut self.is_looking);
         match answer {
             Answer::Campaigned(Campaign::Won { lease, news }) => Some(self.win(lease, news)),
-            Answer::Campaigned(Campaign::Lost { leader, choice }) => {
-                self.rests_until_us = now_us + AGAIN_AFTER_US;
+            Answer::Campaigned(Campaign::Lost { leader, choice, again_after_us }) => {
+                self.rests_until_us = now_us + again_after_us;
                 self.lose(leader.clone());
                 Some(News::Follows { leader, choice })
             }
@@ -159,6 +181,7 @@ impl Candidate {
                 None
             }
             Answer::Away(why) => {
+                self.looks |= was_looking;
                 self.rests_until_us = now_us + AGAIN_AFTER_US;
                 Some(News::Away(why))
             }

@@ -7,7 +7,7 @@
 //!
 //! Must not know: what a member does with a view.
 
-mod backoff;
+pub(crate) mod backoff;
 mod client;
 mod role;
 mod search;

@@ -3,6 +3,7 @@
 //! Threads only split the seeds of a campaign; a run itself knows none.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +39,9 @@ pub struct SimOptions {
     /// coordinated, prompt.
     #[arg(long = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
+    /// Write down what the clients of each seed saw, a file each, in runs in which nothing ends by itself.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["seconds", "hours", "threads"])]
+    pub histories: Option<PathBuf>,
     /// Threads of a campaign.
     #[arg(long, default_value_t = 1)]
     pub threads: usize,
@@ -193,6 +197,9 @@ pub fn run(options: SimOptions) -> anyhow::Result<()> {
         Some(Experiment::Detect(options)) => return crate::detect::run(options),
         Some(Experiment::Judge(options)) => return crate::judge::run(options),
         None => {}
+    }
+    if let Some(directory) = &options.histories {
+        return crate::export::run(&options, directory);
     }
     if options.threads == 0 || options.threads > CAMPAIGN_THREADS_MAX {
         bail!("--threads must be 1 to {CAMPAIGN_THREADS_MAX}, not {}", options.threads);

@@ -1,42 +1,22 @@
 //! `shorttail sim judge FILE...`: histories that clients of a real cluster wrote down, judged key by key.
 //!
-//! ```text
-//! key   client  action  value  called  returned  outcome  answer        one line an operation, words divided by tabs
-//! a     3       set     v17    120     180       ok       -             times of one clock, in nanoseconds
-//! a     1       get     -      150     190       ok       v17           `-`: none, or of a value: the key is absent
-//! a     2       delete  -      200     -         unknown  -
-//! ```
-//! Actions: get, set, add, delete. Answers: of get the value; of add `stored` or `exists`; of delete `deleted` or
-//! `absent`. Outcomes: `ok`; `unknown`, may have happened or may yet; `refused`, never happens. Values are names, equal
-//! if what they stand for is. What is called and what is returned at the same nanosecond counts as overlapping.
-//!
 //! Must not know: where a history comes from.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 
 use crate::checker::{Verdict, check};
 use crate::history::{Moment, Operation, Outcome};
-use crate::model::{Action, Answer, Value};
+use crate::lines::{Line, parse};
 
 /// Flags of `shorttail sim judge`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct JudgeOptions {
-    /// Histories of one cluster: one line an operation, as the head of sim/src/judge.rs shows it.
+    /// Histories of one cluster: one line an operation, as the head of sim/src/lines.rs shows it.
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-}
-
-/// An operation as a line tells it; times in nanoseconds.
-struct Line {
-    client: u32,
-    action: Action,
-    called: u64,
-    /// None: its outcome is unknown.
-    answer: Option<(u64, Answer)>,
-    is_refused: bool,
 }
 
 /// Judges all of the files together.
@@ -68,41 +48,6 @@ pub fn run(options: &JudgeOptions) -> anyhow::Result<()> {
     }
     println!("linearizable: {operation_count} operations on {key_count} keys");
     Ok(())
-}
-
-fn parse(line: &str) -> anyhow::Result<(String, Line)> {
-    let words: Vec<&str> = line.split('\t').collect();
-    let &[key, client, action, value, called, returned, outcome, answer] = &words[..] else {
-        bail!("{} words instead of 8", words.len());
-    };
-    let action = match action {
-        "get" => Action::Get,
-        "set" => Action::Set(Value::bytes(value.as_bytes())),
-        "add" => Action::Add(Value::bytes(value.as_bytes())),
-        "delete" => Action::Delete,
-        other => bail!("no such action: {other}"),
-    };
-    let answer = match outcome {
-        "ok" => Some((returned.parse()?, answer_of(&action, answer)?)),
-        "unknown" | "refused" => None,
-        other => bail!("no such outcome: {other}"),
-    };
-    let line =
-        Line { client: client.parse()?, action, called: called.parse()?, answer, is_refused: outcome == "refused" };
-    Ok((key.to_owned(), line))
-}
-
-fn answer_of(action: &Action, answer: &str) -> anyhow::Result<Answer> {
-    Ok(match (action, answer) {
-        (Action::Get, "-") => Answer::Found(None),
-        (Action::Get, value) => Answer::Found(Some(Value::bytes(value.as_bytes()))),
-        (Action::Set(_), _) => Answer::Done,
-        (Action::Add(_), "stored") => Answer::Applied(true),
-        (Action::Add(_), "exists") => Answer::Applied(false),
-        (Action::Delete, "deleted") => Answer::Existed(true),
-        (Action::Delete, "absent") => Answer::Existed(false),
-        _ => return Err(anyhow!("no such answer: {answer}")),
-    })
 }
 
 /// The operations of one key in the order of their calls, each end with its place in the order of all ends.
@@ -163,6 +108,5 @@ mod tests {
         let history = "a 1 add v1 1 2 ok stored\na 1 add v2 3 4 ok exists\na 1 delete - 5 6 ok deleted\n";
         assert!(verdict(&format!("{history}a 1 delete - 7 8 ok absent")));
         assert!(!verdict(&format!("{history}a 1 delete - 7 8 ok deleted")));
-        assert!(parse("a\t1\tset\tv").is_err() && parse("a\t1\tincr\tv\t1\t2\tok\t-").is_err());
     }
 }

@@ -2,7 +2,7 @@
 //
 //	judge [-minutes 10] FILE...
 //
-// The lines are those that `shorttail sim judge` reads (crates/sim/src/judge.rs). An operation of unknown outcome returns after
+// The lines are those that `shorttail sim judge` reads (crates/sim/src/lines.rs). An operation of unknown outcome returns after
 // everything else, with any answer; one that was refused is left out, as it must not have happened.
 package main
 
@@ -26,17 +26,60 @@ type output struct {
 	isUnknown bool
 }
 
-// A key is a register that may be absent: its state is the name of its value, or absent.
+// A key is a register that may be absent: its state is its value as lines have it, or absent.
 const absent = "-"
+
+// Bytes of a value: those that lines do not take have three letters.
+func length(value string) string {
+	return strconv.Itoa(len(value) - 2*strings.Count(value, "%"))
+}
+
+// What a number becomes, and what is said of it; text stays what it is.
+func add(value, delta string) (string, string) {
+	number, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		return value, "text"
+	}
+	more, _ := strconv.ParseUint(delta, 10, 64)
+	sum := strconv.FormatUint(number+more, 10)
+	return sum, sum
+}
 
 func step(state, in, out interface{}) (bool, interface{}) {
 	value, asked, told := state.(string), in.(input), out.(output)
 	is := func(answer string) bool { return told.isUnknown || told.answer == answer }
 	switch asked.action {
+	case "replace", "append", "incr", "touch", "cas":
+		if value == absent {
+			return is("absent"), absent
+		}
+	}
+	switch asked.action {
 	case "get":
 		return is(value), value
-	case "set":
-		return true, asked.value
+	case "set", "replace":
+		return asked.action == "set" || is("stored"), asked.value
+	case "append":
+		return is("stored"), value + asked.value
+	case "extend":
+		value = strings.TrimPrefix(value, absent) + asked.value
+		return is(length(value)), value
+	case "cas":
+		expected, next, _ := strings.Cut(asked.value, ">")
+		if value != expected {
+			return is("differs"), value
+		}
+		return is("stored"), next
+	case "incr", "count":
+		if value == absent {
+			value = "0"
+		}
+		sum, answer := add(value, asked.value)
+		return is(answer), sum
+	case "touch":
+		return is("touched"), value
+	case "clear":
+		return true, absent
 	case "add":
 		if value == absent {
 			return is("stored"), asked.value

@@ -93,6 +93,7 @@ impl Plan {
         flags.put_if("--metadata-prefix", metadata.metadata_prefix.as_ref());
         flags.put_if("--metadata-auth-file", metadata.metadata_auth_file.as_ref().map(|file| file.display()));
         flags.put_if("--metadata-tls", metadata.metadata_tls.as_ref());
+        flags.put_if("--metadata-poll", metadata.metadata_poll);
         flags.put("--code", config.code);
         flags.put_if("--partitions", config.partition_count);
         flags.put("--nodes", config.node_count);

@@ -87,12 +87,14 @@ fn what_is_said_of_etcd_reaches_the_coordinator() {
         metadata: Some("etcd:https://a:1,https://b:1".parse().expect("well-formed")),
         metadata_prefix: Some("/blue".into()),
         metadata_tls: Some("ca,cert,key".into()),
+        metadata_poll: Some(7),
         ..UpOptions::default()
     };
     let (plan, _parent) = plan(options);
     let Verb::Coordinator(command) = parsed(&plan, Part::Coordinator) else { panic!("another verb") };
     let MetadataPlace::Etcd(etcd) = command.options.resolve().expect("sensible").metadata else { panic!("no etcd") };
     assert_eq!((etcd.urls.len(), etcd.prefix.as_str(), etcd.tls.client.is_some()), (2, "/blue/", true));
+    assert_eq!(etcd.poll.as_secs(), 7);
 }
 
 #[test]

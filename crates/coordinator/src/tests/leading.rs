@@ -166,6 +166,50 @@ fn wins_later(candidate: &mut Candidate) -> Option<News> {
     candidate.handle(1_600_000, Said::Campaigned(Campaign::Won { lease: None, news: None }))
 }
 
+fn follows(candidate: &mut Candidate, now_us: u64) {
+    assert_eq!(candidate.next(now_us), Next::Campaign);
+    let lost = Campaign::Lost { leader: Some("other".into()), again_after_us: 2_000_000 };
+    let news = candidate.handle(now_us, Said::Campaigned(lost));
+    assert_eq!(news, Some(News::Follows { leader: Some("other".into()) }));
+}
+
+#[test]
+fn who_follows_looks_when_it_is_told_to_and_by_itself() {
+    let mut candidate = Candidate::default();
+    follows(&mut candidate, 0);
+    assert_eq!(candidate.next(1_000), Next::Rest(Some(2_000_000)));
+    candidate.look();
+    follows(&mut candidate, 1_000);
+    assert_eq!(candidate.next(1_001), Next::Rest(Some(2_001_000)), "one look is enough");
+    assert_eq!(candidate.next(2_001_000), Next::Campaign);
+    candidate.look();
+    candidate.handle(2_001_000, Said::Campaigned(Campaign::Lost { leader: None, again_after_us: 2_000_000 }));
+    assert_eq!(candidate.next(2_001_001), Next::Campaign, "told after it asked");
+}
+
+/// Or one that is told often would save nothing, nor keep its lease.
+#[test]
+fn who_leads_looks_when_nothing_else_is_to_be_done() {
+    let mut candidate = Candidate::default();
+    wins(&mut candidate, Some(State::NewCluster));
+    candidate.save(1, Durable::new(1));
+    candidate.look();
+    assert_eq!(candidate.next(1_600_000), Next::Renew);
+    let lease = Some(Term { until_us: 6_000_000, renew_at_us: 3_200_000 });
+    candidate.handle(1_600_000, Said::Renewed(lease));
+    assert_eq!(candidate.next(1_600_000), Next::Save(Durable::new(1)));
+    candidate.handle(1_600_000, Said::Saved);
+    assert_eq!(candidate.next(1_600_000), Next::Campaign);
+    candidate.handle(1_600_000, Said::Away("away".into()));
+    assert_eq!(candidate.next(1_600_001), Next::Rest(Some(1_850_000)), "a store that is away is not pressed");
+    assert_eq!(candidate.next(1_850_000), Next::Campaign, "it has yet to look");
+    let news = candidate.handle(1_850_000, Said::Campaigned(Campaign::Won { lease, news: None }));
+    assert_eq!(news, Some(News::Renewed { until_us: Some(6_000_000) }));
+    assert_eq!(candidate.next(1_850_000), Next::Rest(Some(3_200_000)));
+    candidate.look();
+    follows(&mut candidate, 1_850_000);
+}
+
 #[test]
 fn what_rests_on_records_waits_until_they_are_saved() {
     let mut seat = Seat::new(settings(), Some(4));

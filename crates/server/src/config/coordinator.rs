@@ -74,6 +74,9 @@ pub struct CoordinatorOptions {
     /// Files for etcd over TLS: its authority, and the certificate to show with its key
     #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
+    /// Seconds between two looks at etcd of one that stands by, should etcd not tell it of a change [default: 2]
+    #[arg(long, env = "SHORTTAIL_COORDINATOR_METADATA_POLL", value_name = "SECONDS")]
+    pub metadata_poll: Option<u64>,
     /// Erasure code: rs:K+M or lrc:K+L+G [default: rs:4+2]
     #[arg(long, env = "SHORTTAIL_COORDINATOR_CODE", value_name = "CODE")]
     pub code: Option<CodeSpec>,
@@ -117,6 +120,7 @@ impl CoordinatorOptions {
                 metadata_prefix,
                 metadata_auth_file,
                 metadata_tls,
+                metadata_poll,
                 code,
                 partitions,
                 nodes,
@@ -144,6 +148,7 @@ impl CoordinatorOptions {
             metadata_prefix: self.metadata_prefix,
             metadata_auth_file: self.metadata_auth_file,
             metadata_tls: self.metadata_tls,
+            metadata_poll: self.metadata_poll,
         };
         Ok(CoordinatorConfig {
             listen: self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())),

@@ -42,3 +42,5 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 pub const COORDINATOR_COUNT_MAX: usize = 16;
 /// Members of etcd that the coordinator tries in turn.
 pub const ETCD_URL_COUNT_MAX: usize = 16;
+/// Seconds between two looks of a coordinator at etcd: an hour, when etcd's own word is to be enough.
+pub const ETCD_POLL_S_MAX: u64 = 3600;

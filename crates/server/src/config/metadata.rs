@@ -3,13 +3,14 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use shorttail_gateway::session::Credential;
 
 use super::credentials::read_credentials;
-use super::error::ConfigError;
-use super::limits::ETCD_URL_COUNT_MAX;
+use super::error::{ConfigError, within};
+use super::limits::{ETCD_POLL_S_MAX, ETCD_URL_COUNT_MAX};
 
 /// A store of metadata, checked.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,6 +33,8 @@ pub struct EtcdConfig {
     /// None: etcd asks for none.
     pub credential: Option<Credential>,
     pub tls: EtcdTls,
+    /// Between two looks of a coordinator that stands by, should etcd tell it nothing.
+    pub poll: Duration,
 }
 
 /// Files in PEM.
@@ -45,6 +48,9 @@ pub struct EtcdTls {
 
 /// What the keys begin with when nothing is said.
 pub const METADATA_PREFIX_DEFAULT: &str = "/shorttail/";
+
+/// Seconds between two looks when nothing is said: a small part of what passes anyway until a dead leader's lease ends.
+pub const METADATA_POLL_S_DEFAULT: u64 = 2;
 
 /// `file:DIR` or `etcd:URL,URL...`
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,6 +118,7 @@ pub struct MetadataOptions {
     pub metadata_prefix: Option<String>,
     pub metadata_auth_file: Option<PathBuf>,
     pub metadata_tls: Option<String>,
+    pub metadata_poll: Option<u64>,
 }
 
 impl MetadataOptions {
@@ -125,6 +132,7 @@ impl MetadataOptions {
                 ("metadata_prefix", self.metadata_prefix.is_some()),
                 ("metadata_auth_file", self.metadata_auth_file.is_some()),
                 ("metadata_tls", self.metadata_tls.is_some()),
+                ("metadata_poll", self.metadata_poll.is_some()),
             ];
             if let Some((key, _)) = useless.into_iter().find(|(_, is_said)| *is_said) {
                 return Err(ConfigError::setting(section, key, "is of use with --metadata etcd:... only"));
@@ -139,12 +147,14 @@ impl MetadataOptions {
         if credentials.len() > 1 {
             return Err(ConfigError::setting(section, "metadata_auth_file", "has more than one user"));
         }
+        let poll_s = self.metadata_poll.unwrap_or(METADATA_POLL_S_DEFAULT);
         let prefix = self.metadata_prefix.unwrap_or_else(|| METADATA_PREFIX_DEFAULT.to_owned());
         Ok(MetadataPlace::Etcd(EtcdConfig {
             urls,
             prefix: format!("{}/", prefix.trim_end_matches('/')),
             credential: credentials.into_iter().next(),
             tls: parse_tls(section, self.metadata_tls.as_deref())?,
+            poll: Duration::from_secs(within(section, "metadata_poll", poll_s, 1, ETCD_POLL_S_MAX)?),
         }))
     }
 }
@@ -202,6 +212,7 @@ mod tests {
         };
         let plain = resolve(options("etcd:http://a:1/"));
         assert_eq!((plain.urls, plain.prefix.as_str()), (vec!["http://a:1".to_owned()], METADATA_PREFIX_DEFAULT));
+        assert_eq!(plain.poll, Duration::from_secs(METADATA_POLL_S_DEFAULT));
         let said = MetadataOptions {
             metadata_prefix: Some("/blue".into()),
             metadata_tls: Some("ca.pem,cert.pem,key.pem".into()),
@@ -211,6 +222,12 @@ mod tests {
         assert_eq!(said.prefix, "/blue/");
         let client = Some(("cert.pem".into(), "key.pem".into()));
         assert_eq!(said.tls, EtcdTls { ca: Some("ca.pem".into()), client });
+        for (metadata_poll, is_sensible) in
+            [(0, false), (1, true), (ETCD_POLL_S_MAX, true), (ETCD_POLL_S_MAX + 1, false)]
+        {
+            let options = MetadataOptions { metadata_poll: Some(metadata_poll), ..options("etcd:http://a:1") };
+            assert_eq!(options.resolve("up", None).is_ok(), is_sensible, "{metadata_poll}");
+        }
         for text in ["a,b", "a,,", "a,b,c,d", "a,b,"] {
             assert!(parse_tls("up", Some(text)).is_err(), "{text}");
         }

@@ -188,6 +188,9 @@ pub struct UpOptions {
     /// Files for etcd over TLS: its authority, and the certificate to show with its key
     #[arg(long, env = "SHORTTAIL_UP_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
+    /// Seconds between two looks at etcd of one that stands by, should etcd not tell it of a change [default: 2]
+    #[arg(long, env = "SHORTTAIL_UP_METADATA_POLL", value_name = "SECONDS")]
+    pub metadata_poll: Option<u64>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4
     /// for each gateway]
     #[arg(long, env = "SHORTTAIL_UP_PARTITIONS", value_name = "N", value_parser = partition_count())]
@@ -315,6 +318,7 @@ impl UpOptions {
                 metadata_prefix,
                 metadata_auth_file,
                 metadata_tls,
+                metadata_poll,
                 partitions,
                 redis_cluster,
                 when_full,
@@ -374,6 +378,7 @@ impl UpOptions {
             metadata_prefix: self.metadata_prefix,
             metadata_auth_file: self.metadata_auth_file,
             metadata_tls: self.metadata_tls,
+            metadata_poll: self.metadata_poll,
         };
         metadata.clone().resolve("up", None)?;
         Ok(UpConfig {

@@ -27,8 +27,17 @@ pub use shorttail_coordinator::candidate::{Campaign, Lease, State};
 use crate::clock::Clock;
 use crate::config::MetadataPlace;
 
+/// Is called, on any thread, when somebody else may have begun or ceased to lead.
+pub type Changed = Box<dyn Fn() + Send>;
+
 /// A store of metadata, as one coordinator uses it.
 pub trait Metadata: Send {
+    /// Begins to tell of changes, until it is dropped. Not every one need be told, and what is told need not be one.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    fn watch(&mut self, changed: Changed) -> anyhow::Result<()>;
+
     /// Tries to lead. Also tried again by a leader whose lease ended.
     ///
     /// # Errors

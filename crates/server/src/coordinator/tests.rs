@@ -332,6 +332,10 @@ fn a_coordinator_that_could_never_lead_ends_while_it_stands_by() {
 struct HeldStore(Arc<(Mutex<bool>, Condvar)>);
 
 impl metadata::Metadata for HeldStore {
+    fn watch(&mut self, _: metadata::Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn campaign(&mut self) -> Result<metadata::Campaign, metadata::Trouble> {
         Ok(metadata::Campaign::Won { lease: None, news: Some(metadata::State::NewCluster) })
     }

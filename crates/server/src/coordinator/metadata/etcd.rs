@@ -1,5 +1,6 @@
 //! etcd: the state under one key, the leader under another that ends with its lease. What is asked, and what it means, is
-//! the claim's matter (`shorttail_coordinator::claim`); here is how it is asked.
+//! the claim's matter (`shorttail_coordinator::claim`); here is how it is asked. The leader's key is watched: that only
+//! says when to ask.
 //!
 //! ```text
 //! PREFIX leader   the leader's name
@@ -10,24 +11,28 @@
 
 mod client;
 mod messages;
+mod watch;
 
 use anyhow::Context;
 use serde_json::{Value, json};
 use shorttail_coordinator::claim::{Answer, Claim, Entry, Found, Outcome, Question, Step};
 use shorttail_coordinator::{Durable, DurableChoice};
 
-use super::{Campaign, Lease, Metadata, State, Trouble, decode};
+use super::{Campaign, Changed, Lease, Metadata, State, Trouble, decode};
 use crate::clock::Clock;
 use crate::config::EtcdConfig;
 use client::{Client, bytes};
 use messages::{Granted, Kept, Transacted};
+use watch::Watch;
 
 /// Seconds until etcd forgets a leader that it does not hear of: as long as a coordinator needs to call
 /// a silent node dead.
 pub const LEASE_S: i64 = 5;
 
 pub struct Etcd {
+    config: EtcdConfig,
     client: Client,
+    watch: Option<Watch>,
     clock: Clock,
     name: String,
     leader_key: String,
@@ -49,7 +54,9 @@ impl Etcd {
     /// When a certificate cannot be read.
     pub fn new(config: &EtcdConfig, name: &str, clock: Clock) -> anyhow::Result<Self> {
         Ok(Etcd {
+            config: config.clone(),
             client: Client::new(config)?,
+            watch: None,
             clock,
             name: name.to_owned(),
             leader_key: bytes(format!("{}leader", config.prefix).as_bytes()),
@@ -148,6 +155,13 @@ fn decode_bytes(text: &[u8]) -> anyhow::Result<Durable> {
 
 #[cfg(test)]
 impl Etcd {
+    /// Somebody who heeds no rule writes down that another one leads.
+    pub fn overwrite_leader(&mut self, name: &str) {
+        let put = json!({ "key": self.leader_key, "value": bytes(name.as_bytes()) });
+        let done: Result<Value, Trouble> = self.client.ask("/v3/kv/put", &put);
+        done.expect("etcd answers");
+    }
+
     /// As if this process had been stopped for longer than its lease.
     pub fn forget_lease_at_etcd(&mut self) {
         let lease = self.claim.lease().expect("leads");
@@ -164,6 +178,13 @@ impl Etcd {
 }
 
 impl Metadata for Etcd {
+    fn watch(&mut self, changed: Changed) -> anyhow::Result<()> {
+        // Its questions are not to wait for others, and end apart from them.
+        let client = Client::new(&self.config)?;
+        self.watch = Some(Watch::start(client, self.leader_key.clone(), changed).context("cannot start a thread")?);
+        Ok(())
+    }
+
     fn campaign(&mut self) -> Result<Campaign, Trouble> {
         let question = self.claim.campaign(self.now_us());
         match self.settle(question)? {
@@ -175,7 +196,10 @@ impl Metadata for Etcd {
                 };
                 Ok(Campaign::Won { lease: Some(term), news })
             }
-            Outcome::Lost { leader, state } => Ok(Campaign::Lost { leader, choice: self.choice(state.as_ref())? }),
+            Outcome::Lost { leader, state } => {
+                let again_after_us = u64::try_from(self.config.poll.as_micros()).unwrap_or(u64::MAX);
+                Ok(Campaign::Lost { leader, choice: self.choice(state.as_ref())?, again_after_us })
+            }
             other => panic!("{other:?} came of a campaign"),
         }
     }

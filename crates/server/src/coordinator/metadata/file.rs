@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use shorttail_coordinator::Durable;
 
-use super::{Campaign, Lease, Metadata, State, Trouble, decode};
+use super::{Campaign, Changed, Lease, Metadata, State, Trouble, decode};
 
 const FILE_NAME: &str = "coordinator.json";
 const LOCK_NAME: &str = "coordinator.lock";
@@ -65,6 +65,11 @@ impl Directory {
 }
 
 impl Metadata for Directory {
+    /// Nobody else can lead.
+    fn watch(&mut self, _: Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     /// A file that is there and unreadable is fatal: starting over would hand out old epochs again.
     fn campaign(&mut self) -> Result<Campaign, Trouble> {
         Ok(Campaign::Won { lease: None, news: Some(self.load()?) })

@@ -3,6 +3,7 @@
 //! Must not know: the coordinator's machine, or who leads when.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use mio::Waker;
 use shorttail_coordinator::Durable;
 use shorttail_coordinator::candidate::{Answer, Candidate, News, Next};
 
-use super::{Metadata, Trouble};
+use super::{Changed, Metadata, Trouble};
 use crate::clock::Clock;
 
 /// When nothing is due.
@@ -20,7 +21,12 @@ const NEVER: Duration = Duration::from_secs(3600);
 const STACK_BYTES: usize = 512 << 10;
 
 enum Job {
-    Save { reign: u64, durable: Box<Durable> },
+    Save {
+        reign: u64,
+        durable: Box<Durable>,
+    },
+    /// Somebody else may have begun or ceased to lead.
+    Look,
     Stop,
 }
 
@@ -34,10 +40,12 @@ pub struct Keeper {
 impl Keeper {
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(store: Box<dyn Metadata>, clock: Clock, waker: Arc<Waker>) -> std::io::Result<Self> {
+    pub fn start(mut store: Box<dyn Metadata>, clock: Clock, waker: Arc<Waker>) -> anyhow::Result<Self> {
         let (jobs, queue) = channel();
         let (told, news) = channel();
-        let worker = Worker { store, clock, jobs: queue, told, waker, candidate: Candidate::default() };
+        let looks = Arc::new(AtomicBool::new(false));
+        store.watch(look(jobs.clone(), Arc::clone(&looks)))?;
+        let worker = Worker { store, clock, jobs: queue, looks, told, waker, candidate: Candidate::default() };
         let builder = std::thread::Builder::new().name("metadata".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run())?;
         Ok(Keeper { jobs, news, thread: Some(thread) })
@@ -55,6 +63,16 @@ impl Keeper {
     }
 }
 
+/// Asks the thread to look; one request is enough, however often there is reason.
+fn look(jobs: Sender<Job>, looks: Arc<AtomicBool>) -> Changed {
+    Box::new(move || {
+        if !looks.swap(true, Ordering::AcqRel) {
+            // A thread that ended looks at nothing.
+            let _ = jobs.send(Job::Look);
+        }
+    })
+}
+
 impl Drop for Keeper {
     fn drop(&mut self) {
         let _ = self.jobs.send(Job::Stop);
@@ -69,6 +87,8 @@ struct Worker {
     store: Box<dyn Metadata>,
     clock: Clock,
     jobs: Receiver<Job>,
+    /// A request to look is among the jobs.
+    looks: Arc<AtomicBool>,
     told: Sender<anyhow::Result<News>>,
     waker: Arc<Waker>,
     candidate: Candidate,
@@ -83,6 +103,11 @@ impl Worker {
             };
             match self.jobs.recv_timeout(wait) {
                 Ok(Job::Save { reign, durable }) => self.candidate.save(reign, *durable),
+                Ok(Job::Look) => {
+                    // Before the store is asked: what changes from here on is reason for another look.
+                    self.looks.store(false, Ordering::Release);
+                    self.candidate.look();
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.store.resign(),
             }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use super::etcd::Etcd;
 use super::file::Directory;
@@ -13,11 +14,17 @@ use super::*;
 use crate::clock::Clock;
 use crate::config::{EtcdConfig, EtcdTls};
 
+mod watching;
+
+/// So long that a test which needs it fails first.
+const POLL: Duration = Duration::from_secs(3600);
+
 /// An etcd of one member with nothing in it, killed when dropped. `./test` installs the program.
 pub struct EtcdServer {
     process: Child,
     url: String,
-    _dir: tempfile::TempDir,
+    peer_url: String,
+    dir: tempfile::TempDir,
 }
 
 impl EtcdServer {
@@ -25,10 +32,21 @@ impl EtcdServer {
         let dir = tempfile::tempdir().expect("a directory");
         let ports = [free_port(), free_port()];
         let [url, peer_url] = ports.map(|port| format!("http://127.0.0.1:{port}"));
+        EtcdServer { process: EtcdServer::spawn(&dir, &url, &peer_url), url, peer_url, dir }
+    }
+
+    /// Ends it, as by kill -9, and starts it again with what it stored.
+    pub fn restart(&mut self) {
+        self.process.kill().expect("runs");
+        self.process.wait().expect("is ours");
+        self.process = EtcdServer::spawn(&self.dir, &self.url, &self.peer_url);
+    }
+
+    fn spawn(dir: &tempfile::TempDir, url: &str, peer_url: &str) -> Child {
         let mut command = Command::new("etcd");
         command.arg("--data-dir").arg(dir.path().join("data")).args(["--name", "alone"]);
-        command.args(["--listen-client-urls", &url, "--advertise-client-urls", &url]);
-        command.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
+        command.args(["--listen-client-urls", url, "--advertise-client-urls", url]);
+        command.args(["--listen-peer-urls", peer_url, "--initial-advertise-peer-urls", peer_url]);
         command.args(["--initial-cluster", &format!("alone={peer_url}"), "--unsafe-no-fsync"]);
         let piped = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = piped.spawn().expect("etcd is installed (Debian: etcd-server)");
@@ -39,12 +57,12 @@ impl EtcdServer {
         }
         // Whatever it says later must not fill the pipe.
         std::thread::spawn(move || std::io::copy(&mut log.by_ref(), &mut std::io::sink()));
-        EtcdServer { process, url, _dir: dir }
+        process
     }
 
     pub fn config(&self) -> EtcdConfig {
         let urls = vec!["http://127.0.0.1:1".to_owned(), self.url.clone()];
-        EtcdConfig { urls, prefix: "/test/".into(), credential: None, tls: EtcdTls::default() }
+        EtcdConfig { urls, prefix: "/test/".into(), credential: None, tls: EtcdTls::default(), poll: POLL }
     }
 
     /// A coordinator's end; the first address of its list answers nothing.
@@ -181,7 +199,7 @@ fn of_two_coordinators_one_leads() {
     let (mut first, mut second) = (server.open("first"), server.open("second"));
     assert_eq!(won(first.campaign()), Some(State::NewCluster));
     match second.campaign() {
-        Ok(Campaign::Lost { leader, choice: None }) => assert_eq!(leader.as_deref(), Some("first")),
+        Ok(Campaign::Lost { leader, choice: None, .. }) => assert_eq!(leader.as_deref(), Some("first")),
         other => panic!("{other:?}"),
     }
     assert!(matches!(second.save(&state(9)), Err(Trouble::Lapsed)), "who stands by saves nothing");
@@ -263,6 +281,7 @@ fn etcd_that_nobody_reaches_is_away() {
         prefix: "/".into(),
         credential: None,
         tls: EtcdTls::default(),
+        poll: POLL,
     };
     let mut store = Etcd::new(&config, "a", Clock::start()).expect("no certificates");
     assert!(matches!(store.campaign(), Err(Trouble::Away(why)) if why.starts_with("http://127.0.0.1:")));

@@ -2,11 +2,16 @@
 
 use shorttail_coordinator::Durable;
 
-use super::{Campaign, Lease, Metadata, State, Trouble};
+use super::{Campaign, Changed, Lease, Metadata, State, Trouble};
 
 pub struct Volatile;
 
 impl Metadata for Volatile {
+    /// Nobody else can lead.
+    fn watch(&mut self, _: Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn campaign(&mut self) -> Result<Campaign, Trouble> {
         Ok(Campaign::Won { lease: None, news: Some(State::NewCluster) })
     }

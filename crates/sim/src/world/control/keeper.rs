@@ -7,7 +7,7 @@
 //! ```
 //! What a process asked that dies is done or not, as chance has it, and perhaps after another one began to lead.
 
-use shorttail_coordinator::candidate::{self, Campaign, News, Next, State};
+use shorttail_coordinator::candidate::{self, AGAIN_AFTER_US, Campaign, News, Next, State};
 use shorttail_coordinator::claim::{Answer, Found, Outcome, Question, Step};
 
 use super::{Asked, ControlEvent, Event, STORE, World, endpoint_of_coordinator};
@@ -158,7 +158,8 @@ impl World {
             }
             Outcome::Lost { leader, .. } => {
                 // All are told the same here.
-                candidate::Answer::Campaigned(Campaign::Lost { leader, choice: None })
+                let (choice, again_after_us) = (None, AGAIN_AFTER_US);
+                candidate::Answer::Campaigned(Campaign::Lost { leader, choice, again_after_us })
             }
             Outcome::Renewed(term) => candidate::Answer::Renewed(Some(term)),
             Outcome::Saved => candidate::Answer::Saved,

@@ -1,16 +1,21 @@
-//! One question to etcd at a time, over its JSON gateway: endpoints in turn, a token when it wants one.
+//! One question to etcd at a time, over its JSON gateway: endpoints in turn, a token when it wants one. Some questions
+//! are answered without end.
 //!
 //! Must not know: what is asked.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
+use ureq::http::Response;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use ureq::typestate::WithBody;
+use ureq::{Body, BodyReader, RequestBuilder};
 
 use super::super::Trouble;
 use super::messages::{Authenticated, Complaint};
@@ -20,6 +25,8 @@ use crate::config::{EtcdConfig, EtcdTls};
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of an answer: the largest state that etcd takes in a transaction (1.5 MiB) in base64, and its frame.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of one answer of many: names of a few coordinators, and their frame.
+const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Characters of an unexpected answer that are told.
 const EXCERPT_CHARS_MAX: usize = 200;
 /// Bytes of a file in PEM.
@@ -69,13 +76,39 @@ impl Client {
     /// # Errors
     /// [`Trouble::Away`] when no member answers or etcd refuses, [`Trouble::Lapsed`] when what was named is not there.
     pub fn ask<A: DeserializeOwned>(&mut self, path: &str, question: &Value) -> Result<A, Trouble> {
+        self.try_each(|client| client.ask_current(path, question))
+    }
+
+    /// Asks for answers without end, of which none may be silent for longer than `silence_max`.
+    ///
+    /// # Errors
+    /// As for one answer.
+    pub fn listen(&mut self, path: &str, question: &Value, silence_max: Duration) -> Result<Answers, Trouble> {
+        self.try_each(|client| client.listen_current(path, question, silence_max))
+    }
+
+    /// The next question goes to another member.
+    pub fn leave_current(&mut self) {
+        self.current = (self.current + 1) % self.urls.len();
+    }
+
+    /// The next question is asked with a new token.
+    pub fn forget_token(&mut self) {
+        self.token = None;
+    }
+
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter { agent: self.agent.clone() }
+    }
+
+    fn try_each<A>(&mut self, ask: impl Fn(&Self) -> Result<A, Failure>) -> Result<A, Trouble> {
         let mut problem = String::new();
         let began = Instant::now();
         for _ in 0..self.urls.len() {
-            let mut answer = self.ask_with_token(path, question);
+            let mut answer = self.with_token(&ask);
             // A token ends when etcd restarts, or after some minutes.
             if matches!(answer, Err(Failure::TokenInvalid)) && self.token.take().is_some() {
-                answer = self.ask_with_token(path, question);
+                answer = self.with_token(&ask);
             }
             problem = match answer {
                 Ok(answer) => return Ok(answer),
@@ -83,7 +116,7 @@ impl Client {
                 Err(Failure::Refused(problem) | Failure::NoAnswer(problem)) => problem,
                 Err(Failure::TokenInvalid) => "etcd wants a user and a password".to_owned(),
             };
-            self.current = (self.current + 1) % self.urls.len();
+            self.leave_current();
             // One that hangs takes all the time there is; the next question begins with another one.
             if began.elapsed() >= TIMEOUT {
                 break;
@@ -92,37 +125,108 @@ impl Client {
         Err(Trouble::Away(problem))
     }
 
-    fn ask_with_token<A: DeserializeOwned>(&mut self, path: &str, question: &Value) -> Result<A, Failure> {
+    fn with_token<A>(&mut self, ask: &impl Fn(&Self) -> Result<A, Failure>) -> Result<A, Failure> {
         if let (None, Some((user, password))) = (&self.token, &self.credential) {
             let question = json!({ "name": user, "password": password });
             self.token = Some(self.ask_current::<Authenticated>("/v3/auth/authenticate", &question)?.token);
         }
-        self.ask_current(path, question)
+        ask(self)
     }
 
     fn ask_current<A: DeserializeOwned>(&self, path: &str, question: &Value) -> Result<A, Failure> {
-        let url = &self.urls[self.current];
-        let no_answer = |error: &dyn std::fmt::Display| Failure::NoAnswer(format!("{url}: {error}"));
-        let mut request = self.agent.post(format!("{url}{path}")).header("content-type", "application/json");
-        if let Some(token) = &self.token {
-            request = request.header("authorization", token);
+        let answer = self.request(path).send(question.to_string()).map_err(|error| self.no_answer(&error))?;
+        self.read(answer)
+    }
+
+    /// Of a member that lost its leader no answer is worth anything: it is to refuse.
+    fn listen_current(&self, path: &str, question: &Value, silence_max: Duration) -> Result<Answers, Failure> {
+        let request = self.request(path).header("grpc-metadata-hasleader", "true").config();
+        let request = request.timeout_global(None).timeout_resolve(Some(TIMEOUT)).timeout_connect(Some(TIMEOUT));
+        let request = request.timeout_recv_response(Some(TIMEOUT)).timeout_per_read(Some(silence_max)).build();
+        let answer = request.send(question.to_string()).map_err(|error| self.no_answer(&error))?;
+        if !answer.status().is_success() {
+            return Err(self
+                .read::<IgnoredAny>(answer)
+                .err()
+                .unwrap_or_else(|| self.no_answer(&"not as etcd refuses")));
         }
-        let mut answer = request.send(question.to_string()).map_err(|error| no_answer(&error))?;
+        Ok(Answers { lines: BufReader::new(answer.into_body().into_reader()) })
+    }
+
+    fn request(&self, path: &str) -> RequestBuilder<WithBody> {
+        let url = format!("{}{path}", self.urls[self.current]);
+        let request = self.agent.post(url).header("content-type", "application/json");
+        match &self.token {
+            Some(token) => request.header("authorization", token),
+            None => request,
+        }
+    }
+
+    fn read<A: DeserializeOwned>(&self, mut answer: Response<Body>) -> Result<A, Failure> {
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-        let body = body.map_err(|error| no_answer(&error))?;
+        let body = body.map_err(|error| self.no_answer(&error))?;
         let complaint = match serde_json::from_str::<Complaint>(&body) {
             Ok(complaint) => complaint.parts(),
             Err(_) if answer.status().is_success() => {
                 return serde_json::from_str(&body)
-                    .map_err(|error| no_answer(&format!("not as etcd answers: {error}")));
+                    .map_err(|error| self.no_answer(&format!("not as etcd answers: {error}")));
             }
             Err(_) => (0, format!("{} {}", answer.status(), excerpt(&body))),
         };
         Err(match complaint {
             (NOT_FOUND, _) => Failure::NotFound,
             (UNAUTHENTICATED, _) => Failure::TokenInvalid,
-            (_, said) => Failure::Refused(format!("{url}: {said}")),
+            (_, said) => Failure::Refused(format!("{}: {said}", self.urls[self.current])),
         })
+    }
+
+    fn no_answer(&self, error: &dyn std::fmt::Display) -> Failure {
+        Failure::NoAnswer(format!("{}: {error}", self.urls[self.current]))
+    }
+}
+
+/// Answers that arrive one after the other, each on a line.
+pub struct Answers {
+    lines: BufReader<BodyReader<'static>>,
+}
+
+/// Why there are no more answers.
+#[derive(Debug)]
+pub enum Ended {
+    /// Nothing was said for long, which may be all there was to say.
+    Silent,
+    Broken(String),
+}
+
+impl Answers {
+    /// Waits for the next one.
+    ///
+    /// # Errors
+    /// When none will come.
+    pub fn next<A: DeserializeOwned>(&mut self) -> Result<A, Ended> {
+        let mut line = Vec::new();
+        if let Err(error) = self.lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<ureq::Error>());
+            let is_silent = matches!(cause, Some(ureq::Error::Timeout(_)));
+            return Err(if is_silent { Ended::Silent } else { Ended::Broken(error.to_string()) });
+        }
+        let broken = |error: serde_json::Error| Ended::Broken(format!("not as etcd answers: {error}"));
+        match serde_json::from_slice::<Complaint>(&line) {
+            Ok(complaint) => Err(Ended::Broken(complaint.parts().1)),
+            Err(_) if line.is_empty() => Err(Ended::Broken("no more answers".to_owned())),
+            Err(_) => serde_json::from_slice(&line).map_err(broken),
+        }
+    }
+}
+
+/// Ends what a client asks on another thread, now and from now on.
+pub struct Interrupter {
+    agent: ureq::Agent,
+}
+
+impl Interrupter {
+    pub fn interrupt(self) {
+        self.agent.shutdown();
     }
 }
 
@@ -164,7 +268,6 @@ fn private_key(path: &Path) -> anyhow::Result<PrivateKey<'static>> {
 }
 
 fn pem(path: &Path) -> anyhow::Result<Vec<PemItem<'static>>> {
-    use std::io::Read;
     let cannot = || format!("cannot read {}", path.display());
     let mut text = Vec::new();
     std::fs::File::open(path).with_context(cannot)?.take(PEM_BYTES_MAX).read_to_end(&mut text).with_context(cannot)?;

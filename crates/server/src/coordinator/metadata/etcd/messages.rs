@@ -67,6 +67,47 @@ pub struct KeptResult {
     pub ttl_s: i64,
 }
 
+/// One of the answers to a watch.
+#[derive(Debug, Deserialize)]
+pub struct Watched {
+    pub result: WatchedResult,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct WatchedResult {
+    pub header: Header,
+    /// The watch begins; told with the revision that it was asked in.
+    pub created: bool,
+    /// There will be no other answer.
+    pub canceled: bool,
+    pub cancel_reason: String,
+    /// What happened up to here is forgotten, so that it cannot be told; 0: that is not why.
+    #[serde(deserialize_with = "number")]
+    pub compact_revision: i64,
+    events: Vec<Event>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Header {
+    #[serde(deserialize_with = "number")]
+    pub revision: i64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Event {
+    kv: KeyValue,
+}
+
+impl WatchedResult {
+    /// Of the last change that is told; `None`: none is.
+    pub fn changed_at(&self) -> Option<i64> {
+        self.events.iter().map(|event| event.kv.mod_revision).max()
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub struct Authenticated {
     pub token: String,
