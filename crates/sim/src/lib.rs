@@ -17,6 +17,7 @@ pub mod judge;
 pub mod limits;
 pub mod model;
 pub mod network;
+pub mod node_state;
 pub mod rng;
 pub mod scenario;
 pub mod schedule;

@@ -58,6 +58,9 @@ pub const RACE_COPIES_MAX: u32 = 3;
 /// Verdicts kept for whoever logs them.
 pub const VERDICTS_KEPT_MAX: usize = 64;
 
+/// Steps of nodes' absences that are kept until somebody takes them; more than a turn has.
+pub const STEPS_KEPT_MAX: usize = 256;
+
 /// Bytes of operations of a stripe that are not stable, above which no append of it is put into a ring: with their
 /// book-keeping far below what a node keeps raw of a parity (`RAW_CHUNK_BYTES_MAX`), so that none is refused for that.
 pub const PUT_UNSTABLE_BYTES_MAX: usize = 256 << 10;

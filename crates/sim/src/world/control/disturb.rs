@@ -74,6 +74,7 @@ impl World {
     pub fn stall_coordinator(&mut self, stall_us: u64) {
         if self.control.is_up {
             self.counts.stalls += 1;
+            self.counts.coordinator_stalls += 1;
             self.note(format_args!("the coordinator stalls for {stall_us} us"));
             self.network.stall(COORDINATOR);
             self.schedule.after(stall_us, Event::Control(ControlEvent::Resume));

@@ -31,6 +31,10 @@ const COORDINATOR: Endpoint = Endpoint(20_000);
 /// A process that stands still looks so often whether it goes on.
 const STANDS_STILL_US: u64 = 5_000;
 
+pub(super) fn is_coordinator(endpoint: Endpoint) -> bool {
+    endpoint == COORDINATOR
+}
+
 /// A member of the cluster, by its number in the world.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Who {

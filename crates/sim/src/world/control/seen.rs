@@ -2,8 +2,8 @@
 
 use shorttail_wire::control::{GatewayEntry, View};
 
-use super::World;
 use super::member::gateway_of_address;
+use super::{COORDINATOR, World};
 use crate::world::{GatewayHost, NodeHost};
 
 /// Longer than a session that ended in a cut looks as if it stood.
@@ -31,6 +31,12 @@ impl World {
             Some(reign) => self.table_of_view(&reign.machine.view()),
             None => vec![None; usize::from(self.config.partition_count)],
         }
+    }
+
+    /// Is the coordinator there, and does it lead, and is its store there?
+    pub(in crate::world) fn is_coordinator_well(&self) -> bool {
+        let is_here = self.control.is_up && self.control.reign.is_some() && !self.network.is_stalled(COORDINATOR);
+        !self.config.coordinated || is_here && self.schedule.now_us() >= self.control.store.away_until_us
     }
 
     /// May a gateway answer for a key, whoever should?
