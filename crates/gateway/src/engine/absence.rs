@@ -105,8 +105,13 @@ impl<C: Command> Engine<C> {
         if !was_used || !self.is_serving() {
             return;
         }
-        let unsealed = self.stripes.unsealed().iter().map(|&slot| self.stripes.at(slot));
-        let left = unsealed.filter(|stripe| stripe.member_of(id).is_some()).map(|stripe| stripe.id).collect();
+        let unsealed = self.stripes.unsealed().iter().copied().map(|slot| self.stripes.at(slot));
+        // Those that others left before are being emptied, and it is a member of them until that is done.
+        let ending = self.voids.emptied().filter_map(|stripe| self.stripes.slot_of(stripe));
+        let emptied = self.stripes_emptied().chain(ending).map(|slot| self.stripes.at(slot));
+        let unsealed = unsealed.chain(emptied.filter(|stripe| stripe.open.is_some()));
+        let left = unsealed.filter(|stripe| stripe.member_of(id).is_some());
+        let left = left.map(|stripe| stripe.id).collect();
         self.absences.begin(id, left);
         self.tell(id, Step::Away);
     }

@@ -213,6 +213,10 @@ pub const HELD_BYTES_MAX: usize = 64 << 20;
 /// Microseconds that an owner waits for its stripes to be sealed before it hands its partitions over all the same.
 pub const LET_GO_US_MAX: u64 = 50_000;
 
+/// Microseconds that it waits for the last nodes to release them, once so many did that the next owner is accepted: some
+/// turns of a busy node. That owner would wait for the others' promises to run out, which takes a lease.
+pub const RELEASE_US_MAX: u64 = 20_000;
+
 /// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.
 pub const PREPARED_GATHER_US: u64 = 50_000;
 

@@ -3,7 +3,8 @@
 //! - Steps come in the legal order ([`NodeState`]).
 //! - *Intermediate* ends when nothing is under way any more of what was when the node left, nor anything newer while
 //!   it is away: all of it was settled, or begun elsewhere.
-//! - A node that is *degraded* is asked for nothing, but to be greeted and fenced again.
+//! - A node that is *degraded* is given nothing and asked for nothing. It is greeted and fenced again, and what it
+//!   forgets, or who else is a member, it may be told by those of its cores whose sessions stand.
 //! - *Normal* is told only when the nodes hold all that is to be there, of every node.
 //!
 //! Must not know: what the engine thinks of a node; how it comes to a step.
@@ -22,6 +23,8 @@ struct Watched {
     state: NodeState,
     /// What was under way with it when it left, as far as it is not settled.
     left: BTreeSet<StripeId>,
+    /// Cores to which something was sent since: the first batch may have been queued before, on a session that stands.
+    sent: BTreeSet<u16>,
 }
 
 /// By the owner's epoch; nodes that are in *normal* state are not there.
@@ -40,7 +43,7 @@ impl Transitions {
 }
 
 /// May an owner say this to a node that it does not use?
-fn greets(request: &NodeRequest<'_>) -> bool {
+fn is_allowed(request: &NodeRequest<'_>) -> bool {
     matches!(
         request,
         NodeRequest::Hello(_)
@@ -48,6 +51,9 @@ fn greets(request: &NodeRequest<'_>) -> bool {
             | NodeRequest::Scan { .. }
             | NodeRequest::Renew { .. }
             | NodeRequest::Release { .. }
+            | NodeRequest::Free { .. }
+            | NodeRequest::Close { .. }
+            | NodeRequest::Reconfigure { .. }
     )
 }
 
@@ -75,7 +81,7 @@ impl World {
         let unsettled = self.unsettled_with(gateway, epoch, node);
         let nodes = self.transitions.0.entry(epoch).or_default();
         match step {
-            Step::Away => _ = nodes.insert(node, Watched { state, left: unsettled }),
+            Step::Away => _ = nodes.insert(node, Watched { state, left: unsettled, sent: BTreeSet::new() }),
             Step::Whole => {
                 nodes.remove(&node);
                 self.nothing_is_missing(gateway, epoch)?;
@@ -110,13 +116,16 @@ impl World {
 
     /// Bytes leave for a node: none that are for a node in use, if it is degraded.
     pub(super) fn check_sent(&mut self, epoch: u32, session: SessionId, bytes: &[u8]) {
-        if self.transitions.state(epoch, session.node) != NodeState::Degraded {
+        let watched = self.transitions.0.get_mut(&epoch).and_then(|nodes| nodes.get_mut(&session.node));
+        let Some(watched) = watched else { return };
+        let is_first = watched.sent.insert(session.core);
+        if is_first || watched.state != NodeState::Degraded {
             return;
         }
         let mut at = 0;
         while let Some((frame, length)) = next_frame(&bytes[at..]).expect("an engine's own frames") {
             let request = NodeRequest::parse(&frame).expect("an engine's own requests");
-            if !greets(&request) {
+            if !is_allowed(&request) {
                 let text = format!("epoch {epoch} asks {}, which is degraded, for {request:?}", session.node);
                 return self.fail(Violation::Transition(text));
             }
