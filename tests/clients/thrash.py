@@ -1,18 +1,21 @@
 """Thrashes a cluster of single processes under load: RS(4,2) on eight nodes, three gateways, two coordinators, three etcd.
 
-    thrash.py [--seconds 60] [--seed N] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
+    thrash.py [--seconds 60] [--seed N] [--near SHARE] [--files SHARE] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
 
-Members die and are started again, freeze, are cut off from the network (each has a namespace of its own), nodes answer late or
-damaged or not at all, gateways are drained; never more nodes at once than may be lost until what they held is rebuilt, and
-one gateway, one coordinator and two etcd are always well. Then everything is mended, and every key is read.
+Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of its
+own), nodes answer late or damaged or not at all, bits of their memory turn over, gateways are drained, nodes join, are emptied and
+removed, or never come back; never more nodes at once than may be lost until what they held is rebuilt, and one gateway, one
+coordinator and two etcd are always well. Half of the nodes keep their memory in files; half are near: gateways read and write
+their memory themselves, and faults that need a node's own help (`shorttail chaos`) are not theirs. Then everything is mended, and
+every key is read; two nodes die, and every key is read again.
 
-Clients share their keys and write down all that they ask and are told. Nothing acknowledged may be lost, stale or wrong: the
-history is judged by the linearizability checker, and by porcupine, if it is there. Errors must lie within --window seconds
-of something that was broken. Which answers took longest, and what was broken meanwhile, is printed, and stored with --waits. Keys
-change once a minute, and older ones are still used, so that histories can be judged.
+Clients share their keys and write down all that they ask and are told; sizes lie about the borders of chunks, stripes and objects.
+Nothing acknowledged may be lost, stale or wrong: the history is judged by the linearizability checker, and by porcupine, if it is
+there. Errors must lie within --window seconds of a gateway's trouble (thrash_troubles.py). Which answers took longest, and what
+was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a minute,
+and older ones are still used, so that histories can be judged.
 """
 
-import collections
 import os
 import random
 import shutil
@@ -24,207 +27,96 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
 import recorded  # noqa: E402
+import thrash_gateways  # noqa: E402
+import thrash_membership  # noqa: E402
+import thrash_nodes  # noqa: E402
 from members import Members  # noqa: E402
+from thrash_evidence import Evidence  # noqa: E402
+from thrash_troubles import Troubles, share_covered  # noqa: E402
 from thrash_waits import Pulse, Waits  # noqa: E402
 
 NODES = 8
 GATEWAYS = 3
-LOSSES_MAX = 2
 CLIENTS = 6
 KEYS = 120
-OLD_KEYS = 30
+OLD_KEYS = 60
 KEYS_SECONDS = 60
 PAUSE_SECONDS = 0.01
 HEAL_SECONDS_MAX = 180
-# A node that was away for so long may be given up: its process ends by itself then, and what it held is rebuilt.
-GIVEN_UP_SECONDS = 2
-GIVEN_UP = "was given up for good"
-# What is lost is told twice a second; a node counts as well when nothing was for so long.
-WHOLE_SECONDS = 3
-FAULTS = [
-    "slow {} --delay 20ms",
-    "slow {} --tail 5%:100ms",
-    "slow {} --bandwidth 1MiB",
-    "stall {} --duty 50ms/2ms",
-    "corrupt {} --share 20%",
-    "drop {} --share 2%",
-    "drop {} --share 5% --reset",
-]
-
-
-class Trouble:
-    """Something that is broken: what, until when, and how it is mended."""
-
-    def __init__(self, member, kind, text, began, seconds, mend):
-        self.member, self.kind, self.text, self.mend = member, kind, text, mend
-        self.address = getattr(member, "memcached", None)
-        self.began, self.until, self.ended = began, time.monotonic() + seconds, None
+# For so many seconds of so many everything may be broken, then nodes only, which nobody is to notice.
+ALL_SECONDS = 30
+ROUND_SECONDS = 50
+NODES_KILLED_LAST = 2
+KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS
 
 
 class Thrasher:
     """Breaks one thing after another, and mends all of them."""
 
     def __init__(self, members, seed):
-        self.members, self.random = members, random.Random(seed)
-        self.troubles, self.past, self.log, self.turn_began = [], [], [], 0.0
-        # Nodes that came back empty, and since when nothing is said to be lost.
-        self.recovering, self.whole_since = set(), None
+        self.members, self.random, self.troubles = members, random.Random(seed), Troubles()
+        self.nodes = thrash_nodes.Nodes(members, self.troubles, self.random)
+        self.membership = thrash_membership.Membership(members, self.nodes, self.troubles, self.random)
+        self.others = thrash_gateways.Others(members, self.troubles, self.random)
 
     def run(self, deadline, on_turn):
         while time.monotonic() < deadline:
             self.mend()
-            self.watch_processes()
-            self.watch_recovery()
+            self.go_on()
             self.break_something()
             on_turn()
             time.sleep(self.random.uniform(0.1, 1.2))
 
-    def watch_recovery(self):
-        if not self.recovering:
-            return
-        now = time.monotonic()
-        lost = self.troubled(self.members.nodes)
-        if lost or not self.members.is_whole():
-            self.whole_since = None
-        elif self.whole_since is None:
-            self.whole_since = now
-        elif now > self.whole_since + WHOLE_SECONDS:
-            self.recovering.clear()
-            self.note("everything is whole")
+    def go_on(self):
+        self.watch_processes()
+        self.nodes.watch()
+        self.membership.go_on(self.members.status())
 
     def watch_processes(self):
-        """Starts nodes anew that were given up while they were away. No other process may have ended by itself."""
-        for member in self.well(self.members.processes):
-            if member.process.poll() is None:
+        """No process may have ended by itself, but those of nodes that were given up while they were away, or removed."""
+        for member in self.troubles.well(self.members.processes):
+            if member.process.poll() is None or member in self.membership.leaving:
                 continue
-            if member not in self.members.nodes or GIVEN_UP not in member.log()[-500:]:
-                raise RuntimeError(f"{member.name} ended by itself")
-            member.start()
-            self.recovers(member)
-            self.note(f"{member.name} was given up, and is started anew")
-
-    def recovers(self, node):
-        """What the node held is lost, or may be."""
-        self.recovering.add(node)
-        self.whole_since = None
-
-    def troubled(self, members):
-        return [trouble.member for trouble in self.troubles if trouble.member in members]
-
-    def well(self, members):
-        return [member for member in members if member not in self.troubled(members)]
+            if self.membership.was_taken_out(member):
+                continue
+            if member not in self.members.nodes or not self.nodes.was_given_up(member):
+                raise RuntimeError(f"{member.name} ended by itself, with {member.process.poll()}")
 
     def break_something(self):
-        chance, members, self.turn_began = self.random.random(), self.members, time.monotonic()
-        lost = set(self.troubled(members.nodes)) | self.recovering
-        if chance < 0.6 and len(lost) < LOSSES_MAX:
-            self.hurt_node(self.random.choice([node for node in members.nodes if node not in lost]))
-        elif 0.6 <= chance < 0.85 and len(self.well(members.gateways)) > 1:
-            self.hurt_gateway(self.random.choice(self.well(members.gateways)))
-        elif 0.85 <= chance < 0.93 and len(self.well(members.coordinators)) > 1:
-            self.kill_or_freeze(self.random.choice(members.coordinators), [1, 3, 8])
-        elif 0.93 <= chance and not self.troubled(range(3)):
-            self.hurt_etcd(self.random.randrange(3))
-
-    def hurt_node(self, node):
+        self.troubles.turn()
         chance = self.random.random()
-        number = self.members.nodes.index(node)
-        if chance < 0.15:
-            self.kill(node, self.random.uniform(0.5, 6))
-            self.recovers(node)
-        elif chance < 0.35:
-            self.freeze(node, [0.05, 0.3, 1, 4])
-        elif chance < 0.5 and self.members.network:
-            self.cut(node, [0.3, 1, 4])
-        else:
-            fault = self.random.choice(FAULTS).format(number)
-            if self.members.order("chaos", *fault.split()):
-                self.trouble(node, fault, self.random.uniform(0.2, 4), lambda: self.members.order("chaos", "clear", str(number)))
-
-    def hurt_gateway(self, gateway):
-        chance = self.random.random()
-        if chance < 0.3:
-            self.kill(gateway, self.random.uniform(0.2, 4))
-        elif chance < 0.6:
-            self.freeze(gateway, [0.3, 1, 3, 10])
-        elif chance < 0.8 and self.members.network:
-            self.cut(gateway, [0.5, 2, 6])
-        else:
-            pid = gateway.process.pid
-            known = [known for known in (self.members.status() or {"gateways": []})["gateways"] if known["pid"] == pid]
-            if known and self.members.order("drain", "gateway", str(known[0]["id"]), "--within", "20"):
-                # It owns something again when its process was started again.
-                self.trouble(gateway, f"{gateway.name} drained", self.random.uniform(0, 1), lambda: self.again(gateway))
-
-    def again(self, member):
-        member.kill()
-        member.start()
-        return True
-
-    def hurt_etcd(self, number):
-        process = self.members.etcd.processes[number]
-        process.send_signal(signal.SIGSTOP)
-
-        def mend():
-            process.send_signal(signal.SIGCONT)
-            return True
-
-        self.trouble(number, f"etcd {number} frozen", self.random.choice([1, 4, 10]), mend)
-
-    def kill_or_freeze(self, member, seconds):
-        if self.random.random() < 0.5:
-            self.kill(member, self.random.choice(seconds))
-        else:
-            self.freeze(member, seconds)
-
-    def kill(self, member, seconds):
-        member.kill()
-        self.trouble(member, f"{member.name} killed", seconds, lambda: member.start() or True)
-
-    def freeze(self, member, choices):
-        member.signal(signal.SIGSTOP)
-        self.trouble(member, f"{member.name} frozen", self.random.choice(choices), lambda: member.signal(signal.SIGCONT) or True)
-
-    def cut(self, member, choices):
-        member.cut()
-        self.trouble(member, f"{member.name} cut off", self.random.choice(choices), lambda: member.mend() or True)
-
-    def trouble(self, member, text, seconds, mend):
-        kinds = {"node": self.members.nodes, "gateway": self.members.gateways, "coordinator": self.members.coordinators, "etcd": range(3)}
-        kind = next(kind for kind, all_ in kinds.items() if member in all_)
-        self.troubles.append(Trouble(member, kind, text, self.turn_began, seconds, mend))
-        self.note(f"{text} for {seconds:.1f} s")
+        if time.monotonic() % ROUND_SECONDS < ALL_SECONDS and chance < 0.4:
+            self.others.hurt_one()
+        elif chance < 0.46:
+            self.membership.change()
+        elif self.nodes.may_lose_one():
+            self.nodes.hurt_one()
 
     def mend(self, everything=False):
-        for trouble in list(self.troubles):
-            # What cannot be mended now (nobody leads) is tried again.
-            if (everything or time.monotonic() > trouble.until) and trouble.mend():
-                trouble.ended = time.monotonic()
-                self.troubles.remove(trouble)
-                self.past.append(trouble)
-                if trouble.kind == "node" and trouble.ended > trouble.began + GIVEN_UP_SECONDS:
-                    self.recovers(trouble.member)
-                self.note(f"{trouble.text}: mended")
+        for trouble in self.troubles.mend(everything):
+            if trouble.kind == "node":
+                self.nodes.mended(trouble)
 
     def heal(self):
-        cluster.wait_until(lambda: self.mend(everything=True) or not self.troubles, HEAL_SECONDS_MAX, "everything is mended")
+        """Until everything is mended, those that leave have left, and everything is whole."""
+
+        def is_healed():
+            self.mend(everything=True)
+            self.go_on()
+            return not self.troubles.present and not self.membership.is_busy() and self.members.is_whole()
+
         try:
-            cluster.wait_until(lambda: self.watch_processes() or self.members.is_whole(), HEAL_SECONDS_MAX, "everything is whole again")
+            cluster.wait_until(is_healed, HEAL_SECONDS_MAX, "everything is whole again")
         except RuntimeError as error:
-            raise RuntimeError(f"{error}: {self.members.what_is_there()}") from error
+            draining = [node.name for node in self.membership.draining]
+            raise RuntimeError(f"{error}: {self.members.what_is_there()}, draining {draining}") from error
 
-    def outside(self, errors, window):
-        """Errors with no trouble within so many seconds before."""
-        return [at for at in errors if not any(trouble.began <= at <= trouble.ended + window for trouble in self.past)]
-
-    def counts(self):
-        """How many troubles each kind of member had, and how many nodes were given up."""
-        kinds = collections.Counter(trouble.kind for trouble in self.past)
-        given_up = sum("given up" in line for line in self.log)
-        return ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())) + f"; {given_up} nodes given up"
-
-    def note(self, text):
-        self.log.append(f"{time.monotonic():.3f} {text}")
+    def kill_last(self):
+        """As many nodes as may be lost, when all is whole: what was written and rebuilt must be enough."""
+        killed = self.random.sample(self.members.nodes, NODES_KILLED_LAST)
+        for node in killed:
+            node.kill()
+        self.troubles.note(f"{' and '.join(node.name for node in killed)} killed at last")
 
 
 class Keys:
@@ -243,69 +135,110 @@ class Keys:
         self.all, self.current = self.all + fresh, fresh + older
 
 
-def run(arguments, seed):
-    members = Members(NODES, GATEWAYS)
-    thrasher, keys, clients, complaints = Thrasher(members, seed), Keys(seed), [], []
-    keys.rotate()
-    addresses = [gateway.memcached for gateway in members.gateways]
-    clients = [recorded.Client(number, addresses, keys.current, seed, PAUSE_SECONDS) for number in range(CLIENTS)]
-    last, pulse = [], Pulse()
+class Run:
+    """One cluster, thrashed, healed and read back."""
 
-    def on_turn():
-        keys.rotate()
-        for client in clients:
-            client.keys = keys.current
+    def __init__(self, arguments, seed):
+        self.arguments, self.seed = arguments, seed
+        self.members = Members(NODES, GATEWAYS, near_share=arguments.near, file_share=arguments.files, seed=seed)
+        self.thrasher, self.keys, self.evidence = Thrasher(self.members, seed), Keys(seed), Evidence(self.members)
+        self.keys.rotate()
+        self.addresses = [gateway.memcached for gateway in self.members.gateways]
+        self.clients = [recorded.Client(number, self.addresses, self.keys.current, seed, PAUSE_SECONDS) for number in range(CLIENTS)]
+        self.last, self.pulse, self.complaints, self.began = [], Pulse(), [], time.monotonic()
 
-    try:
-        pulse.start()
-        for client in clients:
+    def go(self):
+        try:
+            self.thrash()
+        except (RuntimeError, OSError) as error:
+            self.complaints.append(f"{type(error).__name__}: {error}")
+            self.members.print_logs()
+        finally:
+            for client in self.clients:
+                client.is_over = True
+            if self.arguments.logs:
+                self.store_logs()
+            # Frozen ones too.
+            self.members.stop()
+        for client in self.clients:
+            client.join()
+        self.pulse.is_over = True
+        return self.judge()
+
+    def thrash(self):
+        self.pulse.start()
+        for client in self.clients:
             client.start()
-        thrasher.run(time.monotonic() + arguments.seconds, on_turn)
-        thrasher.heal()
-        cluster.let_end(clients)
-        last, unreadable = recorded.read_back(addresses[0], keys.all)
-        complaints += [f"{key} cannot be read although all is mended" for key in unreadable]
-    except (RuntimeError, OSError) as error:
-        complaints.append(f"{type(error).__name__}: {error}")
-        members.print_logs()
-    finally:
-        for client in clients:
-            client.is_over = True
-        if arguments.logs:
-            shutil.copytree(members.directory.name, arguments.logs, dirs_exist_ok=True)
-        # Frozen ones too.
-        members.stop()
-    for client in clients:
-        client.join()
-    pulse.is_over = True
-    path = arguments.keep or os.path.join(tempfile.gettempdir(), f"shorttail-history-{os.getpid()}")
-    recorded.write_history(path, clients, last)
-    problems, said = recorded.judge(path)
-    if not arguments.keep:
-        os.remove(path)
-    complaints += problems + [client.problem for client in clients if client.problem]
-    outside = thrasher.outside([at for client in clients for at in client.errors], arguments.window)
-    if outside:
-        complaints.append(f"{len(outside)} errors out of the blue, the first at {outside[0]:.3f}")
-    waits = Waits(clients, thrasher.past + thrasher.troubles, pulse)
-    if arguments.waits:
-        waits.store(arguments.waits)
-    for line in [*(thrasher.log + complaints[:20] if complaints else []), *waits.lines()]:
-        print(f"    {line}")
-    verdict = "not ok" if complaints else "ok"
-    where = "in namespaces" if members.network else "without namespaces"
-    print(
-        f"{verdict} seed {seed}: {len(complaints)} complaints, {len(thrasher.past)} troubles ({thrasher.counts()}) {where}, {recorded.summary(clients)}; "
-        f"{len(keys.all)} keys read back; {'; '.join(said)}",
-        flush=True,
-    )
-    return not complaints
+        self.thrasher.run(time.monotonic() + self.arguments.seconds, self.on_turn)
+        self.thrasher.heal()
+        cluster.let_end(self.clients)
+        self.evidence.look()
+        self.read_back("although all is mended")
+        self.thrasher.kill_last()
+        self.read_back(f"after {NODES_KILLED_LAST} nodes died")
+
+    def on_turn(self):
+        self.evidence.look()
+        self.keys.rotate()
+        for client in self.clients:
+            client.keys = self.keys.current
+
+    def read_back(self, when):
+        lines, unreadable = recorded.read_back(self.random_address(), self.keys.all)
+        self.last += lines
+        self.complaints += [f"{key} cannot be read {when}" for key in unreadable]
+
+    def store_logs(self):
+        shutil.copytree(self.members.directory.name, self.arguments.logs, dirs_exist_ok=True)
+        with open(os.path.join(self.arguments.logs, "troubles.log"), "w", encoding="utf-8") as out:
+            out.writelines(line + "\n" for line in self.thrasher.troubles.log)
+
+    def random_address(self):
+        return self.thrasher.random.choice(self.addresses)
+
+    def judge(self):
+        """Prints what there was, and what is wrong; whether nothing is."""
+        path = self.arguments.keep or os.path.join(tempfile.gettempdir(), f"shorttail-history-{os.getpid()}")
+        recorded.write_history(path, self.clients, self.last)
+        problems, said = recorded.judge(path)
+        if not self.arguments.keep:
+            os.remove(path)
+        self.complaints += problems + [client.problem for client in self.clients if client.problem]
+        troubles, window = self.thrasher.troubles, self.arguments.window
+        errors = [error for client in self.clients for error in client.errors]
+        outside = troubles.out_of_the_blue(errors, window)
+        if outside:
+            self.complaints.append(f"{len(outside)} errors out of the blue, at {', '.join(f'{told:.3f}' for _, told in outside[:10])}")
+        ended = max([self.began + 1, *(trouble.ended or 0 for trouble in troubles.past)])
+        covered = share_covered(troubles.windows(window), self.began, ended)
+        waits = Waits(self.clients, troubles.all(), self.pulse)
+        if self.arguments.waits:
+            waits.store(self.arguments.waits)
+        lines = troubles.log + self.complaints[:20] if self.complaints else []
+        lines += [*waits.lines(), *troubles.kinds(KINDS), self.evidence.line()]
+        for line in lines:
+            print(f"    {line}")
+        verdict = "not ok" if self.complaints else "ok"
+        where = "in namespaces" if self.members.network else "without namespaces"
+        print(
+            f"{verdict} seed {self.seed}: {len(self.complaints)} complaints, {sum(troubles.counts.values())} troubles {where}, "
+            f"{recorded.summary(self.clients)}, {len(outside)} errors outside windows, which are {covered:.0%} of the time; "
+            f"{len(self.last)} reads of {len(self.keys.all)} keys at the end; {'; '.join(said)}",
+            flush=True,
+        )
+        return not self.complaints
+
+
+def run(arguments, seed):
+    return Run(arguments, seed).go()
 
 
 def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--window", type=float, default=12, help="seconds after a trouble in which there may be errors")
+    parser.add_argument("--window", type=float, default=2, help="seconds after a gateway's trouble in which an answer may fail")
+    parser.add_argument("--near", type=float, default=0.5, help="share of nodes whose memory gateways read and write themselves")
+    parser.add_argument("--files", type=float, default=0.5, help="share of nodes that keep their memory in a file")
     parser.add_argument("--keep", help="file for the history")
     parser.add_argument("--waits", help="file for the answers that took long, and what was broken meanwhile")
     parser.add_argument("--logs", help="directory for the members' logs")

@@ -18,7 +18,7 @@ class Process:
         self.start()
 
     def start(self):
-        environment = dict(os.environ, SHORTTAIL_LOG="info")
+        environment = {"SHORTTAIL_LOG": "info", **os.environ}
         with open(self.path, "ab") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment)
 

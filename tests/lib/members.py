@@ -1,7 +1,10 @@
 """A cluster of single processes: three etcd, two coordinators, nodes and gateways, each of these in a network namespace of its own.
 
-Every member can be killed, started again under its number, frozen, and cut off from all others by its link. Without the right to
-make namespaces members share the loopback interface, and cannot be cut off.
+Every member can be killed, started again under its number, frozen, and cut off from all others by its link. Nodes come and go.
+Without the right to make namespaces members share the loopback interface, and cannot be cut off.
+
+A *near* node listens on a Unix socket, so gateways read its memory, and put appends there; it obeys no `shorttail chaos`, and a
+cut parts it from the coordinators only. One with a *file* has its memory again when it is started again.
 
 Must not know: what is done to the members, and when.
 """
@@ -18,62 +21,17 @@ sys.path += [LIB, os.path.join(os.path.dirname(LIB), "control")]
 
 import cluster  # noqa: E402  (the path must be set first)
 from etcd import Etcd  # noqa: E402
+from network import ip, make_network  # noqa: E402
 from processes import Coordinator, Process  # noqa: E402
 
 START_SECONDS_MAX = 120
 CLIENT_PORT = 11211
 NODE_PORT = 7001
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-class Network:
-    """A bridge on this machine, and a namespace with one address for each member."""
-
-    def __init__(self):
-        self.tag = f"st{os.getpid() % 100_000}"
-        self.bridge, self.subnet = f"{self.tag}br", f"10.{random.randrange(64, 250)}"
-        self.host, self.names = f"{self.subnet}.0.1", []
-        ip("link", "add", self.bridge, "type", "bridge")
-        try:
-            ip("addr", "add", f"{self.host}/16", "dev", self.bridge)
-            ip("link", "set", self.bridge, "up")
-        except BaseException:
-            self.remove()
-            raise
-
-    def add(self, kind, number):
-        """Namespace, link and address of a new member."""
-        name, link = f"{self.tag}{kind}{number}", f"{self.tag}{kind}{number}l"
-        address = f"{self.subnet}.{1 + 'ng'.index(kind)}.{number + 1}"
-        ip("netns", "add", name)
-        self.names.append(name)
-        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
-        ip("link", "set", link, "master", self.bridge, "up")
-        ip("-n", name, "addr", "add", f"{address}/16", "dev", "eth0")
-        ip("-n", name, "link", "set", "eth0", "up")
-        ip("-n", name, "link", "set", "lo", "up")
-        return name, link, address
-
-    def remove(self):
-        for words in [("netns", "del", name) for name in self.names] + [("link", "del", self.bridge)]:
-            subprocess.run(["ip", *words], check=False, stderr=subprocess.DEVNULL)
-
-
-def make_network():
-    """None, if namespaces cannot be made here."""
-    try:
-        network = Network()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    try:
-        network.add("n", 250)
-    except (OSError, subprocess.CalledProcessError):
-        network.remove()
-        return None
-    return network
+# Fast enough that all of a node is looked at in a second or two, and again ten seconds later.
+SCRUB_BANDWIDTH = "64MiB"
+SHARED_MEMORY = "/dev/shm"
+# What the process of a node that was taken out ends with.
+REMOVED_EXIT_CODE = 3
 
 
 class Member(Process):
@@ -96,37 +54,92 @@ class Member(Process):
         ip("link", "set", self.link, "up")
 
 
+class Node(Member):
+    def __init__(self, number, near, memory_file, directory, *others):
+        self.number, self.near, self.memory_file = number, near, memory_file
+        if memory_file:
+            others += ("--memory-file", memory_file)
+        if not near:
+            others += ("--allow-chaos",)
+        super().__init__(directory, f"node-{number}", *others)
+
+    def lose_memory(self):
+        """The process is dead: the next one finds no memory."""
+        if self.memory_file and os.path.exists(self.memory_file):
+            os.remove(self.memory_file)
+
+    def was_removed(self):
+        """Whether it ended as a node does that was taken out; none while it runs."""
+        code = self.process.poll()
+        return None if code is None else code == REMOVED_EXIT_CODE
+
+
+def shares(count, share, chance):
+    """A list of so many, of which that share is true, in any order."""
+    wanted = round(count * share)
+    made = [True] * wanted + [False] * (count - wanted)
+    chance.shuffle(made)
+    return made
+
+
 class Members:
-    def __init__(self, node_count, gateway_count, code="rs:4+2", node_memory="128MiB"):
+    """`near_share`, `file_share`: of the nodes; which ones is drawn from the seed."""
+
+    def __init__(self, node_count, gateway_count, code="rs:4+2", node_memory="128MiB", near_share=0.0, file_share=0.0, seed=0):
         self.directory = tempfile.TemporaryDirectory(prefix="members-test-")
-        self.node_count, self.gateway_count = node_count, gateway_count
+        # Files and sockets of nodes; memory on a disk is not offered to gateways.
+        place = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+        self.memory_directory = tempfile.TemporaryDirectory(prefix="members-test-", dir=place)
+        self.gateway_count, self.node_memory, self.random = gateway_count, node_memory, random.Random(f"{seed}/members")
+        self.near_share, self.file_share, self.next_number = near_share, file_share, 0
         self.network, self.processes, self.etcd = make_network(), [], None
+        self.nodes, self.gateways = [], []
         try:
             self.etcd = Etcd(3)
-            self._start(code, node_memory)
+            self._start(code, node_count)
             cluster.wait_until(self.is_whole, START_SECONDS_MAX, "all members are there and everything is served")
         except BaseException:
             self.print_logs()
             self.stop()
             raise
 
-    def _start(self, code, node_memory):
+    def _start(self, code, node_count):
         host = self.network.host if self.network else "127.0.0.1"
         flags = ["--metadata", "etcd:" + ",".join(self.etcd.urls), "--code", code, "--partitions", "16", "--allow-chaos"]
-        flags += ["--nodes", str(self.node_count), "--gateways", str(self.gateway_count), "--retire-after", "4"]
+        flags += ["--nodes", str(node_count), "--gateways", str(self.gateway_count), "--retire-after", "4"]
         self.coordinators = [self._add(Coordinator(self.directory.name, f"coordinator-{name}", *flags, host=host)) for name in "ab"]
-        coordinators = ["--coordinator", ",".join(coordinator.control for coordinator in self.coordinators)]
-        self.nodes, self.gateways = [], []
-        for number in range(self.node_count):
-            namespace, link, address = self._place("n", number, NODE_PORT)
-            arguments = ["node", "--listen", address, "--id", str(number), "--memory", node_memory, "--allow-chaos", *coordinators]
-            self.nodes.append(self._add(Member(self.directory.name, f"node-{number}", namespace, link, *arguments)))
+        self.controls = ["--coordinator", ",".join(coordinator.control for coordinator in self.coordinators)]
+        near, files = (shares(node_count, share, self.random) for share in (self.near_share, self.file_share))
+        for is_near, has_file in zip(near, files):
+            self._add_node(is_near, has_file)
         for number in range(self.gateway_count):
             namespace, link, address = self._place("g", number, CLIENT_PORT)
-            arguments = ["gateway", "--memcached", address, "--redis", "off", "--when-full", "error", *coordinators]
+            arguments = ["gateway", "--memcached", address, "--redis", "off", "--when-full", "error", *self.controls]
             gateway = self._add(Member(self.directory.name, f"gateway-{number}", namespace, link, *arguments))
             gateway.memcached = address
             self.gateways.append(gateway)
+
+    def join(self):
+        """A new node, with a number that none had before."""
+        return self._add_node(self.random.random() < self.near_share, self.random.random() < self.file_share)
+
+    def _add_node(self, near, has_file):
+        number = self.next_number
+        self.next_number += 1
+        namespace, link, address = self._place("n", number, NODE_PORT)
+        path = os.path.join(self.memory_directory.name, f"node-{number}")
+        arguments = ["node", "--listen", f"unix:{path}.sock" if near else address, "--id", str(number)]
+        arguments += ["--memory", self.node_memory, "--scrub-bandwidth", SCRUB_BANDWIDTH, *self.controls]
+        node = Node(number, near, path if has_file else None, self.directory.name, namespace, link, *arguments)
+        self.nodes.append(self._add(node))
+        return node
+
+    def forget(self, node):
+        """The process of a node has ended, and it never comes back."""
+        node.lose_memory()
+        self.processes.remove(node)
+        if self.network:
+            self.network.forget(node.namespace)
 
     def _place(self, kind, number, port):
         if not self.network:
@@ -149,23 +162,30 @@ class Members:
     def status(self):
         return self.leader()[1]
 
-    def is_whole(self):
+    def status_of(self, node, status):
+        return next((each for each in status["nodes"] if each["id"] == node.number), None)
+
+    def is_whole(self, status=None):
         """Are all members there, everything served, and nothing lost?"""
-        status = self.status()
+        status = status or self.status()
         if not status:
             return False
-        nodes = [node for node in status["nodes"] if node["state"] == "normal"]
         gateways = [gateway for gateway in status["gateways"] if gateway["serving"]]
+        return len(gateways) >= self.gateway_count and self.is_all_held(status)
+
+    def is_all_held(self, status):
+        """Are all nodes there, everything served, and nothing lost? What is not served nobody knows of."""
+        told = [self.status_of(node, status) for node in self.nodes]
         repair = status["repair"]
-        lacks = repair["chunks_missing"] + repair["chunks_stranded"]
+        lacks = repair["chunks_missing"] + repair["chunks_stranded"] + repair["lacking_of_stripe_max"]
         is_served = status["partitions_served"] == status["partitions"]
-        return len(nodes) == self.node_count and len(gateways) >= self.gateway_count and is_served and lacks == 0
+        return all(one and one["state"] == "normal" for one in told) and is_served and lacks == 0
 
     def what_is_there(self):
         """What `is_whole` looks at, for people."""
         status = self.status() or {}
-        names = ("partitions", "partitions_served", "repair")
-        states = [node["state"] for node in status.get("nodes", [])]
+        names = ("partitions", "partitions_served", "repair", "moves", "problems")
+        states = {node["id"]: (node["state"], node["drain"]) for node in status.get("nodes", [])}
         serving = [gateway["serving"] for gateway in status.get("gateways", [])]
         return {**{name: status.get(name) for name in names}, "nodes": states, "gateways_serving": serving}
 
@@ -190,4 +210,5 @@ class Members:
             self.etcd.stop()
         if self.network:
             self.network.remove()
+        self.memory_directory.cleanup()
         self.directory.cleanup()

@@ -18,10 +18,35 @@ import cluster
 
 ABSENT = "-"
 NAMED_BYTES = 24
-# Around what is packed and what is striped (two blocks of 4 KiB, a quarter of a chunk), what fills a chunk of 65 280 B, and
-# what fills a stripe of four of them.
-SIZES = [0, 1, 31, 100, 100, 100, 1000, 4000, 8100, 8150, 8191, 8192, 8193, 16_250, 16_300, 16_320, 16_384, 65_240, 65_279, 65_280, 65_281]
-SIZES += [200_000, 261_103, 261_104, 261_105, 300_000]
+# Of a record, beside key and value: with a counter, or a whole version.
+RECORD_BYTES = (12, 16)
+# Up to two blocks of 4 KiB a record is packed, with RS(4,2).
+PACKED_BYTES_MAX = 8192
+# A piece has a header of 256 bytes and a checksum of 4, and takes a multiple of a KiB, up to the 64 of a chunk; a stripe has 4.
+PIECE_BYTES = 260
+STRIPE_PIECES = 4
+# What is stored of an object, its key and 59 bytes more counted, is at most so long.
+OBJECT_BYTES_MAX = (1 << 20) - 59
+
+
+def striped_bytes(kibibytes):
+    """The longest value of one stripe whose pieces take so many KiB each."""
+    return STRIPE_PIECES * (kibibytes * 1024 - PIECE_BYTES)
+
+
+def around(size):
+    return [size - 1, size, size + 1]
+
+
+# Small ones, a quarter of a chunk of 65 280 B, a chunk, pieces of so many KiB, one whole stripe, a few.
+SIZES = [0, 1, 31, 100, 100, 100, 127, 128, 1000, 4000, 16_250, 16_300, 16_320, 16_384, 65_240, 65_279, 65_280, 65_281, 200_000, 300_000]
+SIZES += [*around(striped_bytes(4)), *around(striped_bytes(32)), *around(striped_bytes(33)), *around(striped_bytes(64))]
+# As many again that are just packed, or just not: a key's length counts.
+PACKED_SHARE = 0.35
+# Long ones are rare, since they take long: two whole stripes; and the longest that is taken, or refused.
+LONG_SIZES = around(2 * striped_bytes(64))
+LONG_SHARE = 0.01
+TOO_LONG = b"SERVER_ERROR object too large for cache\r\n"
 # Of a client's steps, how many begin with another connection.
 WANDERING = 0.01
 RECONNECT_SECONDS_MAX = 90
@@ -70,12 +95,14 @@ class Client(threading.Thread):
     def __init__(self, number, addresses, keys, seed, pause=0.0, sizes=None):
         super().__init__(daemon=True)
         self.number, self.addresses, self.keys, self.pause = number, addresses, keys, pause
-        self.random, self.sizes = random.Random(f"{seed}/{number}"), sizes or SIZES
+        self.random, self.sizes = random.Random(f"{seed}/{number}"), sizes
         self.is_over, self.problem, self.stream, self.address = False, None, None, None
         self.lines, self.count = [], {"ok": 0, "unknown": 0, "refused": 0}
         # Seconds that the longest answer took, and all operations that took long, whatever came of them.
         self.longest, self.waits = 0.0, []
-        # When errors were met, for those that ask in which windows.
+        # How often a value was refused that is too long.
+        self.too_long_count = 0
+        # When what failed was asked, and when it was told, for those that ask in which windows.
         self.errors = []
 
     def run(self):
@@ -95,11 +122,25 @@ class Client(threading.Thread):
             self.get(key)
         elif chance < 0.9:
             verb = "set" if chance < 0.8 else "add"
-            value = value_of(f"{self.number}:{len(self.lines)}", self.random.choice(self.sizes))
+            size = self.size(key)
+            # What is too long to be stored ends what was there, unless it is an addition.
+            verb = "add" if size + len(key) > OBJECT_BYTES_MAX else verb
+            value = value_of(f"{self.number}:{len(self.lines)}", size)
             command = b"%s %s 0 0 %d\r\n%s\r\n" % (verb.encode(), key, len(value), value)
             self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"})
         else:
             self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"})
+
+    def size(self, key):
+        """Of the next value."""
+        chance = self.random.random()
+        if self.sizes:
+            return self.random.choice(self.sizes)
+        if chance < LONG_SHARE:
+            return self.random.choice([*LONG_SIZES, *around(OBJECT_BYTES_MAX - len(key))])
+        if chance < LONG_SHARE + PACKED_SHARE:
+            return PACKED_BYTES_MAX - len(key) - self.random.choice(RECORD_BYTES) + self.random.choice([-1, 0, 1])
+        return self.random.choice(SIZES)
 
     def connection(self):
         give_up = time.monotonic() + RECONNECT_SECONDS_MAX
@@ -121,7 +162,7 @@ class Client(threading.Thread):
         if outcome == "ok":
             self.longest = max(self.longest, (returned - called) / 1e9)
         else:
-            self.errors.append(returned / 1e9)
+            self.errors.append((called / 1e9, returned / 1e9))
         if returned - called > LONG_SECONDS * 1e9:
             self.waits.append(Wait(called, returned, self.address, action, key, outcome))
         told = returned if outcome == "ok" else ABSENT
@@ -145,6 +186,10 @@ class Client(threading.Thread):
         elif not line.endswith(b"\n") or b"unknown" in line:
             self.note(key, action, value, called, "unknown")
             self.stream = self.stream if line.endswith(b"\n") else None
+        elif line == TOO_LONG and action == "add" and len(command) > OBJECT_BYTES_MAX:
+            self.too_long_count += 1
+        elif line == TOO_LONG:
+            raise ValueError(f"{action} {key!r} of {len(command)} bytes with all: {line!r}")
         elif line.startswith(b"SERVER_ERROR"):
             self.note(key, action, value, called, "refused")
         else:

@@ -46,7 +46,7 @@ const SETTLING_S: f64 = 0.25;
 const GOAL_SHARE: f64 = 0.6;
 
 /// Between two looks at the status.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Kills a node and measures how its chunks are rebuilt elsewhere.
 #[derive(Clone, Debug, clap::Args)]

@@ -125,6 +125,7 @@ impl Coordinator {
                 allows_chaos: false,
                 status: NodeStatus::default(),
                 has_told: false,
+                given_up_us: None,
             };
             (id, member)
         });
@@ -220,6 +221,7 @@ impl Coordinator {
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
         gateway.recent.note(now.mono_us, &status.nodes);
         gateway.status = status;
+        gateway.untold_losses = 0;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
     }
 
@@ -276,11 +278,12 @@ impl Coordinator {
         let due: Vec<u16> = self.nodes.iter().filter(|(_, node)| due(node)).map(|(&id, _)| id).collect();
         for id in due {
             let may_serve = self.may_be_serving(id);
-            let node = self.nodes.get_mut(&id).expect("listed above");
             if may_serve {
-                node.presence.since_us = now.mono_us;
+                self.nodes.get_mut(&id).expect("listed above").presence.since_us = now.mono_us;
                 continue;
             }
+            self.note_given_up(now, id);
+            let node = self.nodes.get_mut(&id).expect("listed above");
             node.presence.apply(now.mono_us, Event::GivenUp);
             let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
             durable.retired_through = durable.retired_through.max(node.incarnation.0);

@@ -193,7 +193,7 @@ impl Coordinator {
                  partitions are served (`shorttail status`)"
             ));
         }
-        let lacking = self.lacking(Some(id)).count();
+        let lacking = self.lacking_at_worst(id);
         let tolerance = self.settings.code.tolerance();
         if lacking < tolerance {
             return Ok(());
@@ -206,6 +206,7 @@ impl Coordinator {
     }
 
     fn take_out(&mut self, now: Now, id: u16) {
+        self.note_given_up(now, id);
         let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
         (durable.draining, durable.removed) = (false, true);
         durable.retired_through = durable.retired_through.max(durable.incarnation);
@@ -219,8 +220,6 @@ impl Coordinator {
             presence.apply(now.mono_us, Event::ConnectionClosed);
         }
         presence.apply(now.mono_us, Event::GivenUp);
-        // From now on what it held is lost.
-        presence.since_us = now.mono_us;
         self.mark_view_changed();
     }
 }

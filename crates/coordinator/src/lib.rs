@@ -1,7 +1,7 @@
 //! The coordinator role as a synchronous state machine: who is a member, who is alive, who should
-//! own what.
+//! own what; and of several coordinators over one metadata store, which one leads.
 //!
-//! It is told of messages, closed connections and the time, and says what to persist and to send. Guarantees:
+//! The machine is told of messages, closed connections and the time, and says what to persist and to send. Guarantees:
 //!
 //! - an epoch is handed out once, greater than every earlier one, and only after it was persisted;
 //! - a partition is in one tenure, and a tenure that follows another knows whose promises must have ended first;
@@ -10,6 +10,8 @@
 //!
 //! Must not know: sockets, files, clocks, randomness (the cluster's identity comes as an argument), or what is stored.
 
+pub mod candidate;
+pub mod claim;
 mod coordinator;
 mod dealing;
 mod durable;
@@ -22,6 +24,7 @@ mod orders;
 mod problems;
 mod recent;
 mod register;
+mod seat;
 mod status;
 mod stored;
 mod tenures;
@@ -30,3 +33,4 @@ mod tests;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};
+pub use seat::Seat;

@@ -104,6 +104,8 @@ pub struct NodeMember {
     pub status: NodeStatus,
     /// The status was told since this incarnation came, and since it was last ordered to drain.
     pub has_told: bool,
+    /// When what it held was given up, if it held something, in monotonic microseconds.
+    pub given_up_us: Option<u64>,
 }
 
 /// One gateway.
@@ -114,5 +116,7 @@ pub struct GatewayMember {
     pub since_us: u64,
     pub registration: GatewayRegistration,
     pub status: GatewayStatus,
+    /// Nodes that were given up with what they held since the status was told.
+    pub untold_losses: usize,
     pub recent: Recent,
 }

@@ -2,11 +2,12 @@
 //!
 //! Must not know: who reads it.
 
+use shorttail_units::Now;
 use shorttail_wire::control::{NodeState, Standing, TenureState};
 
 use crate::coordinator::Coordinator;
 use crate::limits::LOSS_TOLD_MS;
-use crate::members::NodeMember;
+use crate::members::{GatewayMember, NodeMember};
 
 /// A node with less than one part in so many of its memory free is full: that much is kept for cleaning.
 const FULL_PART: u64 = 20;
@@ -34,21 +35,42 @@ impl Coordinator {
         [unserved, unreadable, unstored].into_iter().flatten().collect()
     }
 
-    /// What stripes lack, `beside` being left out of account.
-    pub(crate) fn lacking(&self, beside: Option<u16>) -> Lacking {
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        let told = alive.map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max().unwrap_or(0);
-        // What was lost with a node that was just given up is not told yet.
+    /// What stripes lack, as members told last.
+    pub(crate) fn lacking(&self) -> Lacking {
+        let told = |gateway: &GatewayMember| gateway.status.totals.lost_of_stripe_max as usize + gateway.untold_losses;
+        Lacking { lost: self.living().map(told).max().unwrap_or(0), away: self.away().collect() }
+    }
+
+    /// What they may lack at worst, node `beside` being left out of account: a gateway's report that came after a node
+    /// was given up may have been made before.
+    pub(crate) fn lacking_at_worst(&self, beside: u16) -> usize {
+        let told = self.living().map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max();
         let is_fresh = |node: &NodeMember| {
-            let since_ms = self.now_us.saturating_sub(node.presence.since_us) / 1000;
-            node.presence.state == NodeState::Retired && since_ms < LOSS_TOLD_MS
+            let since_ms = node.given_up_us.map(|since_us| self.now_us.saturating_sub(since_us) / 1000);
+            since_ms.is_some_and(|since_ms| since_ms < LOSS_TOLD_MS)
         };
-        let others = || self.nodes.iter().filter(|(id, _)| Some(**id) != beside);
-        let away = others().filter(|(id, node)| node.presence.state == NodeState::Dead && !self.is_empty(**id));
-        Lacking {
-            lost: told + others().filter(|(_, node)| is_fresh(node)).count(),
-            away: away.map(|(&id, _)| id).collect(),
+        let fresh = self.nodes.iter().filter(|&(&id, node)| id != beside && is_fresh(node)).count();
+        told.unwrap_or(0) + fresh + self.away().filter(|&id| id != beside).count()
+    }
+
+    /// Gateways whose word counts.
+    fn living(&self) -> impl Iterator<Item = &GatewayMember> {
+        self.gateways.values().filter(|gateway| gateway.presence.is_alive())
+    }
+
+    /// Nodes that are away with chunks that count.
+    fn away(&self) -> impl Iterator<Item = u16> {
+        let dead = self.nodes.iter().filter(|(_, node)| node.presence.state == NodeState::Dead);
+        dead.map(|(&id, _)| id).filter(move |&id| !self.is_empty(id))
+    }
+
+    /// What a node held is lost from now on.
+    pub(crate) fn note_given_up(&mut self, now: Now, id: u16) {
+        if self.is_empty(id) {
+            return;
         }
+        self.gateways.values_mut().for_each(|gateway| gateway.untold_losses += 1);
+        self.nodes.get_mut(&id).expect("a known node").given_up_us = Some(now.mono_us);
     }
 
     fn unserved_problem(&self) -> Option<String> {
@@ -92,7 +114,7 @@ impl Coordinator {
     }
 
     fn unreadable_problem(&self) -> Option<String> {
-        let lacking = self.lacking(None);
+        let lacking = self.lacking();
         let code = self.settings.code;
         let tolerance = code.tolerance();
         let Lacking { lost, away } = &lacking;

@@ -2,8 +2,8 @@
 
 use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayStatus, GatewayWelcome,
-    NodeRegistration, NodeSession, NodeStatus, NodeWelcome, Refusal,
+    CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration,
+    NodeSession, NodeStatus, NodeWelcome, Refusal,
 };
 
 use crate::coordinator::{ConnectionId, Coordinator, Member};
@@ -11,7 +11,6 @@ use crate::durable::DurableNode;
 use crate::lifecycle::Event;
 use crate::limits::{ADDRESS_BYTES_MAX, DOMAIN_BYTES_MAX, GATEWAY_COUNT_MAX, NODE_COUNT_MAX};
 use crate::members::{GatewayMember, NodeMember, Presence, Silence};
-use crate::recent::Recent;
 
 impl Coordinator {
     pub(crate) fn register_node(&mut self, now: Now, connection: ConnectionId, registration: NodeRegistration) {
@@ -113,6 +112,7 @@ impl Coordinator {
             allows_chaos: registration.allows_chaos,
             status: NodeStatus::default(),
             has_told: false,
+            given_up_us: None,
         };
         match self.nodes.get_mut(&id) {
             Some(known) if known.incarnation == member.incarnation => {
@@ -194,15 +194,14 @@ impl Coordinator {
         if let Some(old) = self.gateways.get(&id).and_then(|gateway| gateway.presence.connection) {
             self.close(now, old);
         }
-        let (status, recent, since_us) = match self.gateways.get(&id) {
-            Some(known) => (known.status.clone(), known.recent.clone(), known.since_us),
-            None => (GatewayStatus::default(), Recent::default(), now.mono_us),
-        };
+        let known = self.gateways.get(&id);
+        let (status, recent) = known.map(|known| (known.status.clone(), known.recent.clone())).unwrap_or_default();
+        let (since_us, untold_losses) = known.map_or((now.mono_us, 0), |known| (known.since_us, known.untold_losses));
         self.gateways.retain(|&other, gateway| {
             other == id || gateway.presence.is_alive() || !is_in_place_of(&registration, &gateway.registration)
         });
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
-        self.gateways.insert(id, GatewayMember { presence, since_us, registration, status, recent });
+        self.gateways.insert(id, GatewayMember { presence, since_us, registration, status, untold_losses, recent });
         self.connections.insert(connection, Member::Gateway(id));
         let welcome = GatewayWelcome {
             session,

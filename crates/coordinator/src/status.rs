@@ -44,7 +44,7 @@ impl Coordinator {
                 bytes_per_s: if can_rebuild { totals.repair_bytes_per_s } else { 0 },
                 // With fewer nodes than a stripe needs nothing is rebuilt, whatever the rate was.
                 seconds_left: RepairStatus::estimate(&totals).filter(|_| can_rebuild),
-                lacking_of_stripe_max: self.lacking(None).count() as u16,
+                lacking_of_stripe_max: self.lacking().count() as u16,
                 nodes_alive: nodes_alive().count() as u16,
                 nodes_needed: self.settings.code.chunk_count() as u16,
             },

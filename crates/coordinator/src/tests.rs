@@ -8,6 +8,7 @@ use shorttail_wire::control::{self, *};
 use crate::limits::*;
 use crate::*;
 
+mod leading;
 mod leaving;
 mod tenures;
 

@@ -55,13 +55,13 @@ impl NodeConfig {
         bytes
     }
 
-    /// Is a greeting one for this core?
-    pub(crate) fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+    /// Is a greeting one for this core? If not, why, and the detail of that refusal.
+    pub(crate) fn check_hello(&self, hello: &Hello) -> Result<(), (Refusal, u64)> {
         match () {
-            () if hello.version != PROTOCOL_VERSION => Err(Refusal::WrongVersion),
-            () if hello.cluster != self.cluster => Err(Refusal::WrongCluster),
-            () if !equal_in_constant_time(&hello.auth, &self.auth) => Err(Refusal::NotAuthenticated),
-            () if hello.core != self.core => Err(Refusal::Invalid),
+            () if hello.version != PROTOCOL_VERSION => Err((Refusal::WrongVersion, u64::from(PROTOCOL_VERSION))),
+            () if hello.cluster != self.cluster => Err((Refusal::WrongCluster, 0)),
+            () if !equal_in_constant_time(&hello.auth, &self.auth) => Err((Refusal::NotAuthenticated, 0)),
+            () if hello.core != self.core => Err((Refusal::Invalid, 0)),
             () => Ok(()),
         }
     }

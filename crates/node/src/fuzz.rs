@@ -3,7 +3,9 @@
 //! The first byte chooses: raw bytes from the peer, or bytes that a tiny decoder turns into well-formed requests with
 //! nonsense values, which go deeper. Whatever comes, nothing panics and the invariants hold.
 
-use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_units::{
+    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
+};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Hello, Members, NodeRequest, PROTOCOL_VERSION};
 
 use crate::{Node, NodeConfig, NodeStats};
@@ -221,7 +223,10 @@ impl<'a> Source<'a> {
 
     fn free(&mut self) -> NodeRequest<'static> {
         let (first, count) = (self.stripe(), u32::from(self.byte() % 3));
-        NodeRequest::Free { first, count: self.or_nonsense(count), epoch: self.epoch(), partition: self.partition() }
+        let (count, epoch, partition) = (self.or_nonsense(count), self.epoch(), self.partition());
+        // Chunks are of the first configuration.
+        let up_to = if count == 2 { Configuration::default() } else { Configuration::END };
+        NodeRequest::Free { first, count, epoch, partition, up_to }
     }
 
     fn request(&mut self) -> NodeRequest<'static> {

@@ -294,8 +294,8 @@ impl Session {
 
     fn greet(&mut self, frame: &Frame<'_>, config: &NodeConfig, near: Option<&NearMemory>) -> Result<(), SessionError> {
         let NodeRequest::Peer(hello) = NodeRequest::parse(frame)? else { return Err(SessionError::Greeting) };
-        if let Err(refusal) = config.check_hello(&hello) {
-            self.reply(frame.tag, &NodeReply::Refused { refusal, detail: 0 }, &mut Vec::new());
+        if let Err((refusal, detail)) = config.check_hello(&hello) {
+            self.reply(frame.tag, &NodeReply::Refused { refusal, detail }, &mut Vec::new());
             return Err(SessionError::Refused(refusal));
         }
         self.is_greeted = true;

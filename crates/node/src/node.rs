@@ -388,9 +388,20 @@ impl Node {
         self.holdings.store.flip_open_parities()
     }
 
+    /// A bit in the header of each sealed chunk turns over: the bit `first` of the first one, the next of each other
+    /// one. Of how many.
+    pub fn flip_header_bits(&mut self, first: usize) -> usize {
+        self.holdings.store.flip_header_bits(first)
+    }
+
     /// Spoils what tells which chunk it is, of so many sealed ones; answers of how many.
     pub fn tear_descriptions(&mut self, count: usize) -> u32 {
         self.holdings.store.tear_descriptions(count)
+    }
+
+    /// Takes nothing of these stripes any more, as if they were gone.
+    pub fn refuse(&mut self, stripes: &[StripeId]) {
+        self.holdings.store.refuse(stripes);
     }
 
     /// Leaves open parity chunks as a crash in the middle of a fold would; answers how many.
@@ -542,7 +553,7 @@ impl Node {
     }
 
     fn check_greeting(&self, hello: &Hello, is_owner: bool) -> Result<(), (Refusal, u64)> {
-        self.config.check_hello(hello).map_err(|refusal| (refusal, 0))?;
+        self.config.check_hello(hello)?;
         // A greeting that was under way while its owner took a higher epoch.
         let current = self.owners.get(&hello.owner).and_then(|id| self.sessions.get(id));
         match current.map(|session| session.phase) {

@@ -90,8 +90,9 @@ impl Holdings {
         let taken = || -> Result<bool, No> {
             self.check_mine(description)?;
             let is_needed = self.store.check_rebuild(description)?;
-            if is_needed {
-                order(&mut self.store)?;
+            match is_needed {
+                true => order(&mut self.store)?,
+                false => self.store.adopt(description)?,
             }
             Ok(is_needed)
         };
@@ -204,9 +205,9 @@ impl Holdings {
             NodeRequest::Open(ref description) => self.open(description)?,
             NodeRequest::Install { ref description, bytes } => self.install(description, bytes)?,
             NodeRequest::Seal { stripe, last, chunk_last, sum } => self.seal(stripe, last, chunk_last, sum)?,
-            NodeRequest::Free { first, count, epoch, partition } => {
+            NodeRequest::Free { first, count, epoch, partition, up_to } => {
                 self.fences.check(partition, epoch)?;
-                self.store.free(first, count, partition)?;
+                self.store.free_up_to(first, count, partition, up_to)?;
             }
             NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
             NodeRequest::Ping | NodeRequest::ProbeWrite => {}

@@ -135,6 +135,10 @@ fn fence(epoch: u32) -> NodeRequest<'static> {
     NodeRequest::Fence { partition: 2, epoch: Epoch(epoch), next: StripeId::default() }
 }
 
+fn free(up_to: Configuration) -> NodeRequest<'static> {
+    NodeRequest::Free { first: stripe(), count: 1, epoch: Epoch(3), partition: PartitionId(2), up_to }
+}
+
 fn stripe() -> StripeId {
     StripeId::new(Epoch(3), 7)
 }
@@ -271,7 +275,7 @@ fn the_source_that_is_to_blame_is_named() {
 
 #[test]
 fn r11_a_stripe_that_was_freed_or_fenced_meanwhile_is_not_installed() {
-    let free = NodeRequest::Free { first: stripe(), count: 1, epoch: Epoch(3), partition: PartitionId(2) };
+    let free = free(Configuration::END);
     for (change, refusal) in [(free, Refusal::Exists), (fence(4), Refusal::Fenced)] {
         let mut nodes = nodes_without(&[0], FAST);
         nodes.tell(SPARE, &rebuild(0, &[1, 3]));
@@ -281,6 +285,42 @@ fn r11_a_stripe_that_was_freed_or_fenced_meanwhile_is_not_installed() {
         assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
         assert_eq!(nodes.tell(SPARE, &rebuild(0, &[1, 3])).refusals, [refusal], "nor is a later order taken");
     }
+}
+
+/// Its owner takes higher and higher numbers: whatever arrives late, and however often, only what was ordered after the
+/// last free is here.
+#[test]
+fn r11_a_node_that_freed_a_chunk_takes_what_is_ordered_later() {
+    let numbers: Vec<Configuration> = (0..5).map(|number| Configuration::from_raw(3 << 32 | number)).collect();
+    let order = |number: usize| {
+        let described = ChunkDescription { configuration: numbers[number], ..description(0, Some(0)) };
+        NodeRequest::Rebuild { description: described, sources: [1, 3].map(source_of).to_vec() }
+    };
+    let mut nodes = nodes_without(&[0], FAST);
+    assert_eq!(nodes.tell(SPARE, &free(numbers[1])).done_count, 1);
+    assert_eq!(nodes.tell(SPARE, &order(1)).refusals, [Refusal::Exists], "it is late");
+    // The free comes behind an order of a higher number, again and again.
+    nodes.tell(SPARE, &order(2));
+    nodes.tell(SPARE, &free(numbers[1]));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+    assert_eq!(nodes.tell(SPARE, &free(numbers[1])).done_count, 1);
+    nodes.holds(SPARE, &chunks()[0]);
+    // What is here is ordered once more, and is of the order's number then.
+    assert_eq!(nodes.tell(SPARE, &order(3)).rebuilt, [Ok(())]);
+    nodes.tell(SPARE, &free(numbers[2]));
+    nodes.holds(SPARE, &chunks()[0]);
+    nodes.tell(SPARE, &free(numbers[3]));
+    assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
+    assert_eq!(nodes.tell(SPARE, &order(3)).refusals, [Refusal::Exists]);
+    // The stripe is gone.
+    nodes.tell(SPARE, &order(4));
+    nodes.tell(SPARE, &free(Configuration::END));
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Exists, None))]);
+    nodes.tell(SPARE, &free(numbers[2]));
+    assert_eq!(nodes.tell(SPARE, &order(4)).refusals, [Refusal::Exists]);
+    assert_eq!(nodes.nodes[SPARE].used_bytes(), 0);
 }
 
 #[test]
@@ -329,7 +369,7 @@ fn another_node_may_read_and_change_nothing() {
     node.handle_session_opened(50);
     let mut bytes = Vec::new();
     NodeRequest::Peer(hello(4 << 16, 0)).encode(1, &mut bytes);
-    NodeRequest::Free { first: stripe(), count: 1, epoch: Epoch(3), partition: PartitionId(2) }.encode(1, &mut bytes);
+    free(Configuration::END).encode(1, &mut bytes);
     fence(8).encode(1, &mut bytes);
     node.handle_input(Now::default(), 50, &bytes).expect("the session stands");
     let output = std::mem::take(node.poll_output(50).expect("replies"));

@@ -4,7 +4,7 @@ mod setup;
 
 use shorttail_node::FromRebuilds;
 use shorttail_store::{NearReader, NearWriter};
-use shorttail_units::{Epoch, PartitionId};
+use shorttail_units::{Configuration, Epoch, PartitionId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 
 use setup::Memory;
@@ -90,7 +90,13 @@ fn room_comes_back_when_nothing_comes_of_an_order() {
     let mut cluster = writing();
     cluster.order(1);
     assert!(cluster.used_bytes() > 0, "there is room for it");
-    let free = NodeRequest::Free { first: id(1), count: 1, partition: PartitionId(2), epoch: Epoch(3) };
+    let free = NodeRequest::Free {
+        first: id(1),
+        count: 1,
+        partition: PartitionId(2),
+        epoch: Epoch(3),
+        up_to: Configuration::END,
+    };
     cluster.tell(TARGET, &free);
     cluster.carry_out(&as_it_is);
     assert_eq!((cluster.used_bytes(), &cluster.outcomes[..]), (0, &[Err((Refusal::Exists, None))][..]));

@@ -5,7 +5,9 @@ mod setup;
 use std::os::unix::fs::FileExt;
 
 use shorttail_node::{Node, NodeConfig, SessionError};
-use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId};
+use shorttail_units::{
+    ClusterId, CodeShape, Configuration, Epoch, Incarnation, NodeId, Now, OpNumber, PartitionId, StripeId,
+};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, Frame, Hello, Members, NearMemory, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal,
     next_frame,
@@ -176,7 +178,13 @@ fn seal(counter: u64, last: u32) -> NodeRequest<'static> {
 }
 
 fn free(counter: u64, epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Free { first: stripe(counter), count: 1, epoch: Epoch(epoch), partition: PARTITION }
+    NodeRequest::Free {
+        first: stripe(counter),
+        count: 1,
+        epoch: Epoch(epoch),
+        partition: PARTITION,
+        up_to: Configuration::END,
+    }
 }
 
 fn read(counter: u64, op: u32) -> NodeRequest<'static> {
@@ -210,7 +218,8 @@ fn a_greeting_of_another_version_cluster_secret_or_core_is_refused_with_a_reply(
     for (session, (hello, refusal)) in (1..).zip(strangers) {
         peer.node.handle_session_opened(session);
         assert_eq!(peer.turn(session, &[NodeRequest::Hello(hello)]), Err(SessionError::Refused(refusal)));
-        assert_eq!(peer.replies(session), [NodeReplyOwned::Refused(refusal, 0)]);
+        let detail = if refusal == Refusal::WrongVersion { u64::from(PROTOCOL_VERSION) } else { 0 };
+        assert_eq!(peer.replies(session), [NodeReplyOwned::Refused(refusal, detail)]);
     }
 }
 

@@ -1,14 +1,8 @@
 //! Runs the coordinator: one epoll loop for all members, the metadata store and HTTP on threads of their own.
 //!
 //! The loop does what the machine says, in the machine's order: a `Persist` is in the store before the next message
-//! leaves. There is a machine while this coordinator leads, and until it hears that another one does:
-//!
-//! ```text
-//!             stands by            leads                     store away, lease over
-//! members     sent to the leader   welcome; beats            those that are there stay, without beats
-//! status      no members           all of it                 all of it, as it is seen from here
-//! persists                         at once                   wait; so does what would be sent after them
-//! ```
+//! leaves. There is a machine while this coordinator leads, and until it hears that another one does: then it sends
+//! members to the leader, and its status names none.
 //!
 //! Must not know: what the machine decides, or what is stored in the cluster.
 
@@ -20,30 +14,33 @@ mod reign;
 mod stopper;
 #[cfg(test)]
 pub(crate) mod tests;
+mod turned_away;
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use mio::{Events, Interest, Poll, Token, Waker};
-use shorttail_coordinator::{ConnectionId, Input, Output, Settings};
-use shorttail_units::{Now, UnixMs};
+use shorttail_coordinator::{ConnectionId, Coordinator, Input, Output, Seat, Settings};
+use shorttail_units::Now;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, FromCoordinator, HEARTBEAT_MS, Refusal, ToCoordinator,
+    CONTROL_PROTOCOL_VERSION, ClusterStatus, ControlFrameError, CoordinatorStatus, FromCoordinator, HEARTBEAT_MS,
+    Refusal, ToCoordinator,
 };
 
 use crate::admin;
+use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
-use connection::Connection;
+use connection::{Connection, ReadEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
 use listener::Listener;
 use metadata::keeper::Keeper;
-use reign::Reign;
 use stopper::Stopper;
+use turned_away::TurnedAway;
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -66,13 +63,9 @@ pub fn run(config: CoordinatorConfig) -> anyhow::Result<()> {
 
 /// The coordinator with its sockets, bound and not yet running.
 pub struct Server {
-    /// With as many partitions as a new cluster gets.
-    settings: Settings,
-    partitions_wanted: Option<u16>,
     keeper: Keeper,
-    /// While it leads, and until another one is known to.
-    reign: Option<Reign>,
-    /// What is told of this coordinator; `leading` is asked of the reign.
+    seat: Seat,
+    /// What is told of this coordinator; `leading` is asked of the seat.
     about: CoordinatorStatus,
     poll: Poll,
     listener: Listener,
@@ -83,9 +76,10 @@ pub struct Server {
     ticket_next: u64,
     connections: HashMap<usize, Connection>,
     token_next: usize,
+    turned_away: TurnedAway,
     beat_at: Instant,
     admin: Option<std::net::SocketAddr>,
-    started: Instant,
+    clock: Clock,
 }
 
 impl Server {
@@ -95,16 +89,17 @@ impl Server {
     /// When one is not to be had or the metadata store can never be used.
     pub fn bind(config: &CoordinatorConfig) -> anyhow::Result<Self> {
         let about = about(config);
-        let store = metadata::open(&config.metadata, &about.name)?;
-        Server::bind_with(config, about, store)
+        let clock = Clock::start();
+        let store = metadata::open(&config.metadata, &about.name, clock)?;
+        Server::bind_with(config, about, clock, store)
     }
 
     fn bind_with(
         config: &CoordinatorConfig,
         about: CoordinatorStatus,
+        clock: Clock,
         store: Box<dyn metadata::Metadata>,
     ) -> anyhow::Result<Self> {
-        let started = Instant::now();
         let poll = Poll::new().context("cannot create an epoll instance")?;
         let mut listener =
             Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -117,10 +112,8 @@ impl Server {
             admin.serve_coordinator(desk)?;
         }
         Ok(Server {
-            settings: settings(config, admin_address),
-            partitions_wanted: config.partition_count,
-            keeper: Keeper::start(store, Arc::clone(&waker)).context("cannot start a thread")?,
-            reign: None,
+            keeper: Keeper::start(store, clock, Arc::clone(&waker)).context("cannot start a thread")?,
+            seat: Seat::new(settings(config, admin_address), config.partition_count),
             about,
             poll,
             listener,
@@ -130,9 +123,10 @@ impl Server {
             ticket_next: 0,
             connections: HashMap::new(),
             token_next: CONNECTION_FIRST,
-            beat_at: started,
+            turned_away: TurnedAway::default(),
+            beat_at: Instant::now(),
             admin: admin_address,
-            started,
+            clock,
         })
     }
 
@@ -161,7 +155,7 @@ impl Server {
                 result => result.context("epoll failed")?,
             }
             while let Some(news) = self.keeper.poll_news() {
-                self.handle_news(news)?;
+                self.handle_news(news?)?;
             }
             for event in &events {
                 match event.token() {
@@ -181,16 +175,16 @@ impl Server {
     }
 
     fn now(&self) -> Now {
-        now_since(self.started)
+        self.clock.now()
     }
 
     fn until_deadline(&self) -> Option<Duration> {
-        let beat = self.reign.is_some().then(|| self.beat_at.saturating_duration_since(Instant::now()));
+        let beat = self.seat.machine().is_some().then(|| self.beat_at.saturating_duration_since(Instant::now()));
         self.until_machine_deadline().into_iter().chain(beat).min()
     }
 
     fn until_machine_deadline(&self) -> Option<Duration> {
-        let deadline_us = self.reign.as_ref()?.machine.poll_deadline()?;
+        let deadline_us = self.seat.poll_deadline()?;
         let left_us = deadline_us.saturating_sub(self.now().mono_us);
         Some(Duration::from_micros(left_us))
     }
@@ -219,23 +213,41 @@ impl Server {
     fn serve_connection(&mut self, token: usize, writable: bool) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let mut messages: Vec<ToCoordinator> = Vec::new();
-        let ended = connection.read(&mut messages).is_err();
+        let read = connection.read(&mut messages);
         let stuck = writable && connection.flush().is_err();
         for message in messages {
             self.handle_message(token, message);
         }
-        if ended || stuck {
+        if let Err(ReadEnd::Foreign(error)) = read {
+            self.turn_away(token, error);
+        }
+        if read.is_err() || stuck {
             self.forget(token);
         }
     }
 
+    /// What the connection brings is not of this version.
+    fn turn_away(&mut self, token: usize, error: ControlFrameError) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &turned_away::why_foreign(error));
+        if let ControlFrameError::Version(_) = error {
+            // Should it not arrive, the member asks again.
+            let _ = connection.send(&FromCoordinator::Refused(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION)));
+        }
+    }
+
     fn handle_message(&mut self, token: usize, message: ToCoordinator) {
+        if let (Some(name), Some(connection)) = (turned_away::name_of(&message), self.connections.get_mut(&token)) {
+            connection.member = name;
+        }
         match message {
             ToCoordinator::ReadStatus => {
                 let status = FromCoordinator::Status(Box::new(self.status()));
                 self.send(token, &status);
             }
-            ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_) if !self.takes_members() => {
+            ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_)
+                if !self.seat.takes_members(self.now().mono_us) =>
+            {
                 let refusal = FromCoordinator::Refused(Refusal::NotLeading(self.who_leads()));
                 self.send(token, &refusal);
                 self.forget(token);
@@ -252,6 +264,11 @@ impl Server {
 
     fn send(&mut self, token: usize, message: &FromCoordinator) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
+        if let FromCoordinator::Refused(refusal) = message
+            && let Some(why) = turned_away::why_refused(refusal)
+        {
+            self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &why);
+        }
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         if connection.send(message).is_err() {
@@ -262,24 +279,21 @@ impl Server {
     /// Gives the machine an input and does what it says.
     fn handle(&mut self, input: Input) {
         let now = self.now();
-        if let Some(reign) = &mut self.reign {
-            reign.machine.handle(now, input);
-            self.put_out();
-        }
+        self.seat.handle(now, input);
+        self.put_out();
     }
 
     /// Does what the machine says, in order, as far as everything before it is saved.
     fn put_out(&mut self) {
-        while let Some(reign) = self.reign.as_mut().filter(|reign| reign.saving_since.is_none()) {
-            match reign.machine.poll_output() {
-                None => return,
-                Some(Output::Persist(durable)) => {
-                    reign.saving_since = Some(Instant::now());
-                    self.keeper.save(reign.number, durable);
+        while let Some(output) = self.seat.poll_output(self.now().mono_us) {
+            match output {
+                Output::Persist(durable) => {
+                    let reign = self.seat.reign_number().expect("its machine persists");
+                    self.keeper.save(reign, durable);
                 }
-                Some(Output::Send { connection, message }) => self.send(connection.0 as usize, &message),
-                Some(Output::Close { connection }) => drop(self.connections.remove(&(connection.0 as usize))),
-                Some(Output::Answer { ticket, outcome }) => {
+                Output::Send { connection, message } => self.send(connection.0 as usize, &message),
+                Output::Close { connection } => drop(self.connections.remove(&(connection.0 as usize))),
+                Output::Answer { ticket, outcome } => {
                     if let Some((done, place)) = self.ordered.remove(&ticket) {
                         // Whoever ordered may have given up.
                         let _ = done.try_send((place, outcome));
@@ -293,9 +307,11 @@ impl Server {
     /// let in yet expects nothing but the answer, which may.
     fn beat(&mut self) {
         let now = Instant::now();
-        let Some(reign) = self.reign.as_ref().filter(|_| now >= self.beat_at) else { return };
+        if self.seat.machine().is_none() || now < self.beat_at {
+            return;
+        }
         self.beat_at = now + BEAT;
-        if reign.leads(now) {
+        if self.leads() {
             let members = self.connections.iter().filter(|(_, connection)| connection.is_welcome);
             let members: Vec<usize> = members.map(|(&token, _)| token).collect();
             members.into_iter().for_each(|token| self.send(token, &FromCoordinator::Beat));
@@ -303,12 +319,13 @@ impl Server {
     }
 
     fn status(&self) -> ClusterStatus {
-        let status = match &self.reign {
-            Some(reign) => reign.machine.status(),
+        let settings = self.seat.settings();
+        let status = match self.seat.machine() {
+            Some(machine) => machine.status(),
             None => ClusterStatus {
-                code: self.settings.code.to_string(),
-                partitions: self.settings.partition_count,
-                nodes_expected: self.settings.node_count_expected,
+                code: settings.code.to_string(),
+                partitions: settings.partition_count,
+                nodes_expected: settings.node_count_expected,
                 ..ClusterStatus::default()
             },
         };
@@ -321,12 +338,12 @@ impl Server {
             match self.questions.try_recv() {
                 Ok(Question::Status(answer)) => drop(answer.try_send(self.status())),
                 Ok(Question::Reports(answer)) => {
-                    let reports = self.reign.as_ref().map(|reign| reign.machine.gateway_reports());
+                    let reports = self.seat.machine().map(Coordinator::gateway_reports);
                     drop(answer.try_send(reports.unwrap_or_default()));
                 }
                 Ok(Question::Order { members, order, done }) => {
                     for (place, member) in members.into_iter().enumerate() {
-                        if self.reign.is_none() {
+                        if self.seat.machine().is_none() {
                             let _ = done.try_send((place, Err(format!("not leading: {}", self.who_leads()))));
                             continue;
                         }
@@ -362,10 +379,4 @@ fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> 
         admin: admin.map(|address| address.to_string()),
         allow_chaos: config.allow_chaos,
     }
-}
-
-fn now_since(started: Instant) -> Now {
-    let mono_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { mono_us, unix_ms: UnixMs(u64::try_from(unix.as_millis()).unwrap_or(u64::MAX)) }
 }

@@ -76,12 +76,8 @@ pub fn run_seed(profile: Profile, seed: u64) -> SeedReport {
     run_config(profile, seed, SimConfig::draw(profile, seed))
 }
 
-/// Runs one seed, but nothing ends by itself: no lifetimes, flushes for later, evictions.
-pub fn run_endless(profile: Profile, seed: u64) -> SeedReport {
-    run_config(profile, seed, SimConfig::endless(profile, seed))
-}
-
-fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport {
+/// Runs one seed of a profile as this run, whatever it draws.
+pub fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport {
     let kind = config.kind;
     let mut world = World::with_config(config, seed);
     let outcome = world.run();
@@ -220,8 +216,14 @@ impl std::fmt::Display for Totals {
         )?;
         writeln!(
             f,
-            "coordinator: crashes {}, tenures taken over {}, handed over {}",
-            counts.coordinator_crashes, counts.tenures_taken_over, counts.tenures_handed_over
+            "coordinators: crashes {}, reigns {}, saves refused {}, members that changed over {}; tenures taken over {}, \
+             handed over {}",
+            counts.coordinator_crashes,
+            counts.reigns,
+            counts.saves_refused,
+            counts.changes_over,
+            counts.tenures_taken_over,
+            counts.tenures_handed_over
         )?;
         self.put_bounds(f)?;
         writeln!(

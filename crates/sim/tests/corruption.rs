@@ -39,6 +39,50 @@ fn what_nobody_reads_is_found_and_mended() {
     }
 }
 
+/// Every bit of a sealed chunk's header, one chunk a bit: whatever the chunk cannot tell of itself any more, it is found,
+/// mended and counted, and stands in for two others afterwards.
+#[test]
+fn every_bit_of_a_header_that_turns_over_is_mended() {
+    const BITS: usize = 256 * 8;
+    let mut world = cluster_of(scrubbing(), 5);
+    fill(&mut world, 0..KEYS);
+    pass(&mut world, 100_000);
+    let mut flipped = 0;
+    for round in 0.. {
+        let count = world.flip_header_bits(round % 8, flipped);
+        assert!(count > 0, "something is sealed");
+        flipped += count;
+        await_within(&mut world, MENDED_US, "all that was flipped is mended", |world| {
+            let counts = world.counts();
+            let is_mended = world.damaged_chunks() == 0 && world.is_whole();
+            is_mended && (counts.corruptions_found, counts.corruptions_repaired) == (flipped as u64, flipped as u64)
+        });
+        if flipped >= BITS {
+            break;
+        }
+    }
+    kill(&mut world, &[2, 3]);
+    holds(&mut world, 0..KEYS);
+    concludes(world);
+}
+
+/// Two nodes at once, so that what is left of a stripe is just enough to mend one chunk with.
+#[test]
+fn headers_that_decay_on_as_many_nodes_as_may_be_lost_are_mended() {
+    for first in (64..72).chain([32, 160, 290, 2000]) {
+        let mut world = cluster_of(SimConfig { node_count: 6, ..scrubbing() }, first as u64);
+        fill(&mut world, 0..KEYS);
+        pass(&mut world, 100_000);
+        let flipped: usize = [1, 4].map(|node| world.flip_header_bits(node, first)).iter().sum();
+        await_within(&mut world, MENDED_US, "mended", |world| {
+            world.counts().corruptions_repaired == flipped as u64 && world.damaged_chunks() == 0 && world.is_whole()
+        });
+        kill(&mut world, &[0, 5]);
+        holds(&mut world, 0..KEYS);
+        concludes(world);
+    }
+}
+
 /// While keys are read, overwritten and their stripes cleaned.
 #[test]
 fn bits_turn_over_under_load_and_nothing_wrong_is_served() {

@@ -5,6 +5,7 @@ use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::Outcome;
+use shorttail_wire::control::CONTROL_HEADER_BYTES;
 use shorttail_wire::node::FRAME_HEADER_BYTES;
 
 const KEYS: u64 = 20;
@@ -41,6 +42,30 @@ fn every_bit_of_a_header_is_noticed_when_it_arrives() {
         assert_eq!((by_nodes, by_owner), if is_request { (noticed, 0) } else { (0, noticed) });
         concludes(world);
     }
+}
+
+/// The same of messages between the coordinator and a member, in both directions; and the member is let in again.
+#[test]
+fn every_bit_of_the_header_of_a_control_message_is_noticed_when_it_arrives() {
+    let mut config = SimConfig { partition_count: 4, coordinated: true, ..SimConfig::scripted() };
+    config.share(2);
+    let mut world = cluster_of(config, 1);
+    fill(&mut world, 0..KEYS);
+    for is_to_member in [true, false] {
+        for bit in 0..8 * (CONTROL_HEADER_BYTES + 1) {
+            let (node, before) = (bit % 8, world.counts());
+            match is_to_member {
+                true => world.flip_next_of_coordinator(node, bit),
+                false => world.flip_next_to_coordinator(node, bit),
+            }
+            await_within(&mut world, 2_000_000, "hurt", |world| world.counts().flips > before.flips);
+            await_within(&mut world, ARRIVAL_US, &format!("noticed: bit {bit}"), |world| {
+                world.counts().flips_noticed > before.flips_noticed
+            });
+        }
+    }
+    holds(&mut world, 0..KEYS);
+    concludes(world);
 }
 
 /// What clients see is judged at the end: a request may fail while sessions are opened again, and none may lie.

@@ -20,13 +20,14 @@ fn names() -> impl Iterator<Item = u64> {
     (0..300u64).filter(|name| !name.is_multiple_of(5) || *name < LARGE_COUNT * 5)
 }
 
-/// Node 6 gave all of its chunks away, and takes none of those stripes again; the owner does not know.
+/// Node 6 gave all of its chunks away, and takes nothing of those stripes; the owner does not know.
 fn one_that_refuses(seed: u64) -> World {
     let mut world = cluster(7, 1 << 30, seed);
     fill(&mut world, names());
     world.drain_node(6, true);
     await_within(&mut world, LONG_US, "drained", |world| world.is_drained(6));
     world.drain_node(6, false);
+    world.refuse_all_there_is(6);
     take_over(&mut world, SHORT_US);
     world
 }

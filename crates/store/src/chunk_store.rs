@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
-use shorttail_units::{OpNumber, PartitionId, StripeId};
+use shorttail_units::{Configuration, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal};
 
 use crate::arena::{Allocation, Arena};
@@ -60,7 +60,7 @@ pub struct ChunkStore {
     pub(crate) arena: Arena,
     pub(crate) budget: Budget,
     pub(crate) chunks: StripeMap<Chunk>,
-    freed: FreedMarks,
+    pub(crate) freed: FreedMarks,
     pub(crate) codes: CodeCache,
     pub(crate) counters: Counters,
     /// Operations of open chunks, if they are to outlive the process.
@@ -162,21 +162,42 @@ impl ChunkStore {
         Ok(())
     }
 
-    /// May a chunk of this stripe still be made here?
+    /// May this chunk still be made here?
     ///
     /// # Errors
-    /// `Exists`: the stripe's id was used before.
-    pub fn check_new(&self, stripe: StripeId) -> Result<(), Refusal> {
-        let is_used = self.chunks.contains_key(&stripe.raw()) || self.freed.contains(stripe);
-        if is_used { Err(Refusal::Exists) } else { Ok(()) }
+    /// `Exists`: a chunk of the stripe is here, or was freed and this one was ordered before that.
+    pub fn check_new(&self, description: &ChunkDescription) -> Result<(), Refusal> {
+        let is_here = self.chunks.contains_key(&description.stripe.raw());
+        if is_here { Err(Refusal::Exists) } else { self.check_late(description) }
+    }
+
+    /// # Errors
+    /// `Exists`: the chunk was ordered before its stripe was freed here (rule R11).
+    pub(crate) fn check_late(&self, description: &ChunkDescription) -> Result<(), Refusal> {
+        let is_late = self.freed.refuses(description.stripe, description.configuration);
+        if is_late { Err(Refusal::Exists) } else { Ok(()) }
     }
 
     /// Drops the chunks of `count` stripes from `first` on, all of `partition`; unknown ones count as dropped. No
     /// late open or install brings them back.
     ///
     /// # Errors
-    /// `Invalid`: too many at once, or a chunk is of another partition; then nothing is dropped.
+    /// As [`ChunkStore::free_up_to`].
     pub fn free(&mut self, first: StripeId, count: u32, partition: PartitionId) -> Result<(), Refusal> {
+        self.free_up_to(first, count, partition, Configuration::END)
+    }
+
+    /// As [`ChunkStore::free`], of chunks up to this configuration: one of a higher one stays, or may be made later.
+    ///
+    /// # Errors
+    /// `Invalid`: too many at once, or a chunk is of another partition; then nothing is dropped.
+    pub fn free_up_to(
+        &mut self,
+        first: StripeId,
+        count: u32,
+        partition: PartitionId,
+        up_to: Configuration,
+    ) -> Result<(), Refusal> {
         let within = (count as usize) <= FREE_COUNT_MAX;
         let end = first.raw().checked_add(u64::from(count)).filter(|_| within).ok_or(Refusal::Invalid)?;
         let stripes = || (first.raw()..end).map(StripeId::from_raw);
@@ -188,13 +209,17 @@ impl ChunkStore {
                 return Err(Refusal::Invalid);
             }
         }
-        stripes().for_each(|stripe| self.free_one(stripe));
+        stripes().for_each(|stripe| self.free_one(stripe, up_to));
         Ok(())
     }
 
-    fn free_one(&mut self, stripe: StripeId) {
-        self.freed.mark(stripe);
-        self.counters.frees += u64::from(self.drop_chunk(stripe));
+    fn free_one(&mut self, stripe: StripeId, up_to: Configuration) {
+        self.freed.mark(stripe, up_to);
+        // One that cannot tell which it is counts as damaged in any case.
+        let is_later = |chunk: ChunkView<'_>| chunk.description_holds() && chunk.facts().configuration > up_to;
+        if !self.chunk(stripe).is_ok_and(is_later) {
+            self.counters.frees += u64::from(self.drop_chunk(stripe));
+        }
     }
 
     /// Whether there was one.
@@ -361,7 +386,7 @@ impl ChunkStore {
         payload_bytes: usize,
         open: Option<Box<OpenState>>,
     ) -> Result<Allocation, Refusal> {
-        self.check_new(description.stripe)?;
+        self.check_new(description)?;
         let allocation = self.place(description, state, payload_bytes)?;
         self.chunks.insert(description.stripe.raw(), Chunk { allocation, open });
         Ok(allocation)
@@ -401,7 +426,8 @@ impl ChunkStore {
         let mut raw_bytes = 0;
         for (&id, chunk) in &self.chunks {
             let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() };
-            assert!(!self.freed.contains(StripeId::from_raw(id)), "a freed stripe is here");
+            let is_freed = self.freed.refuses(StripeId::from_raw(id), view.facts().configuration);
+            assert!(!view.description_holds() || !is_freed, "a freed chunk is here");
             raw_bytes += invariant_chunk(id, &view);
         }
         assert_eq!(self.counters.raw_bytes, raw_bytes, "raw bytes are counted");

@@ -57,7 +57,7 @@ pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 pub const FREE_COUNT_MAX: usize = 16_384;
 
 /// Freed ids that are remembered to refuse late installs. A late install overtaken by this many frees is one from
-/// another session, which fencing refuses.
+/// another session, which fencing refuses. Each takes 32 bytes.
 pub const FREED_MARKS_MAX: usize = 16_384;
 
 /// Chunk reports in one answer to a scan: below the largest frame with 80 members each.

@@ -61,7 +61,7 @@ impl ChunkStore {
     pub fn reserve(&mut self, description: &ChunkDescription) -> Option<Room> {
         self.file()?;
         check_description(description).ok()?;
-        self.check_new(description.stripe).ok()?;
+        self.check_new(description).ok()?;
         let allocation = self.arena.allocate_bare(Arena::units_for(HEADER_BYTES + description.chunk_bytes as usize))?;
         if self.budget.charge(allocation.bytes()).is_err() {
             self.arena.free_bare(allocation);
@@ -78,7 +78,7 @@ impl ChunkStore {
     /// As [`ChunkStore::install_at`].
     pub fn install_in(&mut self, room: Room, description: &ChunkDescription, written: Written) -> Result<(), Refusal> {
         let fits = written.length <= description.chunk_bytes && written.length as usize <= room.payload_bytes();
-        let may = check_description(description).and_then(|()| self.check_new(description.stripe));
+        let may = check_description(description).and_then(|()| self.check_new(description));
         if let Err(refusal) = may.and(if fits { Ok(()) } else { Err(Refusal::OutOfRange) }) {
             self.give_back(room);
             return Err(refusal);

@@ -1,9 +1,11 @@
-//! What may befall memory, made on purpose: bits that rot, folds that a crash interrupts.
+//! What may befall memory, made on purpose: bits that rot, folds that a crash interrupts, chunks for which there is no
+//! place.
 
-use shorttail_units::StripeId;
+use shorttail_units::{Configuration, StripeId};
 
 use crate::chunk::{FoldStep, split_mut};
 use crate::chunk_store::ChunkStore;
+use crate::limits::HEADER_BYTES;
 
 /// A byte of a chunk's header that tells which chunk it is.
 const DESCRIPTION_AT: usize = 50;
@@ -74,6 +76,26 @@ impl ChunkStore {
             }
         }
         torn
+    }
+
+    /// Flips one bit in the header of every sealed chunk: of the first one the bit `first`, of each other one the next
+    /// bit. Answers of how many.
+    pub fn flip_header_bits(&mut self, first: usize) -> usize {
+        let sealed = self.sealed_stripes();
+        for (at, &stripe) in sealed.iter().enumerate() {
+            let bit = (first + at) % (HEADER_BYTES * 8);
+            if let Ok(chunk) = self.chunk_mut(stripe) {
+                chunk.bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        sealed.len()
+    }
+
+    /// Takes nothing of these stripes any more, as if they were gone, unless it holds a chunk.
+    pub fn refuse(&mut self, stripes: &[StripeId]) {
+        for &stripe in stripes.iter().filter(|&&stripe| self.chunk(stripe).is_err()).collect::<Vec<_>>() {
+            self.freed.mark(stripe, Configuration::END);
+        }
     }
 
     /// Leaves every open parity chunk as a crash in the middle of folding all that it holds would: the bytes are

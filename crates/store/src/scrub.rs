@@ -52,15 +52,29 @@ impl ChunkStore {
     /// intact one is here.
     ///
     /// # Errors
-    /// `Exists`: another chunk of the stripe is here, or one was freed here.
+    /// `Exists`: another chunk of the stripe is here, or it was ordered before the stripe was freed here.
     pub fn check_rebuild(&mut self, description: &ChunkDescription) -> Result<bool, Refusal> {
         let stripe = description.stripe;
+        self.check_late(description)?;
         match self.look_at(stripe) {
-            None => self.check_new(stripe).map(|()| true),
+            None => self.check_new(description).map(|()| true),
             Some(looked) if looked.is_damaged => Ok(true),
             Some(_) if self.chunk(stripe)?.facts().index == description.index => Ok(false),
             Some(_) => Err(Refusal::Exists),
         }
+    }
+
+    /// The intact chunk that is here is the one that was ordered. It is of the order's configuration from now on: a free
+    /// from before the order does not drop it.
+    ///
+    /// # Errors
+    /// As [`crate::ChunkMut::reconfigure`].
+    pub fn adopt(&mut self, description: &ChunkDescription) -> Result<(), Refusal> {
+        let mut chunk = self.chunk_mut(description.stripe)?;
+        if description.configuration <= chunk.facts().configuration {
+            return Ok(());
+        }
+        chunk.reconfigure(description.configuration, &description.members)
     }
 
     /// Makes a sealed chunk in the place of one that is damaged; false: there is none, and nothing was done.
@@ -80,6 +94,7 @@ impl ChunkStore {
         if !self.look_at(stripe).is_some_and(|looked| looked.is_damaged) {
             return Ok(false);
         }
+        self.check_late(description)?;
         let state = sealed_state(description, bytes, last)?;
         let held = self.chunks.get(&stripe.raw()).map(|chunk| chunk.allocation).ok_or(Refusal::NoChunk)?;
         let memory = self.arena.bytes_mut(&held);

@@ -26,14 +26,22 @@ pub struct PartitionId(pub u16);
 pub struct Configuration(u64);
 
 impl Configuration {
+    /// Above every one that is given.
+    pub const END: Self = Configuration(u64::MAX);
+
     /// The configuration that an owner of `epoch` gives a stripe after this one: above every earlier one, its own and
     /// those of owners before it.
     pub fn next(self, epoch: Epoch) -> Self {
-        let floor = u64::from(epoch.0) << 32;
-        Configuration(floor.max(self.0) + 1)
+        Configuration(self.given(epoch).0 + 1)
     }
 
-    pub fn from_raw(raw: u64) -> Self {
+    /// As long as this is a stripe's newest one for its owner of `epoch`: no number above the answer was ever given to
+    /// it, and every later one is.
+    pub fn given(self, epoch: Epoch) -> Self {
+        Configuration((u64::from(epoch.0) << 32).max(self.0))
+    }
+
+    pub const fn from_raw(raw: u64) -> Self {
         Configuration(raw)
     }
 

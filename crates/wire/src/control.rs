@@ -1,6 +1,6 @@
 //! The control protocol: what members (nodes and gateways) and the coordinator say to each other.
 //!
-//! Every message is a frame, a little-endian `body_bytes u32` and a postcard body. A member opens the connection and
+//! Every message is a frame with checksums and a postcard body. A member opens the connection and
 //! registers with its first message; it then sends its status twice a second, which is also its heartbeat. The
 //! coordinator answers the registration and sends a [`View`] whenever the membership changes.
 //!
@@ -33,7 +33,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use frame::{CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, put_message};
+pub use frame::{
+    CONTROL_BODY_BYTES_MAX, CONTROL_HEADER_BYTES, ControlFrameError, next_message, next_request, put_message,
+};
 pub use latency::{LATENCY_BOUNDS_US, LATENCY_CLASS_COUNT_MAX, LatencyHistogram};
 pub use member::{
     GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration, NodeSession, NodeWelcome, Refusal,
@@ -48,12 +50,12 @@ pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter}
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 10;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 11;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;
 
-/// What a member, or a command that asks, sends.
+/// What a member, or a command that asks, sends. The registrations stay the first two.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ToCoordinator {
     RegisterNode(NodeRegistration),
@@ -71,7 +73,7 @@ pub enum ToCoordinator {
     },
 }
 
-/// What the coordinator sends.
+/// What the coordinator sends. `Refused` stays the third.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum FromCoordinator {
     NodeRegistered(NodeWelcome),

@@ -35,7 +35,7 @@ pub const BODY_BYTES_MAX: usize = (1 << 30) + (64 << 20);
 /// Largest body of a greeting.
 pub const HELLO_BYTES_MAX: usize = 4 << 10;
 
-/// What an asker says first.
+/// What an asker says first. Its version stays the first field, and `ProtocolVersion` the first refusal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hello {
     pub version: u16,
@@ -56,13 +56,28 @@ pub struct Welcome {
 /// Why a greeting is not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    #[error("the other gateway speaks version {0} of the gateway protocol")]
+    #[error(
+        "the other gateway speaks version {0} of the gateway protocol, and this one version {own}",
+        own = GATEWAY_PROTOCOL_VERSION
+    )]
     ProtocolVersion(u16),
     #[error("the other gateway is of cluster {0:016x}, another one")]
     OtherCluster(u64),
 }
 
 impl Hello {
+    /// Reads a greeting: of one of another version nothing but that.
+    ///
+    /// # Errors
+    /// When the bytes are none.
+    pub fn parse(body: &[u8]) -> Result<Self, FrameError> {
+        match postcard::take_from_bytes(body) {
+            Ok((GATEWAY_PROTOCOL_VERSION, _)) => Self::from_body(body),
+            Ok((version, _)) => Ok(Hello { version, cluster_id: 0, gateway: 0, auth: Vec::new() }),
+            Err(_) => Err(FrameError::Body),
+        }
+    }
+
     /// # Errors
     /// Why a gateway of this cluster does not let the asker in.
     pub fn check(&self, cluster_id: u64) -> Result<(), Refusal> {

@@ -190,6 +190,51 @@ fn a_node_is_given_up_only_while_the_code_survives_it() {
     cluster.remove(2, true).expect("they lack one");
 }
 
+/// Two nodes die and are given up: nobody is told that more was lost, neither before owners counted it nor after.
+#[test]
+fn what_was_given_up_is_counted_once() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    cluster.die(0);
+    cluster.die(1);
+    cluster.scene.pass_ms(RETIRE_AFTER_MS - 1, &cluster.nodes[2..]);
+    assert_eq!(cluster.entry(1).state, NodeState::Dead);
+    cluster.scene.pass_ms(1, &[]);
+    assert_eq!(cluster.entry(1).state, NodeState::Retired);
+    assert_eq!((cluster.problems(), cluster.repair().lacking_of_stripe_max), (Vec::new(), 2), "not told yet");
+    cluster.counts(&[], 2);
+    assert_eq!((cluster.problems(), cluster.repair().lacking_of_stripe_max), (Vec::new(), 2), "told");
+    cluster.counts(&[], 1);
+    assert_eq!(cluster.repair().lacking_of_stripe_max, 1, "some is rebuilt");
+    assert!(cluster.remove(2, true).is_err(), "the report may be an older one");
+    cluster.scene.pass_ms(LOSS_TOLD_MS, &cluster.nodes[2..]);
+    cluster.counts(&[], 1);
+    cluster.remove(2, true).expect("they lack one");
+    assert_eq!(cluster.repair().lacking_of_stripe_max, 2);
+    cluster.counts(&[], 3);
+    assert!(cluster.problems()[0].starts_with("some stripes lost 3 chunks"), "what is told is believed");
+}
+
+#[test]
+fn nodes_that_hold_nothing_lose_nothing() {
+    let mut cluster = Cluster::new(12);
+    let drained = [(0, 0), (1, 0), (2, 0)];
+    for (id, _) in drained {
+        cluster.drain(id).expect("enough others");
+        cluster.reports(id, 0, 0);
+    }
+    for (id, _) in drained {
+        cluster.counts(&drained, 0);
+        cluster.remove(id, false).expect("drained");
+        assert_eq!((cluster.problems(), cluster.repair().lacking_of_stripe_max), (Vec::new(), 0));
+    }
+    for id in [3, 4] {
+        cluster.counts(&drained, 0);
+        cluster.remove(id, true).expect("the code survives two, and nothing else was lost");
+    }
+    assert!(cluster.remove(5, true).expect_err("a third one").contains("rs:4+2"));
+}
+
 #[test]
 fn nothing_is_given_up_while_no_owner_can_tell_what_is_lost() {
     let mut cluster = Cluster::new(9);

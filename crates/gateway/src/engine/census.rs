@@ -94,6 +94,13 @@ impl Census {
         descriptions.max_by_key(|description| description.configuration)
     }
 
+    /// How many of its nodes know the newest configuration of a stripe.
+    pub fn knowing_count(&self, stripe: StripeId) -> usize {
+        let Some(newest) = self.newest(stripe).map(|newest| newest.configuration) else { return 0 };
+        let reports = self.reports.get(&stripe).into_iter().flat_map(BTreeMap::values);
+        reports.filter(|report| report.description.configuration == newest).count()
+    }
+
     /// The members of a stripe: those of its newest configuration. Where one has no chunk, because a move to it was not
     /// over, whoever has it counts: sealed chunks are the same wherever they are.
     pub fn members_of(&self, stripe: StripeId) -> Option<(Configuration, Vec<NodeId>)> {

@@ -273,12 +273,14 @@ impl<C: Command> Engine<C> {
         oldest.map(|(_, slot)| (slot, Mode::Evict))
     }
 
-    /// A stripe with a lost chunk that no node takes (those left have freed a chunk of it): what is in
-    /// it is stored anew.
+    /// A stripe with a lost chunk that no node takes: what is in it is stored anew.
     fn choose_stranded(&self) -> Option<StripeSlot> {
         self.too_few_nodes().ok()?;
         let mut stranded = self.repair.stranded.iter().filter_map(|&id| self.stripes.slot_of(id));
-        stranded.find(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealed)
+        stranded.find(|&slot| {
+            let stripe = self.stripes.at(slot);
+            stripe.phase() == StripePhase::Sealed && !self.repair.orders.contains(stripe.id)
+        })
     }
 
     fn oldest_if_sealed(&self, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use shorttail_store::limits::FREE_COUNT_MAX;
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{NodeId, PartitionId, StripeId};
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::NodeRequest;
 
 use super::doomed::Doomed;
@@ -21,6 +21,8 @@ use crate::command::Command;
 #[derive(Debug)]
 struct PendingFree {
     count: u32,
+    /// Of a stripe that is gone everything; else what was ordered before.
+    up_to: Configuration,
     partition: PartitionId,
     /// Asked, and the answer is awaited.
     is_asked: bool,
@@ -213,11 +215,27 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Was the node told to drop its chunk of the stripe, and has not confirmed it?
+    /// Was the node told to drop its chunk of the stripe, and has not confirmed it? Nothing of the stripe is ordered
+    /// there until it has.
     pub(super) fn is_to_free(&self, node: NodeId, stripe: StripeId) -> bool {
-        let ranges = self.voids.pending.get(&node).into_iter().flatten();
-        let mut ranges = ranges.map(|(&first, free)| first..first.plus(u64::from(free.count)));
-        ranges.any(|range| range.contains(&stripe))
+        let Some(pending) = self.voids.pending.get(&node) else { return false };
+        let lowest = StripeId::from_raw(stripe.raw().saturating_sub(FREE_COUNT_MAX as u64 - 1));
+        let mut before = pending.range(lowest..=stripe);
+        before.any(|(&first, free)| stripe < first.plus(u64::from(free.count)))
+    }
+
+    /// Of which configurations a node is to drop what it has of a stripe: of all, if the stripe is gone; else of those
+    /// that were given until now, by this owner and those before it.
+    pub(super) fn to_be_freed(&self, stripe: StripeId) -> Configuration {
+        let packed = self.stripes.slot_of(stripe).map(|slot| self.stripes.at(slot).configuration);
+        let newest = packed.or_else(|| Some(self.striped_of(stripe)?.1.members_of(stripe).0));
+        newest.map_or(Configuration::END, |newest| newest.given(self.config.epoch))
+    }
+
+    /// Nodes with the stripes that they are to free, the first one of each range.
+    pub(super) fn pending_frees(&self) -> impl Iterator<Item = (NodeId, StripeId)> {
+        let nodes = self.voids.pending.iter();
+        nodes.flat_map(|(&node, pending)| pending.keys().map(move |&first| (node, first)))
     }
 
     pub(super) fn free_on(&mut self, node: NodeId, stripe: StripeId, partition: PartitionId) {
@@ -238,9 +256,10 @@ impl<C: Command> Engine<C> {
             return self.free_confirmed(node, first);
         }
         // A scan finds the first stripe of a range alone: the rest of the range may lie on other cores.
+        let up_to = self.to_be_freed(first);
         let pending = self.voids.pending.entry(node).or_default();
-        if pending.get(&first).is_none_or(|known| known.count < count) {
-            pending.insert(first, PendingFree { count, partition, is_asked: false, cores: Vec::new() });
+        if pending.get(&first).is_none_or(|known| known.count < count || known.up_to < up_to) {
+            pending.insert(first, PendingFree { count, up_to, partition, is_asked: false, cores: Vec::new() });
         }
         if self.nodes.is_ready(node) {
             self.resend_frees_to(node);
@@ -256,13 +275,13 @@ impl<C: Command> Engine<C> {
             // A range of striped stripes spreads over the node's cores: each core is told of all of it.
             let one = self.nodes.session_of(node, first).core;
             free.cores = if free.count == 1 { vec![one] } else { (0..core_count).collect() };
-            asks.push((first, free.count, free.partition, free.cores.clone()));
+            asks.push((first, free.count, free.up_to, free.partition, free.cores.clone()));
         }
         let epoch = self.config.epoch;
-        for (first, count, partition, cores) in asks {
-            let request = NodeRequest::Free { first, count, epoch, partition };
+        for (first, count, up_to, partition, cores) in asks {
+            let request = NodeRequest::Free { first, count, epoch, partition, up_to };
             for core in cores {
-                self.ask_session(super::SessionId { node, core }, &request, What::Free { first });
+                self.ask_session(super::SessionId { node, core }, &request, What::Free { first, up_to });
             }
         }
     }
@@ -281,11 +300,15 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A core dropped its part; the free is over when all have.
-    pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId) {
+    /// A core dropped its part; the free is over when all have. What it was asked before it was to drop more does not
+    /// count.
+    pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId, up_to: Configuration) {
         let node = session.node;
         if let Some(pending) = self.voids.pending.get_mut(&node) {
             if let Some(free) = pending.get_mut(&first) {
+                if free.up_to != up_to {
+                    return;
+                }
                 free.cores.retain(|&core| core != session.core);
                 if !free.cores.is_empty() {
                     return;
@@ -318,8 +341,9 @@ impl<C: Command> Engine<C> {
     }
 
     /// A free was not answered: it is asked again.
-    pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId) {
-        if let Some(free) = self.voids.pending.get_mut(&node).and_then(|pending| pending.get_mut(&first)) {
+    pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId, up_to: Configuration) {
+        let free = self.voids.pending.get_mut(&node).and_then(|pending| pending.get_mut(&first));
+        if let Some(free) = free.filter(|free| free.up_to == up_to) {
             free.is_asked = false;
         }
     }

@@ -29,10 +29,11 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// The node looked at it.
+    /// The node looked at it. A chunk whose state does not hold does not say that it is sealed: that the stripe is,
+    /// this owner knows, and then each member's chunk was.
     pub(super) fn verified(&mut self, node: NodeId, stripe: StripeId, report: &InspectReport<'_>) {
         self.suspected.remove(&(node, stripe));
-        if report.report.description.stripe == stripe && report.report.sealed && report.report.damaged {
+        if report.report.description.stripe == stripe && report.report.damaged {
             self.note_damaged(node, stripe);
         }
     }

@@ -145,7 +145,7 @@ impl<C: Command> Engine<C> {
                 continue;
             }
             self.note_found(id.node, &chunk);
-            if chunk.damaged && chunk.sealed {
+            if chunk.damaged {
                 self.note_damaged(id.node, chunk.description.stripe);
             }
             match self.census_mut() {
@@ -194,6 +194,16 @@ impl<C: Command> Engine<C> {
             return self.free_on(node, description.stripe, description.partition);
         }
         self.refresh_configuration(node, description);
+    }
+
+    /// `version`: what the node speaks; 0: it does not say.
+    pub(super) fn version_refused(&self, id: SessionId, version: u64) {
+        let (node, own) = (id.node.0, PROTOCOL_VERSION);
+        tracing::error!(
+            node,
+            "a node refused this owner: it speaks version {version} of the node protocol, and this process version {own}; \
+             start one of the two with the version of the other"
+        );
     }
 
     pub(super) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {

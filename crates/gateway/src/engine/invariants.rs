@@ -19,6 +19,7 @@ impl<C: Command> Engine<C> {
         self.invariant_members_are_distinct();
         self.invariant_the_log_knows_its_open_stripes();
         self.invariant_values_under_way_have_room();
+        self.invariant_who_is_to_free_holds_nothing_that_counts();
         self.repair.check_invariants();
         let number_of = |stripe| match self.reparable(stripe) {
             Reparable::Whole(facts) => Some(facts.configuration),
@@ -37,6 +38,15 @@ impl<C: Command> Engine<C> {
         }
         for (slot, stripe) in self.stripes.iter() {
             assert_eq!(stripe.live_count, counts.get(&slot).copied().unwrap_or(0), "live objects of {:?}", stripe.id);
+        }
+    }
+
+    /// Rule R11: a free that is repeated cannot hit what was ordered after it.
+    fn invariant_who_is_to_free_holds_nothing_that_counts(&self) {
+        for (node, stripe) in self.pending_frees() {
+            let Reparable::Whole(facts) = self.reparable(stripe) else { continue };
+            assert!(!facts.members.contains(&node), "{node} is to free its chunk of {stripe:?}");
+            assert!(!self.is_moving_to(stripe, node), "{node} is to free {stripe:?}, which moves there");
         }
     }
 

@@ -78,14 +78,17 @@ impl<C: Command> Engine<C> {
     /// Looks at what should move.
     pub(super) fn plan_moves(&mut self) {
         self.moves.due_us = self.now.mono_us + LEVEL_LOOK_US;
-        self.moves.stranded_count = 0;
         self.count_left();
         if self.repair.is_pressing() {
             return;
         }
+        self.moves.stranding_count = 0;
         self.plan_draining();
         if self.moves.plan.is_empty() {
             self.plan_levelling();
+        }
+        if self.moves.plan.is_empty() {
+            self.moves.stranded_count = 0;
         }
     }
 
@@ -200,6 +203,7 @@ impl<C: Command> Engine<C> {
             !members.contains(&node)
                 && self.topology.set_of(node) == self.topology.set_of(from)
                 && !self.moves.is_refused(stripe, node)
+                && !self.is_to_free(node, stripe)
                 && self.is_no_worse(members, from, node, shape)
         };
         let takes = quotas.takes.iter().map(|(&node, &quota)| (quota, node));

@@ -164,6 +164,10 @@ pub const GATHER_US: u64 = 5_000;
 pub const REPAIR_GIVEN_MAX: usize = 2;
 pub const REPAIR_SENT_MAX: usize = 4;
 
+/// For how long repair puts off what it has to do while each turn serves clients, in microseconds: less than what it
+/// says is gathered for.
+pub const GIVE_WAY_US_MAX: u64 = 2_000;
+
 /// Stripes with lost chunks that are looked at for it.
 pub const REPAIR_LOOKS_MAX: usize = 32;
 
@@ -181,6 +185,9 @@ pub const AWAY_COUNT_US: u64 = 10_000_000;
 
 /// Stripes that such a count looks at each time.
 pub const AWAY_LOOKS_MAX: usize = 1024;
+
+/// Stripes that a turn looks at for chunks of a node that was given up: some ten microseconds.
+pub const LOSING_LOOKS_MAX: usize = 32;
 
 /// Chunks that are to move of which a tick looks at so many, and of which one look at the whole store notes so many.
 pub const MOVE_LOOKS_MAX: usize = 64;

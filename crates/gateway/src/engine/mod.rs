@@ -49,6 +49,7 @@ mod loading;
 mod lock;
 mod log;
 mod lookup;
+mod losing;
 mod loss;
 mod manifest;
 mod moving;
@@ -208,6 +209,7 @@ enum What {
     },
     Free {
         first: StripeId,
+        up_to: Configuration,
     },
     /// `part`: index of the member that was asked.
     Fetch {
@@ -357,6 +359,10 @@ pub struct Engine<C> {
     monitor_due_us: u64,
     /// Something is gathered for nodes, when some of it leaves, and for whom some left last.
     has_unhurried: bool,
+    /// A client asked something in this turn; repair was put off in the last one, and is until when at most.
+    is_for_clients: bool,
+    is_put_off: bool,
+    gives_way_until_us: u64,
     unhurried_due_us: u64,
     unhurried_last: SessionId,
     verdicts: VecDeque<Verdict>,
@@ -398,6 +404,9 @@ impl<C: Command> Engine<C> {
             read_room: read_room::ReadRoom::new(config.read_bytes_max),
             monitor_due_us: 0,
             has_unhurried: false,
+            is_for_clients: false,
+            is_put_off: false,
+            gives_way_until_us: 0,
             unhurried_due_us: 0,
             unhurried_last: SessionId { node: NodeId(0), core: 0 },
             verdicts: VecDeque::new(),
@@ -491,6 +500,7 @@ impl<C: Command> Engine<C> {
     pub fn handle_request(&mut self, now: Now, token: Token, request: Request<C>) {
         self.set_now(now);
         self.ownership.outstanding_count += 1;
+        self.is_for_clients = true;
         if !self.takes_requests() {
             return self.refuse_any(token, request);
         }
@@ -506,9 +516,12 @@ impl<C: Command> Engine<C> {
     /// Ends a turn: what the inputs of the turn caused is put on its way, together.
     pub fn end_turn(&mut self, now: Now) {
         self.set_now(now);
+        let gives_way = self.gives_way();
         self.begin_walks();
         self.tick();
-        self.give_orders();
+        if !gives_way {
+            self.give_orders();
+        }
         self.advance_ownership();
         self.watch();
         self.hedge_late();
@@ -518,7 +531,21 @@ impl<C: Command> Engine<C> {
         self.run_work();
         self.start_deferred();
         self.watch_absences();
-        self.let_unhurried_go();
+        if !gives_way {
+            self.let_unhurried_go();
+        }
+    }
+
+    /// Does repair put off what it has to do to the next turn? In this one clients were served: whoever gets a reply may
+    /// be waiting for this very processor.
+    fn gives_way(&mut self) -> bool {
+        let is_for_clients = std::mem::take(&mut self.is_for_clients);
+        let gives_way = is_for_clients && self.now.mono_us < self.gives_way_until_us;
+        if !gives_way {
+            self.gives_way_until_us = self.now.mono_us + limits::GIVE_WAY_US_MAX;
+        }
+        self.is_put_off = gives_way && (self.has_unhurried || self.repair.is_pressing());
+        gives_way
     }
 
     /// What repair says to nodes leaves now and then, so that each is woken for much of it at once; but one node after
@@ -540,7 +567,12 @@ impl<C: Command> Engine<C> {
 
     /// Is a turn to follow at once, whether anything arrives or not?
     pub fn wants_turn(&self) -> bool {
-        self.has_unsent || self.is_walk_cut || self.repair.wants_turn()
+        self.is_hurried() || self.is_put_off || self.repair.wants_turn()
+    }
+
+    /// Is the turn that is to follow at once one that clients wait for?
+    pub fn is_hurried(&self) -> bool {
+        self.has_unsent || self.is_walk_cut
     }
 
     /// The next reply that may leave. `now` was read after everything that arrived before the turn: a request that came
@@ -638,12 +670,17 @@ impl<C: Command> Engine<C> {
         version
     }
 
+    /// The id that the next stripe will have.
+    fn next_stripe_id(&self) -> StripeId {
+        StripeId::new(self.config.epoch, u64::from(self.config.core) << CORE_SHIFT | self.next_stripe)
+    }
+
     /// `count` consecutive stripe ids; the cores of a gateway take them from ranges of their own.
     fn take_stripe_ids(&mut self, count: u64) -> StripeId {
-        let counter = u64::from(self.config.core) << CORE_SHIFT | self.next_stripe;
+        let first = self.next_stripe_id();
         self.next_stripe += count;
         assert!(self.next_stripe < 1 << CORE_SHIFT, "stripe ids of this epoch are used up");
-        StripeId::new(self.config.epoch, counter)
+        first
     }
 
     fn answer_key(&mut self, token: Token, command: C, reply: Vec<u8>) {

@@ -17,7 +17,7 @@
 //! the chunk is lost, and its repair ends the move.
 //!
 //! Invariants: a stripe has an order for a repair or a move, not both; while a chunk moves its stripe gets no other
-//! number.
+//! number; who holds a chunk, or is to, has nothing of its stripe left to free.
 //!
 //! Must not know: which chunks should move (see `levelling`).
 
@@ -67,7 +67,7 @@ pub struct Moves {
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
     under_way: BTreeMap<StripeId, Move>,
-    /// Nodes that cannot take a chunk of a stripe: they said so, or were told to free it.
+    /// Nodes that said that they cannot take a chunk of a stripe, until all others did.
     refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
     /// When it is looked again at what should move, and whether loads are being levelled.
     pub(super) due_us: u64,
@@ -75,8 +75,9 @@ pub struct Moves {
     pub(super) off: Off,
     /// Chunks on nodes that drain or are away, as they were counted last.
     pub(super) left: BTreeMap<NodeId, u64>,
-    /// Chunks that found no node to go to in the last plan.
+    /// Chunks that found no node to go to in the last plan, and until now in this one.
     pub(super) stranded_count: u64,
+    pub(super) stranding_count: u64,
     pub(super) moved_count: u64,
     pub(super) moved_bytes: u64,
     pub(super) bytes_per_s: u64,
@@ -99,7 +100,10 @@ impl Moves {
     }
 
     fn refuse(&mut self, stripe: StripeId, node: NodeId) {
-        self.refused.entry(stripe).or_default().push(node);
+        let nodes = self.refused.entry(stripe).or_default();
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
     }
 
     /// A node has another memory: what it could not take it can.
@@ -196,6 +200,8 @@ impl<C: Command> Engine<C> {
             if self.begin_move(planned).is_none() {
                 busy_count += 1;
                 self.moves.plan.push_back(planned);
+            } else if self.moves.plan.is_empty() {
+                self.moves.stranded_count = self.moves.stranding_count;
             }
         }
     }
@@ -219,12 +225,17 @@ impl<C: Command> Engine<C> {
         let target = match to {
             // The stripe may have other members than when it was planned.
             Some(to) => Some(to).filter(|&to| {
-                targets.iter().any(|one| one.node == to) && self.is_no_worse(&facts.members, from, to, facts.shape)
+                targets.iter().any(|one| one.node == to && !one.is_evaded)
+                    && self.is_no_worse(&facts.members, from, to, facts.shape)
             }),
             None => self.choose_target(stripe, &facts, from, &targets),
         };
         let Some(target) = target else {
-            self.moves.stranded_count += u64::from(targets.is_empty());
+            if targets.is_empty() {
+                self.moves.stranding_count += 1;
+                // Who had no room may have some when it is looked again.
+                self.moves.refused.remove(&stripe);
+            }
             return Some(());
         };
         if !self.takes_orders(target) {
@@ -261,7 +272,10 @@ impl<C: Command> Engine<C> {
                 && !self.is_evaded(id)
                 && node.free_bytes() >= needed
         };
-        self.nodes.iter().filter(is_able).map(|node| self.candidate(node)).collect()
+        // What it freed before is to be gone first: it could not tell that from what it gets.
+        let is_late = |node: NodeId| self.is_to_free(node, stripe);
+        let able = self.nodes.iter().filter(is_able);
+        able.map(|node| Candidate { is_evaded: is_late(node.id), ..self.candidate(node) }).collect()
     }
 
     /// Of nodes that drain everything goes, even if it is not placed as well elsewhere.
@@ -337,7 +351,7 @@ impl<C: Command> Engine<C> {
         self.set_members(stripe, &Facts { members: order.members, ..facts });
         // Its old place may have been lost meanwhile.
         self.repair.clear(stripe, order.chunk);
-        self.moves.refuse(stripe, order.from);
+        self.moves.refused.remove(&stripe);
         self.free_on(order.from, stripe, partition);
         self.give_moves(REPAIR_BUSY_MAX);
     }
@@ -367,7 +381,6 @@ impl<C: Command> Engine<C> {
     /// Whoever was to hold a chunk of the stripe frees it, behind the order; was there a move?
     fn end_move(&mut self, stripe: StripeId) -> bool {
         let Some(order) = self.moves.under_way.remove(&stripe) else { return false };
-        self.moves.refuse(stripe, order.target);
         self.free_on(order.target, stripe, order.partition);
         true
     }

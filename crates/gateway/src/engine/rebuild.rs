@@ -94,7 +94,10 @@ impl<C: Command> Engine<C> {
                     self.striped_of(stripe).is_some_and(|(_, object)| object.members_of(stripe).1.contains(&node))
                 }
             };
+            // One more than may be lost suffices: whoever is next hears one of them.
+            let is_known = || census.knowing_count(stripe) > description.shape.tolerance();
             match belongs {
+                true if is_known() => {}
                 true => self.refresh_configuration(node, description),
                 false => self.free_on(node, stripe, partition),
             }

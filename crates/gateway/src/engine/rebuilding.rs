@@ -1,7 +1,7 @@
 //! Orders to rebuild lost chunks: to whom, from what, and what comes of them.
 //!
 //! ```text
-//! owner                     other members                target                    sources
+//! owner                     m other members              target                    sources
 //!   |  the next configuration names the target            |                          |
 //!   |--Reconfigure----------------->|                     |                          |
 //!   |<-----------------Done---------|                     |                          |
@@ -11,7 +11,7 @@
 //!   |<-----------------Rebuilt----------------------------|  checked, decoded, installed
 //! ```
 //! The target is a member before it may hold anything (rule R11): whatever frees the stripe frees it there too, and
-//! whoever takes over knows of it. Until they were told, the old place keeps what it has: a later owner that heard of
+//! whoever takes over knows of it: it hears all but m nodes, and one more than that know. Until they were told, the old place keeps what it has: a later owner that heard of
 //! no exchange would take it for a node that never held anything. It is exchanged for another only after a definite no,
 //! or when its memory is gone for good. A node that came back empty gets its own chunks again.
 //!
@@ -80,6 +80,7 @@ enum Target {
 impl<C: Command> Engine<C> {
     /// Gives orders as long as there are nodes that take them: a few at a time, so that clients wait for none of it.
     pub(super) fn give_orders(&mut self) {
+        self.lose_some();
         for _ in 0..REPAIR_SENT_MAX {
             let Some(stripe) = self.repair.next_told() else { break };
             self.send_order(stripe);
@@ -113,7 +114,7 @@ impl<C: Command> Engine<C> {
             match self.reparable(stripe) {
                 Reparable::Whole(facts) => busy_count += usize::from(self.repair_stripe(stripe, facts)),
                 Reparable::NotYet => self.rest(stripe),
-                Reparable::Over => self.repair.take_out(stripe),
+                Reparable::Over => self.repair.give_up(stripe),
             }
         }
     }
@@ -196,13 +197,10 @@ impl<C: Command> Engine<C> {
         }
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
-        let is_free = |node: &&super::nodes::Node| {
-            let is_refused = refused.contains(&node.id) || self.moves.is_refused(stripe, node.id);
-            !facts.members.contains(&node.id) && !is_refused
-        };
+        let is_free = |node: &&super::nodes::Node| !facts.members.contains(&node.id) && !refused.contains(&node.id);
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
         let able = self.taking_nodes().filter(is_free).filter(has_room);
-        let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node);
+        let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node) || self.is_to_free(node, stripe);
         let candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
         if candidates.is_empty() {
@@ -238,19 +236,24 @@ impl<C: Command> Engine<C> {
         let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
         let (ready, away): (Vec<_>, Vec<_>) =
             others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
-        // A later owner hears all but as many nodes as may be lost. Should it not hear the target, it must hear of it.
+        // A later owner hears all but as many nodes as may be lost. So many members are told: should it not hear the target,
+        // it hears one of them.
+        let tolerance = facts.shape.tolerance();
         let is_away = |node: &NodeId| !self.is_gone(*node);
-        if !is_told && ready.len() < facts.shape.tolerance() && away.iter().any(is_away) {
+        if !is_told && ready.len() < tolerance && away.iter().any(is_away) {
             return self.rest(stripe);
         }
-        order.untold = if is_told { 0 } else { ready.len() };
+        // Others for each stripe.
+        let first = (stripe.raw() % ready.len().max(1) as u64) as usize;
+        let told: Vec<NodeId> = ready.iter().cycle().skip(first).take(tolerance.min(ready.len())).copied().collect();
+        order.untold = if is_told { 0 } else { told.len() };
         self.expect_use(&[order.target], stripe, self.chunk_room_bytes(facts.chunk_bytes));
         let number = order.number;
         self.repair.begin(stripe, order);
-        if is_told || ready.is_empty() {
+        if is_told || told.is_empty() {
             return self.send_order(stripe);
         }
-        for node in ready {
+        for node in told {
             self.reconfigure_on(node, stripe, &facts, What::Reconfigure { stripe, order: number });
         }
     }
@@ -390,6 +393,10 @@ impl<C: Command> Engine<C> {
             }
         }
         self.drop_order(stripe);
+        if let (Refusal::Exists, None) = (refusal, source) {
+            // An owner before this one may have told a member to free what it had, and its members nothing.
+            self.tell_members(stripe);
+        }
         if let (Refusal::Damaged, Some(source)) = (refusal, source)
             && let Reparable::Whole(facts) = self.reparable(stripe)
             && let Some(&node) = facts.members.get(usize::from(source))

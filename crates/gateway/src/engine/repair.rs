@@ -21,8 +21,8 @@ use shorttail_wire::node::{ChunkKind, ChunkReport};
 use smallvec::SmallVec;
 
 use super::census::{Census, Member};
-use super::index::StripeSlot;
 use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX, REPAIR_RATE_US};
+use super::losing::{AllLosing, Walk};
 use super::nodes::SessionId;
 use super::orders::Orders;
 use super::rebuilding::{Order, OrderNumber};
@@ -51,9 +51,7 @@ pub struct Lost {
 /// A count of the chunks that are away, some stripes at a time.
 #[derive(Debug, Default)]
 struct AwayCount {
-    /// The next of the packed stripes, then of the striped objects.
-    slot: usize,
-    first: StripeId,
+    walk: Walk,
     chunks: u64,
 }
 
@@ -68,6 +66,8 @@ pub struct Repair {
     queue: BTreeSet<(usize, StripeId)>,
     resting: BTreeSet<(u64, StripeId)>,
     pub(super) orders: Orders,
+    /// Not all that these nodes had is marked yet.
+    pub(super) losing: AllLosing,
     next_order: OrderNumber,
     /// Orders that are to be sent, a few in a turn: their members know of them.
     told: VecDeque<(StripeId, OrderNumber)>,
@@ -78,7 +78,7 @@ pub struct Repair {
     /// When they are counted again in any case.
     away_due_us: u64,
     counting: Option<AwayCount>,
-    /// Found no node to take them when they were looked at last.
+    /// Found no node to take them, and have found none that did since.
     pub(super) stranded: BTreeSet<StripeId>,
     pub(super) rebuilt_count: u64,
     pub(super) rebuilt_bytes: u64,
@@ -126,7 +126,7 @@ impl Repair {
 
     /// Is there something to rebuild that need not wait?
     pub(super) fn is_pressing(&self) -> bool {
-        !self.queue.is_empty() || self.orders.count() > 0
+        !self.queue.is_empty() || self.orders.count() > 0 || !self.losing.is_empty()
     }
 
     pub(super) fn take_order_number(&mut self) -> OrderNumber {
@@ -141,7 +141,7 @@ impl Repair {
 
     /// Is a turn to follow at once?
     pub(super) fn wants_turn(&self) -> bool {
-        !self.told.is_empty() || self.goes_on
+        !self.told.is_empty() || self.goes_on || !self.losing.is_empty()
     }
 
     /// The next stripe whose order is to be sent.
@@ -180,7 +180,7 @@ impl Repair {
     }
 
     pub fn missing_count(&self) -> u64 {
-        self.lost_count + self.away_count
+        self.lost_count + self.away_count + u64::from(!self.losing.is_empty())
     }
 
     fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
@@ -189,7 +189,7 @@ impl Repair {
     }
 
     /// As [`Repair::mark`], of all that a node had: clients wait for it.
-    fn mark_all(&mut self, lost: &[(StripeId, usize, CodeShape)]) {
+    pub(super) fn mark_all(&mut self, lost: &[(StripeId, usize, CodeShape)]) {
         self.lost.reserve(lost.len());
         lost.iter().for_each(|&(stripe, chunk, shape)| self.note(stripe, chunk, shape));
         // Made at once and joined at once, which takes a fraction of the time of one insertion after the other.
@@ -228,6 +228,7 @@ impl Repair {
         lost.spare += 1;
         lost.refused.clear();
         let lost_count = lost.chunks.count_ones();
+        self.stranded.remove(&stripe);
         self.recount(lost_count + 1, lost_count);
         if lost_count == 0 {
             self.forget(stripe);
@@ -238,7 +239,7 @@ impl Repair {
 
     /// The stripe is gone, or whole.
     pub(super) fn forget(&mut self, stripe: StripeId) {
-        self.take_out(stripe);
+        self.give_up(stripe);
         self.orders.remove(stripe);
         if let Some(lost) = self.lost.remove(&stripe) {
             self.recount(lost.chunks.count_ones(), 0);
@@ -246,8 +247,13 @@ impl Repair {
     }
 
     /// Nothing is to be done about the stripe, though it lacks chunks.
-    pub(super) fn take_out(&mut self, stripe: StripeId) {
+    pub(super) fn give_up(&mut self, stripe: StripeId) {
         self.stranded.remove(&stripe);
+        self.take_out(stripe);
+    }
+
+    /// It is not looked at any more, at no time.
+    fn take_out(&mut self, stripe: StripeId) {
         if let Some(lost) = self.lost.get_mut(&stripe) {
             self.queue.remove(&(lost.spare, stripe));
             if let Some(until_us) = lost.rests_until_us.take() {
@@ -258,11 +264,7 @@ impl Repair {
 
     /// The stripe is looked at again at this time.
     pub(super) fn rest(&mut self, stripe: StripeId, until_us: u64) {
-        let is_stranded = self.stranded.contains(&stripe);
         self.take_out(stripe);
-        if is_stranded {
-            self.stranded.insert(stripe);
-        }
         if let Some(lost) = self.lost.get_mut(&stripe) {
             lost.rests_until_us = Some(until_us);
             self.resting.insert((until_us, stripe));
@@ -327,6 +329,7 @@ impl Repair {
         }
         assert!(self.orders.stripes().all(|stripe| self.lost.contains_key(&stripe)), "an order for nothing lost");
         self.orders.check_invariants();
+        assert!(self.stranded.iter().all(|stripe| self.lost.contains_key(stripe)), "nothing of it is lost");
         let mut counts = BTreeMap::new();
         self.lost.values().for_each(|lost| *counts.entry(lost.chunks.count_ones()).or_default() += 1);
         assert_eq!(self.stripes_by_lost, counts, "stripes are counted by what they lost");
@@ -385,16 +388,8 @@ impl<C: Command> Engine<C> {
         })
     }
 
-    /// The memory that a node had is gone, and with it the chunks of every stripe that it is a member of.
-    pub(super) fn note_lost_of(&mut self, node: NodeId) {
-        let lost = self.chunks_of(node);
-        self.repair.mark_all(&lost);
-        // What is lost is not away.
-        self.repair.is_away_stale = true;
-    }
-
     /// Chunks of sealed stripes and of striped objects that a node is to hold.
-    fn chunks_of(&self, node: NodeId) -> Vec<(StripeId, usize, CodeShape)> {
+    pub(super) fn chunks_of(&self, node: NodeId) -> Vec<(StripeId, usize, CodeShape)> {
         let sealed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
         let packed = sealed.filter_map(|(_, stripe)| Some((stripe.id, stripe.member_of(node)?, self.config.shape)));
         let striped = self.striped.values().flat_map(|object| {
@@ -463,7 +458,7 @@ impl<C: Command> Engine<C> {
         match facts.members.get(chunk) {
             Some(&member) if member == node => self.repair.clear(id, chunk),
             // It was to move, or to be rebuilt elsewhere: what is here need not be rebuilt.
-            Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) => {
+            Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) && !self.is_moving_to(id, node) => {
                 self.readmit(node, id, chunk);
             }
             _ => {}
@@ -512,27 +507,15 @@ impl<C: Command> Engine<C> {
             self.repair.away_count = 0;
             return;
         }
-        let missing = |id: StripeId, members: &[NodeId]| {
+        let mut chunks = count.chunks;
+        let is_over = self.walk_stripes(&mut count.walk, AWAY_LOOKS_MAX, |id, members, _| {
             let lost = self.repair.lacks(id);
             let is_away = |(chunk, node): &(usize, &NodeId)| lost & 1 << chunk == 0 && away.contains(node);
-            members.iter().enumerate().filter(is_away).count() as u64
-        };
-        let end = self.stripes.slot_count().min(count.slot + AWAY_LOOKS_MAX);
-        let slots = (count.slot..end).map(|at| StripeSlot(at as u32));
-        let sealed = slots.filter_map(|slot| self.stripes.get(slot)).filter(|it| it.phase() == StripePhase::Sealed);
-        count.chunks += sealed.map(|stripe| missing(stripe.id, &stripe.members)).sum::<u64>();
-        let mut looks = AWAY_LOOKS_MAX - (end - count.slot);
-        count.slot = end;
-        let mut objects = self.striped.range(count.first..).peekable();
-        while let Some((&first, object)) = objects.next_if(|_| looks > 0) {
-            count.chunks += object.stripes().map(|id| missing(id, &object.members_of(id).1)).sum::<u64>();
-            count.first = first.plus(1);
-            looks -= object.stripes().count().min(looks);
-        }
-        if end < self.stripes.slot_count() || objects.next().is_some() {
-            self.repair.counting = Some(count);
-        } else {
-            self.repair.away_count = count.chunks;
+            chunks += members.iter().enumerate().filter(is_away).count() as u64;
+        });
+        match is_over {
+            true => self.repair.away_count = chunks,
+            false => self.repair.counting = Some(AwayCount { chunks, ..count }),
         }
     }
 }

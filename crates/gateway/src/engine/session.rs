@@ -140,6 +140,11 @@ impl Session {
         self.is_gathered = !self.outbox.is_empty();
     }
 
+    /// Is all that is queued for later?
+    pub fn is_unhurried(&self) -> bool {
+        !self.has_prompt
+    }
+
     fn has_hurried(&self) -> bool {
         self.answered_queued > self.unhurried_queued
     }

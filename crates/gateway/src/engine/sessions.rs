@@ -50,7 +50,7 @@ impl<C: Command> Engine<C> {
             if is_news {
                 self.leave(node);
                 self.note_given_up(node);
-                self.note_lost_of(node);
+                self.lose_chunks_of(node);
             }
             self.void_frees_of(node);
         }
@@ -115,6 +115,11 @@ impl<C: Command> Engine<C> {
     /// Bytes to send on a session now; the caller drains what it sent.
     pub fn session_output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
         self.nodes.session_mut(id)?.batch()
+    }
+
+    /// Does no client wait for what is to be sent on a session?
+    pub fn is_unhurried(&self, id: SessionId) -> bool {
+        self.nodes.session(id).is_some_and(super::session::Session::is_unhurried)
     }
 
     /// Bytes that a full socket did not take: they go out before anything else, whatever is in flight.
@@ -215,6 +220,9 @@ impl<C: Command> Engine<C> {
         match (awaited.what, reply) {
             (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
             (What::Fence { partition }, NodeReply::Fenced { joined }) => self.fenced(session, partition, joined),
+            (What::Hello, NodeReply::Refused { refusal: Refusal::WrongVersion, detail }) => {
+                self.version_refused(session, detail);
+            }
             (What::Fence { .. }, NodeReply::Refused { refusal: Refusal::Leased, detail }) => {
                 self.fence_leased(session, detail);
             }
@@ -240,7 +248,7 @@ impl<C: Command> Engine<C> {
             }
             (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
-            (What::Free { first }, NodeReply::Done { .. }) => self.freed(session, first),
+            (What::Free { first, up_to }, NodeReply::Done { .. }) => self.freed(session, first, up_to),
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
             (What::Piece { pieces, part }, NodeReply::Bytes(bytes)) => self.piece_arrived(pieces, part, bytes),
             (What::Locate { stripe, chunk }, NodeReply::Located { position }) => {
@@ -272,7 +280,7 @@ impl<C: Command> Engine<C> {
                 self.part_refused(session.node, stripe, refusal);
             }
             What::Hello | What::Fence { .. } | What::Scan { .. } => self.greeting_refused(session, refusal),
-            What::Free { first } => self.free_unanswered(session.node, first),
+            What::Free { first, up_to } => self.free_unanswered(session.node, first, up_to),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
             What::Reconfigure { stripe, order } => self.reconfigured(stripe, order, false),

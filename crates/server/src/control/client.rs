@@ -1,12 +1,14 @@
 //! The thread and the handle to it.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use shorttail_wire::control::{ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, Terms, ToCoordinator, View};
+use shorttail_wire::control::{
+    CONTROL_PROTOCOL_VERSION, ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, Terms, ToCoordinator, View,
+};
 
 use super::backoff::Backoff;
 use super::role::{HURRIED, Role};
@@ -20,6 +22,9 @@ const STACK_BYTES: usize = 128 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
+/// Who was never let in gives up when every answer to its registration was a closed connection for so long: a
+/// coordinator that starts, ends or loses its store is past that by then, one of another protocol never.
+const HUNG_UP_FOR_MAX: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 30_000 });
 /// Somebody who is not let in says so again after this long.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
@@ -66,6 +71,12 @@ pub enum ControlEvent {
 pub enum ControlError {
     #[error("the coordinator refuses: {0}")]
     Refused(Refusal),
+    #[error(
+        "the coordinator hangs up on every registration: it is of another version, or something else listens there; this \
+         process speaks version {own} of the control protocol",
+        own = CONTROL_PROTOCOL_VERSION
+    )]
+    HungUp,
     #[error("stopped before the coordinator answered")]
     Stopped,
 }
@@ -218,6 +229,14 @@ struct Worker<R: Role> {
 enum End {
     Lost,
     Refused(Refusal),
+    /// The registration was answered by the end of the connection.
+    HungUp,
+}
+
+/// Why there is no welcome.
+enum NotWelcome {
+    Refused(Refusal),
+    HungUp,
 }
 
 /// Why a registered connection is not served any more.
@@ -231,10 +250,21 @@ impl<R: Role> Worker<R> {
     fn run(mut self) {
         let mut refused_since: Option<Instant> = None;
         let mut told: Option<(Refusal, Instant)> = None;
+        let mut hung_up_since: Option<Instant> = None;
         let mut failed_count = 0;
         while !self.shared.is_stopping() {
             let mut was_let_in = false;
-            match self.connect_and_serve() {
+            let end = self.connect_and_serve();
+            hung_up_since = hung_up_since.filter(|_| matches!(end, Ok(End::HungUp)));
+            match end {
+                Ok(End::HungUp) => {
+                    let since = *hung_up_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > HUNG_UP_FOR_MAX && !self.is_member() {
+                        return self.shared.settle(Err(ControlError::HungUp));
+                    }
+                    self.tell_of("it hangs up, as one of another version may".to_owned());
+                    failed_count += 1;
+                }
                 // Another one leads, or will.
                 Ok(End::Refused(Refusal::NotLeading(leader))) => {
                     self.tell_of(format!("it does not lead ({leader})"));
@@ -299,7 +329,8 @@ impl<R: Role> Worker<R> {
     fn connect_and_serve(&mut self) -> io::Result<End> {
         let (mut stream, mut welcome) = match self.register(self.current)? {
             Ok(registered) => registered,
-            Err(refusal) => return Ok(End::Refused(refusal)),
+            Err(NotWelcome::Refused(refusal)) => return Ok(End::Refused(refusal)),
+            Err(NotWelcome::HungUp) => return Ok(End::HungUp),
         };
         loop {
             R::remember(&mut self.registration, &welcome);
@@ -326,13 +357,17 @@ impl<R: Role> Worker<R> {
     }
 
     /// Connects to the coordinator at this place of the list, and says who this is.
-    fn register(&self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), Refusal>> {
+    fn register(&self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), NotWelcome>> {
         let mut stream = ControlStream::connect(&self.coordinators.0[place])?;
         self.shared.lock().closer = Some(stream.closer()?);
-        stream.send(&R::register(self.registration.clone()))?;
-        match R::welcome(stream.receive()?) {
+        let sent = stream.send(&R::register(self.registration.clone()));
+        let answer = match sent.and_then(|()| stream.receive()) {
+            Err(error) if is_hung_up(&error) => return Ok(Err(NotWelcome::HungUp)),
+            answer => answer?,
+        };
+        match R::welcome(answer) {
             Ok(welcome) => Ok(Ok((stream, welcome))),
-            Err(FromCoordinator::Refused(refusal)) => Ok(Err(refusal)),
+            Err(FromCoordinator::Refused(refusal)) => Ok(Err(NotWelcome::Refused(refusal))),
             Err(_) => Err(io::Error::other("the coordinator answered something else")),
         }
     }
@@ -383,4 +418,8 @@ impl<R: Role> Worker<R> {
         }
         Ok(Left::Broken)
     }
+}
+
+fn is_hung_up(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }

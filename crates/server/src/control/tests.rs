@@ -36,6 +36,11 @@ impl Peer {
         self.stream.write_all(&bytes).expect("the other end is there");
     }
 
+    /// Is there nothing more to hear, ever?
+    pub fn is_over(&mut self) -> bool {
+        self.received.is_empty() && self.stream.read_to_end(&mut Vec::new()).is_ok_and(|count| count == 0)
+    }
+
     /// Ends the connection, and waits until the other end has noticed.
     fn leave(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
@@ -119,6 +124,33 @@ fn member() -> (NodeControl, [Fake; 2], tempfile::TempDir) {
 
 fn is_status(message: &ToCoordinator) -> bool {
     matches!(message, ToCoordinator::NodeStatus(_))
+}
+
+#[test]
+fn a_member_that_everybody_hangs_up_on_ends_and_says_why() {
+    let (client, fakes, _dir) = member();
+    let error = std::thread::scope(|scope| {
+        let ended = scope.spawn(|| client.registered().expect_err("nobody answers"));
+        fakes.iter().for_each(|fake| fake.0.set_nonblocking(true).expect("a socket"));
+        while !ended.is_finished() {
+            fakes.iter().for_each(|fake| drop(fake.0.accept()));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        ended.join().expect("no panic")
+    });
+    assert_eq!(error, ControlError::HungUp);
+    let text = error.to_string();
+    assert!(text.contains(&format!("version {CONTROL_PROTOCOL_VERSION}")), "{text}");
+}
+
+#[test]
+fn a_member_of_another_version_ends_and_names_both() {
+    let (client, [first, _], _dir) = member();
+    first.asked().say(&FromCoordinator::Refused(Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION + 1)));
+    let text = client.registered().expect_err("refused").to_string();
+    for version in [CONTROL_PROTOCOL_VERSION, CONTROL_PROTOCOL_VERSION + 1] {
+        assert!(text.contains(&format!("version {version}")), "{text}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 
 use serde::Serialize;
-use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ToCoordinator, next_message, put_message};
+use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ControlFrameError, ToCoordinator, next_request, put_message};
 
 use super::listener::Socket;
 
@@ -11,8 +11,14 @@ use super::listener::Socket;
 const READ_BYTES: usize = 16 << 10;
 /// Bytes that may wait for a member that does not read; beyond, its connection is closed and it will come again.
 const UNSENT_BYTES_MAX: usize = 4 * CONTROL_BODY_BYTES_MAX;
-/// Bytes that a peer may have sent without a complete message.
-const RECEIVED_BYTES_MAX: usize = CONTROL_BODY_BYTES_MAX + READ_BYTES;
+/// Why nothing more is read from a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadEnd {
+    /// It is at its end, or broken.
+    Closed,
+    /// What it brings is no message of this version.
+    Foreign(ControlFrameError),
+}
 
 /// A connection with what has arrived and what has not left yet.
 pub struct Connection {
@@ -21,49 +27,46 @@ pub struct Connection {
     unsent: Vec<u8>,
     /// It was told that it is let in.
     pub is_welcome: bool,
+    /// Where it comes from, and what it last registered as, for people.
+    pub from: String,
+    pub member: String,
 }
 
 impl Connection {
     pub fn new(socket: Socket) -> Self {
-        Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false }
+        let from = socket.peer();
+        let member = "a member".to_owned();
+        Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false, from, member }
     }
 
     /// Takes all that is ready.
     ///
     /// # Errors
     /// When the connection is at its end or its bytes are no messages; complete ones before that are in `messages`.
-    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> io::Result<()> {
+    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> Result<(), ReadEnd> {
         loop {
             let length = self.received.len();
             self.received.resize(length + READ_BYTES, 0);
             let result = self.socket.read(&mut self.received[length..]);
             self.received.truncate(length + *result.as_ref().unwrap_or(&0));
             match result {
-                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(_) => self.take_messages(messages)?,
+                Ok(0) => return Err(ReadEnd::Closed),
+                Ok(_) => self.take_messages(messages).map_err(ReadEnd::Foreign)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(_) => return Err(ReadEnd::Closed),
             }
         }
     }
 
-    fn take_messages(&mut self, messages: &mut Vec<ToCoordinator>) -> io::Result<()> {
+    /// What is left is less than a message, whose length is bounded.
+    fn take_messages(&mut self, messages: &mut Vec<ToCoordinator>) -> Result<(), ControlFrameError> {
         let mut start = 0;
-        loop {
-            match next_message(&self.received[start..]) {
-                Ok(Some((message, taken))) => {
-                    messages.push(message);
-                    start += taken;
-                }
-                Ok(None) => break,
-                Err(error) => return Err(io::Error::new(ErrorKind::InvalidData, error)),
-            }
+        while let Some((message, taken)) = next_request(&self.received[start..])? {
+            messages.push(message);
+            start += taken;
         }
         self.received.drain(..start);
-        if self.received.len() > RECEIVED_BYTES_MAX {
-            return Err(ErrorKind::InvalidData.into());
-        }
         Ok(())
     }
 

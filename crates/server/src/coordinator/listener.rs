@@ -89,6 +89,16 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
+impl Socket {
+    /// Who is at the other end, for people.
+    pub fn peer(&self) -> String {
+        match self {
+            Socket::Tcp(socket) => socket.peer_addr().map_or_else(|_| "nowhere".to_owned(), |peer| peer.to_string()),
+            Socket::Unix(_) => "this machine".to_owned(),
+        }
+    }
+}
+
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {

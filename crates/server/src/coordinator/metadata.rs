@@ -19,12 +19,12 @@ pub mod keeper;
 pub mod tests;
 pub mod volatile;
 
-use std::time::Instant;
-
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use shorttail_coordinator::Durable;
+pub use shorttail_coordinator::candidate::{Campaign, Lease, State};
 
+use crate::clock::Clock;
 use crate::config::MetadataPlace;
 
 /// A store of metadata, as one coordinator uses it.
@@ -52,35 +52,6 @@ pub trait Metadata: Send {
     fn resign(&mut self);
 }
 
-/// What came of trying to lead.
-#[derive(Debug)]
-pub enum Campaign {
-    Won {
-        lease: Lease,
-        /// The state, unless it is what this coordinator loaded or tried to save last.
-        news: Option<State>,
-    },
-    /// Another one leads: its name, as far as is known.
-    Lost { leader: Option<String> },
-}
-
-/// The state that was found.
-#[derive(Clone, PartialEq, Debug)]
-pub enum State {
-    NewCluster,
-    Known(Durable),
-}
-
-/// Until when this coordinator surely leads, and when to renew that; `None`: for as long as it lives.
-pub type Lease = Option<Term>;
-
-/// By the coordinator's own clock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Term {
-    pub until: Instant,
-    pub renew_at: Instant,
-}
-
 /// Why a store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
@@ -94,15 +65,15 @@ pub enum Trouble {
     Fatal(#[from] anyhow::Error),
 }
 
-/// Opens the store. `name` is what others are told of this coordinator.
+/// Opens the store. `name` is what others are told of this coordinator; leases are told by its clock.
 ///
 /// # Errors
 /// When this process can never use it: another one holds the directory, a certificate cannot be read.
-pub fn open(place: &MetadataPlace, name: &str) -> anyhow::Result<Box<dyn Metadata>> {
+pub fn open(place: &MetadataPlace, name: &str, clock: Clock) -> anyhow::Result<Box<dyn Metadata>> {
     Ok(match place {
         MetadataPlace::Nowhere => Box::new(volatile::Volatile),
         MetadataPlace::File(dir) => Box::new(file::Directory::open(dir)?),
-        MetadataPlace::Etcd(config) => Box::new(etcd::Etcd::new(config, name)?),
+        MetadataPlace::Etcd(config) => Box::new(etcd::Etcd::new(config, name, clock)?),
     })
 }
 

@@ -235,6 +235,23 @@ fn a_member_that_another_cluster_does_not_let_in_waits_for_its_own() {
     gateway_events.until(&gateway, |event| *event == ControlEvent::Connected);
 }
 
+/// Whatever follows the version: another layout is not for this coordinator to read.
+#[test]
+fn a_member_of_another_version_is_refused_in_words() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control.sock");
+    let _running = RunningCoordinator::start_at(Address::Unix(path.clone()), None);
+    for version in [CONTROL_PROTOCOL_VERSION - 1, CONTROL_PROTOCOL_VERSION + 1, 300] {
+        for kind in [0_u8, 1] {
+            let mut member = Peer::connect(&path);
+            member.say(&(kind, version, [0xff_u8; 30]));
+            let refusal = Refusal::ProtocolVersion(CONTROL_PROTOCOL_VERSION);
+            assert_eq!(member.hear::<FromCoordinator>(), FromCoordinator::Refused(refusal));
+            assert!(member.is_over());
+        }
+    }
+}
+
 #[test]
 fn a_number_that_is_alive_elsewhere_is_not_given_twice() {
     let running = RunningCoordinator::start(None);
@@ -315,8 +332,9 @@ fn who_is_let_in_hears_that_before_any_beat() {
         hold.1.notify_all();
     };
     let config = config(&control, MetadataPlace::Nowhere);
-    let server = Server::bind_with(&config, about(&config), Box::new(HeldStore(Arc::clone(&hold))));
-    let _running = RunningCoordinator::run(control, server.expect("free addresses"));
+    let server = Server::bind_with(&config, about(&config), Clock::start(), Box::new(HeldStore(Arc::clone(&hold))));
+    let running = RunningCoordinator::run(control, server.expect("free addresses"));
+    while !control::read_status(&running.control).expect("it answers").coordinator.leading {}
     let register = |id| {
         let mut member = Peer::connect(&path);
         member.say(&ToCoordinator::RegisterNode(registration(id)));

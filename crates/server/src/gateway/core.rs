@@ -42,6 +42,7 @@ use crate::clock::Clock;
 use crate::net::{Inbox, Listener, Outlet, Patience};
 use crate::scheduling;
 pub use message::{Live, ToCore};
+use sessions::Until;
 
 pub const INBOX: MioToken = MioToken(0);
 const FIRST_LISTENER: usize = 1;
@@ -164,10 +165,11 @@ impl Core {
             self.pass_replies();
             self.exchange.end_turn(self.now);
             self.pass_replies();
-            self.write_sessions();
+            self.write_sessions(Until::Clients);
             self.exchange.write_neighbours(self.now, self.poll.registry());
             self.write_guests();
             self.write_clients();
+            self.write_sessions(Until::End);
             self.housekeep()?;
             self.exchange.wake();
             if self.shared.counters.shutdown_asked {

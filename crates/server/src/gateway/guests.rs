@@ -6,7 +6,7 @@ use shorttail_gateway::command::StoreError;
 use shorttail_gateway::forward::{Ask, put_reply};
 use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
-use shorttail_wire::gateway::{Body, Hello, Kind, Welcome, begin_frame, next_frame, next_kind, put_frame};
+use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, next_kind, put_frame};
 
 use super::exchange::Answer;
 use super::limits::GREETING_US_MAX;
@@ -52,7 +52,7 @@ impl Guest {
             taken += frame_bytes;
             match (frame.kind, *is_greeted) {
                 (Kind::Hello, false) => {
-                    let hello = Hello::from_body(frame.body).map_err(|_| "a greeting that does not parse")?;
+                    let hello = Hello::parse(frame.body).map_err(|_| "a greeting that does not parse")?;
                     greet(&hello, identity, outbox)?;
                     *is_greeted = true;
                 }

@@ -33,7 +33,8 @@ pub struct FaultWeights {
     pub membership: u32,
     /// Bits turn over anywhere in the memory of a node that may lose it.
     pub rot: u32,
-    /// The real coordinator crashes or stands still, its metadata store is away, or a node loses sight of it.
+    /// A real coordinator crashes, stands still or is cut off from its metadata store, that is away, or a node loses sight
+    /// of a coordinator.
     pub coordinator: u32,
 }
 
@@ -50,6 +51,10 @@ pub struct SimConfig {
     pub gateway_count: usize,
     /// The coordinator's own machine decides who owns what, not the scripted stand-in.
     pub coordinated: bool,
+    /// Several share a store, and one leads; one has it alone.
+    pub coordinator_count: usize,
+    /// Seconds until one of several that the store does not hear of leads no more.
+    pub leader_lease_s: i64,
     /// What nodes promise owners; none if there is one gateway.
     pub lease: Option<LeaseConfig>,
     /// Memory of one core of a node, in bytes.
@@ -84,8 +89,10 @@ pub struct SimConfig {
     /// How many times longer than usual faults last.
     pub fault_length: u64,
     pub faults: FaultWeights,
-    /// How often a bit of a message between gateways and nodes turns over on its way.
+    /// How often a bit of a message between gateways, nodes and the coordinator turns over on its way.
     pub flip_ppm: u32,
+    /// What the clock of a process gains or loses in a second, at most, in microseconds.
+    pub clock_gain_ppm_max: u32,
     /// Gateways may read the nodes' memory without asking them.
     pub shares_memory: bool,
     /// What they read there lies so much further on, as if all of it had been moved.
@@ -132,6 +139,11 @@ const SHAPES: [(&str, u16); 9] = [
 /// Codes with local groups, which take the place of the others in a quarter of the runs.
 const GROUPED: [(&str, u16); 4] = [("lrc:4+2+1", 9), ("lrc:4+2+1", 8), ("lrc:5+2+2", 11), ("lrc:4+1+1", 7)];
 
+/// What clocks gain or lose: nothing; so much that two of them run apart by a percent, which is what the lease's margin
+/// is made for; and as much as it bears at all, as nothing else takes time of it here. By its clock an owner relies on
+/// nine tenths of a lease, and nodes keep all of it by theirs: 0.9 / (1 - gain) <= 1 / (1 + gain).
+const CLOCK_GAINS_PPM: [u32; 3] = [0, 5_000, 52_000];
+
 fn code(name: &str) -> CodeShape {
     name.parse().expect("a legal shape")
 }
@@ -167,6 +179,8 @@ impl SimConfig {
             node_core_count: 1 + u16::from(rng.chance_ppm(200_000)),
             gateway_count: 1,
             coordinated: false,
+            coordinator_count: 1,
+            leader_lease_s: 5,
             lease: None,
             node_memory_bytes: 1 << 20,
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),
@@ -199,6 +213,7 @@ impl SimConfig {
                 ..FaultWeights::default()
             },
             flip_ppm: 0,
+            clock_gain_ppm_max: 0,
             shares_memory: false,
             near_shift_bytes: 0,
             disturbed_max: 1 + rng.index(code.tolerance() + 2),
@@ -226,6 +241,7 @@ impl SimConfig {
         }
         config.draw_ends(profile, &mut beside);
         config.draw_flips(profile, &mut Rng::new(seed ^ 0xF11B));
+        config.clock_gain_ppm_max = *Rng::new(seed ^ 0xC10D).choose(&CLOCK_GAINS_PPM).expect("some");
         if config.gateway_count > 1 {
             // See `share`.
             config.delayed_flush_ppm = 0;
@@ -256,6 +272,7 @@ impl SimConfig {
             repair_bytes_per_s: 100_000_000,
             keeps_memory: false,
             scrub_bytes_per_s: 0,
+            clock_gain_ppm_max: 0,
             audit_events: 20,
             ..Self::endless(Profile::Calm, 0)
         }

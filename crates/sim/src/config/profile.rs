@@ -43,8 +43,8 @@ pub enum Profile {
     Rot,
     /// Gateways read the nodes' memory past them, whatever else goes wrong.
     Near,
-    /// As several gateways, for a minute, but the coordinator's own machine decides who owns what: it crashes, its
-    /// store is away, members lose sight of it.
+    /// As several gateways, for a minute, but coordinators' own machines decide who owns what, one of them or one of several
+    /// over a store: they crash and stand still, the store is away, members lose sight of them, nodes join and are drained.
     Coordinated,
     /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
     Prompt,
@@ -111,7 +111,8 @@ impl SimConfig {
 
     /// Messages are hurt on their way: in half of the runs with faults that are about sessions more than about memory.
     pub(super) fn draw_flips(&mut self, profile: Profile, rng: &mut Rng) {
-        let has_flips = matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members);
+        let has_flips =
+            matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members | Profile::Coordinated);
         if has_flips && rng.chance_ppm(500_000) {
             self.flip_ppm = *rng.choose(&[200, 2_000]).expect("rates");
         }
@@ -228,6 +229,14 @@ impl SimConfig {
         let restart = if self.keeps_memory { 4 } else { 0 };
         let of_gateways = FaultWeights { gateway_crash: 4, gateway_stall: 2, hand_over: 3, ..self.faults };
         self.faults = FaultWeights { cut_coordinator: 3, coordinator: 6, restart, ..of_gateways };
+        self.coordinator_count = *rng.choose(&[1, 2, 2, 3]).expect("counts");
+        // That of the server, and shorter ones, so that it ends often in a minute.
+        self.leader_lease_s = *rng.choose(&[1, 2, 5]).expect("seconds");
+        if rng.chance_ppm(500_000) {
+            self.late_node_count = 1 + rng.below(2) as u16;
+            self.node_count += self.late_node_count;
+            self.faults.membership = 6;
+        }
     }
 
     /// So little memory that the store is often full, and chunks so large that few of them fit.

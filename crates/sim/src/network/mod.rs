@@ -105,6 +105,11 @@ impl Network {
         self.hosts.get(&endpoint).is_some_and(|host| host.stalled)
     }
 
+    /// Does nothing get from one endpoint to the other?
+    pub fn is_cut(&self, from: Endpoint, to: Endpoint) -> bool {
+        self.cuts.contains(&(from, to))
+    }
+
     /// The next notice, in the order in which they came about.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()

@@ -48,6 +48,15 @@ fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeR
     read(NodeReply::parse(&frame).expect("a reply"))
 }
 
+/// What a machine holds: what it can describe, and the rest.
+fn scan(machine: &mut Node) -> (Vec<ChunkReport>, Vec<StripeId>) {
+    let scan = NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };
+    ask(machine, &scan, |reply| match reply {
+        NodeReply::Chunks { reports, undescribed } => (reports, undescribed),
+        other => panic!("{other:?} answers a scan"),
+    })
+}
+
 /// Where a chunk is and what it says of itself.
 pub(super) struct Found {
     pub node: usize,
@@ -103,17 +112,28 @@ impl World {
         self.scan_all().into_iter().map(stripe).collect::<Vec<_>>().join("; ")
     }
 
+    /// What nodes say to be damaged, for people.
+    pub(super) fn damaged_text(&mut self) -> String {
+        let mut text = Vec::new();
+        for (node, host) in self.nodes.iter_mut().enumerate() {
+            for machine in &mut host.cores {
+                let (reports, undescribed) = scan(machine);
+                let damaged = reports.into_iter().filter(|report| report.damaged);
+                text.extend(damaged.map(|report| {
+                    let id = report.description.stripe;
+                    format!("{id:?} {:?} sealed {} on {node}", report.description.kind, report.sealed)
+                }));
+                text.extend(undescribed.into_iter().map(|id| format!("{id:?}, undescribed, on {node}")));
+            }
+        }
+        text.join("; ")
+    }
+
     pub(super) fn scan_all(&mut self) -> Stripes {
         let mut stripes = Stripes::new();
         for (node, host) in self.nodes.iter_mut().enumerate().filter(|(_, host)| !host.is_rotten) {
             for (core, machine) in host.cores.iter_mut().enumerate() {
-                let scan =
-                    NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };
-                let reports = ask(machine, &scan, |reply| match reply {
-                    NodeReply::Chunks { reports, .. } => reports,
-                    other => panic!("{other:?} answers a scan"),
-                });
-                for report in reports {
+                for report in scan(machine).0 {
                     stripes.entry(report.description.stripe).or_default().push(Found { node, core, report });
                 }
             }

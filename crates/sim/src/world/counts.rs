@@ -52,9 +52,14 @@ pub struct Counts {
     pub takeovers: u64,
     /// Tenures that an owner was asked to let go of.
     pub handovers: u64,
-    /// Of the real coordinator: lives of it that ended early, times that its store was away.
+    /// Of real coordinators: lives that ended early, times that their store was away.
     pub coordinator_crashes: u64,
     pub store_absences: u64,
+    /// Times that one began to lead, saves of others that the store refused, members that found another coordinator
+    /// beside one that was silent.
+    pub reigns: u64,
+    pub saves_refused: u64,
+    pub changes_over: u64,
     /// Tenures that it dealt again, after their owners let go and without that.
     pub tenures_handed_over: u64,
     pub tenures_taken_over: u64,
@@ -116,6 +121,9 @@ impl Counts {
         self.handovers += other.handovers;
         self.coordinator_crashes += other.coordinator_crashes;
         self.store_absences += other.store_absences;
+        self.reigns += other.reigns;
+        self.saves_refused += other.saves_refused;
+        self.changes_over += other.changes_over;
         self.tenures_handed_over += other.tenures_handed_over;
         self.tenures_taken_over += other.tenures_taken_over;
         self.victim_changes += other.victim_changes;

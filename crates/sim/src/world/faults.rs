@@ -99,6 +99,7 @@ impl World {
             }
             Fault::HandOver => self.hand_over_any(),
             Fault::Coordinator => self.disturb_coordinator(node),
+            Fault::Membership if self.config.coordinated => self.order_membership(),
             Fault::Membership => self.change_membership(),
             Fault::CutCoordinator => {
                 let cut_us = self.draw_length(CUT_US);
@@ -249,6 +250,13 @@ impl World {
         self.nodes[node].cores.iter_mut().map(|core| core.flip_bits(count, seed)).sum()
     }
 
+    /// A bit in the header of each sealed chunk of a node turns over, the bit `first` of the first one, the next of each
+    /// other one; of how many.
+    pub fn flip_header_bits(&mut self, node: usize, first: usize) -> usize {
+        let cores = &mut self.nodes[node].cores;
+        cores.iter_mut().fold(0, |flipped, core| flipped + core.flip_header_bits(first + flipped))
+    }
+
     /// A bit of each parity chunk that a node holds of stripes that take appends turns over; how many did.
     pub fn flip_open_parities(&mut self, node: usize) -> u32 {
         self.nodes[node].cores.iter_mut().map(shorttail_node::Node::flip_open_parities).sum()
@@ -257,6 +265,12 @@ impl World {
     /// So many sealed chunks of each core of a node can no longer be identified; how many.
     pub fn tear_descriptions(&mut self, node: usize, count: usize) -> u32 {
         self.nodes[node].cores.iter_mut().map(|core| core.tear_descriptions(count)).sum()
+    }
+
+    /// A node takes nothing of the stripes that there are now, whatever owners think of it.
+    pub fn refuse_all_there_is(&mut self, node: usize) {
+        let stripes: Vec<_> = self.scan_all().into_keys().collect();
+        self.nodes[node].cores.iter_mut().for_each(|core| core.refuse(&stripes));
     }
 
     /// A node's process dies in the middle of folding, and is back at once with its memory; how many

@@ -12,6 +12,10 @@ use crate::model::Action;
 const PROGRESS_US: u64 = 20_000_000;
 /// Virtual time in which memory must be reclaimed after everything was deleted.
 const RECLAIM_US: u64 = 30_000_000;
+/// Virtual time in which what nodes know to be damaged must be mended: more than stripes and orders rest.
+const MEND_US: u64 = 20_000_000;
+/// From the beginning of a scrubber's pass to that of the next one, without the time that it takes.
+const SCRUB_PASS_US: u64 = 10_000_000;
 /// Attempts at a final read or delete, and the time between two.
 const ATTEMPTS_MAX: u32 = 20;
 const ATTEMPT_US: u64 = 200_000;
@@ -80,6 +84,7 @@ impl World {
         self.history.heal(self.schedule.now_us());
         let keys: Vec<Vec<u8>> = self.history.keys().map(<[u8]>::to_vec).collect();
         self.insist_on_all(&keys, &Action::Get);
+        self.await_mended();
         self.audit();
         self.insist_on_all(&keys, &Action::Delete);
         self.insist_on_all(&keys, &Action::Get);
@@ -137,6 +142,23 @@ impl World {
         }
         let text = format!("{action} of {} is refused long after healing", left[0].escape_ascii());
         self.fail(Violation::NoProgress(text));
+    }
+
+    /// What is damaged is mended: all of it where nodes scrub, else what was noticed.
+    fn await_mended(&mut self) {
+        let bytes_per_s = self.config.scrub_bytes_per_s;
+        if bytes_per_s > 0 && self.nodes.iter().any(|node| node.is_rotten) {
+            let pass_us = self.config.node_memory_bytes as u64 * 1_000_000 / bytes_per_s;
+            self.run_until(self.now_us() + SCRUB_PASS_US + 2 * pass_us);
+        }
+        let until_us = self.now_us() + MEND_US;
+        if !self.run_while(until_us, |world| world.damaged_chunks() > 0) && self.failure.is_none() {
+            // What its node cannot describe only the next look at all chunks of the node finds.
+            let text = self.damaged_text();
+            if text.split("; ").any(|chunk| !chunk.contains("undescribed")) {
+                self.fail(Violation::NoProgress(format!("chunks stay damaged: {text}")));
+            }
+        }
     }
 
     /// Nothing is stored: nodes keep what is open, and little else.

@@ -1,6 +1,7 @@
 //! Nodes that join, are drained, and are taken out, while everything goes on.
 //!
-//! Owners learn of it at once, as they do of lost memory: the stand-in for the coordinator knows no delays here.
+//! Owners learn of it at once, as they do of lost memory: the stand-in for the coordinator knows no delays here. In a
+//! coordinated run the coordinators are asked instead ([`super::control`]).
 
 use std::collections::BTreeSet;
 
@@ -61,6 +62,10 @@ impl World {
         self.note(format_args!("node {node} joins"));
         let (id, domain) = (self.nodes[node].id, self.domain_of(node));
         self.start_node(node);
+        if self.config.coordinated {
+            // Owners hear of it from the coordinator.
+            return;
+        }
         for engine in self.gateways.iter_mut().flat_map(GatewayHost::engines_mut) {
             engine.handle_nodes(&[id]);
             engine.handle_domain(id, &domain);

@@ -15,6 +15,7 @@
 
 mod audit;
 mod clients;
+mod clock;
 mod control;
 mod coordinator;
 mod counts;
@@ -40,12 +41,11 @@ use std::fmt;
 
 use shorttail_codes::CodeCache;
 use shorttail_gateway::engine::{EngineConfig, WhenFull};
-use shorttail_units::{ClusterId, Epoch, Now, UnixMs};
+use shorttail_units::{ClusterId, Epoch};
 
-use crate::command_of_model::UNIX_MS;
 use crate::config::{Profile, SimConfig};
 use crate::history::History;
-use crate::network::{Endpoint, Network, Notice, Settings};
+use crate::network::{Endpoint, Network, Notice, SessionId, Settings};
 use crate::rng::Rng;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
@@ -64,8 +64,6 @@ pub use slow::Sample;
 pub use violation::Violation;
 
 const CLUSTER: ClusterId = ClusterId(0x51);
-/// The monotonic clock when a run begins: not zero, as machines subtract from it.
-const MONO_US: u64 = 1_000_000;
 /// Messages between a client and the gateway take this long on average.
 const CLIENT_DELAY_US: u64 = 100;
 
@@ -112,6 +110,8 @@ pub struct World {
     incarnation_next: u64,
     is_active: bool,
     rng: Rng,
+    /// Of its own, so that runs with clocks that run rightly are the runs that they were.
+    clock_rng: Rng,
     event_count: u64,
     counts: Counts,
     samples: Vec<Sample>,
@@ -153,7 +153,7 @@ impl World {
             clients: Clients::new(workload, config.client_count),
             gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
             coordinator: Coordinator::default(),
-            control: Control::default(),
+            control: Control::new(&config),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             rings: near::Rings::default(),
             membership: members::Membership::default(),
@@ -171,6 +171,7 @@ impl World {
             incarnation_next: 1,
             is_active: false,
             rng,
+            clock_rng: Rng::new(seed ^ 0xC10C),
             event_count: 0,
             counts: Counts::default(),
             samples: Vec::new(),
@@ -179,7 +180,7 @@ impl World {
         };
         let first_late = world.nodes.len() - usize::from(world.config.late_node_count);
         world.membership.absent = (first_late..world.nodes.len()).collect();
-        world.start_coordinator();
+        world.start_coordinators();
         (0..first_late).for_each(|node| world.start_node(node));
         for gateway in 0..world.gateways.len() {
             world.start_gateway(gateway);
@@ -217,11 +218,6 @@ impl World {
     /// Virtual microseconds since the start.
     pub fn now_us(&self) -> u64 {
         self.schedule.now_us()
-    }
-
-    fn now(&self) -> Now {
-        let us = self.schedule.now_us();
-        Now { mono_us: MONO_US + us, unix_ms: UnixMs(UNIX_MS + us / 1_000) }
     }
 
     fn note(&mut self, event: fmt::Arguments<'_>) {
@@ -274,6 +270,14 @@ impl World {
                 None => self.node_notice(at.0 as usize - 1, session, what),
             }
         }
+    }
+
+    /// What came is no message, so it was hurt on its way: whoever received it ends the session.
+    fn end_hurt(&mut self, at: Endpoint, session: SessionId, error: &dyn fmt::Display) {
+        self.note(format_args!("session {session} at endpoint {}: {error}", at.0));
+        assert!(self.network.flip_count() > 0, "everybody sends messages: {error}");
+        self.counts.flips_noticed += 1;
+        self.network.close(&mut self.schedule, at, session);
     }
 
     fn fail(&mut self, violation: Violation) {

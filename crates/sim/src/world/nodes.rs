@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::{MemoryFile, MemoryIdentity};
-use shorttail_units::{Incarnation, NodeId, Now};
+use shorttail_units::{Incarnation, NodeId};
 
+use super::clock::Clock;
 use super::control::Who;
 use super::slow::Slowness;
 use super::{CLUSTER, Counts, Event, World, endpoint_of, near};
@@ -26,6 +27,8 @@ pub(super) struct NodeHost {
     pub id: NodeId,
     /// Empty while the process is down.
     pub cores: Vec<Node>,
+    /// Of its process.
+    pub clock: Clock,
     pub incarnation: Incarnation,
     /// Earlier lives of its memory.
     pub retired: Vec<Incarnation>,
@@ -47,6 +50,7 @@ impl NodeHost {
         NodeHost {
             id: NodeId(id),
             cores: Vec::new(),
+            clock: Clock::default(),
             incarnation: Incarnation(0),
             retired: Vec::new(),
             links: BTreeMap::new(),
@@ -115,7 +119,8 @@ impl NodeHost {
 impl World {
     pub(super) fn start_node(&mut self, node: usize) {
         let core_count = self.config.node_core_count;
-        let now_us = self.now_us();
+        let clock = self.new_clock();
+        let now = self.now_by(clock);
         let (fresh, memory_bytes) = (Incarnation(self.incarnation_next), self.config.node_memory_bytes);
         let host = &mut self.nodes[node];
         if self.config.keeps_memory && host.memory.is_none() {
@@ -127,7 +132,7 @@ impl World {
             memory.begin(MemoryIdentity { cluster: CLUSTER, node: host.id, incarnation }).expect("memory");
         }
         self.incarnation_next += 1;
-        host.incarnation = incarnation;
+        (host.incarnation, host.clock) = (incarnation, clock);
         host.cores = (0..core_count)
             .map(|core| {
                 let config = NodeConfig {
@@ -141,7 +146,6 @@ impl World {
                     repair_bytes_per_s: self.config.repair_bytes_per_s,
                     scrub_bytes_per_s: self.config.scrub_bytes_per_s,
                 };
-                let now = Now { mono_us: now_us, ..Now::default() };
                 let mut machine = match &host.memory {
                     None if self.config.shares_memory => Node::sharing(config),
                     None => Node::new(config),
@@ -253,7 +257,7 @@ impl World {
             return;
         }
         self.nodes[node].turn_is_due = false;
-        let now = self.now();
+        let now = self.now_by(self.nodes[node].clock);
         let host = &mut self.nodes[node];
         let mut closed = Vec::new();
         for (&session, link) in host.links.iter_mut().filter(|(_, link)| !link.input.is_empty()) {

@@ -3,7 +3,7 @@
 use shorttail_node::PeerId;
 
 use super::nodes::Link;
-use super::{Event, MONO_US, World, endpoint_of};
+use super::{Event, World, endpoint_of};
 
 impl World {
     /// Opens the sessions that a node's cores want and do not have.
@@ -27,7 +27,7 @@ impl World {
     pub(super) fn await_node_deadline(&mut self, node: usize) {
         let host = &mut self.nodes[node];
         let Some(at_us) = host.cores.iter().filter_map(shorttail_node::Node::poll_deadline).min() else { return };
-        let at_us = at_us.saturating_sub(MONO_US).max(self.schedule.now_us() + 1);
+        let at_us = host.clock.world_us(at_us).max(self.schedule.now_us() + 1);
         if host.deadline_us.is_none_or(|known| at_us < known) {
             host.deadline_us = Some(at_us);
             self.schedule.at(at_us, Event::NodeDeadline { node, at_us });

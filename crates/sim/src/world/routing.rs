@@ -46,7 +46,7 @@ impl World {
     }
 
     fn route_until(&mut self, gateway: usize, until_us: u64, token: Token, request: Request<SimCommand>) {
-        let (now, now_us) = (self.now(), self.schedule.now_us());
+        let (now, now_us) = (self.now_of_gateway(gateway), self.schedule.now_us());
         match self.way_of(gateway, &request) {
             Way::Here(epoch) => {
                 if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
@@ -105,9 +105,9 @@ impl World {
 
     /// Rule R2: at any time one owner at most is proven while it serves, whoever stands still.
     pub(super) fn check_sole_owner(&mut self) {
-        let now = self.now();
         let mut owners: Vec<(PartitionId, u32)> = Vec::new();
-        for host in &self.gateways {
+        for (gateway, host) in self.gateways.iter().enumerate() {
+            let now = self.now_of_gateway(gateway);
             for (&epoch, hosted) in &host.tenures {
                 let serves = matches!(hosted.engine.standing(), Standing::Serving | Standing::LettingGo);
                 if serves && self.config.lease.is_some() && hosted.engine.is_proven(now) {

@@ -2,7 +2,7 @@
 //!
 //! - A gateway dies, stands still, or is cut off from the coordinator: each partition is served again within
 //!   [`OUTAGE_US_MAX`] and the lease, counted from when nobody served it; if no more nodes are in trouble than the code
-//!   tolerates, and no other gateway, nor the coordinator, is.
+//!   tolerates, and no other gateway, nor a coordinator or its store, is.
 //! - A planned hand-over holds up no request for longer than [`HAND_OVER_US_MAX`], if nothing is in trouble.
 //!
 //! What was in trouble, or changed, a little before is taken for a trouble still. A gateway that loses sight of nodes
@@ -122,17 +122,17 @@ impl World {
 
     /// Does a gateway that runs answer for the partition?
     fn is_served(&self, partition: PartitionId) -> bool {
-        let now = self.now();
-        let serves = |hosted: &super::gateway::Hosted| {
-            let engine = &hosted.engine;
-            engine.standing() == Standing::Serving
-                && engine.is_proven(now)
-                && engine.config().partitions.contains(&partition)
-        };
         let runs = |gateway: &usize| {
             self.gateways[*gateway].is_up && !self.network.is_stalled(super::endpoint_of_gateway(*gateway))
         };
-        (0..self.gateways.len()).filter(runs).any(|gateway| self.gateways[gateway].tenures.values().any(serves))
+        (0..self.gateways.len()).filter(runs).any(|gateway| {
+            let now = self.now_of_gateway(gateway);
+            self.gateways[gateway].engines().any(|engine| {
+                engine.standing() == Standing::Serving
+                    && engine.is_proven(now)
+                    && engine.config().partitions.contains(&partition)
+            })
+        })
     }
 
     /// An owner lets go of a partition, or another one serves it after that.

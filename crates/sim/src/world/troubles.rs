@@ -18,7 +18,7 @@ pub(super) struct Troubles {
     /// Gateways that are now, and those of which that is known.
     gateways: BTreeSet<usize>,
     known: BTreeSet<usize>,
-    coordinator_us: Option<u64>,
+    coordinators_us: Option<u64>,
     /// When the membership changed last, or a message was hurt; and how often that was.
     other_us: Option<u64>,
     other_count: u64,
@@ -48,9 +48,9 @@ impl Troubles {
         self.last_us.iter().any(is_late)
     }
 
-    /// Was the coordinator in trouble since, or something else than a member?
+    /// Was a coordinator in trouble since, or something else than a member?
     pub fn is_other_since(&self, since_us: u64) -> bool {
-        [self.coordinator_us, self.other_us].into_iter().flatten().any(|last_us| last_us >= since_us)
+        [self.coordinators_us, self.other_us].into_iter().flatten().any(|last_us| last_us >= since_us)
     }
 }
 
@@ -103,8 +103,8 @@ impl World {
         let now_us = self.schedule.now_us();
         self.look_at_nodes(now_us);
         self.look_at_gateways(now_us);
-        if !self.is_coordinator_well() {
-            self.troubles.coordinator_us = Some(now_us);
+        if !self.are_coordinators_well() {
+            self.note_coordinators(now_us);
         }
         let counts = &self.counts;
         let others = counts.joins + counts.drains + counts.removals + self.network.flip_count();
@@ -143,6 +143,16 @@ impl World {
             self.troubles.last_us.insert(Who::Gateway(gateway), now_us);
         }
         self.troubles.gateways = gateways;
+    }
+
+    /// Coordinators are in trouble until then.
+    fn note_coordinators(&mut self, until_us: u64) {
+        self.troubles.coordinators_us = self.troubles.coordinators_us.max(Some(until_us));
+    }
+
+    /// A coordinator waits for its store for longer than usual, and whoever waits for the coordinator does, too.
+    pub(super) fn note_slow_store(&mut self, way_us: u64) {
+        self.note_coordinators(self.schedule.now_us() + way_us);
     }
 
     /// A trouble that is over at once.

@@ -2,6 +2,7 @@
 
 mod r10_committed_replies;
 mod r1_fold_confirmed_prefix;
+mod r2_clocks;
 mod r2_one_owner;
 mod r3_nothing_returns;
 mod r4_close_before_serving;

@@ -16,7 +16,7 @@ fn shared(seed: u64) -> World {
 }
 
 /// The gateway that owns a key, and the other one. A client asks the gateway of its own number.
-fn owner_and_other(world: &World, key: &str) -> (usize, usize) {
+pub fn owner_and_other(world: &World, key: &str) -> (usize, usize) {
     let owner = world.owner_of(key).expect("everything is dealt");
     (owner, 1 - owner)
 }

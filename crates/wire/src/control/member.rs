@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 use shorttail_units::{ClusterId, CodeShape, Incarnation, NodeId};
 
-use super::ids;
+use super::{CONTROL_PROTOCOL_VERSION, ids};
 
 /// What a node says of itself when it connects.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeRegistration {
+    /// Stays the first field.
     pub protocol_version: u16,
     /// Where owners connect: `host:port` or `unix:/path`.
     pub address: String,
@@ -44,6 +45,7 @@ pub struct NodeWelcome {
 /// What a gateway says of itself when it connects.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GatewayRegistration {
+    /// Stays the first field.
     pub protocol_version: u16,
     pub pid: u32,
     /// Drawn when the process began: two processes differ.
@@ -84,7 +86,11 @@ pub struct GatewayWelcome {
 /// Why the coordinator does not take a member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    #[error("the coordinator speaks version {0} of the control protocol")]
+    /// The coordinator's. Stays the first variant.
+    #[error(
+        "the coordinator speaks version {0} of the control protocol, and this process version {own}",
+        own = CONTROL_PROTOCOL_VERSION
+    )]
     ProtocolVersion(u16),
     #[error("the coordinator is of cluster {0:016x}, another one")]
     OtherCluster(u64),

@@ -5,6 +5,7 @@ use shorttail_policy::{Change, Hedge, Policy, PolicyName, Update};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
 
 use super::*;
+use crate::length_check::length_check;
 
 fn node_registration() -> ToCoordinator {
     ToCoordinator::RegisterNode(NodeRegistration {
@@ -44,10 +45,43 @@ fn a_part_of_a_message_is_waited_for() {
     }
 }
 
+/// What no version changes: the header, the first two fields of a registration, and the refusal of a version.
+#[test]
+fn members_of_another_version_are_told_so_whatever_else_they_say() {
+    for version in [1, CONTROL_PROTOCOL_VERSION - 1, CONTROL_PROTOCOL_VERSION + 1, 300, u16::MAX] {
+        for registration in [0_u8, 1] {
+            let varint = postcard::to_stdvec(&version).expect("a number");
+            for rest in [&[][..], &[0xff; 40]] {
+                let stream = framed(&[&[registration][..], &varint, rest].concat());
+                assert_eq!(next_request(&stream), Err(ControlFrameError::Version(version)));
+            }
+        }
+    }
+    let mut stream = Vec::new();
+    put_message(&mut stream, &node_registration());
+    assert_eq!(next_request(&stream), Ok(Some((node_registration(), stream.len()))));
+    let body = [&[0, CONTROL_PROTOCOL_VERSION as u8][..], &[0xff; 40]].concat();
+    assert_eq!(next_request(&framed(&body)), Err(ControlFrameError::Malformed), "of this version, and nonsense");
+    let status = ToCoordinator::NodeStatus(NodeStatus::default());
+    let mut stream = Vec::new();
+    put_message(&mut stream, &status);
+    assert_eq!(next_request(&stream), Ok(Some((status, stream.len()))));
+}
+
+#[test]
+fn the_refusal_of_a_version_is_the_same_in_all_versions() {
+    let refusal = FromCoordinator::Refused(Refusal::ProtocolVersion(300));
+    let mut stream = Vec::new();
+    put_message(&mut stream, &refusal);
+    assert_eq!(stream, framed(&[2, 0, 0xac, 0x02]));
+    let text = Refusal::ProtocolVersion(300).to_string();
+    assert!(text.contains("version 300") && text.contains(&format!("version {CONTROL_PROTOCOL_VERSION}")), "{text}");
+}
+
 #[test]
 fn a_declared_length_beyond_the_limit_is_refused_at_once() {
     let largest = CONTROL_BODY_BYTES_MAX as u32;
-    let header = |length: u32| [length.to_le_bytes(), [0; 4]].concat();
+    let header = |length: u32| [&length.to_le_bytes()[..], &length_check(length).to_le_bytes(), &[0; 4]].concat();
     assert_eq!(next_message::<ToCoordinator>(&header(largest)), Ok(None));
     let beyond = largest + 1;
     assert_eq!(next_message::<ToCoordinator>(&header(beyond)), Err(ControlFrameError::TooLong(beyond)));
@@ -72,7 +106,9 @@ fn a_body_with_bytes_after_its_message_is_refused() {
 
 /// Any body, its header right.
 fn framed(body: &[u8]) -> Vec<u8> {
-    [&(body.len() as u32).to_le_bytes(), &crc32c::crc32c(body).to_le_bytes(), body].concat()
+    let body_bytes = body.len() as u32;
+    let check = length_check(body_bytes).to_le_bytes();
+    [&body_bytes.to_le_bytes(), &check[..], &crc32c::crc32c(body).to_le_bytes(), body].concat()
 }
 
 #[test]
@@ -81,7 +117,7 @@ fn a_message_that_was_changed_on_its_way_is_noticed() {
     put_message(&mut stream, &node_registration());
     for bit in 0..stream.len() * 8 {
         stream[bit / 8] ^= 1 << (bit % 8);
-        assert!(!matches!(next_message::<ToCoordinator>(&stream), Ok(Some(_))), "bit {bit}");
+        assert!(next_message::<ToCoordinator>(&stream).is_err(), "bit {bit}");
         stream[bit / 8] ^= 1 << (bit % 8);
     }
 }

@@ -42,6 +42,23 @@ fn strangers_are_refused() {
     assert_eq!(old.check(7), Err(Refusal::ProtocolVersion(GATEWAY_PROTOCOL_VERSION)));
 }
 
+/// The frame, the first field of a greeting and the refusal of a version are the same in all versions.
+#[test]
+fn an_asker_of_another_version_is_told_so_whatever_else_it_says() {
+    for version in [0, GATEWAY_PROTOCOL_VERSION + 1, 300] {
+        let varint = postcard::to_stdvec(&version).expect("a number");
+        for rest in [&[][..], &[0xff; 40]] {
+            let hello = Hello::parse(&[&varint[..], rest].concat()).expect("its version is understood");
+            assert_eq!(hello.check(7), Err(Refusal::ProtocolVersion(GATEWAY_PROTOCOL_VERSION)));
+        }
+    }
+    let whole = postcard::to_stdvec(&HELLO()).expect("a greeting");
+    assert_eq!(Hello::parse(&whole), Ok(HELLO()));
+    assert_eq!(Hello::parse(&whole[..whole.len() - 1]), Err(FrameError::Body));
+    let refusal = postcard::to_stdvec(&Refusal::ProtocolVersion(300)).expect("a refusal");
+    assert_eq!(refusal, [0, 0xac, 0x02]);
+}
+
 #[test]
 fn a_declared_length_beyond_its_kind_is_refused_at_once() {
     let mut header = [0; HEADER_BYTES];

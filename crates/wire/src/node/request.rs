@@ -5,6 +5,7 @@ use shorttail_units::{
     PartitionId, StripeId,
 };
 
+use super::PROTOCOL_VERSION;
 use super::bytes::{Put, Reader};
 use super::frame::{Frame, FrameError, put_frame};
 
@@ -57,7 +58,8 @@ pub struct Source {
     pub position: Option<u64>,
 }
 
-/// Greeting: the first message of a session, and the only one before the node's answer.
+/// Greeting: the first message of a session, and the only one before the node's answer. Its kind and its version stay
+/// where they are in all versions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
     pub version: u32,
@@ -113,12 +115,15 @@ pub enum NodeRequest<'a> {
         chunk_last: OpNumber,
         sum: u32,
     },
-    /// Drop the chunks of `count` stripes from `first` on; unknown ones count as dropped. Replies `Done`.
+    /// Drop the chunks of `count` stripes from `first` on, as far as their configuration is not above this one; unknown
+    /// ones count as dropped. Replies `Done`.
     Free {
         first: StripeId,
         count: u32,
         epoch: Epoch,
         partition: PartitionId,
+        /// Chunks of higher ones may still come: the stripe is not gone, its chunk lies elsewhere.
+        up_to: Configuration,
     },
     /// The record that begins at `offset` of a sealed data chunk. Replies `Bytes`.
     ReadRecord {
@@ -274,11 +279,12 @@ impl NodeRequest<'_> {
                 out.put_u32(chunk_last.0);
                 out.put_u32(*sum);
             }
-            NodeRequest::Free { first, count, epoch, partition } => {
+            NodeRequest::Free { first, count, epoch, partition, up_to } => {
                 out.put_u64(first.raw());
                 out.put_u32(*count);
                 out.put_u32(epoch.0);
                 out.put_u16(partition.0);
+                out.put_u64(up_to.raw());
             }
             NodeRequest::ReadRecord { stripe, offset } => {
                 out.put_u64(stripe.raw());
@@ -371,6 +377,7 @@ impl<'a> NodeRequest<'a> {
                 count: body.u32()?,
                 epoch: parse_epoch(body)?,
                 partition: PartitionId(body.u16()?),
+                up_to: Configuration::from_raw(body.u64()?),
             },
             Self::LOCATE => NodeRequest::Locate { stripe: parse_stripe(body)? },
             Self::READ_RECORD => NodeRequest::ReadRecord { stripe: parse_stripe(body)?, offset: body.u32()? },
@@ -427,6 +434,11 @@ fn parse_epoch(body: &mut Reader<'_>) -> Result<Epoch, FrameError> {
 }
 
 impl Hello {
+    /// All that is understood of a greeting of another version.
+    fn of_version(version: u32) -> Self {
+        Hello { version, cluster: ClusterId(0), core: 0, owner: 0, epoch: Epoch(0), auth: Vec::new() }
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         out.put_u32(self.version);
         out.put_u64(self.cluster.0);
@@ -437,8 +449,13 @@ impl Hello {
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let version = body.u32()?;
+        if version != PROTOCOL_VERSION {
+            body.rest();
+            return Ok(Hello::of_version(version));
+        }
         Ok(Hello {
-            version: body.u32()?,
+            version,
             cluster: ClusterId(body.u64()?),
             core: body.u16()?,
             owner: body.u32()?,

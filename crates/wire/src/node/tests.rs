@@ -60,7 +60,13 @@ fn requests() -> Vec<NodeRequest<'static>> {
         },
         NodeRequest::Stable { stripe, stable: OpNumber(4) },
         NodeRequest::Seal { stripe, last: OpNumber(9), chunk_last: OpNumber(8), sum: 7 },
-        NodeRequest::Free { first: stripe, count: 3, epoch: Epoch(3), partition: PartitionId(2) },
+        NodeRequest::Free {
+            first: stripe,
+            count: 3,
+            epoch: Epoch(3),
+            partition: PartitionId(2),
+            up_to: Configuration::default().next(Epoch(3)),
+        },
         NodeRequest::ReadRecord { stripe, offset: 12 },
         NodeRequest::Locate { stripe },
         NodeRequest::ReadRange { stripe, offset: 12, length: 100, op: OpNumber(4) },
@@ -92,6 +98,27 @@ fn requests() -> Vec<NodeRequest<'static>> {
             auth: Vec::new(),
         }),
     ]
+}
+
+/// The frame, the kinds of greetings and the first four bytes of their bodies are the same in all versions.
+#[test]
+fn of_a_greeting_of_another_version_the_version_is_understood() {
+    for kind in [1, 17] {
+        for rest in [&[][..], &[0xff; 50]] {
+            let version = PROTOCOL_VERSION + 3;
+            let body = [&version.to_le_bytes()[..], rest].concat();
+            let frame = Frame { kind, status: 0, tag: 7, body: &body };
+            let Ok(NodeRequest::Hello(hello) | NodeRequest::Peer(hello)) = NodeRequest::parse(&frame) else {
+                panic!("kind {kind}, {} bytes", rest.len());
+            };
+            assert_eq!(hello.version, version);
+        }
+    }
+    let refused = NodeReply::Refused { refusal: Refusal::WrongVersion, detail: 13 };
+    let mut bytes = Vec::new();
+    refused.encode(7, &mut bytes);
+    let (frame, _) = next_frame(&bytes).expect("well-formed").expect("whole");
+    assert_eq!((frame.kind, frame.status, frame.body), (0x87, 11, &13_u64.to_le_bytes()[..]));
 }
 
 fn hello() -> HelloReply {

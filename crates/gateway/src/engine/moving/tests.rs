@@ -20,7 +20,8 @@ enum Asked {
     Reconfigure(Configuration, Vec<NodeId>),
     /// By the number that the chunk is to have.
     Rebuild(Configuration),
-    Free,
+    /// What was ordered up to this number.
+    Free(Configuration),
     Inspect,
 }
 
@@ -60,7 +61,7 @@ impl Scene {
             let one = match NodeRequest::parse(&frame).expect("a request") {
                 NodeRequest::Reconfigure { configuration, members, .. } => Asked::Reconfigure(configuration, members.0),
                 NodeRequest::Rebuild { description, .. } => Asked::Rebuild(description.configuration),
-                NodeRequest::Free { .. } => Asked::Free,
+                NodeRequest::Free { up_to, .. } => Asked::Free(up_to),
                 NodeRequest::Inspect { .. } => Asked::Inspect,
                 other => panic!("{other:?}"),
             };
@@ -104,6 +105,13 @@ impl Scene {
         self.is_ordered(to, told[0])
     }
 
+    /// The node was told to free; the tag, and up to which number.
+    fn is_to_free(&mut self, node: u16) -> (u64, Configuration) {
+        let asked = self.asked(node);
+        let [(tag, Asked::Free(up_to))] = asked[..] else { panic!("node {node}: {asked:?}") };
+        (tag, up_to)
+    }
+
     fn report(&mut self, node: u16, outcome: Result<(), (Refusal, Option<u8>)>) {
         let stripe = self.stripe;
         self.answer(node, 0, &NodeReply::Rebuilt { stripe, outcome, position: None });
@@ -128,7 +136,7 @@ fn the_order_leaves_when_every_member_confirmed_that_it_knows() {
     assert_eq!(scene.counts(), (told, nodes([0, 1, 2, 3])), "until the target has the chunk");
     scene.report(4, Ok(()));
     assert_eq!(scene.counts(), (told, nodes([4, 1, 2, 3])));
-    assert!(matches!(scene.asked(0)[..], [(_, Asked::Free)]));
+    assert!(matches!(scene.asked(0)[..], [(_, Asked::Free(up_to))] if up_to == told));
 }
 
 #[test]
@@ -205,17 +213,121 @@ fn only_who_is_to_hold_the_chunk_says_what_became_of_it() {
     assert_eq!(scene.counts().1, nodes([5, 1, 2, 3]));
 }
 
-/// It freed the chunk, and refuses the stripe as long as it knows that.
+/// Nothing that it was told before is left then, and what it is told next has a number above the free's.
 #[test]
-fn a_chunk_does_not_go_back_to_where_it_came_from() {
+fn r11_a_chunk_goes_back_to_where_it_came_from_when_that_was_freed() {
     let mut scene = scene();
     scene.begin(4);
     scene.report(4, Ok(()));
-    scene.asked(0);
+    let (free, up_to) = scene.is_to_free(0);
     scene.plan(4, 0);
     scene.asks_nothing();
-    scene.plan(4, 5);
-    assert!(!scene.asked(1).is_empty(), "but elsewhere");
+    scene.engine.free_unanswered(NodeId(0), scene.stripe, up_to);
+    scene.plan(4, 0);
+    scene.asks_nothing();
+    scene.answer(0, free, &DONE);
+    scene.plan(4, 0);
+    for node in [1, 2, 3] {
+        assert!(scene.hears(node, [0, 1, 2, 3], &DONE) > up_to);
+    }
+    assert!(matches!(scene.asked(0)[..], [(_, Asked::Rebuild(number))] if number > up_to));
+}
+
+#[test]
+fn r11_a_move_that_was_not_made_is_made_when_its_target_has_freed_the_chunk() {
+    let mut scene = scene();
+    scene.begin(4);
+    scene.engine.cancel_move(scene.stripe);
+    let (free, up_to) = scene.is_to_free(4);
+    assert_eq!(scene.engine.to_be_freed(scene.stripe), up_to.next(Epoch(0)), "the members are told another number");
+    (0..4).for_each(|node| assert_eq!(scene.asked(node).len(), 1, "node {node}"));
+    scene.plan(0, 4);
+    scene.asks_nothing();
+    scene.answer(4, free, &DONE);
+    scene.begin(4);
+}
+
+/// A node confirms that it freed what it had before the chunk came back to it, when the stripe is gone and it is to free
+/// that, too: the stripe exists until it did (rule R3).
+#[test]
+fn r3_a_late_answer_to_a_free_does_not_count_for_the_next() {
+    let mut scene = scene();
+    scene.begin(4);
+    scene.report(4, Ok(()));
+    let (first, up_to) = scene.is_to_free(0);
+    scene.engine.forget_stripe(scene.stripe);
+    scene.engine.free_on(NodeId(0), scene.stripe, PartitionId(0));
+    let (second, all) = scene.is_to_free(0);
+    assert!(all == Configuration::END && all > up_to);
+    scene.answer(0, first, &DONE);
+    assert!(scene.engine.is_to_free(NodeId(0), scene.stripe));
+    scene.answer(0, second, &DONE);
+    assert!(!scene.engine.is_to_free(NodeId(0), scene.stripe));
+}
+
+/// Who takes over knows of frees by owners before it nothing: what it orders is of a later number than any of theirs.
+#[test]
+fn r11_a_free_names_more_than_any_earlier_owner_ever_gave() {
+    let scene = scene();
+    let epoch = scene.engine.config.epoch;
+    let before = Configuration::default().next(Epoch(epoch.0 - 1));
+    let up_to = scene.engine.to_be_freed(scene.stripe);
+    assert!(before < up_to && up_to < scene.counts().0.next(epoch));
+}
+
+/// An owner before this one told node 0 to free the chunk, and died before it told others who holds it: node 0 is still a
+/// member, and knows of a higher number than this owner.
+#[test]
+fn a_member_that_refuses_its_own_chunk_is_ordered_it_under_a_later_number() {
+    let mut scene = scene();
+    scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    // Nobody else takes it.
+    [4, 5]
+        .into_iter()
+        .for_each(|node| scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Away);
+    let mut orders = Vec::new();
+    for round in 0..9 {
+        scene.engine.now.mono_us = round * 150_000;
+        scene.engine.give_orders();
+        for node in 0..4 {
+            for (tag, asked) in scene.asked(node) {
+                let refused = NodeReply::Refused { refusal: Refusal::Exists, detail: 0 };
+                if let Asked::Rebuild(number) = asked {
+                    orders.push(number);
+                    scene.answer(node, tag, &refused);
+                } else {
+                    scene.answer(node, tag, &DONE);
+                }
+            }
+        }
+    }
+    assert!(orders.len() > 1 && orders.windows(2).all(|pair| pair[0] < pair[1]), "{orders:?}");
+}
+
+/// Nobody with room takes what node 0 lost; between two looks they are asked in turn.
+#[test]
+fn what_finds_no_node_is_told_of_until_it_does() {
+    let mut scene = scene();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
+    scene.engine.retired.insert((NodeId(0), Incarnation(1)));
+    scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    let refused = NodeReply::Refused { refusal: Refusal::Exists, detail: 0 };
+    let mut stranded = Vec::new();
+    for round in 0..40 {
+        scene.engine.now.mono_us = round * 150_000;
+        scene.engine.give_orders();
+        for node in 1..6 {
+            for (tag, asked) in scene.asked(node) {
+                let is_order = matches!(asked, Asked::Rebuild(_));
+                scene.answer(node, tag, if is_order { &refused } else { &DONE });
+            }
+        }
+        stranded.push(scene.engine.stats().chunks_stranded);
+        scene.engine.check_invariants();
+    }
+    let told = stranded.iter().position(|&count| count == 1).expect("it is noticed");
+    assert!(told < 20 && stranded[told..].iter().all(|&count| count == 1), "{stranded:?}");
+    assert_eq!(scene.engine.stats().chunks_missing, 1);
 }
 
 /// A target went away while the others were told of it, and another one is to rebuild the chunk. Answers to the first
@@ -226,30 +338,35 @@ fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
     scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
     scene.engine.retired.insert((NodeId(0), Incarnation(1)));
     scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    // As many as may be lost are told of a target: the node, the tag of what it was told, and the target.
     let give = |scene: &mut Scene, at_us| {
         scene.engine.now.mono_us = at_us;
         scene.engine.give_orders();
-        [1, 2, 3].map(|node| scene.asked(node).last().expect("it is told").clone())
-    };
-    let target_of = |asked: &(u64, Asked)| match &asked.1 {
-        Asked::Reconfigure(_, members) => members[0],
-        other => panic!("{other:?}"),
+        let told = (1..4).filter_map(|node| match scene.asked(node).last() {
+            Some(&(tag, Asked::Reconfigure(_, ref members))) if members[0] != NodeId(0) => {
+                Some((node, tag, members[0]))
+            }
+            _ => None,
+        });
+        let told: Vec<_> = told.collect();
+        assert_eq!(told.len(), shape().tolerance());
+        told
     };
     let first = give(&mut scene, 0);
-    scene.engine.drop_orders_of(target_of(&first[0]));
+    scene.engine.drop_orders_of(first[0].2);
     let second = give(&mut scene, 1_000_000);
-    let target = target_of(&second[0]).0;
+    let target = second[0].2.0;
     let is_ordered = |scene: &mut Scene| {
         scene.engine.give_orders();
         scene.asked(target).iter().any(|(_, asked)| matches!(asked, Asked::Rebuild(_)))
     };
-    for (node, (tag, _)) in (1..).zip(&first) {
-        scene.answer(node, *tag, &DONE);
+    for (node, tag, _) in first {
+        scene.answer(node, tag, &DONE);
     }
     assert!(!is_ordered(&mut scene));
-    for (node, (tag, _)) in (1..).zip(&second) {
+    for (node, tag, _) in second {
         assert!(!is_ordered(&mut scene));
-        scene.answer(node, *tag, &DONE);
+        scene.answer(node, tag, &DONE);
     }
     assert!(is_ordered(&mut scene));
 }
@@ -261,7 +378,8 @@ fn members_that_are_to_forget_a_target_confirm_it_before_the_next_order() {
     scene.engine.retired.insert((NodeId(0), Incarnation(1)));
     scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
     scene.engine.give_orders();
-    let told = [1, 2, 3].map(|node| (node, scene.asked(node)[0].clone()));
+    let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |asked| (node, asked))).collect();
+    assert_eq!(told.len(), shape().tolerance());
     let Asked::Reconfigure(_, members) = &told[0].1.1 else { panic!("{told:?}") };
     // They know of the target, and it dies before it has the order; then the chunk's own node is back.
     let target = members[0];
@@ -273,8 +391,11 @@ fn members_that_are_to_forget_a_target_confirm_it_before_the_next_order() {
     scene.engine.now.mono_us = 1_000_000;
     scene.engine.give_orders();
     assert_eq!(scene.asked(0), [], "it is not known to be a member");
-    for node in 1..4 {
-        let [(tag, Asked::Reconfigure(..))] = scene.asked(node)[..] else { panic!("node {node} is not told") };
+    let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |asked| (node, asked))).collect();
+    assert_eq!(told.len(), shape().tolerance());
+    for (node, (tag, _)) in told {
+        scene.engine.give_orders();
+        assert_eq!(scene.asked(0), []);
         scene.answer(node, tag, &DONE);
     }
     scene.engine.give_orders();

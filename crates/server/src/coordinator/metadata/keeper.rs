@@ -1,60 +1,23 @@
-//! The thread that uses the store: tries to lead, renews the lease, saves, and tells the coordinator's loop.
+//! The thread that uses the store: does what the candidate says, and tells the coordinator's loop.
 //!
-//! ```text
-//!              won, other state: Leads(state)
-//!   follows ---------------------------------> leads --- renewed: Renewed, saved: Saved
-//!      ^  |                                    |   ^
-//!      |  `-- lost: Follows                    |   | won, nothing changed meanwhile: Renewed
-//!      |            lost: Follows              v   |
-//!      `--------------------------------- lapsed --'--- won, other state: Leads(state)
-//! ```
-//!
-//! While the store is away nothing is told but that; what is to be saved waits. Each `Leads` begins a reign with a
-//! number: what the loop wanted saved in an earlier one is dropped.
-//!
-//! Must not know: the coordinator's machine.
+//! Must not know: the coordinator's machine, or who leads when.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::Waker;
 use shorttail_coordinator::Durable;
+use shorttail_coordinator::candidate::{Answer, Candidate, News, Next};
 
-use super::{Campaign, Lease, Metadata, State, Trouble};
+use super::{Metadata, Trouble};
+use crate::clock::Clock;
 
-/// Between two attempts of one that follows to lead, and of one that leads at a store that is away.
-const AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// Without a lease nothing is due.
+/// When nothing is due.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Certificates are checked on it; the default of 2 MiB would be most of the coordinator's memory map.
 const STACK_BYTES: usize = 512 << 10;
-
-/// What the loop is told.
-#[derive(Debug)]
-pub enum News {
-    /// This coordinator leads, from this state on.
-    Leads {
-        reign: u64,
-        state: State,
-        until: Option<Instant>,
-    },
-    /// It goes on to lead.
-    Renewed {
-        until: Option<Instant>,
-    },
-    Saved {
-        reign: u64,
-    },
-    /// It does not lead; who does, as far as is known.
-    Follows {
-        leader: Option<String>,
-    },
-    Away(String),
-    /// The store can never be used again.
-    Fatal(anyhow::Error),
-}
 
 enum Job {
     Save { reign: u64, durable: Box<Durable> },
@@ -64,23 +27,24 @@ enum Job {
 /// The loop's end of the thread. Dropping it resigns.
 pub struct Keeper {
     jobs: Sender<Job>,
-    news: Receiver<News>,
+    news: Receiver<anyhow::Result<News>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
     /// # Errors
     /// When the system starts no more threads.
-    pub fn start(store: Box<dyn Metadata>, waker: Arc<Waker>) -> std::io::Result<Self> {
+    pub fn start(store: Box<dyn Metadata>, clock: Clock, waker: Arc<Waker>) -> std::io::Result<Self> {
         let (jobs, queue) = channel();
         let (told, news) = channel();
-        let worker = Worker { store, jobs: queue, told, waker, reign: 0, standing: Standing::Unknown, pending: None };
+        let worker = Worker { store, clock, jobs: queue, told, waker, candidate: Candidate::default() };
         let builder = std::thread::Builder::new().name("metadata".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run())?;
         Ok(Keeper { jobs, news, thread: Some(thread) })
     }
 
-    pub fn poll_news(&self) -> Option<News> {
+    /// An error: the store can never be used again.
+    pub fn poll_news(&self) -> Option<anyhow::Result<News>> {
         self.news.try_recv().ok()
     }
 
@@ -101,25 +65,13 @@ impl Drop for Keeper {
     }
 }
 
-#[derive(Clone, PartialEq)]
-enum Standing {
-    Unknown,
-    Follows {
-        leader: Option<String>,
-    },
-    Leads(Lease),
-    /// Led until lately: whether it still may is to be asked.
-    Lapsed,
-}
-
 struct Worker {
     store: Box<dyn Metadata>,
+    clock: Clock,
     jobs: Receiver<Job>,
-    told: Sender<News>,
+    told: Sender<anyhow::Result<News>>,
     waker: Arc<Waker>,
-    reign: u64,
-    standing: Standing,
-    pending: Option<Box<Durable>>,
+    candidate: Candidate,
 }
 
 impl Worker {
@@ -127,69 +79,38 @@ impl Worker {
         loop {
             let wait = match self.turn() {
                 Ok(wait) => wait,
-                Err(Trouble::Lapsed) => {
-                    self.standing = Standing::Lapsed;
-                    Duration::ZERO
-                }
-                Err(Trouble::Away(why)) => {
-                    self.tell(News::Away(why));
-                    AGAIN_AFTER
-                }
-                Err(Trouble::Fatal(error)) => return self.tell(News::Fatal(error)),
+                Err(error) => return self.tell(Err(error)),
             };
             match self.jobs.recv_timeout(wait) {
-                Ok(Job::Save { reign, durable }) if reign == self.reign => self.pending = Some(durable),
-                Ok(Job::Save { .. }) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Job::Save { reign, durable }) => self.candidate.save(reign, *durable),
+                Err(RecvTimeoutError::Timeout) => {}
                 Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return self.store.resign(),
             }
         }
     }
 
     /// Does what is due; how long nothing else is.
-    fn turn(&mut self) -> Result<Duration, Trouble> {
-        let Standing::Leads(mut lease) = self.standing else { return self.campaign() };
-        if lease.is_some_and(|term| term.renew_at <= Instant::now()) {
-            lease = self.store.renew()?;
-            self.standing = Standing::Leads(lease);
-            self.tell(News::Renewed { until: lease.map(|term| term.until) });
-        }
-        if let Some(durable) = &self.pending {
-            self.store.save(durable)?;
-            self.pending = None;
-            self.tell(News::Saved { reign: self.reign });
-        }
-        Ok(lease.map_or(NEVER, |term| term.renew_at.saturating_duration_since(Instant::now())))
+    fn turn(&mut self) -> anyhow::Result<Duration> {
+        let now_us = self.clock.now().mono_us;
+        let done = match self.candidate.next(now_us) {
+            Next::Rest(None) => return Ok(NEVER),
+            Next::Rest(Some(until_us)) => return Ok(Duration::from_micros(until_us.saturating_sub(now_us))),
+            Next::Campaign => self.store.campaign().map(Answer::Campaigned),
+            Next::Renew => self.store.renew().map(Answer::Renewed),
+            Next::Save(durable) => self.store.save(&durable).map(|()| Answer::Saved),
+        };
+        let answer = match done {
+            Ok(answer) => answer,
+            Err(Trouble::Lapsed) => Answer::Lapsed,
+            Err(Trouble::Away(why)) => Answer::Away(why),
+            Err(Trouble::Fatal(error)) => return Err(error),
+        };
+        let news = self.candidate.handle(self.clock.now().mono_us, answer);
+        news.into_iter().for_each(|news| self.tell(Ok(news)));
+        Ok(Duration::ZERO)
     }
 
-    fn campaign(&mut self) -> Result<Duration, Trouble> {
-        match self.store.campaign()? {
-            Campaign::Won { lease, news } => {
-                let until = lease.map(|term| term.until);
-                self.standing = Standing::Leads(lease);
-                match news {
-                    Some(state) => {
-                        self.reign += 1;
-                        self.pending = None;
-                        self.tell(News::Leads { reign: self.reign, state, until });
-                    }
-                    None => self.tell(News::Renewed { until }),
-                }
-                Ok(Duration::ZERO)
-            }
-            Campaign::Lost { leader } => {
-                self.pending = None;
-                let follows = Standing::Follows { leader: leader.clone() };
-                if self.standing != follows {
-                    self.standing = follows;
-                    self.reign += 1;
-                }
-                self.tell(News::Follows { leader });
-                Ok(AGAIN_AFTER)
-            }
-        }
-    }
-
-    fn tell(&self, news: News) {
+    fn tell(&self, news: anyhow::Result<News>) {
         // Whoever does not listen any more is ending, and asks nothing.
         if self.told.send(news).is_ok() {
             let _ = self.waker.wake();

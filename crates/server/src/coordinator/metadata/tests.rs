@@ -4,13 +4,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use super::etcd::Etcd;
 use super::file::Directory;
 use shorttail_coordinator::{DurableChoice, DurableNode, DurableTenure};
 
 use super::*;
+use crate::clock::Clock;
 use crate::config::{EtcdConfig, EtcdTls};
 
 /// An etcd of one member with nothing in it, killed when dropped. `./test` installs the program.
@@ -49,7 +49,7 @@ impl EtcdServer {
 
     /// A coordinator's end; the first address of its list answers nothing.
     pub fn open(&self, name: &str) -> Etcd {
-        Etcd::new(&self.config(), name).expect("no certificates")
+        Etcd::new(&self.config(), name, Clock::start()).expect("no certificates")
     }
 }
 
@@ -73,7 +73,7 @@ pub fn state(epoch: u32) -> Durable {
 fn won(campaign: Result<Campaign, Trouble>) -> Option<State> {
     match campaign {
         Ok(Campaign::Won { news, lease }) => {
-            assert!(lease.is_none_or(|term| term.until > Instant::now() && term.renew_at < term.until));
+            assert!(lease.is_none_or(|term| term.renew_at_us < term.until_us));
             news
         }
         other => panic!("{other:?}"),
@@ -248,6 +248,6 @@ fn etcd_that_nobody_reaches_is_away() {
         credential: None,
         tls: EtcdTls::default(),
     };
-    let mut store = Etcd::new(&config, "a").expect("no certificates");
+    let mut store = Etcd::new(&config, "a", Clock::start()).expect("no certificates");
     assert!(matches!(store.campaign(), Err(Trouble::Away(why)) if why.starts_with("http://127.0.0.1:")));
 }

@@ -14,7 +14,12 @@ use crate::net::ASK_US_MAX;
 impl Core {
     /// Waits until something arrived or is due, asleep or asking (see [`Patience`](crate::net::Patience)).
     pub(super) fn await_events(&mut self, events: &mut Events) -> io::Result<()> {
-        if !self.unread.is_empty() || self.exchange.tenures.iter().any(|tenure| tenure.engine.wants_turn()) {
+        let wants_turn = || self.exchange.tenures.iter().any(|tenure| tenure.engine.wants_turn());
+        if !self.unread.is_empty() || wants_turn() {
+            if self.unread.is_empty() && !self.exchange.tenures.iter().any(|tenure| tenure.engine.is_hurried()) {
+                // A client on this processor goes first: it has a reply to take, or something to ask.
+                std::thread::yield_now();
+            }
             return poll(&mut self.poll, events, Duration::ZERO);
         }
         let began_us = self.clock.now().mono_us;

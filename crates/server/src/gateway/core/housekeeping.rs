@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use mio::{Interest, Token as MioToken};
 use shorttail_wire::control::TenureState;
 
+use super::sessions::Until;
 use super::{Core, FIRST_LISTENER};
 use crate::gateway::CoreReport;
 use crate::gateway::tenures::Share;
@@ -27,7 +28,7 @@ impl Core {
         self.close_hung_sessions();
         self.exchange.housekeep(self.now, self.poll.registry());
         self.connect_peers();
-        self.write_sessions();
+        self.write_sessions(Until::End);
         self.drop_idle_clients();
         self.drop_silent_guests();
         self.share_opinions();

@@ -16,6 +16,15 @@ use crate::gateway::tenures::Tenure;
 use crate::near;
 use crate::net::ReadEnd;
 
+/// What is written to nodes before clients have their replies, and what afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    /// What clients wait for: nodes are to begin with it.
+    Clients,
+    /// The rest, too: a node that wakes for it may take the processor at once.
+    End,
+}
+
 impl Core {
     pub(super) fn note_session_event(&mut self, place: u16, id: SessionId, event: &Event) {
         let tenure = self.exchange.tenures.of_place(place);
@@ -61,11 +70,14 @@ impl Core {
         }
     }
 
-    pub(super) fn write_sessions(&mut self) {
+    pub(super) fn write_sessions(&mut self, until: Until) {
         let registry = self.poll.registry();
         let mut broken = Vec::new();
         for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
             for (&id, link) in &mut peers.links {
+                if until == Until::Clients && engine.is_unhurried(id) {
+                    continue;
+                }
                 let output = if link.is_full() { engine.session_rest(id) } else { engine.session_output(id) };
                 let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
                 if let Err(error) = link.write(output, registry) {

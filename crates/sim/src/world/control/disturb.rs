@@ -1,41 +1,45 @@
-//! What befalls the coordinator, its store, and the ways to it; and what an operator asks of it.
+//! What befalls the coordinators, their store, and the ways between them and to members.
 
-use shorttail_coordinator::Input;
 use shorttail_units::Incarnation;
-use shorttail_wire::control::Order;
 
-use super::{COORDINATOR, ControlEvent, Event, Who, World};
-use crate::world::Violation;
+use super::{ControlEvent, Event, STORE, Who, World, endpoint_of_coordinator};
+use crate::world::{Violation, endpoint_of};
 
 /// Lengths of faults, in microseconds, as in [`crate::world::faults`]: ten times longer in these runs.
 const AWAY_US: std::ops::Range<u64> = 5_000..400_000;
 const STALL_US: std::ops::Range<u64> = 5_000..300_000;
 const CUT_US: std::ops::Range<u64> = 10_000..600_000;
+/// Of several: longer than members wait for beats, now and then longer than a lease.
+const LONG_STALL_US: std::ops::Range<u64> = 100_000..1_000_000;
 const STORE_AWAY_US: std::ops::Range<u64> = 10_000..500_000;
 /// How soon after records left for the store it dies, if it is to.
 const DIES_US: u64 = 5_000;
 /// How many of the crashes of nodes last until the node is given up, and how long these take.
 const LONG_PPM: u32 = 150_000;
 const LONG_US: std::ops::Range<u64> = 13_000_000..25_000_000;
-/// When a gateway that hands over everything is stopped.
-const DRAINED_US: std::ops::Range<u64> = 200_000..6_000_000;
 
 impl World {
-    /// One of the faults that there are with a real coordinator only; `node`: the one that may lose sight of it.
+    /// One of the faults that there are with real coordinators only; `node`: the one that may lose sight of one.
     pub(in crate::world) fn disturb_coordinator(&mut self, node: usize) {
-        match self.rng.below(8) {
+        let place = self.draw_coordinator();
+        match self.rng.below(10) {
             0 | 1 => {
                 let away_us = self.draw_length(AWAY_US);
-                self.crash_coordinator(away_us);
+                self.crash_coordinator_number(place, away_us);
             }
             2..=4 => self.crash_coordinator_at_save(),
-            5 => {
-                let stall_us = self.draw_length(STALL_US);
-                self.stall_coordinator(stall_us);
+            5 | 6 => {
+                let usual_us = if self.config.coordinator_count > 1 { LONG_STALL_US } else { STALL_US };
+                let stall_us = self.draw_length(usual_us);
+                self.stall_coordinator_number(place, stall_us);
             }
-            6 => {
+            7 => {
                 let away_us = self.draw_length(STORE_AWAY_US);
                 self.lose_store(away_us);
+            }
+            8 if self.config.coordinator_count > 1 => {
+                let cut_us = self.draw_length(LONG_STALL_US);
+                self.cut_from_store(place, cut_us);
             }
             _ => {
                 let cut_us = self.draw_length(CUT_US);
@@ -44,47 +48,64 @@ impl World {
         }
     }
 
-    /// The coordinator's process dies; another one begins after so long, with what the store has.
+    /// Mostly the one that leads.
+    fn draw_coordinator(&mut self) -> usize {
+        let any = self.rng.index(self.control.processes.len());
+        let leader = self.leader().filter(|_| self.rng.chance_ppm(600_000));
+        leader.unwrap_or(any)
+    }
+
+    /// The coordinator's process that leads dies; another one begins after so long, with what the store has.
     pub fn crash_coordinator(&mut self, away_us: u64) {
-        if self.control.is_up {
+        let place = self.leader().unwrap_or(0);
+        self.crash_coordinator_number(place, away_us);
+    }
+
+    fn crash_coordinator_number(&mut self, place: usize, away_us: u64) {
+        if self.control.processes[place].is_up {
             self.control.counts.coordinator_crashes += 1;
-            self.stop_coordinator();
-            self.schedule.after(away_us, Event::Control(ControlEvent::Start));
+            self.stop_coordinator(place);
+            self.schedule.after(away_us, Event::Control(ControlEvent::Start { place }));
         }
     }
 
-    /// The coordinator's process dies while records are on their way to the store, the next time.
+    /// A coordinator's process dies while records are on their way to the store, the next time.
     pub fn crash_coordinator_at_save(&mut self) {
         self.control.dies_at_save = true;
     }
 
-    pub(super) fn may_die_at_save(&mut self) {
+    pub(super) fn may_die_at_save(&mut self, place: usize) {
         if std::mem::take(&mut self.control.dies_at_save) {
-            let (life, delay_us) = (self.control.life, self.rng.below(DIES_US));
-            self.schedule.after(delay_us, Event::Control(ControlEvent::Die { life }));
+            let (life, delay_us) = (self.control.processes[place].life, self.rng.below(DIES_US));
+            self.schedule.after(delay_us, Event::Control(ControlEvent::Die { place, life }));
         }
     }
 
-    pub(super) fn die_at_save(&mut self) {
+    pub(super) fn die_at_save(&mut self, place: usize) {
         let away_us = self.draw_length(AWAY_US);
-        self.crash_coordinator(away_us);
+        self.crash_coordinator_number(place, away_us);
     }
 
-    /// The coordinator's process stands still.
+    /// The coordinator's process that leads stands still.
     pub fn stall_coordinator(&mut self, stall_us: u64) {
-        if self.control.is_up {
+        let place = self.leader().unwrap_or(0);
+        self.stall_coordinator_number(place, stall_us);
+    }
+
+    fn stall_coordinator_number(&mut self, place: usize, stall_us: u64) {
+        if self.control.processes[place].is_up {
             self.counts.stalls += 1;
             self.counts.coordinator_stalls += 1;
-            self.note(format_args!("the coordinator stalls for {stall_us} us"));
-            self.network.stall(COORDINATOR);
-            self.schedule.after(stall_us, Event::Control(ControlEvent::Resume));
+            self.note(format_args!("coordinator {place} stalls for {stall_us} us"));
+            self.network.stall(endpoint_of_coordinator(place));
+            self.schedule.after(stall_us, Event::Control(ControlEvent::Resume { place }));
         }
     }
 
-    pub(super) fn resume_coordinator(&mut self) {
-        if self.network.is_stalled(COORDINATOR) {
-            self.note(format_args!("the coordinator goes on"));
-            self.network.resume(COORDINATOR);
+    pub(super) fn resume_coordinator(&mut self, place: usize) {
+        if self.network.is_stalled(endpoint_of_coordinator(place)) {
+            self.note(format_args!("coordinator {place} goes on"));
+            self.network.resume(endpoint_of_coordinator(place));
         }
     }
 
@@ -96,14 +117,29 @@ impl World {
         self.control.store.away_until_us = self.control.store.away_until_us.max(until_us);
     }
 
-    /// The coordinator and a member lose sight of each other for so long, or one of them does.
-    pub(in crate::world) fn cut_member(&mut self, who: Who, cut_us: u64) {
-        let (to_member, to_coordinator) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
-        if to_member {
-            self.cut(COORDINATOR, who.endpoint(), cut_us);
+    /// A coordinator's questions do not reach the store for so long, or the answers do not reach it, or neither.
+    pub fn cut_from_store(&mut self, place: usize, cut_us: u64) {
+        let (to_store, to_coordinator) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
+        if to_store {
+            self.cut(endpoint_of_coordinator(place), STORE, cut_us);
         }
         if to_coordinator {
-            self.cut(who.endpoint(), COORDINATOR, cut_us);
+            self.cut(STORE, endpoint_of_coordinator(place), cut_us);
+        }
+    }
+
+    /// A member and one of the coordinators, or all of them, lose sight of each other for so long, or one of them does.
+    pub(in crate::world) fn cut_member(&mut self, who: Who, cut_us: u64) {
+        let (to_member, to_coordinator) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
+        let (count, one) = (self.control.processes.len(), self.draw_coordinator());
+        let is_all = count > 1 && self.rng.chance_ppm(300_000);
+        for coordinator in (0..count).filter(|&place| is_all || place == one).map(endpoint_of_coordinator) {
+            if to_member {
+                self.cut(coordinator, who.endpoint(), cut_us);
+            }
+            if to_coordinator {
+                self.cut(who.endpoint(), coordinator, cut_us);
+            }
         }
     }
 
@@ -115,7 +151,8 @@ impl World {
             gateways.map(Who::Gateway).chain(nodes.map(Who::Node)).map(Who::endpoint)
         };
         let here: Vec<_> = members(true).collect();
-        let there: Vec<_> = members(false).chain([COORDINATOR]).collect();
+        let there: Vec<_> =
+            members(false).chain((0..self.control.processes.len()).map(endpoint_of_coordinator)).collect();
         self.note(format_args!("gateways {gateways:?} and nodes {nodes:?} are cut off from everybody else"));
         self.network.partition(&here, &there);
     }
@@ -126,30 +163,14 @@ impl World {
         if is_long { self.rng.range(LONG_US) } else { usual_us }
     }
 
-    /// An operator has a gateway hand over everything, and stops it a little later.
-    pub(in crate::world) fn drain_any(&mut self) {
-        let gateway = self.rng.index(self.gateways.len());
-        self.drain_gateway(gateway);
-        let (generation, delay_us) = (self.gateways[gateway].generation, self.rng.range(DRAINED_US));
-        self.schedule.after(delay_us, Event::Control(ControlEvent::StopDrained { gateway, generation }));
+    /// A bit of the next message from a node to the first coordinator turns over.
+    pub fn flip_next_to_coordinator(&mut self, node: usize, bit: usize) {
+        self.network.flip_next(endpoint_of(node), endpoint_of_coordinator(0), bit);
     }
 
-    /// A gateway is to hand over everything that it owns.
-    pub fn drain_gateway(&mut self, gateway: usize) {
-        let member = self.control.members.get(&Who::Gateway(gateway));
-        let Some(id) = member.and_then(super::Member::gateway_id) else { return };
-        if self.network.is_stalled(COORDINATOR) {
-            return;
-        }
-        self.note(format_args!("gateway {gateway} is to hand over everything"));
-        self.coordinator_takes(Input::Order { ticket: u64::from(id), member: id, order: Order::Drain });
-    }
-
-    pub(super) fn stop_drained(&mut self, gateway: usize, generation: u32) {
-        if self.is_active && self.gateways[gateway].generation == generation {
-            let away_us = self.draw_length(AWAY_US);
-            self.crash_gateway_number(gateway, away_us);
-        }
+    /// A bit of the next message from the first coordinator to a node turns over.
+    pub fn flip_next_of_coordinator(&mut self, node: usize, bit: usize) {
+        self.network.flip_next(endpoint_of_coordinator(0), endpoint_of(node), bit);
     }
 
     /// A node that came back hears that its memory counts as lost; it wipes it.
@@ -167,7 +188,7 @@ impl World {
         }
         self.control.dies_at_save = false;
         self.control.store.away_until_us = 0;
-        self.start_coordinator();
-        self.resume_coordinator();
+        self.start_coordinators();
+        (0..self.control.processes.len()).for_each(|place| self.resume_coordinator(place));
     }
 }

@@ -1,22 +1,25 @@
-//! A member's end of its connection to the coordinator: registers, comes again, says how it is, hears what it is told.
+//! A member's end of its connection to a coordinator: registers, comes again, says how it is, hears what it is told.
 //!
 //! Must not know: what a gateway or node does with what it hears.
 
 use shorttail_units::Incarnation;
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, NodeRegistration, NodeSession,
-    NodeStatus, Refusal, ToCoordinator, next_message, put_message,
+    Refusal, ToCoordinator, next_message, put_message,
 };
 
 use super::report::{AT_EASE_US, HURRIED_US};
-use super::{COORDINATOR, ControlEvent, Event, Who, World};
+use super::search::{BEAT_LATE_US, Look};
+use super::{ControlEvent, Event, Who, World, endpoint_of_coordinator};
 use crate::network::{SessionId, What};
 
 /// Between two attempts to be let in: doubles from the first to the longest.
 const AGAIN_US_FIRST: u64 = 20_000;
 const AGAIN_US_MAX: u64 = 1_000_000;
+/// From one coordinator that does not let it in to the next.
+const NEXT_US: u64 = 1_000;
 /// How long an answer to a registration is waited for.
-const PATIENCE_US: u64 = 2_000_000;
+pub(super) const PATIENCE_US: u64 = 2_000_000;
 /// A process is there so long after it began.
 const BEGINS_US: std::ops::Range<u64> = 100..5_000;
 /// Until a process that was sent away for good is begun anew.
@@ -27,10 +30,16 @@ pub(super) struct Member {
     is_up: bool,
     /// Counts the lives of the process.
     life: u32,
-    connection: Option<SessionId>,
-    input: Vec<u8>,
-    is_welcome: bool,
+    /// Which coordinator is tried or served, and how many were tried in vain.
+    pub place: usize,
+    failed_count: usize,
+    pub connection: Option<SessionId>,
+    pub input: Vec<u8>,
+    pub is_welcome: bool,
     again_us: u64,
+    /// Another coordinator is looked for beside, now or then.
+    pub look: Option<Look>,
+    pub look_at_us: u64,
     /// Between two heartbeats, and when the next is due.
     interval_us: u64,
     heartbeat_us: u64,
@@ -47,7 +56,7 @@ impl Member {
 }
 
 impl World {
-    fn member(&mut self, who: Who) -> &mut Member {
+    pub(super) fn member(&mut self, who: Who) -> &mut Member {
         self.control.members.entry(who).or_default()
     }
 
@@ -76,18 +85,26 @@ impl World {
         if !member.is_up || member.life != life || member.connection.is_some() {
             return;
         }
+        let place = member.place;
+        let session = self.ask_coordinator(who, place);
+        let member = self.member(who);
+        (member.connection, member.is_welcome) = (Some(session), false);
+        member.input.clear();
+    }
+
+    /// Says who it is, on a connection of its own.
+    pub(super) fn ask_coordinator(&mut self, who: Who, place: usize) -> SessionId {
         let registration = match who {
             Who::Gateway(gateway) => ToCoordinator::RegisterGateway(self.registration_of_gateway(gateway)),
             Who::Node(node) => ToCoordinator::RegisterNode(self.registration_of_node(node)),
         };
-        let session = self.network.open(&mut self.schedule, who.endpoint(), COORDINATOR);
+        let coordinator = endpoint_of_coordinator(place);
+        let session = self.network.open(&mut self.schedule, who.endpoint(), coordinator);
         let session = session.expect("a member that lives bounds its sessions");
-        let member = self.member(who);
-        (member.connection, member.is_welcome) = (Some(session), false);
-        member.input.clear();
         self.control.member_of.insert(session, who);
-        self.send_to_coordinator(who, &registration);
+        self.send_on(who, session, &registration);
         self.schedule.after(PATIENCE_US, Event::Control(ControlEvent::Impatient { who, session }));
+        session
     }
 
     fn registration_of_gateway(&mut self, gateway: usize) -> GatewayRegistration {
@@ -123,7 +140,12 @@ impl World {
     }
 
     fn send_to_coordinator(&mut self, who: Who, message: &ToCoordinator) {
-        let Some(session) = self.member(who).connection else { return };
+        if let Some(session) = self.member(who).connection {
+            self.send_on(who, session, message);
+        }
+    }
+
+    fn send_on(&mut self, who: Who, session: SessionId, message: &ToCoordinator) {
         let mut bytes = Vec::new();
         put_message(&mut bytes, message);
         // Of a connection that ended the notice is on its way.
@@ -133,8 +155,9 @@ impl World {
     pub(super) fn lose_patience(&mut self, who: Who, session: SessionId) {
         let member = self.member(who);
         if member.connection == Some(session) && !member.is_welcome {
-            self.leave_connection(who, session);
+            return self.leave_connection(who, session);
         }
+        self.look_on_without(who, session);
     }
 
     /// Ends a connection from this side, and comes again.
@@ -147,21 +170,47 @@ impl World {
         self.control.member_of.remove(&session);
         let member = self.member(who);
         member.connection = None;
-        let (life, again_us) = (member.life, member.again_us);
-        member.again_us = (2 * again_us).min(AGAIN_US_MAX);
-        self.schedule.after(again_us, Event::Control(ControlEvent::Register { who, life }));
+        let was_let_in = std::mem::take(&mut member.is_welcome);
+        if was_let_in && member.look.is_some() {
+            return self.finish_look(who);
+        }
+        self.come_again(who, was_let_in);
+    }
+
+    /// Who led a moment ago is asked again first; the others one after the other, until all were tried.
+    pub(super) fn come_again(&mut self, who: Who, was_let_in: bool) {
+        let count = self.config.coordinator_count;
+        let member = self.member(who);
+        member.failed_count += 1;
+        if !was_let_in {
+            member.place = (member.place + 1) % count;
+        }
+        let (life, mut delay_us) = (member.life, NEXT_US);
+        if was_let_in || member.failed_count >= count {
+            member.failed_count = 0;
+            delay_us = member.again_us;
+            member.again_us = (2 * delay_us).min(AGAIN_US_MAX);
+        }
+        self.schedule.after(delay_us, Event::Control(ControlEvent::Register { who, life }));
     }
 
     pub(super) fn member_notice(&mut self, who: Who, session: SessionId, what: What) {
+        if self.member(who).connection != Some(session) {
+            return self.look_notice(who, session, what);
+        }
         match what {
             What::Accepted { .. } | What::Connected => {}
             What::Broken(_) => self.connection_is_gone(who, session),
             What::Received(bytes) => {
                 self.member(who).input.extend_from_slice(&bytes);
-                while let Some(message) = self.next_of_coordinator(who, session) {
-                    self.member_hears(who, session, message);
-                }
+                self.hear_coordinator(who, session);
             }
+        }
+    }
+
+    pub(super) fn hear_coordinator(&mut self, who: Who, session: SessionId) {
+        while let Some(message) = self.next_of_coordinator(who, session) {
+            self.member_hears(who, session, message);
         }
     }
 
@@ -170,9 +219,18 @@ impl World {
         if member.connection != Some(session) {
             return None;
         }
-        let (message, taken) = next_message(&member.input).expect("the coordinator sends messages")?;
-        member.input.drain(..taken);
-        Some(message)
+        match next_message(&member.input) {
+            Ok(next) => {
+                let (message, taken) = next?;
+                member.input.drain(..taken);
+                Some(message)
+            }
+            Err(error) => {
+                self.end_hurt(who.endpoint(), session, &error);
+                self.connection_is_gone(who, session);
+                None
+            }
+        }
     }
 
     fn member_hears(&mut self, who: Who, session: SessionId, message: FromCoordinator) {
@@ -197,14 +255,16 @@ impl World {
                 // What becomes of them is waited for.
                 self.heartbeat_within(who, HURRIED_US);
             }
-            FromCoordinator::Beat => {}
+            FromCoordinator::Beat => self.member(who).look_at_us = self.schedule.now_us() + BEAT_LATE_US,
             other => panic!("{other:?} was not asked for"),
         }
     }
 
     fn member_is_welcome(&mut self, who: Who) {
+        let look_at_us = self.schedule.now_us() + BEAT_LATE_US;
         let member = self.member(who);
-        (member.is_welcome, member.again_us) = (true, AGAIN_US_FIRST);
+        (member.is_welcome, member.again_us, member.failed_count) = (true, AGAIN_US_FIRST, 0);
+        member.look_at_us = look_at_us;
         // At first more often.
         self.heartbeat_within(who, HURRIED_US);
     }
@@ -226,8 +286,7 @@ impl World {
         let interval_us = 2 * member.interval_us;
         let longest_us = match who {
             Who::Node(node) => {
-                let memory_used_bytes = self.nodes[node].used_bytes();
-                let status = NodeStatus { memory_used_bytes, ..NodeStatus::default() };
+                let status = self.status_of_node(node);
                 self.send_to_coordinator(who, &ToCoordinator::NodeStatus(status));
                 AT_EASE_US
             }
@@ -243,6 +302,7 @@ impl World {
             }
         };
         self.heartbeat_within(who, interval_us.min(longest_us));
+        self.look_round_if_late(who);
     }
 
     fn member_is_refused(&mut self, who: Who, session: SessionId, refusal: &Refusal) {
@@ -253,6 +313,7 @@ impl World {
                 self.stop_gateway(gateway);
                 self.schedule.after(anew_us, Event::GatewayRestart { gateway });
             }
+            (Who::Node(node), Refusal::Removed(_)) => self.node_is_removed(node),
             (Who::Node(node), Refusal::Retired { retired_through }) => {
                 self.node_is_given_up(node, Incarnation(*retired_through));
                 self.schedule.after(anew_us, Event::Restart { node });

@@ -1,38 +1,51 @@
-//! The real coordinator in the simulated world: its machine, its records in a store, and the members' connections.
+//! Real coordinators in the simulated world: their machines, the metadata store between them, and the members' connections.
 //!
 //! ```text
-//! store <--records, late-- coordinator's process <==control protocol over the network==> gateways, nodes
-//!                             (seat.rs)                                                  (member.rs)
+//! store <--questions, late-- coordinators' processes <==control protocol over the network==> gateways, nodes
+//! (store.rs)   (keeper.rs)    (process.rs)                                                    (member.rs, search.rs)
 //! ```
-//! What the machine says is done in its order, as the server does it: what comes after a `Persist` leaves when the
-//! store has the records. A process that dies loses what the store does not have, and the next one begins with what
-//! it has. Messages travel in the frames of the control protocol, over sessions that are cut and break as others do.
+//! One of them leads, as the server decides it: by a key in the store that ends with a lease. What the machine says is
+//! done in its order: what comes after a `Persist` leaves when the store has the records. A process that dies loses what
+//! the store does not have, and whoever leads next begins with what it has. Messages travel in the frames of the control
+//! protocol, over sessions that are cut and break as others do.
 //!
-//! Must not know: what the machine decides. Deviations from the server: there is one coordinator, which leads whenever
-//! it can read its store.
+//! Must not know: what the machine decides. Deviations from the server: a single coordinator leads whenever it can read
+//! its store, as over a directory; members look for another coordinator by code of their own.
 
 mod disturb;
+mod keeper;
 mod member;
+mod operate;
+mod process;
 mod report;
-mod seat;
+mod search;
 mod seen;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shorttail_coordinator::claim::{Answer, Question};
+
 use super::{Counts, Event, World, endpoint_of, endpoint_of_gateway};
+use crate::config::SimConfig;
 use crate::network::{Endpoint, SessionId, What};
 use member::Member;
-use seat::{Connection, Reign};
+use process::Process;
 use store::Store;
 
-/// The coordinator's address, beyond those of gateways.
-const COORDINATOR: Endpoint = Endpoint(20_000);
+/// Addresses of coordinators, beyond those of gateways; that of their store, beyond these.
+const COORDINATORS_FIRST: u32 = 20_000;
+const STORE: Endpoint = Endpoint(30_000);
 /// A process that stands still looks so often whether it goes on.
 const STANDS_STILL_US: u64 = 5_000;
 
-pub(super) fn is_coordinator(endpoint: Endpoint) -> bool {
-    endpoint == COORDINATOR
+fn endpoint_of_coordinator(place: usize) -> Endpoint {
+    Endpoint(COORDINATORS_FIRST + place as u32)
+}
+
+/// Which coordinator an endpoint is, if it is one.
+pub(super) fn coordinator_at(endpoint: Endpoint) -> Option<usize> {
+    endpoint.0.checked_sub(COORDINATORS_FIRST).map(|place| place as usize)
 }
 
 /// A member of the cluster, by its number in the world.
@@ -51,32 +64,50 @@ impl Who {
     }
 }
 
+/// A question that is on its way to the store.
+struct Asked {
+    place: usize,
+    life: u32,
+    question: Question,
+}
+
 /// What is to happen; those of an earlier life, or of a session that ended, are void.
 #[derive(Debug)]
 pub(super) enum ControlEvent {
-    /// The coordinator's process begins, unless one runs.
-    Start,
-    Resume,
+    /// A coordinator's process begins, unless one runs.
+    Start {
+        place: usize,
+    },
+    Resume {
+        place: usize,
+    },
     Die {
+        place: usize,
         life: u32,
     },
-    /// It tries to read its records, and leads.
-    Lead {
+    /// It may be time to ask the store something.
+    Keep {
+        place: usize,
         life: u32,
     },
     Deadline {
+        place: usize,
         life: u32,
         at_us: u64,
     },
     Beat {
+        place: usize,
         life: u32,
     },
-    /// The store has what it was given, and the coordinator hears of that.
-    Written {
-        life: u32,
+    /// A question is at the store, and its answer at the coordinator.
+    AtStore {
+        number: u64,
     },
-    Saved {
+    Answered {
+        place: usize,
         life: u32,
+        number: u64,
+        answer: Answer,
     },
     /// A member asks to be let in, and waits for the answer for so long only.
     Register {
@@ -101,17 +132,14 @@ pub(super) enum ControlEvent {
 
 #[derive(Default)]
 pub(super) struct Control {
-    is_up: bool,
-    /// Counts the lives of the process.
-    life: u32,
-    /// When it began, by the world's clock: its own begins then.
-    started_us: u64,
-    /// While it leads.
-    reign: Option<Reign>,
-    connections: BTreeMap<SessionId, Connection>,
-    /// The process is to die while the next records are on their way to the store.
+    /// The coordinators; none unless the run is coordinated.
+    processes: Vec<Process>,
+    /// The process that saves next is to die while its records are on their way.
     dies_at_save: bool,
     store: Store,
+    /// Questions to the store, by number.
+    on_its_way: BTreeMap<u64, Asked>,
+    number_next: u64,
     members: BTreeMap<Who, Member>,
     member_of: BTreeMap<SessionId, Who>,
     counts: Counts,
@@ -122,24 +150,30 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Is a notice about a connection of the coordinator's?
+    pub fn new(config: &SimConfig) -> Self {
+        let count = if config.coordinated { config.coordinator_count } else { 0 };
+        Control { processes: (0..count).map(|_| Process::new(config)).collect(), ..Control::default() }
+    }
+
+    /// Is a notice about a connection of a coordinator's?
     pub fn concerns(&self, at: Endpoint, session: SessionId) -> bool {
-        at == COORDINATOR || self.member_of.contains_key(&session)
+        coordinator_at(at).is_some() || self.member_of.contains_key(&session)
     }
 
     pub fn count(&self, counts: &mut Counts) {
         counts.add(&self.counts);
-        if let Some(reign) = &self.reign {
-            reign.count(counts);
-        }
+        self.processes.iter().for_each(|process| process.count(counts));
     }
 }
 
 impl World {
     pub(super) fn control_notice(&mut self, at: Endpoint, session: SessionId, what: What) {
-        match self.control.member_of.get(&session).copied().filter(|_| at != COORDINATOR) {
-            None => self.coordinator_notice(session, what),
-            Some(who) => self.member_notice(who, session, what),
+        match coordinator_at(at) {
+            Some(place) => self.coordinator_notice(place, session, what),
+            None => {
+                let who = self.control.member_of[&session];
+                self.member_notice(who, session, what);
+            }
         }
     }
 
@@ -148,26 +182,33 @@ impl World {
             ControlEvent::Register { who, .. }
             | ControlEvent::Impatient { who, .. }
             | ControlEvent::Heartbeat { who, .. } => Some(who.endpoint()),
-            ControlEvent::Lead { .. }
-            | ControlEvent::Deadline { .. }
-            | ControlEvent::Beat { .. }
-            | ControlEvent::Saved { .. } => Some(COORDINATOR),
+            ControlEvent::Keep { place, .. }
+            | ControlEvent::Deadline { place, .. }
+            | ControlEvent::Beat { place, .. }
+            | ControlEvent::Answered { place, .. } => Some(endpoint_of_coordinator(*place)),
             // The store is another process, and the rest comes from outside.
             _ => None,
         };
         if asleep.is_some_and(|endpoint| self.network.is_stalled(endpoint)) {
             return self.schedule.after(STANDS_STILL_US, Event::Control(event));
         }
-        let is_of_now = |life: u32| life == self.control.life && self.control.is_up;
+        let is_of_now = |place: usize, life: u32| {
+            let process = &self.control.processes[place];
+            process.is_up && process.life == life
+        };
         match event {
-            ControlEvent::Start => self.start_coordinator(),
-            ControlEvent::Resume => self.resume_coordinator(),
-            ControlEvent::Die { life } if is_of_now(life) => self.die_at_save(),
-            ControlEvent::Lead { life } if is_of_now(life) => self.lead(),
-            ControlEvent::Deadline { life, at_us } if is_of_now(life) => self.coordinator_deadline(at_us),
-            ControlEvent::Beat { life } if is_of_now(life) => self.beat_of_coordinator(),
-            ControlEvent::Written { life } => self.records_written(life),
-            ControlEvent::Saved { life } if is_of_now(life) => self.records_saved(),
+            ControlEvent::Start { place } => self.start_coordinator(place),
+            ControlEvent::Resume { place } => self.resume_coordinator(place),
+            ControlEvent::Die { place, life } if is_of_now(place, life) => self.die_at_save(place),
+            ControlEvent::Keep { place, life } if is_of_now(place, life) => self.turn_of_keeper(place),
+            ControlEvent::Deadline { place, life, at_us } if is_of_now(place, life) => {
+                self.coordinator_deadline(place, at_us);
+            }
+            ControlEvent::Beat { place, life } if is_of_now(place, life) => self.beat_of_coordinator(place),
+            ControlEvent::AtStore { number } => self.question_arrives(number),
+            ControlEvent::Answered { place, life, number, answer } if is_of_now(place, life) => {
+                self.answer_arrives(place, number, answer);
+            }
             ControlEvent::Register { who, life } => self.register(who, life),
             ControlEvent::Impatient { who, session } => self.lose_patience(who, session),
             ControlEvent::Heartbeat { who, session, at_us } => self.heartbeat(who, session, at_us),

@@ -1,10 +1,10 @@
-//! What a gateway tells the coordinator of itself, and how soon again.
+//! What members tell the coordinator of themselves, and how soon again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_gateway::terms::{state_at_end, state_of};
-use shorttail_units::Epoch;
-use shorttail_wire::control::{GatewayStatus, HEARTBEAT_MS, NodeSeen, Standing, StoreTotals, TenureState};
+use shorttail_units::{Epoch, NodeId};
+use shorttail_wire::control::{GatewayStatus, HEARTBEAT_MS, NodeSeen, NodeStatus, Standing, StoreTotals, TenureState};
 
 use super::World;
 
@@ -25,8 +25,13 @@ pub(super) fn status_within_us(status: &GatewayStatus) -> u64 {
 }
 
 impl World {
+    pub(super) fn status_of_node(&self, node: usize) -> NodeStatus {
+        let host = &self.nodes[node];
+        NodeStatus { memory_used_bytes: host.used_bytes(), chunks_sealed: host.chunk_count(), ..NodeStatus::default() }
+    }
+
     pub(super) fn status_of_gateway(&self, gateway: usize) -> GatewayStatus {
-        let (now, host) = (self.now(), &self.gateways[gateway]);
+        let (now, host) = (self.now_of_gateway(gateway), &self.gateways[gateway]);
         let running = host.tenures.iter().map(|(&epoch, hosted)| Standing {
             epoch: Epoch(epoch),
             proven_by: hosted.terms.proven_by(&hosted.engine, now),
@@ -43,9 +48,12 @@ impl World {
             let stats = engine.stats();
             totals.chunks_missing += stats.chunks_missing;
             totals.lost_of_stripe_max = totals.lost_of_stripe_max.max(stats.lost_of_stripe_max);
-            for id in engine.wanted_sessions().into_iter().map(|session| session.node) {
-                let seen = nodes.entry(id.0).or_insert_with(|| NodeSeen { id: id.0, ..NodeSeen::default() });
-                seen.connected |= engine.reaches(id);
+            let ids: BTreeSet<NodeId> = engine.wanted_sessions().into_iter().map(|session| session.node).collect();
+            for id in ids {
+                let (connected, chunks_left) = (engine.reaches(id), engine.chunks_left(id));
+                let seen = NodeSeen { id: id.0, connected, chunks_left, ..NodeSeen::default() };
+                let sum = nodes.remove(&id.0).map_or(seen.clone(), |known| known.plus(&seen));
+                nodes.insert(id.0, sum);
             }
         }
         GatewayStatus {

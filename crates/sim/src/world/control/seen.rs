@@ -3,7 +3,7 @@
 use shorttail_wire::control::{GatewayEntry, View};
 
 use super::member::gateway_of_address;
-use super::{COORDINATOR, World};
+use super::{STORE, World, endpoint_of_coordinator};
 use crate::world::{GatewayHost, NodeHost};
 
 /// Longer than a session that ended in a cut looks as if it stood.
@@ -25,23 +25,35 @@ impl World {
         table
     }
 
-    /// As the coordinator has it now; nobody owns anything while none leads.
+    /// As the coordinator that leads has it now; nobody owns anything while none does.
     pub(in crate::world) fn table_of_coordinator(&self) -> Vec<Option<(u32, usize)>> {
-        match &self.control.reign {
-            Some(reign) => self.table_of_view(&reign.machine.view()),
+        let leader = self.leader().and_then(|place| self.control.processes[place].seat.machine());
+        match leader {
+            Some(machine) => self.table_of_view(&machine.view()),
             None => vec![None; usize::from(self.config.partition_count)],
         }
     }
 
-    /// Is the coordinator there, and does it lead, and is its store there?
-    pub(in crate::world) fn is_coordinator_well(&self) -> bool {
-        let is_here = self.control.is_up && self.control.reign.is_some() && !self.network.is_stalled(COORDINATOR);
-        !self.config.coordinated || is_here && self.schedule.now_us() >= self.control.store.away_until_us
+    /// Does one of the coordinators lead, and are all of them there, and the store to all of them?
+    pub(in crate::world) fn are_coordinators_well(&self) -> bool {
+        let is_well = |place: usize| {
+            let endpoint = endpoint_of_coordinator(place);
+            let is_cut = self.network.is_cut(endpoint, STORE) || self.network.is_cut(STORE, endpoint);
+            self.control.processes[place].is_up && !self.network.is_stalled(endpoint) && !is_cut
+        };
+        let is_store_there = self.schedule.now_us() >= self.control.store.away_until_us;
+        !self.config.coordinated
+            || is_store_there && self.leader().is_some() && (0..self.control.processes.len()).all(is_well)
+    }
+
+    /// The coordinator that surely leads.
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.control.processes.len()).find(|&place| self.leads(place))
     }
 
     /// May a gateway answer for a key, whoever should?
     pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
-        let (partition, now) = (self.partition_of(key.as_bytes()), self.now());
+        let (partition, now) = (self.partition_of(key.as_bytes()), self.now_of_gateway(gateway));
         let mut engines = self.gateways[gateway].engines();
         engines.any(|it| it.is_serving() && it.is_proven(now) && it.config().partitions.contains(&partition))
     }
@@ -53,6 +65,7 @@ impl World {
         }
         let engines = || self.gateways.iter().flat_map(GatewayHost::engines);
         let is_reached = |node: &NodeHost| engines().all(|engine| engine.reaches(node.id));
-        self.schedule.now_us() > self.control.lost_us + KNOWN_US && self.nodes.iter().all(is_reached)
+        self.schedule.now_us() > self.control.lost_us + KNOWN_US
+            && self.members().iter().all(|&node| is_reached(&self.nodes[node]))
     }
 }

@@ -1,68 +1,74 @@
-//! The metadata store: holds the records as text, late, and not at all while it is away.
+//! The metadata store: keys with revisions and leases, as etcd has them. A write of who leads no more is refused here.
 //!
-//! ```text
-//! Persist --> on its way --Written--> held --Saved--> the coordinator goes on
-//!                 '--the coordinator dies: held or lost, as chance has it
-//! ```
+//! Must not know: how a question travels, or what the state says.
 
-use shorttail_coordinator::Durable;
+use std::collections::BTreeMap;
 
-use super::{ControlEvent, Event, World};
-
-/// On average, and at most; one in ten takes much longer.
-const SAVE_US: u64 = 2_000;
-const SAVE_US_MAX: u64 = 40_000;
-const SAVE_LONG_US: std::ops::Range<u64> = 50_000..500_000;
-const SAVE_LONG_PPM: u32 = 100_000;
+use shorttail_coordinator::claim::{Answer, Entry, Question};
 
 #[derive(Default)]
 pub(super) struct Store {
-    held: Option<String>,
-    /// With the life of the coordinator that sent it.
-    on_its_way: Option<(u32, String)>,
+    revision: i64,
+    /// Until when each lasts.
+    leases: BTreeMap<i64, u64>,
+    leader: Option<Entry>,
+    state: Option<Entry>,
     pub away_until_us: u64,
 }
 
 impl Store {
-    /// The records, if there are any.
-    ///
-    /// # Panics
-    /// If what was written cannot be read.
-    pub fn read(&self) -> Option<Durable> {
-        self.held.as_deref().map(|text| serde_json::from_str(text).expect("the coordinator's own records"))
-    }
-}
-
-impl World {
-    pub(super) fn save(&mut self, durable: &Durable) {
-        let text = serde_json::to_string(durable).expect("records are plain data");
-        let life = self.control.life;
-        self.control.store.on_its_way = Some((life, text));
-        let is_long = self.rng.chance_ppm(SAVE_LONG_PPM);
-        let delay_us =
-            if is_long { self.rng.range(SAVE_LONG_US) } else { self.rng.exponential_us(SAVE_US, SAVE_US_MAX) };
-        self.schedule.after(delay_us, Event::Control(ControlEvent::Written { life }));
-    }
-
-    pub(super) fn records_written(&mut self, life: u32) {
-        let away_until_us = self.control.store.away_until_us;
-        if self.schedule.now_us() < away_until_us {
-            return self.schedule.at(away_until_us, Event::Control(ControlEvent::Written { life }));
+    /// Does what is asked, at this time. `name`: of who asks; `ttl_s`: what a lease promises, in seconds.
+    pub fn answer(&mut self, now_us: u64, name: &str, ttl_s: i64, question: &Question) -> Answer {
+        self.end_leases(now_us);
+        let until_us = now_us + ttl_s as u64 * 1_000_000;
+        match question {
+            Question::Grant => {
+                self.revision += 1;
+                self.leases.insert(self.revision, until_us);
+                Answer::Granted { lease: self.revision, ttl_s }
+            }
+            Question::KeepAlive { lease } => match self.leases.get_mut(lease) {
+                Some(ends_us) => {
+                    *ends_us = until_us;
+                    Answer::Kept { ttl_s }
+                }
+                None => Answer::Kept { ttl_s: 0 },
+            },
+            Question::Lead { lease } if self.leader.is_none() && !self.leases.contains_key(lease) => Answer::NoLease,
+            Question::Lead { lease } => {
+                if self.leader.is_none() {
+                    self.leader = Some(self.put(None, name.as_bytes().to_vec(), *lease));
+                }
+                self.found()
+            }
+            Question::Save { reign, revision, text } => {
+                let leads = self.leader.as_ref().is_some_and(|leader| leader.created == *reign);
+                if leads && self.state.as_ref().map_or(0, |state| state.changed) == *revision {
+                    let before = self.state.take();
+                    self.state = Some(self.put(before, text.clone(), 0));
+                }
+                self.found()
+            }
         }
-        let store = &mut self.control.store;
-        if let Some((_, text)) = store.on_its_way.take_if(|(of, _)| *of == life) {
-            store.held = Some(text);
-            let delay_us = self.rng.exponential_us(SAVE_US, SAVE_US_MAX);
-            self.schedule.after(delay_us, Event::Control(ControlEvent::Saved { life }));
-        }
     }
 
-    /// Whoever sent records is gone.
-    pub(super) fn settle_store(&mut self) {
-        let was_written = self.rng.chance_ppm(500_000);
-        let store = &mut self.control.store;
-        if let Some((_, text)) = store.on_its_way.take().filter(|_| was_written) {
-            store.held = Some(text);
-        }
+    /// As a lock on a directory that ends with its process: whoever comes next finds nobody who leads.
+    pub fn forget_leader(&mut self) {
+        self.leases.clear();
+        self.leader = None;
+    }
+
+    fn end_leases(&mut self, now_us: u64) {
+        self.leases.retain(|_, until_us| *until_us > now_us);
+        self.leader.take_if(|leader| !self.leases.contains_key(&leader.lease));
+    }
+
+    fn put(&mut self, before: Option<Entry>, value: Vec<u8>, lease: i64) -> Entry {
+        self.revision += 1;
+        Entry { value, created: before.map_or(self.revision, |it| it.created), changed: self.revision, lease }
+    }
+
+    fn found(&self) -> Answer {
+        Answer::Found { leader: self.leader.clone(), state: self.state.clone() }
     }
 }

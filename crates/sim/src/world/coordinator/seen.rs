@@ -2,7 +2,7 @@
 
 use shorttail_gateway::engine::Standing;
 
-use super::super::control::is_coordinator;
+use super::super::control::coordinator_at;
 use super::super::endpoint_of_gateway;
 use super::World;
 use crate::world::GatewayHost;
@@ -13,12 +13,9 @@ impl World {
         if self.is_alone() {
             return self.gateways[0].is_serving();
         }
-        let now = self.now();
         let table = self.table();
-        let is_served = |place: &Option<(u32, usize)>| {
-            let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
-            hosted.is_some_and(|it| it.engine.standing() == Standing::Serving && it.engine.is_proven(now))
-        };
+        let is_served =
+            |place: &Option<(u32, usize)>| place.is_some_and(|(epoch, gateway)| self.is_serving(epoch, gateway));
         let knows = |host: &GatewayHost| !host.is_up || host.table == table;
         table.iter().all(is_served) && self.gateways.iter().all(knows)
     }
@@ -32,10 +29,12 @@ impl World {
     /// Is somebody serving the partition of a key who should?
     pub fn serves(&self, key: &str) -> bool {
         let partition = self.partition_of(key.as_bytes());
-        let place = self.table()[usize::from(partition.0)];
-        let hosted = place.and_then(|(epoch, gateway)| self.gateways[gateway].tenures.get(&epoch));
-        hosted
-            .is_some_and(|hosted| hosted.engine.standing() == Standing::Serving && hosted.engine.is_proven(self.now()))
+        self.table()[usize::from(partition.0)].is_some_and(|(epoch, gateway)| self.is_serving(epoch, gateway))
+    }
+
+    fn is_serving(&self, epoch: u32, gateway: usize) -> bool {
+        let (hosted, now) = (self.gateways[gateway].tenures.get(&epoch), self.now_of_gateway(gateway));
+        hosted.is_some_and(|it| it.engine.standing() == Standing::Serving && it.engine.is_proven(now))
     }
 
     /// Packed stripes in a gateway's engine that owns a key, and how many of them it read under its fence.
@@ -45,12 +44,13 @@ impl World {
         Some((engine.stripe_count(), engine.inherited_read()))
     }
 
-    /// Does the coordinator neither hear a gateway nor reach it, or only one of them?
+    /// Does a coordinator neither hear a gateway nor reach it, or only one of them?
     pub(in crate::world) fn is_cut_from_coordinator(&self, gateway: usize) -> bool {
         let endpoint = endpoint_of_gateway(gateway);
-        let is_way =
-            |(from, to)| [from, to].contains(&endpoint) && is_coordinator(if from == endpoint { to } else { from });
-        self.coordinator.cut.contains(&gateway) || self.network.cuts().any(is_way)
+        let is_of_both = |(from, to)| {
+            from == endpoint && coordinator_at(to).is_some() || to == endpoint && coordinator_at(from).is_some()
+        };
+        self.coordinator.cut.contains(&gateway) || self.network.cuts().any(is_of_both)
     }
 
     /// How long nobody answered for partitions whose owner had let go, in the order of the ends.

@@ -12,6 +12,7 @@ use shorttail_gateway::terms::TermsTaken;
 use shorttail_wire::control::{Terms, View};
 use shorttail_wire::node::FrameError;
 
+use super::clock::Clock;
 use super::coordinator::Order;
 use super::{Counts, Event, World, endpoint_of_gateway};
 use crate::command_of_model::SimCommand;
@@ -62,6 +63,8 @@ impl Hosted {
 #[derive(Default)]
 pub(super) struct GatewayHost {
     pub is_up: bool,
+    /// Of its process.
+    pub clock: Clock,
     /// By epoch.
     pub tenures: BTreeMap<u32, Hosted>,
     /// Tenures that are over, and how they ended: none begins twice, as stripe ids are used once.
@@ -119,9 +122,10 @@ impl GatewayHost {
 impl World {
     /// The gateway's process begins, without any tenure.
     pub(super) fn start_gateway(&mut self, gateway: usize) {
+        let clock = self.new_clock();
         let host = &mut self.gateways[gateway];
         host.generation += 1;
-        host.is_up = true;
+        (host.is_up, host.clock) = (true, clock);
         self.network.start(endpoint_of_gateway(gateway));
         self.note(format_args!("gateway {gateway} starts"));
         self.gateway_joins(gateway);
@@ -216,7 +220,7 @@ impl World {
         }
         self.route_waiting(gateway);
         self.pass_replies(gateway);
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         self.gateways[gateway].engines_mut().for_each(|engine| engine.end_turn(now));
         self.watch_transitions(gateway);
         // Between what a turn did and its replies a process may stand still as well: they go with the next turn then.
@@ -240,7 +244,7 @@ impl World {
     }
 
     fn take_input(&mut self, gateway: usize, input: Input) {
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         let host = &mut self.gateways[gateway];
         match input {
             Input::Opened(epoch, id) => {
@@ -284,15 +288,12 @@ impl World {
 
     /// What came is no message: whoever sent it hears no more of this session.
     fn refuse_input(&mut self, gateway: usize, session: network::SessionId, error: &FrameError) {
-        self.note(format_args!("session {session} at gateway {gateway}: {error}"));
-        assert!(self.network.flip_count() > 0, "nodes send messages: {error}");
-        self.counts.flips_noticed += 1;
-        self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
+        self.end_hurt(endpoint_of_gateway(gateway), session, error);
         self.take_input(gateway, Input::Closed(session));
     }
 
     fn pass_replies(&mut self, gateway: usize) {
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         for epoch in self.gateways[gateway].tenures.keys().copied().collect::<Vec<_>>() {
             let next = |world: &mut World| world.gateways[gateway].tenures.get_mut(&epoch)?.engine.poll_reply(now);
             while let Some((token, reply)) = next(self) {
@@ -308,7 +309,7 @@ impl World {
     fn await_deadline(&mut self, gateway: usize) {
         let host = &mut self.gateways[gateway];
         let Some(at_us) = host.engines().filter_map(Engine::poll_deadline).min() else { return };
-        let at_us = at_us.saturating_sub(super::MONO_US).max(self.schedule.now_us() + 1);
+        let at_us = host.clock.world_us(at_us).max(self.schedule.now_us() + 1);
         if host.deadline_us.is_none_or(|known| at_us < known) {
             host.deadline_us = Some(at_us);
             let generation = host.generation;

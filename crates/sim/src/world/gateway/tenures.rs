@@ -26,7 +26,7 @@ impl World {
         if let Some((standing, voters)) = self.gateways[gateway].ended.get(&epoch).cloned() {
             return self.tell_coordinator(gateway, epoch, standing, voters);
         }
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         let mut engine = self.new_engine(gateway, epoch, partitions);
         engine.handle_terms(now, terms);
         self.host(gateway, epoch, engine);
@@ -55,7 +55,7 @@ impl World {
     }
 
     pub(super) fn new_engine(&self, gateway: usize, epoch: u32, partitions: Vec<PartitionId>) -> Engine<SimCommand> {
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         let engine_count = match self.config.coordinated {
             true => self.gateways[gateway].view.tenures.len().max(1),
             false => self.config.gateway_count,
@@ -111,7 +111,7 @@ impl World {
     }
 
     pub(super) fn take_terms(&mut self, gateway: usize, epoch: u32, terms: Terms) {
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
             hosted.engine.handle_terms(now, terms);
         }
@@ -135,7 +135,7 @@ impl World {
             self.note_stretch(gateway, epoch, standing);
             self.tell_coordinator(gateway, epoch, standing, voters);
         }
-        let (is_coordinated, now) = (self.config.coordinated, self.now());
+        let (is_coordinated, now) = (self.config.coordinated, self.now_of_gateway(gateway));
         let is_over = |hosted: &Hosted| match hosted.engine.standing() {
             _ if is_coordinated => is_over(&hosted.engine, hosted.ending_since_us, now),
             Standing::Deposed => true,
@@ -149,7 +149,7 @@ impl World {
     }
 
     fn drop_tenure(&mut self, gateway: usize, epoch: u32) {
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         let mut standing = Standing::Deposed;
         if let Some(hosted) = self.gateways[gateway].tenures.get_mut(&epoch) {
             // What it was before it gave up: one that let go did so.

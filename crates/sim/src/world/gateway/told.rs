@@ -36,7 +36,7 @@ impl World {
 
     /// All tenures of this gateway, as the coordinator has them now.
     pub(super) fn take_all_terms(&mut self, gateway: usize, all: &[Terms]) {
-        let now = self.now();
+        let now = self.now_of_gateway(gateway);
         let host = &mut self.gateways[gateway];
         let is_named = |epoch: u32| all.iter().any(|terms| terms.epoch.0 == epoch);
         host.ended.retain(|&epoch, _| is_named(epoch));

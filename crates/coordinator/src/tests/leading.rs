@@ -1,0 +1,154 @@
+//! Scenarios: a coordinator before the store, whose answers the scenario says.
+
+use crate::candidate::{Answer as Said, Campaign, Candidate, News, Next, State, Term};
+use crate::claim::{Answer, Claim, Entry, Found, Outcome, Question, Step};
+use crate::{Durable, Output, Seat};
+
+use super::*;
+
+const TTL_S: i64 = 5;
+const LEASE: i64 = 3;
+
+fn entry(value: &str, created: i64, changed: i64, lease: i64) -> Entry {
+    Entry { value: value.into(), created, changed, lease }
+}
+
+/// Both keys: the leader's, and the state at this revision.
+fn found(leader: (i64, i64), state: Option<(&str, i64)>) -> Answer {
+    let (created, lease) = leader;
+    let leader = Some(entry("leader", created, created, lease));
+    Answer::Found { leader, state: state.map(|(text, changed)| entry(text, 1, changed, 0)) }
+}
+
+fn asks(step: &Step, question: &Question) {
+    assert_eq!(*step, Step::Ask(question.clone()));
+}
+
+/// One that leads since revision 7 and knows the state at revision 5.
+fn leader() -> Claim {
+    let mut claim = Claim::default();
+    assert_eq!(claim.campaign(1_000), Question::Grant);
+    asks(&claim.handle(2_000, Answer::Granted { lease: LEASE, ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+    let term = Term { until_us: 4_501_000, renew_at_us: 1_667_666 };
+    let won = Outcome::Won { term, found: Found::State("one".into()) };
+    assert_eq!(claim.handle(3_000, found((7, LEASE), Some(("one", 5)))), Step::Done(won), "from when it was asked for");
+    claim
+}
+
+#[test]
+fn a_save_names_the_reign_and_the_state_that_it_rests_on() {
+    let mut claim = leader();
+    for (text, revision) in [("two", 5), ("three", 9)] {
+        let question = claim.save(text.into()).expect("leads");
+        assert_eq!(question, Question::Save { reign: 7, revision, text: text.into() });
+        let done = claim.handle(0, found((7, LEASE), Some((text, revision + 4))));
+        assert_eq!(done, Step::Done(Outcome::Saved));
+    }
+}
+
+#[test]
+fn a_save_that_the_store_refused_ends_the_reign() {
+    for refused in [
+        found((8, LEASE + 1), Some(("one", 5))),
+        found((8, LEASE + 1), Some(("two", 9))),
+        found((7, LEASE), Some(("other", 9))),
+        Answer::Found { leader: None, state: Some(entry("one", 1, 5, 0)) },
+    ] {
+        let mut claim = leader();
+        claim.save("two".into()).expect("leads");
+        assert_eq!(claim.handle(0, refused), Step::Done(Outcome::Lapsed));
+        assert_eq!(claim.save("two".into()), None, "it does not lead");
+    }
+}
+
+#[test]
+fn what_is_no_news_is_told_from_what_another_one_saved() {
+    let lost = |claim: &mut Claim| {
+        claim.save("two".into()).expect("leads");
+        claim.handle(0, Answer::Away("lost".into()));
+        assert_eq!(claim.campaign(0), Question::KeepAlive { lease: LEASE });
+        asks(&claim.handle(0, Answer::Kept { ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+    };
+    for (text, revision, is_news) in [("one", 5, false), ("two", 9, false), ("other", 9, true)] {
+        let mut claim = leader();
+        lost(&mut claim);
+        let Step::Done(Outcome::Won { found, .. }) = claim.handle(0, found((7, LEASE), Some((text, revision)))) else {
+            panic!("its own lease leads");
+        };
+        assert_eq!(found != Found::NoNews, is_news, "{text}");
+    }
+}
+
+/// A lease that ended is not used: a new one is asked for, and another one may lead by then.
+#[test]
+fn who_lost_its_lease_asks_anew_and_follows() {
+    let mut claim = leader();
+    assert_eq!(claim.renew(9_000_000), Some(Question::KeepAlive { lease: LEASE }));
+    assert_eq!(claim.handle(9_000_000, Answer::Kept { ttl_s: 0 }), Step::Done(Outcome::Lapsed));
+    assert_eq!(claim.campaign(9_000_000), Question::Grant);
+    asks(&claim.handle(0, Answer::Granted { lease: 11, ttl_s: TTL_S }), &Question::Lead { lease: 11 });
+    let lost = claim.handle(0, found((10, 10), None));
+    assert_eq!(lost, Step::Done(Outcome::Lost { leader: Some("leader".into()) }));
+    assert_eq!(claim.save("two".into()), None);
+}
+
+fn wins(candidate: &mut Candidate, news: Option<State>) -> Option<News> {
+    assert_eq!(candidate.next(0), Next::Campaign);
+    let lease = Some(Term { until_us: 4_500_000, renew_at_us: 1_600_000 });
+    candidate.handle(0, Said::Campaigned(Campaign::Won { lease, news }))
+}
+
+#[test]
+fn what_an_earlier_reign_wanted_saved_is_dropped() {
+    let mut candidate = Candidate::default();
+    let leads = wins(&mut candidate, Some(State::NewCluster));
+    assert!(matches!(leads, Some(News::Leads { reign: 1, .. })), "{leads:?}");
+    candidate.save(1, Durable::new(1));
+    assert_eq!(candidate.next(0), Next::Save(Durable::new(1)));
+    assert_eq!(candidate.handle(0, Said::Lapsed), None);
+    let again = wins(&mut candidate, Some(State::Known(Durable::new(2))));
+    assert!(matches!(again, Some(News::Leads { reign: 2, .. })), "{again:?}");
+    assert_eq!(candidate.next(0), Next::Rest(Some(1_600_000)), "of the first reign");
+    candidate.save(1, Durable::new(1));
+    assert_eq!(candidate.next(0), Next::Rest(Some(1_600_000)), "nor later");
+}
+
+#[test]
+fn what_waits_for_the_store_is_saved_when_it_leads_on() {
+    let mut candidate = Candidate::default();
+    wins(&mut candidate, Some(State::NewCluster));
+    candidate.save(1, Durable::new(1));
+    candidate.handle(0, Said::Away("away".into()));
+    assert_eq!(candidate.next(0), Next::Rest(Some(250_000)));
+    assert_eq!(candidate.next(1_600_000), Next::Renew, "before anything is saved");
+    candidate.handle(1_600_000, Said::Lapsed);
+    assert_eq!(wins_later(&mut candidate), Some(News::Renewed { until_us: None }));
+    assert_eq!(candidate.next(1_600_000), Next::Save(Durable::new(1)));
+}
+
+fn wins_later(candidate: &mut Candidate) -> Option<News> {
+    assert_eq!(candidate.next(1_600_000), Next::Campaign);
+    candidate.handle(1_600_000, Said::Campaigned(Campaign::Won { lease: None, news: None }))
+}
+
+#[test]
+fn what_rests_on_records_waits_until_they_are_saved() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let now = Now::default();
+    assert!(seat.poll_output(0).is_none() && !seat.takes_members(0));
+    seat.begin_reign(now, 1, State::NewCluster, 77, Some(4_500_000)).expect("a new cluster");
+    assert!(matches!(seat.poll_output(0), Some(Output::Persist(durable)) if durable.cluster_id == 77));
+    let registration = ToCoordinator::RegisterNode(node(1, Some(0)));
+    seat.handle(now, Input::Message { connection: ConnectionId(1), message: registration });
+    assert_eq!(seat.poll_output(0), None, "a new cluster is saved first");
+    assert!(seat.takes_members(1_000_000) && !seat.takes_members(1_000_001), "the store is away");
+    seat.handle_saved(2);
+    assert_eq!(seat.poll_output(0), None, "what another reign saved");
+    seat.handle_saved(1);
+    assert!(matches!(seat.poll_output(0), Some(Output::Persist(_))));
+    assert_eq!(seat.poll_output(0), None);
+    seat.handle_saved(1);
+    let told = seat.poll_output(0);
+    assert!(matches!(told, Some(Output::Send { message: FromCoordinator::NodeRegistered(_), .. })), "{told:?}");
+    assert!(seat.leads(4_499_999) && !seat.leads(4_500_000) && !seat.takes_members(4_500_000));
+}

@@ -1,0 +1,108 @@
+//! What a node had becomes lost some stripes at a time: there are tens of thousands, and clients wait for each look.
+//!
+//! ```text
+//! given up --begin--> losing --each turn some stripes are looked at: lost-- all of them--> nothing pends
+//!                        '-- it greets with another memory: the rest at once
+//! ```
+//! A stripe whose turn has not come has its chunk on a node that is not there: reads and orders go round it all the same,
+//! and the node counts as missing something.
+//!
+//! Invariant: only stripes older than the loss are looked at; a younger one may be on the memory that the node has now.
+//!
+//! Must not know: what is done about what is lost.
+
+use std::collections::VecDeque;
+
+use shorttail_units::{CodeShape, NodeId, StripeId};
+
+use super::index::StripeSlot;
+use super::limits::LOSING_LOOKS_MAX;
+use super::stripes::StripePhase;
+use super::{Engine, Phase};
+use crate::command::Command;
+
+/// How far a look at all stripes got: packed ones by their slots, then those of striped objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Walk {
+    slot: usize,
+    first: StripeId,
+}
+
+#[derive(Debug)]
+struct Losing {
+    node: NodeId,
+    /// The first id that no stripe had yet.
+    end: StripeId,
+    walk: Walk,
+}
+
+/// Nodes whose chunks are becoming lost.
+#[derive(Debug, Default)]
+pub(super) struct AllLosing(VecDeque<Losing>);
+
+impl AllLosing {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<C: Command> Engine<C> {
+    /// The memory that a node had is gone, and with it the chunks of every stripe that it is a member of.
+    pub(super) fn lose_chunks_of(&mut self, node: NodeId) {
+        if matches!(self.phase, Phase::Gathering(_)) {
+            // What is inherited is looked at when all of it is known.
+            return self.note_lost_of(node);
+        }
+        let end = self.next_stripe_id();
+        self.repair.losing.0.push_back(Losing { node, end, walk: Walk::default() });
+        self.repair.is_away_stale = true;
+    }
+
+    /// As [`Engine::lose_chunks_of`], all of it at once: the node has another memory already.
+    pub(super) fn note_lost_of(&mut self, node: NodeId) {
+        self.repair.losing.0.retain(|losing| losing.node != node);
+        let lost = self.chunks_of(node);
+        self.repair.mark_all(&lost);
+        // What is lost is not away.
+        self.repair.is_away_stale = true;
+    }
+
+    /// Looks at some stripes of a node that was given up.
+    pub(super) fn lose_some(&mut self) {
+        let Some(mut losing) = self.repair.losing.0.pop_front() else { return };
+        let mut lost = Vec::new();
+        let is_over = self.walk_stripes(&mut losing.walk, LOSING_LOOKS_MAX, |id, members, shape| {
+            let place = members.iter().position(|&member| member == losing.node);
+            lost.extend(place.filter(|_| id < losing.end).map(|place| (id, place, shape)));
+        });
+        self.repair.mark_all(&lost);
+        match is_over {
+            true => self.repair.is_away_stale = true,
+            false => self.repair.losing.0.push_front(losing),
+        }
+    }
+
+    /// Looks at the next stripes that are sealed or of a striped object; true: those were the last.
+    pub(super) fn walk_stripes(
+        &self,
+        walk: &mut Walk,
+        looks_max: usize,
+        mut look: impl FnMut(StripeId, &[NodeId], CodeShape),
+    ) -> bool {
+        let end = self.stripes.slot_count().min(walk.slot + looks_max);
+        let mut looks = looks_max - (end - walk.slot.min(end));
+        for stripe in (walk.slot..end).filter_map(|at| self.stripes.get(StripeSlot(at as u32))) {
+            if stripe.phase() == StripePhase::Sealed {
+                look(stripe.id, &stripe.members, self.config.shape);
+            }
+        }
+        walk.slot = end;
+        let mut objects = self.striped.range(walk.first..).peekable();
+        while let Some((&first, object)) = objects.next_if(|_| looks > 0) {
+            object.stripes().for_each(|id| look(id, &object.members_of(id).1, object.manifest.shape));
+            walk.first = first.plus(1);
+            looks -= object.stripes().count().min(looks);
+        }
+        end == self.stripes.slot_count() && objects.next().is_none()
+    }
+}

@@ -1,0 +1,103 @@
+//! Who was not let in: said in the log, so that the operator need not look for it at the member.
+//!
+//! A member that is refused comes again every few seconds: the same of the same member is said once in a while.
+
+use std::time::{Duration, Instant};
+
+use shorttail_wire::control::{CONTROL_PROTOCOL_VERSION, ControlFrameError, Refusal, ToCoordinator};
+
+/// The same is said again after this long.
+const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Of so many it is remembered: then the oldest is forgotten, and said again too early.
+const TOLD_MAX: usize = 256;
+
+/// What was said lately, the oldest first.
+#[derive(Debug, Default)]
+pub struct TurnedAway(Vec<(String, Instant)>);
+
+impl TurnedAway {
+    /// `from`: the other end of its connection; `member`: what it says it is.
+    pub fn tell(&mut self, now: Instant, from: &str, member: &str, why: &str) {
+        if self.is_to_be_told(now, format!("{member}: {why}")) {
+            tracing::warn!("{member} (from {from}) is not let in: {why}");
+        }
+    }
+
+    fn is_to_be_told(&mut self, now: Instant, what: String) -> bool {
+        self.0.retain(|(_, at)| now.saturating_duration_since(*at) < TOLD_AGAIN_AFTER);
+        if self.0.iter().any(|(told, _)| *told == what) {
+            return false;
+        }
+        if self.0.len() == TOLD_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((what, now));
+        true
+    }
+}
+
+/// What a registration says of who sends it; `None`: it is none.
+pub fn name_of(message: &ToCoordinator) -> Option<String> {
+    match message {
+        ToCoordinator::RegisterNode(node) => {
+            let id = node.session.map(|session| session.node_id.0).or(node.wanted_id);
+            let name = id.map_or_else(|| "a new node".to_owned(), |id| format!("node {id}"));
+            Some(format!("{name} at {}", node.address))
+        }
+        ToCoordinator::RegisterGateway(gateway) => {
+            let name = gateway.session.map(|session| format!("gateway {}", session.gateway_id));
+            let place = gateway.forward.as_ref().map(|address| format!(" at {address}")).unwrap_or_default();
+            Some(name.unwrap_or_else(|| "a new gateway".to_owned()) + &place)
+        }
+        _ => None,
+    }
+}
+
+/// Why a member is not let in, as the coordinator sees it; `None`: it is to ask another coordinator.
+pub fn why_refused(refusal: &Refusal) -> Option<String> {
+    match refusal {
+        Refusal::NotLeading(_) => None,
+        Refusal::OtherCluster(_) => Some("what it holds is of another cluster".to_owned()),
+        refusal => Some(refusal.to_string()),
+    }
+}
+
+/// Why what a connection brings is not read.
+pub fn why_foreign(error: ControlFrameError) -> String {
+    match error {
+        ControlFrameError::Version(version) => format!(
+            "it speaks version {version} of the control protocol, and this coordinator version \
+             {CONTROL_PROTOCOL_VERSION}; start one of the two with the version of the other"
+        ),
+        error => format!("{error}; it may be of a version that is older than refusals in words, or no member at all"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::tests::registration;
+
+    #[test]
+    fn the_same_is_said_once_in_a_while() {
+        let (mut told, now) = (TurnedAway::default(), Instant::now());
+        assert!(told.is_to_be_told(now, "node 1: taken".into()) && !told.is_to_be_told(now, "node 1: taken".into()));
+        assert!(told.is_to_be_told(now, "node 2: taken".into()));
+        assert!(told.is_to_be_told(now + TOLD_AGAIN_AFTER, "node 1: taken".into()));
+        for number in 0..2 * TOLD_MAX {
+            assert!(told.is_to_be_told(now, number.to_string()));
+        }
+        assert_eq!(told.0.len(), TOLD_MAX);
+    }
+
+    #[test]
+    fn a_member_is_named_with_its_number_and_address() {
+        let name = name_of(&ToCoordinator::RegisterNode(registration(3)));
+        assert_eq!(name.as_deref(), Some("node 3 at 127.0.0.1:7003"));
+        assert_eq!(name_of(&ToCoordinator::ReadStatus), None);
+        let versions = why_foreign(ControlFrameError::Version(CONTROL_PROTOCOL_VERSION + 1));
+        for version in [CONTROL_PROTOCOL_VERSION, CONTROL_PROTOCOL_VERSION + 1] {
+            assert!(versions.contains(&format!("version {version}")), "{versions}");
+        }
+    }
+}

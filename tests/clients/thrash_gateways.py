@@ -1,0 +1,79 @@
+"""Breaks gateways, coordinators and members of etcd: one gateway, one coordinator and two of etcd are always well.
+
+Must not know: nodes.
+"""
+
+import signal
+import time
+
+from thrash_troubles import Trouble
+
+DRAIN_SECONDS_MAX = 20
+KINDS = ["gateway killed", "gateway frozen", "gateway cut off", "gateway drained"]
+KINDS += ["coordinator killed", "coordinator frozen", "etcd frozen"]
+
+
+class Others:
+    def __init__(self, members, troubles, random):
+        self.members, self.troubles, self.random = members, troubles, random
+
+    def hurt_one(self):
+        chance, well = self.random.random(), self.troubles.well
+        gateways, coordinators = well(self.members.gateways), well(self.members.coordinators)
+        if chance < 0.65:
+            if len(gateways) > 1:
+                self.hurt_gateway(self.random.choice(gateways))
+        elif chance < 0.85:
+            if len(coordinators) > 1:
+                self.hurt_coordinator(self.random.choice(coordinators))
+        elif not self.troubles.of(range(len(self.members.etcd.processes))):
+            self.hurt_etcd(self.random.randrange(len(self.members.etcd.processes)))
+
+    def hurt_gateway(self, gateway):
+        chance = self.random.random()
+        if chance < 0.3:
+            self.kill(gateway, "gateway", self.random.uniform(0.2, 4))
+        elif chance < 0.6:
+            self.freeze(gateway, "gateway", [0.3, 1, 3, 10])
+        elif chance < 0.8 and self.members.network:
+            gateway.cut()
+            seconds = self.random.choice([0.5, 2, 6])
+            self.troubles.begin(gateway, "gateway", "cut off", seconds, lambda: gateway.mend() or True)
+        else:
+            self.drain(gateway)
+
+    def drain(self, gateway):
+        """It hands over what it owns, which nobody is to notice; then it is started again, and owns something again."""
+        status = self.members.status() or {"gateways": []}
+        known = [known for known in status["gateways"] if known["pid"] == gateway.process.pid]
+        if known and self.members.order("drain", "gateway", str(known[0]["id"]), "--within", str(DRAIN_SECONDS_MAX)):
+            self.troubles.count(gateway, "gateway", "drained")
+            self.troubles.note(f"{gateway.name} is drained, and started again")
+            # Its clients' connections end: that is the trouble.
+            again = Trouble(gateway, "gateway", "started again", time.monotonic(), 0, None)
+            gateway.kill()
+            gateway.start()
+            again.ended = time.monotonic()
+            self.troubles.past.append(again)
+
+    def hurt_coordinator(self, coordinator):
+        seconds = [1, 3, 8]
+        if self.random.random() < 0.5:
+            self.kill(coordinator, "coordinator", self.random.choice(seconds))
+        else:
+            self.freeze(coordinator, "coordinator", seconds)
+
+    def hurt_etcd(self, number):
+        process = self.members.etcd.processes[number]
+        process.send_signal(signal.SIGSTOP)
+        seconds = self.random.choice([1, 4, 10])
+        self.troubles.begin(number, "etcd", "frozen", seconds, lambda: process.send_signal(signal.SIGCONT) or True)
+
+    def kill(self, member, kind, seconds):
+        member.kill()
+        self.troubles.begin(member, kind, "killed", seconds, lambda: member.start() or True)
+
+    def freeze(self, member, kind, choices):
+        member.signal(signal.SIGSTOP)
+        seconds = self.random.choice(choices)
+        self.troubles.begin(member, kind, "frozen", seconds, lambda: member.signal(signal.SIGCONT) or True)

@@ -1,0 +1,164 @@
+"""Nodes come and go while everything goes on: new ones join, some are emptied and taken out, some never come back.
+
+```
+          join                    drain                      drained: remove
+(a new number) ---> member ---------------> draining ---------------------------> leaving ---its process ended---> (gone)
+                     |  ^------cancel--------'                                        ^
+                     |------remove --lost, while it is well---------------------------'
+                     '------killed for good---> dead ---remove --lost, or remove once all is rebuilt---> (gone)
+```
+For each that is lost another one joins at once; until all is rebuilt it counts as lost.
+
+Must not know: what else is broken, and what a cluster does with chunks.
+"""
+
+import time
+
+NODES_MAX = 10
+# A drain waits while anything is repaired, which is often here; after so long it is undone.
+DRAIN_SECONDS_MAX = 90
+# Chunks that find no place for so long get one: a node joins. A node that freed a chunk of a stripe takes none of it again, so
+# when nodes come and go as often as here, some stripe may have been everywhere.
+STRANDED_SECONDS = 12
+# What is drained is known to be removed, and ends.
+LEAVE_SECONDS_MAX = 30
+JOINED, DRAINED, CANCELLED, TOO_LONG = "joined", "drained and removed", "drain cancelled", "drain cancelled after too long"
+STRANDED, UNREPAIRED = "drained and stuck, so that another joined", "joined since a chunk was not rebuilt"
+LOST_ALIVE, LOST_DEAD, RETIRED = "removed with all it held", "that is dead removed as lost", "that is dead removed once rebuilt"
+KINDS = [JOINED, DRAINED, CANCELLED, LOST_ALIVE, LOST_DEAD, RETIRED]
+
+
+class Membership:
+    def __init__(self, members, nodes, troubles, random):
+        self.members, self.nodes, self.troubles, self.random = members, nodes, troubles, random
+        self.nodes_wanted = len(members.nodes)
+        # What is stuck, since when, and how far it was.
+        self.stuck = {}
+        # Until when, and what it is called if it is undone then; whether as lost, and since when; until when.
+        self.draining, self.dead, self.leaving = {}, {}, {}
+
+    def is_busy(self):
+        return bool(self.draining or self.dead or self.leaving)
+
+    def change(self):
+        """One more change, if it may be."""
+        staying, chance = len(self.members.nodes) - len(self.draining), self.random.random()
+        if staying > self.nodes_wanted and chance < 0.6:
+            self.drain(self.random.choice([node for node in self.members.nodes if node not in self.draining]))
+        elif len(self.members.nodes) < NODES_MAX and chance < 0.5:
+            self.join()
+        elif self.nodes.may_lose_one() and not self.dead:
+            self.lose(self.random.choice([node for node in self.members.nodes if node not in self.nodes.lost() | set(self.draining)]))
+
+    def join(self):
+        node = self.members.join()
+        self.troubles.count(node, "node", JOINED)
+        self.troubles.note(f"{node.name} joins")
+
+    def drain(self, node):
+        if self.members.order("drain", "node", str(node.number), "--within", "0"):
+            is_meant = self.random.random() < 0.8
+            seconds = DRAIN_SECONDS_MAX if is_meant else self.random.uniform(0.2, 3)
+            self.draining[node] = (time.monotonic() + seconds, TOO_LONG if is_meant else CANCELLED)
+            self.troubles.note(f"{node.name} is drained")
+
+    def lose(self, node):
+        if self.random.random() < 0.3:
+            if not self.members.order("remove", "node", str(node.number), "--lost"):
+                return
+            self.troubles.count(node, "node", LOST_ALIVE)
+            self.take_out(node)
+        else:
+            node.kill()
+            self.members.nodes.remove(node)
+            is_lost = self.random.random() < 0.5
+            # It is not mended, but taken out.
+            self.dead[node] = (is_lost, self.troubles.begin(node, "node", "killed for good", 0, lambda: False))
+        self.nodes.recovers(node)
+        self.join()
+
+    def take_out(self, node):
+        """It was removed: its process ends by itself, when it hears of that."""
+        self.members.nodes.remove(node)
+        self.draining.pop(node, None)
+        self.leaving[node] = time.monotonic() + LEAVE_SECONDS_MAX
+        self.troubles.note(f"{node.name} is removed")
+
+    def was_taken_out(self, node):
+        """Did a process end because its node was removed, though who ordered it never heard?"""
+        if node not in self.draining or not node.was_removed():
+            return False
+        self.drained(node)
+        return True
+
+    def drained(self, node):
+        self.troubles.count(node, "node", DRAINED)
+        self.take_out(node)
+
+    def go_on(self, status):
+        """What was begun goes on."""
+        if status:
+            self.help(status)
+        for node, (until, label) in list(self.draining.items()):
+            self.go_on_draining(node, until, label, status)
+        for node, (is_lost, trouble) in list(self.dead.items()):
+            # It is not told of any more if it was removed, and the answer was lost.
+            is_gone = status and not self.members.status_of(node, status)
+            if is_gone or self.members.order("remove", "node", str(node.number), *(["--lost"] if is_lost else [])):
+                del self.dead[node]
+                self.troubles.end(trouble)
+                self.troubles.count(node, "node", LOST_DEAD if is_lost else RETIRED)
+                self.troubles.note(f"{node.name}, which is dead, is removed")
+                self.members.forget(node)
+        for node, until in list(self.leaving.items()):
+            self.go_on_leaving(node, until)
+
+    def go_on_draining(self, node, until, label, status):
+        told = status and self.members.status_of(node, status)
+        if status and not told:
+            self.drained(node)
+        elif told and told["drain"] and told["drain"]["drained"] and node in self.troubles.well([node]):
+            if self.members.order("remove", "node", str(node.number)):
+                self.drained(node)
+        elif time.monotonic() > until and self.members.order("drain", "node", str(node.number), "--cancel"):
+            del self.draining[node]
+            left = told["drain"]["chunks_left"] if told and told["drain"] else "?"
+            self.troubles.count(node, "node", label)
+            self.troubles.note(f"{node.name} is not drained any more, {left} chunks were left")
+
+    def help(self, status):
+        """A node that never held anything is a place for what finds none."""
+        for node in self.draining:
+            told = self.members.status_of(node, status)
+            problem = told and told["drain"] and not self.nodes.recovering and told["drain"]["problem"]
+            if self.is_stuck(node, problem):
+                self.troubles.count(node, "node", STRANDED)
+                self.troubles.note(f"{node.name} cannot be drained: {problem}")
+                self.join()
+        repair = status["repair"]
+        is_pending = self.dead or self.nodes.rotten or self.troubles.of(self.members.nodes) or repair["chunks_missing"] == 0
+        progress = None if is_pending else (repair["chunks_missing"], repair["chunks_rebuilt_total"])
+        if self.is_stuck("repair", progress):
+            self.troubles.count(None, "node", UNREPAIRED)
+            self.troubles.note(f"not repaired: {repair}")
+            self.join()
+
+    def is_stuck(self, what, progress):
+        """Did it not get on for long, though it should?"""
+        now = time.monotonic()
+        began, before = self.stuck.get(what, (now, None))
+        self.stuck[what] = (began if progress and progress == before else now, progress)
+        if now < self.stuck[what][0] + STRANDED_SECONDS:
+            return False
+        del self.stuck[what]
+        return True
+
+    def go_on_leaving(self, node, until):
+        was_removed = node.was_removed()
+        if was_removed:
+            del self.leaving[node]
+            self.members.forget(node)
+        elif was_removed is False:
+            raise RuntimeError(f"{node.name} was removed and ended with {node.process.poll()}")
+        elif time.monotonic() > until:
+            raise RuntimeError(f"{node.name} was removed and does not end")

@@ -1,0 +1,109 @@
+"""What is broken, what was, and which errors that excuses.
+
+A node that dies, stands still or is slow excuses nothing: with at most as many at once as may be lost, nobody is to meet an error.
+A gateway does: what it was asked is lost with it, and what it owned waits for another owner, 4 s at most, then it is an error. That
+takes until it is mended or its partitions are taken over; taking over waits for a coordinator that leads, which needs etcd.
+
+Must not know: how anything is broken.
+"""
+
+import collections
+import time
+
+
+class Trouble:
+    """Something that is broken: what, until when, and how it is mended. `label` says of which kind it is, for the summary."""
+
+    def __init__(self, member, kind, label, began, seconds, mend):
+        self.member, self.kind, self.label, self.mend = member, kind, label, mend
+        self.text = f"{getattr(member, 'name', f'{kind} {member}')} {label}"
+        self.address = getattr(member, "memcached", None)
+        self.began, self.until, self.ended = began, time.monotonic() + seconds, None
+
+    def overlaps(self, began, ended):
+        return self.began <= ended and (self.ended is None or self.ended >= began)
+
+
+class Troubles:
+    """All of them, and what else happened; who is in trouble now."""
+
+    def __init__(self):
+        self.present, self.past, self.log, self.counts = [], [], [], collections.Counter()
+        # Whatever is broken in a turn may be so since the turn began.
+        self.turn_began = time.monotonic()
+
+    def turn(self):
+        self.turn_began = time.monotonic()
+
+    def begin(self, member, kind, label, seconds, mend):
+        trouble = Trouble(member, kind, label, self.turn_began, seconds, mend)
+        self.present.append(trouble)
+        self.count(member, kind, label)
+        self.note(f"{trouble.text} for {seconds:.1f} s")
+        return trouble
+
+    def count(self, member, kind, label):
+        near = "near " if getattr(member, "near", False) else ""
+        self.counts[f"{near}{kind} {label}"] += 1
+
+    def note(self, text):
+        self.log.append(f"{time.monotonic():.3f} {text}")
+
+    def mend(self, everything=False):
+        """Mends what was broken long enough; what cannot be mended now (nobody leads) is tried again. Those that are mended."""
+        mended = []
+        for trouble in list(self.present):
+            if (everything or time.monotonic() > trouble.until) and trouble.mend():
+                self.end(trouble)
+                mended.append(trouble)
+                self.note(f"{trouble.text}: mended")
+        return mended
+
+    def end(self, trouble):
+        trouble.ended = time.monotonic()
+        self.present.remove(trouble)
+        self.past.append(trouble)
+
+    def of(self, members):
+        """Which of them are in trouble."""
+        return [trouble.member for trouble in self.present if trouble.member in members]
+
+    def well(self, members):
+        return [member for member in members if member not in self.of(members)]
+
+    def all(self):
+        return self.past + self.present
+
+    def windows(self, seconds):
+        """(began, ended) of the times in which an answer may fail: gateways' troubles and so many seconds more, each as much longer
+        as coordinators or etcd, if they were in trouble meanwhile, kept others from taking over."""
+        found = []
+        for trouble in self.all():
+            if trouble.kind == "gateway":
+                ended = (trouble.ended or time.monotonic()) + seconds
+                others = [other for other in self.all() if other.kind in ("coordinator", "etcd") and other.overlaps(trouble.began, ended)]
+                late = [(other.ended or time.monotonic()) + seconds for other in others]
+                found.append((trouble.began, max([ended, *late])))
+        return found
+
+    def out_of_the_blue(self, errors, seconds):
+        """The errors, (asked, told) each, that meet no window."""
+        windows = self.windows(seconds)
+        return sorted((asked, told) for asked, told in errors if not any(began <= told and asked <= ended for began, ended in windows))
+
+    def kinds(self, wanted):
+        """Lines of how often each kind of trouble was had, and of those wanted that never were."""
+        for name, count in sorted(self.counts.items()):
+            yield f"{count:5d} {name}"
+        missing = [name for name in wanted if not any(name in one for one in self.counts)]
+        if missing:
+            yield f"never: {', '.join(missing)}"
+
+
+def share_covered(windows, began, ended):
+    """Which share of a time lies in windows."""
+    covered, until = 0.0, began
+    for start, end in sorted(windows):
+        covered += max(0.0, min(end, ended) - max(start, until))
+        until = max(until, min(end, ended))
+    return covered / (ended - began)

@@ -1,0 +1,68 @@
+"""A network for members of a cluster on this machine: each has a namespace with a link of its own, which can be taken down.
+
+Must not know: what runs there.
+"""
+
+import os
+import random
+import subprocess
+
+# Of a kind in one subnet.
+ADDRESSES = 250
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+class Network:
+    """A bridge on this machine, and a namespace with one address for each member."""
+
+    def __init__(self):
+        self.tag = f"st{os.getpid() % 100_000}"
+        self.bridge, self.subnet = f"{self.tag}br", f"10.{random.randrange(64, 250)}"
+        self.host, self.names = f"{self.subnet}.0.1", set()
+        ip("link", "add", self.bridge, "type", "bridge")
+        try:
+            ip("addr", "add", f"{self.host}/16", "dev", self.bridge)
+            ip("link", "set", self.bridge, "up")
+        except BaseException:
+            self.remove()
+            raise
+
+    def add(self, kind, number):
+        """Namespace, link and address of a new member."""
+        name, link = f"{self.tag}{kind}{number}", f"{self.tag}{kind}{number}l"
+        high, low = divmod(number, ADDRESSES)
+        address = f"{self.subnet}.{1 + 2 * high + 'ng'.index(kind)}.{low + 1}"
+        ip("netns", "add", name)
+        self.names.add(name)
+        ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+        ip("link", "set", link, "master", self.bridge, "up")
+        ip("-n", name, "addr", "add", f"{address}/16", "dev", "eth0")
+        ip("-n", name, "link", "set", "eth0", "up")
+        ip("-n", name, "link", "set", "lo", "up")
+        return name, link, address
+
+    def forget(self, name):
+        """A member is no more; its link goes with its namespace, when nobody is in it."""
+        self.names.discard(name)
+        ip("netns", "del", name)
+
+    def remove(self):
+        for words in [("netns", "del", name) for name in self.names] + [("link", "del", self.bridge)]:
+            subprocess.run(["ip", *words], check=False, stderr=subprocess.DEVNULL)
+
+
+def make_network():
+    """None, if namespaces cannot be made here."""
+    try:
+        network = Network()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    try:
+        network.add("g", 200)
+    except (OSError, subprocess.CalledProcessError):
+        network.remove()
+        return None
+    return network
