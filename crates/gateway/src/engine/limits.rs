@@ -184,7 +184,7 @@ pub const REPAIR_RATE_US: u64 = 1_000_000;
 pub const AWAY_COUNT_US: u64 = 10_000_000;
 
 /// Stripes that such a count looks at each time.
-pub const AWAY_LOOKS_MAX: usize = 1024;
+pub const AWAY_LOOKS_MAX: usize = 128;
 
 /// Stripes that a turn looks at for chunks of a node that was given up: some ten microseconds.
 pub const LOSING_LOOKS_MAX: usize = 32;

@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 
 use shorttail_units::{CodeShape, NodeId, StripeId};
+use smallvec::SmallVec;
 
 use super::index::StripeSlot;
 use super::limits::LOSING_LOOKS_MAX;
@@ -54,6 +55,9 @@ impl<C: Command> Engine<C> {
             return self.note_lost_of(node);
         }
         let end = self.next_stripe_id();
+        // As many as on any other node: to grow the table of what is lost would keep clients waiting, too.
+        self.repair
+            .expect(self.stripes.slot_count() * self.config.shape.chunk_count() / self.nodes.iter().count().max(1));
         self.repair.losing.0.push_back(Losing { node, end, walk: Walk::default() });
         self.repair.is_away_stale = true;
     }
@@ -70,12 +74,12 @@ impl<C: Command> Engine<C> {
     /// Looks at some stripes of a node that was given up.
     pub(super) fn lose_some(&mut self) {
         let Some(mut losing) = self.repair.losing.0.pop_front() else { return };
-        let mut lost = Vec::new();
+        let mut lost = SmallVec::<[_; LOSING_LOOKS_MAX]>::new();
         let is_over = self.walk_stripes(&mut losing.walk, LOSING_LOOKS_MAX, |id, members, shape| {
             let place = members.iter().position(|&member| member == losing.node);
             lost.extend(place.filter(|_| id < losing.end).map(|place| (id, place, shape)));
         });
-        self.repair.mark_all(&lost);
+        lost.into_iter().for_each(|(id, place, shape)| self.repair.mark(id, place, shape));
         match is_over {
             true => self.repair.is_away_stale = true,
             false => self.repair.losing.0.push_front(losing),

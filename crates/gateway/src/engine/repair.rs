@@ -183,16 +183,22 @@ impl Repair {
         self.lost_count + self.away_count + u64::from(!self.losing.is_empty())
     }
 
-    fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
+    pub(super) fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
         self.note(stripe, chunk, shape);
         self.queue.extend(self.place_of(stripe));
     }
 
-    /// As [`Repair::mark`], of all that a node had: clients wait for it.
+    /// Some hundred or thousand stripes will be marked, one after another.
+    pub(super) fn expect(&mut self, stripe_count: usize) {
+        self.lost.reserve(stripe_count);
+    }
+
+    /// As [`Repair::mark`], of all that a node had at once: clients wait for it.
     pub(super) fn mark_all(&mut self, lost: &[(StripeId, usize, CodeShape)]) {
         self.lost.reserve(lost.len());
         lost.iter().for_each(|&(stripe, chunk, shape)| self.note(stripe, chunk, shape));
-        // Made at once and joined at once, which takes a fraction of the time of one insertion after the other.
+        // Made at once and joined at once, which takes a fraction of the time of one insertion after the other, unless
+        // there are few beside those that are queued: both are gone through.
         let mut places: BTreeSet<_> = lost.iter().filter_map(|&(stripe, ..)| self.place_of(stripe)).collect();
         self.queue.append(&mut places);
     }
