@@ -2,6 +2,7 @@
 //!
 //! Threads only split the seeds of a campaign; a run itself knows none.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -64,6 +65,8 @@ pub enum Experiment {
 pub struct SeedReport {
     pub seed: u64,
     pub profile: Profile,
+    /// What the run was about, if its profile draws that.
+    pub kind: Profile,
     pub trace_hash: u64,
     pub simulated_us: u64,
     pub events: u64,
@@ -79,12 +82,14 @@ pub fn run_seed(profile: Profile, seed: u64) -> SeedReport {
 
 /// Runs one seed of a profile as this run, whatever it draws.
 pub fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport {
+    let kind = config.kind;
     let mut world = World::with_config(config, seed);
     let outcome = world.run();
     let failure = outcome.err().map(|violation| (violation, world.trace().lines().map(str::to_owned).collect()));
     SeedReport {
         seed,
         profile,
+        kind,
         trace_hash: world.trace().hash(),
         simulated_us: world.now_us(),
         events: world.trace().event_count(),
@@ -111,6 +116,8 @@ impl SeedReport {
 #[derive(Debug, Default)]
 struct Totals {
     seeds: u64,
+    /// Runs of each kind, by its name.
+    kinds: BTreeMap<String, u64>,
     simulated_us: u64,
     events: u64,
     counts: Counts,
@@ -120,6 +127,7 @@ struct Totals {
 impl Totals {
     fn add(&mut self, report: &SeedReport) {
         self.seeds += 1;
+        *self.kinds.entry(report.kind.to_string()).or_default() += 1;
         self.simulated_us += report.simulated_us;
         self.events += report.events;
         self.counts.add(&report.counts);
@@ -129,12 +137,54 @@ impl Totals {
     fn hours(&self) -> f64 {
         self.simulated_us as f64 / 3.6e9
     }
+
+    /// Every kind of fault, so that one that never happened is seen.
+    fn put_faults_by_kind(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = &self.counts;
+        writeln!(
+            f,
+            "beside: stalls of gateways {} and of coordinators {}, cuts between coordinator and gateway {}, its store away {}, \
+             hand-overs {}; joins {}, drains {}, removals {}; bits of memory {}, of messages {} ({} noticed)",
+            counts.gateway_stalls,
+            counts.coordinator_stalls,
+            counts.coordinator_cuts,
+            counts.store_absences,
+            counts.handovers,
+            counts.joins,
+            counts.drains,
+            counts.removals,
+            counts.rotten_bits,
+            counts.flips,
+            counts.flips_noticed
+        )?;
+        let [away, gone_round, in_use, whole] = counts.steps;
+        writeln!(
+            f,
+            "nodes to owners: away {away}, gone round {gone_round}, in use again {in_use}, nothing missing {whole}; \
+             near reads {}, appends put {}; damage found {}, repaired {}",
+            counts.near_reads, counts.appends_put, counts.corruptions_found, counts.corruptions_repaired
+        )
+    }
+
+    /// What is bounded: how often it was timed.
+    fn put_bounds(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = &self.counts;
+        writeln!(f, "timed: partitions whose gateway failed {}", counts.outages)?;
+        writeln!(
+            f,
+            "timed: planned hand-overs {}; requests beside them {}",
+            counts.hand_overs_timed, counts.requests_timed
+        )?;
+        writeln!(f, "timed: operations while few nodes fail {}", counts.prompt)
+    }
 }
 
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let counts = &self.counts;
         writeln!(f, "seeds {}, simulated hours {:.3}, events {}", self.seeds, self.hours(), self.events)?;
+        let kinds: Vec<String> = self.kinds.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        writeln!(f, "kinds: {}", kinds.join(", "))?;
         writeln!(
             f,
             "operations {}: answered {}, refused {}, outcome unknown {}; the longest took {} ms",
@@ -156,6 +206,7 @@ impl std::fmt::Display for Totals {
             counts.cuts,
             counts.takeovers
         )?;
+        self.put_faults_by_kind(f)?;
         writeln!(
             f,
             "nodes: folds {}, seals {}, installs {}, frees {}, rebuilds {} (and {} that failed); degraded reads {}",
@@ -178,7 +229,7 @@ impl std::fmt::Display for Totals {
             counts.tenures_taken_over,
             counts.tenures_handed_over
         )?;
-        writeln!(f, "nodes that joined {}, drained {}, were removed {}", counts.joins, counts.drains, counts.removals)?;
+        self.put_bounds(f)?;
         writeln!(
             f,
             "audited: stripes {}, acknowledgements {}",

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod lines;
 pub mod model;
 pub mod network;
+pub mod node_state;
 pub mod rng;
 pub mod scenario;
 pub mod schedule;

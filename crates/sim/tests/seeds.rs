@@ -209,6 +209,13 @@ fn a_move_that_is_not_made_loses_no_chunk() {
     passes(Profile::Long, 361);
 }
 
+/// Of a node that left while stripes were emptied that others had left before it, it was told that it is gone round,
+/// although it was a member of these still.
+#[test]
+fn a_node_is_gone_round_only_when_what_others_left_with_it_is_emptied_too() {
+    passes_as_drawn(Profile::Mixed, &[10]);
+}
+
 /// A lost chunk of an open stripe was decoded with a parity that had decayed, again and again, and nobody served.
 #[test]
 fn decayed_memory_keeps_no_owner_from_serving() {

@@ -10,12 +10,13 @@
 //!
 //! Must not know: anything that follows from it. Nobody decides by these steps; they are told, and measured.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 use shorttail_units::{NodeId, StripeId};
 
 use super::Engine;
+use super::limits::STEPS_KEPT_MAX;
 use super::nodes::NodePhase;
 use crate::command::Command;
 
@@ -51,23 +52,27 @@ struct Absence {
 
 /// Nodes that went away, until nothing is missing any more.
 #[derive(Debug, Default)]
-pub struct Absences(BTreeMap<NodeId, Absence>);
+pub struct Absences {
+    of: BTreeMap<NodeId, Absence>,
+    /// What was told, until somebody takes it.
+    told: VecDeque<(NodeId, Step)>,
+}
 
 impl Absences {
     fn begin(&mut self, node: NodeId, unsealed: Vec<StripeId>) {
-        self.0.insert(node, Absence { unsealed, ..Absence::default() });
+        self.of.insert(node, Absence { unsealed, ..Absence::default() });
     }
 
     /// The memory that it had is not waited for; it may come back with another.
     fn give_up(&mut self, node: NodeId) {
-        if let Some(absence) = self.0.get_mut(&node) {
+        if let Some(absence) = self.of.get_mut(&node) {
             absence.is_given_up = true;
         }
     }
 
     /// False: it was not away.
     fn end(&mut self, node: NodeId) -> bool {
-        let Some(absence) = self.0.get_mut(&node).filter(|absence| !absence.is_back) else { return false };
+        let Some(absence) = self.of.get_mut(&node).filter(|absence| !absence.is_back) else { return false };
         absence.is_back = true;
         true
     }
@@ -75,7 +80,7 @@ impl Absences {
     /// Steps that were made since, given which stripes exist and whether the owner misses a chunk.
     fn advance(&mut self, exists: impl Fn(StripeId) -> bool, is_missing: bool) -> Vec<(NodeId, Step)> {
         let mut steps = Vec::new();
-        for (&node, absence) in &mut self.0 {
+        for (&node, absence) in &mut self.of {
             absence.unsealed.retain(|&stripe| exists(stripe));
             if absence.unsealed.is_empty() && !std::mem::replace(&mut absence.is_gone_round, true) {
                 steps.push((node, Step::GoneRound));
@@ -83,10 +88,10 @@ impl Absences {
         }
         let is_there = |absence: &Absence| absence.is_back || absence.is_given_up;
         let are_gone_round = |absence: &Absence| absence.unsealed.is_empty();
-        if !is_missing && self.0.values().all(|absence| is_there(absence) && are_gone_round(absence)) {
+        if !is_missing && self.of.values().all(|absence| is_there(absence) && are_gone_round(absence)) {
             let back: Vec<NodeId> =
-                self.0.iter().filter(|(_, absence)| absence.is_back).map(|(&node, _)| node).collect();
-            self.0.retain(|_, absence| !absence.is_back);
+                self.of.iter().filter(|(_, absence)| absence.is_back).map(|(&node, _)| node).collect();
+            self.of.retain(|_, absence| !absence.is_back);
             steps.extend(back.into_iter().map(|node| (node, Step::Whole)));
         }
         steps
@@ -100,8 +105,13 @@ impl<C: Command> Engine<C> {
         if !was_used || !self.is_serving() {
             return;
         }
-        let unsealed = self.stripes.unsealed().iter().map(|&slot| self.stripes.at(slot));
-        let left = unsealed.filter(|stripe| stripe.member_of(id).is_some()).map(|stripe| stripe.id).collect();
+        let unsealed = self.stripes.unsealed().iter().copied().map(|slot| self.stripes.at(slot));
+        // Those that others left before are being emptied, and it is a member of them until that is done.
+        let ending = self.voids.emptied().filter_map(|stripe| self.stripes.slot_of(stripe));
+        let emptied = self.stripes_emptied().chain(ending).map(|slot| self.stripes.at(slot));
+        let unsealed = unsealed.chain(emptied.filter(|stripe| stripe.open.is_some()));
+        let left = unsealed.filter(|stripe| stripe.member_of(id).is_some());
+        let left = left.map(|stripe| stripe.id).collect();
         self.absences.begin(id, left);
         self.tell(id, Step::Away);
     }
@@ -119,12 +129,12 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn forget_absence(&mut self, id: NodeId) {
-        self.absences.0.remove(&id);
+        self.absences.of.remove(&id);
     }
 
     /// Tells what changed in this turn.
     pub(super) fn watch_absences(&mut self) {
-        if self.absences.0.is_empty() {
+        if self.absences.of.is_empty() {
             return;
         }
         let is_missing = self.repair.may_miss();
@@ -134,8 +144,17 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn tell(&self, node: NodeId, step: Step) {
+    fn tell(&mut self, node: NodeId, step: Step) {
         tracing::info!(node = node.0, epoch = self.config.epoch.0, "{step}");
+        if self.absences.told.len() >= STEPS_KEPT_MAX {
+            self.absences.told.pop_front();
+        }
+        self.absences.told.push_back((node, step));
+    }
+
+    /// The next step that was told. If nobody takes them, the newest are kept.
+    pub fn poll_step(&mut self) -> Option<(NodeId, Step)> {
+        self.absences.told.pop_front()
     }
 }
 
@@ -177,7 +196,7 @@ mod tests {
         assert!(absences.end(B));
         assert_eq!(absences.advance(|_| false, true), NOTHING, "something is missing");
         assert_eq!(absences.advance(|_| false, false), [(A, Step::Whole), (B, Step::Whole)]);
-        assert!(absences.0.is_empty() && !absences.end(A), "nothing is known of those that are there");
+        assert!(absences.of.is_empty() && !absences.end(A), "nothing is known of those that are there");
     }
 
     #[test]

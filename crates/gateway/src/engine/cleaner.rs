@@ -120,6 +120,11 @@ impl<C: Command> Engine<C> {
         self.start_job(slot, Mode::Move, settled);
     }
 
+    /// Stripes that jobs are at.
+    pub(super) fn stripes_emptied(&self) -> impl Iterator<Item = StripeSlot> {
+        self.jobs.iter().map(|(_, job)| job.slot)
+    }
+
     fn start_job(&mut self, slot: StripeSlot, mode: Mode, settled: HashSet<Location>) {
         let stripe = self.stripes.at(slot);
         let job = self.jobs.insert(Job {

@@ -82,6 +82,11 @@ pub struct Voids {
 }
 
 impl Voids {
+    /// Stripes that are emptied, and not freed yet.
+    pub(super) fn emptied(&self) -> impl Iterator<Item = StripeId> {
+        self.emptied.keys().copied()
+    }
+
     pub(super) fn await_closes(&mut self, id: StripeId, members: BTreeSet<NodeId>) {
         if let Some(emptied) = self.emptied.get_mut(&id) {
             emptied.ending = Ending::Closing(members);

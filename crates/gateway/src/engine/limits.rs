@@ -58,6 +58,9 @@ pub const RACE_COPIES_MAX: u32 = 3;
 /// Verdicts kept for whoever logs them.
 pub const VERDICTS_KEPT_MAX: usize = 64;
 
+/// Steps of nodes' absences that are kept until somebody takes them; more than a turn has.
+pub const STEPS_KEPT_MAX: usize = 256;
+
 /// Bytes of operations of a stripe that are not stable, above which no append of it is put into a ring: with their
 /// book-keeping far below what a node keeps raw of a parity (`RAW_CHUNK_BYTES_MAX`), so that none is refused for that.
 pub const PUT_UNSTABLE_BYTES_MAX: usize = 256 << 10;
@@ -225,6 +228,10 @@ pub const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// Microseconds that an owner waits for its stripes to be sealed before it hands its partitions over all the same.
 pub const LET_GO_US_MAX: u64 = 50_000;
+
+/// Microseconds that it waits for the last nodes to release them, once so many did that the next owner is accepted: some
+/// turns of a busy node. That owner would wait for the others' promises to run out, which takes a lease.
+pub const RELEASE_US_MAX: u64 = 20_000;
 
 /// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.
 pub const PREPARED_GATHER_US: u64 = 50_000;

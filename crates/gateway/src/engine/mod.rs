@@ -61,6 +61,7 @@ mod ownership;
 mod pause;
 mod picture;
 mod pieces;
+mod placed;
 mod pool;
 mod preparing;
 mod race;
@@ -100,6 +101,7 @@ use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
 
+pub use absence::Step;
 pub use config::{EngineConfig, WhenFull};
 pub use keyspace::cursor_slot;
 pub use lease::{LeaseConfig, Terms, Voter, VoterSet};

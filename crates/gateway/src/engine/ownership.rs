@@ -16,7 +16,7 @@ use shorttail_units::{Incarnation, NodeId, Now};
 use shorttail_wire::node::NodeRequest;
 
 use super::lease::Voter;
-use super::limits::LET_GO_US_MAX;
+use super::limits::{LET_GO_US_MAX, RELEASE_US_MAX};
 use super::nodes::SessionId;
 use super::{Engine, Phase, Terms, Token, VoterSet, What};
 use crate::command::{Command, StoreError};
@@ -44,6 +44,7 @@ pub enum Standing {
 #[derive(Debug)]
 struct Releasing {
     missing: Vec<(NodeId, usize)>,
+    since_us: u64,
 }
 
 #[derive(Debug, Default)]
@@ -244,7 +245,15 @@ impl<C: Command> Engine<C> {
 
     fn advance_letting_go(&mut self) {
         let Some(since_us) = self.ownership.letting_go_since_us else { return };
-        if self.ownership.releasing.is_some() || self.ownership.is_deposed {
+        if let Some(releasing) = &mut self.ownership.releasing {
+            // As many may be missing when the next owner is accepted.
+            let are_enough = releasing.missing.len() <= self.config.tolerance();
+            if are_enough && self.now.mono_us >= releasing.since_us + RELEASE_US_MAX {
+                releasing.missing.clear();
+            }
+            return;
+        }
+        if self.ownership.is_deposed {
             return;
         }
         // What is under way ends first, and its replies leave while they are proven.
@@ -266,7 +275,7 @@ impl<C: Command> Engine<C> {
         let is_connected = |node: &&super::nodes::Node| node.sessions[0].connected && node.sessions[0].is_fenced();
         let nodes: Vec<NodeId> = self.nodes.iter().filter(is_connected).map(|node| node.id).collect();
         let missing = nodes.iter().map(|&node| (node, partitions.len())).collect();
-        self.ownership.releasing = Some(Releasing { missing });
+        self.ownership.releasing = Some(Releasing { missing, since_us: self.now.mono_us });
         for node in nodes {
             for &partition in &partitions {
                 let release = NodeRequest::Release { partition, epoch: self.config.epoch };
@@ -282,9 +291,5 @@ impl<C: Command> Engine<C> {
             *left = left.saturating_sub(1);
         }
         releasing.missing.retain(|(_, left)| *left > 0);
-        // Those that are late are not waited for: as many may be missing when the next owner is accepted.
-        if releasing.missing.len() <= self.config.tolerance() {
-            releasing.missing.clear();
-        }
     }
 }

@@ -315,10 +315,14 @@ impl<C: Command> Engine<C> {
         self.set_now(now);
         let Some(session) = self.nodes.session_mut(id) else { return };
         session.restart(false);
-        let tags: Vec<_> = session.take_asked().collect();
+        let mut tags: Vec<_> = session.take_asked().collect();
         self.monitor.node_lost(id.node);
         self.note_away(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
+        if !node.phase.is_greeting() {
+            // Nobody looks after what its other cores owe while it is away.
+            tags.extend(node.sessions.iter_mut().flat_map(super::session::Session::take_asked));
+        }
         node.phase = NodePhase::Away;
         self.drop_orders_of(id.node);
         self.leave_unsealed_stripes_of(id.node);

@@ -2,6 +2,7 @@
 //!
 //! Must not know: the world that runs it.
 
+mod long;
 mod profile;
 
 use shorttail_gateway::engine::limits::READ_BYTES_MAX;
@@ -40,6 +41,8 @@ pub struct FaultWeights {
 /// Everything that a run is made of, apart from its random draws.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimConfig {
+    /// What the run is about: its profile, or the one that a long run drew.
+    pub kind: Profile,
     pub code: CodeShape,
     pub node_count: u16,
     /// So many of them are not there at first.
@@ -169,6 +172,7 @@ impl SimConfig {
             if beside.chance_ppm(250_000) { beside.choose(&GROUPED).expect("shapes") } else { usual };
         let code = code(name);
         let mut config = SimConfig {
+            kind: profile,
             code,
             node_count,
             late_node_count: 0,
@@ -226,6 +230,7 @@ impl SimConfig {
             latency_us_max: None,
         };
         config.apply(profile, rng);
+        let profile = config.kind;
         if beside.chance_ppm(150_000) {
             config.switch_ppm = 200_000;
             config.policy = draw_policy(&mut beside);

@@ -32,7 +32,8 @@ pub enum Profile {
     Takeover,
     /// Several gateways share the partitions: they crash, stall, are cut off, and hand over.
     Gateways,
-    /// Minutes instead of a second: few operations, faults that last, repairs and leases with their usual times.
+    /// Minutes instead of a second, of all that the others are about: few operations, faults that last, repairs and leases
+    /// with their usual times.
     Long,
     /// Processes of nodes end and others go on with their memory, one or all of them, gateways too.
     Restart,
@@ -150,11 +151,7 @@ impl SimConfig {
                 self.faults.hand_over = 4;
                 self.faults.cut_coordinator = 2;
             }
-            Profile::Long => {
-                let kinds = [Profile::Mixed, Profile::Takeover, Profile::Gateways, Profile::Gateways];
-                self.apply(kinds[rng.index(kinds.len())], rng);
-                self.stretch(rng);
-            }
+            Profile::Long => self.lengthen(rng),
             Profile::Restart => {
                 if rng.chance_ppm(400_000) {
                     self.apply(Profile::Gateways, rng);
@@ -240,17 +237,6 @@ impl SimConfig {
             self.node_count += self.late_node_count;
             self.faults.membership = 6;
         }
-    }
-
-    /// Minutes of work, with no more operations than a history can be judged with.
-    fn stretch(&mut self, rng: &mut Rng) {
-        const OPERATIONS: u64 = 2_500;
-        self.active_us = rng.range(120_000_000..600_000_000);
-        self.think_us_mean = self.active_us * u64::from(self.client_count) / OPERATIONS;
-        self.fault_us_mean = rng.range(500_000..4_000_000);
-        self.fault_length = 10;
-        self.audit_events = 20_000;
-        self.lease = self.lease.map(|_| LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
     }
 
     /// So little memory that the store is often full, and chunks so large that few of them fit.

@@ -83,6 +83,16 @@ impl Network {
         }
     }
 
+    /// Do messages from and to the endpoint take longer than usual?
+    pub fn is_slow(&self, endpoint: Endpoint) -> bool {
+        self.hosts.get(&endpoint).is_some_and(|host| host.slowness > 1)
+    }
+
+    /// Directions that are cut.
+    pub fn cuts(&self) -> impl Iterator<Item = (Endpoint, Endpoint)> {
+        self.cuts.iter().copied()
+    }
+
     /// Cuts one direction between two endpoints. Both: a partition; one: an asymmetric fault.
     pub fn cut(&mut self, from: Endpoint, to: Endpoint) {
         self.cuts.insert((from, to));

@@ -1,5 +1,31 @@
 //! What happened in a run, counted.
 
+use std::fmt;
+
+/// How often something was timed whose length is bounded, and the longest of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timed {
+    pub count: u64,
+    pub longest_us: u64,
+}
+
+impl Timed {
+    pub fn note(&mut self, length_us: u64) {
+        self.add(Timed { count: 1, longest_us: length_us });
+    }
+
+    fn add(&mut self, other: Timed) {
+        self.count += other.count;
+        self.longest_us = self.longest_us.max(other.longest_us);
+    }
+}
+
+impl fmt::Display for Timed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, the longest {:.1} ms", self.count, self.longest_us as f64 / 1e3)
+    }
+}
+
 /// What happened in a run, as counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
@@ -13,9 +39,14 @@ pub struct Counts {
     /// Processes of nodes that ended while their memory stayed.
     pub restarts: u64,
     pub stalls: u64,
+    /// Those of them that were of gateways, and of the real coordinator.
+    pub gateway_stalls: u64,
+    pub coordinator_stalls: u64,
     pub breaks: u64,
     pub slowdowns: u64,
     pub cuts: u64,
+    /// Times that the coordinator and a gateway lost sight of each other.
+    pub coordinator_cuts: u64,
     /// Bits of nodes' memory that turned over.
     pub rotten_bits: u64,
     pub takeovers: u64,
@@ -41,7 +72,18 @@ pub struct Counts {
     /// Messages of which a bit turned over on the way, and sessions that an end closed as what came was no message.
     pub flips: u64,
     pub flips_noticed: u64,
+    /// Steps of absences, as owners told: away, gone round, in use again, nothing missing.
+    pub steps: [u64; 4],
+    /// How long partitions were not served when their gateway failed; for how long nobody answered at planned hand-overs,
+    /// and requests beside these took; operations where every one is bounded.
+    pub outages: Timed,
+    pub hand_overs_timed: Timed,
+    pub requests_timed: Timed,
+    pub prompt: Timed,
     pub degraded_reads: u64,
+    /// Reads past nodes, in their memory, and appends that were put into their rings.
+    pub near_reads: u64,
+    pub appends_put: u64,
     pub frees: u64,
     pub seals: u64,
     pub folds: u64,
@@ -68,9 +110,12 @@ impl Counts {
         self.crashes += other.crashes;
         self.restarts += other.restarts;
         self.stalls += other.stalls;
+        self.gateway_stalls += other.gateway_stalls;
+        self.coordinator_stalls += other.coordinator_stalls;
         self.breaks += other.breaks;
         self.slowdowns += other.slowdowns;
         self.cuts += other.cuts;
+        self.coordinator_cuts += other.coordinator_cuts;
         self.rotten_bits += other.rotten_bits;
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
@@ -87,7 +132,14 @@ impl Counts {
         self.removals += other.removals;
         self.flips += other.flips;
         self.flips_noticed += other.flips_noticed;
+        self.steps.iter_mut().zip(other.steps).for_each(|(own, other)| *own += other);
+        self.outages.add(other.outages);
+        self.hand_overs_timed.add(other.hand_overs_timed);
+        self.requests_timed.add(other.requests_timed);
+        self.prompt.add(other.prompt);
         self.degraded_reads += other.degraded_reads;
+        self.near_reads += other.near_reads;
+        self.appends_put += other.appends_put;
         self.frees += other.frees;
         self.seals += other.seals;
         self.folds += other.folds;

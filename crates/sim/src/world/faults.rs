@@ -361,6 +361,7 @@ impl World {
             self.counts.breaks += 1;
             self.note(format_args!("session {session} of node {node} breaks"));
             self.network.break_session(&mut self.schedule, session);
+            self.note_trouble_of(node);
         }
     }
 
@@ -390,6 +391,7 @@ impl World {
     pub fn stall_gateway(&mut self, gateway: usize, stall_us: u64) {
         if self.gateways[gateway].is_up {
             self.counts.stalls += 1;
+            self.counts.gateway_stalls += 1;
             self.note(format_args!("gateway {gateway} stalls for {stall_us} us"));
             self.network.stall(endpoint_of_gateway(gateway));
             self.schedule.after(stall_us, Event::GatewayResume { gateway });

@@ -30,7 +30,10 @@ mod nodes;
 mod peers;
 mod policy;
 mod routing;
+mod service;
 mod slow;
+mod transitions;
+mod troubles;
 mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,6 +98,9 @@ pub struct World {
     nodes: Vec<NodeHost>,
     rings: near::Rings,
     membership: members::Membership,
+    transitions: transitions::Transitions,
+    troubles: troubles::Troubles,
+    service: service::Service,
     codes: CodeCache,
     clients: Clients,
     /// Nodes that may lose their memory: as many as may fail.
@@ -151,6 +157,9 @@ impl World {
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             rings: near::Rings::default(),
             membership: members::Membership::default(),
+            transitions: transitions::Transitions::default(),
+            troubles: troubles::Troubles::default(),
+            service: service::Service::default(),
             codes: CodeCache::default(),
             config,
             schedule: Schedule::default(),
@@ -199,7 +208,7 @@ impl World {
     /// What happened so far.
     pub fn counts(&self) -> Counts {
         let mut counts = self.counts;
-        counts.degraded_reads += self.gateways.iter().map(GatewayHost::degraded_reads).sum::<u64>();
+        self.gateways.iter().for_each(|host| counts.add(&host.counts()));
         self.nodes.iter().for_each(|node| node.count(&mut counts));
         counts.flips = self.network.flip_count();
         self.control.count(&mut counts);
@@ -233,8 +242,15 @@ impl World {
     fn step_until(&mut self, until_us: u64) -> bool {
         let Some(event) = self.schedule.pop_until(until_us) else { return false };
         self.event_count += 1;
+        let (is_of_troubles, is_fault) = (event.is_of_troubles(), event.is_fault());
+        if is_of_troubles {
+            self.look_before(is_fault);
+        }
         self.handle(event);
         self.dispatch_notices();
+        if is_of_troubles {
+            self.watch_service();
+        }
         if self.event_count.is_multiple_of(self.config.audit_events) {
             self.audit();
         }

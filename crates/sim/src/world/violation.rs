@@ -14,6 +14,8 @@ pub enum Violation {
     NotPrompt(String),
     /// What nodes and owner hold together breaks a rule.
     Audit(String),
+    /// An owner took a step with a node that is not one of MemEC's, or not yet.
+    Transition(String),
     /// A machine broke its own invariant.
     Panic(String),
 }
@@ -25,6 +27,7 @@ impl fmt::Display for Violation {
             Violation::NoProgress(text) => write!(f, "no progress: {text}"),
             Violation::NotPrompt(text) => write!(f, "not prompt: {text}"),
             Violation::Audit(text) => write!(f, "audit: {text}"),
+            Violation::Transition(text) => write!(f, "transition: {text}"),
             Violation::Panic(text) => write!(f, "panic: {text}"),
         }
     }

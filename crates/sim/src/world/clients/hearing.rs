@@ -129,7 +129,11 @@ impl World {
     fn check_promptness(&mut self, op: u64, pending: &Pending, heard: &Heard) {
         let latency_us = self.schedule.now_us() - pending.asked_us;
         self.counts.latency_us_max = self.counts.latency_us_max.max(latency_us);
+        if let Kind::Key { key, .. } = &pending.kind {
+            self.time_request(self.partition_of(key), pending.asked_us);
+        }
         let Some(max_us) = self.config.latency_us_max else { return };
+        self.counts.prompt.note(latency_us);
         if latency_us > max_us || !matches!(heard, Heard::Answer { .. }) {
             let text = format!("operation {op} took {latency_us} us of at most {max_us}, and heard {heard:?}");
             self.fail(Violation::NotPrompt(text));

@@ -109,6 +109,7 @@ impl World {
     fn stall_coordinator_number(&mut self, place: usize, stall_us: u64) {
         if self.control.processes[place].is_up {
             self.counts.stalls += 1;
+            self.counts.coordinator_stalls += 1;
             self.note(format_args!("coordinator {place} stalls for {stall_us} us"));
             self.network.stall(endpoint_of_coordinator(place));
             self.schedule.after(stall_us, Event::Control(ControlEvent::Resume { place }));

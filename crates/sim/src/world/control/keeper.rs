@@ -75,7 +75,9 @@ impl World {
             return self.rng.exponential_us(WAY_US, WAY_US_MAX);
         }
         let is_lost = self.is_active && self.rng.chance_ppm(LOST_WAY_PPM);
-        self.rng.range(if is_lost { LOST_WAY_US } else { LONG_WAY_US })
+        let way_us = self.rng.range(if is_lost { LOST_WAY_US } else { LONG_WAY_US });
+        self.note_slow_store(way_us);
+        way_us
     }
 
     /// A question is at the store.

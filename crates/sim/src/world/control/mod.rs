@@ -44,7 +44,7 @@ fn endpoint_of_coordinator(place: usize) -> Endpoint {
 }
 
 /// Which coordinator an endpoint is, if it is one.
-fn coordinator_at(endpoint: Endpoint) -> Option<usize> {
+pub(super) fn coordinator_at(endpoint: Endpoint) -> Option<usize> {
     endpoint.0.checked_sub(COORDINATORS_FIRST).map(|place| place as usize)
 }
 

@@ -2,8 +2,8 @@
 
 use shorttail_wire::control::{GatewayEntry, View};
 
-use super::World;
 use super::member::gateway_of_address;
+use super::{STORE, World, endpoint_of_coordinator};
 use crate::world::{GatewayHost, NodeHost};
 
 /// Longer than a session that ended in a cut looks as if it stood.
@@ -32,6 +32,18 @@ impl World {
             Some(machine) => self.table_of_view(&machine.view()),
             None => vec![None; usize::from(self.config.partition_count)],
         }
+    }
+
+    /// Does one of the coordinators lead, and are all of them there, and the store to all of them?
+    pub(in crate::world) fn are_coordinators_well(&self) -> bool {
+        let is_well = |place: usize| {
+            let endpoint = endpoint_of_coordinator(place);
+            let is_cut = self.network.is_cut(endpoint, STORE) || self.network.is_cut(STORE, endpoint);
+            self.control.processes[place].is_up && !self.network.is_stalled(endpoint) && !is_cut
+        };
+        let is_store_there = self.schedule.now_us() >= self.control.store.away_until_us;
+        !self.config.coordinated
+            || is_store_there && self.leader().is_some() && (0..self.control.processes.len()).all(is_well)
     }
 
     /// The coordinator that surely leads.

@@ -302,6 +302,7 @@ impl World {
     /// The coordinator and a gateway lose sight of each other for so long.
     pub fn cut_coordinator(&mut self, gateway: usize, cut_us: u64) {
         self.note(format_args!("the coordinator is cut off from gateway {gateway} for {cut_us} us"));
+        self.counts.coordinator_cuts += 1;
         if self.stands_by() {
             return self.cut_member(Who::Gateway(gateway), cut_us);
         }

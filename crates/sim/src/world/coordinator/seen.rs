@@ -2,6 +2,8 @@
 
 use shorttail_gateway::engine::Standing;
 
+use super::super::control::coordinator_at;
+use super::super::endpoint_of_gateway;
 use super::World;
 use crate::world::GatewayHost;
 
@@ -42,6 +44,15 @@ impl World {
         Some((engine.stripe_count(), engine.inherited_read()))
     }
 
+    /// Does a coordinator neither hear a gateway nor reach it, or only one of them?
+    pub(in crate::world) fn is_cut_from_coordinator(&self, gateway: usize) -> bool {
+        let endpoint = endpoint_of_gateway(gateway);
+        let is_of_both = |(from, to)| {
+            from == endpoint && coordinator_at(to).is_some() || to == endpoint && coordinator_at(from).is_some()
+        };
+        self.coordinator.cut.contains(&gateway) || self.network.cuts().any(is_of_both)
+    }
+
     /// How long nobody answered for partitions whose owner had let go, in the order of the ends.
     pub fn stretches(&self) -> &[u64] {
         &self.coordinator.stretches
@@ -50,7 +61,8 @@ impl World {
     pub(in crate::world) fn note_stretch(&mut self, gateway: usize, epoch: u32, standing: Standing) {
         let Some(hosted) = self.gateways[gateway].tenures.get(&epoch) else { return };
         let now_us = self.schedule.now_us();
-        for &partition in &hosted.engine.config().partitions {
+        for partition in hosted.engine.config().partitions.clone() {
+            self.time_hand_over(partition, standing);
             match standing {
                 Standing::LettingGo => _ = self.coordinator.since_us.entry(partition).or_insert(now_us),
                 Standing::Serving => {

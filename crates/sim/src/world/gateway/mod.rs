@@ -14,7 +14,7 @@ use shorttail_wire::node::FrameError;
 
 use super::clock::Clock;
 use super::coordinator::Order;
-use super::{Event, World, endpoint_of_gateway};
+use super::{Counts, Event, World, endpoint_of_gateway};
 use crate::command_of_model::SimCommand;
 use crate::network;
 
@@ -81,8 +81,16 @@ pub(super) struct GatewayHost {
     turn_is_due: bool,
     deadline_us: Option<u64>,
     links: BTreeMap<network::SessionId, Link>,
-    degraded_reads: u64,
+    /// Of engines that are gone.
+    earlier: Counts,
     turns: u64,
+}
+
+fn count(counts: &mut Counts, engine: &Engine<SimCommand>) {
+    let stats = engine.stats();
+    counts.degraded_reads += stats.degraded_reads_total;
+    counts.near_reads += stats.near_reads_total;
+    counts.appends_put += stats.appends_put_total;
 }
 
 impl GatewayHost {
@@ -99,8 +107,11 @@ impl GatewayHost {
         self.tenures.values_mut().map(|hosted| &mut hosted.engine)
     }
 
-    pub fn degraded_reads(&self) -> u64 {
-        self.degraded_reads + self.engines().map(|engine| engine.stats().degraded_reads_total).sum::<u64>()
+    /// What its engines did, as far as that is counted here.
+    pub fn counts(&self) -> Counts {
+        let mut counts = self.earlier;
+        self.engines().for_each(|engine| count(&mut counts, engine));
+        counts
     }
 
     fn has_session(&self, epoch: u32, id: SessionId) -> bool {
@@ -124,7 +135,7 @@ impl World {
         self.note(format_args!("gateway {gateway} crashes"));
         self.network.crash(&mut self.schedule, endpoint_of_gateway(gateway));
         let host = &mut self.gateways[gateway];
-        host.degraded_reads = host.degraded_reads();
+        host.earlier = host.counts();
         host.is_up = false;
         host.tenures.clear();
         host.ended.clear();
@@ -211,6 +222,7 @@ impl World {
         self.pass_replies(gateway);
         let now = self.now_of_gateway(gateway);
         self.gateways[gateway].engines_mut().for_each(|engine| engine.end_turn(now));
+        self.watch_transitions(gateway);
         // Between what a turn did and its replies a process may stand still as well: they go with the next turn then.
         if self.config.gateway_count == 1 || self.rng.chance_ppm(800_000) {
             self.pass_replies(gateway);
@@ -222,6 +234,7 @@ impl World {
         }
         self.send_to_nodes(gateway);
         self.tell_standings(gateway);
+        self.time_outage();
         self.keep_sessions(gateway);
         self.await_deadline(gateway);
     }

@@ -14,11 +14,14 @@ const CONNECT_US: std::ops::Range<u64> = 100..500;
 impl World {
     pub(super) fn send_to_nodes(&mut self, gateway: usize) {
         let host = &mut self.gateways[gateway];
+        let mut outputs = Vec::new();
         for (&session, link) in &host.links {
             let Some(hosted) = host.tenures.get_mut(&link.epoch) else { continue };
             let output = hosted.engine.session_output(link.id).filter(|output| !output.is_empty());
-            let Some(output) = output else { continue };
-            let bytes = std::mem::take(output);
+            outputs.extend(output.map(|output| (session, link.epoch, link.id, std::mem::take(output))));
+        }
+        for (session, epoch, id, bytes) in outputs {
+            self.check_sent(epoch, id, &bytes);
             match self.network.send(&mut self.schedule, endpoint_of_gateway(gateway), session, bytes) {
                 // It ended, and the notice of that is on its way.
                 Ok(()) | Err(network::SendError::NotOpen) => {}

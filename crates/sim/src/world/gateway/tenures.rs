@@ -6,7 +6,7 @@ use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms};
 use shorttail_gateway::terms::{TermsTaken, is_over, tell_nodes};
 use shorttail_units::{Epoch, PartitionId};
 
-use super::Hosted;
+use super::{Hosted, count};
 use crate::command_of_model::SimCommand;
 use crate::world::nodes::NodeHost;
 use crate::world::{CLUSTER, Violation, World, endpoint_of_gateway};
@@ -162,7 +162,8 @@ impl World {
         self.pass_replies(gateway);
         let host = &mut self.gateways[gateway];
         let Some(hosted) = host.tenures.remove(&epoch) else { return };
-        host.degraded_reads += hosted.engine.stats().degraded_reads_total;
+        self.transitions.forget(epoch);
+        count(&mut host.earlier, &hosted.engine);
         host.ended.insert(epoch, (standing, hosted.engine.voters_in_use().clone()));
         let sessions = host.links.iter().filter(|(_, link)| link.epoch == epoch).map(|(&session, _)| session);
         let sessions: Vec<_> = sessions.collect();
