@@ -168,9 +168,9 @@ fn wins_later(candidate: &mut Candidate) -> Option<News> {
 
 fn follows(candidate: &mut Candidate, now_us: u64) {
     assert_eq!(candidate.next(now_us), Next::Campaign);
-    let lost = Campaign::Lost { leader: Some("other".into()), again_after_us: 2_000_000 };
+    let lost = Campaign::Lost { leader: Some("other".into()), choice: None, again_after_us: 2_000_000 };
     let news = candidate.handle(now_us, Said::Campaigned(lost));
-    assert_eq!(news, Some(News::Follows { leader: Some("other".into()) }));
+    assert_eq!(news, Some(News::Follows { leader: Some("other".into()), choice: None }));
 }
 
 #[test]
@@ -183,7 +183,8 @@ fn who_follows_looks_when_it_is_told_to_and_by_itself() {
     assert_eq!(candidate.next(1_001), Next::Rest(Some(2_001_000)), "one look is enough");
     assert_eq!(candidate.next(2_001_000), Next::Campaign);
     candidate.look();
-    candidate.handle(2_001_000, Said::Campaigned(Campaign::Lost { leader: None, again_after_us: 2_000_000 }));
+    candidate
+        .handle(2_001_000, Said::Campaigned(Campaign::Lost { leader: None, choice: None, again_after_us: 2_000_000 }));
     assert_eq!(candidate.next(2_001_001), Next::Campaign, "told after it asked");
 }
 

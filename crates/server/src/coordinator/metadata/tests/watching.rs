@@ -52,7 +52,7 @@ impl Ear {
     }
 
     fn follows(&mut self, name: &str) {
-        self.hear(|news| matches!(news, News::Follows { leader } if leader.as_deref() == Some(name)).then_some(()));
+        self.hear(|news| matches!(news, News::Follows { leader, .. } if leader.as_deref() == Some(name)).then_some(()));
     }
 }
 
@@ -108,7 +108,7 @@ fn who_follows_hears_that_the_leader_resigned_and_who_leads_then() {
     let [second, third] = &mut others;
     let is_second = second.hear(|news| match news {
         News::Leads { .. } => Some(true),
-        News::Follows { leader } if leader.as_deref() == Some("third") => Some(false),
+        News::Follows { leader, .. } if leader.as_deref() == Some("third") => Some(false),
         _ => None,
     });
     if is_second { third.follows("second") } else { third.leads() }
