@@ -1,7 +1,9 @@
-//! What a search remembers: the list of entries not placed yet, the states met, fingerprints of configurations.
+//! What a search remembers: the list of entries not placed yet, the states met, the configurations visited.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+use smallvec::SmallVec;
 
 use super::problem::Problem;
 use crate::model::{Answer, Model};
@@ -107,13 +109,45 @@ impl<'a> States<'a> {
     }
 }
 
-/// What makes a configuration what it is.
+/// What was visited: for each set of answered operations and state, the fewest unknown operations that were placed, by class.
+/// None of the entries of a place is at most as large as another one everywhere.
+#[derive(Default)]
+pub(super) struct Visited {
+    places: HashMap<Fingerprint, SmallVec<[Box<[u32]>; 1]>, BuildHasherDefault<FirstWordHasher>>,
+    count: usize,
+}
+
+impl Visited {
+    /// Configurations that were new.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Is nothing visited there that has placed no more unknown operations of any class? Then this is visited.
+    pub fn insert(&mut self, place: Fingerprint, spent: &[u32]) -> bool {
+        // Without the zeros at the end, so that most take no memory of their own.
+        let spent = &spent[..spent.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1)];
+        let fewest = self.places.entry(place).or_default();
+        if fewest.iter().any(|other| is_within(other, spent)) {
+            return false;
+        }
+        fewest.retain(|other| !is_within(spent, other));
+        fewest.push(spent.into());
+        self.count += 1;
+        true
+    }
+}
+
+/// Is each of the first counts at most as large as that of the second?
+fn is_within(fewer: &[u32], more: &[u32]) -> bool {
+    fewer.len() <= more.len() && fewer.iter().zip(more).all(|(few, many)| few <= many)
+}
+
+/// What makes a place what it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item {
     /// An answered operation that is placed.
     Known(usize),
-    /// The n-th member of a class that is placed.
-    Unknown(usize, usize),
     State(usize),
 }
 
@@ -127,7 +161,6 @@ impl Fingerprint {
         // Indices are far below 2^20 and states below 2^32, so that every item has a seed of its own.
         let mut seed = match item {
             Item::Known(known) => known as u64,
-            Item::Unknown(class, nth) => 1 << 62 | (class as u64) << 31 | nth as u64,
             Item::State(state) => 2 << 62 | state as u64,
         };
         for word in &mut self.0 {

@@ -10,15 +10,14 @@
 //! - **Idle unknown.** An unknown operation is not placed where it changes nothing, nor directly before an operation
 //!   that fits and leads to the same state without it: leaving it out keeps more choices.
 //! - **Twins.** Unknown operations that do the same are placed in the order of their invocations.
+//! - **Spent unknown.** A configuration is not visited that differs from a visited one only by more unknown operations that
+//!   are placed: whatever explains the rest after it does so after the other one, which has all of its choices.
 //! - **Fingerprints.** The memo holds 128-bit Zobrist fingerprints instead of bit sets. A collision could turn a good
 //!   history bad, with a probability below 2^-80 at the largest memo.
 //!
-//! Without the second and third, n writes of unknown outcome cost 2^n configurations.
+//! Without the second to fourth, n writes of unknown outcome cost 2^n configurations.
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
-
-use super::memory::{EntryList, Fingerprint, FirstWordHasher, Item, States};
+use super::memory::{EntryList, Fingerprint, Item, States, Visited};
 use super::problem::Problem;
 use crate::limits::POSSIBLE_VALUES_MAX;
 use crate::model::Model;
@@ -93,10 +92,13 @@ struct Search<'a> {
     list: EntryList,
     /// Members already placed, per class.
     class_used: Vec<usize>,
+    /// The same, but none of evictions.
+    spent: Vec<u32>,
     states: States<'a>,
     frames: Vec<Frame>,
+    /// Of the answered operations.
     placed_fingerprint: Fingerprint,
-    visited: HashSet<Fingerprint, BuildHasherDefault<FirstWordHasher>>,
+    visited: Visited,
     /// The furthest return met, an index into the entries, and the states before it.
     stuck: Option<(usize, Vec<usize>)>,
 }
@@ -107,6 +109,7 @@ impl<'a> Search<'a> {
             problem,
             list: EntryList::new(problem),
             class_used: vec![0; problem.classes.len()],
+            spent: vec![0; problem.classes.len()],
             states: States::new(problem),
             frames: vec![Frame {
                 state: 0,
@@ -116,7 +119,7 @@ impl<'a> Search<'a> {
                 candidates: Vec::new(),
             }],
             placed_fingerprint: Fingerprint::default(),
-            visited: HashSet::default(),
+            visited: Visited::default(),
             stuck: None,
         }
     }
@@ -238,35 +241,38 @@ impl<'a> Search<'a> {
 
     fn is_new(&mut self, (placed, state): (Placed, usize)) -> bool {
         let mut fingerprint = self.placed_fingerprint;
-        self.item(placed).into_iter().for_each(|item| fingerprint.toggle(item));
         fingerprint.toggle(Item::State(state));
-        self.visited.insert(fingerprint)
-    }
-
-    /// Evictions leave no trace but the state: there are always enough of them.
-    fn item(&self, placed: Placed) -> Option<Item> {
         match placed {
-            Placed::Known(known) => Some(Item::Known(known)),
-            Placed::Unknown(class) if self.problem.is_eviction(class) => None,
-            Placed::Unknown(class) => Some(Item::Unknown(class, self.class_used[class])),
+            Placed::Known(known) => {
+                fingerprint.toggle(Item::Known(known));
+                self.visited.insert(fingerprint, &self.spent)
+            }
+            Placed::Unknown(class) => {
+                self.spend(class, 1);
+                let is_new = self.visited.insert(fingerprint, &self.spent);
+                self.spend(class, -1);
+                is_new
+            }
         }
     }
 
-    fn toggle(&mut self, placed: Placed) {
-        if let Some(item) = self.item(placed) {
-            self.placed_fingerprint.toggle(item);
+    /// Evictions leave no trace but the state: there are always enough of them.
+    fn spend(&mut self, class: usize, count: i32) {
+        if !self.problem.is_eviction(class) {
+            self.spent[class] = self.spent[class].strict_add_signed(count);
         }
     }
 
     fn advance(&mut self, placed: Placed, state: usize) {
-        self.toggle(placed);
         let without_unknown = match placed {
             Placed::Known(known) => {
                 self.list.remove(known);
+                self.placed_fingerprint.toggle(Item::Known(known));
                 None
             }
             Placed::Unknown(class) => {
                 self.class_used[class] += 1;
+                self.spend(class, 1);
                 Some(self.top().state)
             }
         };
@@ -283,10 +289,15 @@ impl<'a> Search<'a> {
         let frame = self.frames.pop().expect("more than the root");
         let placed = frame.placed.expect("only the root has none");
         match placed {
-            Placed::Known(known) => self.list.restore(known),
-            Placed::Unknown(class) => self.class_used[class] -= 1,
+            Placed::Known(known) => {
+                self.list.restore(known);
+                self.placed_fingerprint.toggle(Item::Known(known));
+            }
+            Placed::Unknown(class) => {
+                self.class_used[class] -= 1;
+                self.spend(class, -1);
+            }
         }
-        self.toggle(placed);
     }
 
     fn note_stuck(&mut self, entry: usize) {

@@ -311,6 +311,18 @@ fn a_hundred_unknown_writes_do_not_explode() {
 }
 
 #[test]
+fn unknown_writes_that_nobody_saw_do_not_explode() {
+    // Each may or may not have happened before what is appended, and then all is overwritten.
+    let swap_of = |at| Action::CompareAndSet { expected: Value::number(at), new: Value::number(1_000 + at) };
+    let round =
+        |at: u64| [set(10 * at, 10 * at + 1, at), unknown(10 * at, swap_of(at)), append(10 * at + 2, 10 * at + 3, "7")];
+    let mut rows: Vec<Row> = (0..60).flat_map(round).collect();
+    good(rows.clone());
+    rows.push(get(9_000, 9_001, Some(9_999)));
+    bad(rows);
+}
+
+#[test]
 fn a_search_gives_up_at_its_limit() {
     // Appends that all overlap and that nobody reads but in full: the answer takes 2^n configurations and more.
     let mut rows: Vec<Row> = (0..12).map(|at| append(0, 100, &format!("{at:x}"))).collect();
