@@ -25,7 +25,7 @@ fn start(flags: &[&str]) -> Cluster {
 fn kill_node(cluster: &mut Cluster, id: usize) {
     let pid = pid(&cluster.status()["nodes"][id]);
     kill(pid, Signal::SIGKILL);
-    let line = cluster.line_with("node ");
+    let line = cluster.line_with(&format!("node {id} (pid"));
     assert!(line.starts_with(&format!("node {id} (pid {pid}) died: killed by SIGKILL;")), "{line}");
 }
 
