@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
 use crate::config::{Profile, SimConfig};
 use crate::limits::CAMPAIGN_THREADS_MAX;
+use crate::progress::{Progress, ends_on_signal};
 use crate::world::{Counts, Violation, World};
 
 /// Flags of `shorttail sim`.
@@ -287,8 +288,9 @@ struct Campaign<'a> {
     options: &'a SimOptions,
     started: Instant,
     next: AtomicU64,
-    is_over: AtomicBool,
+    is_over: Arc<AtomicBool>,
     totals: Mutex<Totals>,
+    progress: Mutex<Progress>,
 }
 
 impl Campaign<'_> {
@@ -312,6 +314,14 @@ impl Campaign<'_> {
         if report.failure.is_some() {
             println!("{}", report.explain(self.options.lines));
         }
+        let mut progress = self.progress.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        progress.tell(|| {
+            let (seeds, hours, faults) = (totals.seeds, totals.hours(), totals.counts.faults());
+            format!(
+                "so far: seeds {seeds}, simulated hours {hours:.1}, faults {faults}, violations {}",
+                totals.violations
+            )
+        });
         if totals.violations >= crate::limits::CAMPAIGN_VIOLATIONS_MAX {
             self.is_over.store(true, Ordering::Relaxed);
         }
@@ -326,8 +336,9 @@ fn run_campaign(options: &SimOptions) -> anyhow::Result<()> {
         options,
         started: Instant::now(),
         next: AtomicU64::new(options.first),
-        is_over: AtomicBool::new(false),
+        is_over: ends_on_signal()?,
         totals: Mutex::default(),
+        progress: Mutex::new(Progress::begin()),
     };
     std::thread::scope(|scope| (0..options.threads).for_each(|_| _ = scope.spawn(|| campaign.work())));
     let totals = campaign.totals.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);

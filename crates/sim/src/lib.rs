@@ -20,6 +20,7 @@ pub mod lines;
 pub mod model;
 pub mod network;
 pub mod node_state;
+pub mod progress;
 pub mod rng;
 pub mod scenario;
 pub mod schedule;

@@ -109,11 +109,14 @@ impl<'a> States<'a> {
     }
 }
 
+/// Unknown operations that were placed, by class, in each of some configurations.
+type Spent = SmallVec<[Box<[u32]>; 1]>;
+
 /// What was visited: for each set of answered operations and state, the fewest unknown operations that were placed, by class.
 /// None of the entries of a place is at most as large as another one everywhere.
 #[derive(Default)]
 pub(super) struct Visited {
-    places: HashMap<Fingerprint, SmallVec<[Box<[u32]>; 1]>, BuildHasherDefault<FirstWordHasher>>,
+    places: HashMap<Fingerprint, Spent, BuildHasherDefault<FirstWordHasher>>,
     count: usize,
 }
 
