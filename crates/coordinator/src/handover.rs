@@ -10,7 +10,8 @@
 //!   |                            |-- terms ---------------------------->| fence, read the rest, serve
 //! ```
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. It is
-//! dropped when an heir is gone. Should the owner die meanwhile, its heirs follow all the same.
+//! dropped when an heir is gone. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
+//! is told to let go.
 //!
 //! Must not know: what is read.
 
@@ -121,7 +122,8 @@ impl Coordinator {
         let is_prepared =
             |epoch: &u32| self.standing_of(*epoch).is_some_and(|standing| standing.state == TenureState::Prepared);
         let is_due = plan.deadline_us().is_some_and(|at_us| now.mono_us >= at_us);
-        if plan.is_ordered || !is_due && !plan.heirs.keys().all(is_prepared) {
+        // An owner that let go before it was accepted would say, too, that it let go.
+        if plan.is_ordered || !self.serves(plan.epoch) || !is_due && !plan.heirs.keys().all(is_prepared) {
             return;
         }
         let owner = self.durable.tenures[&plan.epoch].gateway;

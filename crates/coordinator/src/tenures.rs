@@ -379,8 +379,11 @@ impl Coordinator {
 
     /// Is every partition served?
     pub(crate) fn is_quiet(&self) -> bool {
-        let serves = |epoch: &u32| self.standing_of(*epoch).is_some_and(|known| known.state == TenureState::Serving);
-        !self.has_unowned() && self.durable.tenures.keys().all(serves)
+        !self.has_unowned() && self.durable.tenures.keys().all(|&epoch| self.serves(epoch))
+    }
+
+    pub(crate) fn serves(&self, epoch: u32) -> bool {
+        self.standing_of(epoch).is_some_and(|known| known.state == TenureState::Serving)
     }
 
     pub(crate) fn alive_gateways(&self) -> impl Iterator<Item = u16> + '_ {

@@ -19,15 +19,18 @@ mod neighbours;
 mod peers;
 mod policies;
 mod seen;
+mod shares;
 mod table;
 mod tallies;
 mod tenures;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -38,7 +41,7 @@ use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
-    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, Standing, StoreTotals, View,
+    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, Terms, View,
 };
 
 use crate::admin;
@@ -52,8 +55,8 @@ pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
+use shares::{Share, standings};
 use tallies::{Tallies, Teller};
-use tenures::Share;
 
 /// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator
 /// to hear of it, and for so long after it was told of one.
@@ -186,8 +189,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
                 }
                 ControlEvent::Terms(terms) => {
                     hurried_until = Instant::now() + HURRIED;
-                    let terms: Arc<[_]> = terms.into();
-                    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Terms(Arc::clone(&terms))));
+                    cores.tell_terms(&terms.into());
                 }
                 ControlEvent::Refused(refusal) => {
                     anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
@@ -299,6 +301,8 @@ pub(crate) struct Cores {
 #[derive(Clone, Debug)]
 struct Published {
     gauges: Vec<Arc<CoreGauges>>,
+    /// What the cores were told last.
+    terms: Arc<Mutex<Arc<[Terms]>>>,
     tallies: Arc<Tallies>,
     policies: PolicyDesk,
     coding_set_nodes: Option<u16>,
@@ -372,10 +376,17 @@ pub(crate) fn start_cores(
     }
     policies.open(engine.policy, engine.partition_count, outlets.clone());
     let coding_set_nodes = engine.placement.coding_set_nodes(engine.shape);
-    Ok(Cores { outlets, published: Published { gauges, tallies, policies, coding_set_nodes } })
+    let published = Published { gauges, terms: Arc::default(), tallies, policies, coding_set_nodes };
+    Ok(Cores { outlets, published })
 }
 
 impl Cores {
+    pub fn tell_terms(&self, terms: &Arc<[Terms]>) {
+        // Known before any core can tell of a tenure: the others have their share in it, too.
+        *self.published.terms.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(terms);
+        self.outlets.iter().for_each(|outlet| outlet.send(ToCore::Terms(Arc::clone(terms))));
+    }
+
     pub fn views(&self) -> impl Iterator<Item = &Views> {
         self.published.gauges.iter().map(|gauges| &gauges.views)
     }
@@ -393,9 +404,9 @@ impl Published {
     fn status(&self) -> GatewayStatus {
         let mut sum: Option<StoreStats> = None;
         let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
-        let mut shares: BTreeMap<u32, Share> = BTreeMap::new();
+        let mut shares: Vec<Vec<Share>> = Vec::new();
         for gauges in &self.gauges {
-            let published = gauges.published.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let published = gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
             let CoreReport { stats, nodes, shares: of_core } = &*published;
             if let Some(stats) = stats {
                 sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(stats)));
@@ -406,20 +417,13 @@ impl Published {
                     None => _ = seen.insert(node.id, node.clone()),
                 }
             }
-            for share in of_core {
-                let known = shares.entry(share.epoch).or_insert(*share);
-                *known = known.and(*share);
-            }
+            shares.push(of_core.clone());
         }
-        let standings = shares.into_values().map(|share| Standing {
-            epoch: Epoch(share.epoch),
-            proven_by: share.proven_by,
-            state: share.state,
-        });
+        let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
         let totals = sum.as_ref().map(totals).unwrap_or_default();
         GatewayStatus {
             serving: self.is_serving(),
-            standings: standings.collect(),
+            standings: standings(&terms, &shares),
             totals,
             nodes: seen.into_values().collect(),
             policies: self.policies.spans(),

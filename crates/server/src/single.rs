@@ -45,10 +45,8 @@ pub fn run(options: LauncherOptions) -> anyhow::Result<()> {
     let ports: Vec<_> = listeners.sockets.iter().filter_map(|(listener, _)| listener.socket_address()).collect();
     let cores = start_cores(engine_config(&options)?, IDENTITY, settings, listeners, 1, PolicyDesk::default())?;
     let (view, terms) = nodes.cluster(&options)?;
-    for outlet in &cores.outlets {
-        outlet.send(ToCore::View(Arc::clone(&view)));
-        outlet.send(ToCore::Terms(Arc::clone(&terms)));
-    }
+    cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
+    cores.tell_terms(&terms);
     while !cores.is_serving() {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -386,6 +386,20 @@ fn an_owner_lets_go_when_its_heir_is_not_prepared_for_long() {
 }
 
 #[test]
+fn an_owner_that_does_not_serve_is_not_told_to_let_go() {
+    let (mut stage, old, new) = planned();
+    stage.report(|epoch| if epoch == 1 { TenureState::TakingOver } else { TenureState::Serving });
+    stage.prepare();
+    assert_eq!(stage.lets_go(old), []);
+    stage.pass_ms(PREPARE_MS_MAX + 200);
+    assert_eq!(stage.lets_go(old), [], "however long its heir waits");
+    stage.serve();
+    assert_eq!(stage.lets_go(old), [1]);
+    stage.report(|epoch| if epoch == 1 { TenureState::LetGo } else { TenureState::Serving });
+    assert_eq!(stage.owners(), [(2, new, 4), (3, new, 4)]);
+}
+
+#[test]
 fn an_heir_follows_an_owner_that_died_and_a_dead_heir_is_replaced() {
     let (mut stage, old, new) = planned();
     stage.prepare();

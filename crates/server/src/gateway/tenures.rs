@@ -23,6 +23,7 @@ use shorttail_wire::control::{NodeSeen, TenureState, Terms, View};
 
 use super::counted::Counted;
 use super::peers::Peers;
+use super::shares::{Share, is_of_core};
 use crate::config::Address;
 
 pub struct Tenure {
@@ -34,32 +35,6 @@ pub struct Tenure {
     ending_since_us: Option<u64>,
     /// What was published last.
     told: Option<Standing>,
-}
-
-/// How far a core is with its share of a tenure.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
-    pub epoch: u32,
-    pub state: TenureState,
-    pub proven_by: u32,
-}
-
-impl Share {
-    /// Two cores' shares of one tenure: it is as far as the one that is less far.
-    #[must_use]
-    pub fn and(self, other: Share) -> Share {
-        let rank = |state: TenureState| match state {
-            TenureState::Ended => 0,
-            TenureState::Preparing => 1,
-            TenureState::Prepared => 2,
-            TenureState::TakingOver => 3,
-            TenureState::Serving => 4,
-            TenureState::LettingGo => 5,
-            TenureState::LetGo => 6,
-        };
-        let state = if rank(other.state) < rank(self.state) { other.state } else { self.state };
-        Share { epoch: self.epoch, state, proven_by: self.proven_by.min(other.proven_by) }
-    }
 }
 
 pub struct Tenures {
@@ -129,7 +104,7 @@ impl Tenures {
         }
         for terms in terms {
             let epoch = terms.epoch.0;
-            let own = |partition: &u16| usize::from(*partition) % self.core_count == self.core;
+            let own = |partition: &u16| is_of_core(*partition, self.core, self.core_count);
             let partitions: Vec<PartitionId> = terms.partitions.iter().copied().filter(own).map(PartitionId).collect();
             if partitions.is_empty() || self.ended.contains_key(&epoch) {
                 continue;

@@ -12,7 +12,7 @@ use shorttail_wire::control::TenureState;
 use super::sessions::Until;
 use super::{Core, FIRST_LISTENER};
 use crate::gateway::CoreReport;
-use crate::gateway::tenures::Share;
+use crate::gateway::shares::Share;
 
 /// Microseconds between two looks at housekeeping: gauges, idle clients, lost nodes.
 const HOUSEKEEPING_US: u64 = 50_000;

@@ -1,0 +1,64 @@
+//! What a gateway tells of its cores, with cores that do as the test says.
+
+use mio::Token;
+use shorttail_wire::control::TenureState;
+
+use super::*;
+
+/// Cores whose inboxes nobody reads.
+struct Idle {
+    cores: Cores,
+    inboxes: Vec<(Poll, Inbox<ToCore>)>,
+}
+
+impl Idle {
+    fn new(core_count: usize) -> Self {
+        let mut inboxes = Vec::new();
+        let mut outlets = Vec::new();
+        for _ in 0..core_count {
+            let poll = Poll::new().expect("an epoll instance");
+            let (inbox, outlet) = Inbox::new(&poll, Token(0)).expect("an event descriptor");
+            inboxes.push((poll, inbox));
+            outlets.push(outlet);
+        }
+        let published = Published {
+            gauges: (0..core_count).map(|_| Arc::default()).collect(),
+            terms: Arc::default(),
+            tallies: Arc::new(Tallies::new(core_count)),
+            policies: PolicyDesk::default(),
+            coding_set_nodes: None,
+        };
+        Idle { cores: Cores { outlets, published }, inboxes }
+    }
+
+    /// Of the only tenure.
+    fn publish(&self, core: usize, state: TenureState) {
+        let mut report = self.cores.published.gauges[core].published.lock().expect("no panic");
+        report.shares = vec![Share { epoch: 7, state, proven_by: 1 }];
+    }
+
+    fn standings(&self) -> Vec<(u32, TenureState, u32)> {
+        let standings = self.cores.published.status().standings;
+        standings.into_iter().map(|standing| (standing.epoch.0, standing.state, standing.proven_by)).collect()
+    }
+}
+
+#[test]
+fn a_tenure_is_not_served_while_a_core_has_not_read_the_terms_of_it() {
+    let idle = Idle::new(2);
+    assert_eq!(idle.standings(), []);
+    let (_, _, terms) = crate::control::single_tenure(0, Epoch(7), 2);
+    idle.cores.tell_terms(&Arc::from([terms]));
+    assert_eq!(idle.standings(), [(7, TenureState::TakingOver, 0)]);
+    for state in [TenureState::Serving, TenureState::LetGo] {
+        idle.publish(0, state);
+        assert_eq!(
+            idle.standings(),
+            [(7, TenureState::TakingOver, 0)],
+            "{state:?}: core 1 would forget whom it follows"
+        );
+    }
+    assert!(matches!(idle.inboxes[1].1.take(), Some(ToCore::Terms(_))), "it was told");
+    idle.publish(1, TenureState::LetGo);
+    assert_eq!(idle.standings(), [(7, TenureState::LetGo, 1)]);
+}
