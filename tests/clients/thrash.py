@@ -75,7 +75,7 @@ class Thrasher:
         self.nodes.watch()
         status = self.members.status()
         self.membership.go_on(status)
-        self.progress.look(status, self.membership.is_calm())
+        self.progress.look(status, self.membership.is_calm(), time.monotonic())
 
     def watch_processes(self):
         """No process may have ended by itself, but those of nodes that were given up while they were away, or removed."""

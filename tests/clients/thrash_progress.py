@@ -4,7 +4,6 @@ Must not know: what was broken before, and why a cluster does not get on.
 """
 
 import json
-import time
 
 # Far beyond all waits before something is tried again, and what a busy machine takes for a chunk.
 STANDSTILL_SECONDS = 30
@@ -15,10 +14,11 @@ class Progress:
         # What was left when it changed last, and when that was.
         self.left, self.since = None, 0.0
 
-    def look(self, status, is_calm):
-        """What the coordinator tells; whether nothing is broken."""
+    def look(self, status, is_calm, now):
+        """What the coordinator tells; whether nothing is broken; seconds of any clock.
+
+        Complains of a standstill."""
         left = is_calm and status and status["partitions_served"] == status["partitions"] and what_is_left(status)
-        now = time.monotonic()
         if not left or left != self.left:
             self.left, self.since = left, now
         elif now > self.since + STANDSTILL_SECONDS:

@@ -239,3 +239,33 @@ fn a_hand_over_does_not_wait_for_a_node_that_is_away() {
         concludes(world);
     }
 }
+
+/// Nor does one that falls silent at any step of the hand-over: it stands still, or is cut off from the owner alone and
+/// keeps its promise to it. There are no more nodes than a stripe needs: then it is long until a silent one is left.
+/// Without the limit of `Engine::advance_letting_go` nobody answers for a second or two.
+#[test]
+fn a_hand_over_does_not_wait_for_a_node_that_falls_silent_in_it() {
+    let mut longest_us = Vec::new();
+    for step in 0..10 {
+        for is_cut in [false, true] {
+            let mut config = SimConfig { partition_count: 4, client_count: 2, ..nodes_of("rs:4+2", 6) };
+            config.share(2);
+            let mut world = cluster_of(config, step);
+            fill(&mut world, 0, 80);
+            let (owner, other) = owner_and_other(&world, "key");
+            world.prepare_hand_over(owner, other);
+            pass(&mut world, 500_000);
+            world.go_on_with_hand_over();
+            pass(&mut world, 150 * step);
+            match is_cut {
+                true => world.cut_gateway_from(owner, step as usize % 6, 3_000_000),
+                false => world.stall_node(step as usize % 6, 3_000_000),
+            }
+            await_owner(&mut world, "key", other);
+            longest_us.push((step, is_cut, world.stretches().iter().copied().max().expect("it was handed over")));
+            concludes(world);
+        }
+    }
+    println!("nobody answered for {longest_us:?} us");
+    assert!(longest_us.iter().all(|&(_, _, us)| us < 150_000), "{longest_us:?}");
+}
