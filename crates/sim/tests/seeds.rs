@@ -234,3 +234,13 @@ fn a_parity_tells_of_no_operation_that_it_does_not_hold() {
 fn a_round_whose_older_value_was_flushed_begins_again() {
     passes_as_drawn(Profile::Prompt, &[16]);
 }
+
+/// Each of three copies may be the only one: with as many nodes that had lost their memory once, or had come later, a
+/// new owner waited for the last node, however long ago everything was rebuilt.
+#[test]
+fn what_was_rebuilt_long_ago_keeps_no_owner_from_serving() {
+    for seed in [2_162, 2_485, 2_623] {
+        let report = run_seed(Profile::Long, seed);
+        assert!(report.failure.is_none(), "{}", report.explain(60));
+    }
+}
