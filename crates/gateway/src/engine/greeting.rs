@@ -40,7 +40,7 @@ impl<C: Command> Engine<C> {
         let refused = hello.cluster != self.config.cluster
             || hello.node != id.node
             || id.core >= hello.core_count
-            || self.retired.contains(&(hello.node, hello.incarnation));
+            || self.is_retired(hello.node, hello.incarnation);
         let Some(node) = self.nodes.get_mut(id.node).filter(|_| !refused) else { return };
         node.phase = NodePhase::Greeting;
         node.sessions.resize_with(usize::from(hello.core_count), Session::default);

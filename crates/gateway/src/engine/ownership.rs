@@ -229,7 +229,8 @@ impl<C: Command> Engine<C> {
         let Some(incarnation) = session.incarnation.filter(|_| session.is_fenced()) else { return };
         session.is_renewing = true;
         let lease_us = u32::try_from(config.lease_us).unwrap_or(u32::MAX);
-        let renew = NodeRequest::Renew { epoch: self.config.epoch, lease_us };
+        let partitions = self.config.partitions.clone();
+        let renew = NodeRequest::Renew { epoch: self.config.epoch, lease_us, partitions };
         self.ask_session(id, &renew, What::Renew { incarnation });
     }
 

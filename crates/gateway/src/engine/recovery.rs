@@ -115,7 +115,7 @@ impl<C: Command> Engine<C> {
             return false;
         }
         match self.nodes.get(id).and_then(|node| node.incarnation) {
-            Some(known) => self.retired.contains(&(id, known)),
+            Some(known) => self.is_retired(id, known),
             None => self.retired.iter().any(|&(node, _)| node == id),
         }
     }
@@ -189,6 +189,7 @@ impl<C: Command> Engine<C> {
         if (left == 0 || cannot_write) && is_accepted && !self.is_serving() {
             tracing::info!(objects = self.index.object_count(), left, "serves");
             self.phase = Phase::Serving;
+            self.note_who_never_came();
         }
     }
 }
