@@ -19,7 +19,8 @@
 //! The first fence of a partition also says which stripe would be opened next. That is what this memory *joined* at: of
 //! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that
 //! it can tell a member that lost its chunk from one that was never given it. Memory of which something was lost,
-//! nobody can tell what, joins anew: the next fence, also one that it knows already, says what at.
+//! nobody can tell what, joins anew: the next fence, also one that it knows already, says what at. When everything is
+//! rebuilt that it was to hold, its owner says so with another fence, of a lower id: then it has lost nothing since that.
 //!
 //! Fences live as long as the memory does. Of promises only the longest lease does: a node that kept its memory over a
 //! restart refuses higher epochs for that long, whoever was promised what.
@@ -71,7 +72,8 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
-    /// Raises a fence; the same epoch again is fine. Answers what was joined at.
+    /// Raises a fence; the same epoch again is fine: with a lower id it says that this memory lacks nothing since.
+    /// Answers what was joined at.
     pub fn raise(
         &mut self,
         partition: PartitionId,
@@ -86,6 +88,7 @@ impl Fences {
         let is_new = known.epoch == Epoch(0) || known.joined == Self::never();
         let joined = if is_new { next } else { known.joined };
         if epoch == known.epoch {
+            let joined = joined.min(next);
             self.partitions[usize::from(partition.0)].joined = joined;
             return Ok(joined);
         }
@@ -308,6 +311,22 @@ mod tests {
         assert_eq!(fences.raise(ONE, Epoch(3), id(7), 0), Ok(id(7)));
         assert_eq!(fences.raise(ONE, Epoch(4), id(9), 0), Ok(id(7)));
         assert_eq!(fences.raise(TWO, Epoch(4), id(9), 0), Ok(id(9)));
+        fences.check_invariants();
+    }
+
+    #[test]
+    fn memory_that_lacks_nothing_is_told_by_its_owner_and_by_nobody_before() {
+        let mut fences = Fences::default();
+        assert_eq!(fences.raise(ONE, Epoch(4), id(7), 0), Ok(id(7)));
+        assert_eq!(fences.raise(TWO, Epoch(4), id(7), 0), Ok(id(7)));
+        assert_eq!(fences.raise(ONE, Epoch(3), id(0), 0), fenced_by(4));
+        assert_eq!(fences.raise(ONE, Epoch(4), id(9), 0), Ok(id(7)), "greeted again");
+        assert_eq!(fences.raise(ONE, Epoch(4), id(0), 0), Ok(id(0)));
+        let mut fences = Fences::from_bytes(&fences.to_bytes(), 0).expect("our own");
+        assert_eq!(fences.raise(ONE, Epoch(5), id(9), 0), Ok(id(0)), "the next owner hears of it");
+        assert_eq!(fences.raise(TWO, Epoch(5), id(9), 0), Ok(id(7)), "it was about one partition");
+        fences.forget_joined();
+        assert_eq!(fences.raise(ONE, Epoch(5), id(9), 0), Ok(id(9)), "it lacks something again");
         fences.check_invariants();
     }
 

@@ -243,6 +243,13 @@ fn a_round_whose_older_value_was_flushed_begins_again() {
     passes_as_drawn(Profile::Prompt, &[16]);
 }
 
+/// Each of three copies may be the only one: with as many nodes that had lost their memory once, or had come later, a
+/// new owner waited for the last node, however long ago everything was rebuilt.
+#[test]
+fn what_was_rebuilt_long_ago_keeps_no_owner_from_serving() {
+    passes_wholly(Profile::Long, &[2_162, 2_623]);
+}
+
 /// A node that an owner never met was not waited for: the owner told that nothing is missing.
 #[test]
 fn nothing_is_whole_while_a_node_has_not_come() {

@@ -11,6 +11,7 @@ use super::lease::Voter;
 use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
 use super::session::Session;
+use super::witness::is_first_id;
 use super::{Engine, What, Work};
 use crate::command::Command;
 
@@ -94,6 +95,8 @@ impl<C: Command> Engine<C> {
         let Some(node) = self.nodes.get_mut(id.node) else { return };
         let session = &mut node.sessions[usize::from(id.core)];
         session.unfenced.retain(|&other| other != partition);
+        session.joined_late.retain(|&other| other != partition);
+        session.joined_late.extend((!is_first_id(joined)).then_some(partition));
         if !session.is_fenced() {
             return;
         }
