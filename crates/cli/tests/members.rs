@@ -183,7 +183,7 @@ fn a_removed_node_keeps_no_later_run_from_starting() {
 /// Who stands by the terminal sees what becomes of a node that died, and who is rebuilt does not count as dead.
 #[test]
 fn what_becomes_of_a_dead_node_is_told() {
-    let flags = ["--nodes", "8", "--node-memory", "32MiB", "--redis", "off", "--retire-after", "1"];
+    let flags = ["--nodes", "8", "--node-memory", "32MiB", "--redis", "off", "--retire-after", "5"];
     let mut cluster = Cluster::start(&flags);
     fill(&cluster.memcached);
     kill(pid(&cluster.status()["nodes"][0]), Signal::SIGKILL);
@@ -191,7 +191,11 @@ fn what_becomes_of_a_dead_node_is_told() {
     assert!(text.ends_with("; 1 of 8 nodes is dead and not rebuilt yet, 2 at once are tolerated"), "{text}");
     assert_eq!(cluster.line_with("node 0 is"), "node 0 is given up: what it held is rebuilt on the others");
     let text = cluster.line_with("no chunk");
-    assert!(text.starts_with("no chunk is missing any more: ") && text.contains(" rebuilt"), "{text}");
+    assert!(
+        text.starts_with("no chunk is missing any more: ") && text.contains(" rebuilt"),
+        "{text}: {:#}",
+        cluster.status()
+    );
     let status = cluster.status();
     let rebuilt = |id| node(&status, id).expect("a member")["rebuilt"].as_bool();
     assert_eq!([rebuilt(0), rebuilt(1)], [Some(true), Some(false)]);

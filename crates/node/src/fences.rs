@@ -11,13 +11,16 @@
 //! fenced before use. Promises are kept by core 0 of a node only, of an epoch for all partitions that it fenced: an
 //! owner is not accepted before core 0 is fenced (rule R2).
 //!
+//! An owner says for which partitions it asks: it is promised something only while its epoch fences them all.
+//!
 //! A higher epoch that is refused is remembered: the promise runs out, whatever the older owner asks. So an owner that
 //! only the coordinator lost sight of gives way within one lease.
 //!
 //! The first fence of a partition also says which stripe would be opened next. That is what this memory *joined* at: of
 //! older stripes it never held anything, whatever an earlier memory of the node did. A new owner asks for it, so that
 //! it can tell a member that lost its chunk from one that was never given it. Memory of which something was lost,
-//! nobody can tell what, joins anew: the next fence, also one that it knows already, says what at.
+//! nobody can tell what, joins anew: the next fence, also one that it knows already, says what at. When everything is
+//! rebuilt that it was to hold, its owner says so with another fence, of a lower id: then it has lost nothing since that.
 //!
 //! Fences live as long as the memory does. Of promises only the longest lease does: a node that kept its memory over a
 //! restart refuses higher epochs for that long, whoever was promised what.
@@ -55,6 +58,7 @@ struct Promise {
     until_us: u64,
     /// The epoch that fenced one of its partitions, or wants to. 0: none.
     wanted_by: Epoch,
+    /// How many it fences.
     partition_count: usize,
 }
 
@@ -68,7 +72,8 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
-    /// Raises a fence; the same epoch again is fine. Answers what was joined at.
+    /// Raises a fence; the same epoch again is fine: with a lower id it says that this memory lacks nothing since.
+    /// Answers what was joined at.
     pub fn raise(
         &mut self,
         partition: PartitionId,
@@ -83,6 +88,7 @@ impl Fences {
         let is_new = known.epoch == Epoch(0) || known.joined == Self::never();
         let joined = if is_new { next } else { known.joined };
         if epoch == known.epoch {
+            let joined = joined.min(next);
             self.partitions[usize::from(partition.0)].joined = joined;
             return Ok(joined);
         }
@@ -120,11 +126,22 @@ impl Fences {
         Ok(())
     }
 
-    /// Promises the owner of an epoch that no higher one fences what it fenced. Answers whether what has to outlive the
-    /// process changed.
-    pub fn renew(&mut self, epoch: Epoch, lease_us: u32, now_us: u64) -> Result<bool, Barred> {
-        let highest = self.partitions.iter().map(|fence| fence.epoch).max().unwrap_or_default();
-        let promise = self.promises.get_mut(&epoch).ok_or(Barred::Fenced { by: highest })?;
+    /// Promises the owner of an epoch that no higher one fences what it fenced: nothing, unless that is all of these
+    /// partitions. What is left of an owner that gave way for one of them would prove it for all. Answers whether what
+    /// has to outlive the process changed.
+    pub fn renew(
+        &mut self,
+        epoch: Epoch,
+        lease_us: u32,
+        partitions: &[PartitionId],
+        now_us: u64,
+    ) -> Result<bool, Barred> {
+        let of_another = |fence: &Fence| fence.epoch != epoch || fence.is_released;
+        let others = partitions.iter().map(|&partition| self.fence(partition)).filter(of_another);
+        if let Some(by) = others.map(|fence| fence.epoch).max() {
+            return Err(Barred::Fenced { by });
+        }
+        let promise = self.promises.get_mut(&epoch).ok_or(Barred::Fenced { by: Epoch(0) })?;
         if promise.wanted_by > Epoch(0) {
             return Err(Barred::Fenced { by: promise.wanted_by });
         }
@@ -230,8 +247,8 @@ mod tests {
             assert!(fences.raise(PartitionId(partition), Epoch(epoch), StripeId::from_raw(50), 0).is_ok());
         }
         assert!(fences.release(PartitionId(7), Epoch(3)).is_ok());
-        assert_eq!(fences.renew(Epoch(3), 600, 0), Ok(true));
-        assert_eq!(fences.renew(Epoch(4), 600, 0), Ok(false), "nothing is to be kept");
+        assert_eq!(fences.renew(Epoch(3), 600, &[PartitionId(0)], 0), Ok(true));
+        assert_eq!(fences.renew(Epoch(4), 600, &[PartitionId(9)], 0), Ok(false), "nothing is to be kept");
         let kept = fences.to_bytes();
         let mut again = Fences::from_bytes(&kept, 400).expect("our own");
         again.check_invariants();
@@ -265,14 +282,14 @@ mod tests {
         let mut fences = Fences::default();
         assert_eq!(fences.raise(ONE, Epoch(3), id(1), 0), Ok(id(1)));
         assert_eq!(fences.raise(TWO, Epoch(3), id(1), 0), Ok(id(1)));
-        assert!(fences.renew(Epoch(3), LEASE_US, 100).is_ok());
+        assert!(fences.renew(Epoch(3), LEASE_US, &[ONE, TWO], 100).is_ok());
         fences
     }
 
     #[test]
     fn nothing_may_be_changed_before_a_fence() {
         assert_eq!(Fences::default().check(ONE, Epoch(9)), fenced_by(0));
-        assert_eq!(Fences::default().renew(Epoch(9), LEASE_US, 0), fenced_by(0));
+        assert_eq!(Fences::default().renew(Epoch(9), LEASE_US, &[ONE], 0), fenced_by(0));
         assert_eq!(Fences::default().release(ONE, Epoch(0)), fenced_by(0));
     }
 
@@ -294,6 +311,22 @@ mod tests {
         assert_eq!(fences.raise(ONE, Epoch(3), id(7), 0), Ok(id(7)));
         assert_eq!(fences.raise(ONE, Epoch(4), id(9), 0), Ok(id(7)));
         assert_eq!(fences.raise(TWO, Epoch(4), id(9), 0), Ok(id(9)));
+        fences.check_invariants();
+    }
+
+    #[test]
+    fn memory_that_lacks_nothing_is_told_by_its_owner_and_by_nobody_before() {
+        let mut fences = Fences::default();
+        assert_eq!(fences.raise(ONE, Epoch(4), id(7), 0), Ok(id(7)));
+        assert_eq!(fences.raise(TWO, Epoch(4), id(7), 0), Ok(id(7)));
+        assert_eq!(fences.raise(ONE, Epoch(3), id(0), 0), fenced_by(4));
+        assert_eq!(fences.raise(ONE, Epoch(4), id(9), 0), Ok(id(7)), "greeted again");
+        assert_eq!(fences.raise(ONE, Epoch(4), id(0), 0), Ok(id(0)));
+        let mut fences = Fences::from_bytes(&fences.to_bytes(), 0).expect("our own");
+        assert_eq!(fences.raise(ONE, Epoch(5), id(9), 0), Ok(id(0)), "the next owner hears of it");
+        assert_eq!(fences.raise(TWO, Epoch(5), id(9), 0), Ok(id(7)), "it was about one partition");
+        fences.forget_joined();
+        assert_eq!(fences.raise(ONE, Epoch(5), id(9), 0), Ok(id(9)), "it lacks something again");
         fences.check_invariants();
     }
 
@@ -331,9 +364,9 @@ mod tests {
         let mut fences = promised();
         let end_us = 100 + u64::from(LEASE_US);
         assert!(fences.raise(ONE, Epoch(4), id(5), end_us).is_ok());
-        assert_eq!(fences.renew(Epoch(3), LEASE_US, end_us), fenced_by(4));
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, &[ONE, TWO], end_us), fenced_by(4));
         assert!(fences.raise(TWO, Epoch(4), id(5), end_us).is_ok());
-        assert_eq!(fences.renew(Epoch(3), LEASE_US, end_us), fenced_by(4), "nothing is left of it");
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, &[ONE, TWO], end_us), fenced_by(4), "nothing is left of it");
         fences.check_invariants();
     }
 
@@ -341,7 +374,7 @@ mod tests {
     fn a_promise_runs_out_once_a_higher_epoch_waits() {
         let mut fences = promised();
         assert!(fences.raise(ONE, Epoch(5), id(5), 200).is_err());
-        assert_eq!(fences.renew(Epoch(3), LEASE_US, 300), fenced_by(5));
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, &[ONE, TWO], 300), fenced_by(5));
         assert!(fences.raise(ONE, Epoch(5), id(5), 100 + u64::from(LEASE_US)).is_ok());
     }
 
@@ -351,16 +384,32 @@ mod tests {
         assert_eq!(fences.release(ONE, Epoch(2)), fenced_by(3));
         assert_eq!(fences.release(ONE, Epoch(3)), Ok(()));
         assert_eq!(fences.raise(ONE, Epoch(4), id(5), 200), Ok(id(1)));
-        assert!(fences.renew(Epoch(3), LEASE_US, 300).is_ok(), "its other partition is its own");
+        assert!(fences.renew(Epoch(3), LEASE_US, &[TWO], 300).is_ok(), "its other partition is its own");
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, &[ONE, TWO], 300), fenced_by(4));
         assert!(matches!(fences.raise(TWO, Epoch(4), id(5), 400), Err(Barred::Leased { .. })));
         assert_eq!(fences.release(ONE, Epoch(3)), fenced_by(4));
+        fences.check_invariants();
+    }
+
+    /// The first partitions that it fenced were another's before it fenced the last: nothing was left that remembered.
+    #[test]
+    fn an_owner_that_gave_way_before_it_fenced_everything_is_promised_nothing() {
+        let mut fences = Fences::default();
+        assert!(fences.raise(TWO, Epoch(2), id(1), 0).is_ok());
+        assert!(fences.renew(Epoch(2), LEASE_US, &[TWO], 0).is_ok());
+        assert!(fences.raise(ONE, Epoch(3), id(1), 100).is_ok());
+        assert!(matches!(fences.raise(TWO, Epoch(3), id(1), 100), Err(Barred::Leased { .. })));
+        assert!(fences.raise(ONE, Epoch(4), id(1), 200).is_ok());
+        let end_us = u64::from(LEASE_US);
+        assert!(fences.raise(TWO, Epoch(3), id(1), end_us).is_ok());
+        assert_eq!(fences.renew(Epoch(3), LEASE_US, &[ONE, TWO], end_us), fenced_by(4));
         fences.check_invariants();
     }
 
     #[test]
     fn no_promise_is_longer_than_the_longest() {
         let mut fences = promised();
-        assert!(fences.renew(Epoch(3), u32::MAX, 0).is_ok());
+        assert!(fences.renew(Epoch(3), u32::MAX, &[ONE, TWO], 0).is_ok());
         assert!(fences.raise(ONE, Epoch(4), id(5), LEASE_US_MAX).is_ok());
     }
 }

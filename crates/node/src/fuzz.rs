@@ -251,7 +251,10 @@ impl<'a> Source<'a> {
             28 | 29 => NodeRequest::Inspect { stripe: self.stripe() },
             30 => NodeRequest::Close { stripe: self.stripe(), epoch: self.epoch(), last: self.op() },
             _ => match self.byte() % 5 {
-                0 => NodeRequest::Renew { epoch: self.epoch(), lease_us: self.number() },
+                0 => {
+                    let (epoch, lease_us, count) = (self.epoch(), self.number(), self.byte() % 3);
+                    NodeRequest::Renew { epoch, lease_us, partitions: (0..count).map(|_| self.partition()).collect() }
+                }
                 1 => NodeRequest::Release { partition: self.partition(), epoch: self.epoch() },
                 2 => NodeRequest::ProbeWrite,
                 3 => NodeRequest::Locate { stripe: self.stripe() },

@@ -215,8 +215,8 @@ impl Holdings {
             NodeRequest::Renew { .. } | NodeRequest::Release { .. } if self.core != 0 => {
                 return Err(Refusal::Invalid.into());
             }
-            NodeRequest::Renew { epoch, lease_us } => {
-                if self.fences.renew(epoch, lease_us, now_us)? {
+            NodeRequest::Renew { epoch, lease_us, ref partitions } => {
+                if self.fences.renew(epoch, lease_us, partitions, now_us)? {
                     self.keep_fences()?;
                 }
             }

@@ -4,7 +4,7 @@ mod setup;
 
 use shorttail_node::{Node, NodeConfig};
 use shorttail_store::MemoryFile;
-use shorttail_units::{Epoch, Incarnation, Now, StripeId};
+use shorttail_units::{Epoch, Incarnation, Now, PartitionId, StripeId};
 use shorttail_wire::node::{Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, Refusal, next_frame};
 
 use setup::{CLUSTER, config};
@@ -44,7 +44,10 @@ fn r2_a_restarted_node_knows_its_fences_and_waits_for_a_lease() {
     let memory = MemoryFile::without_name(1, BYTES).expect("memory");
     let mut node = start(&memory, 7, 0);
     assert_eq!(ask(&mut node, &fence(7), 0), None);
-    assert_eq!(ask(&mut node, &NodeRequest::Renew { epoch: Epoch(7), lease_us: 900 }, 0), None);
+    assert_eq!(
+        ask(&mut node, &NodeRequest::Renew { epoch: Epoch(7), lease_us: 900, partitions: vec![PartitionId(3)] }, 0),
+        None
+    );
     drop(node);
     let mut node = start(&memory, 6, 50);
     assert_eq!(ask(&mut node, &fence(6), 60), Some(Refusal::Fenced), "an older owner stays out");

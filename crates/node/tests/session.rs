@@ -313,7 +313,7 @@ fn r2_a_node_remembers_what_its_first_fence_said_was_next() {
 }
 
 fn renew(epoch: u32) -> NodeRequest<'static> {
-    NodeRequest::Renew { epoch: Epoch(epoch), lease_us: 1_000 }
+    NodeRequest::Renew { epoch: Epoch(epoch), lease_us: 1_000, partitions: vec![PARTITION] }
 }
 
 fn release(epoch: u32) -> NodeRequest<'static> {

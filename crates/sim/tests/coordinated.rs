@@ -158,6 +158,31 @@ fn nobody_follows_an_owner_that_nodes_out_of_sight_may_prove() {
     }
 }
 
+/// A node comes back empty and dies again before any owner met it: what it held in the life before is missing, and is
+/// rebuilt once it is given up, or taken out of the cluster.
+#[test]
+fn a_life_that_nobody_met_hides_no_loss() {
+    for (seed, is_removed) in [(0, false), (1, true)] {
+        let mut world = cluster_of(config(), seed);
+        fill(&mut world, 0..60);
+        (0..2).for_each(|gateway| world.cut_gateway_from(gateway, 3, 10_000_000));
+        world.crash_node(3, 1_000_000);
+        pass(&mut world, 2_000_000);
+        world.crash_node(3, FOR_GOOD_US);
+        pass(&mut world, 1_000_000);
+        if is_removed {
+            world.remove_node(3);
+        }
+        pass(&mut world, 1_000_000);
+        await_within(&mut world, 60_000_000, "rebuilt", World::is_whole);
+        for others in [4, 5] {
+            world.crash_node(others, FOR_GOOD_US);
+        }
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
 /// What must be saved waits for the store; nobody is told of it before.
 #[test]
 fn no_tenure_begins_while_the_store_is_away() {

@@ -111,6 +111,14 @@ fn passes_as_drawn(profile: Profile, seeds: &[u64]) {
     }
 }
 
+/// As it is drawn, with clocks that run apart, too.
+fn passes_wholly(profile: Profile, seeds: &[u64]) {
+    for &seed in seeds {
+        let report = run_seed(profile, seed);
+        assert!(report.failure.is_none(), "{}", report.explain(60));
+    }
+}
+
 /// A new stripe confirmed nothing while a late member had not opened its chunk; its records, which all participants
 /// held, were not raced, or were raced into the same stripe.
 #[test]
@@ -233,4 +241,17 @@ fn a_parity_tells_of_no_operation_that_it_does_not_hold() {
 #[test]
 fn a_round_whose_older_value_was_flushed_begins_again() {
     passes_as_drawn(Profile::Prompt, &[16]);
+}
+
+/// Each of three copies may be the only one: with as many nodes that had lost their memory once, or had come later, a
+/// new owner waited for the last node, however long ago everything was rebuilt.
+#[test]
+fn what_was_rebuilt_long_ago_keeps_no_owner_from_serving() {
+    passes_wholly(Profile::Long, &[2_162, 2_623]);
+}
+
+/// A node that an owner never met was not waited for: the owner told that nothing is missing.
+#[test]
+fn nothing_is_whole_while_a_node_has_not_come() {
+    passes_wholly(Profile::Long, &[2_458, 2_529]);
 }

@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Between two looks at how far the cluster is.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// A coordinator that is there answers in a millisecond.
-const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
+/// A coordinator that is there answers in a millisecond, or when it gets a processor.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 
 /// What is waited for.
 pub struct Wanted {

@@ -5,8 +5,8 @@
 //!                                                                                  | greeted, fenced, scanned
 //! used, whole <--nothing is missing, and nobody else is away-- in use again <------'
 //! ```
-//! From *away* on reads of its chunks are decoded and nothing new goes there; what was under way was begun elsewhere.
-//! *Gone round*: only sealed stripes have it as a member. It may be back before.
+//! Who is not there when the owner begins to serve is away, too. From *away* on reads of its chunks are decoded and
+//! nothing new goes there; what was under way was begun elsewhere. *Gone round*: only sealed stripes have it as a member. It may be back before.
 //!
 //! Must not know: anything that follows from it. Nobody decides by these steps; they are told, and measured.
 
@@ -50,7 +50,7 @@ struct Absence {
     is_given_up: bool,
 }
 
-/// Nodes that went away, until nothing is missing any more.
+/// Nodes that went away, or never came, until nothing is missing any more.
 #[derive(Debug, Default)]
 pub struct Absences {
     of: BTreeMap<NodeId, Absence>,
@@ -102,9 +102,23 @@ impl<C: Command> Engine<C> {
     /// A node's session is lost: to be called while its phase still tells whether it was used.
     pub(super) fn note_away(&mut self, id: NodeId) {
         let was_used = self.nodes.get(id).is_some_and(|node| !node.phase.is_greeting());
-        if !was_used || !self.is_serving() {
-            return;
+        if was_used && self.is_serving() {
+            self.begin_absence(id);
         }
+    }
+
+    /// This owner begins to serve: nodes that it did not meet are away for it from the beginning.
+    pub(super) fn note_who_never_came(&mut self) {
+        let is_away = |node: &&super::nodes::Node| node.phase.is_greeting();
+        for id in self.nodes.iter().filter(is_away).map(|node| node.id).collect::<Vec<_>>() {
+            self.begin_absence(id);
+            if self.is_gone(id) {
+                self.note_given_up(id);
+            }
+        }
+    }
+
+    fn begin_absence(&mut self, id: NodeId) {
         let unsealed = self.stripes.unsealed().iter().copied().map(|slot| self.stripes.at(slot));
         // Those that others left before are being emptied, and it is a member of them until that is done.
         let ending = self.voids.emptied().filter_map(|stripe| self.stripes.slot_of(stripe));

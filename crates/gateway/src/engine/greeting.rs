@@ -11,6 +11,7 @@ use super::lease::Voter;
 use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
 use super::session::Session;
+use super::witness::is_first_id;
 use super::{Engine, What, Work};
 use crate::command::Command;
 
@@ -39,7 +40,7 @@ impl<C: Command> Engine<C> {
         let refused = hello.cluster != self.config.cluster
             || hello.node != id.node
             || id.core >= hello.core_count
-            || self.retired.contains(&(hello.node, hello.incarnation));
+            || self.is_retired(hello.node, hello.incarnation);
         let Some(node) = self.nodes.get_mut(id.node).filter(|_| !refused) else { return };
         node.phase = NodePhase::Greeting;
         node.sessions.resize_with(usize::from(hello.core_count), Session::default);
@@ -94,6 +95,8 @@ impl<C: Command> Engine<C> {
         let Some(node) = self.nodes.get_mut(id.node) else { return };
         let session = &mut node.sessions[usize::from(id.core)];
         session.unfenced.retain(|&other| other != partition);
+        session.joined_late.retain(|&other| other != partition);
+        session.joined_late.extend((!is_first_id(joined)).then_some(partition));
         if !session.is_fenced() {
             return;
         }

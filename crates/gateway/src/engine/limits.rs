@@ -236,6 +236,10 @@ pub const RELEASE_US_MAX: u64 = 20_000;
 /// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.
 pub const PREPARED_GATHER_US: u64 = 50_000;
 
+/// Microseconds between two looks at whether nodes that lost their memory lack nothing any more: each goes over all
+/// stripes, and only while there are such nodes.
+pub const WITNESSES_EVERY_US: u64 = 200_000;
+
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 

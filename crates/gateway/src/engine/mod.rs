@@ -92,6 +92,7 @@ mod synchronise;
 mod testing;
 mod topology;
 mod watch;
+mod witness;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -53,6 +53,8 @@ pub(super) struct Ownership {
     pub outstanding_count: usize,
     /// When a fence is asked again; as of the last look.
     pub fence_due_us: u64,
+    /// When those that joined late are looked at again.
+    pub witnesses_due_us: u64,
     renew_due_us: u64,
     is_superseded: bool,
     pub is_deposed: bool,
@@ -141,6 +143,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn advance_ownership(&mut self) {
         self.retry_fences();
         self.renew_all();
+        self.tell_witnesses();
         self.advance_letting_go();
         let ownership = &mut self.ownership;
         if !ownership.is_superseded || ownership.is_deposed {
@@ -226,7 +229,8 @@ impl<C: Command> Engine<C> {
         let Some(incarnation) = session.incarnation.filter(|_| session.is_fenced()) else { return };
         session.is_renewing = true;
         let lease_us = u32::try_from(config.lease_us).unwrap_or(u32::MAX);
-        let renew = NodeRequest::Renew { epoch: self.config.epoch, lease_us };
+        let partitions = self.config.partitions.clone();
+        let renew = NodeRequest::Renew { epoch: self.config.epoch, lease_us, partitions };
         self.ask_session(id, &renew, What::Renew { incarnation });
     }
 

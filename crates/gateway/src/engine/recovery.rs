@@ -21,7 +21,8 @@ use super::limits::PREPARED_GATHER_US;
 use super::loading::Loading;
 use super::manifest::Manifest;
 use super::picture::Picture;
-use super::{CORE_SHIFT, Engine, Phase};
+use super::witness::is_first_id;
+use super::{Engine, Phase};
 use crate::command::Command;
 
 /// What was learnt so far.
@@ -101,16 +102,11 @@ impl<C: Command> Engine<C> {
         }
         // A stripe that no ready node tells of: all its members, but those that were never given their chunk, are away
         // or lost their memory; and enough of them are away to decode it when they are back.
-        let rejoined = self.census().map_or(0, |census| census.rejoined_count(Self::is_first_id));
+        let rejoined = self.census().map_or(0, |census| census.rejoined_count(is_first_id));
         let unopened = self.config.shape.unopened_max();
         let holders = self.config.member_count() - unopened;
         let may_hide = away + unopened >= data_count && away + gone + rejoined >= holders;
         away == 0 || has_waited && away <= tolerated && !may_hide
-    }
-
-    /// Is there no older id? Then a memory that joined at it can have lost nothing.
-    fn is_first_id(id: StripeId) -> bool {
-        id.epoch().0 <= 1 && id.counter() & ((1 << CORE_SHIFT) - 1) <= 1
     }
 
     /// Was the memory that the node had given up for good?
@@ -119,7 +115,7 @@ impl<C: Command> Engine<C> {
             return false;
         }
         match self.nodes.get(id).and_then(|node| node.incarnation) {
-            Some(known) => self.retired.contains(&(id, known)),
+            Some(known) => self.is_retired(id, known),
             None => self.retired.iter().any(|&(node, _)| node == id),
         }
     }
@@ -193,6 +189,7 @@ impl<C: Command> Engine<C> {
         if (left == 0 || cannot_write) && is_accepted && !self.is_serving() {
             tracing::info!(objects = self.index.object_count(), left, "serves");
             self.phase = Phase::Serving;
+            self.note_who_never_came();
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct Session {
     pub incarnation: Option<Incarnation>,
     /// Partitions that are not fenced yet.
     pub unfenced: Vec<PartitionId>,
+    /// Those that this memory joined late, as far as the node was not told that it lacks nothing (see `witness`).
+    pub joined_late: Vec<PartitionId>,
     /// When fences are asked again that were refused because of a promise.
     pub fence_due_us: Option<u64>,
     /// A renewal was asked and not answered.

@@ -41,12 +41,13 @@ impl<C: Command> Engine<C> {
         self.topology.add(node, Some(label));
     }
 
-    /// An incarnation is gone for good: its memory counts as wiped, and it is refused should it come back (rule R3).
+    /// An incarnation is gone for good, and all before it: its memory counts as wiped, and it is refused should it come
+    /// back (rule R3).
     pub fn handle_retired(&mut self, node: NodeId, incarnation: Incarnation) {
         let is_news = self.retired.insert((node, incarnation));
         let known = self.nodes.get(node).and_then(|node| node.incarnation);
-        // Of a node that has another memory by now nothing more is lost.
-        if known.is_none_or(|known| known == incarnation) {
+        // Of a node that has a later memory by now nothing more is lost. An earlier one may be all that was met here.
+        if known.is_none_or(|known| known <= incarnation) {
             if is_news {
                 self.leave(node);
                 self.note_given_up(node);
@@ -55,6 +56,11 @@ impl<C: Command> Engine<C> {
             self.void_frees_of(node);
         }
         self.run_work();
+    }
+
+    /// Is a life of a node's memory over for good?
+    pub(super) fn is_retired(&self, node: NodeId, life: Incarnation) -> bool {
+        self.retired.range((node, life)..=(node, Incarnation(u64::MAX))).next().is_some()
     }
 
     /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.

@@ -80,7 +80,8 @@ pub struct Hello {
 pub enum NodeRequest<'a> {
     Hello(Hello),
     /// From now on refuse, for this partition, owners of a lower epoch. `next`: no stripe of the partition from this id
-    /// on was opened yet; the node remembers that of its first fence. Replies `Fenced`; refused as `Leased` while the
+    /// on was opened yet; the node remembers that of its first fence. The same owner
+    /// again with a lower one: this memory lacks nothing of stripes from there on. Replies `Fenced`; refused as `Leased` while the
     /// node promised not to.
     Fence {
         partition: u16,
@@ -182,10 +183,12 @@ pub enum NodeRequest<'a> {
         description: ChunkDescription,
         sources: Vec<Source>,
     },
-    /// For so many microseconds let no higher epoch fence a partition that this one fenced (rule R2). Replies `Done`.
+    /// For so many microseconds let no higher epoch fence a partition that this one fenced (rule R2), which these all
+    /// are. Replies `Done`.
     Renew {
         epoch: Epoch,
         lease_us: u32,
+        partitions: Vec<PartitionId>,
     },
     /// The promise to this epoch no longer holds for this partition: its owner handed it over. Replies `Done`.
     Release {
@@ -312,9 +315,10 @@ impl NodeRequest<'_> {
                 out.put_u32(last.0);
             }
             NodeRequest::Ping | NodeRequest::ProbeWrite => {}
-            NodeRequest::Renew { epoch, lease_us } => {
+            NodeRequest::Renew { epoch, lease_us, partitions } => {
                 out.put_u32(epoch.0);
                 out.put_u32(*lease_us);
+                partitions.iter().for_each(|partition| out.put_u16(partition.0));
             }
             NodeRequest::Release { partition, epoch } => {
                 out.put_u32(epoch.0);
@@ -412,7 +416,13 @@ impl<'a> NodeRequest<'a> {
                 NodeRequest::Rebuild { description, sources }
             }
             Self::PEER => NodeRequest::Peer(Hello::parse(body)?),
-            Self::RENEW => NodeRequest::Renew { epoch: parse_epoch(body)?, lease_us: body.u32()? },
+            Self::RENEW => {
+                let (epoch, lease_us, mut partitions) = (parse_epoch(body)?, body.u32()?, Vec::new());
+                while !body.is_empty() {
+                    partitions.push(PartitionId(body.u16()?));
+                }
+                NodeRequest::Renew { epoch, lease_us, partitions }
+            }
             Self::RELEASE => NodeRequest::Release { epoch: parse_epoch(body)?, partition: PartitionId(body.u16()?) },
             other => return Err(FrameError::Kind(other)),
         })

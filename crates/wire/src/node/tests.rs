@@ -46,7 +46,7 @@ fn requests() -> Vec<NodeRequest<'static>> {
             auth: b"token".to_vec(),
         }),
         NodeRequest::Fence { partition: 2, epoch: Epoch(3), next: stripe },
-        NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000_000 },
+        NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000_000, partitions: vec![PartitionId(2), PartitionId(7)] },
         NodeRequest::Release { partition: PartitionId(2), epoch: Epoch(3) },
         NodeRequest::Open(description()),
         NodeRequest::Append {
