@@ -255,3 +255,10 @@ fn what_was_rebuilt_long_ago_keeps_no_owner_from_serving() {
 fn nothing_is_whole_while_a_node_has_not_come() {
     passes_wholly(Profile::Long, &[2_458, 2_529]);
 }
+
+/// A core of a node told that it has no chunk of a stripe, and another core of it was late: the owner served before the
+/// node was in use, and never noticed what was lost.
+#[test]
+fn what_a_core_lacks_of_a_node_that_was_late_is_noticed() {
+    passes_wholly(Profile::Long, &[2_529]);
+}
