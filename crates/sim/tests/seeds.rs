@@ -253,7 +253,7 @@ fn what_was_rebuilt_long_ago_keeps_no_owner_from_serving() {
 /// A node that an owner never met was not waited for: the owner told that nothing is missing.
 #[test]
 fn nothing_is_whole_while_a_node_has_not_come() {
-    passes_wholly(Profile::Long, &[2_458, 2_529]);
+    passes_wholly(Profile::Long, &[2_458]);
 }
 
 /// A core of a node told that it has no chunk of a stripe, and another core of it was late: the owner served before the
