@@ -202,7 +202,7 @@ fn r2_what_counts_at_the_very_moment_of_a_fence_is_held() {
 #[test]
 fn r2_a_fence_that_is_refused_closes_nothing() {
     let mut scene = Scene::new();
-    scene.does(OWNER, &NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000, partitions: Vec::new() });
+    scene.does(OWNER, &NodeRequest::Renew { epoch: Epoch(3), lease_us: 1_000, partitions: vec![PARTITION] });
     let fence = NodeRequest::Fence { partition: PARTITION.0, epoch: Epoch(4), next: StripeId::default() };
     ask(&mut scene.node, LATER, &fence, |reply| {
         assert!(matches!(reply, NodeReply::Refused { refusal: Refusal::Leased, .. }), "{reply:?}");

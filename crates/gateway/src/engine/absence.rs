@@ -6,7 +6,8 @@
 //! used, whole <--nothing is missing, and nobody else is away-- in use again <------'
 //! ```
 //! Who is not there when the owner begins to serve is away, too. From *away* on reads of its chunks are decoded and
-//! nothing new goes there; what was under way was begun elsewhere. *Gone round*: only sealed stripes have it as a member. It may be back before.
+//! nothing new goes there; what was under way was begun elsewhere. *Gone round*: only sealed stripes have it as a
+//! member. It may be back before.
 //!
 //! Must not know: anything that follows from it. Nobody decides by these steps; they are told, and measured.
 

@@ -174,6 +174,11 @@ impl Census {
         if !nodes.is_ready(node) {
             return if is_gone { Member::Lost } else { Member::Away };
         }
+        self.told(nodes, node, stripe, partition)
+    }
+
+    /// What the core told that is to hold a stripe's chunk on a node: one that was scanned, whether the node is in use or not.
+    pub fn told(&self, nodes: &Nodes, node: NodeId, stripe: StripeId, partition: PartitionId) -> Member {
         match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {
             Some(report) if report.damaged => Member::Lost,
             Some(_) => Member::Holds,

@@ -185,19 +185,6 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What was inherited is compared with what nodes hold that are in use by now. Of the others some cores may have told
-    /// already, and would not be asked again.
-    pub(super) fn scan_late_nodes_anew(&mut self) {
-        let mut told = Vec::new();
-        for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Greeting) {
-            for (core, session) in node.sessions.iter_mut().enumerate().filter(|(_, session)| session.greeted) {
-                session.greeted = false;
-                told.push(SessionId { node: node.id, core: core as u16 });
-            }
-        }
-        told.into_iter().for_each(|id| self.scan(id));
-    }
-
     /// A node came while the owner serves: what it holds of stripes that are gone is dropped. What it holds of stripes
     /// that exist stays until they are emptied, even if it is damaged or lacks operations: a later owner would take a
     /// member without a chunk for one that never had it, and may need what is left.

@@ -167,6 +167,12 @@ impl Nodes {
         self.get(id).is_some_and(|node| node.phase == NodePhase::Ready)
     }
 
+    /// Did a core of the node tell all that it holds?
+    pub fn has_told(&self, id: SessionId) -> bool {
+        let session = self.get(id.node).and_then(|node| node.sessions.get(usize::from(id.core)));
+        session.is_some_and(|session| session.greeted)
+    }
+
     /// Connected, even if late: the last resort of a degraded read.
     pub fn is_reachable(&self, id: NodeId) -> bool {
         self.get(id).is_some_and(|node| matches!(node.phase, NodePhase::Ready | NodePhase::Suspect))

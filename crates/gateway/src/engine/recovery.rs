@@ -168,7 +168,6 @@ impl<C: Command> Engine<C> {
         let voids = self.rebuild(picture, &census, &away);
         self.phase = Phase::Completing;
         self.completing = Some(Box::new(Completing { uncertain, census, voids }));
-        self.scan_late_nodes_anew();
         self.end_completing_when_done();
     }
 

@@ -442,12 +442,17 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What a new owner finds to be lost of what it inherits.
+    /// What a new owner finds to be lost of what it inherits. Cores that told count, although their node be not in use: it
+    /// may be late, or wait for another core of its own, and those that told are not asked again.
     pub(super) fn note_inherited_losses(&mut self, census: &Census) {
         let mut lost = Vec::new();
         let mut look = |id: StripeId, partition: PartitionId, members: &[NodeId], shape: CodeShape| {
             for (chunk, &node) in members.iter().enumerate() {
-                if census.member(&self.nodes, node, id, partition, self.is_gone(node)) == Member::Lost {
+                let is_lost = match self.nodes.has_told(self.nodes.session_of(node, id)) {
+                    true => census.told(&self.nodes, node, id, partition) == Member::Lost,
+                    false => self.is_gone(node),
+                };
+                if is_lost {
                     lost.push((id, chunk, shape));
                 }
             }

@@ -80,9 +80,8 @@ pub struct Hello {
 pub enum NodeRequest<'a> {
     Hello(Hello),
     /// From now on refuse, for this partition, owners of a lower epoch. `next`: no stripe of the partition from this id
-    /// on was opened yet; the node remembers that of its first fence. The same owner
-    /// again with a lower one: this memory lacks nothing of stripes from there on. Replies `Fenced`; refused as `Leased` while the
-    /// node promised not to.
+    /// on was opened yet; the node remembers that of its first fence. The same owner again with a lower one: this memory
+    /// lacks nothing of stripes from there on. Replies `Fenced`; refused as `Leased` while the node promised not to.
     Fence {
         partition: u16,
         epoch: Epoch,
