@@ -262,3 +262,10 @@ fn nothing_is_whole_while_a_node_has_not_come() {
 fn what_a_core_lacks_of_a_node_that_was_late_is_noticed() {
     passes_wholly(Profile::Long, &[2_529]);
 }
+
+/// A node came in the turn in which its owner began to serve, and a stripe was opened with it in that turn: it was away and back
+/// before anybody looked, and that stripe is none that it left.
+#[test]
+fn what_is_begun_with_a_node_that_is_back_is_not_what_it_left() {
+    passes_wholly(Profile::Long, &[4_082]);
+}

@@ -79,9 +79,14 @@ impl World {
         let state = self.transitions.state(epoch, node).after(step).map_err(|illegal| illegal.to_string())?;
         self.counts.steps[step as usize] += 1;
         let unsettled = self.unsettled_with(gateway, epoch, node);
+        let is_back = self.gateways[gateway].tenures.get(&epoch).is_some_and(|hosted| hosted.engine.reaches(node));
         let nodes = self.transitions.0.entry(epoch).or_default();
         match step {
-            Step::Away => _ = nodes.insert(node, Watched { state, left: unsettled, sent: BTreeSet::new() }),
+            Step::Away => {
+                // It may have been back before the turn ended: then what is under way with it may be newer.
+                let left = if is_back { BTreeSet::new() } else { unsettled };
+                nodes.insert(node, Watched { state, left, sent: BTreeSet::new() });
+            }
             Step::Whole => {
                 nodes.remove(&node);
                 self.nothing_is_missing(gateway, epoch)?;
