@@ -269,3 +269,9 @@ fn what_a_core_lacks_of_a_node_that_was_late_is_noticed() {
 fn what_is_begun_with_a_node_that_is_back_is_not_what_it_left() {
     passes_wholly(Profile::Long, &[4_082]);
 }
+
+/// What was decoded was damaged, and the chunk's own node was asked after all, which was away.
+#[test]
+fn who_is_away_is_not_asked_whatever_the_others_gave() {
+    passes_wholly(Profile::Long, &[4_701]);
+}

@@ -366,11 +366,16 @@ impl<C: Command> Engine<C> {
         match fetch.decoded_by(plan) {
             Decoded::Whole(bytes) => self.decoded(key, &bytes),
             Decoded::Longer(needed) => self.fetch_longer(key, needed),
-            Decoded::Wrong(_) if fetch.excluded & 1 << fetch.wanted.data_index == 0 => {
+            Decoded::Wrong(_) if self.may_be_asked(&fetch.wanted, fetch.excluded) => {
                 self.fetch_directly_after_all(key);
             }
             Decoded::Wrong(bytes) => self.decode_otherwise(key, &bytes),
         }
+    }
+
+    /// Is the chunk's own node one that is used, if as a last resort, and has not failed this fetch?
+    fn may_be_asked(&self, wanted: &Wanted, excluded: u128) -> bool {
+        excluded & 1 << wanted.data_index == 0 && self.nodes.is_reachable(wanted.members[wanted.data_index])
     }
 
     fn decoded(&mut self, key: PoolKey, bytes: &[u8]) {
