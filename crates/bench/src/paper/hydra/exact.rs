@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(in_sets(&[(0..21).collect()], &members, &parameters), None);
     }
 
-    /// At the paper's base parameters: by this count, not ten times but 9.8; see `docs/results/hydra`.
+    /// Of random placement; coding sets lose a tenth of it (`docs/results/hydra`).
     #[test]
     fn the_base_parameters() {
         let exact = random(&BASE);
