@@ -249,6 +249,33 @@ fn take_overs_after_many_nodes_left() {
     concludes(world);
 }
 
+/// Two drained nodes are to leave before their owner hears that the first is gone, and it dies: the one that takes over
+/// waits for all but one of those that the owner was proven by.
+#[test]
+fn no_more_nodes_leave_at_once_than_the_next_owner_can_do_without() {
+    for seed in 0..8 {
+        let mut config = SimConfig { partition_count: 4, ..config("rs:2+1", 6, 0) };
+        config.share(2);
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..40);
+        for node in [0, 5] {
+            world.drain_node(node, true);
+            await_that(&mut world, "drained", |world| world.may_leave(node));
+        }
+        world.remove_node(0);
+        world.cut_coordinator(0, 50_000);
+        await_that(&mut world, "drained still", |world| world.is_drained(5));
+        if world.may_leave(5) {
+            world.remove_node(5);
+        }
+        take_over(&mut world, 300_000);
+        await_that(&mut world, "confirmed", |world| world.may_leave(5));
+        world.remove_node(5);
+        holds(&mut world, 0..40);
+        concludes(world);
+    }
+}
+
 /// Each stripe has all its chunks, and no node holds another one.
 fn nothing_lies_about(world: &mut World, what: u64) {
     let counts: Vec<usize> = world.stripe_nodes().iter().map(Vec::len).collect();

@@ -281,3 +281,10 @@ fn what_is_begun_with_a_node_that_is_back_is_not_what_it_left() {
 fn who_is_away_is_not_asked_whatever_the_others_gave() {
     passes_wholly(Profile::Long, &[4_701]);
 }
+
+/// Where nothing may be missing, a drained node was taken out while its owner stalled: the owner that followed waited
+/// for its word for ever.
+#[test]
+fn nobody_is_taken_out_whom_the_next_owner_waits_for() {
+    passes_wholly(Profile::Long, &[4_882]);
+}

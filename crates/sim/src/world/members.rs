@@ -106,6 +106,12 @@ impl World {
         self.membership.draining.contains(&node) && self.nodes[node].chunk_count() == 0 && is_served
     }
 
+    /// Would a coordinator take the node out? Not before it is drained, and never more at once than may be missing when
+    /// others are to own what is owned now.
+    pub fn may_leave(&self, node: usize) -> bool {
+        self.is_drained(node) && self.is_followable_without(node)
+    }
+
     /// The node is taken out for good, whatever it holds.
     pub fn remove_node(&mut self, node: usize) {
         if !self.is_member(node) {
@@ -144,11 +150,10 @@ impl World {
         self.scan_all().into_values().map(|found| found.into_iter().map(|chunk| chunk.node).collect()).collect()
     }
 
-    /// One of those that may: a node joins, is drained, is drained no more, or is taken out once it is empty.
+    /// One of those that may: a node joins, is drained, is drained no more, or is taken out once it may leave.
     pub(super) fn change_membership(&mut self) {
-        let drained: Vec<usize> =
-            self.membership.draining.iter().copied().filter(|&node| self.is_drained(node)).collect();
-        if let Some(&node) = drained.first() {
+        let leaves = self.membership.draining.iter().copied().find(|&node| self.may_leave(node));
+        if let Some(node) = leaves {
             return self.remove_node(node);
         }
         let absent: Vec<usize> = self.membership.absent.iter().copied().collect();

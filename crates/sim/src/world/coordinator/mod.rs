@@ -299,6 +299,18 @@ impl World {
         }
     }
 
+    /// Could a later owner be accepted if this node were taken out now? Lives that were taken out never accept one, and
+    /// stay in a set of voters until the present owner is proven without them.
+    pub(super) fn is_followable_without(&self, node: usize) -> bool {
+        let is_gone = |voter: &&Voter| {
+            let place = usize::from(voter.node.0);
+            place == node || self.membership.removed.contains(&place)
+        };
+        let suffices = |set: &VoterSet| set.iter().filter(is_gone).count() <= self.config.code.tolerance();
+        let tenures = self.coordinator.tenures.values();
+        tenures.flat_map(|tenure| tenure.voters.iter().chain(&tenure.before)).all(suffices)
+    }
+
     /// The coordinator and a gateway lose sight of each other for so long.
     pub fn cut_coordinator(&mut self, gateway: usize, cut_us: u64) {
         self.note(format_args!("the coordinator is cut off from gateway {gateway} for {cut_us} us"));
