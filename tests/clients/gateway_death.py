@@ -4,7 +4,8 @@
 
 A cluster of its own is loaded; the victim gets SIGKILL (or SIGSTOP for ten seconds) while readers ask another gateway for
 keys of all partitions, one after the other. Requests for keys without an owner wait there, so the longest answer says how long
-it took. Prints it; wrong or missing values and errors fail the run, and with --bound-ms an answer that took longer.
+it took. Prints it. A wrong or missing value, an error, and a request that is not answered fail the run, and with --bound-ms an answer
+that took longer, or the wait for one that never came.
 """
 
 import os
@@ -12,14 +13,15 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import asker  # noqa: E402  (the path must be set first)
 import cluster  # noqa: E402  (the path must be set first)
 
 READERS = 32
 PROBES = 512
+BEFORE_SECONDS = 2
 WATCHED_SECONDS = 14
 STOPPED_SECONDS = 10
 
@@ -28,27 +30,14 @@ class Problem(Exception):
     """A promise was broken."""
 
 
-class Reader(threading.Thread):
-    """Asks for its keys in turn until it is told to end."""
+class Reader(asker.Asker):
+    """Reads its keys."""
 
-    def __init__(self, address, keys):
-        super().__init__(daemon=True)
-        self.stream, self.keys = cluster.connect(address).makefile("rwb"), keys
-        self.is_over, self.longest, self.problem, self.answers = False, (0.0, None), None, 0
-
-    def run(self):
-        while not self.is_over and not self.problem:
-            for key in self.keys:
-                began = time.monotonic()
-                self.stream.write(b"get %s\r\n" % key)
-                self.stream.flush()
-                lines = [self.stream.readline() for _ in range(3)]
-                took = time.monotonic() - began
-                self.longest = max(self.longest, (took, key))
-                self.answers += 1
-                if lines[1:] != [b"value of %s\r\n" % key, b"END\r\n"]:
-                    self.problem = f"{key!r}: {lines!r}"
-                    return
+    def turn(self):
+        for key in self.keys:
+            lines = self.ask(b"get %s\r\n" % key, 3)
+            if lines[1:] != [b"value of %s\r\n" % key, b"END\r\n"]:
+                raise Problem(f"{key!r}: {lines!r}")
 
 
 def load(address, count):
@@ -72,33 +61,35 @@ def one_round(arguments, seed):
                 if stream.readline() != b"STORED\r\n":
                     raise Problem(f"{key!r} was not stored")
         victim = random.Random(seed).choice([address for address in gateways if address != servers.memcached])
-        readers = [Reader(servers.memcached, keys[number::READERS]) for number in range(READERS)]
+        shares = [(f"reader {number}", keys[number::READERS]) for number in range(READERS)]
+        readers = [Reader(name, servers.memcached, share, arguments.timeout) for name, share in shares]
         for reader in readers:
             reader.start()
-        time.sleep(2)
-        before = max(reader.longest[0] for reader in readers)
-        for reader in readers:
-            reader.longest = (0.0, None)
+        began = time.monotonic()
+        time.sleep(BEFORE_SECONDS)
+        killed = time.monotonic()
         os.kill(gateways[victim], signal.SIGKILL if arguments.kill == "KILL" else signal.SIGSTOP)
         if arguments.kill == "STOP":
             stopped = gateways[victim]
             time.sleep(STOPPED_SECONDS)
             os.kill(stopped, signal.SIGCONT)
         time.sleep(WATCHED_SECONDS - (STOPPED_SECONDS if stopped else 0))
+        ended = time.monotonic()
         cluster.let_end(readers)
-        longest, answers = max(reader.longest[0] for reader in readers), sum(reader.answers for reader in readers)
     finally:
         if stopped:
             os.kill(stopped, signal.SIGCONT)
         servers.pids = [pid for pid in servers.pids if cluster.is_alive(pid)]
         servers.stop()
-    complaints = cluster.over_bound(arguments, longest) + [reader.problem for reader in readers if reader.problem]
+    longest = asker.longest(readers, killed)
+    complaints = cluster.over_bound(arguments, longest) + asker.problems(readers, ended)
     for complaint in complaints[:5]:
         print(f"    {complaint}")
     verdict = "not ok" if complaints else "ok"
     print(
         f"{verdict} seed {seed}: SIG{arguments.kill} of one of three gateways, {arguments.keys} keys: longest answer {longest:.3f} s "
-        f"(before: {before:.3f} s) of {answers}, {len(complaints)} complaints",
+        f"(before: {asker.longest(readers, began, killed):.3f} s) of {sum(len(reader.waits) for reader in readers)}, "
+        f"{len(complaints)} complaints",
         flush=True,
     )
     return not complaints
@@ -109,6 +100,7 @@ def main():
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--kill", choices=["KILL", "STOP"], default="KILL")
     cluster.add_bound(parser, "an answer after the kill")
+    asker.add_timeout(parser)
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.CalledProcessError])
 
 

@@ -3,9 +3,8 @@
     gateway_drain.py [--keys 2000000] [--pause 0.002] [--rounds 3] [--bound-ms 100]
 
 A cluster of its own is loaded; one gateway is drained while clients read and write keys of all partitions through all three
-gateways, one after the other. Prints the longest answer before, while the successors prepared, and from the first second in which
-partitions moved. A wrong value, an error, or a request that is not answered fails the run; with --bound-ms also an answer that took
-longer while the gateway was drained.
+gateways, one after the other. Prints the longest answer before, since the drain began, and once it was over for a second. A wrong value, an error,
+or a request that is not answered fails the run; with --bound-ms also an answer that took longer since the drain began.
 """
 
 import json
@@ -13,10 +12,10 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+import asker  # noqa: E402  (the path must be set first)
 import cluster  # noqa: E402  (the path must be set first)
 from gateway_death import Problem, load  # noqa: E402
 
@@ -27,40 +26,23 @@ AFTER_SECONDS = 3
 DRAIN_SECONDS_MAX = 120
 
 
-class Client(threading.Thread):
-    """Writes and reads its keys in turn through one gateway until it is told to end."""
+class Client(asker.Asker):
+    """Writes and reads its keys."""
 
-    def __init__(self, number, address, pause):
-        super().__init__(daemon=True)
-        self.stream = cluster.connect(address).makefile("rwb")
-        self.keys = [b"moved:%d:%d" % (number, key) for key in range(KEYS_EACH)]
-        self.pause, self.is_over, self.problem = pause, False, None
-        # When each answer was there, and how long it took.
-        self.answers = []
+    def __init__(self, number, address, arguments):
+        keys = [b"moved:%d:%d" % (number, key) for key in range(KEYS_EACH)]
+        super().__init__(f"client {number}", address, keys, arguments.timeout)
+        self.pause, self.turns = arguments.pause, 0
 
-    def ask(self, command, lines):
-        began = time.monotonic()
-        self.stream.write(command)
-        self.stream.flush()
-        answer = [self.stream.readline()]
-        while len(answer) < lines and answer[-1].startswith((b"VALUE", b"value")):
-            answer.append(self.stream.readline())
-        ended = time.monotonic()
-        self.answers.append((ended, ended - began))
-        return answer
-
-    def run(self):
-        turn = 0
-        while not self.is_over and not self.problem:
-            turn += 1
-            for key in self.keys:
-                value = b"value %d of %s" % (turn, key)
-                stored = self.ask(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value), 1)
-                found = self.ask(b"get %s\r\n" % key, 3)
-                if stored != [b"STORED\r\n"] or found[1:] != [value + b"\r\n", b"END\r\n"]:
-                    self.problem = f"{key!r}: {stored!r}, {found!r}"
-                    return
-                time.sleep(self.pause)
+    def turn(self):
+        self.turns += 1
+        for key in self.keys:
+            value = b"value %d of %s" % (self.turns, key)
+            stored = self.ask(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(value), value), 1)
+            found = self.ask(b"get %s\r\n" % key, 3)
+            if stored != [b"STORED\r\n"] or found[1:] != [value + b"\r\n", b"END\r\n"]:
+                raise Problem(f"{key!r}: {stored!r}, {found!r}")
+            time.sleep(self.pause)
 
 
 def one_round(arguments, seed):
@@ -69,7 +51,7 @@ def one_round(arguments, seed):
         gateways = servers.status()["gateways"]
         load(servers.memcached, arguments.keys)
         victim = random.Random(seed).choice(gateways)["id"]
-        clients = [Client(number, gateways[number % 3]["memcached"], arguments.pause) for number in range(3 * CLIENTS_EACH)]
+        clients = [Client(number, gateways[number % 3]["memcached"], arguments) for number in range(3 * CLIENTS_EACH)]
         for client in clients:
             client.start()
         time.sleep(BEFORE_SECONDS)
@@ -82,22 +64,22 @@ def one_round(arguments, seed):
         cluster.let_end(clients)
     finally:
         servers.stop()
-    answers = [answer for client in clients for answer in client.answers]
-    longest = lambda first, last: max((took for at, took in answers if first <= at < last), default=0.0)  # noqa: E731
-    stall = longest(began, ended + 1)
-    complaints = cluster.over_bound(arguments, stall) + [client.problem for client in clients if client.problem]
+    stall = asker.longest(clients, began)
+    complaints = cluster.over_bound(arguments, stall) + asker.problems(clients, ended)
     for complaint in complaints[:5]:
         print(f"    {complaint}")
+    before, after = asker.longest(clients, began - BEFORE_SECONDS + 1, began), asker.longest(clients, ended + 1)
     verdict = "not ok" if complaints else "ok"
     print(
         f"{verdict} seed {seed}: gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys: longest answer "
-        f"{stall * 1000:.0f} ms (before: {longest(began - BEFORE_SECONDS + 1, began) * 1000:.0f} ms; after: "
-        f"{longest(ended + 1, ended + AFTER_SECONDS) * 1000:.0f} ms) of {len(answers)}, {len(complaints)} complaints",
+        f"{stall * 1000:.0f} ms (before: {before * 1000:.0f} ms; after: {after * 1000:.0f} ms) of {sum(len(client.waits) for client in clients)}, "
+        f"{len(complaints)} complaints",
         flush=True,
     )
     if arguments.timeline:
+        answers = sorted((told, told - asked) for client in clients for asked, told in client.waits)
         with open(arguments.timeline, "w", encoding="utf-8") as out:
-            json.dump({"drain": [began, ended], "answers": sorted(answers)}, out)
+            json.dump({"drain": [began, ended], "answers": answers}, out)
     return not complaints
 
 
@@ -105,7 +87,8 @@ def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--pause", type=float, default=0.002, help="seconds between two keys of a client")
-    cluster.add_bound(parser, "an answer during the drain")
+    cluster.add_bound(parser, "an answer since the drain began")
+    asker.add_timeout(parser)
     parser.add_argument("--timeline", help="file for the time of every answer")
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.SubprocessError])
 

@@ -213,9 +213,9 @@ class Cluster:
             raise RuntimeError(complaint)
 
 
-def connect(address):
+def connect(address, timeout=60):
     host, port = address.rsplit(":", 1)
-    connection = socket.create_connection((host, int(port)), timeout=60)
+    connection = socket.create_connection((host, int(port)), timeout)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 

@@ -1,0 +1,103 @@
+"""Whether the tests in which a gateway dies or is drained fail when requests do: with servers that reset, or never answer.
+
+Must not know: how real gateways behave.
+"""
+
+import argparse
+import contextlib
+import io
+from unittest import mock
+
+import gateway_death
+import gateway_drain
+from expect import case, equal, main, true
+from fake import RESETTING, SILENT, WELL, Server
+
+# Long enough for an answer of a server of this process on a busy machine, but for one that never comes.
+TIMEOUT_SECONDS = 5
+
+
+class Servers:
+    """A cluster as a round sees it: three gateways that are one server."""
+
+    def __init__(self, server, addresses):
+        self.memcached, self.admin, self.pids = server.address, "", []
+        self.gateways = [{"id": number, "memcached": address, "pid": 0} for number, address in enumerate(addresses)]
+
+    def status(self):
+        return {"gateways": self.gateways}
+
+    def stop(self):
+        pass
+
+
+def one_is_asked(server):
+    return Servers(server, [server.address, "another", "a third"])
+
+
+def all_are_asked(server):
+    return Servers(server, [server.address] * 3)
+
+
+def passes(script, servers_of, mood, bound_ms=None):
+    """Whether a round does in whose middle the server's mood changes; and what it says."""
+    arguments = argparse.Namespace(keys=0, kill="KILL", pause=0.001, bound_ms=bound_ms, timeout=TIMEOUT_SECONDS, timeline=None)
+    said, short = io.StringIO(), dict.fromkeys(["BEFORE_SECONDS", "WATCHED_SECONDS", "AFTER_SECONDS"], 0.1)
+    with Server() as server, contextlib.ExitStack() as patches:
+
+        def turn(*_, **__):
+            server.mood = mood
+
+        for name, value in short.items():
+            if hasattr(script, name):
+                patches.enter_context(mock.patch.object(script, name, value))
+        patches.enter_context(mock.patch.object(script, "load", lambda *_: None))
+        patches.enter_context(mock.patch.object(script.cluster, "Cluster", lambda *_: servers_of(server)))
+        # What is done to a gateway: it gets a signal, or a drain is ordered.
+        patches.enter_context(mock.patch.object(script, "os", mock.Mock(kill=turn)))
+        patches.enter_context(mock.patch.object(script, "subprocess", mock.Mock(run=turn)))
+        patches.enter_context(contextlib.redirect_stdout(said))
+        is_ok = script.one_round(arguments, seed=1)
+    return is_ok, said.getvalue()
+
+
+ROUNDS = [(gateway_death, one_is_asked), (gateway_drain, all_are_asked)]
+
+
+@case
+def all_is_well():
+    """a round in which all are answered passes"""
+    for script, servers_of in ROUNDS:
+        is_ok, said = passes(script, servers_of, WELL)
+        true(is_ok, said)
+
+
+@case
+def resets():
+    """a round in which connections are reset fails"""
+    for script, servers_of in ROUNDS:
+        is_ok, said = passes(script, servers_of, RESETTING)
+        equal(is_ok, False)
+        true("ConnectionResetError" in said, said)
+
+
+@case
+def silence():
+    """a round in which nobody is answered any more fails, and the wait counts"""
+    for script, servers_of in ROUNDS:
+        is_ok, said = passes(script, servers_of, SILENT, bound_ms=TIMEOUT_SECONDS * 1000 - 1)
+        equal(is_ok, False)
+        true("TimeoutError" in said, said)
+        true("the bound is" in said, said)
+
+
+@case
+def one_that_ended():
+    """a client that was not answered at the end is told of, whatever ended it"""
+    with Server() as server:
+        reader = gateway_death.Reader("reader 0", server.address, [b"no such key"], TIMEOUT_SECONDS)
+        equal(gateway_death.asker.problems([reader], 0.0), ["reader 0 was not answered at the end"])
+
+
+if __name__ == "__main__":
+    main()
