@@ -72,7 +72,10 @@ def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--stop", type=float, default=10)
     parser.add_argument("--keep", help="file for the history")
-    return cluster.run_rounds(parser.parse_args(), one_round, [])
+    arguments = parser.parse_args()
+    for what in recorded.what_lacks():
+        cluster.say_not_tested(what)
+    return cluster.run_rounds(arguments, one_round, [])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Thrashes a cluster of single processes under load: RS(4,2) on eight nodes, three gateways, two coordinators, three etcd.
 
-    thrash.py [--seconds 60] [--seed N] [--near SHARE] [--files SHARE] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
+    thrash.py [--seconds 60] [--strict] [--seed N] [--near SHARE] [--files SHARE] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
 
 Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of
 its own), nodes answer late or damaged or not at all, bits of their memory turn over, gateways are drained, nodes join, are
@@ -12,9 +12,13 @@ read again.
 
 Clients share their keys and write down all that they ask and are told; sizes lie about the borders of chunks, stripes and objects.
 Nothing acknowledged may be lost, stale or wrong: the history is judged by the linearizability checker, and by porcupine, if it is
-there. Errors must lie within --window seconds of a gateway's trouble (thrash_troubles.py). Which answers took longest, and what
-was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a minute,
-and older ones are still used, so that histories can be judged.
+there. Errors must lie within --window seconds of a gateway's trouble (thrash_troubles.py), and no answer may take long while nothing
+but nodes is broken (thrash_waits.py). Which answers took longest, and what was broken meanwhile, is printed, and stored with
+--waits, and how often each kind of trouble was had. Keys change once a minute, and older ones are still used, so that histories
+can be judged.
+
+Without the right to make namespaces, or without porcupine, less is tested, which is said. With --strict it is a failure; and so is a
+kind of trouble that was never had in half an hour or more.
 """
 
 import os
@@ -33,6 +37,7 @@ import thrash_membership  # noqa: E402
 import thrash_nodes  # noqa: E402
 import thrash_progress  # noqa: E402
 from members import Members  # noqa: E402
+from network import make_network  # noqa: E402
 from thrash_evidence import Evidence  # noqa: E402
 from thrash_troubles import Troubles, share_covered  # noqa: E402
 from thrash_waits import Pulse, Waits  # noqa: E402
@@ -49,6 +54,8 @@ HEAL_SECONDS_MAX = 180
 ALL_SECONDS = 30
 ROUND_SECONDS = 50
 NODES_KILLED_LAST = 2
+# In so long every kind of trouble is had several times.
+EVERY_KIND_SECONDS = 1800
 KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS
 
 
@@ -216,13 +223,18 @@ class Run:
         outside = troubles.out_of_the_blue(errors, window)
         if outside:
             self.complaints.append(f"{len(outside)} errors out of the blue, at {', '.join(f'{told:.3f}' for _, told in outside[:10])}")
+        never = troubles.never_had(KINDS)
+        if never and self.arguments.strict and self.arguments.seconds >= EVERY_KIND_SECONDS:
+            self.complaints.append(f"kinds of trouble that were never had: {', '.join(never)}")
         ended = max([self.began + 1, *(trouble.ended or 0 for trouble in troubles.past)])
         covered = share_covered(troubles.windows(window), self.began, ended)
         waits = Waits(self.clients, troubles.all(), self.pulse)
+        self.complaints += waits.complaints()
         if self.arguments.waits:
-            waits.store(self.arguments.waits)
+            run = {"seed": self.seed, "seconds": self.arguments.seconds, "troubles": sum(troubles.counts.values()), "windows_share": covered}
+            waits.store(self.arguments.waits, {**run, "errors": len(errors), "errors_outside": len(outside)})
         lines = troubles.log + self.complaints[:20] if self.complaints else []
-        lines += [*waits.lines(), *troubles.kinds(KINDS), self.evidence.line()]
+        lines += [*waits.lines(), *troubles.kinds(), *([f"never: {', '.join(never)}"] if never else []), self.evidence.line()]
         for line in lines:
             print(f"    {line}")
         verdict = "not ok" if self.complaints else "ok"
@@ -240,9 +252,19 @@ def run(arguments, seed):
     return Run(arguments, seed).go()
 
 
+def what_lacks():
+    """Sentences for what this machine lacks to test all that a run is to."""
+    network = make_network()
+    if network:
+        network.remove()
+        return recorded.what_lacks()
+    return ["network namespaces cannot be made: no member is cut off from others", *recorded.what_lacks()]
+
+
 def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--strict", action="store_true", help="fail if less is tested than could be")
     parser.add_argument("--window", type=float, default=2, help="seconds after a gateway's trouble in which an answer may fail")
     parser.add_argument("--near", type=float, default=0.5, help="share of nodes whose memory gateways read and write themselves")
     parser.add_argument("--files", type=float, default=0.5, help="share of nodes that keep their memory in a file")
@@ -251,7 +273,13 @@ def main():
     parser.add_argument("--logs", help="directory for the members' logs")
     # What was frozen or cut off must not outlive a run that is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    return cluster.run_rounds(parser.parse_args(), run, [])
+    arguments, lacks = parser.parse_args(), what_lacks()
+    for what in lacks:
+        cluster.say_not_tested(what)
+    if lacks and arguments.strict:
+        print("not ok: --strict\n0 passed, 1 failed")
+        return 1
+    return cluster.run_rounds(arguments, run, [])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ DRAIN_PATIENCE_SECONDS = 45
 LEAVE_SECONDS_MAX = 30
 JOINED, DRAINED, CANCELLED = "joined", "drained and removed", "drain cancelled"
 LOST_ALIVE, LOST_DEAD, RETIRED = "removed with all it held", "that is dead removed as lost", "that is dead removed once rebuilt"
-KINDS = [JOINED, DRAINED, CANCELLED, LOST_ALIVE, LOST_DEAD, RETIRED]
+KINDS = [f"any node {label}" for label in (JOINED, DRAINED, CANCELLED, LOST_ALIVE, LOST_DEAD, RETIRED)]
 
 
 class Membership:

@@ -39,8 +39,10 @@ FAULTS = {
     "losing answers": "drop {} --share 2%",
     "breaking connections": "drop {} --share 5% --reset",
 }
-KINDS = [*FAULTS, "killed, memory gone", "killed, memory kept", "frozen", "cut off", "starved", "given up", "bits flipped in memory"]
-KINDS += ["near node killed, memory gone", "near node killed, memory kept", "near node frozen", "near node starved", "near node bits"]
+# What happens to each sort of node.
+LABELS = ["killed, memory gone", "killed, memory kept", "frozen", "cut off", "starved", "bits flipped in memory"]
+KINDS = [f"{sort} {label}" for sort in ("node", "near node") for label in LABELS] + [f"node {fault}" for fault in FAULTS]
+KINDS += ["any node given up"]
 
 
 class Starvation(threading.Thread):

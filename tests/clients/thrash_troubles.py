@@ -91,13 +91,13 @@ class Troubles:
         windows = self.windows(seconds)
         return sorted((asked, told) for asked, told in errors if not any(began <= told and asked <= ended for began, ended in windows))
 
-    def kinds(self, wanted):
-        """Lines of how often each kind of trouble was had, and of those wanted that never were."""
-        for name, count in sorted(self.counts.items()):
-            yield f"{count:5d} {name}"
-        missing = [name for name in wanted if not any(name in one for one in self.counts)]
-        if missing:
-            yield f"never: {', '.join(missing)}"
+    def kinds(self):
+        """Lines of how often each kind of trouble was had."""
+        return [f"{count:5d} {name}" for name, count in sorted(self.counts.items())]
+
+    def never_had(self, wanted):
+        """Which of these kinds; `any node` stands for a near one and for one that is not."""
+        return [kind for kind in wanted if not any(self.counts[kind.replace("any node", sort)] for sort in ("node", "near node"))]
 
 
 def share_covered(windows, began, ended):

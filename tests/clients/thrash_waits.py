@@ -9,6 +9,7 @@ gateway, coordinator, etcd, node, two nodes
 several     of these
 nothing     nothing was
 ```
+While nothing is broken, or nodes only, an answer may not take longer than `BOUND_SECONDS`.
 
 Must not know: how members are broken and mended, what clients ask.
 """
@@ -20,8 +21,9 @@ import time
 # A trouble counts for what begins so soon after it was mended: members come back, owners change.
 AFTER_SECONDS = 3
 SHOWN = 10
-# What an answer may take while one member is in trouble: the rest of a promise, and a take-over.
+# What an answer may take while one member is in trouble: the rest of a promise, and a take-over; and whose trouble excuses no more.
 BOUND_SECONDS = 4
+BOUNDED_KINDS = ("node", "two nodes", "nothing")
 PULSE_SECONDS = 0.05
 PAUSE_SECONDS = 0.2
 
@@ -49,6 +51,12 @@ class Pulse(threading.Thread):
 
 def overlaps(trouble, wait, after):
     return trouble.began <= wait.returned and (trouble.ended is None or trouble.ended + after >= wait.called)
+
+
+def line_of(row):
+    where = f"{row['action']} {row['key']} asked of {row['asked']} at {row['at']:.3f}"
+    paused = f", paused {row['paused']:.2f}" if row["paused"] else ""
+    return f"{row['seconds']:6.2f} s {row['kind']}: {where}, {row['outcome']}{paused}; {'; '.join(row['troubles'])}"
 
 
 class Waits:
@@ -100,12 +108,16 @@ class Waits:
         asked = [row for row in self.rows if row["kind"] == "asked"][:SHOWN]
         others = [row for row in self.rows if row["kind"] != "asked"][:SHOWN]
         for row in asked + others:
-            where = f"{row['action']} {row['key']} asked of {row['asked']} at {row['at']:.3f}"
-            paused = f", paused {row['paused']:.2f}" if row["paused"] else ""
-            yield f"{row['seconds']:6.2f} s {row['kind']}: {where}, {row['outcome']}{paused}; {'; '.join(row['troubles'])}"
+            yield line_of(row)
         for kind, (count, late, longest) in self.kinds().items():
             yield f"{kind}: {count} waits longer than half a second, {late} longer than {BOUND_SECONDS} s, the longest {longest:.2f} s"
 
-    def store(self, path):
+    def complaints(self):
+        """Those that took longer than anything excuses that was broken."""
+        late = [row for row in self.rows if row["kind"] in BOUNDED_KINDS and row["seconds"] > BOUND_SECONDS]
+        return [f"an answer took longer than {BOUND_SECONDS} s: {line_of(row).strip()}" for row in late]
+
+    def store(self, path, run):
+        """Beside what there is to say of the run."""
         with open(path, "w", encoding="utf-8") as out:
-            json.dump({"kinds": self.kinds(), "waits": self.rows}, out, indent=1)
+            json.dump({"run": run, "kinds": self.kinds(), "waits": self.rows}, out, indent=1)

@@ -292,6 +292,11 @@ def run_rounds(arguments, one_round, problems):
     return 0 if all(results) else 1
 
 
+def say_not_tested(what):
+    """What this machine lacks to test; `./test` tells it again at its end."""
+    print(f"not tested here: {what}", flush=True)
+
+
 def start(server, extra=()):
     return Real() if server == "real" else Cluster(extra)
 

@@ -49,7 +49,8 @@ LONG_SHARE = 0.01
 TOO_LONG = b"SERVER_ERROR object too large for cache\r\n"
 # Of a client's steps, how many begin with another connection.
 WANDERING = 0.01
-RECONNECT_SECONDS_MAX = 90
+# Nobody who is refused fills a history with attempts.
+RECONNECT_PAUSE_SECONDS = 0.02
 # After a cut TCP tries again within a second, where Linux knows the option (6.15), and not as long after it as it took.
 TCP_RTO_MAX_MS = 44
 # Answers that took longer are remembered one by one.
@@ -102,7 +103,7 @@ class Client(threading.Thread):
         self.longest, self.waits = 0.0, []
         # How often a value was refused that is too long.
         self.too_long_count = 0
-        # When what failed was asked, and when it was told, for those that ask in which windows.
+        # When what failed was asked, and when it was told, for those that ask in which windows; attempts to connect among it.
         self.errors = []
 
     def run(self):
@@ -142,19 +143,22 @@ class Client(threading.Thread):
             return PACKED_BYTES_MAX - len(key) - self.random.choice(RECORD_BYTES) + self.random.choice([-1, 0, 1])
         return self.random.choice(SIZES)
 
-    def connection(self):
-        give_up = time.monotonic() + RECONNECT_SECONDS_MAX
-        while self.stream is None:
+    def is_connected(self):
+        """With one attempt to connect, if it is not: who is refused then tries elsewhere with the next operation."""
+        if self.stream is None:
+            self.address = self.random.choice(self.addresses)
             try:
-                self.address = self.random.choice(self.addresses)
                 connection = cluster.connect(self.address)
-                resend_steadily(connection)
-                self.stream = connection.makefile("rwb")
             except OSError:
-                if time.monotonic() > give_up or self.is_over:
-                    raise
-                time.sleep(0.02)
-        return self.stream
+                return False
+            resend_steadily(connection)
+            self.stream = connection.makefile("rwb")
+        return True
+
+    def never_sent(self, key, action, value, called):
+        """Nobody could be asked: it has not happened, and the client was not served."""
+        self.note(key, action, value, called, "refused")
+        time.sleep(RECONNECT_PAUSE_SECONDS)
 
     def note(self, key, action, value, called, outcome, answer=ABSENT):
         returned = time.monotonic_ns()
@@ -178,8 +182,9 @@ class Client(threading.Thread):
             return b""
 
     def write(self, key, action, value, command, answers):
-        self.connection()
         called = time.monotonic_ns()
+        if not self.is_connected():
+            return self.never_sent(key, action, value, called)
         line = self.ask(command)
         if line in answers:
             self.note(key, action, value, called, "ok", answers[line])
@@ -196,8 +201,9 @@ class Client(threading.Thread):
             raise ValueError(f"{action} {key!r}: {line!r}")
 
     def get(self, key):
-        self.connection()
         called = time.monotonic_ns()
+        if not self.is_connected():
+            return self.never_sent(key, "get", ABSENT, called)
         line = self.ask(b"get %s\r\n" % key)
         words = line.split()
         if line == b"END\r\n":
@@ -232,11 +238,27 @@ def write_history(path, clients, extra=()):
             out.writelines(line + "\n" for line in lines)
 
 
+def porcupine_path():
+    """The second judge; none, if it was not built. One that is named must be there."""
+    named = os.environ.get("PORCUPINE")
+    path = named or os.path.join(cluster.ROOT, ".cache", "porcupine", "judge")
+    if os.path.exists(path):
+        return path
+    if named:
+        raise RuntimeError(f"PORCUPINE names {named}, which is not there")
+    return None
+
+
+def what_lacks():
+    """Sentences for what this machine lacks to judge histories as it should."""
+    return [] if porcupine_path() else ["porcupine is not built: no second judge looks at histories"]
+
+
 def judge(path):
     """What is wrong with a history, by the project's own checker and by porcupine, if that was built; and what they say."""
     commands = [[cluster.binary_path(), "sim", "judge", path]]
-    porcupine = os.environ.get("PORCUPINE", os.path.join(cluster.ROOT, ".cache", "porcupine", "judge"))
-    if os.path.exists(porcupine):
+    porcupine = porcupine_path()
+    if porcupine:
         commands.append([porcupine, path])
     problems, said = [], []
     for command in commands:

@@ -1,0 +1,111 @@
+"""Whether the right errors are excused: of troubles that are made up, by a clock of this suite.
+
+Must not know: how a thrasher breaks anything.
+"""
+
+from unittest import mock
+
+import thrash_troubles
+from expect import case, equal, main
+from thrash_troubles import Trouble, Troubles, share_covered
+
+WINDOW = 2
+
+
+class Clock:
+    def monotonic(self):
+        return 100.0
+
+
+def troubles_of(*rows):
+    """Each a kind, and when its trouble began and ended; none, if it goes on."""
+    troubles = Troubles()
+    for kind, began, ended in rows:
+        trouble = Trouble(kind, kind, "broken", began, 0, None)
+        trouble.ended = ended
+        (troubles.past if ended else troubles.present).append(trouble)
+    return troubles
+
+
+def windows(*rows):
+    with mock.patch.object(thrash_troubles, "time", Clock()):
+        return troubles_of(*rows).windows(WINDOW)
+
+
+def out_of_the_blue(errors, *rows):
+    with mock.patch.object(thrash_troubles, "time", Clock()):
+        return troubles_of(*rows).out_of_the_blue(errors, WINDOW)
+
+
+@case
+def gateways_only():
+    """a gateway's trouble is a window, and a little after it; nobody else's is"""
+    equal(windows(("gateway", 10, 14)), [(10, 16)])
+    equal(windows(("node", 10, 14), ("coordinator", 20, 24), ("etcd", 30, 34)), [])
+    equal(windows(("gateway", 10, 14), ("gateway", 12, 13)), [(10, 16), (12, 15)])
+
+
+@case
+def that_go_on():
+    """what is not mended yet lasts until now"""
+    equal(windows(("gateway", 10, None)), [(10, 102)])
+    equal(windows(("gateway", 10, 14), ("etcd", 12, None)), [(10, 102)])
+
+
+@case
+def kept_from_taking_over():
+    """a window lasts as much longer as a coordinator or etcd kept others from taking over, but not a node"""
+    for kind in ("coordinator", "etcd"):
+        equal(windows(("gateway", 10, 14), (kind, 5, 11)), [(10, 16)])
+        equal(windows(("gateway", 10, 14), (kind, 5, 20)), [(10, 22)])
+        equal(windows(("gateway", 10, 14), (kind, 15, 20)), [(10, 22)])
+        equal(windows(("gateway", 10, 14), (kind, 17, 20)), [(10, 16)])
+        equal(windows(("gateway", 10, 14), (kind, 5, 9)), [(10, 16)])
+    equal(windows(("gateway", 10, 14), ("node", 12, 20)), [(10, 16)])
+
+
+@case
+def errors():
+    """an error is excused if a window was open at any time between question and answer"""
+    gateway = ("gateway", 10, 14)
+    for error in [(9, 10), (10, 10), (5, 50), (12, 13), (16, 16), (16, 30)]:
+        equal(out_of_the_blue([error], gateway), [])
+    for error in [(8, 9.9), (16.1, 17)]:
+        equal(out_of_the_blue([error], gateway), [error])
+    equal(out_of_the_blue([(30, 31), (1, 2), (11, 12)], gateway), [(1, 2), (30, 31)])
+    equal(out_of_the_blue([(11, 12)], ("node", 10, 14)), [(11, 12)])
+
+
+@case
+def shares():
+    """how much of a time lies in windows, each moment counted once"""
+    for windows_, share in [
+        ([], 0),
+        ([(0, 10)], 1),
+        ([(-5, 50)], 1),
+        ([(2, 4)], 0.2),
+        ([(-5, 1), (9, 12)], 0.2),
+        ([(-5, -1), (10, 12)], 0),
+        ([(6, 8), (2, 4)], 0.4),
+        ([(2, 6), (4, 8)], 0.6),
+        ([(2, 8), (3, 4), (5, 9)], 0.7),
+        ([(2, 4), (2, 4)], 0.2),
+    ]:
+        equal(round(share_covered(windows_, 0, 10), 9), share)
+    equal(share_covered([(105, 110)], 100, 120), 0.25)
+
+
+@case
+def kinds():
+    """a kind that was never had is told, although another one is called alike"""
+    troubles = Troubles()
+    for kind in ("node late now and then", "gateway frozen", "near node killed", "near node joined", "node joined"):
+        troubles.counts[kind] += 2
+    had = ["node late now and then", "gateway frozen", "near node killed", "any node killed", "any node joined", "node joined"]
+    equal(troubles.never_had(had), [])
+    never = ["node late", "node frozen", "node killed", "any node frozen", "etcd frozen"]
+    equal(troubles.never_had([*had, *never]), never)
+
+
+if __name__ == "__main__":
+    main()
