@@ -4,10 +4,10 @@
 
 Nodes keep their memory in files. Clients, each with keys of its own, read and overwrite through all gateways; what breaks is a
 connection to a gateway that is being restarted, and is asked again elsewhere. A node is restarted when the one before is back
-and no chunk is missing; a gateway is drained first. Every answer must be the value that was stored last. With SIGKILL nothing
-is drained, and a write that another gateway had passed on to the dead one may hear that its outcome is unknown: it is asked
-again, and counted. Reported: hits, misses, errors, connections that broke, chunks that were rebuilt, and the longest operation
-of each phase.
+and no chunk is missing; a gateway is drained first. Every answer must be the value that was stored last. While nodes are restarted
+no chunk may be rebuilt, since each has its memory again, and no connection may break. With SIGKILL nothing is drained, and a write
+that another gateway had passed on to the dead one may hear that its outcome is unknown: it is asked again, and counted. Reported:
+hits, misses, errors, connections that broke, chunks that were rebuilt, and the longest operation of each phase.
 """
 
 import os
@@ -130,21 +130,30 @@ class Roll:
         self.signal = getattr(signal, "SIG" + arguments.signal)
 
     def all(self):
-        self.phase("undisturbed", lambda: time.sleep(3 * self.arguments.settle))
-        self.phase(f"{NODES} nodes", lambda: [self.node(number) for number in range(NODES)])
+        self.quiet_phase("undisturbed", lambda: time.sleep(3 * self.arguments.settle))
+        self.quiet_phase(f"{NODES} nodes", lambda: [self.node(number) for number in range(NODES)])
         self.phase(f"{GATEWAYS} gateways", lambda: [self.gateway(number) for number in range(GATEWAYS)])
+
+    def quiet_phase(self, name, act):
+        """One in which no memory is lost, and no gateway dies, so there is nothing to rebuild, and no connection to break."""
+        rebuilt, broken = self.rebuilt(), self.broken()
+        self.phase(name, act)
+        rebuilt, broken = self.rebuilt() - rebuilt, self.broken() - broken
+        if rebuilt or broken:
+            raise Problem(f"{name}: {rebuilt} chunks were rebuilt and {broken} connections broke, though no memory was lost")
 
     def phase(self, name, act):
         for client in self.clients:
             client.longest = 0.0
-        before, began, rebuilt = self.operations(), time.monotonic(), self.rebuilt()
-        self.rebuilt_in_phase = 0
+        before, began, rebuilt, broken = self.operations(), time.monotonic(), self.rebuilt(), self.broken()
         act()
         took, count = time.monotonic() - began, self.operations() - before
-        self.rebuilt_in_phase += max(self.rebuilt() - rebuilt, 0)
+        # What dead gateways told is not in the sum any more.
+        rebuilt, broken = max(self.rebuilt() - rebuilt, 0), self.broken() - broken
         longest = max(client.longest for client in self.clients)
         print(
-            f"    {name}: {took:.1f} s, {count} operations, longest {longest * 1000:.0f} ms, {self.rebuilt_in_phase} chunks rebuilt",
+            f"    {name}: {took:.1f} s, {count} operations, longest {longest * 1000:.0f} ms, {rebuilt} chunks rebuilt, "
+            f"{broken} connections broke",
             flush=True,
         )
 
@@ -193,7 +202,10 @@ class Roll:
         return sum(client.hits + client.sets for client in self.clients)
 
     def rebuilt(self):
-        return self.servers.status()["repair"]["chunks_rebuilt_total"] or 0
+        return self.servers.status()["repair"]["chunks_rebuilt_total"]
+
+    def broken(self):
+        return sum(client.broken for client in self.clients)
 
 
 def one_round(arguments, seed):
