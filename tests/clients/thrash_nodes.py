@@ -24,6 +24,8 @@ LOSSES_MAX = 2
 GIVEN_UP_SECONDS = 2
 AWAY = ("frozen", "cut off")
 GIVEN_UP = "was given up for good"
+# Long enough that it is.
+FROZEN_SECONDS_MAX = 7
 # What is lost is told twice a second; a node counts as well when nothing was for so long.
 WHOLE_SECONDS = 3
 # When something recovers for so long, nodes are left alone until all is whole: else it never would be seen to be.
@@ -40,7 +42,8 @@ FAULTS = {
     "breaking connections": "drop {} --share 5% --reset",
 }
 # What happens to each sort of node.
-LABELS = ["killed, memory gone", "killed, memory kept", "frozen", "cut off", "starved", "bits flipped in memory"]
+GONE, KEPT = "killed, memory gone", "killed, memory kept"
+LABELS = [GONE, KEPT, "frozen", "cut off", "starved", "bits flipped in memory"]
 KINDS = [f"{sort} {label}" for sort in ("node", "near node") for label in LABELS] + [f"node {fault}" for fault in FAULTS]
 KINDS += ["any node given up"]
 
@@ -155,20 +158,27 @@ class Nodes:
             starvation = Starvation(node)
             self.troubles.begin(node, "node", "starved", self.random.uniform(0.5, 4), starvation.end)
         else:
-            self.order(node, self.random.choice(list(FAULTS)))
+            self.order(node, self.rarest(FAULTS))
+
+    def rarest(self, labels):
+        """One of those that were had least often, so that each is."""
+        counts = {label: self.troubles.times_had(f"node {label}") for label in labels}
+        return self.random.choice([label for label in labels if counts[label] == min(counts.values())])
 
     def kill(self, node):
         node.kill()
-        is_kept = node.memory_file and self.random.random() < 0.7
+        was_had = self.troubles.times_had(f"{'near ' if node.near else ''}node {KEPT}")
+        is_kept = node.memory_file and (not was_had or self.random.random() < 0.7)
         if not is_kept:
             node.lose_memory()
         # With its memory, it mostly comes back before that is given up.
         seconds = self.random.choice([0.1, 0.5, 1, 2, 6]) if is_kept else self.random.uniform(0.1, 6)
-        self.troubles.begin(node, "node", f"killed, memory {'kept' if is_kept else 'gone'}", seconds, lambda: node.start() or True)
+        self.troubles.begin(node, "node", KEPT if is_kept else GONE, seconds, lambda: node.start() or True)
 
     def freeze(self, node):
         node.signal(signal.SIGSTOP)
-        seconds = self.random.choice([0.05, 0.3, 1, 4, 7])
+        choices = [0.05, 0.3, 1, 4, FROZEN_SECONDS_MAX] if self.troubles.times_had("any node given up") else [FROZEN_SECONDS_MAX]
+        seconds = self.random.choice(choices)
         self.troubles.begin(node, "node", "frozen", seconds, lambda: node.signal(signal.SIGCONT) or True)
 
     def cut(self, node):

@@ -95,9 +95,12 @@ class Troubles:
         """Lines of how often each kind of trouble was had."""
         return [f"{count:5d} {name}" for name, count in sorted(self.counts.items())]
 
+    def times_had(self, kind):
+        """`any node` stands for a near one and for one that is not."""
+        return sum(self.counts[name] for name in {kind.replace("any node", sort) for sort in ("node", "near node")})
+
     def never_had(self, wanted):
-        """Which of these kinds; `any node` stands for a near one and for one that is not."""
-        return [kind for kind in wanted if not any(self.counts[kind.replace("any node", sort)] for sort in ("node", "near node"))]
+        return [kind for kind in wanted if not self.times_had(kind)]
 
 
 def share_covered(windows, began, ended):

@@ -105,6 +105,7 @@ def kinds():
     equal(troubles.never_had(had), [])
     never = ["node late", "node frozen", "node killed", "any node frozen", "etcd frozen"]
     equal(troubles.never_had([*had, *never]), never)
+    equal([troubles.times_had(kind) for kind in ("gateway frozen", "any node joined", "near node joined", "etcd frozen")], [2, 4, 2, 0])
 
 
 if __name__ == "__main__":
