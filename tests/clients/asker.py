@@ -1,5 +1,5 @@
-"""A client of one gateway that asks for its keys in turn, and whose every request counts: one that broke, or that was never answered,
-with the time that it waited.
+"""A client of one gateway that asks for its keys in turn, and whose every request counts: one that broke, or that was never
+answered, with the time that it waited.
 
 Must not know: what is done to the gateways meanwhile.
 """

@@ -4,8 +4,8 @@
 
 A cluster of its own is loaded; the victim gets SIGKILL (or SIGSTOP for ten seconds) while readers ask another gateway for
 keys of all partitions, one after the other. Requests for keys without an owner wait there, so the longest answer says how long
-it took. Prints it. A wrong or missing value, an error, and a request that is not answered fail the run, and with --bound-ms an answer
-that took longer, or the wait for one that never came.
+it took. Prints it. A wrong or missing value, an error, and a request that is not answered fail the run, and with --bound-ms an
+answer that took longer, or the wait for one that never came.
 """
 
 import os

@@ -3,8 +3,8 @@
     gateway_drain.py [--keys 2000000] [--pause 0.002] [--rounds 3] [--bound-ms 100]
 
 A cluster of its own is loaded; one gateway is drained while clients read and write keys of all partitions through all three
-gateways, one after the other. Prints the longest answer before, since the drain began, and once it was over for a second. A wrong value, an error,
-or a request that is not answered fails the run; with --bound-ms also an answer that took longer since the drain began.
+gateways, one after the other. Prints the longest answer before, since the drain began, and once it was over for a second. A wrong value,
+an error, or a request that is not answered fails the run; with --bound-ms also an answer that took longer since the drain began.
 """
 
 import json
@@ -69,17 +69,17 @@ def one_round(arguments, seed):
     for complaint in complaints[:5]:
         print(f"    {complaint}")
     before, after = asker.longest(clients, began - BEFORE_SECONDS + 1, began), asker.longest(clients, ended + 1)
+    answers = [wait for client in clients for wait in client.waits]
     verdict = "not ok" if complaints else "ok"
     print(
         f"{verdict} seed {seed}: gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys: longest answer "
-        f"{stall * 1000:.0f} ms (before: {before * 1000:.0f} ms; after: {after * 1000:.0f} ms) of {sum(len(client.waits) for client in clients)}, "
+        f"{stall * 1000:.0f} ms (before: {before * 1000:.0f} ms; after: {after * 1000:.0f} ms) of {len(answers)}, "
         f"{len(complaints)} complaints",
         flush=True,
     )
     if arguments.timeline:
-        answers = sorted((told, told - asked) for client in clients for asked, told in client.waits)
         with open(arguments.timeline, "w", encoding="utf-8") as out:
-            json.dump({"drain": [began, ended], "answers": answers}, out)
+            json.dump({"drain": [began, ended], "answers": sorted((told, told - asked) for asked, told in answers)}, out)
     return not complaints
 
 
