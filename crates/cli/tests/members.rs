@@ -184,12 +184,21 @@ fn a_removed_node_keeps_no_later_run_from_starting() {
 #[test]
 fn what_becomes_of_a_dead_node_is_told() {
     let flags = ["--nodes", "8", "--node-memory", "32MiB", "--redis", "off", "--retire-after", "5"];
-    let mut cluster = Cluster::start(&flags);
+    // So slowly that it is seen in the middle of it.
+    let mut cluster = Cluster::start(&[&flags[..], &["--repair-bandwidth", "1MiB"]].concat());
     fill(&cluster.memcached);
     kill(pid(&cluster.status()["nodes"][0]), Signal::SIGKILL);
     let text = cluster.line_with("node 0 (pid");
     assert!(text.ends_with("; 1 of 8 nodes is dead and not rebuilt yet, 2 at once are tolerated"), "{text}");
     assert_eq!(cluster.line_with("node 0 is"), "node 0 is given up: what it held is rebuilt on the others");
+    let rebuilt = |status: &Value, id| node(status, id).expect("a member")["rebuilt"].as_bool();
+    let is_missing = |status: &Value| status["repair"]["chunks_missing"] != 0;
+    let text = cluster.refused("remove node 0");
+    assert!(text.contains("not all that it held is elsewhere yet"), "{text}");
+    cluster.await_status("whole", |status| {
+        assert!(!is_missing(status) || rebuilt(status, 0) == Some(false), "{status:#}");
+        !is_missing(status)
+    });
     let text = cluster.line_with("no chunk");
     assert!(
         text.starts_with("no chunk is missing any more: ") && text.contains(" rebuilt"),
@@ -197,7 +206,6 @@ fn what_becomes_of_a_dead_node_is_told() {
         cluster.status()
     );
     // Owners count what is left of a node now and then, and tell of it later than of what is missing.
-    let rebuilt = |status: &Value, id| node(status, id).expect("a member")["rebuilt"].as_bool();
     let status = cluster.await_status("rebuilt", |status| rebuilt(status, 0) == Some(true));
     assert_eq!(rebuilt(&status, 1), Some(false));
     kill(pid(&status["nodes"][1]), Signal::SIGKILL);

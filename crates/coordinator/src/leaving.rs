@@ -123,10 +123,12 @@ impl Coordinator {
         self.nodes.get(&id).map_or(0, |node| node.status.chunks_open + node.status.chunks_sealed)
     }
 
-    /// Does the node hold nothing that counts, as all who would know say?
+    /// Does the node hold nothing that counts, nor did it hold what is not rebuilt yet, as all who would know say? While
+    /// a partition is being taken over nobody knows: its last owner's word is over, and the next one has not counted.
     pub(crate) fn is_empty(&self, id: u16) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
-        let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
+        let is_served =
+            self.durable.tenures.iter().all(|(&epoch, tenure)| self.is_owner_alive(tenure) && self.serves(epoch));
         let mut owners = self.gateways.iter().filter(|(id, gateway)| {
             gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
         });
@@ -134,7 +136,7 @@ impl Coordinator {
         let all_say = owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing));
         // Of a dead node only owners can tell.
         let says_itself = !node.presence.is_alive() || node.has_told && self.chunks_held(id) == 0;
-        is_owned && all_say && says_itself
+        is_served && all_say && says_itself
     }
 
     /// Takes a node out for good.

@@ -3,6 +3,7 @@
 use shorttail_sim::command::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::scenario::*;
+use shorttail_sim::world::World;
 
 /// Without repair the third and fourth death would take most stripes below `k` chunks.
 #[test]
@@ -72,6 +73,38 @@ fn deaths_in_the_middle_of_repair() {
             concludes(world);
         }
     }
+}
+
+/// A dead node is rebuilt when what it had is on other nodes, not when others are to have it; nor does an owner say so
+/// that takes over in between, and knows less.
+#[test]
+fn no_node_is_rebuilt_while_chunks_are_missing() {
+    for (seed, gateway_count, takes_over) in [(0, 1, false), (1, 1, true), (2, 1, true), (3, 2, false), (4, 2, true)] {
+        let mut slow = SimConfig { repair_bytes_per_s: 1_000, ..nodes_of("rs:4+2", 9) };
+        if gateway_count > 1 {
+            slow.share(gateway_count);
+        }
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..60);
+        kill(&mut world, &[0]);
+        if takes_over {
+            pass(&mut world, 700_000 * seed);
+            assert!(missing(&world) > 0, "the owner is to die before all is rebuilt");
+            take_over(&mut world, 5_000);
+        }
+        await_within(&mut world, 20 * REPAIR_US, "rebuilt", |world| {
+            let is_rebuilt = world.is_rebuilt(0);
+            assert!(!is_rebuilt || missing(world) == 0, "{} are missing\n{}", missing(world), world.trace());
+            is_rebuilt
+        });
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
+/// Chunks that owners miss.
+fn missing(world: &World) -> u64 {
+    world.all_stats().iter().map(|stats| stats.chunks_missing).sum()
 }
 
 /// Rule R11: keys are overwritten and stripes cleaned while their chunks are rebuilt; no late install brings one back,

@@ -402,6 +402,26 @@ fn a_dead_node_is_rebuilt_once_nobody_misses_a_chunk_of_it() {
     assert!(which[3] && which.iter().filter(|is_rebuilt| **is_rebuilt).count() == 1, "{which:?}");
 }
 
+/// Who takes over has not counted what it takes over, whatever it said before.
+#[test]
+fn no_node_is_rebuilt_while_a_partition_is_taken_over() {
+    let mut cluster = Cluster::new(8);
+    cluster.die(3);
+    let is_rebuilt = |cluster: &Cluster| cluster.scene.coordinator.status().nodes[3].rebuilt;
+    let (heir, welcome) = cluster.scene.gateway(None);
+    welcome.expect("let in");
+    let owner = std::mem::replace(&mut cluster.gateway, heir);
+    cluster.counts(&[(3, 0)], 0);
+    cluster.scene.handle(Input::Closed { connection: owner });
+    assert!(!is_rebuilt(&cluster), "nobody told of what the first owner had");
+    assert!(cluster.remove(3, false).is_err());
+    cluster.counts(&[(3, 7)], 0);
+    assert!(!is_rebuilt(&cluster));
+    cluster.counts(&[(3, 0)], 0);
+    assert!(is_rebuilt(&cluster));
+    cluster.remove(3, false).expect("all of it is elsewhere");
+}
+
 #[test]
 fn nothing_is_being_rebuilt_with_fewer_nodes_than_a_stripe_needs() {
     let mut cluster = Cluster::new(6);

@@ -103,6 +103,9 @@ impl<C: Command> Engine<C> {
     /// A node's session is lost: to be called while its phase still tells whether it was used.
     pub(super) fn note_away(&mut self, id: NodeId) {
         let was_used = self.nodes.get(id).is_some_and(|node| !node.phase.is_greeting());
+        if was_used {
+            self.forget_left(id);
+        }
         if was_used && self.is_serving() {
             self.begin_absence(id);
         }

@@ -178,6 +178,7 @@ impl<C: Command> Engine<C> {
             node.phase = NodePhase::Ready;
             self.repair.is_away_stale = true;
             self.note_back(id.node);
+            self.forget_left(id.node);
             self.settle_voids_of(id.node);
             self.resend_frees_to(id.node);
             self.verify_doubtful();

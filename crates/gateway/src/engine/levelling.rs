@@ -78,7 +78,6 @@ impl<C: Command> Engine<C> {
     /// Looks at what should move.
     pub(super) fn plan_moves(&mut self) {
         self.moves.due_us = self.now.mono_us + LEVEL_LOOK_US;
-        self.count_left();
         if self.repair.is_pressing() {
             return;
         }
@@ -92,8 +91,10 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Chunks on nodes that drain, or that are away: what would be lost with them.
-    fn count_left(&mut self) {
+    /// Chunks on nodes that drain, or that are away: what would be lost with them. A chunk that was lost with a node is
+    /// that node's until it is rebuilt, whoever is to have it; whose those were that an earlier owner began with is not
+    /// known, so they are everybody's who was given up.
+    pub(super) fn count_left(&mut self) {
         let nodes = self.nodes.iter().map(|node| node.id);
         let counted = nodes.filter(|&node| self.moves.draining.contains(&node) || !self.nodes.is_reachable(node));
         let mut left: BTreeMap<NodeId, u64> = counted.map(|node| (node, 0)).collect();
@@ -105,6 +106,10 @@ impl<C: Command> Engine<C> {
                     }
                 }
             });
+        }
+        for had_by in self.repair.had_by() {
+            let had_it = |node: NodeId| had_by.map_or_else(|| self.is_gone(node), |had_by| node == had_by);
+            left.iter_mut().filter(|(node, _)| had_it(**node)).for_each(|(_, count)| *count += 1);
         }
         self.moves.left = left;
     }

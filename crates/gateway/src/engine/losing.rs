@@ -67,6 +67,7 @@ impl<C: Command> Engine<C> {
         self.repair.losing.0.retain(|losing| losing.node != node);
         let lost = self.chunks_of(node);
         self.repair.mark_all(&lost);
+        lost.into_iter().for_each(|(id, chunk, _)| self.note_had_by_unknown(id, chunk));
         // What is lost is not away.
         self.repair.is_away_stale = true;
     }

@@ -73,8 +73,9 @@ pub struct Moves {
     pub(super) due_us: u64,
     pub(super) is_levelling: bool,
     pub(super) off: Off,
-    /// Chunks on nodes that drain or are away, as they were counted last.
+    /// Chunks of nodes that drain or are away, as they were counted last, and when they are counted next.
     pub(super) left: BTreeMap<NodeId, u64>,
+    left_due_us: u64,
     /// Chunks that found no node to go to in the last plan, and until now in this one.
     pub(super) stranded_count: u64,
     pub(super) stranding_count: u64,
@@ -148,13 +149,21 @@ impl<C: Command> Engine<C> {
             self.moves.draining.clone_from(nodes);
             self.moves.plan.clear();
             self.moves.left.clear();
-            self.moves.due_us = self.now.mono_us;
+            (self.moves.due_us, self.moves.left_due_us) = (self.now.mono_us, self.now.mono_us);
         }
     }
 
-    /// Chunks of this engine on a node that drains or is away; `None`: it does neither, or it was not counted yet.
+    /// Chunks of this engine on a node that drains or is away, and those that it had and that are not rebuilt yet;
+    /// `None`: it does neither, or it was not counted yet.
     pub fn chunks_left(&self, node: NodeId) -> Option<u64> {
         self.moves.left.get(&node).copied()
+    }
+
+    /// The node went or came: what was counted says nothing any more, unless nothing new can have come there.
+    pub(super) fn forget_left(&mut self, node: NodeId) {
+        if !self.is_leaving(node) {
+            self.moves.left.remove(&node);
+        }
     }
 
     /// Nodes that new chunks may be put on. Those that drain take part only when there are too few others.
@@ -183,6 +192,10 @@ impl<C: Command> Engine<C> {
         }
         self.moves.take_rate(self.now.mono_us);
         self.leave_draining();
+        if self.now.mono_us >= self.moves.left_due_us {
+            self.moves.left_due_us = self.now.mono_us + LEVEL_LOOK_US;
+            self.count_left();
+        }
         if self.moves.is_idle() && self.now.mono_us >= self.moves.due_us {
             self.plan_moves();
         }

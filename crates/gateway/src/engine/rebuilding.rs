@@ -313,6 +313,7 @@ impl<C: Command> Engine<C> {
         let (chunk, Some((configuration, members))) = (order.chunk, order.telling.take()) else { return };
         let (own, partition) = (facts.members[chunk], facts.partition);
         self.set_members(stripe, &Facts { configuration, members, ..facts });
+        self.repair.note_had_by(stripe, chunk, Some(own));
         if self.nodes.is_ready(own) {
             // What it may hold of the stripe cannot be used.
             self.free_on(own, stripe, partition);

@@ -41,6 +41,9 @@ pub struct Lost {
     pub avoided: u128,
     /// Nodes that cannot take the chunk.
     pub refused: SmallVec<[NodeId; 2]>,
+    /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
+    /// this one knew.
+    had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
     /// Losses that the stripe still survives.
@@ -183,6 +186,23 @@ impl Repair {
         self.lost_count + self.away_count + u64::from(!self.losing.is_empty())
     }
 
+    /// A lost chunk is to be rebuilt on another node than on this one, or than on whichever an earlier owner knew of.
+    /// Until it is, it counts as that one's.
+    pub(super) fn note_had_by(&mut self, stripe: StripeId, chunk: usize, node: Option<NodeId>) {
+        let had = (chunk as u8, node);
+        if let Some(lost) = self.lost.get_mut(&stripe)
+            && lost.chunks & 1 << chunk != 0
+            && !lost.had_by.contains(&had)
+        {
+            lost.had_by.push(had);
+        }
+    }
+
+    /// Nodes that had chunks that are lost and are to be elsewhere, one for each chunk.
+    pub(super) fn had_by(&self) -> impl Iterator<Item = Option<NodeId>> {
+        self.lost.values().flat_map(|lost| lost.had_by.iter().map(|&(_, node)| node))
+    }
+
     pub(super) fn mark(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
         self.note(stripe, chunk, shape);
         self.queue.extend(self.place_of(stripe));
@@ -233,6 +253,7 @@ impl Repair {
         lost.damaged &= !(1 << chunk);
         lost.spare += 1;
         lost.refused.clear();
+        lost.had_by.retain(|(had, _)| usize::from(*had) != chunk);
         let lost_count = lost.chunks.count_ones();
         self.stranded.remove(&stripe);
         self.recount(lost_count + 1, lost_count);
@@ -332,6 +353,8 @@ impl Repair {
             assert!(lost.damaged & !lost.chunks == 0, "{stripe:?}: a damaged chunk is lacking");
             let rests = lost.rests_until_us.is_some_and(|until_us| self.resting.contains(&(until_us, *stripe)));
             assert_eq!(rests, lost.rests_until_us.is_some(), "{stripe:?} rests");
+            let is_lost = |(chunk, _): &(u8, Option<NodeId>)| lost.chunks & 1 << chunk != 0;
+            assert!(lost.had_by.iter().all(is_lost), "{stripe:?}: who had what is not lost");
         }
         assert!(self.orders.stripes().all(|stripe| self.lost.contains_key(&stripe)), "an order for nothing lost");
         self.orders.check_invariants();
@@ -438,22 +461,37 @@ impl<C: Command> Engine<C> {
                 self.repair.mark_damaged(id, chunk, shape);
             } else if self.nodes.session_of(session.node, id) == session && reported.binary_search(&id).is_err() {
                 self.repair.mark(id, chunk, shape);
+                self.note_had_by_unknown(id, chunk);
             }
+        }
+    }
+
+    /// A member that is there lacks a chunk: an owner before this one may have begun to rebuild it there.
+    pub(super) fn note_had_by_unknown(&mut self, id: StripeId, chunk: usize) {
+        if id.epoch() == self.config.epoch {
+            return;
+        }
+        if let Reparable::Whole(facts) = self.reparable(id)
+            && !facts.configuration.is_first()
+        {
+            self.repair.note_had_by(id, chunk, None);
         }
     }
 
     /// What a new owner finds to be lost of what it inherits. Cores that told count, although their node be not in use: it
     /// may be late, or wait for another core of its own, and those that told are not asked again.
     pub(super) fn note_inherited_losses(&mut self, census: &Census) {
-        let mut lost = Vec::new();
+        let (mut lost, mut lacking) = (Vec::new(), Vec::new());
         let mut look = |id: StripeId, partition: PartitionId, members: &[NodeId], shape: CodeShape| {
             for (chunk, &node) in members.iter().enumerate() {
-                let is_lost = match self.nodes.has_told(self.nodes.session_of(node, id)) {
+                let has_told = self.nodes.has_told(self.nodes.session_of(node, id));
+                let is_lost = match has_told {
                     true => census.told(&self.nodes, node, id, partition) == Member::Lost,
                     false => self.is_gone(node),
                 };
                 if is_lost {
                     lost.push((id, chunk, shape));
+                    lacking.extend(has_told.then_some((id, chunk)));
                 }
             }
         };
@@ -464,6 +502,7 @@ impl<C: Command> Engine<C> {
             object.stripes().for_each(|id| look(id, object.partition, &object.members_of(id).1, object.manifest.shape));
         }
         self.repair.mark_all(&lost);
+        lacking.into_iter().for_each(|(id, chunk)| self.note_had_by_unknown(id, chunk));
     }
 
     /// A node was found to hold a chunk of a stripe that exists.

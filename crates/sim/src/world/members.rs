@@ -112,6 +112,13 @@ impl World {
         self.is_drained(node) && self.is_followable_without(node)
     }
 
+    /// Does every owner say that all that a node held is elsewhere?
+    pub fn is_rebuilt(&self, node: usize) -> bool {
+        let id = self.nodes[node].id;
+        let says_so = |engine: &Engine<SimCommand>| engine.chunks_left(id) == Some(0);
+        self.is_settled() && self.gateways.iter().flat_map(GatewayHost::engines).all(says_so)
+    }
+
     /// The node is taken out for good, whatever it holds.
     pub fn remove_node(&mut self, node: usize) {
         if !self.is_member(node) {

@@ -117,6 +117,33 @@ impl Scene {
         self.answer(node, 0, &NodeReply::Rebuilt { stripe, outcome, position: None });
     }
 
+    /// The node's memory is given up.
+    fn lose(&mut self, node: u16) {
+        self.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Away;
+        self.engine.retired.insert((NodeId(node), Incarnation(1)));
+        self.engine.drop_orders_of(NodeId(node));
+    }
+
+    /// What counts as the node's, counted now.
+    fn left_of(&mut self, node: u16) -> Option<u64> {
+        self.engine.count_left();
+        self.engine.chunks_left(NodeId(node))
+    }
+
+    /// An order is given to rebuild the chunk of node 0, and its members hear of it; the target.
+    fn orders_at(&mut self, at_us: u64) -> u16 {
+        self.engine.now.mono_us = at_us;
+        self.engine.give_orders();
+        for node in 1..4 {
+            self.asked(node).into_iter().for_each(|(tag, _)| self.answer(node, tag, &DONE));
+        }
+        self.engine.give_orders();
+        let target = self.counts().1[0];
+        let asked = self.asked(target.0);
+        assert!(matches!(asked[..], [(_, Asked::Rebuild(_))]), "{target:?}: {asked:?}");
+        target.0
+    }
+
     fn counts(&self) -> (Configuration, Vec<NodeId>) {
         let Reparable::Whole(facts) = self.engine.reparable(self.stripe) else { panic!("the stripe is there") };
         (facts.configuration, facts.members.to_vec())
@@ -369,6 +396,55 @@ fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
         scene.answer(node, tag, &DONE);
     }
     assert!(is_ordered(&mut scene));
+}
+
+/// Who is to have it does not have it yet, and may never get it.
+#[test]
+fn what_a_node_had_is_left_of_it_until_it_is_rebuilt() {
+    let mut scene = scene();
+    assert_eq!(scene.left_of(0), None, "it is there");
+    scene.lose(0);
+    scene.engine.repair.mark(scene.stripe, 0, shape());
+    assert_eq!(scene.left_of(0), Some(1));
+    let first = scene.orders_at(0);
+    assert_eq!(scene.left_of(0), Some(1), "the target is a member");
+    scene.lose(first);
+    let second = scene.orders_at(1_000_000);
+    assert_ne!(second, first);
+    assert_eq!(scene.left_of(0), Some(1), "another one is");
+    scene.report(second, Ok(()));
+    assert_eq!((scene.left_of(0), scene.left_of(first)), (Some(0), Some(0)));
+    scene.engine.check_invariants();
+}
+
+/// Node 0 lacks what it is to have. Was it to be rebuilt there, then it had been on a node that was given up.
+#[test]
+fn what_an_earlier_owner_began_to_rebuild_is_left_of_all_that_were_given_up() {
+    let mut scene = scene();
+    scene.lose(5);
+    scene.engine.nodes.get_mut(NodeId(4)).expect("a node").phase = NodePhase::Away;
+    scene.engine.note_lost_of(NodeId(0));
+    assert_eq!((scene.left_of(4), scene.left_of(5)), (Some(0), Some(0)), "it has no other members than at first");
+    scene.engine.repair.clear(scene.stripe, 0);
+    scene.engine.tell_members(scene.stripe);
+    scene.engine.note_lost_of(NodeId(0));
+    assert_eq!((scene.left_of(4), scene.left_of(5)), (Some(0), Some(1)), "what is away may come back");
+    scene.engine.repair.clear(scene.stripe, 0);
+    assert_eq!(scene.left_of(5), Some(0));
+}
+
+#[test]
+fn what_was_counted_of_a_node_says_nothing_when_it_goes_or_comes() {
+    let mut scene = scene();
+    scene.engine.nodes.get_mut(NodeId(5)).expect("a node").phase = NodePhase::Away;
+    assert_eq!(scene.left_of(5), Some(0));
+    scene.engine.forget_left(NodeId(5));
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), None, "it had a life between, with chunks");
+    assert_eq!(scene.left_of(5), Some(0));
+    // One that drains gets nothing.
+    scene.engine.moves.draining.insert(NodeId(5));
+    scene.engine.forget_left(NodeId(5));
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
 }
 
 #[test]
