@@ -19,7 +19,6 @@ impl Coordinator {
         let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
         let totals = alive.fold(StoreTotals::default(), |sum, gateway| sum.plus(gateway.status.totals));
         let nodes_alive = || self.nodes.values().filter(|node| node.presence.is_alive());
-        let can_rebuild = nodes_alive().count() >= self.settings.code.chunk_count();
         ClusterStatus {
             cluster_id: format!("{:016x}", self.durable.cluster_id),
             code: self.settings.code.to_string(),
@@ -41,9 +40,8 @@ impl Coordinator {
                 chunks_stranded: totals.chunks_stranded,
                 chunks_rebuilt_total: totals.chunks_rebuilt_total,
                 bytes_rebuilt_total: totals.bytes_rebuilt_total,
-                bytes_per_s: if can_rebuild { totals.repair_bytes_per_s } else { 0 },
-                // With fewer nodes than a stripe needs nothing is rebuilt, whatever the rate was.
-                seconds_left: RepairStatus::estimate(&totals).filter(|_| can_rebuild),
+                bytes_per_s: totals.repair_bytes_per_s,
+                seconds_left: RepairStatus::estimate(&totals),
                 lacking_of_stripe_max: self.lacking().count() as u16,
                 nodes_alive: nodes_alive().count() as u16,
                 nodes_needed: self.settings.code.chunk_count() as u16,

@@ -164,7 +164,8 @@ pub struct StoreStats {
     /// Chunks that nodes rebuilt, and their payload bytes.
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
-    /// How fast it goes at present.
+    /// Lost chunks that are being rebuilt or wait for their turn, and how fast that goes at present.
+    pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
     /// Most chunks that one stripe lost.
     pub lost_of_stripe_max: u64,
@@ -210,6 +211,7 @@ impl StoreStats {
             chunks_stranded: self.chunks_stranded + other.chunks_stranded,
             chunks_rebuilt_total: self.chunks_rebuilt_total + other.chunks_rebuilt_total,
             bytes_rebuilt_total: self.bytes_rebuilt_total + other.bytes_rebuilt_total,
+            chunks_to_rebuild: self.chunks_to_rebuild + other.chunks_to_rebuild,
             repair_bytes_per_s: self.repair_bytes_per_s + other.repair_bytes_per_s,
             lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
             chunks_moved_total: self.chunks_moved_total + other.chunks_moved_total,
@@ -233,6 +235,7 @@ impl StoreStats {
             bytes_limit: 0,
             chunks_missing: 0,
             chunks_stranded: 0,
+            chunks_to_rebuild: 0,
             repair_bytes_per_s: 0,
             lost_of_stripe_max: 0,
             move_bytes_per_s: 0,

@@ -440,6 +440,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         chunks_stranded: stats.chunks_stranded,
         chunks_rebuilt_total: stats.chunks_rebuilt_total,
         bytes_rebuilt_total: stats.bytes_rebuilt_total,
+        chunks_to_rebuild: stats.chunks_to_rebuild,
         repair_bytes_per_s: stats.repair_bytes_per_s,
         lost_of_stripe_max: stats.lost_of_stripe_max,
         chunks_moved_total: stats.chunks_moved_total,

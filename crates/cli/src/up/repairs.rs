@@ -122,7 +122,10 @@ impl Repairs {
         let Some(before) = before else { return Vec::new() };
         let (alive, needed) = (status.repair.nodes_alive, status.repair.nodes_needed);
         let then = match alive < needed {
-            true => format!("what it held is rebuilt once {needed} nodes are alive, {alive} are"),
+            true => format!(
+                "what it held is rebuilt as far as the others hold nothing of it; all of it once {needed} nodes are alive, \
+                 {alive} are"
+            ),
             false => "what it held is rebuilt on the others".to_owned(),
         };
         retired.difference(&before).map(|id| format!("node {id} is given up: {then}")).collect()
@@ -230,7 +233,9 @@ mod tests {
         let (mut repairs, now) = (Repairs::default(), Instant::now());
         assert!(repairs.note(now, &status(&[0, 1], missing(0, 7))).is_empty());
         let lines = repairs.note(now, &status(&[0, 1, 2], missing(9, 7)));
-        assert_eq!(lines, ["node 2 is given up: what it held is rebuilt once 6 nodes are alive, 5 are"]);
+        let partly =
+            "what it held is rebuilt as far as the others hold nothing of it; all of it once 6 nodes are alive, 5 are";
+        assert_eq!(lines, [format!("node 2 is given up: {partly}")]);
         // The next coordinator has heard of nobody yet.
         assert!(repairs.note(now, &ClusterStatus { partitions: 4, ..ClusterStatus::default() }).is_empty());
         assert!(repairs.note(now, &status(&[0, 1, 2], missing(9, 7))).is_empty());

@@ -423,10 +423,11 @@ fn no_node_is_rebuilt_while_a_partition_is_taken_over() {
 }
 
 #[test]
-fn nothing_is_being_rebuilt_with_fewer_nodes_than_a_stripe_needs() {
+fn what_is_rebuilt_is_told_however_few_nodes_there_are_and_what_cannot_be_is_not_waited_for() {
     let mut cluster = Cluster::new(6);
     let totals = StoreTotals {
-        chunks_missing: 27,
+        chunks_missing: 40,
+        chunks_to_rebuild: 27,
         chunks_rebuilt_total: 10,
         bytes_rebuilt_total: 10 << 16,
         repair_bytes_per_s: 1 << 16,
@@ -434,9 +435,12 @@ fn nothing_is_being_rebuilt_with_fewer_nodes_than_a_stripe_needs() {
     };
     let standings = cluster.standings(TenureState::Serving);
     let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
-    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status.clone()));
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
     cluster.die(0);
+    assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
+    let totals = StoreTotals { chunks_to_rebuild: 0, repair_bytes_per_s: 0, ..totals };
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(GatewayStatus { totals, ..status }));
     assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (0, None));
 }
 

@@ -186,8 +186,10 @@ pub const REPAIR_BUSY_MAX: usize = 4;
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 
-/// Microseconds between two looks at how fast repair goes.
-pub const REPAIR_RATE_US: u64 = 1_000_000;
+/// Microseconds between two looks at how fast repair and moves go.
+pub const RATE_LOOK_US: u64 = 1_000_000;
+/// So many looks make a rate: with a low bandwidth a chunk takes some seconds.
+pub const RATE_LOOKS: usize = 8;
 
 /// Microseconds between two counts of the chunks on nodes that are away, unless one of them comes or goes.
 pub const AWAY_COUNT_US: u64 = 10_000_000;

@@ -65,6 +65,7 @@ mod placed;
 mod pool;
 mod preparing;
 mod race;
+mod rate;
 mod read_room;
 mod rebuild;
 mod rebuilding;
@@ -618,11 +619,12 @@ impl<C: Command> Engine<C> {
             chunks_stranded: self.repair.stranded.len() as u64,
             chunks_rebuilt_total: self.repair.rebuilt_count,
             bytes_rebuilt_total: self.repair.rebuilt_bytes,
-            repair_bytes_per_s: self.repair.bytes_per_s,
+            chunks_to_rebuild: self.repair.to_rebuild_count(),
+            repair_bytes_per_s: self.repair.rate.bytes_per_s(),
             lost_of_stripe_max: self.repair.lost_of_stripe_max(),
             chunks_moved_total: self.moves.moved_count,
             bytes_moved_total: self.moves.moved_bytes,
-            move_bytes_per_s: self.moves.bytes_per_s,
+            move_bytes_per_s: self.moves.rate.bytes_per_s(),
             moves_stranded: self.moves.stranded_count,
             ..self.stats.clone()
         }

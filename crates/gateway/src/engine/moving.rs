@@ -30,8 +30,9 @@ use shorttail_wire::node::{ChunkDescription, NodeRequest, Refusal, Source};
 use smallvec::SmallVec;
 
 use super::levelling::Off;
-use super::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX, REPAIR_RATE_US};
+use super::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX};
 use super::nodes::Node;
+use super::rate::Rate;
 use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
 use crate::command::Command;
@@ -81,9 +82,7 @@ pub struct Moves {
     pub(super) stranding_count: u64,
     pub(super) moved_count: u64,
     pub(super) moved_bytes: u64,
-    pub(super) bytes_per_s: u64,
-    rate_us: u64,
-    rate_bytes: u64,
+    pub(super) rate: Rate,
 }
 
 impl Moves {
@@ -122,11 +121,7 @@ impl Moves {
     }
 
     fn take_rate(&mut self, now_us: u64) {
-        if now_us >= self.rate_us {
-            let recent = (self.moved_bytes - self.rate_bytes) * 1_000_000 / REPAIR_RATE_US;
-            self.bytes_per_s = if self.is_idle() { 0 } else { self.bytes_per_s.midpoint(recent) };
-            (self.rate_us, self.rate_bytes) = (now_us + REPAIR_RATE_US, self.moved_bytes);
-        }
+        self.rate.take(now_us, self.moved_bytes, !self.is_idle());
     }
 
     pub(super) fn check_invariants(

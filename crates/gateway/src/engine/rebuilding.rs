@@ -123,6 +123,10 @@ impl<C: Command> Engine<C> {
         self.repair.rest(stripe, self.now.mono_us + REPAIR_REST_US);
     }
 
+    fn rest_stuck(&mut self, stripe: StripeId) {
+        self.repair.rest_stuck(stripe, self.now.mono_us + REPAIR_REST_US);
+    }
+
     /// Gives an order for one chunk of the stripe, or lets it rest; true: it waits for nodes that have enough to do.
     fn repair_stripe(&mut self, stripe: StripeId, facts: Facts) -> bool {
         let Some((lost, avoided)) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)) else {
@@ -154,7 +158,7 @@ impl<C: Command> Engine<C> {
         if let Some(lost) = self.repair.get_mut(stripe) {
             lost.avoided = 0;
         }
-        self.rest(stripe);
+        self.rest_stuck(stripe);
         if is_stranded {
             if let Some(lost) = self.repair.get_mut(stripe) {
                 lost.refused.clear();
@@ -241,7 +245,7 @@ impl<C: Command> Engine<C> {
         let tolerance = facts.shape.tolerance();
         let is_away = |node: &NodeId| !self.is_gone(*node);
         if !is_told && ready.len() < tolerance && away.iter().any(is_away) {
-            return self.rest(stripe);
+            return self.rest_stuck(stripe);
         }
         // Others for each stripe.
         let first = (stripe.raw() % ready.len().max(1) as u64) as usize;

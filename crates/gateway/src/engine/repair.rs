@@ -21,10 +21,11 @@ use shorttail_wire::node::{ChunkKind, ChunkReport};
 use smallvec::SmallVec;
 
 use super::census::{Census, Member};
-use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX, REPAIR_RATE_US};
+use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX};
 use super::losing::{AllLosing, Walk};
 use super::nodes::SessionId;
 use super::orders::Orders;
+use super::rate::Rate;
 use super::rebuilding::{Order, OrderNumber};
 use super::stripes::StripePhase;
 use super::{Engine, Phase};
@@ -44,6 +45,8 @@ pub struct Lost {
     /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
     /// this one knew.
     had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
+    /// At the last look no order could be given: too few others are there, or nobody can take a chunk.
+    is_stuck: bool,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
     /// Losses that the stripe still survives.
@@ -85,14 +88,13 @@ pub struct Repair {
     pub(super) stranded: BTreeSet<StripeId>,
     pub(super) rebuilt_count: u64,
     pub(super) rebuilt_bytes: u64,
-    pub(super) bytes_per_s: u64,
+    pub(super) rate: Rate,
+    /// Chunks of stripes that are stuck.
+    stuck_count: u64,
     /// When orders are given next.
     pub(super) due_us: u64,
     /// More orders are given in the next turn, which is to follow at once.
     pub(super) goes_on: bool,
-    /// When the rate is taken next, and what had been rebuilt the last time.
-    rate_us: u64,
-    rate_bytes: u64,
 }
 
 impl Repair {
@@ -186,6 +188,27 @@ impl Repair {
         self.lost_count + self.away_count + u64::from(!self.losing.is_empty())
     }
 
+    /// Lost chunks that are being rebuilt, or wait for their turn.
+    pub(super) fn to_rebuild_count(&self) -> u64 {
+        self.lost_count - self.stuck_count
+    }
+
+    fn set_stuck(&mut self, stripe: StripeId, is_stuck: bool) {
+        let Some(lost) = self.lost.get_mut(&stripe) else { return };
+        let count = u64::from(lost.chunks.count_ones());
+        match (std::mem::replace(&mut lost.is_stuck, is_stuck), is_stuck) {
+            (false, true) => self.stuck_count += count,
+            (true, false) => self.stuck_count -= count,
+            _ => {}
+        }
+    }
+
+    /// No order can be given for the stripe now: it is looked at again at this time.
+    pub(super) fn rest_stuck(&mut self, stripe: StripeId, until_us: u64) {
+        self.rest(stripe, until_us);
+        self.set_stuck(stripe, true);
+    }
+
     /// A lost chunk is to be rebuilt on another node than on this one, or than on whichever an earlier owner knew of.
     /// Until it is, it counts as that one's.
     pub(super) fn note_had_by(&mut self, stripe: StripeId, chunk: usize, node: Option<NodeId>) {
@@ -239,6 +262,7 @@ impl Repair {
         if lost.chunks != 0 {
             self.queue.remove(&(lost.spare, stripe));
         }
+        self.stuck_count += u64::from(lost.is_stuck);
         lost.chunks |= 1 << chunk;
         let lost_count = lost.chunks.count_ones();
         lost.spare = shape.tolerance().saturating_sub(lost_count as usize);
@@ -247,6 +271,8 @@ impl Repair {
 
     /// The chunk is there.
     pub(super) fn clear(&mut self, stripe: StripeId, chunk: usize) {
+        // What could not be rebuilt without it perhaps can.
+        self.set_stuck(stripe, false);
         let Some(lost) = self.lost.get_mut(&stripe).filter(|lost| lost.chunks & 1 << chunk != 0) else { return };
         self.queue.remove(&(lost.spare, stripe));
         lost.chunks &= !(1 << chunk);
@@ -267,6 +293,7 @@ impl Repair {
     /// The stripe is gone, or whole.
     pub(super) fn forget(&mut self, stripe: StripeId) {
         self.give_up(stripe);
+        self.set_stuck(stripe, false);
         self.orders.remove(stripe);
         if let Some(lost) = self.lost.remove(&stripe) {
             self.recount(lost.chunks.count_ones(), 0);
@@ -277,6 +304,7 @@ impl Repair {
     pub(super) fn give_up(&mut self, stripe: StripeId) {
         self.stranded.remove(&stripe);
         self.take_out(stripe);
+        self.set_stuck(stripe, true);
     }
 
     /// It is not looked at any more, at no time.
@@ -313,6 +341,7 @@ impl Repair {
     /// Takes the stripe out of the queue while an order for it is under way.
     pub(super) fn begin(&mut self, stripe: StripeId, order: Order) {
         self.take_out(stripe);
+        self.set_stuck(stripe, false);
         self.orders.insert(stripe, order);
     }
 
@@ -322,14 +351,8 @@ impl Repair {
         self.queue.extend(self.place_of(stripe));
     }
 
-    /// How fast it goes, looked at once in a while.
     fn take_rate(&mut self, now_us: u64) {
-        if now_us < self.rate_us {
-            return;
-        }
-        let recent = (self.rebuilt_bytes - self.rate_bytes) * 1_000_000 / REPAIR_RATE_US;
-        self.bytes_per_s = if self.lost_count == 0 { 0 } else { self.bytes_per_s.midpoint(recent) };
-        (self.rate_us, self.rate_bytes) = (now_us + REPAIR_RATE_US, self.rebuilt_bytes);
+        self.rate.take(now_us, self.rebuilt_bytes, self.to_rebuild_count() > 0);
     }
 
     /// Begins to count the chunks that are away if it is time to.
@@ -356,6 +379,9 @@ impl Repair {
             let is_lost = |(chunk, _): &(u8, Option<NodeId>)| lost.chunks & 1 << chunk != 0;
             assert!(lost.had_by.iter().all(is_lost), "{stripe:?}: who had what is not lost");
         }
+        let stuck = self.lost.values().filter(|lost| lost.is_stuck);
+        let count: u64 = stuck.map(|lost| u64::from(lost.chunks.count_ones())).sum();
+        assert_eq!(self.stuck_count, count, "chunks that cannot be rebuilt are counted");
         assert!(self.orders.stripes().all(|stripe| self.lost.contains_key(&stripe)), "an order for nothing lost");
         self.orders.check_invariants();
         assert!(self.stranded.iter().all(|stripe| self.lost.contains_key(stripe)), "nothing of it is lost");

@@ -72,7 +72,7 @@ fn the_page_shows_what_the_status_tells() {
     let (repair, moves, coordinator) = (&json["repair"], &json["moves"], &json["coordinator"]);
     let variables = [
         ("s", &json, "problems repair moves coordinator nodes gateways partitions_served"),
-        ("r", repair, "chunks_missing bytes_per_s seconds_left chunks_stranded nodes_needed"),
+        ("r", repair, "chunks_missing bytes_per_s seconds_left chunks_stranded lacking_of_stripe_max"),
         ("m", moves, "chunks_moved_total bytes_per_s"),
         ("c", coordinator, "name leading leader metadata metadata_problem"),
         ("n", node, "domain state rebuilt fail_slow drain latency_us_p99 chunks_damaged chaos"),

@@ -101,6 +101,9 @@ pub struct StoreTotals {
     pub chunks_stranded: u64,
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
+    /// Lost chunks that are being rebuilt or wait for their turn: not those that no node can take, or of whose stripe too
+    /// little is there.
+    pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
     /// Most chunks that one stripe lost and that are not rebuilt yet.
     pub lost_of_stripe_max: u64,
@@ -195,6 +198,7 @@ impl StoreTotals {
             chunks_stranded: sum(self.chunks_stranded, other.chunks_stranded),
             chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
             bytes_rebuilt_total: sum(self.bytes_rebuilt_total, other.bytes_rebuilt_total),
+            chunks_to_rebuild: sum(self.chunks_to_rebuild, other.chunks_to_rebuild),
             repair_bytes_per_s: sum(self.repair_bytes_per_s, other.repair_bytes_per_s),
             lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
             chunks_moved_total: sum(self.chunks_moved_total, other.chunks_moved_total),
@@ -270,7 +274,7 @@ pub struct RepairStatus {
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
     pub bytes_per_s: u64,
-    /// At the present rate; none: nothing is being rebuilt.
+    /// Until what can be rebuilt is, at the present rate; none: nothing is being rebuilt, or not for a second yet.
     pub seconds_left: Option<u64>,
     /// Most chunks that one stripe may lack: lost, or on a node that is away. Beyond the code's tolerance
     /// it cannot be read.
@@ -281,10 +285,10 @@ pub struct RepairStatus {
 }
 
 impl RepairStatus {
-    /// How long what is missing takes at this rate, its chunks as long as those that were rebuilt.
+    /// How long what can be rebuilt takes at this rate, its chunks as long as those that were rebuilt.
     pub fn estimate(totals: &StoreTotals) -> Option<u64> {
         let bytes = totals.bytes_rebuilt_total.checked_div(totals.chunks_rebuilt_total)?;
-        let left = totals.chunks_missing.saturating_mul(bytes);
+        let left = totals.chunks_to_rebuild.saturating_mul(bytes);
         left.checked_div(totals.repair_bytes_per_s).filter(|_| left > 0)
     }
 }

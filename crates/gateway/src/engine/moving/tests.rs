@@ -398,6 +398,27 @@ fn a_late_answer_to_an_order_that_is_over_does_not_count_for_the_next() {
     assert!(is_ordered(&mut scene));
 }
 
+/// More is lost than the code survives: nothing is waited for.
+#[test]
+fn what_cannot_be_decoded_is_missing_and_not_to_be_rebuilt() {
+    let mut scene = scene();
+    [0, 1, 2].into_iter().for_each(|chunk| scene.engine.repair.mark(scene.stripe, chunk, shape()));
+    let counts = |scene: &Scene| (scene.engine.stats().chunks_missing, scene.engine.stats().chunks_to_rebuild);
+    assert_eq!(counts(&scene), (3, 3), "nobody looked");
+    scene.engine.give_orders();
+    assert_eq!(counts(&scene), (3, 0));
+    scene.engine.check_invariants();
+    scene.engine.repair.mark(scene.stripe, 3, shape());
+    assert_eq!(counts(&scene), (4, 0));
+    scene.engine.check_invariants();
+    [3, 2].into_iter().for_each(|chunk| scene.engine.repair.clear(scene.stripe, chunk));
+    assert_eq!(counts(&scene), (2, 2), "enough was found again");
+    scene.engine.now.mono_us = 1_000_000;
+    scene.engine.give_orders();
+    assert_eq!(counts(&scene), (2, 2), "one is ordered");
+    scene.engine.check_invariants();
+}
+
 /// Who is to have it does not have it yet, and may never get it.
 #[test]
 fn what_a_node_had_is_left_of_it_until_it_is_rebuilt() {
