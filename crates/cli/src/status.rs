@@ -106,8 +106,12 @@ fn objects_line(status: &ClusterStatus) -> String {
     if !is_known(status) {
         return format!("how many objects there are is not known: no gateway is alive; {used} is used");
     }
+    let refused = match status.stores_refused_total {
+        0 => String::new(),
+        count => format!("{} refused, ", counted(count, "store")),
+    };
     format!(
-        "{}, {} stored in {used}; {} evicted, {} expired, {}",
+        "{}, {} stored in {used}; {refused}{} evicted, {} expired, {}",
         counted(status.objects, "object"),
         rounded(status.bytes_stored),
         status.evicted_total,

@@ -220,6 +220,7 @@ impl Coordinator {
         self.handle_standings(id, &status.standings);
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
         gateway.recent.note(now.mono_us, &status.nodes);
+        gateway.recent.note_refused(now.mono_us, status.totals.stores_refused_total);
         gateway.status = status;
         gateway.untold_losses = 0;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);

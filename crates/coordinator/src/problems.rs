@@ -9,8 +9,11 @@ use crate::coordinator::Coordinator;
 use crate::limits::LOSS_TOLD_MS;
 use crate::members::{GatewayMember, NodeMember};
 
-/// A node with less than one part in so many of its memory free is full: that much is kept for cleaning.
+/// A node that has room for chunks in less than one part in so many of its memory is full: that much is kept for cleaning.
 const FULL_PART: u64 = 20;
+/// So much in pieces that no chunk fits in is worth telling, in percent of the memory: some lies about in any store, and
+/// up to 3 are kept for what is not in chunks yet.
+const PIECES_PERCENT: u64 = 10;
 
 /// How many chunks some stripe may lack at most.
 pub(crate) struct Lacking {
@@ -150,20 +153,34 @@ impl Coordinator {
         })
     }
 
+    /// Whether memory suffices only those know who store: it may lie in pieces, or be kept for others.
     fn full_problem(&self) -> Option<String> {
+        if !self.living().any(|gateway| gateway.recent.refuses(self.now_us)) {
+            return None;
+        }
         let alive: Vec<&NodeMember> =
             self.nodes_kept().map(|(_, node)| node).filter(|node| node.presence.is_alive()).collect();
+        let sum = |bytes: fn(&NodeMember) -> u64| alive.iter().map(|node| bytes(node)).sum::<u64>();
+        let limit = sum(|node| node.memory_limit_bytes).max(1);
+        let used = sum(|node| node.status.memory_used_bytes);
+        let in_pieces = limit.saturating_sub(used + sum(|node| node.status.memory_room_bytes));
+        let percent = |bytes: u64| bytes.saturating_mul(100) / limit;
+        let pieces = match percent(in_pieces) {
+            percent @ PIECES_PERCENT.. => format!(", {percent} % is free in pieces that no chunk fits in"),
+            _ => String::new(),
+        };
+        let has_room = |node: &&&NodeMember| node.status.memory_room_bytes > node.memory_limit_bytes / FULL_PART;
         let needed = self.settings.code.chunk_count();
-        // The room that is left is that of the nodes with most of it, as many as a stripe needs.
-        let free = |node: &&NodeMember| node.memory_limit_bytes.saturating_sub(node.status.memory_used_bytes);
-        let roomy = alive.iter().filter(|node| free(node) > node.memory_limit_bytes / FULL_PART).count();
-        (roomy < needed).then(|| {
-            format!(
-                "memory is full on {} of {} nodes, and a stripe needs {needed}: objects are evicted or stores refused; add \
-                 nodes or memory",
-                alive.len() - roomy,
-                alive.len()
-            )
-        })
+        let rest = match alive.iter().filter(has_room).count() {
+            0 => "no node has room for more chunks".to_owned(),
+            roomy if roomy < needed => {
+                format!("only {roomy} of {} nodes have room for more chunks and a stripe needs {needed}", alive.len())
+            }
+            _ => "the rest is kept for deletes and cleaning".to_owned(),
+        };
+        Some(format!(
+            "stores are refused for want of memory: {} % is in use{pieces}, {rest}; delete objects, or add nodes or memory",
+            percent(used)
+        ))
     }
 }

@@ -11,12 +11,18 @@ use shorttail_wire::control::NodeSeen;
 /// Microseconds between two reports that are kept to compare with.
 const KEEP_EVERY_US: u64 = 10_000_000;
 
+/// Microseconds for which a refusal is told: long enough to be seen, and for who stores now and then.
+const REFUSED_US: u64 = 10_000_000;
+
 /// Two earlier reports of one gateway.
 #[derive(Clone, Debug, Default)]
 pub struct Recent {
     base: Vec<NodeSeen>,
     next: Vec<NodeSeen>,
     next_us: u64,
+    /// Stores that it had refused at the last report, and when they became more.
+    refused_total: Option<u64>,
+    refused_us: Option<u64>,
 }
 
 impl Recent {
@@ -26,6 +32,19 @@ impl Recent {
             self.base = std::mem::replace(&mut self.next, report.to_vec());
             self.next_us = now_us;
         }
+    }
+
+    /// Notes how many stores were refused for want of memory so far.
+    pub fn note_refused(&mut self, now_us: u64, total: u64) {
+        if self.refused_total.is_some_and(|before| total > before) {
+            self.refused_us = Some(now_us);
+        }
+        self.refused_total = Some(total);
+    }
+
+    /// Were stores refused in the last seconds?
+    pub fn refuses(&self, now_us: u64) -> bool {
+        self.refused_us.is_some_and(|since_us| now_us.saturating_sub(since_us) < REFUSED_US)
     }
 
     /// What the latest report counts beyond the older of those kept.
@@ -56,6 +75,17 @@ mod tests {
             let counted = recent.of(&report(second)).read_latency.count();
             assert!(counted <= 20 && counted >= second.min(10), "{counted} in second {second}");
         }
+    }
+
+    #[test]
+    fn what_was_refused_before_anybody_looked_or_long_ago_says_nothing_of_now() {
+        let mut recent = Recent::default();
+        recent.note_refused(0, 5);
+        recent.note_refused(1, 5);
+        assert!(!recent.refuses(1));
+        recent.note_refused(2, 6);
+        recent.note_refused(3, 6);
+        assert!(recent.refuses(2 + REFUSED_US - 1) && !recent.refuses(2 + REFUSED_US));
     }
 
     #[test]

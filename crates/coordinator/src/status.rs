@@ -31,6 +31,7 @@ impl Coordinator {
             bytes_stored: totals.bytes_stored,
             bytes_used: nodes_alive().map(|node| node.status.memory_used_bytes).sum(),
             bytes_limit: nodes_alive().map(|node| node.memory_limit_bytes).sum(),
+            stores_refused_total: totals.stores_refused_total,
             evicted_total: totals.evicted_total,
             expired_total: totals.expired_total,
             degraded_reads_total: totals.degraded_reads_total,

@@ -126,6 +126,8 @@ pub struct StoreStats {
     pub bytes_limit: u64,
     /// Objects ever stored.
     pub stored_total: u64,
+    /// Stores, and deletes, that found no memory.
+    pub stores_refused_total: u64,
     pub evicted_total: u64,
     pub expired_total: u64,
     /// Small objects that were read from a node's memory without asking it.
@@ -190,6 +192,7 @@ impl StoreStats {
             objects: self.objects + other.objects,
             bytes_stored: self.bytes_stored + other.bytes_stored,
             stored_total: self.stored_total + other.stored_total,
+            stores_refused_total: self.stores_refused_total + other.stores_refused_total,
             evicted_total: self.evicted_total + other.evicted_total,
             expired_total: self.expired_total + other.expired_total,
             near_reads_total: self.near_reads_total + other.near_reads_total,

@@ -361,6 +361,11 @@ impl Node {
         self.holdings.chunk_taken_bytes()
     }
 
+    /// What is left for chunks, in bytes.
+    pub fn chunk_room_bytes(&self) -> u64 {
+        self.holdings.store.chunk_free_bytes() as u64
+    }
+
     /// The budget, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.holdings.store.memory_bytes() as u64

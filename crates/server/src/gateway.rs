@@ -448,6 +448,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         move_bytes_per_s: stats.move_bytes_per_s,
         moves_stranded: stats.moves_stranded,
         stored_total: stats.stored_total,
+        stores_refused_total: stats.stores_refused_total,
         evicted_total: stats.evicted_total,
         expired_total: stats.expired_total,
         near_reads_total: stats.near_reads_total,

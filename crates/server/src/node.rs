@@ -40,6 +40,7 @@ use peers::Addresses;
 #[derive(Debug, Default)]
 pub struct CoreGauges {
     used_bytes: AtomicU64,
+    room_bytes: AtomicU64,
     chunks_open: AtomicU64,
     chunks_sealed: AtomicU64,
     chunks_damaged: AtomicU64,
@@ -76,6 +77,7 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
         };
         control.publish(NodeStatus {
             memory_used_bytes: sum(|gauges| &gauges.used_bytes),
+            memory_room_bytes: sum(|gauges| &gauges.room_bytes),
             chunks_open: sum(|gauges| &gauges.chunks_open),
             chunks_sealed: sum(|gauges| &gauges.chunks_sealed),
             chunks_damaged: sum(|gauges| &gauges.chunks_damaged),

@@ -88,7 +88,7 @@ fn a_full_store_deletes_whatever_it_holds() {
 
 /// Stores values of this length until there is no room for any; their names.
 fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
-    let mut names = Vec::new();
+    let (mut names, mut refused_count) = (Vec::new(), 0);
     for first in (0..).step_by(64) {
         let ops: Vec<_> = (first..first + 64)
             .map(|name| (name, world.request(0, &format!("key{name}"), Action::Set(value(name, length)))))
@@ -97,7 +97,7 @@ fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
         for (name, op) in ops {
             match world.await_op(op) {
                 Outcome::Answered(Answer::Done) => names.push(name),
-                Outcome::Refused => {}
+                Outcome::Refused => refused_count += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -105,5 +105,7 @@ fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
             break;
         }
     }
+    let told: u64 = world.all_stats().iter().map(|stats| stats.stores_refused_total).sum();
+    assert_eq!(told, refused_count, "what is refused for want of memory is told");
     names
 }

@@ -30,8 +30,21 @@ impl Cluster {
 
     /// A node says what it holds.
     fn reports(&mut self, id: u16, chunks_sealed: u64, memory_used_bytes: u64) {
-        let status = NodeStatus { chunks_sealed, memory_used_bytes, ..NodeStatus::default() };
+        let status = NodeStatus {
+            chunks_sealed,
+            memory_used_bytes,
+            memory_room_bytes: (1_u64 << 28).saturating_sub(memory_used_bytes),
+            ..NodeStatus::default()
+        };
         self.scene.tell(self.nodes[usize::from(id)], ToCoordinator::NodeStatus(status));
+    }
+
+    /// The gateway has refused so many stores.
+    fn refuses(&mut self, stores_refused_total: u64) {
+        let totals = StoreTotals { stores_refused_total, ..StoreTotals::default() };
+        let standings = self.standings(TenureState::Serving);
+        let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
+        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
     }
 
     /// The gateway counts chunks on nodes that drain or are away.
@@ -343,14 +356,42 @@ fn a_cluster_that_cannot_store_says_why() {
     cluster.counts(&[], 0);
     assert_eq!(cluster.problems(), [""; 0]);
     cluster.reports(4, 1, 1 << 28);
+    cluster.refuses(0);
+    assert_eq!(cluster.problems(), [""; 0], "where objects are evicted a full node is none");
+    cluster.refuses(3);
     let problems = cluster.problems();
-    assert!(problems[0].contains("memory is full on 1 of 6 nodes"), "{problems:?}");
+    assert!(
+        problems[0].contains("16 % is in use, only 5 of 6 nodes have room for more chunks and a stripe needs 6;"),
+        "{problems:?}"
+    );
     cluster.die(0);
     let problems = cluster.problems();
     assert!(
         problems[0].contains("only 5 nodes are alive and a stripe needs 6: what is stored is served"),
         "{problems:?}"
     );
+}
+
+#[test]
+fn stores_that_are_refused_are_a_problem_however_much_is_free() {
+    let mut cluster = Cluster::new(6);
+    cluster.refuses(0);
+    let half = NodeStatus { memory_used_bytes: 1 << 27, memory_room_bytes: 1 << 27, ..NodeStatus::default() };
+    for memory_room_bytes in [1 << 27, 1 << 20] {
+        let status = NodeStatus { memory_room_bytes, ..half.clone() };
+        (0..6).for_each(|id| cluster.scene.tell(cluster.nodes[id], ToCoordinator::NodeStatus(status.clone())));
+        assert_eq!(cluster.problems(), [""; 0], "nobody was refused anything");
+    }
+    cluster.refuses(1);
+    let problems = cluster.problems();
+    let pieces = "50 % is in use, 49 % is free in pieces that no chunk fits in, no node has room for more chunks;";
+    assert!(problems[0].contains(pieces), "{problems:?}");
+    (0..6).for_each(|id| cluster.scene.tell(cluster.nodes[id], ToCoordinator::NodeStatus(half.clone())));
+    let problems = cluster.problems();
+    assert!(problems[0].contains("50 % is in use, the rest is kept for deletes and cleaning"), "{problems:?}");
+    cluster.scene.now.mono_us += 10_000_000;
+    cluster.refuses(1);
+    assert_eq!(cluster.problems(), [""; 0], "none since");
 }
 
 #[test]

@@ -394,6 +394,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn refuse(&mut self, token: Token, command: &C, error: StoreError) {
         let mut reply = Vec::new();
         command.refuse(error, &mut reply);
+        self.count_refused(error);
         self.reply_error(token, Reply::Bytes(reply));
     }
 }

@@ -112,7 +112,7 @@ pub use nodes::{NodePhase, SessionId};
 pub use ownership::Standing;
 pub use watch::Watched;
 
-use crate::command::{Access, Command};
+use crate::command::{Access, Command, StoreError};
 use crate::request::{Reply, Request, RequestId, StoreStats};
 use budget::Budget;
 use index::{Index, StripeSlot, Tag};
@@ -699,11 +699,16 @@ impl<C: Command> Engine<C> {
     }
 
     fn reply(&mut self, token: Token, reply: Reply) {
-        if let Reply::Group(Err(_)) | Reply::Keyspace(Err(_)) = reply {
+        if let Reply::Group(Err(error)) | Reply::Keyspace(Err(error)) = reply {
+            self.count_refused(error);
             return self.reply_error(token, reply);
         }
         self.ownership.outstanding_count -= 1;
         self.replies.push(token, reply, None, self.now.mono_us);
+    }
+
+    fn count_refused(&mut self, error: StoreError) {
+        self.stats.stores_refused_total += u64::from(error == StoreError::OutOfMemory);
     }
 
     fn reply_error(&mut self, token: Token, reply: Reply) {

@@ -48,6 +48,7 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.counter("tenures_handed_over_total", "Tenures that ended in good order.", status.tenures_handed_over_total);
     text.counter("tenures_lost_total", "Tenures that ended without being handed over.", status.tenures_lost_total);
     text.gauge("nodes_expected", "Nodes the cluster is meant to have.", status.nodes_expected);
+    text.counter("stores_refused_total", "Stores and deletes that found no memory.", status.stores_refused_total);
     text.counter("evicted_total", "Objects that made room for others.", status.evicted_total);
     text.counter("expired_total", "Objects whose time was over.", status.expired_total);
     text.counter("degraded_reads_total", "Reads answered by decoding.", status.degraded_reads_total);

@@ -393,6 +393,7 @@ impl Core {
         self.serve_background();
         let stats = self.node.stats();
         self.gauges.used_bytes.store(self.node.used_bytes(), Ordering::Relaxed);
+        self.gauges.room_bytes.store(self.node.chunk_room_bytes(), Ordering::Relaxed);
         self.gauges.chunks_open.store(stats.chunks.saturating_sub(stats.sealed_chunks), Ordering::Relaxed);
         self.gauges.chunks_sealed.store(stats.sealed_chunks, Ordering::Relaxed);
         self.gauges.chunks_damaged.store(stats.damaged_chunks, Ordering::Relaxed);

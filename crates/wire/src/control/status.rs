@@ -12,6 +12,8 @@ use super::{LatencyHistogram, NodeState, Standing, TenureState};
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub memory_used_bytes: u64,
+    /// What is left for chunks: not in pieces that none fits in.
+    pub memory_room_bytes: u64,
     pub chunks_open: u64,
     pub chunks_sealed: u64,
     /// Sealed chunks that it knows to be damaged.
@@ -81,6 +83,8 @@ pub struct StoreTotals {
     pub objects: u64,
     pub bytes_stored: u64,
     pub stored_total: u64,
+    /// Stores, and deletes, that found no memory.
+    pub stores_refused_total: u64,
     pub evicted_total: u64,
     pub expired_total: u64,
     pub near_reads_total: u64,
@@ -180,6 +184,7 @@ impl StoreTotals {
             objects: sum(self.objects, other.objects),
             bytes_stored: sum(self.bytes_stored, other.bytes_stored),
             stored_total: sum(self.stored_total, other.stored_total),
+            stores_refused_total: sum(self.stores_refused_total, other.stores_refused_total),
             evicted_total: sum(self.evicted_total, other.evicted_total),
             expired_total: sum(self.expired_total, other.expired_total),
             near_reads_total: sum(self.near_reads_total, other.near_reads_total),
@@ -241,6 +246,8 @@ pub struct ClusterStatus {
     pub bytes_stored: u64,
     pub bytes_used: u64,
     pub bytes_limit: u64,
+    /// Stores, and deletes, that found no memory.
+    pub stores_refused_total: u64,
     pub evicted_total: u64,
     pub expired_total: u64,
     pub degraded_reads_total: u64,

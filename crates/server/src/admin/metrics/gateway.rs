@@ -43,8 +43,9 @@ fn put_tenures(text: &mut Text, gateways: &[(String, &GatewayStatus)]) {
 
 type Counter = (&'static str, &'static str, fn(&StoreTotals) -> u64);
 
-const COUNTERS: [Counter; 15] = [
+const COUNTERS: [Counter; 16] = [
     ("gateway_stored_total", "Objects ever stored.", |totals| totals.stored_total),
+    ("gateway_stores_refused_total", "Stores and deletes that found no memory.", |totals| totals.stores_refused_total),
     ("gateway_evicted_total", "Objects that made room for others.", |totals| totals.evicted_total),
     ("gateway_expired_total", "Objects whose time was over.", |totals| totals.expired_total),
     ("gateway_appends_put_total", "Appends put into memory shared with a node instead of being sent.", |totals| {
