@@ -217,13 +217,14 @@ impl Coordinator {
         if !status.nodes.iter().all(NodeSeen::is_well_formed) {
             return self.close(now, connection);
         }
-        self.handle_standings(id, &status.standings);
+        self.handle_standings(now, id, &status.standings);
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
         gateway.recent.note(now.mono_us, &status.nodes);
         gateway.recent.note_refused(now.mono_us, status.totals.stores_refused_total);
         gateway.status = status;
         gateway.untold_losses = 0;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
+        self.note_reach(now, id);
     }
 
     fn handle_closed(&mut self, now: Now, connection: ConnectionId) {
@@ -242,6 +243,8 @@ impl Coordinator {
         let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
         let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
         members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
+        self.gateways.values_mut().for_each(|gateway| gateway.reach.begin_anew(now));
+        self.tenures.unproven_since_us.values_mut().for_each(|since_us| *since_us = now.mono_us);
     }
 
     /// Moves members whose heartbeats are late, gives up nodes that stay dead and forgets gateways that do.

@@ -10,7 +10,7 @@
 //!   |                            |-- terms ---------------------------->| fence, read the rest, serve
 //! ```
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. It is
-//! dropped when an heir is gone. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
+//! dropped when an heir is gone, or reaches too few nodes. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
 //! is told to let go.
 //!
 //! Must not know: what is read.
@@ -23,6 +23,7 @@ use shorttail_wire::control::{TenureState, Terms};
 use crate::coordinator::Coordinator;
 use crate::dealing::{Loose, deal};
 use crate::limits::{GATEWAY_RETURN_MS, PREPARE_MS_MAX};
+use crate::members::GatewayMember;
 
 /// Who follows the owner of a tenure with some of its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,10 +86,10 @@ impl Coordinator {
             return;
         }
         let drained = self.durable.tenures.iter().find(|(_, tenure)| self.durable.draining.contains(&tenure.gateway));
-        let others = self.loads_of(|id| !self.durable.draining.contains(&id));
+        let others = self.loads_of(|id| self.may_own(id));
         let chosen = match drained {
             Some((&epoch, _)) if !others.is_empty() => Some(epoch),
-            _ => self.level(now),
+            _ => self.level(&others, now),
         };
         if let Some(epoch) = chosen {
             self.plan(epoch, others, now);
@@ -126,6 +127,13 @@ impl Coordinator {
         if plan.is_ordered || !self.serves(plan.epoch) || !is_due && !plan.heirs.keys().all(is_prepared) {
             return;
         }
+        // One that is waited for in vain since it reaches no nodes would serve nothing.
+        let heirs = plan.heirs.values().map(|heir| heir.gateway);
+        let cut_off: Vec<u16> = heirs.filter(|&id| self.tells_of_too_few(id)).collect();
+        if !cut_off.is_empty() {
+            self.drop_plan();
+            return cut_off.into_iter().for_each(|id| self.cut_off(id));
+        }
         let owner = self.durable.tenures[&plan.epoch].gateway;
         if let Some(plan) = &mut self.tenures.hand_over {
             plan.is_ordered = true;
@@ -133,15 +141,18 @@ impl Coordinator {
         self.tenures.to_tell.insert(owner);
     }
 
-    fn is_heir_alive(&self, heir: &Heir) -> bool {
+    /// It lives, and is not known to reach too few nodes.
+    fn is_heir_fit(&self, heir: &Heir) -> bool {
         let member = self.gateways.get(&heir.gateway);
-        member.is_some_and(|member| member.registration.life == heir.gateway_life && member.presence.is_alive())
+        let is_alive =
+            |member: &GatewayMember| member.registration.life == heir.gateway_life && member.presence.is_alive();
+        member.is_some_and(is_alive) && !self.is_cut_off(heir.gateway)
     }
 
     /// The plan for a tenure that ended, if it can be carried out.
     pub(crate) fn take_plan_of(&mut self, ended: &[u32]) -> Option<HandOver> {
         let plan = self.tenures.hand_over.as_ref().filter(|plan| ended.contains(&plan.epoch))?;
-        if !plan.heirs.values().all(|heir| self.is_heir_alive(heir)) {
+        if !plan.heirs.values().all(|heir| self.is_heir_fit(heir)) {
             self.drop_plan();
             return None;
         }
@@ -152,7 +163,7 @@ impl Coordinator {
     pub(crate) fn forget_hand_over(&mut self) {
         let holds = |plan: &HandOver| {
             let has_owner = self.durable.tenures.contains_key(&plan.epoch);
-            has_owner && (plan.is_ordered || plan.heirs.values().all(|heir| self.is_heir_alive(heir)))
+            has_owner && (plan.is_ordered || plan.heirs.values().all(|heir| self.is_heir_fit(heir)))
         };
         if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
             self.drop_plan();

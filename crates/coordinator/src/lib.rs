@@ -23,6 +23,7 @@ pub mod limits;
 mod members;
 mod orders;
 mod problems;
+mod reach;
 mod recent;
 mod register;
 mod seat;

@@ -18,6 +18,9 @@ pub const DEAD_AFTER_MS: u64 = 5_000;
 /// what a silent gateway owns; should it live, that costs a take-over and nothing else.
 pub const GATEWAY_SUSPECT_AFTER_MS: u64 = 1_000;
 pub const GATEWAY_DEAD_AFTER_MS: u64 = 1_500;
+/// Milliseconds that a tenure may be unproven while its gateway is heard and another one reaches enough nodes: twice the
+/// lease. What nodes promised is over by then, and a pause of the nodes or of a gateway has mostly ended.
+pub const UNPROVEN_MS_MAX: u64 = 2_000;
 /// Milliseconds that a deadline may be handled too late: beyond, the coordinator itself stood still, and the silence of
 /// others says nothing.
 pub const STOOD_STILL_MS: u64 = 250;

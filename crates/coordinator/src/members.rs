@@ -6,6 +6,7 @@ use shorttail_wire::control::{GatewayRegistration, GatewayStatus, NodeState, Nod
 use crate::ConnectionId;
 use crate::lifecycle::{Event, transition};
 use crate::limits::{DEAD_AFTER_MS, GATEWAY_DEAD_AFTER_MS, GATEWAY_SUSPECT_AFTER_MS, SUSPECT_AFTER_MS};
+use crate::reach::Reach;
 use crate::recent::Recent;
 
 /// How long a member may be silent.
@@ -119,4 +120,5 @@ pub struct GatewayMember {
     /// Nodes that were given up with what they held since the status was told.
     pub untold_losses: usize,
     pub recent: Recent,
+    pub(crate) reach: Reach,
 }

@@ -2,6 +2,8 @@
 //!
 //! Must not know: who reads it.
 
+use std::collections::BTreeSet;
+
 use shorttail_units::Now;
 use shorttail_wire::control::{NodeState, Standing, TenureState};
 
@@ -35,7 +37,8 @@ impl Coordinator {
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
         let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
-        [unserved, unreadable, unstored].into_iter().flatten().chain(self.layout_problems()).collect()
+        let of_gateways = self.cut_off_problem();
+        [unserved, unreadable, unstored, of_gateways].into_iter().flatten().chain(self.layout_problems()).collect()
     }
 
     /// What stripes lack, as members told last.
@@ -96,10 +99,30 @@ impl Coordinator {
         let all = usize::from(self.settings.partition_count);
         let count = all - self.partitions_where(|standing| standing.proven_by != 0);
         let needed = self.settings.code.tolerance() + 1;
+        let is_unproven = |epoch: &u32| self.standing_of(*epoch).is_some_and(|standing| standing.proven_by == 0);
+        let owners = self.durable.tenures.iter().filter(|(epoch, _)| is_unproven(epoch));
+        let owners: BTreeSet<u16> = owners.map(|(_, tenure)| tenure.gateway).collect();
+        let alive = self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).count();
+        let advice = if alive < needed { "start the nodes that are away" } else { "see to the network between them" };
         (count > 0).then(|| {
             format!(
-                "too few nodes confirm the owner of {count} of {all} partitions, and {needed} must: requests for them are \
-                 refused; start the nodes that are away"
+                "too few nodes confirm {} as the owner of {count} of {all} partitions, and {needed} must: requests for them \
+                 are refused; {advice}",
+                gateways_named(owners.into_iter())
+            )
+        })
+    }
+
+    fn cut_off_problem(&self) -> Option<String> {
+        let nodes = self.voters_wanted().len();
+        let needed = nodes.saturating_sub(self.settings.code.tolerance());
+        let told = self.alive_gateways().filter(|&id| self.is_cut_off(id));
+        let told = told.map(|id| format!("gateway {id} reaches {} of {nodes} nodes", self.reached_count(id)));
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| {
+            format!(
+                "{}: until it reaches {needed}, it owns nothing; see to the network between it and the nodes",
+                told.join(", ")
             )
         })
     }
@@ -183,4 +206,10 @@ impl Coordinator {
             percent(used)
         ))
     }
+}
+
+/// For people.
+fn gateways_named(ids: impl Iterator<Item = u16>) -> String {
+    let ids: Vec<String> = ids.map(|id| id.to_string()).collect();
+    if ids.len() == 1 { format!("gateway {}", ids[0]) } else { format!("gateways {}", ids.join(", ")) }
 }

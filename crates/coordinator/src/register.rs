@@ -195,13 +195,15 @@ impl Coordinator {
             self.close(now, old);
         }
         let known = self.gateways.get(&id);
-        let (status, recent) = known.map(|known| (known.status.clone(), known.recent.clone())).unwrap_or_default();
+        let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
+        let (status, recent, reach) = remembered.unwrap_or_default();
         let (since_us, untold_losses) = known.map_or((now.mono_us, 0), |known| (known.since_us, known.untold_losses));
         self.gateways.retain(|&other, gateway| {
             other == id || gateway.presence.is_alive() || !is_in_place_of(&registration, &gateway.registration)
         });
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
-        self.gateways.insert(id, GatewayMember { presence, since_us, registration, status, untold_losses, recent });
+        let member = GatewayMember { presence, since_us, registration, status, untold_losses, recent, reach };
+        self.gateways.insert(id, member);
         self.connections.insert(connection, Member::Gateway(id));
         let welcome = GatewayWelcome {
             session,

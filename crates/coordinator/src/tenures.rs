@@ -25,13 +25,15 @@ use crate::coordinator::{Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
 use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
-use crate::limits::{GATEWAY_RETURN_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
+use crate::limits::{GATEWAY_RETURN_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS, UNPROVEN_MS_MAX};
 
 /// What the coordinator knows of tenures beyond what is durable.
 #[derive(Debug, Default)]
 pub(crate) struct Tenures {
     /// What owners reported last, by epoch.
     standings: BTreeMap<u32, Standing>,
+    /// Since when owners report that they are not proven, by epoch.
+    pub unproven_since_us: BTreeMap<u32, u64>,
     /// The hand-over that is planned or under way.
     pub hand_over: Option<HandOver>,
     /// When the first gateway came while some partition was never owned.
@@ -50,6 +52,7 @@ impl Coordinator {
         self.strike_out_replaced(now);
         self.settle_voters();
         self.change_voters();
+        self.find_cut_off(now);
         self.deal_loose(now);
         self.hand_over(now);
         self.tell_terms();
@@ -66,18 +69,23 @@ impl Coordinator {
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
         let prepared = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
-        let times = gathering.into_iter().chain(prepared).chain(returning);
+        let unproven = self.tenures.unproven_since_us.values().map(|since_us| since_us + UNPROVEN_MS_MAX * 1000);
+        let times = gathering.into_iter().chain(prepared).chain(returning).chain(unproven);
         let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
         // What is over was looked at when it was.
         times.filter(|&at_us| at_us > self.now_us).min()
     }
 
-    pub(crate) fn handle_standings(&mut self, gateway: u16, standings: &[Standing]) {
+    pub(crate) fn handle_standings(&mut self, now: Now, gateway: u16, standings: &[Standing]) {
         for standing in standings {
             let epoch = standing.epoch.0;
             let is_heir = self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_heir(epoch, gateway));
-            if is_heir || self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway) {
+            let is_owner = self.durable.tenures.get(&epoch).is_some_and(|tenure| tenure.gateway == gateway);
+            if is_heir || is_owner {
                 self.tenures.standings.insert(epoch, *standing);
+            }
+            if is_owner {
+                self.note_proof(now, standing);
             }
         }
     }
@@ -140,7 +148,8 @@ impl Coordinator {
             prepares: false,
         });
         let to_come = self.tenures.hand_over.as_ref().map(|plan| plan.terms_to_come(gateway));
-        terms.chain(to_come.into_iter().flatten()).collect()
+        let never_to_come = self.gateways.get(&gateway).and_then(|member| member.reach.terms());
+        terms.chain(to_come.into_iter().flatten()).chain(never_to_come).collect()
     }
 
     fn forget_ended(&mut self) {
@@ -149,6 +158,7 @@ impl Coordinator {
         let plan = &self.tenures.hand_over;
         let is_to_come = |epoch: &u32| plan.as_ref().is_some_and(|plan| plan.heirs.contains_key(epoch));
         self.tenures.standings.retain(|epoch, _| tenures.contains_key(epoch) || is_to_come(epoch));
+        self.tenures.unproven_since_us.retain(|epoch, _| tenures.contains_key(epoch));
     }
 
     /// Lives whose memory was followed by another life have no voice any more, once their promises have run out. By a
@@ -235,16 +245,14 @@ impl Coordinator {
     }
 
     /// Lives that are not given up.
-    fn voters_wanted(&self) -> Vec<DurableVoter> {
+    pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
         let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
         nodes.map(|(&id, node)| (id, node.incarnation)).collect()
     }
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.
     fn deal_loose(&mut self, now: Now) {
-        let eligible = self.loads_of(|id| !self.durable.draining.contains(&id));
-        // With nobody else to own, one that is to be drained goes on.
-        let mut loads = if eligible.is_empty() { self.loads_of(|_| true) } else { eligible };
+        let mut loads = self.loads_to_deal();
         let voters = self.voters_wanted();
         if !loads.is_empty() {
             self.tenures.gathering_since_us.get_or_insert(now.mono_us);
@@ -292,6 +300,15 @@ impl Coordinator {
         self.forget_ended();
     }
 
+    /// Of those that are dealt to. With nobody else to own, one that is to be drained goes on, or one that nodes do not hear.
+    fn loads_to_deal(&self) -> BTreeMap<u16, usize> {
+        let drains = |id: u16| self.durable.draining.contains(&id);
+        let loads = self.loads_of(|id| self.is_proven(id) && !drains(id));
+        let loads = if loads.is_empty() { self.loads_of(|id| self.is_proven(id)) } else { loads };
+        let loads = if loads.is_empty() { self.loads_of(|id| !drains(id)) } else { loads };
+        if loads.is_empty() { self.loads_of(|_| true) } else { loads }
+    }
+
     fn begin_tenure(
         &mut self,
         epoch: u32,
@@ -324,7 +341,7 @@ impl Coordinator {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
             let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
             let was_seen = self.gateways.contains_key(&tenure.gateway) || !may_return;
-            left || !self.is_owner_alive(tenure) && was_seen
+            left || !self.is_owner_alive(tenure) && was_seen || self.is_out_of_reach(*epoch, tenure, now)
         };
         self.durable.tenures.iter().filter(|(epoch, tenure)| is_ended(epoch, tenure)).map(|(&epoch, _)| epoch).collect()
     }
@@ -354,8 +371,8 @@ impl Coordinator {
         owned < usize::from(self.settings.partition_count)
     }
 
-    pub(crate) fn level(&self, now: Now) -> Option<u32> {
-        let loads = self.loads_of(|id| !self.durable.draining.contains(&id));
+    /// `loads`: of those that may own.
+    pub(crate) fn level(&self, loads: &BTreeMap<u16, usize>, now: Now) -> Option<u32> {
         let is_settled = loads.keys().all(|&id| self.settled_at_us(id) <= now.mono_us);
         if !is_settled {
             return None;
@@ -363,11 +380,11 @@ impl Coordinator {
         let tenures = self.durable.tenures.iter();
         let tenures: Vec<_> =
             tenures.map(|(&epoch, tenure)| (tenure.gateway, epoch, tenure.partitions.len())).collect();
-        to_level(&loads, &tenures)
+        to_level(loads, &tenures)
     }
 
     fn wants_level(&self) -> bool {
-        let loads = self.loads_of(|id| !self.durable.draining.contains(&id));
+        let loads = self.loads_of(|id| self.may_own(id));
         let (least, most) = (loads.values().min(), loads.values().max());
         least.zip(most).is_some_and(|(least, most)| most - least >= 2)
     }

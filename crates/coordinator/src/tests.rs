@@ -11,6 +11,7 @@ use crate::*;
 mod layout;
 mod leading;
 mod leaving;
+mod reach;
 mod tenures;
 
 const RETIRE_AFTER_MS: u64 = 30_000;

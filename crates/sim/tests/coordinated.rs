@@ -8,6 +8,10 @@ use shorttail_sim::world::{Counts, World};
 
 /// Whatever happened, everything is served again within this.
 const SERVED_US: u64 = 15_000_000;
+/// How long a gateway is cut off from nodes; and within what time others have taken over: it is noticed after a lease, believed
+/// two seconds later.
+const CUT_OFF_US: u64 = 20_000_000;
+const TAKEN_OVER_US: u64 = 4_000_000;
 
 /// Eight nodes, two gateways, four partitions.
 fn config() -> SimConfig {
@@ -155,6 +159,73 @@ fn nobody_follows_an_owner_that_nodes_out_of_sight_may_prove() {
                 assert!(!world.answers_for(1, key) && !world.answers_for(2, key), "{key}\n{}", world.trace());
             }
         }
+    }
+}
+
+/// Five nodes of which one may be missing, and three gateways.
+fn config_of_three() -> SimConfig {
+    let config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+    SimConfig { gateway_count: 3, partition_count: 6, ..config }
+}
+
+/// Keys that a gateway owns.
+fn keys_of(world: &World, gateway: usize) -> Vec<String> {
+    (0..20).map(|name| format!("key{name}")).filter(|key| world.owner_of(key) == Some(gateway)).collect()
+}
+
+/// The coordinator hears it all the time, and so do the other gateways.
+#[test]
+fn what_a_gateway_owns_that_loses_sight_of_the_nodes_is_served_by_others() {
+    for seed in 0..6 {
+        let mut world = cluster_of(config_of_three(), seed);
+        fill(&mut world, 0..20);
+        let keys = keys_of(&world, 2);
+        assert!(!keys.is_empty());
+        // Long enough to notice that it has gone on well.
+        pass(&mut world, 3_000_000);
+        let is_half = seed % 2 == 1;
+        for node in 0..5 {
+            match is_half {
+                true => world.cut_replies_to(2, node, CUT_OFF_US),
+                false => world.cut_gateway_from(2, node, CUT_OFF_US),
+            }
+        }
+        await_within(&mut world, TAKEN_OVER_US, "taken over", |world| {
+            keys.iter().all(|key| world.owner_of(key) != Some(2) && world.serves(key))
+        });
+        let taken_over = world.counts().tenures_taken_over;
+        assert!(taken_over > 0, "{:?}", world.counts());
+        pass(&mut world, CUT_OFF_US / 2);
+        holds(&mut world, 0..20);
+        fill_round(&mut world, 0..20, 1);
+        assert!(keys_of(&world, 2).is_empty(), "it is dealt nothing as long as it is cut off");
+        pass(&mut world, CUT_OFF_US / 2);
+        await_within(&mut world, SERVED_US, "given a share", |world| {
+            let keys = keys_of(world, 2);
+            !keys.is_empty() && keys.iter().all(|key| world.serves(key))
+        });
+        assert_eq!(world.counts().tenures_taken_over, taken_over, "nothing else moved by force");
+        concludes(world);
+    }
+}
+
+/// Then nodes are away, and no other gateway would do better.
+#[test]
+fn nothing_moves_when_no_gateway_reaches_enough_nodes() {
+    for seed in 0..3 {
+        let mut world = cluster_of(config_of_three(), seed);
+        fill(&mut world, 0..20);
+        let owners: Vec<_> = (0..20).map(|name| world.owner_of(&format!("key{name}"))).collect();
+        pass(&mut world, 3_000_000);
+        for gateway in 0..3 {
+            // The last one reaches as many as prove it, and too few to follow.
+            (0..if gateway == 2 { 2 } else { 5 }).for_each(|node| world.cut_gateway_from(gateway, node, CUT_OFF_US));
+        }
+        pass(&mut world, CUT_OFF_US);
+        await_served(&mut world);
+        let now: Vec<_> = (0..20).map(|name| world.owner_of(&format!("key{name}"))).collect();
+        assert_eq!((now, world.counts().tenures_taken_over), (owners, 0));
+        concludes(world);
     }
 }
 

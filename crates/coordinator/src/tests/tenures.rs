@@ -61,24 +61,26 @@ pub fn check_step(before: &Durable, after: &Durable, used: &BTreeSet<u32>) {
 }
 
 /// Nodes, gateways and what the gateways say.
-struct Stage {
-    scene: Scene,
+pub struct Stage {
+    pub scene: Scene,
     /// By gateway: its connection, process and what it reports.
-    gateways: BTreeMap<u16, Actor>,
+    pub gateways: BTreeMap<u16, Actor>,
     nodes: Vec<ConnectionId>,
 }
 
-struct Actor {
+pub struct Actor {
     connection: ConnectionId,
     life: u64,
-    standings: BTreeMap<u32, Standing>,
+    pub standings: BTreeMap<u32, Standing>,
     is_silent: bool,
+    /// Nodes that it tells of, and whether it reaches them.
+    pub nodes: BTreeMap<u16, bool>,
 }
 
-const NODES: u16 = 8;
+pub const NODES: u16 = 8;
 
 impl Stage {
-    fn new(gateway_count_expected: u16, partition_count: u16) -> Self {
+    pub fn new(gateway_count_expected: u16, partition_count: u16) -> Self {
         let settings = Settings { gateway_count_expected, partition_count, ..settings() };
         let mut stage =
             Stage { scene: Scene::with(settings, Durable::new(77)), gateways: BTreeMap::new(), nodes: Vec::new() };
@@ -88,11 +90,12 @@ impl Stage {
         stage
     }
 
-    fn join(&mut self) -> u16 {
+    pub fn join(&mut self) -> u16 {
         let (connection, welcome) = self.scene.gateway(None);
         let id = welcome.expect("let in").session.gateway_id;
         let life = 1000 + connection.0;
-        self.gateways.insert(id, Actor { connection, life, standings: BTreeMap::new(), is_silent: false });
+        let actor = Actor { connection, life, standings: BTreeMap::new(), is_silent: false, nodes: BTreeMap::new() };
+        self.gateways.insert(id, actor);
         id
     }
 
@@ -105,7 +108,7 @@ impl Stage {
         self.scene.handle(Input::Closed { connection: self.nodes[usize::from(id)] });
     }
 
-    fn die(&mut self, id: u16) {
+    pub fn die(&mut self, id: u16) {
         self.close(id);
         self.gateways.remove(&id);
     }
@@ -122,7 +125,7 @@ impl Stage {
     }
 
     /// Everybody reports as of this state of their tenures.
-    fn report(&mut self, state: impl Fn(u32) -> TenureState) {
+    pub fn report(&mut self, state: impl Fn(u32) -> TenureState) {
         let tenures = self.scene.coordinator.view().tenures;
         for (id, actor) in &mut self.gateways {
             actor.standings = BTreeMap::new();
@@ -149,7 +152,7 @@ impl Stage {
     }
 
     /// Those that are to follow report that they are prepared.
-    fn prepare(&mut self) {
+    pub fn prepare(&mut self) {
         for id in self.gateways.keys().copied().collect::<Vec<_>>() {
             for epoch in self.to_come(id) {
                 let standing = Standing { epoch: Epoch(epoch), proven_by: 0, state: TenureState::Prepared };
@@ -160,19 +163,21 @@ impl Stage {
     }
 
     /// Epochs that a gateway is to prepare for.
-    fn to_come(&self, id: u16) -> Vec<u32> {
+    pub fn to_come(&self, id: u16) -> Vec<u32> {
         let terms = self.terms_last(id).unwrap_or_default();
         terms.iter().filter(|terms| terms.prepares).map(|terms| terms.epoch.0).collect()
     }
 
-    fn serve(&mut self) {
+    pub fn serve(&mut self) {
         self.report(|_| TenureState::Serving);
     }
 
-    fn beat(&mut self) {
+    pub fn beat(&mut self) {
         for actor in self.gateways.values().filter(|actor| !actor.is_silent) {
             let standings = actor.standings.values().copied().collect();
-            let status = GatewayStatus { standings, ..GatewayStatus::default() };
+            let seen = |(&id, &connected): (&u16, &bool)| NodeSeen { id, connected, ..NodeSeen::default() };
+            let nodes = actor.nodes.iter().map(seen).collect();
+            let status = GatewayStatus { standings, nodes, ..GatewayStatus::default() };
             self.scene.tell(actor.connection, ToCoordinator::GatewayStatus(status));
         }
         for &connection in &self.nodes {
@@ -180,7 +185,7 @@ impl Stage {
         }
     }
 
-    fn pass_ms(&mut self, ms: u64) {
+    pub fn pass_ms(&mut self, ms: u64) {
         for _ in 0..ms / 100 {
             self.scene.pass_ms(100, &[]);
             self.beat();
@@ -188,12 +193,12 @@ impl Stage {
     }
 
     /// Gateway and number of partitions, by epoch.
-    fn owners(&self) -> Vec<(u32, u16, usize)> {
+    pub fn owners(&self) -> Vec<(u32, u16, usize)> {
         let tenures = self.scene.persisted.tenures.iter();
         tenures.map(|(&epoch, tenure)| (epoch, tenure.gateway, tenure.partitions.len())).collect()
     }
 
-    fn loads(&self) -> BTreeMap<u16, usize> {
+    pub fn loads(&self) -> BTreeMap<u16, usize> {
         let mut loads = BTreeMap::new();
         for (_, gateway, count) in self.owners() {
             *loads.entry(gateway).or_default() += count;
@@ -201,7 +206,7 @@ impl Stage {
         loads
     }
 
-    fn terms_told(&self, id: u16) -> Vec<Terms> {
+    pub fn terms_told(&self, id: u16) -> Vec<Terms> {
         self.terms_last(id).expect("it was told terms")
     }
 
@@ -214,7 +219,7 @@ impl Stage {
         })
     }
 
-    fn lets_go(&self, id: u16) -> Vec<u32> {
+    pub fn lets_go(&self, id: u16) -> Vec<u32> {
         let terms = self.terms_last(id).unwrap_or_default();
         terms.iter().filter(|terms| terms.lets_go).map(|terms| terms.epoch.0).collect()
     }

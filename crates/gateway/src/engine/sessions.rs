@@ -93,6 +93,11 @@ impl<C: Command> Engine<C> {
         self.nodes.is_reachable(node)
     }
 
+    /// Did the node answer since it was connected last? It may not be in use yet.
+    pub fn hears(&self, node: NodeId) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.phase != NodePhase::Away)
+    }
+
     /// Sessions that should exist: the server connects those that do not.
     pub fn wanted_sessions(&self) -> Vec<SessionId> {
         let of_node = |node: &super::nodes::Node| {

@@ -60,7 +60,7 @@ fn seen_by(engine: &Engine<AnyCommand>) -> impl Iterator<Item = NodeSeen> {
     let sessions = engine.wanted_sessions().into_iter().filter(|session| session.core == 0);
     sessions.map(|session| NodeSeen {
         id: session.node.0,
-        connected: engine.reaches(session.node),
+        connected: engine.hears(session.node),
         chunks_left: engine.chunks_left(session.node),
         ..node_seen(&engine.watched(session.node))
     })

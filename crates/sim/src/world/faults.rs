@@ -344,6 +344,11 @@ impl World {
         self.cut(endpoint_of(node), endpoint_of_gateway(gateway), cut_us);
     }
 
+    /// Nothing that a node sends reaches a gateway for so long.
+    pub fn cut_replies_to(&mut self, gateway: usize, node: usize, cut_us: u64) {
+        self.cut(endpoint_of(node), endpoint_of_gateway(gateway), cut_us);
+    }
+
     /// A bit of the next message from the first gateway to a node turns over.
     pub fn flip_next_request(&mut self, node: usize, bit: usize) {
         self.network.flip_next(endpoint_of_gateway(0), endpoint_of(node), bit);

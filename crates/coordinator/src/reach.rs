@@ -1,0 +1,175 @@
+//! Gateways that reach too few nodes, while the coordinator hears them: they are relieved of what they own, and dealt
+//! nothing until they reach enough nodes again.
+//!
+//! ```text
+//!         a tenure is not proven for 2 s, and another gateway could follow: the tenure ends
+//! sound ------------------------------------------------------------------------------------> cut off
+//!   ^                                                                                            |
+//!   '------- reaches enough nodes for 2 s, and is proven in all that it serves ------------------'
+//! ```
+//! Who answers for a partition is the nodes' to decide, as in any take-over (rule R2). If nobody reaches enough nodes,
+//! nodes are away, and nothing moves.
+//!
+//! A gateway without tenures asks nodes nothing. So one that is cut off is to *prepare*, for a tenure that never comes:
+//! what it reaches then it tells. None of this is persisted but the epochs: whoever leads later finds it out anew.
+//!
+//! Must not know: how a gateway reaches a node.
+
+use std::collections::BTreeSet;
+
+use shorttail_units::{Epoch, Now};
+use shorttail_wire::control::{GatewayStatus, Standing, TenureState, Terms};
+
+use crate::coordinator::Coordinator;
+use crate::durable::{DurableTenure, DurableVoter};
+use crate::limits::UNPROVEN_MS_MAX;
+
+/// What a gateway tells of nodes, over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reach {
+    /// Since when it told every time that it reaches enough nodes, and is proven in what it serves.
+    sound_since_us: Option<u64>,
+    /// It is cut off; the epoch of the tenure that never comes.
+    cut_off: Option<u32>,
+}
+
+impl Reach {
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.is_some()
+    }
+
+    fn is_sound(&self, now: Now) -> bool {
+        !self.is_cut_off() && is_over(self.sound_since_us, now)
+    }
+
+    /// The coordinator stood still itself: what is to last begins anew.
+    pub fn begin_anew(&mut self, now: Now) {
+        self.sound_since_us = self.sound_since_us.map(|_| now.mono_us);
+    }
+
+    /// The tenure that a gateway is to prepare for, and that never comes.
+    pub fn terms(&self) -> Option<Terms> {
+        self.cut_off.map(|epoch| Terms {
+            epoch: Epoch(epoch),
+            number: 0,
+            partitions: vec![0],
+            voters: Vec::new(),
+            before: Vec::new(),
+            lets_go: false,
+            prepares: true,
+        })
+    }
+}
+
+/// Has it lasted for as long as a tenure may be unproven?
+fn is_over(since_us: Option<u64>, now: Now) -> bool {
+    since_us.is_some_and(|since_us| now.mono_us >= since_us + UNPROVEN_MS_MAX * 1000)
+}
+
+/// Does nobody but the owner say so?
+pub(crate) fn is_unproven(standing: &Standing) -> bool {
+    standing.state == TenureState::Serving && standing.proven_by == 0
+}
+
+fn reached(status: &GatewayStatus) -> BTreeSet<u16> {
+    status.nodes.iter().filter(|seen| seen.connected).map(|seen| seen.id).collect()
+}
+
+impl Coordinator {
+    /// Takes a gateway's latest report into account.
+    pub(crate) fn note_reach(&mut self, now: Now, id: u16) {
+        let status = &self.gateways[&id].status;
+        let is_sound = self.reaches_enough(status) && !status.standings.iter().any(is_unproven);
+        let reach = &mut self.gateways.get_mut(&id).expect("looked up").reach;
+        reach.sound_since_us = is_sound.then(|| reach.sound_since_us.unwrap_or(now.mono_us));
+        if is_over(reach.sound_since_us, now) && reach.cut_off.take().is_some() {
+            self.tell_terms_to(id);
+        }
+    }
+
+    /// So many nodes that it could follow any owner.
+    fn reaches_enough(&self, status: &GatewayStatus) -> bool {
+        !status.nodes.is_empty() && self.are_enough(&reached(status), &self.voters_wanted())
+    }
+
+    /// Could these accept an owner? Of a node that came back with another memory the earlier one accepts anybody.
+    fn are_enough(&self, reached: &BTreeSet<u16>, set: &[DurableVoter]) -> bool {
+        set.iter().filter(|(node, _)| reached.contains(node)).count() + self.settings.code.tolerance() >= set.len()
+    }
+
+    /// The last report told of nodes, and of too few of them.
+    pub(crate) fn tells_of_too_few(&self, id: u16) -> bool {
+        let member = self.gateways.get(&id);
+        member.is_some_and(|member| !member.status.nodes.is_empty() && !self.reaches_enough(&member.status))
+    }
+
+    /// How many nodes a gateway reaches, as it told last.
+    pub(crate) fn reached_count(&self, id: u16) -> usize {
+        self.gateways.get(&id).map_or(0, |member| reached(&member.status).len())
+    }
+
+    pub(crate) fn is_cut_off(&self, id: u16) -> bool {
+        self.gateways.get(&id).is_some_and(|member| member.reach.is_cut_off())
+    }
+
+    /// May partitions be given to this gateway, as far as is known?
+    pub(crate) fn may_own(&self, id: u16) -> bool {
+        !self.durable.draining.contains(&id) && !self.is_cut_off(id)
+    }
+
+    /// Would it answer for what it is dealt now?
+    pub(crate) fn is_proven(&self, id: u16) -> bool {
+        let member = self.gateways.get(&id);
+        member.is_some_and(|member| !member.reach.is_cut_off() && !member.status.standings.iter().any(is_unproven))
+    }
+
+    /// Gateways that lose a tenure since they reach too few nodes get no other.
+    pub(crate) fn find_cut_off(&mut self, now: Now) {
+        let lost = self.durable.tenures.iter().filter(|&(&epoch, tenure)| self.is_out_of_reach(epoch, tenure, now));
+        let lost: BTreeSet<u16> = lost.map(|(_, tenure)| tenure.gateway).collect();
+        lost.into_iter().for_each(|id| self.cut_off(id));
+    }
+
+    pub(crate) fn cut_off(&mut self, id: u16) {
+        if self.is_cut_off(id) || self.durable.epoch >= Epoch::MAX.0 {
+            return;
+        }
+        self.durable.epoch += 1;
+        let reach = &mut self.gateways.get_mut(&id).expect("a living gateway").reach;
+        (reach.cut_off, reach.sound_since_us) = (Some(self.durable.epoch), None);
+        self.persist();
+        self.tell_terms_to(id);
+    }
+
+    /// Is the owner of a tenure heard here, but not by the nodes, and could another gateway follow it? While it takes over, it
+    /// may have to wait for the owner before: then it counts which nodes it reaches.
+    pub(crate) fn is_out_of_reach(&self, epoch: u32, tenure: &DurableTenure, now: Now) -> bool {
+        let owner = tenure.gateway;
+        let since_us = self.tenures.unproven_since_us.get(&epoch).copied();
+        is_over(since_us, now)
+            && self.is_owner_alive(tenure)
+            && (self.serves(epoch)
+                || self.is_cut_off(owner)
+                || self.reached_count(owner) <= self.settings.code.tolerance())
+            && self.alive_gateways().any(|other| other != owner && self.could_follow(other, tenure, now))
+    }
+
+    fn could_follow(&self, id: u16, tenure: &DurableTenure, now: Now) -> bool {
+        let member = &self.gateways[&id];
+        let reached = reached(&member.status);
+        let mut sets = tenure.voters.iter().chain(&tenure.before);
+        !self.durable.draining.contains(&id)
+            && member.reach.is_sound(now)
+            && sets.all(|set| self.are_enough(&reached, set))
+    }
+
+    /// Notes since when a tenure is not proven.
+    pub(crate) fn note_proof(&mut self, now: Now, standing: &Standing) {
+        let waits = matches!(standing.state, TenureState::TakingOver | TenureState::Serving);
+        let unproven = &mut self.tenures.unproven_since_us;
+        match standing.proven_by {
+            0 if waits => _ = unproven.entry(standing.epoch.0).or_insert(now.mono_us),
+            _ => _ = unproven.remove(&standing.epoch.0),
+        }
+    }
+}

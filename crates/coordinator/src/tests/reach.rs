@@ -1,0 +1,176 @@
+//! Scenarios: gateways that the coordinator hears and the nodes do not.
+
+use shorttail_units::Epoch;
+
+use super::tenures::{NODES, Stage};
+use super::*;
+
+const EVERY: u16 = NODES;
+/// Of eight nodes two may be missing when another owner is accepted.
+const ENOUGH: u16 = NODES - 2;
+
+impl Stage {
+    /// From now on a gateway tells of nodes, and that it reaches the first so many.
+    fn reaches(&mut self, id: u16, count: u16) {
+        let actor = self.gateways.get_mut(&id).expect("a known gateway");
+        actor.nodes = (0..NODES).map(|node| (node, node < count)).collect();
+    }
+
+    /// A gateway tells of its tenures that they are so far, and by nobody or all confirmed.
+    fn tells(&mut self, id: u16, state: TenureState, is_proven: bool) {
+        let actor = self.gateways.get_mut(&id).expect("a known gateway");
+        let own = self.scene.persisted.tenures.iter().filter(|(_, tenure)| tenure.gateway == id);
+        let standing = |(&epoch, tenure): (&u32, &DurableTenure)| {
+            let proven_by = if is_proven { tenure.terms } else { 0 };
+            (epoch, Standing { epoch: Epoch(epoch), proven_by, state })
+        };
+        actor.standings = own.map(standing).collect();
+    }
+
+    fn is_cut(&mut self, id: u16) {
+        self.reaches(id, 0);
+        self.tells(id, TenureState::Serving, false);
+    }
+
+    fn is_well(&mut self, id: u16) {
+        self.reaches(id, EVERY);
+        self.tells(id, TenureState::Serving, true);
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.scene.coordinator.status().problems
+    }
+}
+
+/// Three gateways that have served for a while, with four partitions each.
+fn served() -> (Stage, [u16; 3]) {
+    let mut stage = Stage::new(3, 12);
+    let ids = [stage.join(), stage.join(), stage.join()];
+    stage.serve();
+    ids.iter().for_each(|&id| stage.reaches(id, EVERY));
+    stage.pass_ms(2 * UNPROVEN_MS_MAX);
+    (stage, ids)
+}
+
+#[test]
+fn what_a_gateway_cannot_prove_goes_to_those_that_reach_enough_nodes() {
+    let (mut stage, [one, two, three]) = served();
+    stage.is_cut(three);
+    stage.pass_ms(UNPROVEN_MS_MAX);
+    assert_eq!(stage.loads()[&three], 4, "it may be a pause");
+    assert!(stage.problems()[0].contains(&format!("confirm gateway {three} as the owner of 4 of 12")));
+    assert!(stage.problems()[0].contains("the network"), "every node is alive: {:?}", stage.problems());
+    stage.pass_ms(200);
+    assert_eq!(stage.loads(), [(one, 6), (two, 6)].into());
+    assert!(stage.terms_told(one).iter().any(|terms| terms.before.len() == 1), "its promises end first");
+    let status = stage.scene.coordinator.status();
+    assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (0, 1));
+    [one, two].iter().for_each(|&id| stage.is_well(id));
+    stage.beat();
+    assert_eq!(stage.problems().len(), 1);
+    let why = format!("gateway {three} reaches 0 of 8 nodes: until it reaches 6, it owns nothing");
+    assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
+}
+
+/// It owns nothing by then, and is asked all the same what it reaches.
+#[test]
+fn a_gateway_that_was_cut_off_is_dealt_nothing_until_it_reaches_enough_nodes() {
+    let (mut stage, [one, two, three]) = served();
+    stage.is_cut(three);
+    stage.pass_ms(UNPROVEN_MS_MAX + 200);
+    let (epochs, last) = (stage.to_come(three), stage.scene.persisted.epoch);
+    assert_eq!(epochs.len(), 1, "it is to prepare for one that never comes");
+    for reached in [0, ENOUGH - 1] {
+        [one, two].iter().for_each(|&id| stage.is_well(id));
+        stage.reaches(three, reached);
+        stage.tells(three, TenureState::Serving, true);
+        stage.pass_ms(2 * PREPARE_MS_MAX);
+        assert_eq!(stage.loads(), [(one, 6), (two, 6)].into());
+        assert_eq!(stage.scene.persisted.epoch, last, "nothing is tried");
+    }
+    stage.die(two);
+    assert_eq!(stage.loads(), [(one, 12)].into(), "nor does it inherit");
+    stage.is_well(one);
+    stage.reaches(three, ENOUGH);
+    stage.pass_ms(UNPROVEN_MS_MAX - 100);
+    assert_eq!(stage.to_come(three), epochs, "it may be for a moment");
+    stage.scene.outputs.clear();
+    stage.pass_ms(300);
+    let to_come = stage.to_come(three);
+    assert!(!to_come.is_empty() && !to_come.contains(&epochs[0]), "a share is handed over to it: {to_come:?}");
+    assert!(stage.problems().is_empty(), "{:?}", stage.problems());
+}
+
+#[test]
+fn nothing_moves_when_nobody_reaches_enough_nodes() {
+    let (mut stage, ids) = served();
+    let owners = stage.owners();
+    ids.iter().for_each(|&id| stage.is_cut(id));
+    stage.pass_ms(5 * UNPROVEN_MS_MAX);
+    // The first is the only one that is back, and could not follow.
+    stage.reaches(ids[0], ENOUGH - 1);
+    stage.tells(ids[0], TenureState::Serving, true);
+    stage.pass_ms(5 * UNPROVEN_MS_MAX);
+    assert_eq!(stage.owners(), owners);
+    // Now all are, and the first was so first: it must have been for a while.
+    ids.iter().for_each(|&id| stage.is_well(id));
+    stage.tells(ids[2], TenureState::Serving, false);
+    stage.beat();
+    stage.tells(ids[2], TenureState::Serving, true);
+    stage.pass_ms(5 * UNPROVEN_MS_MAX);
+    assert_eq!(stage.owners(), owners);
+}
+
+#[test]
+fn with_nobody_else_a_gateway_that_was_cut_off_owns_all_the_same() {
+    let (mut stage, [one, two, three]) = served();
+    stage.is_cut(three);
+    stage.pass_ms(UNPROVEN_MS_MAX + 200);
+    stage.die(one);
+    stage.die(two);
+    assert_eq!(stage.loads(), [(three, 12)].into());
+}
+
+/// While it takes over it may wait for the owner before, which is no reason.
+#[test]
+fn who_takes_over_and_reaches_nodes_is_waited_for() {
+    for reached in [EVERY, 3, 2] {
+        let (mut stage, [one, two, three]) = served();
+        stage.die(one);
+        stage.is_well(two);
+        stage.tells(three, TenureState::TakingOver, false);
+        stage.reaches(three, reached);
+        stage.pass_ms(UNPROVEN_MS_MAX + 200);
+        let is_left = stage.loads().contains_key(&three);
+        assert_eq!(is_left, reached > 2, "{reached} reached, {:?}", stage.loads());
+    }
+}
+
+/// What it says of itself was said before.
+#[test]
+fn a_coordinator_that_stood_still_takes_nothing_for_unproven() {
+    let (mut stage, ids) = served();
+    let owners = stage.owners();
+    stage.is_cut(ids[2]);
+    stage.pass_ms(500);
+    stage.scene.now.mono_us += 10_000_000;
+    stage.beat();
+    stage.is_well(ids[2]);
+    stage.pass_ms(5 * UNPROVEN_MS_MAX);
+    assert_eq!(stage.owners(), owners);
+}
+
+/// Otherwise it would be given what it cannot serve, once the time to prepare is over.
+#[test]
+fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
+    let (mut stage, [one, two, three]) = served();
+    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+    stage.reaches(three, 0);
+    stage.pass_ms(PREPARE_MS_MAX + 200);
+    assert_eq!(stage.lets_go(one), []);
+    stage.prepare();
+    assert_eq!(stage.lets_go(one), [1], "another plan was made");
+    stage.tells(one, TenureState::LetGo, false);
+    stage.beat();
+    assert_eq!(stage.loads(), [(two, 8), (three, 4)].into());
+}
