@@ -22,7 +22,7 @@ use shorttail_wire::control::{TenureState, Terms};
 
 use crate::coordinator::Coordinator;
 use crate::dealing::{Loose, deal};
-use crate::limits::{GATEWAY_RETURN_MS, PREPARE_MS_MAX};
+use crate::limits::PREPARE_MS_MAX;
 use crate::members::GatewayMember;
 
 /// Who follows the owner of a tenure with some of its partitions.
@@ -131,8 +131,12 @@ impl Coordinator {
         let heirs = plan.heirs.values().map(|heir| heir.gateway);
         let cut_off: Vec<u16> = heirs.filter(|&id| self.tells_of_too_few(id)).collect();
         if !cut_off.is_empty() {
-            self.drop_plan();
-            return cut_off.into_iter().for_each(|id| self.cut_off(id));
+            // If nobody tells of more, nodes are away: then the owner goes on.
+            if self.alive_gateways().any(|id| self.tells_of_enough(id)) {
+                self.drop_plan();
+                cut_off.into_iter().for_each(|id| self.cut_off(id));
+            }
+            return;
         }
         let owner = self.durable.tenures[&plan.epoch].gateway;
         if let Some(plan) = &mut self.tenures.hand_over {
@@ -168,7 +172,7 @@ impl Coordinator {
         if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
             self.drop_plan();
         }
-        let (gateways, may_return) = (&self.gateways, self.now_us < self.started_us + GATEWAY_RETURN_MS * 1000);
+        let (gateways, may_return) = (&self.gateways, self.now_us < self.return_until_us());
         let known = self.durable.draining.len();
         self.durable.draining.retain(|id| match gateways.get(id) {
             Some(member) => member.presence.is_alive(),

@@ -103,6 +103,11 @@ impl Coordinator {
         member.is_some_and(|member| !member.status.nodes.is_empty() && !self.reaches_enough(&member.status))
     }
 
+    /// The last report told of enough nodes to follow any owner.
+    pub(crate) fn tells_of_enough(&self, id: u16) -> bool {
+        self.gateways.get(&id).is_some_and(|member| self.reaches_enough(&member.status))
+    }
+
     /// How many nodes a gateway reaches, as it told last.
     pub(crate) fn reached_count(&self, id: u16) -> usize {
         self.gateways.get(&id).map_or(0, |member| reached(&member.status).len())

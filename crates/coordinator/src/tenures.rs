@@ -25,7 +25,9 @@ use crate::coordinator::{Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
 use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
-use crate::limits::{GATEWAY_RETURN_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS, UNPROVEN_MS_MAX};
+use crate::limits::{
+    GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS, UNPROVEN_MS_MAX,
+};
 
 /// What the coordinator knows of tenures beyond what is durable.
 #[derive(Debug, Default)]
@@ -63,7 +65,7 @@ impl Coordinator {
         let gathering = self.tenures.gathering_since_us.filter(|_| self.has_unowned());
         let gathering = gathering.map(|since_us| since_us + GATHER_MS * 1000);
         let returning = self.durable.tenures.values().any(|tenure| !self.is_owner_alive(tenure));
-        let returning = returning.then_some(self.started_us + GATEWAY_RETURN_MS * 1000);
+        let returning = returning.then_some(self.return_until_us());
         let waits = |tenure: &DurableTenure| !tenure.before.is_empty() || tenure.voters.len() > 1;
         let replaced = self.durable.tenures.values().any(waits);
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
@@ -336,7 +338,7 @@ impl Coordinator {
     /// Tenures whose partitions are to be dealt again.
     fn ended_tenures(&self, now: Now) -> Vec<u32> {
         let all_here = self.alive_gateways().count() >= usize::from(self.settings.gateway_count_expected);
-        let may_return = now.mono_us < self.started_us + GATEWAY_RETURN_MS * 1000 && !all_here;
+        let may_return = now.mono_us < self.return_until_us() && !all_here;
         let is_ended = |epoch: &u32, tenure: &DurableTenure| {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
             let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
@@ -344,6 +346,13 @@ impl Coordinator {
             left || !self.is_owner_alive(tenure) && was_seen || self.is_out_of_reach(*epoch, tenure, now)
         };
         self.durable.tenures.iter().filter(|(epoch, tenure)| is_ended(epoch, tenure)).map(|(&epoch, _)| epoch).collect()
+    }
+
+    /// Until when gateways may come back that were not heard of since this coordinator began.
+    pub(crate) fn return_until_us(&self) -> u64 {
+        let first_us = self.gateways.values().map(|member| member.since_us).min();
+        let spread_us = first_us.map_or(0, |first_us| first_us + GATEWAY_RETURN_SPREAD_MS * 1000);
+        spread_us.max(self.started_us + GATEWAY_RETURN_MS * 1000)
     }
 
     pub(crate) fn is_owner_alive(&self, tenure: &DurableTenure) -> bool {

@@ -9,6 +9,8 @@ use shorttail_sim::world::World;
 const SERVED_US: u64 = 15_000_000;
 /// A drained node is empty within this, and told that it is taken out.
 const DRAINED_US: u64 = 30_000_000;
+/// How long a request waits for an owner.
+const WAIT_US: u64 = 4_000_000;
 /// Until a leader that the store does not hear of leads no more, and another one was found by all.
 const LED_US: u64 = 10_000_000;
 
@@ -18,7 +20,6 @@ fn config(coordinator_count: usize) -> SimConfig {
     config.share(2);
     config.coordinated = true;
     config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
-    config.leader_lease_s = 2;
     config.audit_events = 1_000;
     config
 }
@@ -48,6 +49,29 @@ fn another_coordinator_leads_when_one_dies() {
         assert!(world.counts().reigns >= count as u64, "{:?}", world.counts());
         concludes(world);
     }
+}
+
+/// The lease of the leader, then the time that gateways have to come back to the next one: no request waits in vain, which
+/// it does for four seconds.
+#[test]
+fn what_a_gateway_owned_that_died_with_the_leader_is_served_before_requests_are_refused() {
+    let mut longest_us = 0;
+    for seed in 0..16 {
+        let mut config = config(2 + seed as usize % 2);
+        config.gateway_count = 3;
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..20);
+        pass(&mut world, 100_000 * seed);
+        let began_us = world.now_us();
+        world.crash_coordinator(FOR_GOOD_US);
+        world.crash_gateway_number(1 + seed as usize % 2, FOR_GOOD_US);
+        await_within(&mut world, WAIT_US, "served", |world| (0..20).all(|name| world.serves(&format!("key{name}"))));
+        longest_us = longest_us.max(world.now_us() - began_us);
+        assert!(world.counts().tenures_taken_over > 0, "{:?}", world.counts());
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
+    assert!(longest_us > 2_000_000, "they never had to wait: {longest_us} us");
 }
 
 /// It wakes up when another one leads, and finds that its members left it.

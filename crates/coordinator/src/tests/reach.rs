@@ -164,10 +164,15 @@ fn a_coordinator_that_stood_still_takes_nothing_for_unproven() {
 #[test]
 fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     let (mut stage, [one, two, three]) = served();
+    [one, two, three].iter().for_each(|&id| stage.reaches(id, ENOUGH - 1));
     stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
-    stage.reaches(three, 0);
+    stage.prepare();
     stage.pass_ms(PREPARE_MS_MAX + 200);
-    assert_eq!(stage.lets_go(one), []);
+    assert_eq!((stage.lets_go(one), stage.problems()), (vec![], vec![]), "nodes are away, and nobody could follow");
+    [one, two].iter().for_each(|&id| stage.reaches(id, EVERY));
+    stage.pass_ms(200);
+    assert_eq!(stage.lets_go(one), [], "nor the one that is cut off");
+    assert!(stage.problems()[0].starts_with(&format!("gateway {three} reaches 5 of 8")), "{:?}", stage.problems());
     stage.prepare();
     assert_eq!(stage.lets_go(one), [1], "another plan was made");
     stage.tells(one, TenureState::LetGo, false);

@@ -313,6 +313,27 @@ fn a_restarted_coordinator_gives_gateways_time_to_come_back() {
     assert_eq!(stage.loads(), [(ids[0], 6), (ids[1], 6)].into());
 }
 
+/// All of them lost sight of the coordinator for longer than it waits.
+#[test]
+fn gateways_come_back_one_after_the_other() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    let owners = stage.owners();
+    let mut stage = stage.restart();
+    ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
+    stage.pass_ms(10 * GATEWAY_RETURN_MS);
+    for &id in &ids[..2] {
+        stage.return_of(id).expect("let in");
+        stage.gateways.get_mut(&id).expect("known").is_silent = false;
+        stage.serve();
+        stage.pass_ms(GATEWAY_RETURN_SPREAD_MS / 2);
+        assert_eq!(stage.owners(), owners);
+    }
+    stage.pass_ms(GATEWAY_RETURN_SPREAD_MS);
+    assert_eq!(stage.loads(), [(ids[0], 6), (ids[1], 6)].into());
+}
+
 #[test]
 fn a_newcomer_gets_its_share_by_a_hand_over() {
     let mut stage = Stage::new(1, 8);

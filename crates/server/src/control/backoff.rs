@@ -5,7 +5,7 @@ use std::time::Duration;
 /// First wait: a coordinator that is just starting is there in a moment.
 const FIRST: Duration = Duration::from_millis(20);
 /// Longest wait: also bounds how long a member is unknown to a coordinator that came back.
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// Doubles from [`FIRST`] to [`LONGEST`].
 #[derive(Debug)]

@@ -180,7 +180,7 @@ impl SimConfig {
             gateway_count: 1,
             coordinated: false,
             coordinator_count: 1,
-            leader_lease_s: 5,
+            leader_lease_s: 2,
             lease: None,
             node_memory_bytes: 1 << 20,
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),

@@ -230,7 +230,7 @@ impl SimConfig {
         let of_gateways = FaultWeights { gateway_crash: 4, gateway_stall: 2, hand_over: 3, ..self.faults };
         self.faults = FaultWeights { cut_coordinator: 3, coordinator: 6, restart, ..of_gateways };
         self.coordinator_count = *rng.choose(&[1, 2, 2, 3]).expect("counts");
-        // That of the server, and shorter ones, so that it ends often in a minute.
+        // That of the server, a shorter one, which ends often in a minute, and a longer one.
         self.leader_lease_s = *rng.choose(&[1, 2, 5]).expect("seconds");
         if rng.chance_ppm(500_000) {
             self.late_node_count = 1 + rng.below(2) as u16;

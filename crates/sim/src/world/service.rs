@@ -6,7 +6,7 @@
 //! - A planned hand-over holds up no request for longer than [`HAND_OVER_US_MAX`], if nothing is in trouble.
 //!
 //! What was in trouble, or changed, a little before is taken for a trouble still. A gateway that loses sight of nodes
-//! only, while the coordinator hears it, is not counted on: nobody takes over from it.
+//! only, while the coordinator hears it, is not counted on: that is not noticed at once, and for some nodes not at all.
 //!
 //! Must not know: why a partition is not served.
 

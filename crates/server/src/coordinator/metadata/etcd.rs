@@ -25,9 +25,10 @@ use client::{Client, bytes};
 use messages::{Granted, Kept, Transacted};
 use watch::Watch;
 
-/// Seconds until etcd forgets a leader that it does not hear of: as long as a coordinator needs to call
-/// a silent node dead.
-pub const LEASE_S: i64 = 5;
+/// Seconds until etcd forgets a leader that it does not hear of: little more than the least that it grants with its usual
+/// settings. Should a gateway die with the leader, requests for what it owned wait this long and as long again, and no
+/// longer than requests wait.
+pub const LEASE_S: i64 = 2;
 
 pub struct Etcd {
     config: EtcdConfig,

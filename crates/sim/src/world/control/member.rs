@@ -15,7 +15,7 @@ use crate::network::{SessionId, What};
 
 /// Between two attempts to be let in: doubles from the first to the longest.
 const AGAIN_US_FIRST: u64 = 20_000;
-const AGAIN_US_MAX: u64 = 1_000_000;
+const AGAIN_US_MAX: u64 = 500_000;
 /// From one coordinator that does not let it in to the next.
 const NEXT_US: u64 = 1_000;
 /// How long an answer to a registration is waited for.
