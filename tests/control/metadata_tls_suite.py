@@ -11,14 +11,15 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path += [os.path.join(os.path.dirname(HERE), name) for name in ("lib", "clients")]
 
-from cluster import wait_until  # noqa: E402
+from cluster import free_ports, wait_until  # noqa: E402
 from etcd import Etcd  # noqa: E402
 from expect import case, main, true  # noqa: E402
-from processes import Coordinator  # noqa: E402
+from processes import Coordinator, Process  # noqa: E402
 
 SECONDS_MAX = 60
 # Coordinators look by themselves so seldom that a case that waits for it fails first.
 POLL_SECONDS = 3600
+ROOT = "of use to this test only"
 
 
 class Authority:
@@ -59,28 +60,37 @@ class World:
         context.load_cert_chain(self.certificate, self.key)
         tls = ["--cert-file", server, "--key-file", server_key, "--trusted-ca-file", self.ca, "--client-cert-auth"]
         self.etcd = Etcd(3, tls, context)
-        self.allow("shorttail", "right")
+        self.allow({"shorttail": "right", "second": "another"})
         self.coordinators = []
 
-    def allow(self, user, password):
-        """A user who may use the keys of the cluster only; from now on etcd asks who it is."""
+    def allow(self, users):
+        """Users who may use the keys of the cluster only; from now on etcd asks who it is."""
         code = lambda text: base64.b64encode(text.encode()).decode()  # noqa: E731
-        for path, question in [
-            ("user/add", {"name": "root", "password": "of no use here"}),
+        asked = [
+            ("user/add", {"name": "root", "password": ROOT}),
             ("role/add", {"name": "root"}),
             ("user/grant", {"user": "root", "role": "root"}),
-            ("user/add", {"name": user, "password": password}),
-            ("role/add", {"name": user}),
-            ("role/grant", {"name": user, "perm": {"permType": "READWRITE", "key": code("/test/"), "range_end": code("/test0")}}),
-            ("user/grant", {"user": user, "role": user}),
-            ("enable", {}),
-        ]:
+        ]
+        for user, password in users.items():
+            keys = {"permType": "READWRITE", "key": code("/test/"), "range_end": code("/test0")}
+            asked += [
+                ("user/add", {"name": user, "password": password}),
+                ("role/add", {"name": user}),
+                ("role/grant", {"name": user, "perm": keys}),
+                ("user/grant", {"user": user, "role": user}),
+            ]
+        for path, question in [*asked, ("enable", {})]:
             self.etcd.ask(f"/v3/auth/{path}", question)
 
-    def coordinator(self, tls, password):
+    def change(self, path, question):
+        """What only root may do."""
+        token = self.etcd.ask("/v3/auth/authenticate", {"name": "root", "password": ROOT})["token"]
+        self.etcd.ask(f"/v3/auth/{path}", question, token=token)
+
+    def coordinator(self, tls, password, user="shorttail"):
         path = os.path.join(self.directory.name, f"users-{password}")
         with open(path, "w", encoding="ascii") as users:
-            users.write(f"shorttail:{password}\n")
+            users.write(f"{user}:{password}\n")
         flags = ["--metadata", "etcd:" + ",".join(self.etcd.urls), "--metadata-prefix", "/test", "--metadata-tls", tls]
         flags += ["--metadata-auth-file", path, "--metadata-poll", str(POLL_SECONDS)]
         each = Coordinator(self.directory.name, f"c{len(self.coordinators)}", *flags)
@@ -188,6 +198,31 @@ def a_standby_hears_of_it_when_a_member_is_silent():
     finally:
         WORLD.etcd.processes[0].send_signal(signal.SIGCONT)
     standby.kill()
+
+
+@case
+def a_leader_that_may_not_save_gives_way():
+    """the leader's user may do nothing any more, and etcd prolongs its lease all the same: the other one leads"""
+    leader = WORLD.coordinator(RIGHT, "right")
+    wait_until(leader.leads, SECONDS_MAX, "the first one leads")
+    other = WORLD.coordinator(RIGHT, "another", "second")
+    wait_until(other.stands_by, SECONDS_MAX, "the second one stands by")
+    WORLD.change("user/revoke", {"name": "shorttail", "role": "shorttail"})
+    listen = f"127.0.0.1:{free_ports(1)[0]}"
+    arguments = ["node", "--listen", listen, "--coordinator", f"{leader.control},{other.control}", "--memory", "32MiB"]
+    node = Process(WORLD.directory.name, "node", *arguments)
+    try:
+        # That it is there has to be saved.
+        wait_until(lambda: [each["state"] for each in (other.leads() or {"nodes": []})["nodes"]] == ["normal"], SECONDS_MAX, "it is let in")
+        problem = wait_until(leader.problem, SECONDS_MAX, "the first one says why it does not lead")
+        true("permission denied" in problem, problem)
+        WORLD.change("user/grant", {"user": "shorttail", "role": "shorttail"})
+        wait_until(leader.stands_by, SECONDS_MAX, "it stands by")
+        true(other.leads(), "and does not come between")
+    finally:
+        node.kill()
+    other.kill()
+    leader.kill()
 
 
 try:

@@ -43,8 +43,9 @@ class Etcd:
         with open(os.path.join(self.directory.name, f"m{index}.log"), "ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
-    def ask(self, path, question, timeout=5):
-        request = urllib.request.Request(self.urls[0] + path, json.dumps(question).encode(), {"Content-Type": "application/json"})
+    def ask(self, path, question, timeout=5, token=None):
+        headers = {"Content-Type": "application/json", **({"Authorization": token} if token else {})}
+        request = urllib.request.Request(self.urls[0] + path, json.dumps(question).encode(), headers)
         with urllib.request.urlopen(request, timeout=timeout, context=self.context) as answer:
             return json.load(answer)
 

@@ -7,6 +7,8 @@
 //!      |  `-- lost: Follows                    |   | won, nothing changed meanwhile: Renewed
 //!      |            lost: Follows              v   |
 //!      `--------------------------------- lapsed --'--- won, other state: Leads(state)
+//!
+//!   leads --- renews its lease for longer than that lasts, and nothing is saved: Resigned ---> follows, for a while
 //! ```
 //!
 //! One question is asked at a time. While the store is away nothing is told but that; what is to be saved waits. Each
@@ -16,12 +18,19 @@
 //! leads when nothing is to be saved, as a save shows it as well. Nothing rests on being told: one that follows looks
 //! now and then by itself, and one that leads renews its lease.
 //!
+//! One that may renew and not save (a store asks for less to prolong a lease) would keep others from leading for ever,
+//! and do nothing. So it resigns, and lets others try first: alone, it tries again, as it may be the store that takes nothing.
+//!
 //! Must not know: how a store is asked, or the coordinator's machine.
 
 use crate::durable::{Durable, DurableChoice};
 
 /// Microseconds between two attempts at a store that is away.
 pub const AGAIN_AFTER_US: u64 = 250_000;
+/// Microseconds from a resignation until it tries to lead again: others have done so by then, several times.
+pub const RESIGNED_US: u64 = 10_000_000;
+/// Renewals in which nothing was saved until it resigns: three are a lease.
+const RENEWALS_IN_VAIN_MAX: u32 = 4;
 
 /// The state that was found in the store.
 #[derive(Clone, PartialEq, Debug)]
@@ -59,6 +68,8 @@ pub enum Next {
     Campaign,
     Renew,
     Save(Durable),
+    /// Let another one lead.
+    Resign,
     /// Nothing until then, unless something is to be saved or looked at; `None`: for ever.
     Rest(Option<u64>),
 }
@@ -69,6 +80,7 @@ pub enum Answer {
     Campaigned(Campaign),
     Renewed(Lease),
     Saved,
+    Resigned,
     /// Another coordinator leads or led meanwhile: nothing was changed.
     Lapsed,
     /// It cannot be asked, or did not answer: what was asked may have happened.
@@ -96,7 +108,17 @@ pub enum News {
         leader: Option<String>,
         choice: Option<DurableChoice>,
     },
+    /// It leads no more, as it could save nothing, for this reason.
+    Resigned(String),
     Away(String),
+}
+
+/// What is to be saved, and is not.
+#[derive(Clone, PartialEq, Debug)]
+struct Refused {
+    why: String,
+    /// How often the lease was renewed since.
+    renewal_count: u32,
 }
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -117,7 +139,12 @@ pub struct Candidate {
     reign: u64,
     standing: Standing,
     pending: Option<Durable>,
+    refused: Option<Refused>,
+    /// A save is asked for.
+    is_saving: bool,
     rests_until_us: u64,
+    /// It resigned, and lets others lead until then.
+    resigned_until_us: u64,
     /// Who leads may have changed since it was asked last; or since it is asked now, by one that leads.
     looks: bool,
     is_looking: bool,
@@ -139,14 +166,22 @@ impl Candidate {
 
     /// To be done before anything is told, saved or asked for again; and to be asked again after each answer.
     pub fn next(&mut self, now_us: u64) -> Next {
+        if now_us < self.resigned_until_us {
+            return Next::Rest(Some(self.resigned_until_us));
+        }
         let is_roused = self.looks && matches!(self.standing, Standing::Follows { .. });
         if now_us < self.rests_until_us && !is_roused {
             return Next::Rest(Some(self.rests_until_us));
         }
         let Standing::Leads(lease) = self.standing else { return self.campaign() };
+        let is_in_vain = |refused: &Refused| refused.renewal_count >= RENEWALS_IN_VAIN_MAX;
         match &self.pending {
+            _ if self.refused.as_ref().is_some_and(is_in_vain) => Next::Resign,
             _ if lease.is_some_and(|term| term.renew_at_us <= now_us) => Next::Renew,
-            Some(durable) => Next::Save(durable.clone()),
+            Some(durable) => {
+                self.is_saving = true;
+                Next::Save(durable.clone())
+            }
             None if self.looks => self.campaign(),
             None => Next::Rest(lease.map(|term| term.renew_at_us)),
         }
@@ -161,6 +196,7 @@ impl Candidate {
     /// Takes the answer to what was to be done.
     pub fn handle(&mut self, now_us: u64, answer: Answer) -> Option<News> {
         let was_looking = std::mem::take(&mut self.is_looking);
+        let was_saving = std::mem::take(&mut self.is_saving);
         match answer {
             Answer::Campaigned(Campaign::Won { lease, news }) => Some(self.win(lease, news)),
             Answer::Campaigned(Campaign::Lost { leader, choice, again_after_us }) => {
@@ -170,11 +206,18 @@ impl Candidate {
             }
             Answer::Renewed(lease) => {
                 self.standing = Standing::Leads(lease);
+                self.refused.iter_mut().for_each(|refused| refused.renewal_count += 1);
                 Some(News::Renewed { until_us: lease.map(|term| term.until_us) })
             }
             Answer::Saved => {
-                self.pending = None;
+                (self.pending, self.refused) = (None, None);
                 Some(News::Saved { reign: self.reign })
+            }
+            Answer::Resigned => {
+                self.resigned_until_us = now_us + RESIGNED_US;
+                let refused = self.refused.take();
+                self.lose(None);
+                refused.map(|refused| News::Resigned(refused.why))
             }
             Answer::Lapsed => {
                 self.standing = Standing::Lapsed;
@@ -182,6 +225,10 @@ impl Candidate {
             }
             Answer::Away(why) => {
                 self.looks |= was_looking;
+                if was_saving {
+                    let renewal_count = self.refused.as_ref().map_or(0, |refused| refused.renewal_count);
+                    self.refused = Some(Refused { why: why.clone(), renewal_count });
+                }
                 self.rests_until_us = now_us + AGAIN_AFTER_US;
                 Some(News::Away(why))
             }
@@ -193,12 +240,12 @@ impl Candidate {
         self.standing = Standing::Leads(lease);
         let Some(state) = news else { return News::Renewed { until_us } };
         self.reign += 1;
-        self.pending = None;
+        (self.pending, self.refused) = (None, None);
         News::Leads { reign: self.reign, state, until_us }
     }
 
     fn lose(&mut self, leader: Option<String>) {
-        self.pending = None;
+        (self.pending, self.refused) = (None, None);
         let follows = Standing::Follows { leader };
         if self.standing != follows {
             self.standing = follows;

@@ -122,6 +122,11 @@ impl Seat {
         self.leads(now_us) && since_us.is_none_or(|since_us| now_us - since_us <= SAVING_LONG_US)
     }
 
+    /// Is a state on its way to the store?
+    pub fn waits_for_store(&self) -> bool {
+        self.reign.as_ref().is_some_and(|reign| reign.saving_since_us.is_some())
+    }
+
     /// Gives the machine an input, if there is one.
     pub fn handle(&mut self, now: Now, input: Input) {
         if let Some(reign) = &mut self.reign {

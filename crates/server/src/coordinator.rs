@@ -320,7 +320,7 @@ impl Server {
 
     fn status(&self) -> ClusterStatus {
         let settings = self.seat.settings();
-        let status = match self.seat.machine() {
+        let mut status = match self.seat.machine() {
             Some(machine) => machine.status(),
             None => ClusterStatus {
                 code: settings.code.to_string(),
@@ -329,6 +329,10 @@ impl Server {
                 ..ClusterStatus::default()
             },
         };
+        if let Some(why) = &self.about.metadata_problem {
+            let problem = format!("the metadata store cannot be used ({why}): what must be saved there waits");
+            status.problems.insert(0, problem);
+        }
         ClusterStatus { coordinator: CoordinatorStatus { leading: self.leads(), ..self.about.clone() }, ..status }
     }
 

@@ -167,6 +167,33 @@ fn a_leader_that_does_not_hear_the_store_gives_way() {
     }
 }
 
+/// Its lease is prolonged all the same, and would be for ever. Another one leads, who can save; alone it would lead again
+/// once the store takes something of it.
+#[test]
+fn a_leader_that_may_not_save_gives_way() {
+    for (seed, count) in [(0, 2), (1, 3), (2, 2), (3, 1)] {
+        let mut world = cluster_of(config(count), seed);
+        fill(&mut world, 0..20);
+        let first = world.leader();
+        world.refuse_saves_of(first);
+        pass(&mut world, 10_000_000);
+        assert_eq!((world.leader(), world.counts().resignations), (first, 0), "nothing is to be saved");
+        world.crash_gateway_number(1, FOR_GOOD_US);
+        if count == 1 {
+            pass(&mut world, 10_000_000);
+            assert_eq!(world.counts().resignations, 0, "what prolongs nothing has no rival");
+            world.refuse_saves_of(None);
+        }
+        await_served(&mut world);
+        assert_eq!(world.counts().resignations, u64::from(count > 1), "{:?}", world.counts());
+        assert_eq!(world.leader() == first, count == 1);
+        holds(&mut world, 0..20);
+        pass(&mut world, 20_000_000);
+        assert_eq!(world.leader() == first, count == 1, "it does not come between");
+        concludes(world);
+    }
+}
+
 /// A node joins and takes its share, another one is emptied and taken out, while leaders change.
 #[test]
 fn nodes_join_and_go_while_leaders_change() {

@@ -1,6 +1,6 @@
 //! Scenarios: a coordinator before the store, whose answers the scenario says.
 
-use crate::candidate::{Answer as Said, Campaign, Candidate, News, Next, State, Term};
+use crate::candidate::{Answer as Said, Campaign, Candidate, News, Next, RESIGNED_US, State, Term};
 use crate::claim::{Answer, Claim, Entry, Found, Outcome, Question, Step};
 use crate::{Durable, Output, Seat};
 
@@ -209,6 +209,53 @@ fn who_leads_looks_when_nothing_else_is_to_be_done() {
     assert_eq!(candidate.next(1_850_000), Next::Rest(Some(3_200_000)));
     candidate.look();
     follows(&mut candidate, 1_850_000);
+}
+
+/// To prolong a lease a store asks for less than to save.
+#[test]
+fn who_may_renew_and_not_save_resigns_and_lets_others_lead() {
+    let mut candidate = Candidate::default();
+    wins(&mut candidate, Some(State::NewCluster));
+    candidate.save(1, Durable::new(1));
+    let mut now_us = 0;
+    for renewal in 0..4 {
+        assert_eq!(candidate.next(now_us), Next::Save(Durable::new(1)), "after {renewal} renewals");
+        let away = candidate.handle(now_us, Said::Away("permission denied".into()));
+        assert_eq!(away, Some(News::Away("permission denied".into())));
+        now_us += 1_600_000;
+        assert_eq!(candidate.next(now_us), Next::Renew);
+        let term = Term { until_us: now_us + 4_500_000, renew_at_us: now_us + 1_600_000 };
+        candidate.handle(now_us, Said::Renewed(Some(term)));
+    }
+    assert_eq!(candidate.next(now_us), Next::Resign, "nothing was saved for longer than the lease");
+    assert_eq!(candidate.handle(now_us, Said::Resigned), Some(News::Resigned("permission denied".into())));
+    let again_us = now_us + RESIGNED_US;
+    candidate.look();
+    assert_eq!(candidate.next(again_us - 1), Next::Rest(Some(again_us)), "also when it is told of a change");
+    assert_eq!(candidate.next(again_us), Next::Campaign, "it may be alone");
+    candidate.save(1, Durable::new(1));
+    let lease = Some(Term { until_us: again_us + 4_500_000, renew_at_us: again_us + 1_600_000 });
+    let won = Campaign::Won { lease, news: Some(State::NewCluster) };
+    assert!(matches!(candidate.handle(again_us, Said::Campaigned(won)), Some(News::Leads { .. })));
+    assert_eq!(candidate.next(again_us), Next::Rest(Some(again_us + 1_600_000)), "of a reign that is over");
+}
+
+/// A store that is slow, or away now and then.
+#[test]
+fn who_saves_now_and_then_does_not_resign() {
+    let mut candidate = Candidate::default();
+    wins(&mut candidate, Some(State::NewCluster));
+    let mut now_us = 0;
+    for turn in 0..20 {
+        candidate.save(1, Durable::new(1));
+        assert_eq!(candidate.next(now_us), Next::Save(Durable::new(1)));
+        let said = if turn % 4 == 3 { Said::Saved } else { Said::Away("late".into()) };
+        candidate.handle(now_us, said);
+        now_us += 1_600_000;
+        assert_eq!(candidate.next(now_us), Next::Renew);
+        let term = Term { until_us: now_us + 4_500_000, renew_at_us: now_us + 1_600_000 };
+        candidate.handle(now_us, Said::Renewed(Some(term)));
+    }
 }
 
 #[test]

@@ -25,7 +25,13 @@ impl Server {
     /// # Errors
     /// When this is another cluster than was asked for.
     pub(super) fn handle_news(&mut self, news: News) -> anyhow::Result<()> {
-        if !matches!(news, News::Away(_)) && self.about.metadata_problem.take().is_some() {
+        let is_bad = match &news {
+            News::Away(_) | News::Resigned(_) => true,
+            // To renew the lease is little: what was saved tells.
+            News::Renewed { .. } => self.seat.waits_for_store(),
+            _ => false,
+        };
+        if !is_bad && self.about.metadata_problem.take().is_some() {
             tracing::warn!("the metadata store answers again");
         }
         match news {
@@ -41,6 +47,12 @@ impl Server {
                 self.put_out();
             }
             News::Follows { leader, choice } => self.follow(leader, choice.as_ref())?,
+            News::Resigned(problem) => {
+                tracing::error!(problem, "the metadata store takes nothing of this coordinator; another one may lead");
+                self.end_reign();
+                self.about.leader = None;
+                self.about.metadata_problem = Some(problem);
+            }
             News::Away(problem) => {
                 if self.about.metadata_problem.is_none() {
                     tracing::warn!(problem, "the metadata store does not answer; what must be saved waits");

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Condvar, Mutex};
 use std::thread::JoinHandle;
 
+use shorttail_coordinator::candidate;
 use shorttail_units::{CodeShape, Incarnation, NodeId};
 use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, Refusal, StoreTotals, View};
 
@@ -384,4 +385,67 @@ fn who_is_let_in_hears_that_before_any_beat() {
     }
     set_held(false);
     assert!(matches!(second.hear(), FromCoordinator::NodeRegistered(_)));
+}
+
+/// A store that prolongs a lease again and again, and saves nothing.
+struct MeanStore {
+    clock: Clock,
+    has_resigned: bool,
+}
+
+impl MeanStore {
+    fn lease(&self) -> metadata::Lease {
+        let now_us = self.clock.now().mono_us;
+        Some(candidate::Term { until_us: now_us + 60_000_000, renew_at_us: now_us + 1_000 })
+    }
+}
+
+impl metadata::Metadata for MeanStore {
+    fn watch(&mut self, _: metadata::Changed) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn campaign(&mut self) -> Result<metadata::Campaign, metadata::Trouble> {
+        match self.has_resigned {
+            true => Err(metadata::Trouble::Away("permission denied".to_owned())),
+            false => Ok(metadata::Campaign::Won { lease: self.lease(), news: Some(metadata::State::NewCluster) }),
+        }
+    }
+
+    fn renew(&mut self) -> Result<metadata::Lease, metadata::Trouble> {
+        Ok(self.lease())
+    }
+
+    fn save(&mut self, _: &shorttail_coordinator::Durable) -> Result<(), metadata::Trouble> {
+        Err(metadata::Trouble::Away("permission denied".to_owned()))
+    }
+
+    fn resign(&mut self) {
+        self.has_resigned = true;
+    }
+}
+
+#[test]
+fn a_leader_that_may_not_save_resigns_and_says_why() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = Address::Unix(dir.path().join("control.sock"));
+    let config = config(&control, MetadataPlace::Nowhere);
+    let clock = Clock::start();
+    let store = Box::new(MeanStore { clock, has_resigned: false });
+    let server = Server::bind_with(&config, about(&config), clock, store).expect("free addresses");
+    let running = RunningCoordinator::run(control, server);
+    let status = || control::read_status(&running.control).expect("it answers");
+    let is_told = |status: &ClusterStatus| status.problems.iter().any(|problem| problem.contains("permission denied"));
+    let mut is_known = false;
+    loop {
+        let status = status();
+        // That the lease was prolonged says nothing of what is to be saved.
+        assert!(!is_known || is_told(&status), "{status:?}");
+        is_known = is_told(&status);
+        if is_known && !status.coordinator.leading {
+            assert_eq!((status.coordinator.leader, status.nodes.len()), (None, 0));
+            return;
+        }
+        std::thread::yield_now();
+    }
 }

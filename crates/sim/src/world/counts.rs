@@ -59,6 +59,8 @@ pub struct Counts {
     /// beside one that was silent.
     pub reigns: u64,
     pub saves_refused: u64,
+    /// Coordinators that led and could save nothing.
+    pub resignations: u64,
     pub changes_over: u64,
     /// Tenures that it dealt again, after their owners let go and without that.
     pub tenures_handed_over: u64,
@@ -123,6 +125,7 @@ impl Counts {
         self.store_absences += other.store_absences;
         self.reigns += other.reigns;
         self.saves_refused += other.saves_refused;
+        self.resignations += other.resignations;
         self.changes_over += other.changes_over;
         self.tenures_handed_over += other.tenures_handed_over;
         self.tenures_taken_over += other.tenures_taken_over;

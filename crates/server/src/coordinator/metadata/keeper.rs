@@ -123,6 +123,10 @@ impl Worker {
             Next::Campaign => self.store.campaign().map(Answer::Campaigned),
             Next::Renew => self.store.renew().map(Answer::Renewed),
             Next::Save(durable) => self.store.save(&durable).map(|()| Answer::Saved),
+            Next::Resign => {
+                self.store.resign();
+                Ok(Answer::Resigned)
+            }
         };
         let answer = match done {
             Ok(answer) => answer,

@@ -131,6 +131,12 @@ impl World {
         self.control.store.away_until_us = self.control.store.away_until_us.max(until_us);
     }
 
+    /// The metadata store takes nothing of a coordinator any more, but prolongs its lease; or of none it takes nothing.
+    pub fn refuse_saves_of(&mut self, place: Option<usize>) {
+        self.note(format_args!("the metadata store takes nothing of coordinator {place:?}"));
+        self.control.store.refused = place;
+    }
+
     /// A coordinator's questions do not reach the store for so long, or the answers do not reach it, or neither.
     pub fn cut_from_store(&mut self, place: usize, cut_us: u64) {
         let (to_store, to_coordinator) = [(true, true), (true, false), (false, true)][self.rng.index(3)];
@@ -208,6 +214,7 @@ impl World {
         self.control.dies_at_save = false;
         self.control.stalls_at_save_us = None;
         self.control.store.away_until_us = 0;
+        self.control.store.refused = None;
         self.start_coordinators();
         (0..self.control.processes.len()).for_each(|place| self.resume_coordinator(place));
     }

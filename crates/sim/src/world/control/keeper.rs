@@ -48,11 +48,23 @@ impl World {
                 self.may_die_at_save(place);
                 question
             }
+            Next::Resign => return self.resign(place),
         };
         match question {
             Some(question) => self.ask_store(place, question),
             None => self.take_outcome(place, Outcome::Lapsed),
         }
+    }
+
+    /// Its lease ends by itself: a store that takes nothing of it does not end one for it either.
+    fn resign(&mut self, place: usize) {
+        let now_us = self.now_of_coordinator(place).mono_us;
+        let process = &mut self.control.processes[place];
+        process.claim.resign();
+        if let Some(news) = process.candidate.handle(now_us, candidate::Answer::Resigned) {
+            self.take_news(place, news);
+        }
+        self.turn_of_keeper(place);
     }
 
     fn ask_store(&mut self, place: usize, question: Question) {
@@ -101,6 +113,10 @@ impl World {
 
     fn do_at_store(&mut self, asked: &Asked) -> Answer {
         let now_us = self.schedule.now_us();
+        let writes = matches!(asked.question, Question::Lead { .. } | Question::Save { .. });
+        if writes && self.control.store.refused == Some(asked.place) {
+            return Answer::Away("permission denied".to_owned());
+        }
         let ttl_s = if self.config.coordinator_count == 1 { FOR_EVER_S } else { self.config.leader_lease_s };
         let name = format!("coordinator {}", asked.place);
         let answer = self.control.store.answer(now_us, &name, ttl_s, &asked.question);
@@ -187,6 +203,11 @@ impl World {
             News::Renewed { until_us } => self.control.processes[place].seat.renew(until_us),
             News::Saved { reign } => self.control.processes[place].seat.handle_saved(reign),
             News::Follows { .. } => self.end_reign(place),
+            News::Resigned(why) => {
+                self.control.counts.resignations += 1;
+                self.note(format_args!("coordinator {place} resigns: {why}"));
+                self.end_reign(place);
+            }
             News::Away(why) => self.note(format_args!("coordinator {place}: the store is away, {why}")),
         }
         self.check_sole_leader();

@@ -14,6 +14,8 @@ pub(super) struct Store {
     leader: Option<Entry>,
     state: Option<Entry>,
     pub away_until_us: u64,
+    /// The coordinator of which it takes nothing, though it prolongs its lease.
+    pub refused: Option<usize>,
 }
 
 impl Store {
