@@ -154,7 +154,8 @@ pub const EXPIRY_LOOKS_MAX: usize = 64;
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
 
-/// Request deadlines after which a node that owes an answer is taken for hung even if no other could take its place.
+/// Request deadlines after which a node that owes an answer is suspect even if no other could take its place, and one that
+/// has answered nothing at all is hung: longer than any pause that is usual, and what a client can be asked to wait.
 pub const HUNG_DEADLINES: u64 = 20;
 
 /// Microseconds until a part of a greeting that is not answered is taken for lost.

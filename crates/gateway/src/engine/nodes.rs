@@ -1,11 +1,15 @@
 //! The owner's view of the nodes: sessions, what each was asked, who may be used.
 //!
 //! ```text
-//! Away -> Greeting -> Ready <-> Suspect
-//!   ^________|__________|__________|      (session lost)
+//!                        .----- answers ------.
+//!                        v                    |
+//! Away -> Greeting -> Ready <-> Suspect --> Hung
+//!   ^________|__________|__________|_________|      (session lost)
 //! ```
 //! Away: no session. Greeting: hello, fence and scan are under way. Ready: used. Suspect: connected but late with an
-//! answer; reads go round it and writes leave it until it answers again. A node has one session per core of its own.
+//! answer; reads go round it, as long as there is a way, and writes leave it until it answers again. Hung: it answers
+//! nothing for so long that nobody waits for it any more: as good as away, but for its session. A node has one session per
+//! core of its own.
 
 use shorttail_units::{Incarnation, NodeId, StripeId};
 use shorttail_wire::node::NodeRequest;
@@ -27,6 +31,7 @@ pub enum NodePhase {
     Greeting,
     Ready,
     Suspect,
+    Hung,
 }
 
 impl NodePhase {
@@ -34,12 +39,19 @@ impl NodePhase {
     pub fn is_greeting(self) -> bool {
         matches!(self, NodePhase::Away | NodePhase::Greeting)
     }
+
+    /// It is connected, and is asked for nothing but a sign of life, if there is any choice.
+    pub fn is_silent(self) -> bool {
+        matches!(self, NodePhase::Suspect | NodePhase::Hung)
+    }
 }
 
 #[derive(Debug)]
 pub struct Node {
     pub id: NodeId,
     pub phase: NodePhase,
+    /// When the oldest of what it owed was asked, as of when it became suspect.
+    pub silent_since_us: u64,
     pub incarnation: Option<Incarnation>,
     pub sessions: Vec<Session>,
     /// After how long a short read, and a write, is late.
@@ -56,6 +68,7 @@ impl Node {
         Node {
             id,
             phase: NodePhase::Away,
+            silent_since_us: 0,
             incarnation: None,
             sessions: vec![Session::default()],
             read_delay_us: HEDGE_US_MAX,
@@ -173,7 +186,7 @@ impl Nodes {
         session.is_some_and(|session| session.greeted)
     }
 
-    /// Connected, even if late: the last resort of a degraded read.
+    /// In use, even if late: the last resort of a degraded read.
     pub fn is_reachable(&self, id: NodeId) -> bool {
         self.get(id).is_some_and(|node| matches!(node.phase, NodePhase::Ready | NodePhase::Suspect))
     }

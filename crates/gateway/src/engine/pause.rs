@@ -31,6 +31,7 @@ impl<C: Command> Engine<C> {
         for node in self.nodes.iter_mut() {
             node.sessions.iter_mut().flat_map(|session| &mut session.asked).for_each(|(made_us, _)| shift(made_us));
             node.write_late_us.iter_mut().for_each(shift);
+            shift(&mut node.silent_since_us);
         }
         for slot in self.stripes.unsealed().to_vec() {
             if let Some(open) = &mut self.stripes.at_mut(slot).open {

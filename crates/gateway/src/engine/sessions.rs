@@ -123,6 +123,11 @@ impl<C: Command> Engine<C> {
         self.wanted_sessions().into_iter().filter(hung).collect()
     }
 
+    /// Does a session count? The server closes what was left: it may be of a node that hangs, and ends by itself never.
+    pub fn is_connected(&self, id: SessionId) -> bool {
+        self.nodes.session(id).is_some_and(|session| session.connected)
+    }
+
     /// Bytes to send on a session now; the caller drains what it sent.
     pub fn session_output(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
         self.nodes.session_mut(id)?.batch()
@@ -180,8 +185,9 @@ impl<C: Command> Engine<C> {
     /// When the bytes are no messages: the caller closes the session.
     pub fn handle_session_input(&mut self, now: Now, session: SessionId, input: &[u8]) -> Result<usize, FrameError> {
         self.set_now(now);
-        if let Some(session) = self.nodes.session_mut(session) {
-            session.answered();
+        match self.nodes.session_mut(session).filter(|session| session.connected) {
+            Some(session) => session.answered(),
+            None => return Ok(input.len()),
         }
         let outcome = self.handle_frames(session, input);
         self.stats.messages_damaged_total += u64::from(outcome.is_err());
@@ -395,26 +401,40 @@ impl<C: Command> Engine<C> {
             let has_spare = self.nodes.ready_count() > self.config.member_count();
             let is_known = self.monitor.is_fail_slow(node);
             if oldest_us < hung_before_us || has_spare && !is_known && goes_round {
-                self.suspect(node);
+                self.suspect(node, oldest_us);
             } else if goes_round {
                 // Its reads are decoded from others, as far as there is a way; all else goes on waiting for it.
                 self.hedge_all_of(node);
             }
         }
+        self.wait_no_longer(hung_before_us);
         self.ping_again(before_us);
     }
 
     /// Goes round a node until it answers a ping.
-    fn suspect(&mut self, id: NodeId) {
+    fn suspect(&mut self, id: NodeId, since_us: u64) {
         let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Ready) else { return };
-        node.phase = NodePhase::Suspect;
+        (node.phase, node.silent_since_us) = (NodePhase::Suspect, since_us);
         let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
         self.work.push_back(Work::Failover(tags));
         self.leave_unsealed_stripes_of(id);
         self.ping(id);
     }
 
-    /// Asks a suspect node for a sign of life, whatever it owes: an answer that was lost is not to be waited for.
+    /// Suspect nodes that have answered nothing since this time are hung: what they were asked as a last resort has failed.
+    fn wait_no_longer(&mut self, before_us: u64) {
+        let is_hung =
+            |node: &&mut super::nodes::Node| node.phase == NodePhase::Suspect && node.silent_since_us < before_us;
+        for node in self.nodes.iter_mut().filter(is_hung) {
+            tracing::warn!(node = node.id.0, epoch = self.config.epoch.0, "node is hung: nothing waits for it");
+            node.phase = NodePhase::Hung;
+            let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
+            self.work.push_back(Work::Failover(tags));
+            self.repair.is_away_stale = true;
+        }
+    }
+
+    /// Asks a silent node for a sign of life, whatever it owes: an answer that was lost is not to be waited for.
     fn ping(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(id) else { return };
         node.sessions.iter_mut().for_each(super::session::Session::answered);
@@ -425,7 +445,7 @@ impl<C: Command> Engine<C> {
     fn ping_again(&mut self, before_us: u64) {
         let awaited = &self.awaited;
         let mut silent = Vec::new();
-        for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Suspect) {
+        for node in self.nodes.iter_mut().filter(|node| node.phase.is_silent()) {
             for session in &mut node.sessions {
                 session.forget_asked(|tag| awaited.get(tag).is_some());
             }
@@ -437,8 +457,11 @@ impl<C: Command> Engine<C> {
     }
 
     fn node_answers(&mut self, id: NodeId) {
-        if let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Suspect) {
-            node.phase = NodePhase::Ready;
+        if let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase.is_silent()) {
+            if std::mem::replace(&mut node.phase, NodePhase::Ready) == NodePhase::Hung {
+                tracing::info!(node = id.0, epoch = self.config.epoch.0, "node answers again");
+                self.repair.is_away_stale = true;
+            }
             // What was declared void meanwhile reckoned with a chunk here that was never told to go, as there is none.
             self.settle_voids_of(id);
             self.verify_doubtful();

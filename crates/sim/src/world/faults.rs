@@ -292,6 +292,15 @@ impl World {
         }
     }
 
+    pub fn is_stalled(&self, node: usize) -> bool {
+        self.network.is_stalled(endpoint_of(node))
+    }
+
+    /// Nodes that may lose their memory, or be given up.
+    pub fn victims(&self) -> Vec<usize> {
+        self.victims.iter().copied().collect()
+    }
+
     fn slow_node(&mut self, node: usize) {
         self.counts.slowdowns += 1;
         let times = self.rng.range(3..200);

@@ -1,0 +1,101 @@
+//! Nodes that hang: their processes stand still, and no connection ends. What cannot be answered without them is refused
+//! soon, and what they hold is made up for like that of the dead.
+
+use shorttail_gateway::engine::LeaseConfig;
+use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::Action;
+use shorttail_sim::scenario::*;
+use shorttail_sim::world::{Op, Outcome, World};
+
+/// A node that answers nothing for twenty deadlines is waited for no longer; and until each of them is asked something, one
+/// deadline after the other.
+const HUNG_US: u64 = 2_500_000;
+/// What needs nobody who hangs, or is refused for that.
+const PROMPT_US: u64 = 150_000;
+/// The coordinator takes it for dead, and gives it up.
+const GIVEN_UP_US: u64 = 20_000_000;
+
+/// Asks all of this at once: reads, writes that need the value before and that do not, and ends of objects.
+fn ask_of_all(world: &mut World, names: std::ops::Range<u64>) -> Vec<(u64, Op)> {
+    let action = |name: u64| match name / 5 % 4 {
+        0 | 1 => Action::Get,
+        2 => Action::Set(value_of(name, 1)),
+        _ if name.is_multiple_of(2) => Action::Delete,
+        _ => Action::Replace(value_of(name, 1)),
+    };
+    names.map(|name| (name, world.request(0, &format!("key{name}"), action(name)))).collect()
+}
+
+/// Each of these has an end within so long; how many of them were not answered.
+fn end_within(world: &mut World, us: u64, ops: &[(u64, Op)]) -> usize {
+    await_within(world, us, "answered", |world| ops.iter().all(|&(_, op)| world.outcome(op).is_some()));
+    ops.iter().filter(|&&(_, op)| !matches!(world.outcome(op), Some(Outcome::Answered(_)))).count()
+}
+
+#[test]
+fn with_too_many_nodes_hung_everything_has_an_end_soon() {
+    for (code, node_count, partition_count, seed) in
+        [("rs:4+2", 8, 1, 1), ("rs:4+2", 12, 4, 2), ("lrc:4+2+1", 9, 2, 3), ("rs:1+2", 5, 2, 4), ("rs:2+1", 3, 1, 5)]
+    {
+        let config = SimConfig { partition_count, ..nodes_of(code, node_count) };
+        let hung = 0..=config.code.tolerance();
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..160);
+        hung.clone().for_each(|node| world.stall_node(node, 10_000_000));
+        let ops = ask_of_all(&mut world, 0..160);
+        let early = end_within(&mut world, HUNG_US, &ops);
+        // Some are asked when it is known who hangs.
+        let ops = ask_of_all(&mut world, 0..80);
+        let late = end_within(&mut world, PROMPT_US, &ops);
+        assert!(early > 0 && late > 0, "{code}: {early} and {late} failed: others would have needed nobody who hangs");
+        pass(&mut world, 10_000_000);
+        holds(&mut world, (0..160).filter(|name| name / 5 % 4 < 2));
+        concludes(world);
+    }
+}
+
+/// Nothing fails for as many nodes as the code tolerates, and what they hold counts as missing.
+#[test]
+fn what_is_on_hung_nodes_is_missing_until_they_answer() {
+    let mut world = cluster_of(nodes_of("rs:4+2", 8), 1);
+    fill(&mut world, 0..100);
+    let missing = |world: &World| world.all_stats().iter().map(|stats| stats.chunks_missing).sum::<u64>();
+    let stripe_count = world.stripe_nodes().len() as u64;
+    [2, 6].into_iter().for_each(|node| world.stall_node(node, 15_000_000));
+    holds(&mut world, 0..100);
+    // More than one node may have: both count.
+    let is_counted = |world: &World| missing(world) > stripe_count && !world.is_whole();
+    await_within(&mut world, 2 * HUNG_US, "counted", is_counted);
+    fill_round(&mut world, 0..20, 1);
+    await_within(&mut world, GIVEN_UP_US, "whole", |world| missing(world) == 0 && world.is_whole());
+    holds(&mut world, 20..100);
+    concludes(world);
+}
+
+/// It is given up, its chunks are rebuilt while it hangs, and when it goes on it starts anew: nobody uses what it had.
+#[test]
+fn a_hung_node_is_given_up_and_comes_back_empty() {
+    for seed in 0..4 {
+        let mut config = SimConfig { partition_count: 4, ..SimConfig::scripted() };
+        config.share(2);
+        config.coordinated = true;
+        config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        config.audit_events = 1_000;
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..100);
+        let hung = world.victims()[0];
+        world.stall_node(hung, 2 * GIVEN_UP_US);
+        pass(&mut world, HUNG_US);
+        assert!(!world.is_whole(), "what it holds is away\n{}", world.trace());
+        fill_round(&mut world, 0..30, 1);
+        await_within(&mut world, GIVEN_UP_US, "rebuilt", World::is_whole);
+        assert!(world.counts().rebuilds > 0 && world.is_stalled(hung), "{:?}", world.counts());
+        fill_round(&mut world, 20..50, 2);
+        pass(&mut world, 3 * GIVEN_UP_US);
+        assert!(!world.is_stalled(hung));
+        holds_round(&mut world, 0..20, 1);
+        holds_round(&mut world, 20..50, 2);
+        holds(&mut world, 50..100);
+        concludes(world);
+    }
+}
