@@ -218,6 +218,7 @@ impl Coordinator {
             return self.close(now, connection);
         }
         self.handle_standings(now, id, &status.standings);
+        self.note_serving(now, &status.nodes);
         let gateway = self.gateways.get_mut(&id).expect("a connection names a known gateway");
         gateway.recent.note(now.mono_us, &status.nodes);
         gateway.recent.note_refused(now.mono_us, status.totals.stores_refused_total);
@@ -272,7 +273,15 @@ impl Coordinator {
         self.view_changed |= self.gateways.len() != count;
     }
 
-    /// Gives up nodes that stay dead, but none that may still be serving: one that a gateway reaches, or any while
+    /// The time after which a dead node is given up begins when no gateway has an answer of it any more.
+    fn note_serving(&mut self, now: Now, seen: &[NodeSeen]) {
+        for seen in seen.iter().filter(|seen| seen.connected) {
+            let node = self.nodes.get_mut(&seen.id).filter(|node| node.presence.state == NodeState::Dead);
+            node.into_iter().for_each(|node| node.presence.since_us = now.mono_us);
+        }
+    }
+
+    /// Gives up nodes that stay dead, but none that may still be serving: one that answers a gateway, or any while
     /// there is no gateway to tell, is only out of the coordinator's own sight.
     fn retire_nodes(&mut self, now: Now) {
         let due = |node: &NodeMember| {

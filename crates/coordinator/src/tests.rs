@@ -265,6 +265,27 @@ fn a_node_that_a_gateway_reaches_is_not_given_up() {
     assert_eq!(scene.state(0), NodeState::Retired);
 }
 
+/// Gateways miss its answers for a moment: that alone gives nobody up, however long the coordinator has not seen it.
+#[test]
+fn a_node_is_given_up_after_the_whole_time_without_an_answer_to_anybody() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    let (gateway, _) = scene.gateway(None);
+    let pass_ms = |scene: &mut Scene, ms: u64, seen: &[u16]| {
+        for _ in 0..ms / 100 {
+            scene.tell(gateway, sees(seen));
+            scene.pass_ms(100, &[]);
+        }
+    };
+    pass_ms(&mut scene, DEAD_AFTER_MS + RETIRE_AFTER_MS * 3 / 2, &[0]);
+    pass_ms(&mut scene, RETIRE_AFTER_MS - 200, &[]);
+    assert_eq!(scene.state(0), NodeState::Dead);
+    pass_ms(&mut scene, RETIRE_AFTER_MS, &[0]);
+    assert_eq!(scene.state(0), NodeState::Dead, "it answered in between");
+    pass_ms(&mut scene, RETIRE_AFTER_MS + 200, &[]);
+    assert_eq!(scene.state(0), NodeState::Retired);
+}
+
 #[test]
 fn without_a_gateway_to_tell_no_node_is_given_up() {
     let mut scene = Scene::new();
