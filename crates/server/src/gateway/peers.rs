@@ -98,6 +98,11 @@ impl Peers {
         }
     }
 
+    /// Closes the sessions that the engine has left.
+    pub fn close_all_but(&mut self, counts: impl Fn(SessionId) -> bool, registry: &Registry) {
+        self.links.extract_if(|&id, _| !counts(id)).for_each(|(_, mut link)| link.close(registry));
+    }
+
     pub fn close_all(&mut self, registry: &Registry) {
         self.links.drain().for_each(|(_, mut link)| link.close(registry));
     }

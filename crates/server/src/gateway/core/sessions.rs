@@ -1,5 +1,5 @@
 //! Sessions of a core's engines with nodes: connected as engines want them, read, written once a turn, closed when a
-//! node is gone, hangs or sends nonsense.
+//! node is gone, given up, hangs or sends nonsense.
 //!
 //! Must not know: what engines and nodes tell each other, clients, other gateways.
 
@@ -105,6 +105,7 @@ impl Core {
         for Tenure { engine, peers, .. } in self.exchange.tenures.iter_mut() {
             let hung = engine.hung_greetings();
             hung.into_iter().for_each(|id| close_session(self.now, engine, peers, id, registry));
+            peers.close_all_but(|id| engine.is_connected(id), registry);
         }
     }
 }
