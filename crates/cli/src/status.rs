@@ -167,9 +167,13 @@ fn ranges(numbers: &[u16]) -> String {
 
 /// What is lost, how far repair is, and what it waits for.
 fn repair_line(repair: &RepairStatus, is_known: bool) -> String {
-    let RepairStatus { chunks_missing, chunks_stranded, .. } = *repair;
+    let RepairStatus { chunks_missing, chunks_stranded, lacking_of_stripe_max, .. } = *repair;
     let mut line = match chunks_missing {
         _ if !is_known => "what is missing is not known".to_owned(),
+        // Owners have not counted it, or reach a node that the coordinator does not.
+        0 if lacking_of_stripe_max > 0 => {
+            format!("stripes may lack {}, which no gateway counts yet", counted(lacking_of_stripe_max.into(), "chunk"))
+        }
         0 => "no chunk is missing".to_owned(),
         1 => "1 chunk is missing".to_owned(),
         _ => format!("{chunks_missing} chunks are missing"),
@@ -314,6 +318,8 @@ mod tests {
             repair_line(&stranded, true)
                 .ends_with("10 s left; 2 stripes wait for a node that has room and holds nothing of them yet")
         );
+        let away = RepairStatus { lacking_of_stripe_max: 3, ..whole };
+        assert_eq!(repair_line(&away, true), "stripes may lack 3 chunks, which no gateway counts yet");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod problems;
 mod repairs;
 mod run_dir;
 mod screen;
+mod silent;
 mod supervisor;
 #[cfg(test)]
 mod tests;

@@ -129,7 +129,7 @@ pub fn nodes_left(coordinator: Address, pid: u32) -> Option<NodesLeft> {
 }
 
 /// The coordinator may not have noticed this death yet.
-fn left(status: &ClusterStatus, pid: u32) -> NodesLeft {
+pub fn left(status: &ClusterStatus, pid: u32) -> NodesLeft {
     let is_alive =
         |node: &&NodeStatusEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect) && node.pid != pid;
     let alive = status.nodes.iter().filter(is_alive).count();

@@ -19,6 +19,7 @@ use super::probe::{Found, NodesLeft, Probes, Wanted};
 use super::problems::Problems;
 use super::repairs::{self, Repairs};
 use super::screen::Screen;
+use super::silent::{News, Silent};
 use super::{banner, layout, probe};
 use crate::exit::{Failure, REMOVED};
 use crate::logging;
@@ -78,6 +79,7 @@ pub struct Supervisor {
     is_ready: bool,
     repairs: Repairs,
     problems: Problems,
+    silent: Silent,
     screen: Screen,
 }
 
@@ -93,6 +95,7 @@ impl Supervisor {
             is_ready: false,
             repairs: Repairs::default(),
             problems: Problems::default(),
+            silent: Silent::default(),
             screen: Screen::new(),
         }
     }
@@ -203,11 +206,28 @@ impl Supervisor {
         probe::start(self.plan.coordinator(), wanted, &self.probes, self.tell.clone()).context("cannot start a thread")
     }
 
-    /// Tells what becomes of lost chunks, and what else is wrong.
+    /// Tells who does not answer, what becomes of lost chunks, and what else is wrong.
     fn handle_look(&mut self, status: &ClusterStatus) {
+        self.tell_silent(status);
         let lines = self.repairs.note(Instant::now(), status);
         lines.iter().chain(&self.problems.note(&status.problems)).for_each(|line| self.screen.say(line));
         self.screen.show(self.repairs.progress(status));
+    }
+
+    fn tell_silent(&mut self, status: &ClusterStatus) {
+        let pids = self.members.iter().map(|member| member.child.as_ref().map(RunningChild::pid)).collect::<Vec<_>>();
+        let News { silent, back } = self.silent.note(&pids.iter().copied().flatten().collect(), status);
+        for (index, pid) in pids.into_iter().enumerate() {
+            let Some(pid) = pid else { continue };
+            let name = self.name(index);
+            if silent.contains(&pid) {
+                let left = probe::left(status, pid).told(self.plan.config.code);
+                let left = if is_node(self.members[index].part) { format!("; {left}") } else { String::new() };
+                self.screen.say(&format!("{name} (pid {pid}) does not answer, though its process runs{left}"));
+            } else if back.contains(&pid) {
+                self.screen.say(&format!("{name} (pid {pid}) answers again"));
+            }
+        }
     }
 
     fn handle_found(&mut self, found: Found) -> anyhow::Result<()> {
