@@ -131,8 +131,8 @@ impl Coordinator {
         let heirs = plan.heirs.values().map(|heir| heir.gateway);
         let cut_off: Vec<u16> = heirs.filter(|&id| self.tells_of_too_few(id)).collect();
         if !cut_off.is_empty() {
-            // If nobody tells of more, nodes are away: then the owner goes on.
-            if self.alive_gateways().any(|id| self.tells_of_enough(id)) {
+            // If nobody reaches more, nodes are away: then the owner goes on.
+            if self.alive_gateways().any(|id| self.is_sound(id, now)) {
                 self.drop_plan();
                 cut_off.into_iter().for_each(|id| self.cut_off(id));
             }

@@ -103,9 +103,9 @@ impl Coordinator {
         member.is_some_and(|member| !member.status.nodes.is_empty() && !self.reaches_enough(&member.status))
     }
 
-    /// The last report told of enough nodes to follow any owner.
-    pub(crate) fn tells_of_enough(&self, id: u16) -> bool {
-        self.gateways.get(&id).is_some_and(|member| self.reaches_enough(&member.status))
+    /// Has it told for a while that it reaches enough nodes to follow any owner?
+    pub(crate) fn is_sound(&self, id: u16, now: Now) -> bool {
+        self.gateways.get(&id).is_some_and(|member| member.reach.is_sound(now))
     }
 
     /// How many nodes a gateway reaches, as it told last.
@@ -163,9 +163,7 @@ impl Coordinator {
         let member = &self.gateways[&id];
         let reached = reached(&member.status);
         let mut sets = tenure.voters.iter().chain(&tenure.before);
-        !self.durable.draining.contains(&id)
-            && member.reach.is_sound(now)
-            && sets.all(|set| self.are_enough(&reached, set))
+        !self.durable.draining.contains(&id) && self.is_sound(id, now) && sets.all(|set| self.are_enough(&reached, set))
     }
 
     /// Notes since when a tenure is not proven.
