@@ -288,3 +288,10 @@ fn who_is_away_is_not_asked_whatever_the_others_gave() {
 fn nobody_is_taken_out_whom_the_next_owner_waits_for() {
     passes_wholly(Profile::Long, &[4_882]);
 }
+
+/// A gateway that had stood still, while another one took over and freed a stripe, told that nothing is missing before it
+/// noticed.
+#[test]
+fn an_owner_that_is_over_tells_of_nothing_that_it_cannot_know() {
+    passes_wholly(Profile::Long, &[4_728]);
+}

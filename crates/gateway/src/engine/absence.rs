@@ -7,7 +7,8 @@
 //! ```
 //! Who is not there when the owner begins to serve is away, too. From *away* on reads of its chunks are decoded and
 //! nothing new goes there; what was under way was begun elsewhere. *Gone round*: only sealed stripes have it as a
-//! member. It may be back before.
+//! member. It may be back before. Only an owner that is proven (rule R2) tells that nothing is missing: a later one may
+//! have freed what this one believes to be there.
 //!
 //! Must not know: anything that follows from it. Nobody decides by these steps; they are told, and measured.
 
@@ -78,8 +79,8 @@ impl Absences {
         true
     }
 
-    /// Steps that were made since, given which stripes exist and whether the owner misses a chunk.
-    fn advance(&mut self, exists: impl Fn(StripeId) -> bool, is_missing: bool) -> Vec<(NodeId, Step)> {
+    /// Steps that were made since, given which stripes exist and whether a chunk may be missing.
+    fn advance(&mut self, exists: impl Fn(StripeId) -> bool, may_miss: bool) -> Vec<(NodeId, Step)> {
         let mut steps = Vec::new();
         for (&node, absence) in &mut self.of {
             absence.unsealed.retain(|&stripe| exists(stripe));
@@ -89,7 +90,7 @@ impl Absences {
         }
         let is_there = |absence: &Absence| absence.is_back || absence.is_given_up;
         let are_gone_round = |absence: &Absence| absence.unsealed.is_empty();
-        if !is_missing && self.of.values().all(|absence| is_there(absence) && are_gone_round(absence)) {
+        if !may_miss && self.of.values().all(|absence| is_there(absence) && are_gone_round(absence)) {
             let back: Vec<NodeId> =
                 self.of.iter().filter(|(_, absence)| absence.is_back).map(|(&node, _)| node).collect();
             self.of.retain(|_, absence| !absence.is_back);
@@ -155,9 +156,10 @@ impl<C: Command> Engine<C> {
         if self.absences.of.is_empty() {
             return;
         }
-        let is_missing = self.repair.may_miss();
+        // Who is not proven does not know what others freed.
+        let may_miss = self.repair.may_miss() || !self.is_proven(self.now);
         let stripes = &self.stripes;
-        for (node, step) in self.absences.advance(|stripe| stripes.slot_of(stripe).is_some(), is_missing) {
+        for (node, step) in self.absences.advance(|stripe| stripes.slot_of(stripe).is_some(), may_miss) {
             self.tell(node, step);
         }
     }

@@ -6,6 +6,8 @@
 //! meanwhile. And by `Fences::supersede` (node/src/fences.rs), which keeps a later epoch out while a promise holds:
 //! without it the next owner serves beside one that is still proven.
 
+use shorttail_gateway::engine::Step;
+
 use super::*;
 
 /// Two gateways and some partitions; the lease is 150 ms.
@@ -148,6 +150,29 @@ fn an_owner_that_is_over_leaves_no_client_without_an_answer() {
         for op in [order, write] {
             assert!(world.outcome(op).is_some(), "seed {seed}: {op:?} was never answered");
         }
+        concludes(world);
+    }
+}
+
+/// A node is back, and its owner stands still before it looks whether anything is missing. Meanwhile another takes over
+/// and frees what is stored: the first one, which knows nothing of that when it goes on, does not tell that all is there.
+#[test]
+fn an_owner_that_stood_still_does_not_tell_that_nothing_is_missing() {
+    for seed in 0..8 {
+        let mut config = SimConfig { partition_count: 1, client_count: 2, ..SimConfig::scripted() };
+        config.share(2);
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0, 80);
+        let told = |world: &World, step: Step| world.counts().steps[step as usize];
+        world.break_all_of(seed as usize);
+        await_within(&mut world, NOTICED_US, "back", |world| told(world, Step::InUseAgain) > 0);
+        let (owner, other) = owner_and_other(&world, "fill0");
+        world.stall_gateway(owner, 1_500_000);
+        await_owner(&mut world, "fill0", other);
+        let flush = world.request_flush(other as u32);
+        ends_well(flush, &mut world);
+        pass(&mut world, 2_000_000);
+        assert_eq!(told(&world, Step::Whole), 0, "seed {seed}: told by an owner that is over\n{}", world.trace());
         concludes(world);
     }
 }
