@@ -160,6 +160,7 @@ impl Coordinator {
         self.end_late_orders(now);
         self.advance_tenures(now);
         self.send_view();
+        self.tell_served();
     }
 
     pub fn poll_output(&mut self) -> Option<Output> {

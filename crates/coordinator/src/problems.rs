@@ -136,7 +136,7 @@ impl Coordinator {
 
     /// Partitions that answer requests.
     pub(crate) fn partitions_served(&self) -> u16 {
-        self.partitions_where(|standing| standing.state == TenureState::Serving && standing.proven_by != 0) as u16
+        self.partitions_where(Standing::is_served) as u16
     }
 
     fn unreadable_problem(&self) -> Option<String> {

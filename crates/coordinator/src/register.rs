@@ -212,6 +212,7 @@ impl Coordinator {
             node_count_expected: self.node_count_expected(),
         };
         self.send(connection, FromCoordinator::GatewayRegistered(welcome));
+        self.tell_served_to(connection);
         self.tell_terms_to(id);
         self.mark_view_changed();
     }

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shorttail_units::{Epoch, Incarnation, NodeId, Now};
 use shorttail_wire::control::{FromCoordinator, Standing, TenureEntry, TenureState, Terms, Voter};
 
-use crate::coordinator::{Coordinator, Output};
+use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
 use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
@@ -42,6 +42,8 @@ pub(crate) struct Tenures {
     gathering_since_us: Option<u64>,
     /// Gateways whose terms changed since they were told.
     pub to_tell: BTreeSet<u16>,
+    /// What gateways were told of tenures that are served or not, by epoch.
+    served_told: Vec<(u32, bool)>,
     /// Tenures that ended: in good order, and others.
     pub handed_over_total: u64,
     pub lost_total: u64,
@@ -152,6 +154,25 @@ impl Coordinator {
         let to_come = self.tenures.hand_over.as_ref().map(|plan| plan.terms_to_come(gateway));
         let never_to_come = self.gateways.get(&gateway).and_then(|member| member.reach.terms());
         terms.chain(to_come.into_iter().flatten()).chain(never_to_come).collect()
+    }
+
+    /// Tells all gateways which tenures are served, when that changed: what their clients are told of the cluster.
+    pub(crate) fn tell_served(&mut self) {
+        let reported = self.durable.tenures.iter().filter_map(|(&epoch, tenure)| {
+            let standing = self.standing_of(epoch)?;
+            Some((epoch, standing.is_served() && self.is_owner_alive(tenure)))
+        });
+        let served: Vec<(u32, bool)> = reported.collect();
+        if served == self.tenures.served_told {
+            return;
+        }
+        self.tenures.served_told = served;
+        let connections: Vec<_> = self.gateways.values().filter_map(|member| member.presence.connection).collect();
+        connections.into_iter().for_each(|connection| self.tell_served_to(connection));
+    }
+
+    pub(crate) fn tell_served_to(&mut self, connection: ConnectionId) {
+        self.send(connection, FromCoordinator::Served(self.tenures.served_told.clone()));
     }
 
     fn forget_ended(&mut self) {

@@ -195,7 +195,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
                     anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
                 }
                 ControlEvent::NotLetIn(refusal) => log_not_let_in(&refusal),
-                ControlEvent::Connected | ControlEvent::Disconnected => {}
+                ControlEvent::Served(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
         while let Ok(wanted) = changes.try_recv() {

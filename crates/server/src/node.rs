@@ -96,7 +96,10 @@ pub fn run(config: NodeConfig) -> anyhow::Result<()> {
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToNodeCore::Addresses(Arc::clone(&addresses))));
                 }
                 // Terms are for gateways.
-                ControlEvent::Terms(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
+                ControlEvent::Terms(_)
+                | ControlEvent::Served(_)
+                | ControlEvent::Connected
+                | ControlEvent::Disconnected => {}
             }
         }
         // Heartbeats go out twice a second: the picture is never older than this.

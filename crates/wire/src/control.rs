@@ -11,6 +11,7 @@
 //!   |-- NodeStatus / GatewayStatus ------>|   every 500 ms
 //!   |<-- View ----------------------------|   when something changed
 //!   |<-- Terms ---------------------------|   of the tenures of a gateway, when they changed
+//!   |<-- Served --------------------------|   to gateways: which tenures are, when that changed
 //!   |<-- Beat ----------------------------|   every 500 ms, while the coordinator leads
 //!   |<-- Order ---------------------------|   to be faulty on purpose (nodes), another policy (gateways)
 //!   |-- Obeyed -------------------------->|   or why not
@@ -90,6 +91,9 @@ pub enum FromCoordinator {
         number: u64,
         order: Box<Order>,
     },
+    /// To gateways: the epochs of all tenures whose owners reported, in order, and whether they are served. Who owns what
+    /// is in the view.
+    Served(Vec<(u32, bool)>),
 }
 
 /// All members that the coordinator knows, as it sees them, and who should own what.

@@ -573,3 +573,40 @@ fn numbers_of_gateways_name_processes() {
     assert_eq!(stage.return_of(id), Err(Refusal::Superseded(id)));
     assert_ne!(stage.join(), id, "a process that may come back has its number");
 }
+
+#[test]
+fn gateways_are_told_which_tenures_are_served() {
+    let mut stage = Stage::new(2, 4);
+    let first = stage.join();
+    let told = |stage: &Stage, id: u16| {
+        let sent = stage.scene.sent_to(stage.gateways[&id].connection).into_iter();
+        let served = sent.filter_map(|message| match message {
+            FromCoordinator::Served(served) => Some(served),
+            _ => None,
+        });
+        served.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&stage, first), [vec![]], "nobody reported");
+    let second = stage.join();
+    let epochs: Vec<u32> = stage.owners().iter().map(|&(epoch, ..)| epoch).collect();
+    stage.scene.outputs.clear();
+    stage.report(|epoch| if epoch == epochs[0] { TenureState::Serving } else { TenureState::TakingOver });
+    let last = |served: bool| vec![(epochs[0], true), (epochs[1], served)];
+    for id in [first, second] {
+        assert_eq!(told(&stage, id).last(), Some(&last(false)));
+    }
+    stage.scene.outputs.clear();
+    stage.serve();
+    for id in [first, second] {
+        assert_eq!(told(&stage, id), [last(true)]);
+    }
+    stage.scene.outputs.clear();
+    stage.serve();
+    assert_eq!(told(&stage, first), [vec![]; 0], "as before");
+    // An owner of which too few nodes are sure answers nothing.
+    let connection = stage.gateways[&second].connection;
+    let standings = vec![Standing { epoch: Epoch(epochs[1]), proven_by: 0, state: TenureState::Serving }];
+    let unproven = GatewayStatus { standings, ..GatewayStatus::default() };
+    stage.scene.tell(connection, ToCoordinator::GatewayStatus(unproven));
+    assert_eq!(told(&stage, first), [last(false)]);
+}

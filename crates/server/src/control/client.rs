@@ -57,6 +57,8 @@ pub enum ControlEvent {
     View(View),
     /// All tenures of this gateway.
     Terms(Vec<Terms>),
+    /// Epochs of tenures of the cluster, and whether they are served.
+    Served(Vec<(u32, bool)>),
     /// This member is over for good: a retired node must wipe, a superseded gateway must stop.
     Refused(Refusal),
     /// The coordinator does not let this member in at present. It goes on, and asks again.
@@ -390,6 +392,7 @@ impl<R: Role> Worker<R> {
             let until = if search.is_some() { heartbeat_due.min(now + LISTEN) } else { heartbeat_due };
             match stream.receive_until(until)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
+                Some(FromCoordinator::Served(epochs)) => self.shared.push(ControlEvent::Served(epochs)),
                 Some(FromCoordinator::Beat) => look_round_at = Instant::now() + BEAT_LATE,
                 Some(FromCoordinator::Terms(terms)) => {
                     self.shared.push(ControlEvent::Terms(terms));

@@ -123,3 +123,10 @@ pub struct Standing {
     pub proven_by: u32,
     pub state: TenureState,
 }
+
+impl Standing {
+    /// Are requests answered?
+    pub fn is_served(&self) -> bool {
+        self.state == TenureState::Serving && self.proven_by != 0
+    }
+}

@@ -162,7 +162,8 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
     let change = Change { hedge: Some(Hedge::late_binding(2)), update: Some(Update::InPlace), ..Change::default() };
     let policy = Order::Policy(PolicyOrder { partition: Some(3), change });
     let order = FromCoordinator::Order { number: 7, order: Box::new(policy) };
-    for expected in [welcome, view, terms, order] {
+    let served = FromCoordinator::Served(vec![(5, true), (1 << 20, false)]);
+    for expected in [welcome, view, terms, order, served] {
         let mut stream = Vec::new();
         put_message(&mut stream, &expected);
         assert_eq!(next_message(&stream), Ok(Some((expected, stream.len()))));

@@ -209,6 +209,8 @@ impl World {
                     process.candidate.save(reign, durable);
                     self.turn_of_keeper(place);
                 }
+                // What clients are told of slots: none of those here asks for it.
+                Output::Send { message: FromCoordinator::Served(_), .. } => {}
                 Output::Send { connection, message } => {
                     if let Some(session) = self.session_of(place, connection) {
                         self.send_to_member(place, session, &message);
