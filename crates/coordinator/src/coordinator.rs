@@ -358,7 +358,7 @@ impl Coordinator {
             is_alive: gateway.presence.is_alive(),
             forward: gateway.registration.forward.clone(),
             memcached: gateway.registration.memcached.clone(),
-            redis: gateway.registration.redis.clone(),
+            redis: gateway.registration.redis_told().cloned(),
         });
         View {
             number: self.view_number,

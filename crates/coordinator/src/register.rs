@@ -151,6 +151,7 @@ impl Coordinator {
             &registration.forward,
             &registration.memcached,
             &registration.redis,
+            &registration.redis_advertise,
             &registration.unix_socket,
             &registration.admin,
         ];

@@ -177,6 +177,7 @@ fn gateway_registration(session: Option<GatewaySession>, life: u64) -> GatewayRe
         forward: Some(format!("unix:/run/g{life}.sock")),
         memcached: Some("127.0.0.1:11211".into()),
         redis: None,
+        redis_advertise: None,
         unix_socket: None,
         admin: None,
         session,

@@ -3,6 +3,7 @@
 //! A session is sans-IO: the server feeds it bytes and replies, and takes bytes from it.
 //! It never blocks and never reorders: see [`crate::reply_queue::ReplyQueue`].
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use shorttail_units::{ClusterId, CodeShape, Now};
@@ -74,6 +75,8 @@ pub struct Settings {
     pub process_id: u32,
     pub memcached_port: u16,
     pub redis_port: u16,
+    /// Where cluster-aware Redis clients are told to connect; `None`: where they did.
+    pub redis_advertise: Option<SocketAddr>,
     /// What `stats settings` reports for the listening addresses and the Unix socket.
     pub listen: String,
     pub unix_socket: Option<String>,
@@ -122,6 +125,7 @@ impl Default for Settings {
             process_id: 0,
             memcached_port: 11211,
             redis_port: 6379,
+            redis_advertise: None,
             listen: String::new(),
             unix_socket: None,
             redis_cluster: false,

@@ -8,6 +8,8 @@
 //!
 //! Must not know: how owners are chosen, or where a request really goes.
 
+use std::collections::BTreeSet;
+
 use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
 
 /// All gateways of a cluster and their slots, as one of them sees it.
@@ -19,6 +21,9 @@ pub struct Topology {
     gateways: Vec<GatewayPlace>,
     /// Ascending, without overlaps.
     ranges: Vec<SlotRange>,
+    slots_served: usize,
+    /// Gateways that own something which they do not serve, alive or not.
+    behind: BTreeSet<u16>,
 }
 
 /// One gateway, for clients.
@@ -32,10 +37,18 @@ pub struct GatewayPlace {
     pub is_alive: bool,
 }
 
+/// Who has a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Holding {
+    pub gateway: u16,
+    /// It answers requests for it: it took it over, and is sure to own it.
+    pub is_served: bool,
+}
+
 /// An address for clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// Empty: the host under which the client reached the gateway that tells.
+    /// Empty: on the machine of the gateway that tells, under the host by which the client reached that one.
     pub host: String,
     pub port: u16,
 }
@@ -49,25 +62,32 @@ pub struct SlotRange {
 }
 
 impl Topology {
-    /// `owners`: for each partition of the cluster the number of its gateway. One that is not among
-    /// `gateways` counts as none.
-    pub fn new(cluster: ClusterId, me: u16, mut gateways: Vec<GatewayPlace>, owners: &[Option<u16>]) -> Self {
+    /// `owners`: for each partition of the cluster who has it. A gateway that is not among `gateways` counts as none.
+    pub fn new(cluster: ClusterId, me: u16, mut gateways: Vec<GatewayPlace>, owners: &[Option<Holding>]) -> Self {
         gateways.sort_by_key(|gateway| gateway.id);
         let mut ranges: Vec<SlotRange> = Vec::new();
+        let (mut slots_served, mut behind) = (0, BTreeSet::new());
         for (partition, owner) in owners.iter().enumerate() {
-            let known = owner.filter(|id| gateways.iter().any(|gateway| gateway.id == *id));
-            let (Some(gateway), Some((first, last))) = (known, slots_of(partition, owners.len())) else { continue };
+            let (Some(holding), Some((first, last))) = (owner, slots_of(partition, owners.len())) else { continue };
+            let gateway = holding.gateway;
+            let Some(place) = gateways.iter().find(|place| place.id == gateway) else { continue };
+            match holding.is_served {
+                true if place.is_alive => slots_served += usize::from(last - first) + 1,
+                true => {}
+                false => _ = behind.insert(gateway),
+            }
             match ranges.last_mut().filter(|range| range.gateway == gateway && range.last + 1 == first) {
                 Some(range) => range.last = last,
                 None => ranges.push(SlotRange { first, last, gateway }),
             }
         }
-        Topology { cluster, me, gateways, ranges }
+        Topology { cluster, me, gateways, ranges, slots_served, behind }
     }
 
     /// One gateway that owns everything.
     pub fn single(cluster: ClusterId, me: u16, epoch: u32, redis: Option<Place>) -> Self {
-        Topology::new(cluster, me, vec![GatewayPlace { id: me, epoch, redis, is_alive: true }], &[Some(me)])
+        let place = GatewayPlace { id: me, epoch, redis, is_alive: true };
+        Topology::new(cluster, me, vec![place], &[Some(Holding { gateway: me, is_served: true })])
     }
 
     pub fn cluster(&self) -> ClusterId {
@@ -95,6 +115,16 @@ impl Topology {
     /// Slots that somebody owns.
     pub fn slots_assigned(&self) -> usize {
         self.ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum()
+    }
+
+    /// Of these, those whose owner answers.
+    pub fn slots_served(&self) -> usize {
+        self.slots_served
+    }
+
+    /// Does a gateway serve all that it owns?
+    pub fn serves_its_own(&self, id: u16) -> bool {
+        !self.behind.contains(&id)
     }
 
     pub fn owner_of(&self, slot: Slot) -> Option<&GatewayPlace> {
@@ -149,7 +179,8 @@ mod tests {
 
     #[test]
     fn neighbours_of_one_owner_are_one_range() {
-        let owners = [Some(0), Some(0), Some(1), None, Some(1), Some(9), Some(0), Some(0)];
+        let owner = |gateway| Some(Holding { gateway, is_served: true });
+        let owners = [owner(0), owner(0), owner(1), None, owner(1), owner(9), owner(0), owner(0)];
         let topology = Topology::new(ClusterId(1), 0, vec![gateway(1), gateway(0)], &owners);
         let ranges: Vec<_> = topology.ranges().iter().map(|range| (range.first, range.last, range.gateway)).collect();
         assert_eq!(ranges, [(0, 4095, 0), (4096, 6143, 1), (8192, 10239, 1), (12288, 16383, 0)]);

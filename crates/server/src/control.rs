@@ -116,6 +116,7 @@ pub fn start_gateway(config: &GatewayConfig, listening: GatewayAddresses, wake: 
         forward: listening.forward,
         memcached: listening.memcached,
         redis: listening.redis,
+        redis_advertise: config.redis_advertise.map(|address| address.to_string()),
         unix_socket: listening.unix_socket,
         admin: listening.admin,
         session: None,

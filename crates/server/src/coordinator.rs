@@ -11,6 +11,7 @@ mod desk;
 mod listener;
 mod metadata;
 mod reign;
+mod seen_from;
 mod stopper;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -252,7 +253,14 @@ impl Server {
                 self.send(token, &refusal);
                 self.forget(token);
             }
-            message => self.handle(Input::Message { connection: ConnectionId(token as u64), message }),
+            mut message => {
+                if let (ToCoordinator::RegisterGateway(gateway), Some(connection)) =
+                    (&mut message, self.connections.get(&token))
+                {
+                    seen_from::locate(gateway, connection.host);
+                }
+                self.handle(Input::Message { connection: ConnectionId(token as u64), message });
+            }
         }
     }
 

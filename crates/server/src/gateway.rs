@@ -17,8 +17,10 @@ mod guests;
 mod limits;
 mod neighbours;
 mod peers;
+mod places;
 mod policies;
 mod seen;
+mod served;
 mod shares;
 mod table;
 mod tallies;
@@ -55,6 +57,7 @@ pub(crate) use core::ToCore;
 use core::{Core, CoreSetup, Live};
 pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
+use served::Served;
 use shares::{Share, standings};
 use tallies::{Tallies, Teller};
 
@@ -178,12 +181,14 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     let mut settling = crate::footprint::Settling::begin();
     let mut hurried_until = Instant::now();
     let mut letting_go = LettingGo::begin();
+    let mut served = Served::default();
     loop {
         settling.check();
         letting_go.check(cores.views());
         while let Some(event) = control.poll_event() {
             match event {
                 ControlEvent::View(view) => {
+                    served.forget_ended(&view);
                     let view = Arc::new(view);
                     cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::View(Arc::clone(&view))));
                 }
@@ -191,17 +196,21 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
                     hurried_until = Instant::now() + HURRIED;
                     cores.tell_terms(&terms.into());
                 }
+                ControlEvent::Served(told) => served.take(told),
                 ControlEvent::Refused(refusal) => {
                     anyhow::bail!("the coordinator does not let this gateway in again: {refusal}");
                 }
                 ControlEvent::NotLetIn(refusal) => log_not_let_in(&refusal),
-                ControlEvent::Served(_) | ControlEvent::Connected | ControlEvent::Disconnected => {}
+                ControlEvent::Connected | ControlEvent::Disconnected => {}
             }
         }
         while let Ok(wanted) = changes.try_recv() {
             change(&mut config, wanted, &cores);
         }
         let status = cores.published.status();
+        if let Some(served) = served.news(&status.standings) {
+            cores.outlets.iter().for_each(|outlet| outlet.send(ToCore::Served(Arc::clone(&served))));
+        }
         let is_hurried = hurries(&status) || Instant::now() < hurried_until;
         control.publish(status);
         // Events end it sooner.
@@ -235,17 +244,14 @@ fn engine_when_full(when_full: WhenFull) -> EngineWhenFull {
     }
 }
 
-/// Where other gateways are told to connect; `None`: they cannot.
+/// Where other gateways are told to connect; `None`: they cannot. Of one that listens anywhere the coordinator tells the
+/// host that it sees.
 fn forward_address(config: &GatewayConfig, listeners: &Listeners) -> anyhow::Result<Option<String>> {
     let Some(listener) = &listeners.forward else { return Ok(None) };
     let address = match &config.forward_advertise {
         Some(address) => address.clone(),
         None => listener.address()?,
     };
-    if matches!(&address, Address::Tcp(address) if address.ip().is_unspecified()) {
-        tracing::warn!(%address, "other gateways cannot connect to an address that is anywhere: give --forward-advertise");
-        return Ok(None);
-    }
     Ok(Some(address.to_string()))
 }
 
@@ -283,6 +289,7 @@ fn settings(config: &GatewayConfig, engine: &EngineConfig, listeners: &Listeners
         process_id: std::process::id(),
         memcached_port: port(Protocol::Memcached).unwrap_or(0),
         redis_port: port(Protocol::Redis).unwrap_or(0),
+        redis_advertise: config.redis_advertise,
         redis_cluster: config.redis_cluster,
         unix_socket: config.unix_socket.as_ref().map(|unix| unix.path.display().to_string()),
         memory_limit_bytes: 0,

@@ -37,6 +37,8 @@ pub struct GatewayConfig {
     pub forward: Option<Address>,
     /// What they are told instead of where it really listens.
     pub forward_advertise: Option<Address>,
+    /// What Redis clients are told instead of where it really listens for them.
+    pub redis_advertise: Option<SocketAddr>,
     pub membership: GatewayMembership,
     /// Redis clients are sent to the gateway that owns a key.
     pub redis_cluster: bool,
@@ -73,6 +75,7 @@ impl GatewayConfig {
                 admin = "--admin",
                 forward = "--forward",
                 forward_advertise = "--forward-advertise",
+                redis_advertise = "--redis-advertise",
                 membership = "--coordinator",
                 redis_cluster = "--redis-cluster",
                 value_bytes_max = "--value-bytes-max",
@@ -228,6 +231,9 @@ pub struct GatewayOptions {
     /// What other gateways are told instead of where it listens for them
     #[arg(long, env = "SHORTTAIL_GATEWAY_FORWARD_ADVERTISE", value_name = "ADDR")]
     pub forward_advertise: Option<Address>,
+    /// What cluster-aware Redis clients are told instead of where it listens for them, or off [default: off]
+    #[arg(long, env = "SHORTTAIL_GATEWAY_REDIS_ADVERTISE", value_name = "ADDR")]
+    pub redis_advertise: Option<OptionalAddress>,
     /// Permissions of the Unix socket, in octal [default: 700]
     #[arg(long, env = "SHORTTAIL_GATEWAY_UNIX_SOCKET_MODE", value_name = "MODE")]
     pub unix_socket_mode: Option<Mode>,
@@ -334,6 +340,7 @@ impl GatewayOptions {
                 admin,
                 forward,
                 forward_advertise,
+                redis_advertise,
                 coordinator,
                 cluster_id,
                 epoch,
@@ -383,6 +390,13 @@ impl GatewayOptions {
             (GatewayMembership::Coordinator(_), Some(address)) => Some(address),
             (GatewayMembership::Coordinator(_), None) => Some(beside(memcached.or(redis))),
         };
+        let redis_advertise = self.redis_advertise.and_then(|address| address.0);
+        if let Some(Address::Tcp(address)) = self.forward_advertise {
+            check_advertised("gateway", "forward_advertise", address)?;
+        }
+        if let Some(address) = redis_advertise {
+            check_advertised("gateway", "redis_advertise", address)?;
+        }
         let value_bytes_max = value_bytes("gateway", self.value_bytes_max)?;
         let key_bytes_max = self.key_bytes_max.unwrap_or(KEY_BYTES_DEFAULT);
         let connections = self.connections_max.unwrap_or(CONNECTION_COUNT_DEFAULT);
@@ -394,6 +408,7 @@ impl GatewayOptions {
             admin: self.admin.and_then(|admin| admin.0),
             forward,
             forward_advertise: self.forward_advertise,
+            redis_advertise,
             membership,
             redis_cluster: self.redis_cluster.is_some_and(|switch| switch.0.0),
             when_full: self.when_full.unwrap_or_default(),
@@ -467,6 +482,23 @@ impl GatewayOptions {
 fn beside(clients: Option<SocketAddr>) -> Address {
     let ip = clients.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip());
     Address::Tcp(SocketAddr::new(ip, 0))
+}
+
+/// What others are told must be an address to which they can connect.
+///
+/// # Errors
+/// When it is every address of a machine, or no port.
+pub fn check_advertised(section: &'static str, key: &'static str, address: SocketAddr) -> Result<(), ConfigError> {
+    let lacks = match (address.ip().is_unspecified(), address.port()) {
+        (true, _) => "one host",
+        (false, 0) => "a port",
+        (false, _) => return Ok(()),
+    };
+    Err(ConfigError::setting(
+        section,
+        key,
+        format!("{address} is what others are told to connect to: it must name {lacks}"),
+    ))
 }
 
 /// Two services cannot share a port; port 0 is any free one.

@@ -170,6 +170,24 @@ fn members_need_a_coordinator_or_all_that_it_would_say() {
 }
 
 #[test]
+fn what_others_are_told_is_an_address_that_one_can_connect_to() {
+    let gateway = |key: &str, address: &str| {
+        check(&format!("[gateway]\ncoordinator = \"127.0.0.1:7000\"\n{key} = \"{address}\"\n"))
+    };
+    for key in ["redis_advertise", "forward_advertise"] {
+        for (address, lacks) in [("0.0.0.0:6379", "one host"), ("[::]:6379", "one host"), ("10.0.0.7:0", "a port")] {
+            let error = gateway(key, address).expect_err("no address");
+            let wanted =
+                format!("line 3: gateway.{key}: {address} is what others are told to connect to: it must name {lacks}");
+            assert!(error.contains(&wanted), "{error}");
+        }
+        assert_eq!(gateway(key, "10.0.0.7:6379"), Ok(()));
+    }
+    assert_eq!(gateway("redis_advertise", "off"), Ok(()));
+    assert_eq!(gateway("forward_advertise", "unix:/run/g.sock"), Ok(()));
+}
+
+#[test]
 fn a_coordinator_that_a_flag_may_name_is_only_noted() {
     let said = |text: &str| notes(text).map(|notes| notes.join("; "));
     let needs = |section: &str| Ok(format!("[{section}] needs --coordinator on the command line"));

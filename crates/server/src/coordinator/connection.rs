@@ -1,6 +1,7 @@
 //! One control connection of the coordinator, non-blocking.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
 
 use serde::Serialize;
 use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ControlFrameError, ToCoordinator, next_request, put_message};
@@ -30,13 +31,15 @@ pub struct Connection {
     /// Where it comes from, and what it last registered as, for people.
     pub from: String,
     pub member: String,
+    /// The host at the other end.
+    pub host: IpAddr,
 }
 
 impl Connection {
     pub fn new(socket: Socket) -> Self {
-        let from = socket.peer();
+        let (from, host) = (socket.peer(), socket.host());
         let member = "a member".to_owned();
-        Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false, from, member }
+        Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false, from, member, host }
     }
 
     /// Takes all that is ready.

@@ -1,6 +1,7 @@
 //! Listening and accepted sockets of the control port: TCP or Unix behind one type.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
@@ -96,6 +97,15 @@ impl Socket {
             Socket::Tcp(socket) => socket.peer_addr().map_or_else(|_| "nowhere".to_owned(), |peer| peer.to_string()),
             Socket::Unix(_) => "this machine".to_owned(),
         }
+    }
+
+    /// The host at the other end, as this machine calls it.
+    pub fn host(&self) -> IpAddr {
+        let peer = match self {
+            Socket::Tcp(socket) => socket.peer_addr().ok(),
+            Socket::Unix(_) => None,
+        };
+        peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |peer| peer.ip())
     }
 }
 

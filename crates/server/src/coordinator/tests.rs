@@ -154,6 +154,7 @@ fn gateway_of(addresses: Addresses) -> (GatewayControl, Events) {
         threads: 1,
         forward: None,
         forward_advertise: None,
+        redis_advertise: None,
         request_deadline_ms: 1000,
         credentials: Vec::new(),
         placement: shorttail_placement::Placement::default(),

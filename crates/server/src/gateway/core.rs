@@ -17,7 +17,9 @@ mod housekeeping;
 mod message;
 mod sessions;
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -26,9 +28,8 @@ use mio::{Events, Interest, Poll, Token as MioToken};
 use shorttail_gateway::engine::{EngineConfig, Token, WhenFull};
 use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Settings, Shared};
-use shorttail_gateway::topology::{Place as ClientPlace, Topology};
 use shorttail_units::Now;
-use shorttail_wire::control::View;
+use shorttail_wire::control::{GatewayEntry, View};
 
 use super::client::{Client, Protocol};
 use super::exchange::{Answer, Exchange, Place, asks_stats, is_stats};
@@ -80,6 +81,9 @@ pub struct Core {
     identity: Identity,
     core: usize,
     exchange: Exchange,
+    /// Those of the cluster, and the epochs of what they serve.
+    gateways: Vec<GatewayEntry>,
+    served: Arc<BTreeSet<u32>>,
     shared: Shared,
     teller: Teller,
     listeners: Vec<(Listener, Protocol)>,
@@ -102,11 +106,11 @@ pub struct Core {
     reports_node_memory: bool,
 }
 
-/// What sessions start with: a gateway that serves everything, until a view says otherwise.
-fn shared(settings: Settings, roster: Arc<Roster>, identity: Identity) -> Shared {
-    let redis = (settings.redis_port != 0).then(|| ClientPlace { host: String::new(), port: settings.redis_port });
-    let topology = Topology::single(identity.cluster, identity.gateway, 0, redis);
-    Shared { topology: Arc::new(topology), roster, ..Shared::new(settings) }
+/// This gateway, until a view tells of gateways; one without a coordinator never does.
+fn alone(settings: &Settings, identity: Identity) -> GatewayEntry {
+    let listening = (settings.redis_port != 0).then(|| SocketAddr::from(([0, 0, 0, 0], settings.redis_port)));
+    let redis = settings.redis_advertise.or(listening).map(|address| address.to_string());
+    GatewayEntry { id: identity.gateway, is_alive: true, redis, ..GatewayEntry::default() }
 }
 
 impl Core {
@@ -115,8 +119,11 @@ impl Core {
         let mut settings = setup.settings;
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
-        let shared = shared(settings, setup.roster, setup.identity);
         let place = Place { identity: setup.identity, core: setup.core };
+        let exchange = Exchange::new(place, setup.cores, setup.engine);
+        let (gateways, served) = (vec![alone(&settings, setup.identity)], Arc::default());
+        let topology = exchange.topology(&gateways, &served);
+        let shared = Shared { topology, roster: setup.roster, ..Shared::new(settings) };
         Ok(Core {
             poll: setup.poll,
             inbox: setup.inbox,
@@ -125,7 +132,9 @@ impl Core {
             now,
             identity: setup.identity,
             core: setup.core,
-            exchange: Exchange::new(place, setup.cores, setup.engine),
+            exchange,
+            gateways,
+            served,
             shared,
             teller: setup.teller,
             listeners: setup.listeners.sockets,
@@ -234,6 +243,10 @@ impl Core {
                     self.exchange.take_terms(self.now, &terms);
                     self.connect_peers();
                 }
+                ToCore::Served(served) => {
+                    self.served = served;
+                    self.shared.topology = self.exchange.topology(&self.gateways, &self.served);
+                }
                 ToCore::Change(live) => self.change(&live),
                 ToCore::Policies(NewPolicies { changed, done }) => {
                     self.exchange.tenures.set_policies(&changed);
@@ -264,8 +277,9 @@ impl Core {
     fn take_view(&mut self, view: &View) {
         self.exchange.take_view(self.now, view, self.poll.registry());
         if !view.gateways.is_empty() {
-            self.shared.topology = self.exchange.topology(view);
+            self.gateways.clone_from(&view.gateways);
         }
+        self.shared.topology = self.exchange.topology(&self.gateways, &self.served);
         self.connect_peers();
     }
 

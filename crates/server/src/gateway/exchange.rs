@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -32,7 +32,7 @@ use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
 use shorttail_gateway::topology::Topology;
 use shorttail_units::Now;
-use shorttail_wire::control::{Terms, View};
+use shorttail_wire::control::{GatewayEntry, Terms, View};
 
 use super::ToCore;
 use super::followers::Followers;
@@ -390,9 +390,10 @@ impl Exchange {
         self.ask_loose(now);
     }
 
-    pub fn topology(&self, view: &View) -> Arc<Topology> {
+    /// `served`: epochs of tenures.
+    pub fn topology(&self, gateways: &[GatewayEntry], served: &BTreeSet<u32>) -> Arc<Topology> {
         let Identity { cluster, gateway } = self.place.identity;
-        Arc::new(self.table.topology(cluster, gateway, &view.gateways))
+        Arc::new(self.table.topology(cluster, gateway, gateways, served))
     }
 
     pub fn read_neighbour(&mut self, now: Now, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) {

@@ -8,17 +8,18 @@
 //!
 //! Must not know: whether an owner really serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::command::Command;
 use shorttail_gateway::engine::cursor_slot;
 use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceRequest, Request};
-use shorttail_gateway::topology::{GatewayPlace, Place, Topology};
+use shorttail_gateway::topology::{GatewayPlace, Holding, Topology};
 use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
 use shorttail_wire::control::{GatewayEntry, View};
 
+use super::places::place_of;
 use crate::config::Address;
 
 /// Who should own a partition.
@@ -109,27 +110,22 @@ impl Table {
     }
 
     /// What cluster-aware clients are told.
-    pub fn topology(&self, cluster: ClusterId, me: u16, gateways: &[GatewayEntry]) -> Topology {
+    pub fn topology(&self, cluster: ClusterId, me: u16, gateways: &[GatewayEntry], served: &BTreeSet<u32>) -> Topology {
         let epoch_of = |id: u16| {
             let own = self.owners.iter().flatten().filter(|owner| owner.gateway == id);
             own.map(|owner| owner.epoch).max().unwrap_or(0)
         };
+        let here = gateways.iter().find(|gateway| gateway.id == me);
         let places = gateways.iter().map(|gateway| GatewayPlace {
             id: gateway.id,
             epoch: epoch_of(gateway.id),
-            redis: gateway.redis.as_deref().and_then(place),
+            redis: here.and_then(|here| place_of(here, gateway)),
             is_alive: gateway.is_alive,
         });
-        let owners: Vec<Option<u16>> = self.owners.iter().map(|owner| owner.map(|owner| owner.gateway)).collect();
+        let holding = |owner: Owner| Holding { gateway: owner.gateway, is_served: served.contains(&owner.epoch) };
+        let owners: Vec<Option<Holding>> = self.owners.iter().map(|owner| owner.map(holding)).collect();
         Topology::new(cluster, me, places.collect(), &owners)
     }
-}
-
-/// An address as clients use it: one that says "anywhere" is where they reached us.
-fn place(address: &str) -> Option<Place> {
-    let address: std::net::SocketAddr = address.parse().ok()?;
-    let host = if address.ip().is_unspecified() { String::new() } else { address.ip().to_string() };
-    Some(Place { host, port: address.port() })
 }
 
 #[cfg(test)]
@@ -180,9 +176,10 @@ mod tests {
         assert_eq!((table.owner(2), table.owner(4)), (None, None));
         assert_eq!(table.addresses.keys().copied().collect::<Vec<_>>(), [2], "itself and the dead are not asked");
         assert_eq!(table.partitions_of_epoch(7), [0, 3]);
-        let topology = table.topology(ClusterId(5), 1, &view.gateways);
+        let topology = table.topology(ClusterId(5), 1, &view.gateways, &BTreeSet::from([7]));
         assert_eq!(topology.gateway(1).map(|gateway| gateway.epoch), Some(7));
-        assert_eq!(topology.slots_assigned(), SLOT_COUNT / 4 * 3);
+        assert_eq!((topology.slots_assigned(), topology.slots_served()), (SLOT_COUNT / 4 * 3, SLOT_COUNT / 2));
+        assert!(topology.serves_its_own(1) && !topology.serves_its_own(2));
         view.tenures = vec![tenure(10, 1, &[0, 1, 2, 3])];
         table.take(1, &view);
         assert!(table.is_complete());

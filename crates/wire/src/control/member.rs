@@ -50,18 +50,28 @@ pub struct GatewayRegistration {
     pub pid: u32,
     /// Drawn when the process began: two processes differ.
     pub life: u64,
-    /// Where other gateways connect: `host:port` or `unix:/path`.
+    /// Where other gateways connect: `host:port` or `unix:/path`. A host that is anywhere becomes the one that the
+    /// coordinator sees.
     pub forward: Option<String>,
     /// Where memcached clients connect, as it really listens.
     pub memcached: Option<String>,
     /// Where Redis clients connect, as it really listens.
     pub redis: Option<String>,
+    /// Where Redis clients are told to connect instead.
+    pub redis_advertise: Option<String>,
     pub unix_socket: Option<String>,
     /// Its own admin address, if it has one.
     pub admin: Option<String>,
     /// What it was told before, when it comes back on a new connection: it keeps its tenures unless
     /// others have them now.
     pub session: Option<GatewaySession>,
+}
+
+impl GatewayRegistration {
+    /// Where Redis clients are told to connect.
+    pub fn redis_told(&self) -> Option<&String> {
+        self.redis_advertise.as_ref().or(self.redis.as_ref())
+    }
 }
 
 /// A gateway's place in its cluster.

@@ -31,6 +31,7 @@ pub struct GatewayEntry {
     /// Where other gateways connect: `host:port` or `unix:/path`.
     pub forward: Option<String>,
     pub memcached: Option<String>,
+    /// Where Redis clients are told to connect; a host that is anywhere is that of `forward`.
     pub redis: Option<String>,
 }
 

@@ -7,6 +7,7 @@
 //! Must not know: how owners are chosen.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use shorttail_units::{ClusterId, SLOT_COUNT, Slot};
 use shorttail_wire::resp::{Args, Protocol, encode};
@@ -40,13 +41,20 @@ fn holder(topology: &Topology, range: SlotRange) -> Option<&GatewayPlace> {
     reachable.or_else(|| topology.gateway(topology.me()))
 }
 
-/// The host of a place: where nobody said, the one under which this client reached us.
-fn host<'a>(topology: &Topology, gateway: &GatewayPlace, place: &'a Place, connection: &'a Connection) -> &'a str {
-    let is_me = gateway.id == topology.me();
-    match connection.seat.local.rsplit_once(':') {
-        Some((host, _)) if is_me && place.host.is_empty() => host.trim_start_matches('[').trim_end_matches(']'),
-        _ => &place.host,
+/// The host of a place: on this machine, where nobody said, the one under which this client reached us.
+fn host(place: &Place, connection: &Connection) -> String {
+    let reached = connection.seat.local.parse::<SocketAddr>().ok();
+    match reached.filter(|_| place.host.is_empty()) {
+        // One that listens on [::] sees addresses of IPv4 in a form that clients without IPv6 do not take.
+        Some(reached) => reached.ip().to_canonical().to_string(),
+        None => place.host.clone(),
     }
+}
+
+/// Host and port of a gateway; nothing and 0, as Redis tells of an address that it does not know, where clients cannot
+/// reach it.
+fn address(gateway: &GatewayPlace, connection: &Connection) -> (String, u16) {
+    gateway.redis.as_ref().map_or_else(Default::default, |place| (host(place, connection), place.port))
 }
 
 /// As Redis does with `cluster-enabled`: refuses keys of several slots, and sends those of other gateways there.
@@ -66,7 +74,7 @@ pub fn redirect(
     }
     let place = owner.redis.as_ref().filter(|_| owner.id != topology.me() && owner.is_alive);
     place.map_or(Ok(()), |place| {
-        let host = host(topology, owner, place, connection);
+        let host = host(place, connection);
         Err(CommandError::owned(format!("MOVED {} {host}:{}", slot.number(), place.port).into_bytes()))
     })
 }
@@ -157,13 +165,9 @@ pub fn slots(call: &mut Call<'_>) -> Handled {
         encode::array(call.out, 3);
         encode::integer(call.out, i64::from(range.first));
         encode::integer(call.out, i64::from(range.last));
-        let (id, host, port) = match holder(topology, range) {
-            Some(gateway) => match &gateway.redis {
-                Some(place) => (gateway.id, host(topology, gateway, place, call.connection), place.port),
-                None => (gateway.id, "", 0),
-            },
-            None => (range.gateway, "", 0),
-        };
+        let holder = holder(topology, range);
+        let (host, port) = holder.map(|gateway| address(gateway, call.connection)).unwrap_or_default();
+        let id = holder.map_or(range.gateway, |gateway| gateway.id);
         encode::array(call.out, 4);
         encode::bulk(call.out, host.as_bytes());
         encode::integer(call.out, i64::from(port));
@@ -193,16 +197,22 @@ pub fn shards(call: &mut Call<'_>) -> Handled {
         }
         encode::bulk(call.out, b"nodes");
         encode::array(call.out, 1);
-        let (host, port) = match &gateway.redis {
-            Some(place) => (host(topology, gateway, place, call.connection), place.port),
-            None => ("", 0),
-        };
-        shard_node(call.out, protocol, &name(topology.cluster(), gateway.id), host, port, gateway.is_alive);
+        let (host, port) = address(gateway, call.connection);
+        shard_node(call.out, protocol, &name(topology.cluster(), gateway.id), &host, port, health(topology, gateway));
     }
     Ok(Plan::Answered)
 }
 
-fn shard_node(out: &mut Vec<u8>, protocol: Protocol, name: &str, host: &str, port: u16, is_alive: bool) {
+/// One that takes over what another one owned is loading, as a Redis that reads its memory from disk.
+fn health(topology: &Topology, gateway: &GatewayPlace) -> &'static str {
+    match (gateway.is_alive, topology.serves_its_own(gateway.id)) {
+        (true, true) => "online",
+        (true, false) => "loading",
+        (false, _) => "failed",
+    }
+}
+
+fn shard_node(out: &mut Vec<u8>, protocol: Protocol, name: &str, host: &str, port: u16, health: &str) {
     encode::map(out, protocol, 7);
     let bulk = |out: &mut Vec<u8>, field: &str, value: &str| {
         encode::bulk(out, field.as_bytes());
@@ -216,7 +226,7 @@ fn shard_node(out: &mut Vec<u8>, protocol: Protocol, name: &str, host: &str, por
     bulk(out, "role", "master");
     encode::bulk(out, b"replication-offset");
     encode::integer(out, 0);
-    bulk(out, "health", if is_alive { "online" } else { "failed" });
+    bulk(out, "health", health);
 }
 
 /// CLUSTER NODES: a line for each gateway.
@@ -224,19 +234,18 @@ pub fn nodes(call: &mut Call<'_>) -> Handled {
     let topology = &call.shared.topology;
     let mut text = String::new();
     for gateway in topology.gateways() {
-        let (host, port) = match &gateway.redis {
-            Some(place) => (host(topology, gateway, place, call.connection), place.port),
-            None => ("", 0),
-        };
+        let (host, port) = address(gateway, call.connection);
         let name = name(topology.cluster(), gateway.id);
-        let flags = match (gateway.id == topology.me(), gateway.is_alive) {
+        let role = match (gateway.id == topology.me(), gateway.is_alive) {
             (true, _) => "myself,master",
             (false, true) => "master",
             (false, false) => "master,fail",
         };
+        // Clients do not try to connect to one that has this flag.
+        let reach = if gateway.redis.is_none() { ",noaddr" } else { "" };
         let link = if gateway.is_alive { "connected" } else { "disconnected" };
         // Writing to a string cannot fail. There is no bus between gateways that clients could use: its port is 0.
-        let _ = write!(text, "{name} {host}:{port}@0 {flags} - 0 0 {} {link}", gateway.epoch);
+        let _ = write!(text, "{name} {host}:{port}@0 {role}{reach} - 0 0 {} {link}", gateway.epoch);
         for SlotRange { first, last, .. } in ranges_of(topology, gateway.id) {
             let _ = if first == last { write!(text, " {first}") } else { write!(text, " {first}-{last}") };
         }
@@ -250,9 +259,8 @@ pub fn nodes(call: &mut Call<'_>) -> Handled {
 pub fn info(call: &mut Call<'_>) -> Handled {
     let topology = &call.shared.topology;
     let assigned = topology.slots_assigned();
-    let is_dead = |range: &&SlotRange| topology.gateway(range.gateway).is_some_and(|it| !it.is_alive);
-    let dead = topology.ranges().iter().filter(is_dead);
-    let failed: usize = dead.map(|range| usize::from(range.last - range.first) + 1).sum();
+    // What its owner is not sure of, or still takes over, waits as what a dead one owned.
+    let failed = assigned - topology.slots_served();
     let owns = |gateway: &&GatewayPlace| topology.ranges().iter().any(|range| range.gateway == gateway.id);
     let state = if assigned == SLOT_COUNT && failed == 0 { "ok" } else { "fail" };
     let fields = [

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shorttail_units::{ClusterId, Slot};
 
 use super::*;
-use crate::topology::{GatewayPlace, Place, Topology};
+use crate::topology::{GatewayPlace, Holding, Place, Topology};
 
 const ME: &str = "00000000000000ab000000000000000000000001";
 const OTHER: &str = "00000000000000ab000000000000000000000002";
@@ -20,9 +20,16 @@ fn gateway(id: u16, host: &str, is_alive: bool) -> GatewayPlace {
 fn client(redis_cluster: bool) -> Client {
     let mut client = Client::with(Settings { redis_cluster, ..Settings::default() });
     let gateways = vec![gateway(1, "", true), gateway(2, "10.0.0.9", true), gateway(3, "10.0.0.8", false)];
-    let owners = [Some(1), Some(2), Some(2), Some(1), Some(3), Some(3), Some(3), None];
-    client.shared.topology = Arc::new(Topology::new(ClusterId(0xab), 1, gateways, &owners));
+    client.shared.topology = topology(gateways, |_| true);
     client
+}
+
+fn topology(gateways: Vec<GatewayPlace>, is_served: impl Fn(usize) -> bool) -> Arc<Topology> {
+    let owners = [Some(1), Some(2), Some(2), Some(1), Some(3), Some(3), Some(3), None].into_iter().enumerate();
+    let holding = |(partition, owner): (usize, Option<u16>)| {
+        owner.map(|gateway| Holding { gateway, is_served: is_served(partition) })
+    };
+    Arc::new(Topology::new(ClusterId(0xab), 1, gateways, &owners.map(holding).collect::<Vec<_>>()))
 }
 
 /// A key whose slot is in this partition of eight.
@@ -78,6 +85,55 @@ fn slots_have_gateways() {
         assert!(info.contains(&format!("cluster_{field} ")), "{field} in {info}");
     }
     assert!(info.contains("cluster_current_epoch:30 cluster_my_epoch:10 "), "{info}");
+}
+
+#[test]
+fn gateways_of_this_machine_are_under_the_host_by_which_the_client_came() {
+    let mut client = client(true);
+    client.shared.topology =
+        topology(vec![gateway(1, "", true), gateway(2, "", true), gateway(3, "", false)], |_| true);
+    let other = key_in(1);
+    client.script(&[(&format!("GET {other}"), &format!("-MOVED {} 10.0.0.2:7002", slot_of(&other)))]);
+    assert!(client.say("CLUSTER SLOTS").contains(&format!(":2048 :6143 *4 $8 10.0.0.2 :7002 $40 {OTHER} ")));
+    assert!(client.say("CLUSTER NODES").contains(&format!("{OTHER} 10.0.0.2:7002@0 master - ")));
+    assert!(client.say("CLUSTER SHARDS").contains("$4 port :7002 $2 ip $8 10.0.0.2 $8 endpoint $8 10.0.0.2 "));
+}
+
+#[test]
+fn what_clients_cannot_reach_is_asked_of_this_gateway() {
+    let mut client = client(true);
+    let nowhere = GatewayPlace { redis: None, ..gateway(2, "", true) };
+    client.shared.topology = topology(vec![gateway(1, "", true), nowhere], |_| true);
+    client.script(&[(&format!("SET {} 1", key_in(1)), "+OK")]);
+    let slots = client.say("CLUSTER SLOTS");
+    assert!(slots.contains(&format!(":2048 :6143 *4 $8 10.0.0.2 :7001 $40 {ME} ")), "{slots}");
+    let nodes = client.say("CLUSTER NODES");
+    assert!(nodes.contains(&format!("{OTHER} :0@0 master,noaddr - 0 0 20 connected\n")), "{nodes}");
+}
+
+#[test]
+fn slots_that_are_not_served_have_failed() {
+    let mut client = client(false);
+    let gateways = || vec![gateway(1, "", true), gateway(2, "10.0.0.9", true), gateway(3, "10.0.0.8", false)];
+    // Another one takes over one of the two that it has.
+    client.shared.topology = topology(gateways(), |partition| partition != 2);
+    let info = client.say("CLUSTER INFO");
+    assert!(info.contains("cluster_slots_ok:6144 cluster_slots_pfail:0 cluster_slots_fail:8192 "), "{info}");
+    let health = |client: &mut Client| {
+        let shards = client.say("CLUSTER SHARDS");
+        let told = shards.match_indices("health ").map(|(at, _)| shards[at..].split(' ').nth(2).expect("a word"));
+        told.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(health(&mut client), ["online", "loading", "failed"]);
+    client.shared.topology = topology(gateways(), |_| false);
+    assert!(client.say("CLUSTER INFO").contains("cluster_state:fail cluster_slots_assigned:14336 cluster_slots_ok:0 "));
+    assert_eq!(health(&mut client), ["loading", "loading", "failed"]);
+    let whole = |is_served| Topology::new(ClusterId(1), 1, gateways(), &[Some(Holding { gateway: 1, is_served })]);
+    for (is_served, state) in [(true, "ok"), (false, "fail")] {
+        client.shared.topology = Arc::new(whole(is_served));
+        let info = client.say("CLUSTER INFO");
+        assert!(info.contains(&format!("cluster_state:{state} cluster_slots_assigned:16384 ")), "{info}");
+    }
 }
 
 #[test]

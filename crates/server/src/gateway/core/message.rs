@@ -2,6 +2,7 @@
 //!
 //! Must not know: what a core does with it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shorttail_gateway::engine::{Token, WhenFull};
@@ -34,6 +35,8 @@ pub enum ToCore {
     View(Arc<View>),
     /// All tenures of this gateway.
     Terms(Arc<[Terms]>),
+    /// Epochs of all tenures of the cluster that are served.
+    Served(Arc<BTreeSet<u32>>),
     Change(Live),
     Policies(NewPolicies),
 }

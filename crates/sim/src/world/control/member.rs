@@ -116,6 +116,7 @@ impl World {
             forward: Some(address_of_gateway(gateway)),
             memcached: Some(address_of_gateway(gateway)),
             redis: None,
+            redis_advertise: None,
             unix_socket: None,
             admin: None,
             session: self.member(Who::Gateway(gateway)).gateway,
