@@ -1,8 +1,9 @@
-//! A cluster whose processes are started one by one, as on several machines: what clients are told of where gateways are.
+//! A cluster whose processes are started one by one, as on several machines: what clients are told of where gateways are,
+//! and what a gateway does that nobody lets in.
 
 mod processes;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::Instant;
@@ -127,4 +128,55 @@ fn gateways_that_listen_anywhere_tell_clients_of_each_other() {
     while !redis(&mut connect(&redis_one), "CLUSTER NODES").contains(" 192.0.2.7:6379@0 master ") {
         assert!(began.elapsed() < PATIENCE, "nobody is told of it");
     }
+}
+
+#[test]
+fn a_gateway_that_is_not_let_in_says_so() {
+    let [control, redis_address, memcached, admin] = free();
+    let words = ["gateway", "--coordinator", &control, "--redis", &redis_address, "--memcached", &memcached];
+    let _gateway = start(&[&words[..], &["--admin", &admin]].concat());
+    let health = get(&admin, "/health");
+    assert!(health.starts_with("HTTP/1.1 503"), "{health}");
+    let began = Instant::now();
+    while !get(&admin, "/health")
+        .contains(&format!("not let this gateway in yet: no answer from the coordinator at {control}"))
+    {
+        assert!(began.elapsed() < PATIENCE, "{health}");
+    }
+    assert!(get(&admin, "/metrics").ends_with("\nshorttail_gateway_serving 0\n"));
+    assert!(get(&admin, "/status").contains("\"serving\":false"));
+    let hear = |address: &str, say: &str| {
+        let mut stream = connect(address);
+        stream.get_mut().write_all(say.as_bytes()).expect("sent");
+        line(&mut stream)
+    };
+    assert_eq!(hear(&redis_address, "PING\r\n"), "-LOADING the coordinator has not let this gateway in yet\r\n");
+    assert_eq!(hear(&memcached, "version\r\n"), "SERVER_ERROR the coordinator has not let this gateway in yet\r\n");
+    let _others = coordinator_and_nodes(&control, "1");
+    await_serving(&admin);
+    assert_eq!(hear(&redis_address, "PING\r\n"), "+PONG\r\n");
+    assert_eq!(hear(&memcached, "set key 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert!(get(&admin, "/metrics").contains("\nshorttail_gateway_serving{gateway=\""));
+}
+
+#[test]
+fn a_gateway_without_nodes_answers_and_says_that_no_slot_is_served() {
+    let [control, redis_address, admin] = free();
+    let coordinator = ["coordinator", "--listen", &control, "--admin", "off", "--code", "rs:2+1", "--nodes", "3"];
+    let _coordinator = start(&coordinator);
+    let words = ["gateway", "--coordinator", &control, "--redis", &redis_address, "--memcached", "off"];
+    let _gateway = start(&[&words[..], &["--admin", &admin]].concat());
+    get(&admin, "/health");
+    // The coordinator has just begun, too.
+    let began = Instant::now();
+    let mut client = connect(&redis_address);
+    while redis(&mut client, "PING") != "+PONG\r\n" {
+        assert!(began.elapsed() < PATIENCE, "it is not let in");
+        client = connect(&redis_address);
+    }
+    let info = redis(&mut client, "CLUSTER INFO");
+    assert!(info.starts_with("cluster_state:fail\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\n"), "{info}");
+    assert!(get(&admin, "/health").starts_with("HTTP/1.1 503"));
+    let answer = redis(&mut client, "SET key 1");
+    assert!(answer.starts_with("-TRYAGAIN "), "{answer}");
 }

@@ -24,7 +24,7 @@ use shorttail_policy::Change;
 use shorttail_wire::control::{ClusterStatus, NodeState, Order, PolicyOrder};
 
 use crate::coordinator::Desk;
-use crate::gateway::GatewayReader;
+use crate::gateway::{GatewayReader, Window};
 
 /// The page: no assets from elsewhere.
 const PAGE: &str = include_str!("admin/page.html");
@@ -58,7 +58,7 @@ impl Bound {
     ///
     /// # Errors
     /// When the system starts no more threads.
-    pub fn serve_gateway(self, gateway: GatewayReader) -> anyhow::Result<()> {
+    pub fn serve_gateway(self, gateway: Window) -> anyhow::Result<()> {
         self.serve(gateway_router(gateway))
     }
 
@@ -81,20 +81,30 @@ fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<()> 
     })
 }
 
-fn gateway_router(gateway: GatewayReader) -> Router {
+fn gateway_router(gateway: Window) -> Router {
     Router::new()
         .route("/health", get(gateway_health))
         .route("/metrics", get(gateway_metrics))
-        .route("/status", get(|State(gateway): State<GatewayReader>| async move { Json(gateway.status()) }))
+        .route("/status", get(gateway_status))
         .with_state(gateway)
 }
 
-async fn gateway_health(State(gateway): State<GatewayReader>) -> Response {
-    health_answer(gateway.status().serving)
+async fn gateway_health(State(gateway): State<Window>) -> Response {
+    match gateway.look() {
+        Ok(gateway) => health_answer(gateway.status().serving),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("not serving: {why}\n")).into_response(),
+    }
 }
 
-async fn gateway_metrics(State(gateway): State<GatewayReader>) -> Response {
-    metrics_answer(metrics::of_gateway(gateway.id, &gateway.status(), &gateway.counters()))
+async fn gateway_metrics(State(gateway): State<Window>) -> Response {
+    metrics_answer(match gateway.look() {
+        Ok(gateway) => metrics::of_gateway(gateway.id, &gateway.status(), &gateway.counters()),
+        Err(_) => metrics::of_stranger(),
+    })
+}
+
+async fn gateway_status(State(gateway): State<Window>) -> Response {
+    Json(gateway.look().map(GatewayReader::status).unwrap_or_default()).into_response()
 }
 
 fn router(desk: Desk) -> Router {

@@ -22,6 +22,7 @@ mod policies;
 mod seen;
 mod served;
 mod shares;
+mod stranger;
 mod table;
 mod tallies;
 mod tenures;
@@ -59,6 +60,8 @@ pub(crate) use neighbours::Identity;
 pub(crate) use policies::PolicyDesk;
 use served::Served;
 use shares::{Share, standings};
+pub use stranger::Window;
+use stranger::await_welcome;
 use tallies::{Tallies, Teller};
 
 /// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator
@@ -169,14 +172,16 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
     };
     let main = std::thread::current();
     let control = start_gateway(&config, addresses, Box::new(move || main.unpark()), obey);
-    let welcome = control.registered()?;
+    let window = Window::default();
+    if let Some(admin) = admin {
+        admin.serve_gateway(window.clone())?;
+    }
+    let welcome = await_welcome(&control, &listeners, &window)?;
     let engine = engine_config(&config, &welcome)?;
     let settings = settings(&config, &engine, &listeners);
     let identity = Identity { cluster: welcome.session.cluster_id, gateway: welcome.session.gateway_id };
     let cores = start_cores(engine, identity, settings, listeners, config.threads, desk)?;
-    if let Some(admin) = admin {
-        admin.serve_gateway(GatewayReader { id: welcome.session.gateway_id, published: cores.published.clone() })?;
-    }
+    window.open(GatewayReader { id: welcome.session.gateway_id, published: cores.published.clone() });
     tracing::info!(gateway = welcome.session.gateway_id, "started");
     let mut settling = crate::footprint::Settling::begin();
     let mut hurried_until = Instant::now();

@@ -37,6 +37,13 @@ pub fn of_gateway(id: u16, status: &GatewayStatus, counters: &Counters) -> Strin
     text.into_string()
 }
 
+/// All metrics of a gateway that was not let in yet, and has no number: it does not serve.
+pub fn of_stranger() -> String {
+    let mut text = Text::default();
+    text.gauge("gateway_serving", "1 while a gateway serves clients.", 0);
+    text.into_string()
+}
+
 fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.gauge("objects", "Objects stored.", status.objects);
     text.gauge("stored_bytes", "Key and value bytes of the objects stored.", status.bytes_stored);

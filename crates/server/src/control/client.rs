@@ -88,6 +88,7 @@ struct State<R: Role> {
     events: VecDeque<ControlEvent>,
     status: R::Status,
     closer: Option<Closer>,
+    trouble: Option<String>,
     stopping: bool,
 }
 
@@ -137,6 +138,16 @@ impl<R: Role> ControlClient<R> {
         state.registered.clone().expect("waited for")
     }
 
+    /// The answer to the registration, if there is one.
+    pub fn answer(&self) -> Option<Result<R::Welcome, ControlError>> {
+        self.shared.lock().registered.clone()
+    }
+
+    /// Why the last attempt at a connection was in vain, for people; `None`: there was none since one stood.
+    pub fn trouble(&self) -> Option<String> {
+        self.shared.lock().trouble.clone()
+    }
+
     /// The next event, without waiting.
     pub fn poll_event(&self) -> Option<ControlEvent> {
         self.shared.lock().events.pop_front()
@@ -176,6 +187,7 @@ impl<R: Role> Shared<R> {
             events: VecDeque::new(),
             status: R::Status::default(),
             closer: None,
+            trouble: None,
             stopping: false,
         };
         Shared { state: Mutex::new(state), changed: Condvar::new(), wake }
@@ -318,6 +330,7 @@ impl<R: Role> Worker<R> {
     /// A person who waits with it learns why.
     fn tell_of(&mut self, why: String) {
         let address = &self.coordinators.0[self.current];
+        self.shared.lock().trouble = Some(format!("no answer from the coordinator at {address}: {why}"));
         if !self.shared.is_stopping() && self.silence.is_to_be_told(Instant::now(), address, &why) {
             tracing::warn!("no answer from the coordinator at {address}: {why}; it is asked again and again");
         }
@@ -340,6 +353,7 @@ impl<R: Role> Worker<R> {
             if std::mem::take(&mut self.silence).was_told() {
                 tracing::warn!("the coordinator at {} answers", self.coordinators.0[self.current]);
             }
+            self.shared.lock().trouble = None;
             self.shared.settle(Ok(welcome));
             self.shared.push(ControlEvent::Connected);
             let mut search = None;

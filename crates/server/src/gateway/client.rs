@@ -1,6 +1,7 @@
 //! A client connection: its socket and the session of its protocol.
 
 use std::fmt;
+use std::io::Write;
 
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::memcached::MemcachedSession;
@@ -9,7 +10,7 @@ use shorttail_gateway::request::{Reply, Request, RequestId};
 use shorttail_gateway::session::{Session, Shared};
 use shorttail_units::Now;
 
-use crate::net::Link;
+use crate::net::{Link, Stream};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
@@ -24,6 +25,12 @@ impl fmt::Display for Protocol {
             Protocol::Redis => "Redis",
         })
     }
+}
+
+/// The client is told why it is not served, if it listens, and let go.
+pub fn let_go(mut stream: Stream, why: &str) {
+    // Best effort: the connection is closed either way.
+    let _ = stream.write(format!("{why}\r\n").as_bytes());
 }
 
 pub struct Client {

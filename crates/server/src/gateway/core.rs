@@ -89,7 +89,6 @@ pub struct Core {
     listeners: Vec<(Listener, Protocol)>,
     /// Where other gateways connect.
     forward: Option<Listener>,
-    is_listening: bool,
     gauges: Arc<CoreGauges>,
     totals: Arc<Totals>,
     clients: HashMap<u64, Client>,
@@ -139,7 +138,6 @@ impl Core {
             teller: setup.teller,
             listeners: setup.listeners.sockets,
             forward: setup.listeners.forward,
-            is_listening: false,
             gauges: setup.gauges,
             totals: setup.totals,
             clients: HashMap::new(),
@@ -162,6 +160,9 @@ impl Core {
         if let Some(forward) = &mut self.forward {
             self.poll.registry().register(forward, FORWARD_LISTENER, Interest::READABLE)?;
         }
+        for (place, (listener, _)) in self.listeners.iter_mut().enumerate() {
+            self.poll.registry().register(listener, MioToken(FIRST_LISTENER + place), Interest::READABLE)?;
+        }
         loop {
             self.await_events(&mut events)?;
             self.now = self.read_clock();
@@ -179,7 +180,7 @@ impl Core {
             self.write_guests();
             self.write_clients();
             self.write_sessions(Until::End);
-            self.housekeep()?;
+            self.housekeep();
             self.exchange.wake();
             if self.shared.counters.shutdown_asked {
                 tracing::info!("a client asked for the end of the server");

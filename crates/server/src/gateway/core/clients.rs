@@ -21,7 +21,7 @@ use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::Reply;
 
 use super::{Core, ToCore};
-use crate::gateway::client::{Client, ClientSession, Protocol};
+use crate::gateway::client::{Client, ClientSession, Protocol, let_go};
 use crate::net::{Link, ReadEnd, Stream};
 
 /// Input that a client may have waiting beyond the request at hand.
@@ -43,7 +43,11 @@ impl Core {
             let protocol = *protocol;
             if self.totals.connections.load(Ordering::Relaxed) >= self.shared.settings.connection_count_max {
                 self.totals.connections_rejected.fetch_add(1, Ordering::Relaxed);
-                refuse_connection(stream, protocol);
+                let why = match protocol {
+                    Protocol::Memcached => "ERROR Too many open connections",
+                    Protocol::Redis => "-ERR max number of clients reached",
+                };
+                let_go(stream, why);
                 continue;
             }
             self.totals.connections.fetch_add(1, Ordering::Relaxed);
@@ -223,15 +227,4 @@ impl Client {
         // A request that is not complete may go on: how long it may get is the session's to bound.
         self.link.input.len() >= INPUT_BYTES_MAX && self.session.input_hint_bytes() == 0
     }
-}
-
-/// One connection too many: the client is told, if it listens, and let go.
-fn refuse_connection(mut stream: Stream, protocol: Protocol) {
-    use std::io::Write;
-    let message: &[u8] = match protocol {
-        Protocol::Memcached => b"ERROR Too many open connections\r\n",
-        Protocol::Redis => b"-ERR max number of clients reached\r\n",
-    };
-    // Best effort: the connection is closed either way.
-    let _ = stream.write(message);
 }

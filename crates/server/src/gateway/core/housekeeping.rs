@@ -2,15 +2,13 @@
 //!
 //! Must not know: what its numbers are used for, whose requests are under way.
 
-use std::io;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use mio::{Interest, Token as MioToken};
 use shorttail_wire::control::TenureState;
 
+use super::Core;
 use super::sessions::Until;
-use super::{Core, FIRST_LISTENER};
 use crate::gateway::CoreReport;
 use crate::gateway::shares::Share;
 
@@ -18,11 +16,11 @@ use crate::gateway::shares::Share;
 const HOUSEKEEPING_US: u64 = 50_000;
 
 impl Core {
-    pub(super) fn housekeep(&mut self) -> io::Result<()> {
+    pub(super) fn housekeep(&mut self) {
         // Others wait for what an engine has come to.
         let has_changed = self.exchange.tenures.has_changed();
         if self.now.mono_us < self.housekeeping_us && !has_changed {
-            return Ok(());
+            return;
         }
         self.housekeeping_us = self.now.mono_us + HOUSEKEEPING_US;
         self.close_hung_sessions();
@@ -34,15 +32,6 @@ impl Core {
         self.share_opinions();
         self.log_verdicts();
         self.publish();
-        // What is not served yet waits: clients may come as soon as it is known whose everything is.
-        if !self.is_listening && self.exchange.table.is_complete() {
-            self.is_listening = true;
-            for (place, (listener, _)) in self.listeners.iter_mut().enumerate() {
-                let token = MioToken(FIRST_LISTENER + place);
-                self.poll.registry().register(listener, token, Interest::READABLE)?;
-            }
-        }
-        Ok(())
     }
 
     /// Engines tell each other which nodes are slow: one that asks a node rarely need not find out by itself.
@@ -92,7 +81,7 @@ impl Core {
         let shares = self.exchange.tenures.shares(self.now);
         let is_to_come = |share: &Share| matches!(share.state, TenureState::Preparing | TenureState::Prepared);
         let mut present = shares.iter().filter(|share| !is_to_come(share));
-        let serves = self.is_listening && present.all(|share| share.state == TenureState::Serving);
+        let serves = self.exchange.table.is_complete() && present.all(|share| share.state == TenureState::Serving);
         self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
         *published = CoreReport { stats, nodes, shares };

@@ -1,0 +1,149 @@
+//! Before the coordinator lets the gateway in: its port is taken and it serves nobody.
+//!
+//! ```text
+//! begins --- clients wait ---> turns clients away: told why, and let go ---> let in: the cores take the listeners
+//!                4 s
+//! ```
+//!
+//! Clients wait as long as for an owner: usually the coordinator answers at once, and they need not know.
+//!
+//! Must not know: what a gateway does once it is let in.
+
+use std::io::{self, Read};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use shorttail_wire::control::GatewayWelcome;
+
+use super::client::{Protocol, let_go};
+use super::waiting::WAIT_US_MAX;
+use super::{GatewayReader, Listeners};
+use crate::control::{ControlError, GatewayControl};
+
+/// Clients wait for so long.
+const PATIENCE: Duration = Duration::from_micros(if cfg!(test) { 0 } else { WAIT_US_MAX });
+/// Between two looks at who wants to be served.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Read of a client before it is let go, so that it sees what it is told and no reset.
+const READ_BYTES: usize = 16 << 10;
+
+const NOT_LET_IN: &str = "the coordinator has not let this gateway in yet";
+
+/// What the admin port tells of: the gateway once it is let in, before that why it is not.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    reader: Arc<OnceLock<GatewayReader>>,
+    trouble: Arc<Mutex<Option<String>>>,
+}
+
+impl Window {
+    /// The gateway is let in.
+    pub fn open(&self, reader: GatewayReader) {
+        // A process is let in as a gateway once.
+        let _ = self.reader.set(reader);
+    }
+
+    /// # Errors
+    /// Why there is nothing to be seen yet, for people.
+    pub fn look(&self) -> Result<&GatewayReader, String> {
+        self.reader.get().ok_or_else(|| {
+            let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            trouble.as_ref().map_or_else(|| NOT_LET_IN.to_owned(), |trouble| format!("{NOT_LET_IN}: {trouble}"))
+        })
+    }
+
+    fn tell(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+}
+
+/// Waits until the gateway is let in.
+///
+/// # Errors
+/// When it is refused for good.
+pub fn await_welcome(
+    control: &GatewayControl,
+    listeners: &Listeners,
+    window: &Window,
+) -> Result<GatewayWelcome, ControlError> {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = control.answer() {
+            return answer;
+        }
+        window.tell(control.trouble());
+        if began.elapsed() >= PATIENCE {
+            turn_away(listeners);
+        }
+        // The answer ends it sooner.
+        std::thread::park_timeout(LOOK_EVERY);
+    }
+}
+
+/// All who wait to be accepted.
+fn turn_away(listeners: &Listeners) {
+    for (listener, protocol) in &listeners.sockets {
+        loop {
+            match listener.accept() {
+                Ok(mut stream) => {
+                    // What it wants does not matter.
+                    let _ = stream.read(&mut [0; READ_BYTES]);
+                    let error = match protocol {
+                        Protocol::Memcached => "SERVER_ERROR",
+                        Protocol::Redis => "-LOADING",
+                    };
+                    let_go(stream, &format!("{error} {NOT_LET_IN}"));
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // Nobody is left, or the system has no more sockets: the next look will tell.
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{SocketAddr, TcpStream};
+
+    use super::*;
+    use crate::config::Address;
+    use crate::coordinator::tests::gateway;
+    use crate::net::Listener;
+
+    fn hear(address: SocketAddr, say: &str) -> String {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        // It may be let go before it speaks.
+        let _ = stream.write_all(say.as_bytes());
+        let mut heard = String::new();
+        BufReader::new(stream).read_line(&mut heard).expect("text");
+        heard
+    }
+
+    #[test]
+    fn clients_of_a_gateway_that_is_not_let_in_are_told_so() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let nowhere = Address::Unix(dir.path().join("control.sock"));
+        let (control, _events) = gateway(&nowhere);
+        let any = Address::Tcp(([127, 0, 0, 1], 0).into());
+        let mut listeners = Listeners::default();
+        let addresses = [Protocol::Redis, Protocol::Memcached].map(|protocol| {
+            let listener = Listener::bind(&any).expect("a free port");
+            let address = listener.socket_address().expect("TCP");
+            listeners.sockets.push((listener, protocol));
+            address
+        });
+        let window = Window::default();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| await_welcome(&control, &listeners, &window));
+            assert_eq!(hear(addresses[0], "PING\r\n"), format!("-LOADING {NOT_LET_IN}\r\n"));
+            assert_eq!(hear(addresses[1], "version\r\n"), format!("SERVER_ERROR {NOT_LET_IN}\r\n"));
+            while !window.look().expect_err("not let in").contains("control.sock: ") {
+                std::thread::yield_now();
+            }
+            control.stop();
+            assert_eq!(waits.join().expect("no panic"), Err(ControlError::Stopped));
+        });
+    }
+}
