@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shorttail_server::config::{CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
 
+use crate::acknowledge::AcknowledgeCommand;
 use crate::admin::AdminPort;
 use crate::chaos::ChaosCommand;
 use crate::drain::DrainCommand;
@@ -67,6 +68,9 @@ pub enum Verb {
     /// Take a node out of the cluster for good
     #[command(after_help = crate::remove::EXAMPLES)]
     Remove(RemoveCommand),
+    /// End the line about acknowledged writes that may be gone
+    #[command(after_help = crate::acknowledge::EXAMPLES)]
+    Acknowledge(AcknowledgeCommand),
     /// Check a configuration file, or print one to begin with
     #[command(after_help = CONFIG_EXAMPLES)]
     Config(ConfigCommand),

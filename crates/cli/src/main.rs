@@ -5,6 +5,7 @@
 //!
 //! Must not know: anything a role does; this crate parses, starts and reports.
 
+mod acknowledge;
 mod admin;
 mod arguments;
 mod chaos;
@@ -62,6 +63,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Policy(command) => policy::run(command),
         Verb::Drain(command) => drain::run(&command),
         Verb::Remove(command) => remove::run(&command),
+        Verb::Acknowledge(command) => acknowledge::run(&command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
         Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),

@@ -27,6 +27,8 @@ pub struct Durable {
     pub tenures: BTreeMap<u32, DurableTenure>,
     /// Gateways that are to own nothing.
     pub draining: BTreeSet<u16>,
+    /// Partitions of which acknowledged writes may be gone, with how many nodes' memory; until that is acknowledged.
+    pub lossy: BTreeMap<u16, u16>,
 }
 
 /// What every object that is stored rests on: the same for the whole life of the cluster.
@@ -74,6 +76,8 @@ pub struct DurableTenure {
     pub voters: Vec<Vec<DurableVoter>>,
     /// Each must accept the tenure before it serves; empty once it does.
     pub before: Vec<Vec<DurableVoter>>,
+    /// Lives in whose memory its predecessors stored what it is to read, whatever became of them; empty once it serves.
+    pub stored_on: Vec<Vec<DurableVoter>>,
 }
 
 impl Durable {
@@ -90,6 +94,7 @@ impl Durable {
             nodes: BTreeMap::new(),
             tenures: BTreeMap::new(),
             draining: BTreeSet::new(),
+            lossy: BTreeMap::new(),
         }
     }
 }

@@ -20,6 +20,7 @@ mod layout;
 mod leaving;
 mod lifecycle;
 pub mod limits;
+mod losses;
 mod members;
 mod orders;
 mod problems;

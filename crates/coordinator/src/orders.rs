@@ -32,6 +32,7 @@ impl Coordinator {
             Order::Drain => Some(self.drain_gateway(member)),
             Order::DrainNode { cancel } => Some(self.drain_node(member, cancel)),
             Order::RemoveNode { lost } => Some(self.remove_node(now, member, lost)),
+            Order::AcknowledgeLosses => Some(self.acknowledge_losses()),
             Order::Chaos(_) | Order::Policy(_) => None,
         };
         if let Some(outcome) = outcome {
@@ -56,7 +57,7 @@ impl Coordinator {
         let connection = match order {
             Order::Chaos(order) => self.admit_chaos(member, order)?,
             Order::Policy(order) => self.admit_policy(member, order)?,
-            Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } => {
+            Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } | Order::AcknowledgeLosses => {
                 return Err("this is the coordinator's to do".into());
             }
         };

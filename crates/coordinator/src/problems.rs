@@ -37,8 +37,8 @@ impl Coordinator {
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
         let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
-        let of_gateways = self.cut_off_problem();
-        [unserved, unreadable, unstored, of_gateways].into_iter().flatten().chain(self.layout_problems()).collect()
+        let problems = [unserved, unreadable, self.lossy_problem(), unstored, self.cut_off_problem()];
+        problems.into_iter().flatten().chain(self.layout_problems()).collect()
     }
 
     /// What stripes lack, as members told last.

@@ -24,6 +24,7 @@ impl Coordinator {
             code: self.settings.code.to_string(),
             partitions: self.settings.partition_count,
             partitions_served: self.partitions_served(),
+            partitions_lossy: self.lossy_count(),
             epoch: self.durable.epoch,
             tenures_handed_over_total: self.tenures.handed_over_total,
             tenures_lost_total: self.tenures.lost_total,

@@ -32,6 +32,8 @@ pub struct Stored {
     tenures: BTreeMap<u32, StoredTenure>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     draining: BTreeSet<u16>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    lossy: BTreeMap<u16, u16>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -43,11 +45,13 @@ struct StoredTenure {
     terms: u32,
     voters: Vec<usize>,
     before: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    stored_on: Vec<usize>,
 }
 
 impl From<Durable> for Stored {
     fn from(durable: Durable) -> Self {
-        let Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining } = durable;
+        let Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining, lossy } = durable;
         let mut places: BTreeMap<Vec<DurableVoter>, usize> = BTreeMap::new();
         let mut place_all = |sets: Vec<Vec<DurableVoter>>| -> Vec<usize> {
             let mut place = |set| {
@@ -63,11 +67,12 @@ impl From<Durable> for Stored {
             terms: tenure.terms,
             voters: place_all(tenure.voters),
             before: place_all(tenure.before),
+            stored_on: place_all(tenure.stored_on),
         };
         let tenures = tenures.into_iter().map(|(epoch, tenure)| (epoch, stored(tenure))).collect();
         let mut voter_sets = vec![Vec::new(); places.len()];
         places.into_iter().for_each(|(set, place)| voter_sets[place] = set);
-        Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining }
+        Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining, lossy }
     }
 }
 
@@ -75,7 +80,7 @@ impl TryFrom<Stored> for Durable {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Self, String> {
-        let Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining } =
+        let Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining, lossy } =
             stored;
         let set = |place: usize| {
             let no_such = || format!("a tenure names set {place} of voters, and there are {}", voter_sets.len());
@@ -83,12 +88,12 @@ impl TryFrom<Stored> for Durable {
         };
         let sets = |places: Vec<usize>| places.into_iter().map(set).collect::<Result<Vec<_>, String>>();
         let read = |tenure: StoredTenure| -> Result<DurableTenure, String> {
-            let StoredTenure { gateway, gateway_life, partitions, terms, voters, before } = tenure;
-            let (voters, before) = (sets(voters)?, sets(before)?);
-            Ok(DurableTenure { gateway, gateway_life, partitions, terms, voters, before })
+            let StoredTenure { gateway, gateway_life, partitions, terms, voters, before, stored_on } = tenure;
+            let (voters, before, stored_on) = (sets(voters)?, sets(before)?, sets(stored_on)?);
+            Ok(DurableTenure { gateway, gateway_life, partitions, terms, voters, before, stored_on })
         };
         let tenures = tenures.into_iter().map(|(epoch, tenure)| Ok((epoch, read(tenure)?)));
         let tenures = tenures.collect::<Result<BTreeMap<_, _>, String>>()?;
-        Ok(Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining })
+        Ok(Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining, lossy })
     }
 }

@@ -28,6 +28,7 @@ use crate::handover::HandOver;
 use crate::limits::{
     GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS, UNPROVEN_MS_MAX,
 };
+use crate::losses;
 
 /// What the coordinator knows of tenures beyond what is durable.
 #[derive(Debug, Default)]
@@ -49,11 +50,24 @@ pub(crate) struct Tenures {
     pub lost_total: u64,
 }
 
+impl Tenures {
+    /// Did the owner report?
+    pub fn is_known(&self, epoch: u32) -> bool {
+        self.standings.contains_key(&epoch)
+    }
+
+    /// Did it report that it has read what it took over?
+    pub fn has_served(&self, epoch: u32) -> bool {
+        self.standings.get(&epoch).is_some_and(|standing| standing.state.has_served())
+    }
+}
+
 impl Coordinator {
     /// Brings tenures closer to how they should be; called after every input.
     pub(crate) fn advance_tenures(&mut self, now: Now) {
         self.forget_ended();
         self.strike_out_replaced(now);
+        self.note_losses_met();
         self.settle_voters();
         self.change_voters();
         self.find_cut_off(now);
@@ -307,8 +321,9 @@ impl Coordinator {
             self.tenures.handed_over_total += u64::from(is_let_go);
             self.tenures.lost_total += u64::from(!is_let_go);
         }
-        let predecessors: Vec<DurableTenure> =
-            ended.iter().filter_map(|epoch| self.durable.tenures.remove(epoch)).collect();
+        self.note_known_losses(&ended);
+        let predecessors: Vec<(u32, DurableTenure)> =
+            ended.iter().filter_map(|epoch| self.durable.tenures.remove_entry(epoch)).collect();
         for (epoch, heir) in planned.into_iter().flat_map(|plan| plan.heirs) {
             self.begin_tenure(epoch, heir.gateway, heir.partitions, &predecessors, voters.clone());
         }
@@ -337,21 +352,27 @@ impl Coordinator {
         epoch: u32,
         gateway: u16,
         partitions: Vec<u16>,
-        predecessors: &[DurableTenure],
+        predecessors: &[(u32, DurableTenure)],
         voters: Vec<DurableVoter>,
     ) {
-        let is_of = |tenure: &&DurableTenure| tenure.partitions.iter().any(|partition| partitions.contains(partition));
+        let is_of = |(_, tenure): &&(u32, DurableTenure)| {
+            tenure.partitions.iter().any(|partition| partitions.contains(partition))
+        };
         let mut before: Vec<Vec<DurableVoter>> = Vec::new();
-        for predecessor in predecessors.iter().filter(is_of) {
+        let mut stored_on: Vec<Vec<DurableVoter>> = Vec::new();
+        for (epoch, predecessor) in predecessors.iter().filter(is_of) {
             for set in predecessor.voters.iter().chain(&predecessor.before) {
                 if !before.contains(set) {
                     before.push(set.clone());
                 }
             }
+            let sets = losses::stored_on(*epoch, predecessor, &self.tenures);
+            stored_on.extend(sets.into_iter().filter(|set| !stored_on.contains(set)).collect::<Vec<_>>());
             self.tenures.to_tell.insert(predecessor.gateway);
         }
         let gateway_life = self.gateways[&gateway].registration.life;
-        let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters: vec![voters], before };
+        let tenure =
+            DurableTenure { gateway, gateway_life, partitions, terms: 1, voters: vec![voters], before, stored_on };
         self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
     }

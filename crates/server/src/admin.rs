@@ -117,6 +117,7 @@ fn router(desk: Desk) -> Router {
         .route("/policy", post(policy))
         .route("/drain", post(drain))
         .route("/remove", post(remove))
+        .route("/acknowledge", post(acknowledge))
         .with_state(desk)
 }
 
@@ -189,6 +190,13 @@ pub struct RemoveRequest {
     pub lost: bool,
 }
 
+/// What the operator knows, and is not to be told any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum AcknowledgeRequest {
+    Losses,
+}
+
 /// What became of the order of one member.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OrderOutcome {
@@ -229,6 +237,13 @@ async fn drain(State(desk): State<Desk>, Json(request): Json<DrainRequest>) -> R
 /// As with [`chaos`], it must be JSON.
 async fn remove(State(desk): State<Desk>, Json(request): Json<RemoveRequest>) -> Response {
     order(desk, Some(vec![request.node]), |_| Vec::new(), Order::RemoveNode { lost: request.lost }).await
+}
+
+/// As with [`chaos`], it must be JSON.
+async fn acknowledge(State(desk): State<Desk>, Json(request): Json<AcknowledgeRequest>) -> Response {
+    let AcknowledgeRequest::Losses = request;
+    // No member is asked; an order goes to one.
+    order(desk, Some(vec![0]), |_| Vec::new(), Order::AcknowledgeLosses).await
 }
 
 fn is_alive(state: NodeState) -> bool {

@@ -287,7 +287,14 @@ impl Server {
     /// Gives the machine an input and does what it says.
     fn handle(&mut self, input: Input) {
         let now = self.now();
+        let lossy_count = |seat: &Seat| seat.machine().map_or(0, Coordinator::lossy_count);
+        let before = lossy_count(&self.seat);
         self.seat.handle(now, input);
+        if lossy_count(&self.seat) > before
+            && let Some(problem) = self.seat.machine().and_then(Coordinator::lossy_problem)
+        {
+            tracing::warn!("{problem}");
+        }
         self.put_out();
     }
 

@@ -163,7 +163,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
             let outcome = match order {
                 Order::Policy(order) => desk.obey(order),
                 Order::Chaos(_) => Err("a gateway is never faulty on purpose".to_owned()),
-                Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } => {
+                Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } | Order::AcknowledgeLosses => {
                     Err("this is the coordinator's to do".to_owned())
                 }
             };

@@ -120,7 +120,7 @@ fn register(
             let outcome = match order {
                 Order::Chaos(order) => desk.obey(order),
                 Order::Policy(_) => Err("a node has no policies".to_owned()),
-                Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } => {
+                Order::Drain | Order::DrainNode { .. } | Order::RemoveNode { .. } | Order::AcknowledgeLosses => {
                     Err("this is the coordinator's to do".to_owned())
                 }
             };

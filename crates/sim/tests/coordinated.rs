@@ -3,8 +3,9 @@
 use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::command::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
+use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
-use shorttail_sim::world::{Counts, World};
+use shorttail_sim::world::{Counts, Outcome, World};
 
 /// Whatever happened, everything is served again within this.
 const SERVED_US: u64 = 15_000_000;
@@ -250,6 +251,68 @@ fn a_life_that_nobody_met_hides_no_loss() {
             world.crash_node(others, FOR_GOOD_US);
         }
         holds(&mut world, 0..60);
+        concludes(world);
+    }
+}
+
+/// Five nodes, of which one may be lost, three gateways.
+fn frail(seed: u64) -> World {
+    let mut config = SimConfig { code: "rs:2+1".parse().expect("a shape"), node_count: 5, ..config() };
+    config.gateway_count = 3;
+    cluster_of(config, seed)
+}
+
+fn is_told(world: &World, words: &str) -> bool {
+    world.problems().iter().any(|problem| problem.contains(words))
+}
+
+/// Two gateways die together with the memory of three nodes or more. What is lost and leaves a trace is an error, what leaves none is
+/// absent, and operators hear of either.
+#[test]
+fn what_is_lost_beyond_the_promise_is_told() {
+    let (mut absent, mut refused) = (0, 0);
+    for (seed, lost) in [(0, 3), (1, 3), (2, 3), (3, 4), (4, 4), (5, 5), (6, 5)] {
+        let mut world = frail(seed);
+        fill(&mut world, 0..60);
+        (0..2).for_each(|gateway| world.crash_gateway_number(gateway, FOR_GOOD_US));
+        (0..lost).for_each(|node| world.crash_node(node, 1_000_000));
+        pass(&mut world, 2_000_000);
+        await_within(&mut world, SERVED_US, "served", |world| {
+            (0..60).all(|name| world.owner_of(&format!("key{name}")) == Some(2) && world.serves(&format!("key{name}")))
+        });
+        // Until the status is told.
+        pass(&mut world, 1_000_000);
+        let before = (absent, refused);
+        for name in 0..60 {
+            match world.ask(&format!("key{name}"), Action::Get) {
+                Outcome::Answered(Answer::Found(None)) => absent += 1,
+                Outcome::Answered(Answer::Found(found)) => assert_eq!(found, Some(value_of(name, 0)), "key{name}"),
+                _ => refused += 1,
+            }
+        }
+        let problems = world.problems();
+        assert!(absent == before.0 || is_told(&world, "shorttail acknowledge"), "seed {seed}: {problems:?}");
+        assert!(refused == before.1 || is_told(&world, "cannot be read any more"), "seed {seed}: {problems:?}");
+    }
+    assert!(absent > 0 && refused > 0, "{absent} absent, {refused} refused");
+}
+
+/// One node after the other loses its memory, each together with a gateway: all is rebuilt in between, and nothing is lost.
+#[test]
+fn memory_that_was_rebuilt_is_not_missed() {
+    for seed in 0..2 {
+        let mut world = frail(seed);
+        fill(&mut world, 0..40);
+        for node in 0..5 {
+            world.crash_node(node, 500_000);
+            world.crash_gateway_number(node % 3, 500_000);
+            pass(&mut world, 1_000_000);
+            await_served(&mut world);
+            await_within(&mut world, 60_000_000, "rebuilt", World::is_whole);
+            pass(&mut world, 1_000_000);
+            assert!(!is_told(&world, "shorttail acknowledge"), "seed {seed}, node {node}: {:?}", world.problems());
+        }
+        holds(&mut world, 0..40);
         concludes(world);
     }
 }

@@ -6,6 +6,8 @@ use shorttail_units::Epoch;
 
 use super::*;
 
+mod losses;
+
 /// A message that names a tenure leaves only when the tenure is on disk just so.
 pub fn check_told(output: &Output, persisted: &Durable) {
     let Output::Send { message, .. } = output else { return };

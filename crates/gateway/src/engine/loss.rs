@@ -31,6 +31,12 @@ impl<C: Command> Engine<C> {
         self.losses.stripes.insert(id, LostStripe { partition, members });
     }
 
+    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive.
+    pub(super) fn lost_of_stripe_max(&self) -> u64 {
+        let beyond = self.config.tolerance() as u64 + 1;
+        self.repair.lost_of_stripe_max().max(if self.has_losses() { beyond } else { 0 })
+    }
+
     pub(super) fn is_lost(&self, id: StripeId) -> bool {
         self.losses.stripes.contains_key(&id)
     }

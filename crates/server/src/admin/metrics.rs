@@ -52,6 +52,11 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.gauge("epoch", "The last epoch that was handed out.", status.epoch);
     text.gauge("partitions", "Partitions of the key space.", status.partitions);
     text.gauge("partitions_served", "Partitions whose owner serves them.", status.partitions_served);
+    text.gauge(
+        "partitions_lossy",
+        "Partitions of which acknowledged writes may be gone, until that is acknowledged.",
+        status.partitions_lossy,
+    );
     text.counter("tenures_handed_over_total", "Tenures that ended in good order.", status.tenures_handed_over_total);
     text.counter("tenures_lost_total", "Tenures that ended without being handed over.", status.tenures_lost_total);
     text.gauge("nodes_expected", "Nodes the cluster is meant to have.", status.nodes_expected);

@@ -16,6 +16,8 @@ pub enum Order {
     DrainNode { cancel: bool },
     /// A node is taken out of the cluster; `lost`: whatever it holds. The coordinator's work too.
     RemoveNode { lost: bool },
+    /// Losses that are remembered need not be told any more. The coordinator's work too.
+    AcknowledgeLosses,
 }
 
 /// A change of policy, until the gateway ends.

@@ -237,6 +237,8 @@ pub struct ClusterStatus {
     pub partitions: u16,
     /// Partitions whose owner serves them.
     pub partitions_served: u16,
+    /// Partitions of which acknowledged writes may be gone without a trace, as nobody acknowledged yet.
+    pub partitions_lossy: u16,
     /// The last epoch that was handed out.
     pub epoch: u32,
     /// Tenures that ended since the coordinator leads: handed over in good order, and others.

@@ -51,6 +51,12 @@ impl World {
         (0..self.control.processes.len()).find(|&place| self.leads(place))
     }
 
+    /// What the coordinator that leads tells operators.
+    pub fn problems(&self) -> Vec<String> {
+        let machine = self.leader().and_then(|place| self.control.processes[place].seat.machine());
+        machine.map_or_else(Vec::new, |machine| machine.status().problems)
+    }
+
     /// May a gateway answer for a key, whoever should?
     pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
         let (partition, now) = (self.partition_of(key.as_bytes()), self.now_of_gateway(gateway));

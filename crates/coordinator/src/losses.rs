@@ -1,0 +1,114 @@
+//! Losses of which nobody may tell: more memory went than the code survives while no owner was there that knew what it
+//! held.
+//!
+//! An owner that lives knows what it lost, and its clients get errors. The next one knows what nodes tell it: a stripe of
+//! which every chunk is gone leaves no trace, and what was in it is answered as absent. So that is remembered here, by
+//! partition, until the operator acknowledges it.
+//!
+//! ```text
+//! tenure ends --its sets of voters--> `stored_on` of those that follow --one serves: more than m lives of a set are gone?--.
+//!   '--its owner missed more than m chunks of a stripe---------------------------------------------------> lossy partitions
+//! ```
+//! What goes while an owner serves it rebuilds, and lives that went are its voters no more: they are not counted here.
+//!
+//! Must not know: stripes.
+
+use std::collections::BTreeMap;
+
+use crate::coordinator::Coordinator;
+use crate::durable::{Durable, DurableNode, DurableTenure, DurableVoter};
+use crate::tenures::Tenures;
+
+impl Coordinator {
+    /// Partitions whose losses are remembered.
+    pub fn lossy_count(&self) -> u16 {
+        self.durable.lossy.len() as u16
+    }
+
+    /// In words, if there are such.
+    pub fn lossy_problem(&self) -> Option<String> {
+        let lossy = &self.durable.lossy;
+        let (count, all, code) = (lossy.len(), self.settings.partition_count, self.settings.code);
+        let nodes = lossy.values().max()?;
+        Some(format!(
+            "{count} of {all} partitions were taken over when {nodes} nodes had lost the memory that they were stored in, and \
+             {code} survives the loss of {}: what was acknowledged may be gone, and is absent where nothing is left to \
+             tell of it; `shorttail acknowledge` ends this line",
+            code.tolerance()
+        ))
+    }
+
+    /// The operator knows what may be gone.
+    ///
+    /// # Errors
+    /// Nothing is remembered.
+    pub(crate) fn acknowledge_losses(&mut self) -> Result<String, String> {
+        let count = std::mem::take(&mut self.durable.lossy).len();
+        if count == 0 {
+            return Err("no loss is known that is not acknowledged".into());
+        }
+        self.persist();
+        Ok(format!("the losses of {count} partition(s) are acknowledged"))
+    }
+
+    /// These tenures end: what their owners knew to be lost the next ones may not find.
+    pub(crate) fn note_known_losses(&mut self, ended: &[u32]) {
+        let tolerance = self.settings.code.tolerance();
+        for epoch in ended {
+            let tenure = &self.durable.tenures[epoch];
+            let owner = self.gateways.get(&tenure.gateway);
+            let owner = owner.filter(|owner| owner.registration.life == tenure.gateway_life);
+            let lost = owner.map_or(0, |owner| owner.status.totals.lost_of_stripe_max as usize);
+            if lost > tolerance {
+                let partitions = tenure.partitions.clone();
+                remember(&mut self.durable.lossy, &partitions, lost);
+            }
+        }
+    }
+
+    /// Tenures that serve have read what was left.
+    pub(crate) fn note_losses_met(&mut self) {
+        let Durable { nodes, tenures, lossy, .. } = &mut self.durable;
+        let mut changed = false;
+        for (epoch, tenure) in tenures {
+            if tenure.stored_on.is_empty() || !self.tenures.has_served(*epoch) {
+                continue;
+            }
+            let sets = std::mem::take(&mut tenure.stored_on);
+            let lost = sets.iter().map(|set| gone_of(set, nodes)).max().unwrap_or(0);
+            if lost > self.settings.code.tolerance() {
+                remember(lossy, &tenure.partitions, lost);
+            }
+            changed = true;
+        }
+        if changed {
+            self.persist();
+        }
+    }
+}
+
+/// In whose memory all that a tenure leaves is, if it left anything.
+pub(crate) fn stored_on(epoch: u32, tenure: &DurableTenure, tenures: &Tenures) -> Vec<Vec<DurableVoter>> {
+    match tenure.stored_on.is_empty() {
+        // It has not read it: nothing that was lost before is made up for.
+        false => tenure.stored_on.clone(),
+        true if tenures.is_known(epoch) && !tenures.has_served(epoch) => Vec::new(),
+        true => tenure.voters.clone(),
+    }
+}
+
+/// How many of these lives came to an end with what they held.
+fn gone_of(set: &[DurableVoter], nodes: &BTreeMap<u16, DurableNode>) -> usize {
+    let is_gone = |&&(id, life): &&DurableVoter| {
+        nodes.get(&id).is_some_and(|node| node.incarnation > life || node.retired_through >= life)
+    };
+    set.iter().filter(is_gone).count()
+}
+
+fn remember(lossy: &mut BTreeMap<u16, u16>, partitions: &[u16], lost: usize) {
+    let lost = u16::try_from(lost).unwrap_or(u16::MAX);
+    for &partition in partitions {
+        let known = lossy.entry(partition).or_default();
+        *known = lost.max(*known);
+    }
+}
