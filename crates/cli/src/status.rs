@@ -133,7 +133,7 @@ pub fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
         Some(leader) if leader != name => format!("stands by, {leader}, leads"),
         _ => "does not lead at present".to_owned(),
     };
-    let problem = metadata_problem.as_ref().map_or_else(String::new, |why| format!(", which does not answer: {why}"));
+    let problem = metadata_problem.as_ref().map_or_else(String::new, |why| format!(", which cannot be used: {why}"));
     format!("coordinator {name}: {leads}; metadata is kept in {metadata}{problem}")
 }
 
@@ -366,9 +366,7 @@ mod tests {
         assert_eq!(coordinator_line(&leads), "coordinator a:1 on h, process 2: leads; metadata is kept in file:/d");
         let lapsed = CoordinatorStatus { leading: false, metadata_problem: Some("refused".into()), ..leads.clone() };
         let line = coordinator_line(&lapsed);
-        assert!(
-            line.ends_with("does not lead at present; metadata is kept in file:/d, which does not answer: refused")
-        );
+        assert!(line.ends_with("does not lead at present; metadata is kept in file:/d, which cannot be used: refused"));
         let standby = CoordinatorStatus { leading: false, leader: Some("b:1".into()), ..leads };
         assert!(coordinator_line(&standby).contains(": stands by, b:1, leads; "));
     }

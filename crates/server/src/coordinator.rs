@@ -345,7 +345,9 @@ impl Server {
             },
         };
         if let Some(why) = &self.about.metadata_problem {
-            let problem = format!("the metadata store cannot be used ({why}): what must be saved there waits");
+            let problem = format!(
+                "the metadata store cannot be used ({why}): what must be saved waits, as new members and owners do"
+            );
             status.problems.insert(0, problem);
         }
         ClusterStatus { coordinator: CoordinatorStatus { leading: self.leads(), ..self.about.clone() }, ..status }

@@ -310,7 +310,7 @@ impl Supervisor {
             return format!("the coordinator does not answer{place}");
         };
         if let Some(problem) = &status.coordinator.metadata_problem {
-            return format!("the metadata store {} does not answer ({problem})", status.coordinator.metadata);
+            return format!("the metadata store {} cannot be used ({problem})", status.coordinator.metadata);
         }
         if let Some(leader) = status.coordinator.leader.as_ref().filter(|_| status.is_standby()) {
             return format!("the coordinator stands by, since {leader}, leads this cluster");

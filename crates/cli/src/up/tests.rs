@@ -183,7 +183,7 @@ fn it_is_said_what_a_cluster_waits_for() {
         ..CoordinatorStatus::default()
     };
     let mut status = ClusterStatus { coordinator, nodes_expected: 8, ..ClusterStatus::default() };
-    assert_eq!(supervisor.found(Some(&status)), "the metadata store etcd does not answer (refused)");
+    assert_eq!(supervisor.found(Some(&status)), "the metadata store etcd cannot be used (refused)");
     status.coordinator.metadata_problem = None;
     assert!(supervisor.found(Some(&status)).starts_with("0 of 8 nodes"));
     status.coordinator.leader = Some("b:1".into());

@@ -16,7 +16,7 @@ impl Server {
     /// For members and people that this coordinator is of no use to.
     pub(super) fn who_leads(&self) -> String {
         match (&self.about.metadata_problem, &self.about.leader) {
-            (Some(problem), _) => format!("the metadata store does not answer ({problem})"),
+            (Some(problem), _) => format!("the metadata store cannot be used ({problem})"),
             (None, Some(leader)) => format!("{leader}, does"),
             (None, None) => "it is not known yet who does".to_owned(),
         }
@@ -32,7 +32,7 @@ impl Server {
             _ => false,
         };
         if !is_bad && self.about.metadata_problem.take().is_some() {
-            tracing::warn!("the metadata store answers again");
+            tracing::warn!("the metadata store can be used again");
         }
         match news {
             News::Leads { reign, state, until_us } => self.begin_reign(reign, state, until_us)?,
@@ -55,7 +55,7 @@ impl Server {
             }
             News::Away(problem) => {
                 if self.about.metadata_problem.is_none() {
-                    tracing::warn!(problem, "the metadata store does not answer; what must be saved waits");
+                    tracing::warn!(problem, "the metadata store cannot be used; what must be saved waits");
                 }
                 self.about.metadata_problem = Some(problem);
             }

@@ -216,6 +216,31 @@ fn members_outlive_the_coordinator_and_keep_their_place() {
     assert_ne!(after.session.gateway_id, before.session.gateway_id, "the first is alive and keeps its number");
 }
 
+/// Clients are served meanwhile, and everything goes on when there is room.
+#[test]
+fn a_coordinator_whose_disk_is_full_waits_and_says_so() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (control, state) = (Address::Unix(dir.path().join("control.sock")), dir.path().join("state"));
+    let new = state.join("coordinator.json.new");
+    let running = RunningCoordinator::start_at(control.clone(), Some(state));
+    let (first, _) = gateway(&control);
+    first.registered().expect("let in");
+    std::os::unix::fs::symlink("/dev/full", &new).expect("nothing is being saved");
+    let (second, events) = gateway(&control);
+    let problem = loop {
+        let status = control::read_status(&control).expect("the coordinator lives");
+        if let Some(problem) = status.coordinator.metadata_problem {
+            assert!(status.problems.iter().any(|line| line.contains(&problem)), "{:?}", status.problems);
+            break problem;
+        }
+    };
+    assert!(problem.contains("cannot save the state") && problem.contains("No space left"), "{problem}");
+    std::fs::remove_file(&new).expect("removed");
+    events.until(&second, |event| *event == ControlEvent::Connected);
+    while control::read_status(&control).expect("it answers").coordinator.metadata_problem.is_some() {}
+    drop(running);
+}
+
 #[test]
 fn a_member_that_another_cluster_does_not_let_in_waits_for_its_own() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -2,17 +2,21 @@
 //!
 //! The file is written beside, synced, renamed over the old one, and the directory is synced: after a crash at any
 //! point there is the old state or the new one. A lock on the directory keeps two coordinators from sharing it.
+//!
+//! What cannot be written (the disk is full) is written later: the old file is as it was. Only a sync that failed is the
+//! end: what the system still holds of the file is unknown, and another sync would say nothing of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use shorttail_coordinator::Durable;
 
 use super::{Campaign, Changed, Lease, Metadata, State, Trouble, decode};
 
 const FILE_NAME: &str = "coordinator.json";
+const NEW_NAME: &str = "coordinator.json.new";
 const LOCK_NAME: &str = "coordinator.lock";
 /// Bytes of the file: some 200 for each of 4096 nodes, some 30 for each node of some hundred sets of voters, and room.
 const FILE_BYTES_MAX: u64 = 32 << 20;
@@ -55,12 +59,24 @@ impl Directory {
         decode(&text, &path.display().to_string()).map(State::Known)
     }
 
-    fn replace(&self, durable: &Durable) -> anyhow::Result<()> {
+    fn encode(durable: &Durable) -> anyhow::Result<Vec<u8>> {
         let text = serde_json::to_vec(durable).context("cannot serialise the state")?;
         if text.len() as u64 > FILE_BYTES_MAX {
             bail!("a state of {} bytes could not be read again: the most is {FILE_BYTES_MAX}", text.len());
         }
-        replace(&self.path, &text).with_context(|| format!("cannot save the state in {}", self.path.display()))
+        Ok(text)
+    }
+
+    fn replace(&self, text: &[u8]) -> Result<(), Trouble> {
+        let cannot = |error| format!("cannot save the state in {}: {error}", self.path.display());
+        let later = |error| Trouble::Away(cannot(error));
+        let never = |error| Trouble::Fatal(anyhow!(cannot(error)));
+        let new = self.path.join(NEW_NAME);
+        let mut file = File::create(&new).map_err(later)?;
+        file.write_all(text).map_err(later)?;
+        file.sync_all().map_err(never)?;
+        std::fs::rename(&new, self.path.join(FILE_NAME)).map_err(later)?;
+        File::open(&self.path).map_err(later)?.sync_all().map_err(never)
     }
 }
 
@@ -79,19 +95,9 @@ impl Metadata for Directory {
         Ok(None)
     }
 
-    /// A failed sync is fatal: what the system still holds of the file is unknown.
     fn save(&mut self, durable: &Durable) -> Result<(), Trouble> {
-        Ok(self.replace(durable)?)
+        self.replace(&Self::encode(durable)?)
     }
 
     fn resign(&mut self) {}
-}
-
-fn replace(dir: &Path, text: &[u8]) -> io::Result<()> {
-    let beside = dir.join("coordinator.json.new");
-    let mut file = File::create(&beside)?;
-    file.write_all(text)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, dir.join(FILE_NAME))?;
-    File::open(dir)?.sync_all()
 }

@@ -183,6 +183,32 @@ fn two_coordinators_do_not_share_a_directory() {
     assert!(error.to_string().starts_with("another coordinator uses"), "{error}");
 }
 
+/// The old state stays, and what is to be saved is saved once that can be.
+#[test]
+fn a_state_that_cannot_be_written_is_saved_later() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let new = dir.path().join("coordinator.json.new");
+    let mut store = Directory::open(dir.path()).expect("free");
+    store.save(&state(1)).expect("saved");
+    let block: [(&dyn Fn(), &str); 2] = [
+        (&|| std::os::unix::fs::symlink("/dev/full", &new).expect("linked"), "No space left on device"),
+        (&|| std::fs::create_dir_all(&new).expect("made"), "Is a directory"),
+    ];
+    for (epoch, (block, why)) in (2..).zip(block) {
+        block();
+        for _ in 0..2 {
+            match store.save(&state(epoch)) {
+                Err(Trouble::Away(told)) => assert!(told.contains(why) && told.contains("cannot save"), "{told}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(won(store.campaign()), Some(State::Known(state(epoch - 1))));
+        std::fs::remove_file(&new).or_else(|_| std::fs::remove_dir(&new)).expect("removed");
+        store.save(&state(epoch)).expect("there is room again");
+        assert_eq!(won(store.campaign()), Some(State::Known(state(epoch))));
+    }
+}
+
 #[test]
 fn damaged_state_is_fatal() {
     let dir = tempfile::tempdir().expect("a directory");
