@@ -83,6 +83,8 @@ pub enum Answer {
     Resigned,
     /// Another coordinator leads or led meanwhile: nothing was changed.
     Lapsed,
+    /// The state that it kept is gone: nobody leads until there is one again.
+    Gone(String),
     /// It cannot be asked, or did not answer: what was asked may have happened.
     Away(String),
 }
@@ -110,6 +112,7 @@ pub enum News {
     },
     /// It leads no more, as it could save nothing, for this reason.
     Resigned(String),
+    /// The store cannot be used at present.
     Away(String),
 }
 
@@ -222,6 +225,12 @@ impl Candidate {
             Answer::Lapsed => {
                 self.standing = Standing::Lapsed;
                 None
+            }
+            Answer::Gone(why) => {
+                // It is not to go on by renewing: what it led with is no more.
+                self.standing = Standing::Lapsed;
+                self.rests_until_us = now_us + AGAIN_AFTER_US;
+                Some(News::Away(why))
             }
             Answer::Away(why) => {
                 self.looks |= was_looking;

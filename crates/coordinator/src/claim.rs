@@ -18,6 +18,9 @@
 //! lease changes nothing, whatever its clock says; its clock only tells when to stop pretending. A transaction whose
 //! answer was lost may have happened: the next one finds what it wrote itself, and takes it as done.
 //!
+//! A state that was there and is not any more was deleted by somebody: that is no new cluster. The one that is known is not
+//! put back either, as nobody knows why it went; nobody leads until a state is there again.
+//!
 //! Invariant: `reign` and `seen` are of the same moment, so whoever created the leader's key at `c`
 //! knows the state at `r`.
 //!
@@ -103,6 +106,8 @@ pub enum Outcome {
         leader: Option<String>,
         state: Option<Entry>,
     },
+    /// It would have led, and the state that was there is gone.
+    Gone,
     Renewed(Term),
     Saved,
     Lapsed,
@@ -165,6 +170,8 @@ pub struct Claim {
     /// The revision at which this coordinator created the leader's key.
     reign: Option<i64>,
     seen: Seen,
+    /// A state was there once.
+    has_state: bool,
     doing: Doing,
 }
 
@@ -266,10 +273,15 @@ impl Claim {
 
     fn handle_election(&mut self, now_us: u64, leader: Option<Entry>, state: Option<Entry>) -> Step {
         let lease = self.lease.expect("one leads with a lease");
+        self.has_state |= state.is_some();
         match leader {
             // The store is heard again, and has kept the lease: it is worth some time once it is prolonged.
             Some(leader) if leader.lease == lease.id && lease.has_run_out(now_us) => {
                 Step::Ask(self.prolong(lease, now_us))
+            }
+            Some(leader) if leader.lease == lease.id && state.is_none() && self.has_state => {
+                self.reign = None;
+                Step::Done(Outcome::Gone)
             }
             // Also when the put of an earlier attempt happened and its answer was lost.
             Some(leader) if leader.lease == lease.id => Step::Done(self.enter(&leader, state, lease.term)),
@@ -303,6 +315,7 @@ impl Claim {
         match state.filter(|state| still_leads && Some(&state.value) == self.seen.tried.as_ref()) {
             Some(state) => {
                 self.seen = Seen { revision: Some(state.changed), tried: None };
+                self.has_state = true;
                 Outcome::Saved
             }
             None => {

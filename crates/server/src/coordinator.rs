@@ -276,6 +276,9 @@ impl Server {
             && let Some(why) = turned_away::why_refused(refusal)
         {
             self.turned_away.tell(Instant::now(), &connection.from, &connection.member, &why);
+            if let Refusal::OtherCluster(_) = refusal {
+                self.turned_away.note_stranger(Instant::now(), &connection.member);
+            }
         }
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
@@ -350,6 +353,7 @@ impl Server {
             );
             status.problems.insert(0, problem);
         }
+        status.problems.extend(self.turned_away.strangers_problem(Instant::now()));
         ClusterStatus { coordinator: CoordinatorStatus { leading: self.leads(), ..self.about.clone() }, ..status }
     }
 

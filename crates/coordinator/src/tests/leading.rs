@@ -127,6 +127,74 @@ fn who_is_answered_again_leads_on() {
     assert_eq!(claim.handle(21_000_000, Answer::Away("lost".into())), Step::Done(Outcome::Away("lost".into())));
 }
 
+/// Somebody deleted the keys: the state is not that of a new cluster, and nothing is put in its place.
+#[test]
+fn nobody_leads_once_the_state_that_was_there_is_gone() {
+    let campaigns = |claim: &mut Claim, state: Option<(&str, i64)>| {
+        assert_eq!(claim.campaign(0), Question::KeepAlive { lease: LEASE });
+        asks(&claim.handle(0, Answer::Kept { ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+        claim.handle(0, found((9, LEASE), state))
+    };
+    let mut claim = leader();
+    for _ in 0..2 {
+        assert_eq!(campaigns(&mut claim, None), Step::Done(Outcome::Gone));
+        assert_eq!(claim.save("two".into()), None, "it does not lead");
+    }
+    let Step::Done(Outcome::Won { found, .. }) = campaigns(&mut claim, Some(("one", 12))) else {
+        panic!("the state is there again");
+    };
+    assert_eq!(found, Found::State("one".into()));
+}
+
+/// Also one that stood by, and one that saved the first state itself; but not one that never saw a state.
+#[test]
+fn whoever_knew_of_a_state_misses_it() {
+    let alone = |saves: bool| {
+        let mut claim = Claim::default();
+        claim.campaign(0);
+        asks(&claim.handle(0, Answer::Granted { lease: LEASE, ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+        let won = claim.handle(0, found((7, LEASE), None));
+        assert!(matches!(won, Step::Done(Outcome::Won { found: Found::Nothing, .. })), "{won:?}");
+        if saves {
+            claim.save("one".into()).expect("leads");
+            assert_eq!(claim.handle(0, found((7, LEASE), Some(("one", 8)))), Step::Done(Outcome::Saved));
+        }
+        claim.campaign(0);
+        asks(&claim.handle(0, Answer::Kept { ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+        claim.handle(0, found((9, LEASE), None))
+    };
+    assert_eq!(alone(true), Step::Done(Outcome::Gone));
+    assert!(matches!(alone(false), Step::Done(Outcome::Won { found: Found::NoNews, .. })));
+    let mut standby = Claim::default();
+    standby.campaign(0);
+    asks(&standby.handle(0, Answer::Granted { lease: LEASE, ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+    let lost = standby.handle(0, found((2, LEASE + 1), Some(("one", 5))));
+    assert!(matches!(lost, Step::Done(Outcome::Lost { .. })), "{lost:?}");
+    standby.campaign(0);
+    asks(&standby.handle(0, Answer::Kept { ttl_s: TTL_S }), &Question::Lead { lease: LEASE });
+    assert_eq!(standby.handle(0, found((9, LEASE), None)), Step::Done(Outcome::Gone));
+}
+
+/// A lease that lasts is worth nothing without the state.
+#[test]
+fn a_candidate_whose_state_is_gone_campaigns_until_it_is_there() {
+    let mut candidate = Candidate::default();
+    wins(&mut candidate, Some(State::Known(Durable::new(1))));
+    candidate.save(1, Durable::new(2));
+    candidate.look();
+    candidate.handle(0, Said::Lapsed);
+    for now_us in [0, 250_000] {
+        assert_eq!(candidate.next(now_us), Next::Campaign);
+        assert_eq!(candidate.handle(now_us, Said::Gone("gone".into())), Some(News::Away("gone".into())));
+        assert_eq!(candidate.next(now_us), Next::Rest(Some(now_us + 250_000)));
+    }
+    assert_eq!(candidate.next(1_600_000), Next::Campaign, "it does not renew");
+    let campaign = Campaign::Won { lease: None, news: Some(State::Known(Durable::new(1))) };
+    let leads = candidate.handle(1_600_000, Said::Campaigned(campaign));
+    assert!(matches!(leads, Some(News::Leads { reign: 2, .. })), "{leads:?}");
+    assert_eq!(candidate.next(1_600_000), Next::Rest(None), "what waited rested on what is over");
+}
+
 fn wins(candidate: &mut Candidate, news: Option<State>) -> Option<News> {
     assert_eq!(candidate.next(0), Next::Campaign);
     let lease = Some(Term { until_us: 4_500_000, renew_at_us: 1_600_000 });

@@ -41,7 +41,7 @@ pub trait Metadata: Send {
     /// Tries to lead. Also tried again by a leader whose lease ended.
     ///
     /// # Errors
-    /// [`Trouble::Away`] when the store cannot be asked.
+    /// [`Trouble::Away`] when the store cannot be asked; [`Trouble::Gone`].
     fn campaign(&mut self) -> Result<Campaign, Trouble>;
 
     /// Prolongs the lease.
@@ -67,6 +67,9 @@ pub enum Trouble {
     /// It cannot be asked, or did not answer: later it may.
     #[error("{0}")]
     Away(String),
+    /// It answers, and the state that it kept is gone. To make a new cluster would turn all members of the old one away.
+    #[error("{0}")]
+    Gone(String),
     #[error("another coordinator leads or led meanwhile")]
     Lapsed,
     /// It never will.

@@ -241,6 +241,34 @@ fn a_coordinator_whose_disk_is_full_waits_and_says_so() {
     drop(running);
 }
 
+/// Somebody deletes the keys of a cluster that runs.
+#[test]
+fn a_coordinator_whose_state_is_gone_makes_no_new_cluster() {
+    let etcd = super::metadata::tests::EtcdServer::start();
+    let dir = tempfile::tempdir().expect("a directory");
+    let control = Address::Unix(dir.path().join("control.sock"));
+    let running = RunningCoordinator::start_with(control.clone(), MetadataPlace::Etcd(etcd.config()));
+    let (member, events) = gateway(&control);
+    let cluster = member.registered().expect("let in").session.cluster_id;
+    let mut hand = etcd.open("an operator");
+    let kept = hand.delete_state();
+    let missed = loop {
+        let status = control::read_status(&control).expect("it answers");
+        assert_eq!(status.cluster_id, format!("{:016x}", cluster.0), "it is the same cluster");
+        if let Some(problem) = status.problems.into_iter().find(|problem| problem.contains("is gone from etcd")) {
+            break problem;
+        }
+    };
+    assert!(missed.contains("key /test/state") && missed.contains("put it back"), "{missed}");
+    hand.put_state(&kept);
+    while control::read_status(&control).expect("it answers").coordinator.metadata_problem.is_some() {}
+    events.until(&member, |event| *event == ControlEvent::Disconnected);
+    events.until(&member, |event| *event == ControlEvent::Connected);
+    let status = control::read_status(&control).expect("it answers");
+    assert!(status.coordinator.leading && status.cluster_id == format!("{:016x}", cluster.0), "{status:?}");
+    drop(running);
+}
+
 #[test]
 fn a_member_that_another_cluster_does_not_let_in_waits_for_its_own() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -256,6 +284,8 @@ fn a_member_that_another_cluster_does_not_let_in_waits_for_its_own() {
     let is_turned_away = |event: &ControlEvent| matches!(event, ControlEvent::NotLetIn(Refusal::OtherCluster(_)));
     node_events.until(&node, is_turned_away);
     gateway_events.until(&gateway, is_turned_away);
+    let problems = control::read_status(&other.control).expect("it answers").problems;
+    assert!(problems.iter().any(|problem| problem.contains("they belong to another cluster")), "{problems:?}");
     drop(other);
     let _own = RunningCoordinator::start_at(control, state());
     node_events.until(&node, |event| *event == ControlEvent::Connected);

@@ -2,6 +2,7 @@
 //!
 //! A member that is refused comes again every few seconds: the same of the same member is said once in a while.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use shorttail_wire::control::{CONTROL_PROTOCOL_VERSION, ControlFrameError, Refusal, ToCoordinator};
@@ -11,9 +12,16 @@ const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Of so many it is remembered: then the oldest is forgotten, and said again too early.
 const TOLD_MAX: usize = 256;
 
-/// What was said lately, the oldest first.
+/// Who was refused and has not come again for so long is gone: members come every second or two.
+const GONE_AFTER: Duration = Duration::from_secs(5);
+
 #[derive(Debug, Default)]
-pub struct TurnedAway(Vec<(String, Instant)>);
+pub struct TurnedAway {
+    /// What was said lately, the oldest first.
+    told: Vec<(String, Instant)>,
+    /// Members of another cluster, and when they came last.
+    strangers: BTreeMap<String, Instant>,
+}
 
 impl TurnedAway {
     /// `from`: the other end of its connection; `member`: what it says it is.
@@ -24,15 +32,35 @@ impl TurnedAway {
     }
 
     fn is_to_be_told(&mut self, now: Instant, what: String) -> bool {
-        self.0.retain(|(_, at)| now.saturating_duration_since(*at) < TOLD_AGAIN_AFTER);
-        if self.0.iter().any(|(told, _)| *told == what) {
+        self.told.retain(|(_, at)| now.saturating_duration_since(*at) < TOLD_AGAIN_AFTER);
+        if self.told.iter().any(|(told, _)| *told == what) {
             return false;
         }
-        if self.0.len() == TOLD_MAX {
-            self.0.remove(0);
+        if self.told.len() == TOLD_MAX {
+            self.told.remove(0);
         }
-        self.0.push((what, now));
+        self.told.push((what, now));
         true
+    }
+
+    /// A member is of another cluster.
+    pub fn note_stranger(&mut self, now: Instant, member: &str) {
+        self.strangers.retain(|_, at| now.saturating_duration_since(*at) < GONE_AFTER);
+        if self.strangers.len() < TOLD_MAX {
+            self.strangers.insert(member.to_owned(), now);
+        }
+    }
+
+    /// Members of another cluster that ask to be let in, in words.
+    pub fn strangers_problem(&self, now: Instant) -> Option<String> {
+        let here = self.strangers.iter().filter(|(_, at)| now.saturating_duration_since(**at) < GONE_AFTER);
+        let names: Vec<&str> = here.map(|(name, _)| name.as_str()).collect();
+        let (first, others) = names.split_first()?;
+        let others = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
+        Some(format!(
+            "{first}{others} cannot be let in: they belong to another cluster. If it is this one, its coordinator lost the \
+             metadata: start it with what it had before; else give them the address of their own"
+        ))
     }
 }
 
@@ -87,7 +115,23 @@ mod tests {
         for number in 0..2 * TOLD_MAX {
             assert!(told.is_to_be_told(now, number.to_string()));
         }
-        assert_eq!(told.0.len(), TOLD_MAX);
+        assert_eq!(told.told.len(), TOLD_MAX);
+    }
+
+    #[test]
+    fn members_of_another_cluster_are_a_problem_while_they_come() {
+        let (mut turned, now) = (TurnedAway::default(), Instant::now());
+        assert_eq!(turned.strangers_problem(now), None);
+        turned.note_stranger(now, "node 1");
+        let problem = turned.strangers_problem(now).expect("one is there");
+        assert!(problem.starts_with("node 1 cannot be let in: they belong to another cluster"), "{problem}");
+        (0..2 * TOLD_MAX).for_each(|number| turned.note_stranger(now + GONE_AFTER / 2, &format!("node {number}")));
+        let problem = turned.strangers_problem(now + GONE_AFTER).expect("many are there");
+        assert!(problem.starts_with("node 0 and "), "{problem}");
+        assert_eq!(turned.strangers_problem(now + GONE_AFTER * 2), None, "nobody came again");
+        assert_eq!(turned.strangers.len(), TOLD_MAX);
+        turned.note_stranger(now + GONE_AFTER * 2, "gateway 3");
+        assert_eq!(turned.strangers.len(), 1, "nobody else is remembered");
     }
 
     #[test]

@@ -84,9 +84,20 @@ impl Etcd {
                 Step::Ask(next) => question = next,
                 Step::Done(Outcome::Lapsed) => return Err(Trouble::Lapsed),
                 Step::Done(Outcome::Away(why)) => return Err(Trouble::Away(why)),
+                Step::Done(Outcome::Gone) => return Err(Trouble::Gone(self.what_is_gone())),
                 Step::Done(outcome) => return Ok(outcome),
             }
         }
+    }
+
+    /// For people.
+    fn what_is_gone(&self) -> String {
+        format!(
+            "the state of this cluster is gone from etcd (key {0}state): put it back from a backup of etcd. Until then \
+             clients are served and nothing else changes, and a coordinator that is started with {0} makes a new cluster, \
+             which lets no member of this one in",
+            self.config.prefix
+        )
     }
 
     fn ask(&mut self, question: &Question) -> Result<Answer, Trouble> {
@@ -159,6 +170,25 @@ impl Etcd {
     /// Somebody who heeds no rule writes down that another one leads.
     pub fn overwrite_leader(&mut self, name: &str) {
         let put = json!({ "key": self.leader_key, "value": bytes(name.as_bytes()) });
+        let done: Result<Value, Trouble> = self.client.ask("/v3/kv/put", &put);
+        done.expect("etcd answers");
+    }
+
+    /// Somebody deletes both keys; what the state was.
+    pub fn delete_state(&mut self) -> Vec<u8> {
+        let got: Value = self.client.ask("/v3/kv/range", &json!({ "key": self.state_key })).expect("etcd answers");
+        let value = got["kvs"][0]["value"].as_str().expect("it was there").to_owned();
+        for key in [&self.leader_key, &self.state_key] {
+            let done: Result<Value, Trouble> = self.client.ask("/v3/kv/deleterange", &json!({ "key": key }));
+            done.expect("etcd answers");
+        }
+        value.into_bytes()
+    }
+
+    /// Puts back what was deleted.
+    pub fn put_state(&mut self, value: &[u8]) {
+        let value = std::str::from_utf8(value).expect("text");
+        let put = json!({ "key": self.state_key, "value": value });
         let done: Result<Value, Trouble> = self.client.ask("/v3/kv/put", &put);
         done.expect("etcd answers");
     }

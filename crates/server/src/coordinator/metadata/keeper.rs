@@ -132,6 +132,7 @@ impl Worker {
             Ok(answer) => answer,
             Err(Trouble::Lapsed) => Answer::Lapsed,
             Err(Trouble::Away(why)) => Answer::Away(why),
+            Err(Trouble::Gone(why)) => Answer::Gone(why),
             Err(Trouble::Fatal(error)) => return Err(error),
         };
         let news = self.candidate.handle(self.clock.now().mono_us, answer);

@@ -182,6 +182,7 @@ impl World {
             Outcome::Renewed(term) => candidate::Answer::Renewed(Some(term)),
             Outcome::Saved => candidate::Answer::Saved,
             Outcome::Lapsed => candidate::Answer::Lapsed,
+            Outcome::Gone => candidate::Answer::Gone("the state is gone".to_owned()),
             Outcome::Away(why) => candidate::Answer::Away(why),
         };
         if let Some(news) = self.control.processes[place].candidate.handle(now_us, answer) {
