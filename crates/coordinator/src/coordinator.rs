@@ -246,7 +246,6 @@ impl Coordinator {
         let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
         members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
         self.gateways.values_mut().for_each(|gateway| gateway.reach.begin_anew(now));
-        self.tenures.unproven_since_us.values_mut().for_each(|since_us| *since_us = now.mono_us);
     }
 
     /// Moves members whose heartbeats are late, gives up nodes that stay dead and forgets gateways that do.

@@ -8,7 +8,7 @@ use shorttail_units::Now;
 use shorttail_wire::control::{NodeState, Standing, TenureState};
 
 use crate::coordinator::Coordinator;
-use crate::limits::LOSS_TOLD_MS;
+use crate::limits::{LOSS_TOLD_MS, UNPROVEN_MS_MAX};
 use crate::members::{GatewayMember, NodeMember};
 
 /// A node that has room for chunks in less than one part in so many of its memory is full: that much is kept for cleaning.
@@ -116,13 +116,17 @@ impl Coordinator {
     fn cut_off_problem(&self) -> Option<String> {
         let nodes = self.voters_wanted().len();
         let needed = nodes.saturating_sub(self.settings.code.tolerance());
-        let told = self.alive_gateways().filter(|&id| self.is_cut_off(id));
-        let told = told.map(|id| format!("gateway {id} reaches {} of {nodes} nodes", self.reached_count(id)));
-        let told: Vec<String> = told.collect();
+        // A node that is late counts as reached, for a while.
+        let told = |id: u16| match self.reached_count(id) {
+            reached if reached < needed => format!("gateway {id} reaches {reached} of {nodes} nodes"),
+            _ => format!("gateway {id} was not confirmed by nodes in time"),
+        };
+        let told: Vec<String> = self.alive_gateways().filter(|&id| self.is_cut_off(id)).map(told).collect();
         (!told.is_empty()).then(|| {
             format!(
-                "{}: until it reaches {needed}, it owns nothing; see to the network between it and the nodes",
-                told.join(", ")
+                "{}: it owns nothing until it reaches {needed} of {nodes} for {} s; see to the network between it and the nodes",
+                told.join(", "),
+                UNPROVEN_MS_MAX / 1000
             )
         })
     }

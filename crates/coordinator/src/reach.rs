@@ -11,7 +11,8 @@
 //! nodes are away, and nothing moves.
 //!
 //! A gateway without tenures asks nodes nothing. So one that is cut off is to *prepare*, for a tenure that never comes:
-//! what it reaches then it tells. None of this is persisted but the epochs: whoever leads later finds it out anew.
+//! what it reaches then it tells. All of it is looked at with each report. None of it is persisted but the epochs: whoever
+//! leads later finds it out anew.
 //!
 //! Must not know: how a gateway reaches a node.
 
@@ -42,7 +43,7 @@ impl Reach {
         !self.is_cut_off() && is_over(self.sound_since_us, now)
     }
 
-    /// The coordinator stood still itself: what is to last begins anew.
+    /// The coordinator stood still itself: nobody is to follow an owner before that one told anew how it is.
     pub fn begin_anew(&mut self, now: Now) {
         self.sound_since_us = self.sound_since_us.map(|_| now.mono_us);
     }

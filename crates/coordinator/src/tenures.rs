@@ -25,9 +25,7 @@ use crate::coordinator::{ConnectionId, Coordinator, Output};
 use crate::dealing::{Loose, deal, to_level};
 use crate::durable::{DurableTenure, DurableVoter};
 use crate::handover::HandOver;
-use crate::limits::{
-    GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS, UNPROVEN_MS_MAX,
-};
+use crate::limits::{GATEWAY_RETURN_MS, GATEWAY_RETURN_SPREAD_MS, GATHER_MS, PROMISE_OVER_MS, SETTLED_MS};
 use crate::losses;
 
 /// What the coordinator knows of tenures beyond what is durable.
@@ -87,8 +85,7 @@ impl Coordinator {
         let replaced = replaced.then(|| self.nodes.values().map(|node| node.since_us + PROMISE_OVER_MS * 1000));
         let settled = self.wants_level().then(|| self.alive_gateways().map(|id| self.settled_at_us(id)));
         let prepared = self.tenures.hand_over.as_ref().and_then(HandOver::deadline_us);
-        let unproven = self.tenures.unproven_since_us.values().map(|since_us| since_us + UNPROVEN_MS_MAX * 1000);
-        let times = gathering.into_iter().chain(prepared).chain(returning).chain(unproven);
+        let times = gathering.into_iter().chain(prepared).chain(returning);
         let times = times.chain(replaced.into_iter().flatten()).chain(settled.into_iter().flatten());
         // What is over was looked at when it was.
         times.filter(|&at_us| at_us > self.now_us).min()

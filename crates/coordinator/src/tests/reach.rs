@@ -68,7 +68,11 @@ fn what_a_gateway_cannot_prove_goes_to_those_that_reach_enough_nodes() {
     [one, two].iter().for_each(|&id| stage.is_well(id));
     stage.beat();
     assert_eq!(stage.problems().len(), 1);
-    let why = format!("gateway {three} reaches 0 of 8 nodes: until it reaches 6, it owns nothing");
+    let why = format!("gateway {three} reaches 0 of 8 nodes: it owns nothing until it reaches 6 of 8 for 2 s");
+    assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
+    stage.reaches(three, EVERY);
+    stage.beat();
+    let why = format!("gateway {three} was not confirmed by nodes in time: it owns nothing");
     assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
 }
 
@@ -118,6 +122,24 @@ fn nothing_moves_when_nobody_reaches_enough_nodes() {
     stage.beat();
     stage.tells(ids[2], TenureState::Serving, true);
     stage.pass_ms(5 * UNPROVEN_MS_MAX);
+    assert_eq!(stage.owners(), owners);
+}
+
+/// Those that were given up may live on the other side of a cut, with the owner.
+#[test]
+fn nobody_follows_where_nodes_that_were_given_up_may_prove_the_owner() {
+    let (mut stage, [one, two, three]) = served();
+    let owners = stage.owners();
+    stage.is_cut(three);
+    (5..NODES).for_each(|node| stage.close_node(node));
+    for _ in 0..RETIRE_AFTER_MS / 1000 + 10 {
+        for id in [one, two] {
+            stage.reaches(id, 5);
+            stage.tells(id, TenureState::Serving, true);
+        }
+        stage.pass_ms(1000);
+    }
+    assert_eq!(stage.scene.state(7), NodeState::Retired, "the others reach every node that is left");
     assert_eq!(stage.owners(), owners);
 }
 

@@ -106,7 +106,7 @@ impl Stage {
         self.scene.handle(Input::Closed { connection });
     }
 
-    fn close_node(&mut self, id: u16) {
+    pub fn close_node(&mut self, id: u16) {
         self.scene.handle(Input::Closed { connection: self.nodes[usize::from(id)] });
     }
 
