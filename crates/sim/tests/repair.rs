@@ -150,3 +150,27 @@ fn what_a_node_owes_when_it_is_given_up_fails_at_once() {
     let report = run_seed(Profile::Full, 200_197);
     assert!(report.failure.is_none(), "{}", report.explain(60));
 }
+
+/// A node falls silent while stripes are sealed to be handed over. It does not hear of that, and the next owner takes the
+/// others' word: what the node has of these stripes is not what they hold.
+#[test]
+fn what_a_node_missed_of_a_hand_over_is_made_up_for() {
+    for (step, node_count) in (0..10).flat_map(|step| [(step, 3), (step, 5)]) {
+        let mut config = SimConfig { partition_count: 4, client_count: 2, ..nodes_of("rs:2+1", node_count) };
+        config.share(2);
+        let mut world = cluster_of(config, step);
+        fill(&mut world, 0..80);
+        let owner = world.owner_of("key0").expect("everything is dealt");
+        world.prepare_hand_over(owner, 1 - owner);
+        pass(&mut world, 500_000);
+        world.go_on_with_hand_over();
+        pass(&mut world, 150 * step);
+        let silent = step as usize % usize::from(node_count);
+        world.cut_gateway_from(owner, silent, 3_000_000);
+        pass(&mut world, 4_000_000);
+        await_whole(&mut world);
+        kill(&mut world, &[(silent + 1) % usize::from(node_count)]);
+        holds(&mut world, 0..80);
+        concludes(world);
+    }
+}

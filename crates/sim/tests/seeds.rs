@@ -295,3 +295,10 @@ fn nobody_is_taken_out_whom_the_next_owner_waits_for() {
 fn an_owner_that_is_over_tells_of_nothing_that_it_cannot_know() {
     passes_wholly(Profile::Long, &[4_728]);
 }
+
+/// A node did not hear that a stripe was sealed for a hand-over, and came back after the next owner had begun: nobody
+/// noticed that its chunk lacked what the others have.
+#[test]
+fn a_chunk_that_was_left_open_is_not_taken_for_whole() {
+    passes_wholly(Profile::Long, &[4_059]);
+}

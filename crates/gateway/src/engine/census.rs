@@ -162,6 +162,11 @@ impl Census {
         reports.map(|(&node, report)| (node, report)).filter(|(_, report)| !report.damaged)
     }
 
+    /// Did the node show a chunk of the stripe that nobody sealed?
+    pub fn left_open(&self, node: NodeId, stripe: StripeId) -> bool {
+        self.intact(stripe).any(|(holder, report)| holder == node && !report.sealed)
+    }
+
     /// What became of a stripe's chunk on a node. `is_gone`: the node's memory was given up for good.
     pub fn member(
         &self,

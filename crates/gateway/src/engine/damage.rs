@@ -55,6 +55,16 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A member was not told that the stripe is sealed, and was not there when this owner took the others' word for it:
+    /// its chunk may lack operations, and is as good as damaged.
+    pub(super) fn note_left_open(&mut self, node: NodeId, stripe: StripeId) {
+        let Some(chunk) = self.chunk_of(node, stripe) else { return };
+        if let Reparable::Whole(facts) = self.reparable(stripe) {
+            tracing::info!(?stripe, chunk, node = node.0, "a chunk was left open");
+            self.repair.mark_damaged(stripe, chunk, facts.shape);
+        }
+    }
+
     /// Which chunk of a sealed stripe a node holds.
     fn chunk_of(&self, node: NodeId, stripe: StripeId) -> Option<usize> {
         let Reparable::Whole(facts) = self.reparable(stripe) else { return None };

@@ -156,6 +156,8 @@ impl<C: Command> Engine<C> {
             self.note_found(id.node, &chunk);
             if chunk.damaged {
                 self.note_damaged(id.node, chunk.description.stripe);
+            } else if !chunk.sealed {
+                self.note_left_open(id.node, chunk.description.stripe);
             }
             match self.census_mut() {
                 Some(census) => census.take(id.node, chunk),

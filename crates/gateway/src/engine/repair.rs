@@ -512,7 +512,7 @@ impl<C: Command> Engine<C> {
             for (chunk, &node) in members.iter().enumerate() {
                 let has_told = self.nodes.has_told(self.nodes.session_of(node, id));
                 let is_lost = match has_told {
-                    true => census.told(&self.nodes, node, id, partition) == Member::Lost,
+                    true => census.told(&self.nodes, node, id, partition) == Member::Lost || census.left_open(node, id),
                     false => self.is_gone(node),
                 };
                 if is_lost {

@@ -152,7 +152,9 @@ impl World {
         let held: BTreeSet<(StripeId, NodeId)> = self
             .scan_all()
             .into_iter()
-            .flat_map(|(stripe, found)| found.into_iter().map(move |chunk| (stripe, chunk.node)))
+            .flat_map(|(stripe, found)| found.into_iter().map(move |chunk| (stripe, chunk)))
+            .filter(|(_, chunk)| chunk.report.sealed)
+            .map(|(stripe, chunk)| (stripe, chunk.node))
             .map(|(stripe, node)| (stripe, self.nodes[node].id))
             .collect();
         let is_seen = |node: NodeId| {
