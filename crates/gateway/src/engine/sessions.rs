@@ -93,9 +93,9 @@ impl<C: Command> Engine<C> {
         self.nodes.is_reachable(node)
     }
 
-    /// Did the node answer since it was connected last? It may not be in use yet.
+    /// Does the node answer, though it may not be in use yet?
     pub fn hears(&self, node: NodeId) -> bool {
-        self.nodes.get(node).is_some_and(|node| node.phase != NodePhase::Away)
+        self.nodes.get(node).is_some_and(|node| !matches!(node.phase, NodePhase::Away | NodePhase::Hung))
     }
 
     /// Sessions that should exist: the server connects those that do not.
