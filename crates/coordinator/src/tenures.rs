@@ -278,10 +278,14 @@ impl Coordinator {
         set.iter().filter(is_alive).count() > self.settings.code.tolerance()
     }
 
-    /// Lives that are not given up.
+    /// Lives that are not given up, and stay: who drains can then be taken out however few may be missing. If those that
+    /// stay are too few to prove anybody, all.
     pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
-        let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
-        nodes.map(|(&id, node)| (id, node.incarnation)).collect()
+        let nodes = || self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
+        let staying = nodes().filter(|(_, node)| !node.draining).count();
+        let drains_too = staying <= self.settings.code.tolerance();
+        let voters = nodes().filter(|(_, node)| drains_too || !node.draining);
+        voters.map(|(&id, node)| (id, node.incarnation)).collect()
     }
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.

@@ -14,7 +14,11 @@ struct Cluster {
 
 impl Cluster {
     fn new(count: u16) -> Self {
-        let settings = Settings { node_count_expected: count, ..settings() };
+        Self::with(Settings { node_count_expected: count, ..settings() })
+    }
+
+    fn with(settings: Settings) -> Self {
+        let count = settings.node_count_expected;
         let mut scene = Scene::with(settings, Durable::new(77));
         let nodes = (0..count).map(|id| scene.node(node(1, Some(id))).0).collect();
         let (gateway, welcome) = scene.gateway(None);
@@ -61,6 +65,12 @@ impl Cluster {
     fn standings(&self, state: TenureState) -> Vec<Standing> {
         let tenures = self.scene.persisted.tenures.iter();
         tenures.map(|(&epoch, known)| Standing { epoch: Epoch(epoch), proven_by: known.terms, state }).collect()
+    }
+
+    /// How many voters each set of the tenure has.
+    fn voter_counts(&self) -> Vec<usize> {
+        let tenure = self.scene.persisted.tenures.values().next().expect("a tenure");
+        tenure.voters.iter().map(Vec::len).collect()
     }
 
     fn order(&mut self, id: u16, order: Order) -> Result<String, String> {
@@ -311,26 +321,49 @@ fn no_more_nodes_leave_at_once_than_a_later_owner_can_do_without() {
         cluster.drain(id).expect("enough others");
         cluster.reports(id, 0, 0);
     }
+    assert_eq!(cluster.voter_counts(), [12, 11], "those of the first drain, until the owner is proven without it");
     let drained: Vec<(u16, u64)> = (0..5).map(|id| (id, 0)).collect();
     cluster.counts(&drained, 0);
-    cluster.remove(0, false).expect("drained");
-    cluster.remove(1, false).expect("drained");
-    let third = cluster.remove(2, false).expect_err("its owner is proven by all twelve");
-    assert!(third.contains("gateway 0 is not confirmed yet") && third.contains("no more than 2"), "{third}");
-    assert!(cluster.remove(2, true).expect_err("holding nothing is no help").contains("not confirmed yet"));
-    let sets = {
-        let tenure = cluster.scene.persisted.tenures.values().next().expect("a tenure");
-        tenure.voters.iter().map(Vec::len).collect::<Vec<_>>()
-    };
-    assert_eq!(sets, [12, 11]);
-    // The owner is proven without node 0, and learns that node 1 is gone.
+    assert_eq!(cluster.voter_counts(), [11, 7]);
+    for id in 0..3 {
+        cluster.remove(id, false).expect("two of eleven are gone at most");
+    }
+    let fourth = cluster.remove(3, false).expect_err("its owner is proven by eleven");
+    assert!(fourth.contains("gateway 0 is not confirmed yet") && fourth.contains("no more than 2"), "{fourth}");
+    assert!(cluster.remove(3, true).expect_err("holding nothing is no help").contains("not confirmed yet"));
+    // The owner is proven by those that stay.
     cluster.counts(&drained, 0);
-    cluster.remove(2, false).expect("two are gone of eleven");
-    assert!(cluster.remove(3, false).is_err(), "a third of eleven");
     for id in [3, 4] {
-        cluster.counts(&drained, 0);
         cluster.remove(id, false).expect("confirmed");
     }
+}
+
+#[test]
+fn a_drained_node_is_taken_out_although_none_may_be_missing() {
+    let code: CodeShape = "rs:3+0".parse().expect("a code");
+    let mut cluster = Cluster::with(Settings { code, node_count_expected: 5, ..settings() });
+    cluster.drain(4).expect("enough others");
+    cluster.reports(4, 0, 0);
+    assert_eq!(cluster.voter_counts(), [5, 4]);
+    cluster.counts(&[(4, 0)], 0);
+    cluster.remove(4, false).expect("the owner is proven without it");
+}
+
+#[test]
+fn who_drains_has_a_voice_again_when_too_few_others_are_left() {
+    let mut cluster = Cluster::new(8);
+    for id in [0, 1] {
+        cluster.drain(id).expect("enough others");
+    }
+    cluster.counts(&[], 0);
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.voter_counts(), [6]);
+    for id in 2..6 {
+        cluster.scene.handle(Input::Closed { connection: cluster.nodes[id] });
+    }
+    let there: Vec<ConnectionId> = [0, 1, 6, 7].map(|id: usize| cluster.nodes[id]).to_vec();
+    cluster.scene.pass_ms(RETIRE_AFTER_MS + 1000, &there);
+    assert_eq!(cluster.voter_counts(), [6, 4], "two that stay, and two that drain");
 }
 
 #[test]
