@@ -9,7 +9,7 @@ import time
 from thrash_troubles import Trouble
 
 DRAIN_SECONDS_MAX = 20
-KINDS = ["gateway killed", "gateway frozen", "gateway cut off", "gateway drained"]
+KINDS = ["gateway killed", "gateway frozen", "gateway cut off", "gateway cut off from nodes", "gateway drained"]
 KINDS += ["coordinator killed", "coordinator frozen", "etcd frozen"]
 
 
@@ -35,12 +35,21 @@ class Others:
             self.kill(gateway, "gateway", self.random.uniform(0.2, 4))
         elif chance < 0.6:
             self.freeze(gateway, "gateway", [0.3, 1, 3, 10])
-        elif chance < 0.8 and self.members.network:
+        elif chance < 0.7 and self.members.network:
             gateway.cut()
             seconds = self.random.choice([0.5, 2, 6])
             self.troubles.begin(gateway, "gateway", "cut off", seconds, lambda: gateway.mend() or True)
+        elif chance < 0.8 and self.members.network:
+            self.cut_from_nodes(gateway)
         else:
             self.drain(gateway)
+
+    def cut_from_nodes(self, gateway):
+        """Coordinators and clients still hear of it. What it owns goes to others, unless it reaches enough near nodes."""
+        nodes = self.members.far_addresses()
+        gateway.cut_from(nodes)
+        seconds = self.random.choice([1, 4, 8])
+        self.troubles.begin(gateway, "gateway", "cut off from nodes", seconds, lambda: gateway.mend_to(nodes) or True)
 
     def drain(self, gateway):
         """It hands over what it owns, which nobody is to notice; then it is started again, and owns something again."""

@@ -30,6 +30,8 @@ NODE_PORT = 7001
 # Fast enough that all of a node is looked at in a second or two, and again ten seconds later.
 SCRUB_BANDWIDTH = "64MiB"
 SHARED_MEMORY = "/dev/shm"
+# A hardware address that no link has.
+NOBODY = "02:00:00:00:00:00"
 # What the process of a node that was taken out ends with.
 REMOVED_EXIT_CODE = 3
 
@@ -52,6 +54,15 @@ class Member(Process):
 
     def mend(self):
         ip("link", "set", self.link, "up")
+
+    def cut_from(self, addresses):
+        """What it sends there is lost on the way; what comes from there arrives."""
+        for address in addresses:
+            ip("-n", self.namespace, "neigh", "replace", address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+
+    def mend_to(self, addresses):
+        for address in addresses:
+            ip("-n", self.namespace, "neigh", "del", address, "dev", "eth0")
 
 
 class Node(Member):
@@ -131,8 +142,13 @@ class Members:
         arguments = ["node", "--listen", f"unix:{path}.sock" if near else address, "--id", str(number)]
         arguments += ["--memory", self.node_memory, "--scrub-bandwidth", SCRUB_BANDWIDTH, *self.controls]
         node = Node(number, near, path if has_file else None, self.directory.name, namespace, link, *arguments)
+        node.address = address.rpartition(":")[0]
         self.nodes.append(self._add(node))
         return node
+
+    def far_addresses(self):
+        """Of the nodes that gateways reach over the network only."""
+        return [node.address for node in self.nodes if not node.near]
 
     def forget(self, node):
         """The process of a node has ended, and it never comes back."""
