@@ -37,7 +37,7 @@ use crate::samples::Sample;
 use crate::sizes::SizeDistribution;
 use crate::workload::Workload;
 use filler::Filler;
-use loopback::Loopback;
+use loopback::{Estimator, Loopback};
 
 /// Seconds after a kill until everybody has noticed.
 const SETTLING_S: f64 = 0.25;
@@ -92,9 +92,6 @@ pub struct RepairOptions {
     /// How nodes talk, as `shorttail up` takes it; `tcp`: as those of several machines.
     #[arg(long, default_value = "tcp", value_name = "unix|tcp")]
     pub transport: String,
-    /// Bytes that go through the loopback for the estimate, MiB of rebuilt chunks.
-    #[arg(long, default_value_t = 64)]
-    pub estimate_mib: u64,
     #[command(flatten)]
     pub cluster: ClusterOptions,
     #[command(flatten)]
@@ -155,7 +152,8 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let name = options.cluster.code.as_deref().unwrap_or("rs:4+2");
     let code = Code::parse(name)?;
     tell(&options, "measuring what the loopback and decoding could do");
-    let estimate = loopback::measure(&code, options.estimate_mib << 20)?;
+    let mut estimator = Estimator::new(&code, options.chunk_mib << 20)?;
+    let estimate = estimator.measure(options.chunk_mib << 20)?;
     tell(&options, "starting the cluster");
     let grace_seconds = options.grace_seconds.to_string();
     let grace = [
@@ -190,7 +188,7 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let watched = options.clone();
     let goal_mb_per_s = estimate.mb_per_s * GOAL_SHARE;
     let mut beside = Beside::new(move |load| {
-        let work_beside = || loopback::beside(&code, goal_mb_per_s, watched.beside_seconds);
+        let work_beside = || estimator.beside(goal_mb_per_s, watched.beside_seconds);
         kill_and_watch(&admin, &watched, load, work_beside)
     });
     let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
