@@ -15,13 +15,14 @@
 mod views;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::Arc;
 use std::thread;
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+use rustix::io::preadv;
 use shorttail_node::{MakeRing, Node, NodeConfig, NodeError};
 use shorttail_store::{NearReader, NearWriter, RingReader, RingWriter};
 use shorttail_wire::node::NearMemory;
@@ -135,6 +136,10 @@ impl<M: NearReader> NearReader for Opened<M> {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         self.0.as_ref().map(|memory| memory.read(position, into)).unwrap_or_default()
     }
+
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        self.0.as_ref().map(|memory| memory.read_both(position, first, second)).unwrap_or_default()
+    }
 }
 
 impl<M: Send + 'static> Drop for Opened<M> {
@@ -159,6 +164,10 @@ impl NearReader for NearFile {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         self.0.read_at(into, position).unwrap_or_default()
     }
+
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        preadv(&self.0, &mut [first, second].map(IoSliceMut::new), position).unwrap_or_default()
+    }
 }
 
 impl NearWriter for NearFile {
@@ -177,6 +186,12 @@ struct GivingWay<M>(M);
 impl<M: NearReader> NearReader for GivingWay<M> {
     fn read(&self, position: u64, into: &mut [u8]) -> usize {
         let count = self.0.read(position, into);
+        scheduling::give_way();
+        count
+    }
+
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        let count = self.0.read_both(position, first, second);
         scheduling::give_way();
         count
     }
@@ -211,6 +226,18 @@ mod tests {
         assert_eq!(open(&other).expect_err("another file").kind(), io::ErrorKind::NotFound);
         std::fs::remove_file(&near.path).expect("removed");
         assert_eq!(open(&near).expect_err("gone").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_lies_side_by_side_is_read_at_one_go() {
+        let file = File::from(rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::CLOEXEC).expect("memory"));
+        file.write_all_at(b"0123456789", 0).expect("written");
+        let memory = GivingWay(NearFile(Arc::new(file)));
+        let (mut first, mut second) = ([0; 3], [0; 4]);
+        assert_eq!(memory.read_both(1, &mut first, &mut second), 7);
+        assert_eq!((&first, &second), (b"123", b"4567"));
+        assert_eq!(memory.read_both(8, &mut first, &mut second), 2, "as far as there is something");
+        assert_eq!(memory.read_both(10, &mut first, &mut second), 0);
     }
 
     #[test]

@@ -21,6 +21,14 @@ use crate::mapping::WordsView;
 pub trait NearReader: Debug + Send {
     /// Fills `into` with the bytes from `position` on; how many there were.
     fn read(&self, position: u64, into: &mut [u8]) -> usize;
+
+    /// The same for `first`, and what follows for `second`: at one go, where each costs a system call.
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        match self.read(position, first) {
+            count if count < first.len() => count,
+            count => count + self.read(position + count as u64, second),
+        }
+    }
 }
 
 /// The memory of this node's core, as another thread may write where the core left it room.
@@ -65,27 +73,33 @@ impl NearReader for NearView {
 
 /// Reads the sealed chunk of a stripe whose payload begins at `position` (see
 /// [`ChunkStore::position`](crate::ChunkStore::position)): puts its payload, as far as it is in use, at the beginning of
-/// `bytes`, and answers its header, which [`ChunkView::of_copy`] takes.
+/// `bytes`, and answers its header, which [`ChunkView::of_copy`] takes. Behind it `bytes` has what lies there.
 ///
 /// `None`: what lies there is no such chunk (any more), or is longer, or damaged; `bytes` has whatever it was.
 pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, bytes: &mut [u8]) -> Option<HeaderBytes> {
-    let (header, state) = sealed_header(memory, position, stripe)?;
-    let payload = bytes.get_mut(..state.length as usize)?;
-    (memory.read(position, payload) == payload.len() && payload_holds(&state, payload)).then_some(header)
+    let mut header: HeaderBytes = [0; HEADER_BYTES];
+    let count = memory.read_both(header_position(position)?, &mut header, bytes);
+    let state = sealed_state(&header, stripe)?;
+    let payload = bytes.get(..state.length as usize)?;
+    (count >= HEADER_BYTES + payload.len() && payload_holds(&state, payload)).then_some(header)
 }
 
 /// Bytes in use of the sealed chunk of a stripe whose payload begins at `position`; what is behind them is zeros that do
 /// not lie there. `None`: there is no such chunk there.
 pub fn sealed_length(memory: &dyn NearReader, position: u64, stripe: StripeId) -> Option<u32> {
-    sealed_header(memory, position, stripe).map(|(_, state)| state.length)
+    let mut header: HeaderBytes = [0; HEADER_BYTES];
+    let is_read = memory.read(header_position(position)?, &mut header) == HEADER_BYTES;
+    sealed_state(&header, stripe).filter(|_| is_read).map(|state| state.length)
 }
 
-fn sealed_header(memory: &dyn NearReader, position: u64, stripe: StripeId) -> Option<(HeaderBytes, ChunkState)> {
-    let mut header: HeaderBytes = [0; HEADER_BYTES];
-    let begin = position.checked_sub(HEADER_BYTES as u64)?;
-    (memory.read(begin, &mut header) == HEADER_BYTES).then_some(())?;
-    let report = ChunkView::of_copy(&header)?.report()?;
-    let state = intact_state(&header).ok()?;
+fn header_position(position: u64) -> Option<u64> {
+    position.checked_sub(HEADER_BYTES as u64)
+}
+
+/// `None`: the header is not that of a sealed chunk of the stripe, or does not hold.
+fn sealed_state(header: &HeaderBytes, stripe: StripeId) -> Option<ChunkState> {
+    let report = ChunkView::of_copy(header)?.report()?;
+    let state = intact_state(header).ok()?;
     let is_it = report.description.stripe == stripe && report.sealed && !report.damaged;
-    is_it.then_some((header, state))
+    is_it.then_some(state)
 }
