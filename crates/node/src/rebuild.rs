@@ -5,7 +5,8 @@
 //!    <---Rebuilt----------------------------------- or why not <-----------------------  decoded, checked, installed
 //! ```
 //! A source whose memory can be read from here is read there: where the owner says, or where its node does, which is
-//! asked for the place alone (`Locate`). What is read counts if header and payload hold; else it is fetched as any other.
+//! asked for the place alone (`Locate`). What is read counts if its header holds, and if what comes of it does; else what
+//! does not hold is fetched as any other.
 //!
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
@@ -24,7 +25,10 @@
 use std::collections::BTreeMap;
 
 use shorttail_codes::CodeCache;
-use shorttail_store::{ChunkView, NearReader, NearWriter, Room, Written, read_sealed, used_bytes};
+use shorttail_store::{
+    ChunkView, HeaderBytes, NearReader, NearWriter, Room, Written, is_payload_of, read_sealed, read_unproven,
+    used_bytes,
+};
 use shorttail_units::{NodeId, OpNumber};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, ChunkReport, FrameError, NearMemory, NodeReply, NodeRequest, Refusal, Source,
@@ -74,6 +78,8 @@ struct Part {
     /// Final operation of its stripe, and bytes in use.
     facts: Option<(OpNumber, u32)>,
     bytes: Option<Vec<u8>>,
+    /// Of what was read in its node's memory, where it may have changed meanwhile: nobody looked at the payload.
+    unproven: Option<HeaderBytes>,
 }
 
 #[derive(Debug)]
@@ -148,7 +154,7 @@ impl Rebuilds {
     ) {
         let part = |source: &Source| {
             let peer = PeerId { node: source.node, core: source.core };
-            Part { source: *source, peer, facts: None, bytes: None }
+            Part { source: *source, peer, facts: None, bytes: None, unproven: None }
         };
         let parts = sources.iter().map(part).collect();
         self.orders.insert(self.order_next, Order { session, description, parts, room, started_us: None });
@@ -234,9 +240,21 @@ impl Rebuilds {
         if is_complete { self.finish(number) } else { None }
     }
 
-    /// All of an order is there.
+    /// All of an order is there, as far as it holds.
     fn finish(&mut self, number: u64) -> Option<Rebuilt> {
-        let outcome = self.orders.get(&number)?.decode(&mut self.codes, &mut self.spare);
+        let order = self.orders.get_mut(&number)?;
+        let outcome = order.decode(&mut self.codes, &mut self.spare);
+        if matches!(outcome, Err((Refusal::Damaged, _))) {
+            let changed = order.take_changed();
+            for &place in &changed {
+                let peer = order.parts[place].peer;
+                let output = self.peers.entry(peer).or_insert_with(|| self.config.greeting(peer));
+                fetch(&order.description, number, place, output);
+            }
+            if !changed.is_empty() {
+                return None;
+            }
+        }
         self.end(number, outcome)
     }
 
@@ -389,18 +407,20 @@ fn fetch(wanted: &ChunkDescription, number: u64, place: usize, output: &mut Vec<
     read.encode(tag_of(number, place, true), output);
 }
 
-/// Reads a node's chunk from its memory, all of it. `None`: it is not there, or does not hold.
+/// Reads a node's chunk from its memory, all of it, with its header. `None`: it is not there. The payload of one that is
+/// to be copied holds: nothing else proves it.
 fn read_source(
     memory: &dyn NearReader,
     position: u64,
     wanted: &ChunkDescription,
     index: u8,
     bytes: &mut [u8],
-) -> Option<(OpNumber, u32)> {
-    let header = read_sealed(memory, position, wanted.stripe, bytes)?;
+) -> Option<(HeaderBytes, OpNumber, u32)> {
+    let read = if index == wanted.index { read_sealed } else { read_unproven };
+    let header = read(memory, position, wanted.stripe, bytes)?;
     let (last, length) = check_source(wanted, index, &ChunkView::of_copy(&header)?.report()?).ok()?;
     bytes[length as usize..].fill(0);
-    Some((last, length))
+    Some((header, last, length))
 }
 
 /// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.
@@ -428,18 +448,36 @@ impl Part {
     ) -> bool {
         let mut bytes = spare.pop().unwrap_or_default();
         bytes.resize(wanted.chunk_bytes as usize, 0);
-        self.facts = read_source(memory, position, wanted, self.source.index, &mut bytes);
-        match self.facts {
-            Some(_) => self.bytes = Some(bytes),
-            None => spare.push(bytes),
-        }
-        self.facts.is_some()
+        let Some((header, last, length)) = read_source(memory, position, wanted, self.source.index, &mut bytes) else {
+            spare.push(bytes);
+            return false;
+        };
+        (self.facts, self.bytes, self.unproven) = (Some((last, length)), Some(bytes), Some(header));
+        true
+    }
+
+    /// Did what was read in its node's memory change meanwhile, or is it damaged? It is looked at once.
+    fn has_changed(&mut self) -> bool {
+        let header = self.unproven.take();
+        header.is_some_and(|header| self.bytes.as_deref().is_none_or(|bytes| !is_payload_of(&header, bytes)))
     }
 }
 
 impl Order {
     fn is_complete(&self) -> bool {
         self.parts.iter().all(|part| part.facts.is_some() && part.bytes.is_some())
+    }
+
+    /// Forgets what was read and does not hold; the places of these parts.
+    fn take_changed(&mut self) -> Vec<usize> {
+        let mut changed = Vec::new();
+        for (place, part) in self.parts.iter_mut().enumerate() {
+            if part.has_changed() {
+                (part.facts, part.bytes) = (None, None);
+                changed.push(place);
+            }
+        }
+        changed
     }
 
     fn ends(self, outcome: Result<Content, Failure>) -> Rebuilt {

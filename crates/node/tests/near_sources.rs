@@ -18,6 +18,22 @@ impl NearReader for Elsewhere {
     }
 }
 
+/// Another chunk is written there when the header is read.
+#[derive(Debug)]
+struct Torn(Memory);
+
+impl NearReader for Torn {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.0.read(position, into)
+    }
+
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        let count = self.0.read_both(position, first, second);
+        second[100] ^= 1;
+        count
+    }
+}
+
 #[test]
 fn chunks_of_nodes_whose_memory_can_be_read_are_not_sent() {
     let mut cluster = Cluster::new();
@@ -87,6 +103,19 @@ fn what_is_not_the_chunk_that_is_wanted_is_fetched() {
         (1..=2).for_each(|stripe| cluster.holds(stripe));
         assert!(cluster.fetched_bytes > 4 * CHUNK_BYTES);
     }
+}
+
+#[test]
+fn what_changes_behind_its_header_is_fetched() {
+    let mut cluster = Cluster::new();
+    cluster.rebuild(1, &|memory| Box::new(Torn(memory)));
+    cluster.fetched_bytes = 0;
+    let positions = [0, 1].map(|node| cluster.position_of(node, 2));
+    cluster.order_from(2, |node| Some(positions[node]));
+    cluster.carry_out(&as_it_is);
+    assert_eq!(cluster.outcomes, [Ok(()); 2]);
+    (1..=2).for_each(|stripe| cluster.holds(stripe));
+    assert!(cluster.fetched_bytes > 2 * CHUNK_BYTES, "both sources, by those that hold them");
 }
 
 #[test]

@@ -46,7 +46,7 @@ const SEALED: u8 = 1;
 const FOLD_MARK: u8 = 2;
 
 /// The bytes of a header.
-pub(crate) type HeaderBytes = [u8; HEADER_BYTES];
+pub type HeaderBytes = [u8; HEADER_BYTES];
 
 /// The part of a header that changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

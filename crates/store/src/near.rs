@@ -77,11 +77,27 @@ impl NearReader for NearView {
 ///
 /// `None`: what lies there is no such chunk (any more), or is longer, or damaged; `bytes` has whatever it was.
 pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, bytes: &mut [u8]) -> Option<HeaderBytes> {
+    read_unproven(memory, position, stripe, bytes).filter(|header| is_payload_of(header, bytes))
+}
+
+/// As [`read_sealed`], but only the header was looked at; whether the payload is right the caller finds out, by
+/// [`is_payload_of`] or otherwise.
+pub fn read_unproven(
+    memory: &dyn NearReader,
+    position: u64,
+    stripe: StripeId,
+    bytes: &mut [u8],
+) -> Option<HeaderBytes> {
     let mut header: HeaderBytes = [0; HEADER_BYTES];
     let count = memory.read_both(header_position(position)?, &mut header, bytes);
-    let state = sealed_state(&header, stripe)?;
-    let payload = bytes.get(..state.length as usize)?;
-    (count >= HEADER_BYTES + payload.len() && payload_holds(&state, payload)).then_some(header)
+    let length = sealed_state(&header, stripe)?.length as usize;
+    (length <= bytes.len() && count >= HEADER_BYTES + length).then_some(header)
+}
+
+/// Begin these bytes with the payload of the sealed chunk that has this header?
+pub fn is_payload_of(header: &HeaderBytes, bytes: &[u8]) -> bool {
+    let state = intact_state(header).ok();
+    state.is_some_and(|state| bytes.get(..state.length as usize).is_some_and(|payload| payload_holds(&state, payload)))
 }
 
 /// Bytes in use of the sealed chunk of a stripe whose payload begins at `position`; what is behind them is zeros that do
