@@ -278,14 +278,19 @@ impl Coordinator {
         set.iter().filter(is_alive).count() > self.settings.code.tolerance()
     }
 
-    /// Lives that are not given up, and stay: who drains can then be taken out however few may be missing. If those that
-    /// stay are too few to prove anybody, all.
+    /// Lives that are not given up, and may hold something: who is drained can then be taken out however few may be
+    /// missing. If the others are too few to prove anybody, all.
     pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
-        let nodes = || self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
-        let staying = nodes().filter(|(_, node)| !node.draining).count();
-        let drains_too = staying <= self.settings.code.tolerance();
-        let voters = nodes().filter(|(_, node)| drains_too || !node.draining);
-        voters.map(|(&id, node)| (id, node.incarnation)).collect()
+        let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
+        let voters = nodes.map(|(&id, node)| (id, node.incarnation));
+        let (drained, others): (Vec<_>, Vec<_>) =
+            voters.partition(|&(id, _)| self.is_draining(id) && self.is_empty(id));
+        if others.len() > self.settings.code.tolerance() {
+            return others;
+        }
+        let mut all = [drained, others].concat();
+        all.sort_unstable();
+        all
     }
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.
