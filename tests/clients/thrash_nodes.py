@@ -114,6 +114,10 @@ class Nodes:
 
     def watch_rotten(self, status):
         for node, (seen, wanted) in list(self.rotten.items()):
+            if node not in self.members.nodes:
+                # What it held is elsewhere, or is rebuilt.
+                del self.rotten[node]
+                continue
             told = status and self.members.status_of(node, status)
             if not told:
                 continue
@@ -121,7 +125,7 @@ class Nodes:
             # A process that was started anew counts from 0.
             wanted -= total - seen if total >= seen else total
             self.rotten[node] = (total, wanted)
-            if node not in self.members.nodes or wanted < 0 and told["chunks_damaged"] == 0:
+            if wanted < 0 and told["chunks_damaged"] == 0:
                 del self.rotten[node]
 
     def mended(self, trouble):

@@ -148,23 +148,25 @@ impl Coordinator {
     }
 
     /// Is the owner of a tenure heard here, but not by the nodes, and could another gateway follow it? While it takes over, it
-    /// may have to wait for the owner before: then it counts which nodes it reaches.
+    /// may have to wait for the owner before: then it counts whether it reaches those that are to accept it.
     pub(crate) fn is_out_of_reach(&self, epoch: u32, tenure: &DurableTenure, now: Now) -> bool {
         let owner = tenure.gateway;
         let since_us = self.tenures.unproven_since_us.get(&epoch).copied();
         is_over(since_us, now)
             && self.is_owner_alive(tenure)
-            && (self.serves(epoch)
-                || self.is_cut_off(owner)
-                || self.reached_count(owner) <= self.settings.code.tolerance())
+            && (self.serves(epoch) || self.is_cut_off(owner) || !self.could_be_accepted(owner, tenure))
             && self.alive_gateways().any(|other| other != owner && self.could_follow(other, tenure, now))
     }
 
     fn could_follow(&self, id: u16, tenure: &DurableTenure, now: Now) -> bool {
-        let member = &self.gateways[&id];
-        let reached = reached(&member.status);
+        !self.durable.draining.contains(&id) && self.is_sound(id, now) && self.could_be_accepted(id, tenure)
+    }
+
+    /// Does a gateway reach enough nodes to follow whoever owned these partitions?
+    fn could_be_accepted(&self, id: u16, tenure: &DurableTenure) -> bool {
+        let reached = reached(&self.gateways[&id].status);
         let mut sets = tenure.voters.iter().chain(&tenure.before);
-        !self.durable.draining.contains(&id) && self.is_sound(id, now) && sets.all(|set| self.are_enough(&reached, set))
+        sets.all(|set| self.are_enough(&reached, set))
     }
 
     /// Notes since when a tenure is not proven.

@@ -419,6 +419,7 @@ impl Exchange {
                     self.wait(Waiter { rests_until_us: now.mono_us + REST_US, ..waiter });
                 }
                 Outcome::Again(waiter) => self.wait(waiter),
+                Outcome::Late(waiter) => self.refuse(&waiter, StoreError::NotOwner),
                 Outcome::Unknown(waiter) => self.refuse(&waiter, StoreError::OutcomeUnknown),
             }
         }

@@ -39,6 +39,8 @@ pub enum Outcome {
     NotOwner(Waiter),
     /// Nothing was done, or doing it again does no harm.
     Again(Waiter),
+    /// It changes nothing, and was waited for as long as may be.
+    Late(Waiter),
     /// It may have been done.
     Unknown(Waiter),
 }
@@ -179,7 +181,7 @@ impl Neighbours {
                     break;
                 }
                 let (waiter, _) = first.remove();
-                outcomes.push(if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Again(waiter) });
+                outcomes.push(if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Late(waiter) });
             }
         }
         outcomes
@@ -274,13 +276,36 @@ mod tests {
 
     use super::*;
 
+    fn waiter(request: KeyspaceRequest, deadline_us: u64) -> Waiter {
+        let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
+        let ask = Ask { partition: 0, epoch: 1, request: Request::Keyspace(request) };
+        Waiter { token, ask, number: 1, deadline_us, rests_until_us: 0, may_travel: true }
+    }
+
+    fn neighbour() -> Neighbour {
+        Neighbour::new("127.0.0.1:1".parse().expect("an address"))
+    }
+
+    #[test]
+    fn what_is_late_is_not_asked_again() {
+        let mut neighbours = Neighbours::new(Identity { cluster: ClusterId(1), gateway: 0 });
+        let mut asked = neighbour();
+        let flush = KeyspaceRequest::Flush { at: None };
+        for (tag, (request, deadline_us)) in
+            [(KeyspaceRequest::Count, 5), (flush, 6), (KeyspaceRequest::Count, 7)].into_iter().enumerate()
+        {
+            asked.asked.insert(tag as u64, (waiter(request, deadline_us), 0));
+        }
+        neighbours.neighbours.insert(3, asked);
+        assert!(neighbours.take_expired(4).is_empty());
+        let outcomes = neighbours.take_expired(6);
+        assert!(matches!(outcomes[..], [Outcome::Late(_), Outcome::Unknown(_)]), "{outcomes:?}");
+    }
+
     #[test]
     fn an_answer_to_something_else_ends_the_connection() {
-        let mut neighbour = Neighbour::new("127.0.0.1:1".parse().expect("an address"));
-        let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
-        let ask = Ask { partition: 0, epoch: 1, request: Request::Keyspace(KeyspaceRequest::Count) };
-        let waiter = Waiter { token, ask, number: 1, deadline_us: 5, rests_until_us: 0, may_travel: true };
-        neighbour.asked.insert(7, (waiter, 0));
+        let mut neighbour = neighbour();
+        neighbour.asked.insert(7, (waiter(KeyspaceRequest::Count, 5), 0));
         let mut answered = |reply: Reply| {
             let (mut input, mut outcomes) = (Vec::new(), Vec::new());
             put_reply(&mut input, 7, &reply);

@@ -33,7 +33,8 @@ pub struct Owner {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     owners: Vec<Option<Owner>>,
-    /// Other gateways that are alive and can be asked.
+    /// Other gateways that are alive and can be asked, or are not heard of yet by a coordinator that has just begun to lead:
+    /// such a one knows what they own, and tells once it takes them for dead.
     pub addresses: BTreeMap<u16, Address>,
     /// Tenures of the whole cluster.
     pub tenure_count: usize,
@@ -55,7 +56,10 @@ impl Table {
         }
         let others = view.gateways.iter().filter(|gateway| gateway.id != me && gateway.is_alive);
         let reachable = others.filter_map(|gateway| Some((gateway.id, gateway.forward.as_ref()?.parse().ok()?)));
-        self.addresses = reachable.collect();
+        let owners = &self.owners;
+        let owns = |id: u16| owners.iter().flatten().any(|owner| owner.gateway == id);
+        self.addresses.retain(|&id, _| owns(id) && view.gateways.iter().all(|gateway| gateway.id != id));
+        self.addresses.extend(reachable);
         self.tenure_count = view.tenures.len();
     }
 
@@ -139,6 +143,26 @@ mod tests {
     fn gateway(id: u16, is_alive: bool) -> GatewayEntry {
         let forward = Some(format!("unix:/run/g{id}"));
         GatewayEntry { id, is_alive, forward, redis: Some("0.0.0.0:6379".into()), memcached: None }
+    }
+
+    #[test]
+    fn who_is_not_heard_of_yet_is_asked_for_what_it_owns() {
+        let mut table = Table::new(2);
+        let tenures = |owners: [u16; 2]| {
+            let entry = |(partition, gateway)| TenureEntry { epoch: Epoch(7), gateway, partitions: vec![partition] };
+            (0..).zip(owners).map(entry).collect::<Vec<_>>()
+        };
+        let mut told = |gateways: Vec<GatewayEntry>, owners| {
+            table.take(0, &View { gateways, tenures: tenures(owners), ..View::default() });
+            table.addresses.keys().copied().collect::<Vec<_>>()
+        };
+        let all = || (0..3).map(|id| gateway(id, true)).collect();
+        assert_eq!(told(all(), [1, 0]), [1, 2]);
+        assert_eq!(told(vec![gateway(0, true)], [1, 0]), [1], "another coordinator leads: 2 owns nothing");
+        assert_eq!(told(all(), [1, 0]), [1, 2], "they came");
+        assert_eq!(told(vec![gateway(0, true), gateway(1, false), gateway(2, true)], [1, 0]), [2], "it is dead");
+        assert_eq!(told(all(), [1, 0]), [1, 2]);
+        assert_eq!(told(vec![gateway(0, true)], [0, 0]), [0_u16; 0], "it did not come, and was followed");
     }
 
     #[test]
