@@ -24,7 +24,6 @@ kind of trouble that was never had in half an hour or more.
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -272,7 +271,7 @@ def main():
     parser.add_argument("--waits", help="file for the answers that took long, and what was broken meanwhile")
     parser.add_argument("--logs", help="directory for the members' logs")
     # What was frozen or cut off must not outlive a run that is ended.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    cluster.end_on_sigterm()
     arguments, lacks = parser.parse_args(), what_lacks()
     for what in lacks:
         cluster.say_not_tested(what)

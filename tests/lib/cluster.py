@@ -258,6 +258,16 @@ def let_end(clients):
         client.join()
 
 
+def end_on_sigterm():
+    """SIGTERM reaches the `finally` that stops what was started; another one does not interrupt that, nor what it runs."""
+
+    def end(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(143)
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def rounds_parser(text):
     """What `run_rounds` looks at; a test adds what it wants to know itself."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -328,8 +338,7 @@ def main():
     parser.add_argument("--kill", type=int, default=0, help="kill this many nodes before the command starts")
     parser.add_argument("--up", action="append", default=[], help="one more argument for `shorttail up`")
     parser.add_argument("command", nargs="+")
-    # SIGTERM must reach the `finally` that stops the servers.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    end_on_sigterm()
     try:
         return run(parser.parse_args())
     except (RuntimeError, subprocess.SubprocessError, OSError, ValueError) as error:
