@@ -111,12 +111,13 @@ class Thrasher:
                 self.nodes.mended(trouble)
 
     def heal(self):
-        """Until everything is mended, those that leave have left, and everything is whole."""
+        """Until everything is mended, those that leave have left, and everything is whole and was looked at for decay."""
 
         def is_healed():
             self.mend(everything=True)
             self.go_on()
-            return not self.troubles.present and not self.membership.is_busy() and self.members.is_whole()
+            is_over = not self.troubles.present and not self.membership.is_busy() and not self.nodes.recovering
+            return is_over and self.members.is_whole()
 
         try:
             cluster.wait_until(is_healed, HEAL_SECONDS_MAX, "everything is whole again")

@@ -125,7 +125,7 @@ class Members:
             self._add_node(is_near, has_file)
         for number in range(self.gateway_count):
             namespace, link, address = self._place("g", number, CLIENT_PORT)
-            arguments = ["gateway", "--memcached", address, "--redis", "off", "--when-full", "error", *self.controls]
+            arguments = ["gateway", "--memcached", address, "--redis", "off", "--when-full", "error", *(["--log", os.environ["GATEWAY_LOG"]] if "GATEWAY_LOG" in os.environ else []), *self.controls]
             gateway = self._add(Member(self.directory.name, f"gateway-{number}", namespace, link, *arguments))
             gateway.memcached = address
             self.gateways.append(gateway)

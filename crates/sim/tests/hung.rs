@@ -61,6 +61,26 @@ fn with_too_many_nodes_hung_everything_has_an_end_soon() {
     }
 }
 
+/// A node is dead, another one hangs, and a third is late for a moment: what needs the third waits for it, and is not refused
+/// when the second is found to hang.
+#[test]
+fn what_a_late_node_owes_beside_a_dead_and_a_hung_one_is_read_from_it_after_all() {
+    const LATE_US: u64 = 400_000;
+    for (seed, hung, late) in [(1, 2, 4), (2, 4, 1), (3, 0, 5), (4, 5, 0), (5, 8, 2), (6, 6, 7)] {
+        let mut world = cluster_of(nodes_of("rs:4+2", 9), seed);
+        fill(&mut world, 0..100);
+        pass(&mut world, 1_000_000);
+        world.crash_node(3, FOR_GOOD_US);
+        world.stall_node(late, LATE_US);
+        world.stall_node(hung, 10_000_000);
+        let ops: Vec<_> = (0..100).map(|name| (name, world.request(0, &format!("key{name}"), Action::Get))).collect();
+        assert_eq!(end_within(&mut world, HUNG_US, &ops), 0, "seed {seed}\n{}", world.trace());
+        pass(&mut world, 10_000_000);
+        holds(&mut world, 0..100);
+        concludes(world);
+    }
+}
+
 /// Nothing fails for as many nodes as the code tolerates, and what they hold counts as missing.
 #[test]
 fn what_is_on_hung_nodes_is_missing_until_they_answer() {

@@ -4,7 +4,8 @@
 //! ```text
 //! a read finds bytes that are wrong  \                          damaged: the chunk lacks, as a lost one does
 //! a scrubber found a chunk damaged    >-- Inspect --> the node    (repair.rs); its own node rebuilds it in place
-//! a source of a rebuild was damaged  /                          intact: the bytes were hurt on their way
+//! a member refuses what it is asked  /                          not there: the same; it is rebuilt there, or elsewhere
+//!                                                               intact: the bytes were hurt on their way
 //! ```
 //! Reads go round a damaged chunk as long as the others suffice; else they use what of it proves itself.
 //!
@@ -29,20 +30,44 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A node that is to have a chunk refused something about it. What it refuses because of what it holds it refuses again.
+    pub(super) fn doubt_chunk(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
+        if let Some(Refusal::Damaged | Refusal::NoChunk | Refusal::NotAtOp | Refusal::Invalid) = refusal {
+            self.suspect_chunk(node, stripe);
+        }
+    }
+
     /// The node looked at it. A chunk whose state does not hold does not say that it is sealed: that the stripe is,
     /// this owner knows, and then each member's chunk was.
     pub(super) fn verified(&mut self, node: NodeId, stripe: StripeId, report: &InspectReport<'_>) {
         self.suspected.remove(&(node, stripe));
-        if report.report.description.stripe == stripe && report.report.damaged {
-            self.note_damaged(node, stripe);
+        let report = &report.report;
+        let Some(chunk) = self.chunk_of(node, stripe).filter(|_| report.description.stripe == stripe) else { return };
+        match () {
+            () if report.damaged => self.note_damaged(node, stripe),
+            () if usize::from(report.description.index) != chunk => self.note_lacking(node, stripe),
+            () if !report.sealed => self.note_left_open(node, stripe),
+            () => {}
         }
     }
 
     /// It did not tell, or cannot.
     pub(super) fn verify_refused(&mut self, node: NodeId, stripe: StripeId, refusal: Option<Refusal>) {
         self.suspected.remove(&(node, stripe));
-        if refusal == Some(Refusal::Damaged) {
-            self.note_damaged(node, stripe);
+        match refusal {
+            Some(Refusal::Damaged) => self.note_damaged(node, stripe),
+            Some(Refusal::NoChunk) => self.note_lacking(node, stripe),
+            _ => {}
+        }
+    }
+
+    /// A member that is there does not hold its chunk.
+    fn note_lacking(&mut self, node: NodeId, stripe: StripeId) {
+        let Some(chunk) = self.chunk_of(node, stripe) else { return };
+        if let Reparable::Whole(facts) = self.reparable(stripe) {
+            tracing::warn!(?stripe, chunk, node = node.0, "a chunk is not there");
+            self.repair.mark(stripe, chunk, facts.shape);
+            self.note_had_by_unknown(stripe, chunk);
         }
     }
 

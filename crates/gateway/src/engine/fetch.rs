@@ -8,7 +8,8 @@
 //!      a source late --> hedge: another source is asked
 //! ```
 //! What fails (gone, damaged, wrong checksum, refused) is excluded, and the range is read from the sources that the
-//! code's plan names; each failure excludes one more chunk, until there is no plan. The first way that ends wins. The
+//! code's plan names; each failure excludes one more chunk, until there is no plan (see `again`). The first way that ends
+//! wins. The
 //! length of a record is not known to the owner: a degraded read of one asks for a guess first, and again when the
 //! record turns out longer.
 
@@ -21,6 +22,7 @@ use shorttail_units::{CodeShape, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
+use super::again::Excluded;
 use super::pool::PoolKey;
 use super::{Engine, What, distrust};
 use crate::command::Command;
@@ -125,9 +127,9 @@ impl Degraded {
 
 #[derive(Debug)]
 pub struct Fetch {
-    wanted: Wanted,
-    /// Bit per chunk that failed for this fetch.
-    excluded: u128,
+    pub(super) wanted: Wanted,
+    /// Chunks that gave nothing.
+    pub(super) excluded: Excluded,
     /// The request to the chunk's own node, while it is awaited.
     direct: Option<PoolKey>,
     degraded: Option<Box<Degraded>>,
@@ -147,6 +149,13 @@ enum Decoded {
 }
 
 impl Fetch {
+    /// Chunks that owe an answer.
+    pub(super) fn outstanding(&self) -> impl Iterator<Item = u8> {
+        let direct = self.direct.map(|_| self.wanted.data_index as u8);
+        let sources = self.degraded.iter().flat_map(|degraded| degraded.asked.iter().map(|&(chunk, _)| chunk));
+        direct.into_iter().chain(sources)
+    }
+
     fn decoded_by(&self, plan: &Plan) -> Decoded {
         let Some(degraded) = &self.degraded else { return Decoded::Wrong(Vec::new()) };
         let mut decoded = degraded.decode(plan);
@@ -196,8 +205,12 @@ impl<C: Command> Engine<C> {
         if wanted.purpose.is_urgent() {
             self.budget.earn();
         }
-        let excluded = excluded | self.repair.avoided_by_reads(wanted.stripe, wanted.shape);
-        let way = self.way_to(&wanted, excluded);
+        self.begin_fetch(wanted, Excluded::for_good(excluded));
+    }
+
+    pub(super) fn begin_fetch(&mut self, wanted: Wanted, mut excluded: Excluded) {
+        excluded.all |= self.repair.avoided_by_reads(wanted.stripe, wanted.shape);
+        let way = self.way_to(&wanted, excluded.all);
         let (spare, is_hedged) = match way {
             Way::Direct => (0, false),
             Way::Degraded { spare } => (spare, false),
@@ -232,8 +245,8 @@ impl<C: Command> Engine<C> {
     fn fetch_degraded(&mut self, key: PoolKey, length: Option<u32>) {
         let Some(fetch) = self.fetches.get(key) else { return };
         let code = self.codes.get(fetch.wanted.shape);
-        let Some(plan) = self.choose_plan(&code, &fetch.wanted, fetch.excluded) else {
-            if fetch.direct.is_none() {
+        let Some(plan) = self.choose_plan(&code, &fetch.wanted, fetch.excluded.all) else {
+            if fetch.direct.is_none() && !self.fetch_again(key) {
                 self.fetch_failed(key, FetchError::Unreadable);
             }
             return;
@@ -244,7 +257,7 @@ impl<C: Command> Engine<C> {
             Extent::Bytes(length) => length,
             Extent::Record => length.unwrap_or_else(|| self.record_guess.bytes()).min(room),
         };
-        let spare = self.choose_spare(&fetch.wanted, fetch.excluded, &plan, fetch.spare);
+        let spare = self.choose_spare(&fetch.wanted, fetch.excluded.all, &plan, fetch.spare);
         let sources: SmallVec<[usize; 16]> = plan.sources.iter().copied().chain(spare).collect();
         self.stats.degraded_reads_total += 1;
         let parts = Vec::with_capacity(sources.len());
@@ -284,7 +297,7 @@ impl<C: Command> Engine<C> {
         }
         let code = self.codes.get(fetch.wanted.shape);
         let Some(degraded) = &fetch.degraded else {
-            if self.choose_plan(&code, &fetch.wanted, fetch.excluded).is_none() {
+            if self.choose_plan(&code, &fetch.wanted, fetch.excluded.all).is_none() {
                 return true;
             }
             if !self.take_token() {
@@ -295,7 +308,7 @@ impl<C: Command> Engine<C> {
         };
         // A source is late: one more is asked, so that what else arrives suffices without it.
         let taken = degraded.taken() | 1 << fetch.wanted.data_index;
-        let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded | taken) else { return true };
+        let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded.all | taken) else { return true };
         if !self.take_token() {
             return false;
         }
@@ -314,7 +327,7 @@ impl<C: Command> Engine<C> {
         }
         let Some(degraded) = &fetch.degraded else { return };
         let taken = degraded.taken() | 1 << fetch.wanted.data_index;
-        if let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded | taken) {
+        if let Some(other) = self.choose_other(&fetch.wanted, fetch.excluded.all | taken) {
             self.ask_sources(key, &[other]);
         }
     }
@@ -366,7 +379,7 @@ impl<C: Command> Engine<C> {
         match fetch.decoded_by(plan) {
             Decoded::Whole(bytes) => self.decoded(key, &bytes),
             Decoded::Longer(needed) => self.fetch_longer(key, needed),
-            Decoded::Wrong(_) if self.may_be_asked(&fetch.wanted, fetch.excluded) => {
+            Decoded::Wrong(_) if self.may_be_asked(&fetch.wanted, fetch.excluded.all) => {
                 self.fetch_directly_after_all(key);
             }
             Decoded::Wrong(bytes) => self.decode_otherwise(key, &bytes),
@@ -382,7 +395,7 @@ impl<C: Command> Engine<C> {
         let fetch = self.fetches.get_mut(key).expect("it has enough parts");
         self.stats.hedges_won_total += u64::from(fetch.is_hedged);
         self.stats.late_bound_total += u64::from(fetch.spare > 0);
-        fetch.excluded |= 1 << fetch.wanted.data_index;
+        fetch.excluded.add(fetch.wanted.data_index, true);
         self.fetch_done(key, bytes);
     }
 
@@ -417,7 +430,7 @@ impl<C: Command> Engine<C> {
         if !degraded.asked.is_empty() {
             return;
         }
-        let taken = fetch.excluded | degraded.taken() | 1 << wanted.data_index;
+        let taken = fetch.excluded.all | degraded.taken() | 1 << wanted.data_index;
         match self.choose_other(wanted, taken) {
             Some(other) => self.ask_sources(key, &[other]),
             None => self.decoded(key, wrong),
@@ -455,10 +468,10 @@ impl<C: Command> Engine<C> {
         if !is_awaited {
             return;
         }
-        fetch.excluded |= 1 << part;
-        if refusal == Some(Refusal::Damaged) {
+        fetch.excluded.add(usize::from(part), refusal.is_some());
+        if refusal.is_some() {
             let (node, stripe) = (fetch.wanted.members[usize::from(part)], fetch.wanted.stripe);
-            self.suspect_chunk(node, stripe);
+            self.doubt_chunk(node, stripe, refusal);
         }
         let Some(fetch) = self.fetches.get_mut(key) else { return };
         if is_direct {
@@ -484,13 +497,13 @@ impl<C: Command> Engine<C> {
     }
 
     /// Takes the fetch out; what it still waits for is let go.
-    fn end_fetch(&mut self, key: PoolKey) -> Option<(Wanted, u128)> {
+    pub(super) fn end_fetch(&mut self, key: PoolKey) -> Option<(Wanted, u128)> {
         self.drop_degraded(key);
         let fetch = self.fetches.remove(key)?;
         if let Some(direct) = fetch.direct {
             self.let_go_of(direct);
         }
-        Some((fetch.wanted, fetch.excluded))
+        Some((fetch.wanted, fetch.excluded.all))
     }
 
     /// A chunk of the stripe has another holder: who reads of the stripe asks that one from now on. What was asked of

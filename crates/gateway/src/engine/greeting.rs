@@ -183,6 +183,7 @@ impl<C: Command> Engine<C> {
             self.forget_left(id.node);
             self.settle_voids_of(id.node);
             self.resend_frees_to(id.node);
+            self.reread_from(id.node);
             self.verify_doubtful();
             self.work.push_back(Work::Resume);
         }

@@ -187,6 +187,9 @@ pub const REPAIR_BUSY_MAX: usize = 4;
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 
+/// Orders for a stripe that have failed one after the other when it is told: after ten seconds, if it rests after each.
+pub const REPAIR_FAILURES_TOLD: u32 = 100;
+
 /// Microseconds between two looks at how fast repair and moves go.
 pub const RATE_LOOK_US: u64 = 1_000_000;
 /// So many looks make a rate: with a low bandwidth a chunk takes some seconds.
@@ -256,3 +259,6 @@ pub const SUSPECTED_MAX: usize = 64;
 
 /// Sets of sources that a read leaves out in turn when what it decoded is wrong: all of one, two and three of fourteen.
 pub const DISTRUSTED_SETS_MAX: usize = 512;
+
+/// Times that a read asks chunks again whose nodes were late or away, before it is refused.
+pub const READ_AGAIN_MAX: u8 = 3;

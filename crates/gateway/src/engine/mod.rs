@@ -18,6 +18,7 @@
 //! Must not know: sockets, clocks, client protocols.
 
 mod absence;
+mod again;
 mod arrays;
 mod budget;
 mod census;

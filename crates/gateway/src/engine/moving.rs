@@ -372,7 +372,7 @@ impl<C: Command> Engine<C> {
         let Some(order) = self.moves.under_way.remove(&stripe) else { return };
         tracing::debug!(?stripe, node = node.0, %refusal, ?source, "not moved");
         match (refusal, source) {
-            (Refusal::Damaged, Some(_)) => self.suspect_chunk(order.from, stripe),
+            (_, Some(_)) => self.doubt_chunk(order.from, stripe, Some(refusal)),
             (Refusal::Exists | Refusal::OutOfMemory, None) => self.moves.refuse(stripe, node),
             _ => {}
         }

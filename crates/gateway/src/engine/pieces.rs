@@ -21,6 +21,7 @@ use shorttail_policy::Hedge;
 use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
+use super::again::Excluded;
 use super::fetch::{FetchPurpose, Wanted};
 use super::manifest::open_piece;
 use super::pool::PoolKey;
@@ -36,8 +37,8 @@ pub struct PieceFetch {
     pub(super) wanted: Wanted,
     code: Code,
     pieces: Chunks,
-    /// Chunks that failed or proved damaged.
-    excluded: Chunks,
+    /// Chunks that gave nothing.
+    pub(super) excluded: Excluded,
     /// Chunks that are asked and late.
     given_up: Chunks,
     asked: SmallVec<[(u8, PoolKey); 8]>,
@@ -54,6 +55,17 @@ impl PieceFetch {
 
     fn outstanding(&self) -> Chunks {
         self.asked.iter().fold(0, |bits, asked| bits | 1 << asked.0)
+    }
+
+    /// Chunks that owe an answer.
+    pub(super) fn asked(&self) -> impl Iterator<Item = u8> {
+        self.asked.iter().map(|asked| asked.0)
+    }
+
+    /// Goes back to these chunks; false: there are none, or it was done often enough.
+    pub(super) fn forgive(&mut self, back: Chunks) -> bool {
+        self.given_up &= self.outstanding();
+        self.excluded.forgive(back)
     }
 
     fn relied_on(&self) -> Chunks {
@@ -118,7 +130,7 @@ impl<C: Command> Engine<C> {
             code: self.codes.get(wanted.shape),
             wanted,
             pieces,
-            excluded: 0,
+            excluded: Excluded::default(),
             given_up,
             asked: SmallVec::new(),
             parts: Vec::with_capacity(pieces.count_ones() as usize),
@@ -171,7 +183,7 @@ impl<C: Command> Engine<C> {
     fn spare_chunk(&self, fetch: &PieceFetch) -> Option<usize> {
         let wanted = &fetch.wanted;
         let shape = wanted.shape;
-        let taken = fetch.excluded | fetch.outstanding() | fetch.arrived();
+        let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
         let covers_all = |chunk: usize| {
             let parity = chunk.checked_sub(shape.data_count());
             parity.is_some_and(|parity| each(fetch.pieces).all(|piece| shape.covers(parity, piece)))
@@ -190,7 +202,7 @@ impl<C: Command> Engine<C> {
         let wanted = &fetch.wanted;
         let code = &fetch.code;
         let (arrived, relied_on) = (fetch.arrived(), fetch.relied_on() & !avoided);
-        let closed = (fetch.excluded | fetch.given_up | avoided) & !arrived;
+        let closed = (fetch.excluded.all | fetch.given_up | avoided) & !arrived;
         let is_usable = |chunk: usize| {
             arrived >> chunk & 1 == 1 || closed >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[chunk])
         };
@@ -240,7 +252,7 @@ impl<C: Command> Engine<C> {
         }
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         if !has_ways && fetch.asked.is_empty() {
-            return self.end_pieces(key, None);
+            return if self.pieces_again(key) { self.go_on(key) } else { self.end_pieces(key, None) };
         }
         self.finish_pieces(key);
     }
@@ -282,7 +294,7 @@ impl<C: Command> Engine<C> {
     /// another set may do.
     fn ask_another_parity(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
-        let taken = fetch.excluded | fetch.outstanding() | fetch.arrived();
+        let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
         let data_count = fetch.wanted.shape.data_count();
         let is_free = |chunk: &usize| taken >> chunk & 1 == 0 && self.nodes.is_ready(fetch.wanted.members[*chunk]);
         match (0..fetch.wanted.members.len()).rev().find(is_free).filter(|&chunk| chunk >= data_count) {
@@ -323,13 +335,13 @@ impl<C: Command> Engine<C> {
     /// Chunk `part` gave nothing of use: refused, late, damaged, or its session ended.
     pub(super) fn piece_refused(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>) {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
-        if refusal == Some(Refusal::Damaged) {
+        if refusal.is_some() {
             let (node, stripe) = (fetch.wanted.members[usize::from(part)], fetch.wanted.stripe);
-            self.suspect_chunk(node, stripe);
+            self.doubt_chunk(node, stripe, refusal);
         }
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         fetch.asked.retain(|asked| asked.0 != part);
-        fetch.excluded |= 1 << part;
+        fetch.excluded.add(usize::from(part), refusal.is_some());
         if self.is_replaced(key) {
             // No use to wait for the rest: the reader has a newer value to read.
             return self.end_pieces(key, None);
@@ -374,6 +386,15 @@ impl<C: Command> Engine<C> {
         let missing = fetch.pieces & !(fetch.relied_on() & !part);
         fetch.outstanding() & !fetch.given_up & part != 0
             && each(missing).all(|piece| self.plan_of(key, piece, part).is_some())
+    }
+
+    /// Whatever does not answer is not relied on any more.
+    pub(super) fn rely_on_ready(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        let silent = |&chunk: &u8| !self.nodes.is_ready(fetch.wanted.members[usize::from(chunk)]);
+        let silent = fetch.asked().filter(silent).fold(0, |bits, chunk| bits | 1 << chunk);
+        fetch.given_up |= silent;
+        self.go_on(key);
     }
 
     fn give_up(&mut self, key: PoolKey, part: u8) {

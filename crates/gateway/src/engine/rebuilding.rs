@@ -25,8 +25,8 @@ use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::limits::{
-    REPAIR_BUSY_MAX, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US,
-    REPAIR_SENT_MAX, TICK_US,
+    REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX,
+    REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, TICK_US,
 };
 use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
@@ -302,6 +302,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         if order.has_failed {
+            self.note_failure(stripe);
             return self.drop_order(stripe);
         }
         if let Some(lost) = self.repair.get_mut(stripe) {
@@ -338,6 +339,21 @@ impl<C: Command> Engine<C> {
         let sources = order.sources.iter().map(source).collect();
         let target = order.target;
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Rebuild { stripe });
+    }
+
+    /// An order failed. It is given again; that it failed so often is told once.
+    fn note_failure(&mut self, stripe: StripeId) {
+        let Some(lost) = self.repair.get_mut(stripe) else { return };
+        lost.failures = lost.failures.saturating_add(1);
+        if lost.failures == REPAIR_FAILURES_TOLD {
+            let (chunks, failures) = (lost.chunks, lost.failures);
+            tracing::warn!(
+                ?stripe,
+                chunks = format!("{chunks:#b}"),
+                failures,
+                "chunks are not rebuilt, time and again"
+            );
+        }
     }
 
     /// The order cannot be carried out now: the stripe is looked at again.
@@ -389,6 +405,7 @@ impl<C: Command> Engine<C> {
             return self.repair.clear(stripe, chunk);
         };
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
+        self.note_failure(stripe);
         if let Some(lost) = self.repair.get_mut(stripe) {
             match (refusal, source) {
                 (_, Some(source)) => lost.avoided |= 1 << source,
@@ -402,11 +419,11 @@ impl<C: Command> Engine<C> {
             // An owner before this one may have told a member to free what it had, and its members nothing.
             self.tell_members(stripe);
         }
-        if let (Refusal::Damaged, Some(source)) = (refusal, source)
+        if let Some(source) = source
             && let Reparable::Whole(facts) = self.reparable(stripe)
             && let Some(&node) = facts.members.get(usize::from(source))
         {
-            self.suspect_chunk(node, stripe);
+            self.doubt_chunk(node, stripe, Some(refusal));
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct Lost {
     pub(super) damaged: u128,
     /// Chunks that failed as sources lately.
     pub avoided: u128,
+    /// Orders that failed since a chunk of it was rebuilt.
+    pub(super) failures: u32,
     /// Nodes that cannot take the chunk.
     pub refused: SmallVec<[NodeId; 2]>,
     /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
@@ -277,7 +279,9 @@ impl Repair {
         self.queue.remove(&(lost.spare, stripe));
         lost.chunks &= !(1 << chunk);
         lost.damaged &= !(1 << chunk);
+        lost.avoided &= !(1 << chunk);
         lost.spare += 1;
+        lost.failures = 0;
         lost.refused.clear();
         lost.had_by.retain(|(had, _)| usize::from(*had) != chunk);
         let lost_count = lost.chunks.count_ones();
@@ -512,7 +516,10 @@ impl<C: Command> Engine<C> {
             for (chunk, &node) in members.iter().enumerate() {
                 let has_told = self.nodes.has_told(self.nodes.session_of(node, id));
                 let is_lost = match has_told {
-                    true => census.told(&self.nodes, node, id, partition) == Member::Lost || census.left_open(node, id),
+                    // Who was away when the others' word was taken may tell by now that it holds nothing.
+                    true => {
+                        census.told(&self.nodes, node, id, partition) != Member::Holds || census.left_open(node, id)
+                    }
                     false => self.is_gone(node),
                 };
                 if is_lost {

@@ -300,9 +300,15 @@ impl<C: Command> Engine<C> {
             What::Free { first, up_to } => self.free_unanswered(session.node, first, up_to),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
-            What::Reconfigure { stripe, order } => self.reconfigured(stripe, order, false),
+            What::Reconfigure { stripe, order } => {
+                self.reconfigured(stripe, order, false);
+                self.doubt_chunk(session.node, stripe, refusal);
+            }
             What::Rebuild { stripe } => self.order_refused(session.node, stripe, refusal),
-            What::Announce { stripe, configuration } => self.announced(stripe, configuration, false),
+            What::Announce { stripe, configuration } => {
+                self.announced(stripe, configuration, false);
+                self.doubt_chunk(session.node, stripe, refusal);
+            }
             What::Move { stripe } => self.move_refused(session.node, stripe, refusal),
             What::Renew { .. } => {
                 self.stats.renewals_failed_total += 1;
@@ -464,6 +470,7 @@ impl<C: Command> Engine<C> {
             }
             // What was declared void meanwhile reckoned with a chunk here that was never told to go, as there is none.
             self.settle_voids_of(id);
+            self.reread_from(id);
             self.verify_doubtful();
             self.work.push_back(Work::Resume);
         }

@@ -12,6 +12,8 @@ use crate::engine::stripes::Stripe;
 use crate::engine::testing::engine_of_ready_nodes;
 use crate::engine::{Engine, SessionId, What};
 
+mod doubts;
+
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
 
 /// What a node is asked.
@@ -171,7 +173,7 @@ fn what_a_member_did_not_hear_is_taken_back_from_the_others() {
     let mut scene = scene();
     scene.plan(0, 4);
     let told = scene.hears(1, [4, 1, 2, 3], &DONE);
-    scene.hears(2, [4, 1, 2, 3], &NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 });
+    scene.hears(2, [4, 1, 2, 3], &NodeReply::Refused { refusal: Refusal::Immutable, detail: 0 });
     scene.hears(3, [4, 1, 2, 3], &DONE);
     for node in [0, 1, 2, 3] {
         assert!(scene.hears(node, [0, 1, 2, 3], &DONE) > told);

@@ -1,0 +1,137 @@
+//! Members that do not hold what they are to hold, of which nobody knew: whatever they refuse for that shows it, so that
+//! no repair and no move fails for the same reason for ever.
+
+use shorttail_units::OpNumber;
+use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectReport, Members};
+
+use super::*;
+use crate::engine::census::Census;
+
+const NO_CHUNK: NodeReply<'_> = NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 };
+
+impl Scene {
+    /// What a node with chunk `index` of the stripe shows of it.
+    fn shown(&self, index: u8, sealed: bool) -> ChunkReport {
+        let description = ChunkDescription {
+            stripe: self.stripe,
+            epoch: Epoch(1),
+            partition: PartitionId(0),
+            kind: ChunkKind::Packed,
+            index,
+            shape: shape(),
+            chunk_bytes: 1 << 20,
+            configuration: Configuration::default(),
+            members: Members(nodes([0, 1, 2, 3])),
+        };
+        let (last, close_op) = (OpNumber(0), OpNumber(0));
+        let (folded, close_epoch) = (last, Epoch(0));
+        ChunkReport { description, sealed, damaged: false, length: 0, last, folded, close_epoch, close_op }
+    }
+
+    /// The node is asked to look at its chunk, and maybe told something else.
+    fn is_doubted(&mut self, node: u16) -> u64 {
+        let asked = self.asked(node);
+        let looks = asked.iter().filter(|(_, asked)| *asked == Asked::Inspect).map(|(tag, _)| *tag).collect::<Vec<_>>();
+        let [tag] = looks[..] else { panic!("node {node}: {asked:?}") };
+        tag
+    }
+
+    fn shows(&mut self, node: u16, report: ChunkReport) {
+        let tag = self.is_doubted(node);
+        self.answer(node, tag, &NodeReply::Inspected(InspectReport { report, raw: Vec::new() }));
+    }
+
+    fn lacking(&self) -> u128 {
+        self.engine.repair.lacks(self.stripe)
+    }
+}
+
+/// A parity is made of all data chunks: should one that is believed to be there not be, it would be asked for ever.
+#[test]
+fn a_source_that_is_not_there_is_rebuilt_first() {
+    let mut scene = scene();
+    scene.engine.repair.mark(scene.stripe, 2, shape());
+    scene.engine.give_orders();
+    let asked = scene.asked(2);
+    assert!(matches!(asked[..], [(_, Asked::Rebuild(_))]), "{asked:?}");
+    scene.report(2, Err((Refusal::NoChunk, Some(1))));
+    let tag = scene.is_doubted(1);
+    scene.answer(1, tag, &NO_CHUNK);
+    assert_eq!(scene.lacking(), 0b110);
+    scene.engine.now.mono_us = 1_000_000;
+    scene.engine.give_orders();
+    let asked = scene.asked(1);
+    assert!(matches!(asked[..], [(_, Asked::Rebuild(_))]), "{asked:?}");
+    scene.report(1, Ok(()));
+    scene.engine.now.mono_us = 2_000_000;
+    scene.engine.give_orders();
+    scene.report(2, Ok(()));
+    assert_eq!(scene.lacking(), 0);
+    scene.engine.check_invariants();
+}
+
+#[test]
+fn a_member_that_cannot_note_a_move_is_looked_at() {
+    let mut scene = scene();
+    scene.plan(0, 4);
+    let asked = scene.asked(2);
+    let [(tag, Asked::Reconfigure(..))] = asked[..] else { panic!("{asked:?}") };
+    scene.answer(2, tag, &NO_CHUNK);
+    let tag = scene.is_doubted(2);
+    scene.answer(2, tag, &NO_CHUNK);
+    assert_eq!(scene.lacking(), 0b100);
+}
+
+#[test]
+fn a_member_that_cannot_note_who_is_to_rebuild_is_looked_at() {
+    let mut scene = scene();
+    scene.lose(0);
+    scene.engine.repair.mark(scene.stripe, 0, shape());
+    scene.engine.give_orders();
+    let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |(tag, _)| (node, tag))).collect();
+    for &(node, tag) in &told {
+        scene.answer(node, tag, &NodeReply::Refused { refusal: Refusal::NotAtOp, detail: 0 });
+    }
+    for &(node, _) in &told {
+        let report = scene.shown(node as u8, node != told[0].0);
+        scene.shows(node, report);
+    }
+    assert_eq!(scene.lacking(), 1 | 1 << told[0].0, "nobody sealed it; the other one's is as it should be");
+}
+
+#[test]
+fn a_member_that_holds_another_chunk_of_the_stripe_lacks_its_own() {
+    let mut scene = scene();
+    scene.engine.doubt_chunk(NodeId(1), scene.stripe, Some(Refusal::Invalid));
+    let report = scene.shown(3, true);
+    scene.shows(1, report);
+    assert_eq!(scene.lacking(), 0b10);
+}
+
+#[test]
+fn what_a_node_refuses_for_other_reasons_says_nothing_of_its_chunk() {
+    let mut scene = scene();
+    for refusal in [None, Some(Refusal::Busy), Some(Refusal::Unreachable), Some(Refusal::Fenced)] {
+        scene.engine.doubt_chunk(NodeId(1), scene.stripe, refusal);
+    }
+    scene.asks_nothing();
+}
+
+/// A member was away when the stripe was read, and told before the new owner serves that it holds nothing, though its memory
+/// is old enough.
+#[test]
+fn who_was_away_when_a_stripe_was_read_lacks_what_it_does_not_show() {
+    let mut scene = scene();
+    let mut census = Census::default();
+    for node in 0..4 {
+        let session = SessionId { node: NodeId(node), core: 0 };
+        census.take_joined(session, PartitionId(0), StripeId::default());
+        scene.engine.nodes.session_mut(session).expect("a session").greeted = true;
+        if node != 3 {
+            census.take(NodeId(node), scene.shown(node as u8, true));
+        }
+    }
+    scene.engine.note_inherited_losses(&census);
+    assert_eq!(scene.lacking(), 0b1000);
+    scene.engine.check_invariants();
+}
