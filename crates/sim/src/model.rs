@@ -105,6 +105,12 @@ impl Value {
         text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
     }
 
+    /// Is the other one somewhere in it?
+    pub fn contains(&self, other: &Value) -> bool {
+        let (bytes, other) = (self.as_bytes(), other.as_bytes());
+        other.is_empty() || bytes.windows(other.len()).any(|window| window == other)
+    }
+
     fn and_then(&self, tail: &Value) -> Value {
         Value([self.as_bytes(), tail.as_bytes()].concat().into())
     }
@@ -182,6 +188,18 @@ impl Model {
 }
 
 impl Action {
+    /// The bytes that it brings into the value, if it brings any.
+    pub fn written(&self) -> Option<&Value> {
+        match self {
+            Action::Set(value) | Action::SetUntil(value, _) | Action::Add(value) | Action::Replace(value) => {
+                Some(value)
+            }
+            Action::Append(value) | Action::AppendOrCreate(value) => Some(value),
+            Action::CompareAndSet { new, .. } => Some(new),
+            _ => None,
+        }
+    }
+
     /// Whether the answer is of a kind that this action can have.
     pub fn accepts(&self, answer: &Answer) -> bool {
         match self {
@@ -219,6 +237,14 @@ impl Action {
 }
 
 impl Answer {
+    /// The value that it shows.
+    pub fn shown(&self) -> Option<&Value> {
+        match self {
+            Answer::Found(value) => value.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether the answer says that the action left the key as it was, whatever it held.
     pub fn says_unchanged(&self) -> bool {
         match self {

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::history::{Operation, Outcome};
-use crate::model::{Action, Answer};
+use crate::model::{Action, Answer, Value};
 
 /// An answered operation.
 #[derive(Debug)]
@@ -82,6 +82,20 @@ impl<'a> Problem<'a> {
         problem.entries.sort_by_key(|entry| entry.order);
         problem.classes.iter_mut().for_each(|class| class.members.sort_by_key(|&(_, order)| order));
         problem
+    }
+
+    /// The same without writes of unknown outcome whose value no answer shows; `None`: there are none. An order that explains
+    /// this one explains the whole: these did not happen. If there is none, one of them may have been seen otherwise.
+    pub fn without_traceless(mut self) -> Option<Self> {
+        let answers = self.known.iter().map(|known| known.answer);
+        let shown: Vec<&Value> = answers.filter_map(Answer::shown).collect();
+        let before = self.classes.len();
+        let actions = &self.actions;
+        self.classes.retain(|class| match actions[class.action].written() {
+            Some(value) => shown.iter().any(|shown| shown.contains(value)),
+            None => true,
+        });
+        (self.classes.len() < before).then_some(self)
     }
 
     /// Is the class that of evictions?

@@ -491,3 +491,23 @@ fn the_random_histories_are_of_both_kinds() {
     let good = drawn.filter(|operations| is_linearizable(operations)).count();
     assert!((100..340).contains(&good), "{good} of 400 are good");
 }
+
+/// Eighteen appends may each have happened or not, at any time and in any order; the value shows two of them.
+#[test]
+fn what_left_no_trace_is_not_placed_in_every_order() {
+    let tail = |number: u64| format!("<{number:02}>");
+    let mut rows = vec![known(0, 1, Action::Set(Value::bytes(b"a")), Answer::Done)];
+    rows.extend((0..18).map(|number| unknown(2 + number, Action::Append(Value::bytes(tail(number).as_bytes())))));
+    let shown = format!("a{}{}", tail(11), tail(4));
+    rows.push(known(40, 41, Action::Get, Answer::Found(Some(Value::bytes(shown.as_bytes())))));
+    match check(b"key", &history(rows)) {
+        Verdict::Linearizable { configurations, .. } => assert!(configurations < 100, "{configurations}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// No answer shows the value, but one says that there was one.
+#[test]
+fn what_no_answer_shows_may_have_happened() {
+    good(vec![unknown(0, Action::Set(Value::number(5))), add(1, 2, 6, false), delete(3, 4, true), get(5, 6, None)]);
+}
