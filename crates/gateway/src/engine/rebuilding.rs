@@ -159,6 +159,7 @@ impl<C: Command> Engine<C> {
             lost.avoided = 0;
         }
         self.rest_stuck(stripe);
+        self.lose_gone_members(stripe, &facts);
         if is_stranded {
             if let Some(lost) = self.repair.get_mut(stripe) {
                 lost.refused.clear();
@@ -166,6 +167,15 @@ impl<C: Command> Engine<C> {
             self.repair.stranded.insert(stripe);
         }
         false
+    }
+
+    /// What is on nodes that are gone for good is lost, whether anybody noticed or not.
+    fn lose_gone_members(&mut self, stripe: StripeId, facts: &Facts) {
+        for (chunk, &node) in facts.members.iter().enumerate() {
+            if self.is_gone(node) {
+                self.repair.mark(stripe, chunk, facts.shape);
+            }
+        }
     }
 
     /// The cheapest chunks to rebuild this one from. A parity chunk is only made of data chunks, which prove

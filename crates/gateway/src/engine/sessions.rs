@@ -65,7 +65,9 @@ impl<C: Command> Engine<C> {
 
     /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.
     pub fn handle_removed(&mut self, node: NodeId, incarnation: Incarnation) {
-        self.handle_retired(node, incarnation);
+        // It may have begun another life that the coordinator did not hear of.
+        let known = self.nodes.get(node).and_then(|node| node.incarnation);
+        self.handle_retired(node, known.map_or(incarnation, |known| known.max(incarnation)));
         self.nodes.remove(node);
         self.topology.remove(node);
         self.moves.forgive(node);

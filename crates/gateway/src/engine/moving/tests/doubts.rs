@@ -135,3 +135,24 @@ fn who_was_away_when_a_stripe_was_read_lacks_what_it_does_not_show() {
     assert_eq!(scene.lacking(), 0b1000);
     scene.engine.check_invariants();
 }
+
+/// It died in a life that only this gateway met, and is removed by the name of the one before.
+#[test]
+fn who_is_removed_has_lost_what_it_had_in_any_life() {
+    let mut scene = scene();
+    scene.engine.nodes.get_mut(NodeId(1)).expect("a node").incarnation = Some(Incarnation(7));
+    scene.engine.handle_removed(NodeId(1), Incarnation(6));
+    scene.engine.give_orders();
+    assert_eq!(scene.lacking(), 0b10);
+    scene.engine.check_invariants();
+}
+
+#[test]
+fn a_stripe_that_is_stuck_has_lost_what_is_on_nodes_that_are_gone() {
+    let mut scene = scene();
+    scene.lose(1);
+    scene.engine.repair.mark(scene.stripe, 2, shape());
+    scene.engine.give_orders();
+    assert_eq!(scene.lacking(), 0b110);
+    scene.engine.check_invariants();
+}
