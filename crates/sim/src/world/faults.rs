@@ -1,5 +1,7 @@
 //! Faults: which, when, and how they end.
 
+use shorttail_gateway::engine::{Engine, Standing};
+
 use super::{Event, World, endpoint_of, endpoint_of_gateway};
 use crate::config::FaultWeights;
 
@@ -162,10 +164,12 @@ impl World {
 
     /// Does every stripe have all its chunks, in the eyes of its owner?
     pub fn is_whole(&self) -> bool {
-        let engines = || self.gateways.iter().flat_map(super::GatewayHost::engines);
+        // One that prepared for a hand-over that never came owns nothing.
+        let owns = |engine: &&Engine<_>| !matches!(engine.standing(), Standing::Preparing | Standing::Prepared);
+        let engines = || self.gateways.iter().flat_map(super::GatewayHost::engines).filter(owns);
         let partitions = engines().map(|engine| engine.config().partitions.len()).sum::<usize>();
         let is_all = partitions == usize::from(self.config.partition_count) && self.is_settled();
-        is_all && engines().all(shorttail_gateway::engine::Engine::is_whole)
+        is_all && engines().all(Engine::is_whole)
     }
 
     /// A node that is down comes back now, empty.

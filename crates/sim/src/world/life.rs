@@ -14,6 +14,8 @@ const PROGRESS_US: u64 = 20_000_000;
 const RECLAIM_US: u64 = 30_000_000;
 /// Virtual time in which what nodes know to be damaged must be mended: more than stripes and orders rest.
 const MEND_US: u64 = 20_000_000;
+/// Everything lost is rebuilt in less, once all nodes are there.
+const REBUILT_US: u64 = 120_000_000;
 /// From the beginning of a scrubber's pass to that of the next one, without the time that it takes.
 const SCRUB_PASS_US: u64 = 10_000_000;
 /// Attempts at a final read or delete, and the time between two.
@@ -85,6 +87,7 @@ impl World {
         let keys: Vec<Vec<u8>> = self.history.keys().map(<[u8]>::to_vec).collect();
         self.insist_on_all(&keys, &Action::Get);
         self.await_mended();
+        self.await_rebuilt();
         self.audit();
         self.insist_on_all(&keys, &Action::Delete);
         self.insist_on_all(&keys, &Action::Get);
@@ -156,6 +159,17 @@ impl World {
             let text = format!("{} chunks stay damaged: {}", self.damaged_chunks(), self.damaged_text());
             self.fail(Violation::NoProgress(text));
         }
+    }
+
+    /// All nodes are there: what was lost is rebuilt, and who says so is right.
+    fn await_rebuilt(&mut self) {
+        let until_us = self.now_us() + REBUILT_US;
+        if !self.run_while(until_us, |world| !world.is_whole()) && self.failure.is_none() {
+            let stats: Vec<_> = self.gateways.iter().flat_map(super::GatewayHost::engines).map(Engine::stats).collect();
+            let text = format!("not everything is rebuilt; the owners count {stats:?}; {}", self.held_text());
+            return self.fail(Violation::NoProgress(text));
+        }
+        self.audit_whole();
     }
 
     /// Nothing is stored: nodes keep what is open, and little else.

@@ -138,6 +138,18 @@ impl World {
         }
     }
 
+    /// Every owner says that nothing is missing: is it so?
+    pub(super) fn audit_whole(&mut self) {
+        let tenures = |(gateway, host): (usize, &super::GatewayHost)| {
+            host.tenures.keys().map(move |&epoch| (gateway, epoch)).collect::<Vec<_>>()
+        };
+        for (gateway, epoch) in self.gateways.iter().enumerate().flat_map(tenures).collect::<Vec<_>>() {
+            if let Err(text) = self.nothing_is_missing(gateway, epoch) {
+                return self.fail(Violation::Audit(format!("epoch {epoch}: {text}")));
+            }
+        }
+    }
+
     /// Every chunk of what is sealed is with the node that is to have it, unless that died or came back just now and the
     /// owner cannot know.
     fn nothing_is_missing(&mut self, gateway: usize, epoch: u32) -> Result<(), String> {
