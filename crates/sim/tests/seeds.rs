@@ -302,3 +302,9 @@ fn an_owner_that_is_over_tells_of_nothing_that_it_cannot_know() {
 fn a_chunk_that_was_left_open_is_not_taken_for_whole() {
     passes_wholly(Profile::Long, &[4_059]);
 }
+
+/// With too few nodes to write, a new owner showed what one node held; that one died, and the next owner knew nothing of it.
+#[test]
+fn what_cannot_be_made_safe_is_not_shown() {
+    passes_wholly(Profile::Long, &[200]);
+}

@@ -45,7 +45,7 @@ impl<C: Command> Engine<C> {
             KeyspaceRequest::Flush { at } => self.flush(token, at),
             // What is listed might be gone, and what is not might be there.
             KeyspaceRequest::Scan { .. } | KeyspaceRequest::ListSlot { .. } | KeyspaceRequest::RandomKey
-                if self.has_losses() =>
+                if self.has_losses() || self.has_doubts() =>
             {
                 self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
             }

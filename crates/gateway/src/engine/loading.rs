@@ -15,6 +15,7 @@ use std::sync::Arc;
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::census::{Census, Member};
+use super::doubts::Doubts;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::picture::{Loaded, Picture};
 use super::reconstruct::{Content, whole_chunk};
@@ -36,8 +37,9 @@ pub struct Loading {
     to_load: Vec<StripeId>,
     loads: BTreeMap<StripeId, Load>,
     pub(super) closes_missing: usize,
-    /// Stripes whose content is not certain.
+    /// Stripes whose content is not certain, and what of it is not.
     uncertain: BTreeSet<StripeId>,
+    doubts: Doubts,
     /// What earlier rounds brought stays (see `preparing`).
     picture: Option<Picture>,
 }
@@ -62,13 +64,14 @@ impl Loading {
             loads: BTreeMap::new(),
             closes_missing: 0,
             uncertain: BTreeSet::new(),
+            doubts: Doubts::default(),
             picture: Some(picture),
         }
     }
 
     /// The picture, and the stripes whose content is not certain.
-    pub fn into_parts(self) -> (Option<Picture>, BTreeSet<StripeId>) {
-        (self.picture, self.uncertain)
+    pub fn into_parts(self) -> (Option<Picture>, BTreeSet<StripeId>, Doubts) {
+        (self.picture, self.uncertain, self.doubts)
     }
 }
 
@@ -343,7 +346,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         let chunks = chunks.into_iter().map(Option::unwrap_or_default).collect();
-        let content = Content { chunks, is_certain: true, is_lossy, is_torn: false };
+        let content = Content { is_lossy, ..Content::certain(chunks) };
         load.step = Step::Done { content, is_sealed: true };
         self.work.push_back(Work::Loaded);
     }
@@ -372,9 +375,13 @@ impl<C: Command> Engine<C> {
             }
             let (stripe, load) = loading.loads.pop_last().expect("it has a last");
             let Step::Done { content, is_sealed } = load.step else { break };
-            if !content.is_certain {
+            if !content.is_certain() {
                 loading.uncertain.insert(stripe);
+                let mut doubts = std::mem::take(&mut loading.doubts);
+                doubts.take(stripe, load.partition, &content, &self.config);
+                self.loading().expect("it was there").doubts = doubts;
             }
+            let Some(loading) = self.loading() else { break };
             let Some(mut picture) = loading.picture.take() else { break };
             if content.is_lossy {
                 tracing::error!(?stripe, "more members are gone than the code tolerates: the stripe is lost");

@@ -2,7 +2,7 @@
 
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{Now, OpNumber, StripeId};
+use shorttail_units::{Now, OpNumber, StripeId, Version};
 use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -313,7 +313,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn lookup_found(&mut self, mut lookup: Lookup<C>, old: OldRecord, digest: Digest) {
-        if lookup.shows() && self.is_overshadowed(lookup.slot, Some(old.version)) {
+        if lookup.shows() && self.may_be_another(&lookup, Some(old.version)) {
             lookup.is_doubtful = true;
             return self.lookup_absent(lookup);
         }
@@ -363,8 +363,13 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// May there be something else of the key than a record of this version, or than nothing?
+    fn may_be_another(&self, lookup: &Lookup<C>, found: Option<Version>) -> bool {
+        self.is_overshadowed(lookup.slot, found) || self.is_in_doubt(lookup.hash, lookup.slot, found)
+    }
+
     fn lookup_absent(&mut self, mut lookup: Lookup<C>) {
-        lookup.is_doubtful |= lookup.shows() && self.is_overshadowed(lookup.slot, None);
+        lookup.is_doubtful |= lookup.shows() && self.may_be_another(&lookup, None);
         let old = if lookup.is_doubtful { Old::Unreadable } else { Old::Absent };
         match lookup.purpose {
             LookupPurpose::Read { token, command } if lookup.is_doubtful => {

@@ -29,6 +29,7 @@ mod damage;
 mod deferred;
 mod distrust;
 mod doomed;
+mod doubts;
 mod emptiest;
 mod evict;
 mod fetch;

@@ -10,7 +10,7 @@
 //!
 //! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the
 //! content, but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before
-//! it is written anew (rule R10).
+//! it is written anew (rule R10; see `doubts`).
 //!
 //! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B) and DESIGN section 7. Pure.
 
@@ -73,27 +73,34 @@ pub struct Stripe<'a> {
 pub struct Content {
     /// The data chunks, each as far as it is used.
     pub chunks: Vec<Vec<u8>>,
-    /// No failures that the code tolerates take any of it away.
-    pub is_certain: bool,
+    /// How much of each no failures that the code tolerates take away.
+    pub certain_bytes: Vec<usize>,
     /// Too many members are missing: something that was acknowledged may not be in it.
     pub is_lossy: bool,
     /// What was decoded does not add up: a source is damaged.
     pub is_torn: bool,
 }
 
+impl Content {
+    /// What lies in chunks that are safe.
+    pub fn certain(chunks: Vec<Vec<u8>>) -> Self {
+        let certain_bytes = chunks.iter().map(Vec::len).collect();
+        Content { chunks, certain_bytes, is_lossy: false, is_torn: false }
+    }
+
+    pub fn is_certain(&self) -> bool {
+        self.chunks.iter().map(Vec::len).eq(self.certain_bytes.iter().copied())
+    }
+}
+
 /// Settles the content of a stripe.
 pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
     if stripe.close == Some(OpNumber(0)) {
         // Its owner ended it as a whole, what was stable included.
-        return Content {
-            chunks: vec![Vec::new(); code.data_count()],
-            is_certain: true,
-            is_lossy: false,
-            is_torn: false,
-        };
+        return Content::certain(vec![Vec::new(); code.data_count()]);
     }
     let stable = stripe.parts.values().map(|part| part.folded).max().unwrap_or_default();
-    let mut content = Content { chunks: Vec::new(), is_certain: true, is_lossy: false, is_torn: false };
+    let mut content = Content::certain(Vec::new());
     for index in 0..code.data_count() {
         let mut chunk = match stripe.parts.get(&index) {
             Some(part) => cut_back(part, stripe.last()),
@@ -107,8 +114,14 @@ pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
                 whole.unwrap_or_default()
             }
         };
+        let stable_bytes = match stripe.parts.get(&index) {
+            Some(part) => cut_back(part, stable.min(stripe.last())).len(),
+            // Decoded as of then.
+            None => chunk.len(),
+        };
         let last = append_held(&mut chunk, index, stripe).max(last_in_place(stripe, index));
-        content.is_certain &= last <= stable || is_held_by_all(code, stripe, index, last);
+        let is_certain = last <= stable || is_held_by_all(code, stripe, index, last);
+        content.certain_bytes.push(if is_certain { chunk.len() } else { stable_bytes });
         content.chunks.push(chunk);
     }
     content
@@ -299,7 +312,7 @@ mod tests {
             let all = members(&code, 6, folded);
             let expected = settle(&code, &all, 0, None);
             assert_eq!(expected.chunks[0], all[&0].bytes);
-            assert!(expected.is_certain);
+            assert!(expected.is_certain());
             for (one, other) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
                 let mut parts = all.clone();
                 parts.remove(&one);
@@ -335,7 +348,10 @@ mod tests {
             lags(&mut parts, member, first);
             let found = settle(&code, &parts, 0, None);
             assert_eq!((&found.chunks[0], &found.chunks[1]), (&all[&0].bytes, &all[&1].bytes), "member {member} lags");
-            assert!(!found.is_certain && !found.is_lossy, "member {member} lags");
+            assert!(!found.is_certain() && !found.is_lossy, "member {member} lags");
+            // Operations 1 and 2 are stable; of a chunk all of whose operations are everywhere everything is.
+            let held = |index: usize| record(1).len() * if (member, index) == (0, 1) { 3 } else { 1 };
+            assert_eq!(found.certain_bytes, [held(0), held(1)], "member {member} lags");
         }
     }
 
@@ -348,14 +364,14 @@ mod tests {
         for member in [0, 2, 3] {
             let mut parts = all.clone();
             parts.remove(&member);
-            assert!(!settle(&code, &parts, 1 << member, None).is_certain, "without {member}");
-            assert!(settle(&code, &parts, 0, None).is_certain, "without {member}");
+            assert!(!settle(&code, &parts, 1 << member, None).is_certain(), "without {member}");
+            assert!(settle(&code, &parts, 0, None).is_certain(), "without {member}");
         }
         let folded = members(&code, 6, [6, 6]);
         for member in 0..4 {
             let mut parts = folded.clone();
             parts.remove(&member);
-            assert!(settle(&code, &parts, 1 << member, None).is_certain, "everything was stable");
+            assert!(settle(&code, &parts, 1 << member, None).is_certain(), "everything was stable");
         }
     }
 
@@ -382,7 +398,7 @@ mod tests {
         let code = Code::reed_solomon(2, 2).expect("a code");
         let parts: BTreeMap<_, _> = [(2, Part::default()), (1, Part::default())].into();
         let found = settle(&code, &parts, 0, None);
-        assert_eq!((found.chunks.concat(), found.is_lossy, found.is_certain), (Vec::new(), false, true));
+        assert_eq!((found.chunks.concat(), found.is_lossy, found.is_certain()), (Vec::new(), false, true));
     }
 
     #[test]
@@ -392,14 +408,14 @@ mod tests {
         let found = settle(&code, &parts, 0, Some(OpNumber(4)));
         assert_eq!(found.chunks[0], [record(2), record(4)].concat());
         assert_eq!(found.chunks[1], [record(1), record(3)].concat());
-        assert!(found.is_certain);
+        assert!(found.is_certain());
     }
 
     #[test]
     fn a_stripe_closed_at_operation_zero_is_void() {
         let code = Code::reed_solomon(2, 2).expect("a code");
         let found = settle(&code, &members(&code, 6, [2, 3]), 0, Some(OpNumber(0)));
-        assert_eq!((found.chunks.concat(), found.is_certain, found.is_lossy), (Vec::new(), true, false));
+        assert_eq!((found.chunks.concat(), found.is_certain(), found.is_lossy), (Vec::new(), true, false));
     }
 
     #[test]

@@ -10,13 +10,14 @@
 //!
 //! What is read of a stripe that was never sealed may rest on fewer nodes than an acknowledgement does (see
 //! `reconstruct`). Such stripes are emptied before anybody is served (rule R10); only an owner that has no room or too
-//! few nodes to write goes on without.
+//! few nodes to write goes on without, and answers for the rest (see `doubts`).
 
 use std::collections::BTreeSet;
 
 use shorttail_units::{NodeId, PartitionId, StripeId};
 
 use super::census::{Census, Member};
+use super::doubts::Doubts;
 use super::limits::PREPARED_GATHER_US;
 use super::loading::Loading;
 use super::manifest::Manifest;
@@ -44,6 +45,8 @@ pub struct Gathering {
 pub struct Completing {
     /// Stripes that are emptied before anybody is served.
     uncertain: BTreeSet<StripeId>,
+    /// What of them is in doubt until then.
+    pub(super) doubts: Doubts,
     /// Who holds what: some of it belongs to nothing.
     pub(super) census: Census,
     voids: BTreeSet<StripeId>,
@@ -157,7 +160,7 @@ impl<C: Command> Engine<C> {
         let Phase::Gathering(gathering) = std::mem::replace(&mut self.phase, Phase::Serving) else { return };
         let Gathering { census, loading, to_read, .. } = *gathering;
         self.inherited_read = to_read;
-        let Some((Some(picture), uncertain)) = loading.map(Loading::into_parts) else { return };
+        let Some((Some(picture), uncertain, doubts)) = loading.map(Loading::into_parts) else { return };
         if self.is_preparing() {
             return self.end_round(picture);
         }
@@ -167,7 +170,7 @@ impl<C: Command> Engine<C> {
         };
         let voids = self.rebuild(picture, &census, &away);
         self.phase = Phase::Completing;
-        self.completing = Some(Box::new(Completing { uncertain, census, voids }));
+        self.completing = Some(Box::new(Completing { uncertain, doubts, census, voids }));
         self.end_completing_when_done();
     }
 
