@@ -174,3 +174,22 @@ fn what_a_node_missed_of_a_hand_over_is_made_up_for() {
         concludes(world);
     }
 }
+
+/// Records that fill a chunk, to within a few bytes: owners to come write the whole version beside them.
+#[test]
+fn records_that_fill_a_chunk_are_moved_by_the_next_owner() {
+    let mut world = cluster_of(nodes_of("rs:4+2", 8), 1);
+    let chunk_bytes = world.config().chunk_bytes;
+    let lengths: Vec<usize> = (chunk_bytes - 40..=chunk_bytes).collect();
+    let value_of = |length: usize| value(length as u64, length);
+    // Open stripes are what the next owner moves.
+    for some in lengths.chunks(8) {
+        some.iter().for_each(|&length| set(&mut world, &format!("key{length}"), &value_of(length)));
+        take_over(&mut world, 5_000);
+        await_whole(&mut world);
+    }
+    for &length in &lengths {
+        assert_eq!(get(&mut world, &format!("key{length}")), Some(value_of(length)), "{length} B");
+    }
+    concludes(world);
+}

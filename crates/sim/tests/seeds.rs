@@ -303,6 +303,19 @@ fn a_chunk_that_was_left_open_is_not_taken_for_whole() {
     passes_wholly(Profile::Long, &[4_059]);
 }
 
+/// What a node had was rebuilt elsewhere, and it was told that it lacks nothing: a new owner that heard nobody who knew took it for
+/// one that had never been given its chunk, and a stored key was gone.
+#[test]
+fn who_had_what_is_elsewhere_now_is_not_believed() {
+    passes_wholly(Profile::Long, &[651]);
+}
+
+/// A record that filled a chunk was four bytes longer in a stripe of the next owner, and could never be moved.
+#[test]
+fn what_filled_a_chunk_is_moved_by_any_owner() {
+    passes_wholly(Profile::Long, &[733]);
+}
+
 /// With too few nodes to write, a new owner showed what one node held; that one died, and the next owner knew nothing of it.
 #[test]
 fn what_cannot_be_made_safe_is_not_shown() {

@@ -93,3 +93,25 @@ fn who_held_a_lost_stripe_does_not_pass_for_one_that_never_did() {
         assert!(found < NAMES.end, "for this test too little is lost");
     }
 }
+
+/// A node lost its memory, and what it had was rebuilt on others; it lacks nothing by now. Of a chunk that went elsewhere its new
+/// holder and another member know: the one stands still, the other one has just lost its memory.
+#[test]
+fn who_had_what_is_elsewhere_now_does_not_pass_for_one_that_never_did() {
+    let mut waited = 0;
+    for (seed, [forgets, late]) in [[2, 3], [3, 2], [0, 4], [4, 0], [2, 4], [3, 0]].into_iter().enumerate() {
+        let mut world = cluster_of(nodes_of("rs:2+1", 5), seed as u64);
+        fill(&mut world, NAMES);
+        kill(&mut world, &[1]);
+        await_whole(&mut world);
+        world.start_again(1);
+        pass(&mut world, TOLD_US);
+        await_whole(&mut world);
+        pass(&mut world, TOLD_US);
+        world.crash_node(forgets, SHORT_US);
+        waited += u32::from(!serves_without(&mut world, late));
+        holds(&mut world, NAMES);
+        concludes(world);
+    }
+    assert!(waited > 0, "nobody was waited for");
+}

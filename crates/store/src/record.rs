@@ -143,7 +143,15 @@ impl<'a> Record<'a> {
 
     /// Length in bytes once encoded in a stripe of `stripe_epoch`.
     pub fn encoded_bytes(&self, stripe_epoch: Epoch) -> usize {
-        let fields = self.fields(stripe_epoch);
+        self.bytes_of(self.fields(stripe_epoch))
+    }
+
+    /// Length in bytes in a stripe of any epoch, at most: the owners to come move the record to stripes of theirs.
+    pub fn longest_bytes(&self) -> usize {
+        self.bytes_of(self.fields(self.version.epoch()) | FULL_VERSION)
+    }
+
+    fn bytes_of(&self, fields: u8) -> usize {
         let fixed = 1 + varint_bytes(self.key.len()) + varint_bytes(self.value.len()) + 4;
         fixed + after_crc_bytes(fields) + self.key.len() + self.value.len()
     }
@@ -332,6 +340,15 @@ mod tests {
             attributes: 3,
             key,
             value,
+        }
+    }
+
+    #[test]
+    fn no_record_is_longer_in_any_stripe_than_its_longest() {
+        for (epoch, other) in [(1, 1), (1, 2), (7, 300), (u32::MAX >> 8, 1)] {
+            let record = Record::object(b"key", b"value", Version::new(Epoch(epoch), 5));
+            assert!(record.encoded_bytes(Epoch(other)) <= record.longest_bytes(), "{epoch} in {other}");
+            assert_eq!(record.encoded_bytes(Epoch(other)) == record.longest_bytes(), epoch != other);
         }
     }
 

@@ -196,6 +196,11 @@ impl Census {
         }
     }
 
+    /// Is a node's memory younger than the stripe?
+    pub fn is_younger(&self, nodes: &Nodes, node: NodeId, stripe: StripeId, partition: PartitionId) -> bool {
+        self.joined(nodes.session_of(node, stripe), partition).is_none_or(|joined| joined > stripe)
+    }
+
     fn joined(&self, session: SessionId, partition: PartitionId) -> Option<StripeId> {
         self.joined.get(&(session, partition)).copied()
     }

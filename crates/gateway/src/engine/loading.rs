@@ -12,11 +12,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
 use super::census::{Census, Member};
 use super::doubts::Doubts;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
+use super::manifest::Manifest;
 use super::picture::{Loaded, Picture};
 use super::reconstruct::{Content, whole_chunk};
 use super::synchronise::Parts;
@@ -264,6 +266,9 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn weigh(&self, stripe: StripeId, members: &[Member]) -> Verdict {
+        if members.contains(&Member::Never) && self.may_have_moved(stripe) {
+            return Verdict::Wait;
+        }
         let count = |wanted| members.iter().filter(|&&member| member == wanted).count();
         let (away, lost) = (count(Member::Away), count(Member::Lost));
         if away + lost <= self.config.tolerance() {
@@ -274,6 +279,21 @@ impl<C: Command> Engine<C> {
         let is_sealed = census.intact(stripe).any(|(_, report)| report.sealed);
         let is_beyond_help = is_sealed && count(Member::Holds) + away < self.config.data_count();
         if away == 0 || is_beyond_help { Verdict::Hopeless } else { Verdict::Wait }
+    }
+
+    /// May a chunk of the stripe be elsewhere, of which nobody heard tells? A node that lost its memory counts as one that
+    /// was never given anything older, once all that it had is rebuilt: some of it on other nodes. Of that one node more
+    /// knows than may be lost; so it takes more that cannot tell than that, some of which may come back.
+    pub(super) fn may_have_moved(&self, stripe: StripeId) -> bool {
+        let Some(census) = self.census() else { return false };
+        let Some(partition) = census.newest(stripe).map(|newest| newest.partition) else { return false };
+        let (mut away, mut dumb) = (0, 0);
+        for node in self.nodes.iter().map(|node| node.id) {
+            let is_ready = self.nodes.is_ready(node);
+            away += usize::from(!is_ready && !self.is_gone(node));
+            dumb += usize::from(!is_ready || census.is_younger(&self.nodes, node, stripe, partition));
+        }
+        away > 0 && dumb > self.config.tolerance()
     }
 
     /// Nodes that are away and may hold what a member lacks: a chunk of the stripe was to move, and did not.
@@ -366,6 +386,27 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// Does the newest stripe that was read have a manifest of which nobody can tell now whether it makes an object?
+    fn has_unknown_manifest(&self) -> bool {
+        let Phase::Gathering(gathering) = &self.phase else { return false };
+        let Some((&id, load)) = gathering.loading.as_ref().and_then(|loading| loading.loads.last_key_value()) else {
+            return false;
+        };
+        let Step::Done { content, .. } = &load.step else { return false };
+        let is_away = |node: NodeId| !self.nodes.is_ready(node) && !self.is_gone(node);
+        if self.is_preparing() || content.is_lossy || !self.nodes.iter().any(|node| is_away(node.id)) {
+            return false;
+        }
+        let is_unknown = |manifest: &Manifest| {
+            let mut stripes = (0..manifest.stripe_count).map(|number| manifest.first.plus(u64::from(number)));
+            self.is_void_manifest(load.partition, manifest) && stripes.any(|stripe| self.may_have_moved(stripe))
+        };
+        let mut records = content.chunks.iter().flat_map(|chunk| records_of(chunk, id));
+        records.any(|record| {
+            record.kind == RecordKind::Manifest && Manifest::parse(record.value).is_some_and(|it| is_unknown(&it))
+        })
+    }
+
     /// Takes loaded stripes into the picture, newest first.
     pub(super) fn take_loaded(&mut self) {
         while let Some(loading) = self.loading() {
@@ -373,6 +414,10 @@ impl<C: Command> Engine<C> {
             if !loading.loads.last_key_value().is_some_and(|(_, load)| is_done(load)) {
                 break;
             }
+            if self.has_unknown_manifest() {
+                break;
+            }
+            let Some(loading) = self.loading() else { break };
             let (stripe, load) = loading.loads.pop_last().expect("it has a last");
             let Step::Done { content, is_sealed } = load.step else { break };
             if !content.is_certain() {
@@ -400,4 +445,14 @@ impl<C: Command> Engine<C> {
         }
         self.load_more();
     }
+}
+
+/// The records of a chunk.
+fn records_of(chunk: &[u8], stripe: StripeId) -> impl Iterator<Item = Record<'_>> {
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let (record, length) = Record::parse(&chunk[offset..], stripe).ok()?;
+        offset += length;
+        Some(record)
+    })
 }

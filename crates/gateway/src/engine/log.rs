@@ -77,6 +77,7 @@ impl<C: Command> Engine<C> {
     ) -> Result<(), PlaceError> {
         let epoch = self.config.epoch;
         let length = record.encoded_bytes(epoch);
+        self.check_length(record)?;
         // A new owner reads stripes newest first: it must know that a stripe is void before it meets it.
         let above = match record.kind {
             RecordKind::Control => match Control::parse(record.value) {
@@ -97,6 +98,12 @@ impl<C: Command> Engine<C> {
         Ok(())
     }
 
+    /// Does a record fit into a chunk of any owner?
+    fn check_length(&self, record: &Record<'_>) -> Result<(), PlaceError> {
+        let fits = record.longest_bytes() <= self.config.chunk_bytes;
+        if fits { Ok(()) } else { Err(PlaceError::Refuse(StoreError::TooLarge)) }
+    }
+
     /// Appends records as one operation: all of them are durable, or none is found by a later owner.
     pub(super) fn append_together(
         &mut self,
@@ -105,6 +112,7 @@ impl<C: Command> Engine<C> {
         urgency: Urgency,
     ) -> Result<(), PlaceError> {
         let epoch = self.config.epoch;
+        records.iter().try_for_each(|(record, _)| self.check_length(record))?;
         let length: usize = records.iter().map(|(record, _)| record.encoded_bytes(epoch)).sum();
         let room = self.make_room(partition, length, urgency, StripeId::default())?;
         self.flush_stripe(room.slot);

@@ -258,7 +258,7 @@ impl<C: Command> Engine<C> {
                 ObjectData::Inline(value) => {
                     let record = object.record(RecordKind::Object, bytes, value, round.version);
                     let policy = self.policy(partition);
-                    if !self.config.packs(policy.small_write, record.encoded_bytes(self.config.epoch)) {
+                    if !self.config.packs(policy.small_write, record.longest_bytes()) {
                         // In place, it must be known of which object.
                         let is_known = policy.update == Update::Log || !matches!(old, Old::Unverified);
                         return if is_known { Placed::Striped } else { Placed::Later };
