@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn no_record_is_longer_in_any_stripe_than_its_longest() {
-        for (epoch, other) in [(1, 1), (1, 2), (7, 300), (u32::MAX >> 8, 1)] {
+        for (epoch, other) in [(1, 1), (1, 2), (7, 300), (1 << 22, 1)] {
             let record = Record::object(b"key", b"value", Version::new(Epoch(epoch), 5));
             assert!(record.encoded_bytes(Epoch(other)) <= record.longest_bytes(), "{epoch} in {other}");
             assert_eq!(record.encoded_bytes(Epoch(other)) == record.longest_bytes(), epoch != other);
