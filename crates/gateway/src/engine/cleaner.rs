@@ -428,6 +428,8 @@ impl<C: Command> Engine<C> {
         job.begin_chunk_again(data_count);
         let bit = 1 << job.data_index;
         if job.excluded & bit != 0 {
+            // Neither way: the next time both are tried.
+            job.excluded = 0;
             return self.retry_later(key);
         }
         tracing::warn!(stripe = ?job.id, data_index = job.data_index, "damaged chunk");

@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 
 use super::again::Excluded;
 use super::pool::PoolKey;
+use super::reconstruct::whole_chunk;
 use super::{Engine, What, distrust};
 use crate::command::Command;
 
@@ -89,7 +90,9 @@ impl Wanted {
     fn is_whole(&self, bytes: &[u8]) -> bool {
         match self.purpose {
             FetchPurpose::Lookup(_) | FetchPurpose::Scan { .. } => Record::parse(bytes, self.stripe).is_ok(),
-            FetchPurpose::Piece { .. } | FetchPurpose::Job { .. } | FetchPurpose::Gather { .. } => true,
+            // All that a chunk holds.
+            FetchPurpose::Job { .. } | FetchPurpose::Gather { .. } => whole_chunk(bytes, self.stripe).is_some(),
+            FetchPurpose::Piece { .. } => true,
         }
     }
 }
@@ -539,6 +542,47 @@ impl<C: Command> Engine<C> {
             FetchPurpose::Piece { .. } => unreachable!("pieces are read by the stripe"),
             FetchPurpose::Scan { scan } => self.scan_fetched(scan, wanted, excluded, result),
             FetchPurpose::Gather { stripe, data_index } => self.gather_fetched(stripe, data_index, result),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{Epoch, Version};
+
+    use super::*;
+
+    /// Decoded with a damaged source, a chunk that is to be emptied or learnt from is decoded with others.
+    #[test]
+    fn all_that_a_chunk_holds_proves_itself_record_by_record() {
+        let stripe = StripeId::new(Epoch(1), 1);
+        let record = Record::object(b"key", b"value", Version::new(Epoch(1), 1));
+        let mut chunk = vec![0; 2 * record.encoded_bytes(Epoch(1))];
+        let half = chunk.len() / 2;
+        chunk.chunks_mut(half).for_each(|place| record.encode(stripe, place));
+        for purpose in [
+            FetchPurpose::Job { job: PoolKey::from_raw(0), data_index: 0 },
+            FetchPurpose::Gather { stripe, data_index: 0 },
+        ] {
+            let shape = CodeShape::reed_solomon(2, 1).expect("a code");
+            let (chunk_bytes, extent, op) = (chunk.len() as u32, Extent::Bytes(chunk.len() as u32), OpNumber(0));
+            let (partition, members) = (PartitionId(0), Arc::from([]));
+            let wanted = Wanted {
+                stripe,
+                shape,
+                partition,
+                members,
+                data_index: 0,
+                chunk_bytes,
+                offset: 0,
+                extent,
+                op,
+                purpose,
+            };
+            assert!(wanted.is_whole(&chunk) && wanted.is_whole(&chunk[..half]) && wanted.is_whole(&[0; 9]));
+            let mut damaged = chunk.clone();
+            damaged[half + 10] ^= 4;
+            assert!(!wanted.is_whole(&damaged), "{purpose:?}");
         }
     }
 }
