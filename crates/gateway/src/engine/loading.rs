@@ -22,6 +22,7 @@ use super::manifest::Manifest;
 use super::picture::{Loaded, Picture};
 use super::reconstruct::{Content, whole_chunk};
 use super::synchronise::Parts;
+use super::witness::is_first_id;
 use super::{Engine, Phase, Work};
 use crate::command::Command;
 
@@ -393,17 +394,23 @@ impl<C: Command> Engine<C> {
             return false;
         };
         let Step::Done { content, .. } = &load.step else { return false };
-        let is_away = |node: NodeId| !self.nodes.is_ready(node) && !self.is_gone(node);
-        if self.is_preparing() || content.is_lossy || !self.nodes.iter().any(|node| is_away(node.id)) {
+        let silent = self.nodes.iter().filter(|node| !self.nodes.is_ready(node.id)).count();
+        let dumb_max = silent + gathering.census.rejoined_count(is_first_id);
+        if self.is_preparing() || content.is_lossy || silent == 0 || dumb_max <= self.config.tolerance() {
             return false;
         }
-        let is_unknown = |manifest: &Manifest| {
+        let picture = gathering.loading.as_ref().and_then(Loading::picture);
+        let is_unknown = |record: &Record<'_>, manifest: &Manifest| {
             let mut stripes = (0..manifest.stripe_count).map(|number| manifest.first.plus(u64::from(number)));
-            self.is_void_manifest(load.partition, manifest) && stripes.any(|stripe| self.may_have_moved(stripe))
+            let is_over = picture.is_some_and(|picture| picture.has_newer(record, &self.config));
+            !is_over
+                && self.is_void_manifest(load.partition, manifest)
+                && stripes.any(|stripe| self.may_have_moved(stripe))
         };
-        let mut records = content.chunks.iter().flat_map(|chunk| records_of(chunk, id));
-        records.any(|record| {
-            record.kind == RecordKind::Manifest && Manifest::parse(record.value).is_some_and(|it| is_unknown(&it))
+        let mut manifests = content.chunks.iter().flat_map(|chunk| records_of(chunk, id));
+        manifests.any(|record| {
+            let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+            manifest.is_some_and(|manifest| is_unknown(&record, &manifest))
         })
     }
 

@@ -44,6 +44,14 @@ struct KeyId {
 }
 
 impl KeyId {
+    fn of(key: &[u8], config: &EngineConfig) -> Self {
+        KeyId {
+            hash: config.hash_of(key),
+            check: xxh3_64_with_seed(key, config.hash_seed ^ CHECK_SEED),
+            slot: Slot::of_key(key).index() as u16,
+        }
+    }
+
     fn slot(self) -> Slot {
         Slot::new(self.slot).expect("it was a slot")
     }
@@ -151,6 +159,16 @@ impl Picture {
         stripes.map(|(_, stripe)| stripe.id).collect()
     }
 
+    /// Is a newer record of the same key in the picture?
+    pub fn has_newer(&self, record: &Record<'_>, config: &EngineConfig) -> bool {
+        let key = KeyId::of(record.key, config);
+        let newest = self.newest.find(key.hash, |newest| newest.key == key);
+        newest.is_some_and(|newest| {
+            let at = self.stripes.place_of(newest.location).0;
+            newest.version > record.version && !self.dropped.contains(&at)
+        })
+    }
+
     /// Notes that nothing is to be had of a stripe any more.
     pub fn take_lost(&mut self, stripe: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
         if !self.is_void(stripe) {
@@ -225,11 +243,7 @@ impl Picture {
         if self.floors.get(&place.partition).is_some_and(|&floor| record.version < floor) {
             return;
         }
-        let key = KeyId {
-            hash: config.hash_of(record.key),
-            check: xxh3_64_with_seed(record.key, config.hash_seed ^ CHECK_SEED),
-            slot: Slot::of_key(record.key).index() as u16,
-        };
+        let key = KeyId::of(record.key, config);
         let known = self.newest.find(key.hash, |newest| newest.key == key).copied();
         let known = known.map(|newest| (newest, self.stripes.place_of(newest.location).0));
         if let Some((newest, at)) = known.filter(|(_, at)| !self.dropped.contains(at)) {
