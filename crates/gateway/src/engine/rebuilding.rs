@@ -61,6 +61,11 @@ impl Order {
         self.number
     }
 
+    #[cfg(test)]
+    pub fn sources(&self) -> &[usize] {
+        &self.sources
+    }
+
     pub fn target(&self) -> NodeId {
         self.target
     }
@@ -351,6 +356,12 @@ impl<C: Command> Engine<C> {
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Rebuild { stripe });
     }
 
+    /// A parity among the sources of an order.
+    fn parity_among(&self, stripe: StripeId, sources: &[usize]) -> Option<usize> {
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return None };
+        sources.iter().copied().find(|&source| facts.shape.is_parity(source))
+    }
+
     /// An order failed. It is given again; that it failed so often is told once.
     fn note_failure(&mut self, stripe: StripeId) {
         let Some(lost) = self.repair.get_mut(stripe) else { return };
@@ -403,7 +414,7 @@ impl<C: Command> Engine<C> {
     /// An order is over.
     pub(super) fn rebuilt(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
         let Some(order) = self.repair.orders.get(stripe).filter(|order| order.target == node) else { return };
-        let chunk = order.chunk;
+        let (chunk, sources) = (order.chunk, order.sources.clone());
         let Err((refusal, source)) = outcome else {
             let chunk_bytes = match self.reparable(stripe) {
                 Reparable::Whole(facts) => facts.chunk_bytes as u64,
@@ -415,10 +426,15 @@ impl<C: Command> Engine<C> {
             return self.repair.clear(stripe, chunk);
         };
         tracing::debug!(?stripe, chunk, node = node.0, %refusal, ?source, "not rebuilt");
+        // Data chunks prove themselves. If nobody is to blame for what is wrong, one of the parities may be.
+        let blamed = match (refusal, source) {
+            (Refusal::Damaged, None) => self.parity_among(stripe, &sources),
+            (_, source) => source.map(usize::from),
+        };
         self.note_failure(stripe);
         if let Some(lost) = self.repair.get_mut(stripe) {
-            match (refusal, source) {
-                (_, Some(source)) => lost.avoided |= 1 << source,
+            match (refusal, blamed) {
+                (_, Some(blamed)) => lost.avoided |= 1 << blamed,
                 // A definite no: another node may say yes.
                 (Refusal::Exists | Refusal::OutOfMemory, None) => lost.refused.push(node),
                 _ => {}
@@ -429,9 +445,9 @@ impl<C: Command> Engine<C> {
             // An owner before this one may have told a member to free what it had, and its members nothing.
             self.tell_members(stripe);
         }
-        if let Some(source) = source
+        if let Some(blamed) = blamed
             && let Reparable::Whole(facts) = self.reparable(stripe)
-            && let Some(&node) = facts.members.get(usize::from(source))
+            && let Some(&node) = facts.members.get(blamed)
         {
             self.doubt_chunk(node, stripe, Some(refusal));
         }

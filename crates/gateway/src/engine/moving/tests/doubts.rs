@@ -156,3 +156,22 @@ fn a_stripe_that_is_stuck_has_lost_what_is_on_nodes_that_are_gone() {
     assert_eq!(scene.lacking(), 0b110);
     scene.engine.check_invariants();
 }
+
+/// A parity that is damaged on its way does not show; the next order does without it.
+#[test]
+fn a_parity_is_to_blame_for_what_is_wrong_though_all_data_chunks_are_right() {
+    let mut scene = scene();
+    scene.engine.repair.mark(scene.stripe, 0, shape());
+    let mut parities: Vec<usize> = Vec::new();
+    for at_us in [0, 1_000_000] {
+        scene.engine.now.mono_us = at_us;
+        scene.engine.give_orders();
+        let order = scene.engine.repair.orders.get(scene.stripe).expect("an order");
+        parities.extend(order.sources().iter().filter(|&&source| source >= 2));
+        scene.report(0, Err((Refusal::Damaged, None)));
+        let parity = *parities.last().expect("one of two data chunks is lost") as u16;
+        scene.is_doubted(parity);
+    }
+    parities.sort_unstable();
+    assert_eq!(parities, [2, 3], "each in its turn");
+}
