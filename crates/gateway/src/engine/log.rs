@@ -425,6 +425,14 @@ impl<C: Command> Engine<C> {
         stripe.become_phase(StripePhase::Leaving);
         let partition = stripe.partition;
         let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
+        // Should this owner die before it can empty the stripe, the next one knows what is certain.
+        for (member, stable) in open.stable_untold_by_any() {
+            let node = stripe.members[member];
+            if self.nodes.is_ready(node) {
+                let session = self.nodes.session_of(node, stripe.id);
+                self.nodes.send(session, &NodeRequest::Stable { stripe: stripe.id, stable }, 0);
+            }
+        }
         let unconfirmed = open.take_unconfirmed();
         for member in 0..stripe.members.len() {
             while let Some(ticket) = open.settle(member, OpNumber(u32::MAX)) {

@@ -443,6 +443,16 @@ impl<I> OpenStripe<I> {
         untold
     }
 
+    /// Nothing more is appended: members that have not been told what is stable, with that.
+    pub fn stable_untold_by_any(&mut self) -> Vec<(usize, OpNumber)> {
+        let untold = self.members.iter_mut().enumerate().filter(|(_, progress)| progress.told < progress.stable);
+        let tell = |(member, progress): (usize, &mut Progress)| {
+            progress.told = progress.stable;
+            (member, progress.stable)
+        };
+        untold.map(tell).collect()
+    }
+
     /// Rule R1: what a member was told stable, every participant has confirmed.
     pub fn invariant_only_the_confirmed_prefix_is_stable(&self) {
         for (member, progress) in self.members.iter().enumerate() {
