@@ -396,7 +396,8 @@ impl<C: Command> Engine<C> {
     /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it
     /// when it is back (see `refresh_configuration`).
     pub(super) fn tell_members(&mut self, stripe: StripeId) {
-        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
+        // Even of an object that is written anew just now: what some were told must not stay under a number of other members.
+        let Some(facts) = self.facts_of(stripe) else { return };
         let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };
         self.set_members(stripe, &facts);
         for &node in facts.members.iter().filter(|&&node| self.nodes.is_ready(node)).collect::<Vec<_>>() {

@@ -317,8 +317,14 @@ impl<C: Command> Engine<C> {
             return;
         }
         if order.has_failed {
+            let is_own = order.telling.is_none();
             self.note_failure(stripe);
-            return self.drop_order(stripe);
+            self.drop_order(stripe);
+            if is_own {
+                // Whatever they know under this number, the next one is above it.
+                self.tell_members(stripe);
+            }
+            return;
         }
         if let Some(lost) = self.repair.get_mut(stripe) {
             lost.is_told = true;

@@ -436,15 +436,16 @@ impl<C: Command> Engine<C> {
         if self.striped_in_flight().contains(&first) {
             return Reparable::NotYet;
         }
-        let (configuration, members) = object.members_of(id);
-        Reparable::Whole(Facts {
-            partition: object.partition,
-            kind: ChunkKind::Striped,
-            shape: object.manifest.shape,
-            chunk_bytes: object.manifest.piece_bytes,
-            configuration,
-            members,
-        })
+        Reparable::Whole(object.facts_of(id))
+    }
+
+    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is being emptied, or does not exist.
+    pub(super) fn facts_of(&self, id: StripeId) -> Option<Facts> {
+        match self.reparable(id) {
+            Reparable::Whole(facts) => Some(facts),
+            Reparable::NotYet => self.striped_of(id).map(|(_, object)| object.facts_of(id)),
+            Reparable::Over => None,
+        }
     }
 
     /// Chunks of sealed stripes and of striped objects that a node is to hold.

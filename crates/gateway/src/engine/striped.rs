@@ -23,6 +23,7 @@ use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
+use super::repair::Facts;
 use super::reserve::Urgency;
 use super::{Engine, Token, What, Work};
 use crate::command::{ApplyContext, Command, StoreError};
@@ -60,6 +61,18 @@ impl StripedObject {
     pub fn members_of(&self, stripe: StripeId) -> (Configuration, Arc<[NodeId]>) {
         let moved = self.moved.get(&stripe).cloned();
         moved.unwrap_or_else(|| (Configuration::default(), self.manifest.members.clone()))
+    }
+
+    pub(super) fn facts_of(&self, stripe: StripeId) -> Facts {
+        let (configuration, members) = self.members_of(stripe);
+        Facts {
+            partition: self.partition,
+            kind: ChunkKind::Striped,
+            shape: self.manifest.shape,
+            chunk_bytes: self.manifest.piece_bytes,
+            configuration,
+            members,
+        }
     }
 
     pub fn move_to(&mut self, stripe: StripeId, configuration: Configuration, members: Arc<[NodeId]>) {

@@ -175,3 +175,27 @@ fn a_parity_is_to_blame_for_what_is_wrong_though_all_data_chunks_are_right() {
     parities.sort_unstable();
     assert_eq!(parities, [2, 3], "each in its turn");
 }
+
+/// Members know of others under the number of an order for a chunk's own node, and refuse it: the next one has a later number.
+#[test]
+fn a_number_that_members_refuse_is_not_given_again() {
+    let mut scene = scene();
+    scene.engine.tell_members(scene.stripe);
+    (0..4).for_each(|node| _ = scene.asked(node));
+    scene.engine.repair.mark(scene.stripe, 0, shape());
+    let mut numbers = Vec::new();
+    for at_us in [0, 1_000_000] {
+        scene.engine.now.mono_us = at_us;
+        scene.engine.give_orders();
+        for node in 1..4 {
+            for (tag, asked) in scene.asked(node) {
+                let Asked::Reconfigure(number, _) = asked else { continue };
+                numbers.push(number);
+                scene.answer(node, tag, &NodeReply::Refused { refusal: Refusal::Invalid, detail: 0 });
+            }
+        }
+    }
+    let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+    assert!(first < last, "{numbers:?}");
+    scene.engine.check_invariants();
+}
