@@ -1,11 +1,16 @@
 //! Members that do not hold what they are to hold, of which nobody knew: whatever they refuse for that shows it, so that
 //! no repair and no move fails for the same reason for ever.
 
-use shorttail_units::OpNumber;
+use shorttail_units::{OpNumber, Slot};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectReport, Members};
 
 use super::*;
+use crate::engine::KeyRef;
 use crate::engine::census::Census;
+use crate::engine::index::Location;
+use crate::engine::lock::{End, LockPhase, Object, ObjectData, OldRecord, Round};
+use crate::engine::manifest::Manifest;
+use crate::engine::striped::StripedObject;
 
 const NO_CHUNK: NodeReply<'_> = NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 };
 
@@ -198,4 +203,41 @@ fn a_number_that_members_refuse_is_not_given_again() {
     let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
     assert!(first < last, "{numbers:?}");
     scene.engine.check_invariants();
+}
+
+/// Who is to rebuild a piece goes away while the object's manifest is written anew (it was touched): its members are told all the
+/// same that it is not one of them, under a number of its own.
+#[test]
+fn members_of_an_object_that_is_written_anew_are_told_too() {
+    let mut engine = engine_of_ready_nodes(shape(), 6);
+    let (first, members) = (StripeId::new(Epoch(1), 5), nodes([0, 1, 2, 3]).into());
+    let manifest = Manifest { value_bytes: 100, first, stripe_count: 1, piece_bytes: 64, shape: shape(), members };
+    engine.striped.insert(StripedObject::new(b"key".to_vec(), PartitionId(0), manifest.clone()));
+    let mut scene = Scene { engine, stripe: first };
+    scene.lose(0);
+    scene.engine.repair.mark(first, 0, shape());
+    scene.engine.give_orders();
+    let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |(tag, _)| (node, tag))).collect();
+    told.iter().for_each(|&(node, tag)| scene.answer(node, tag, &DONE));
+    let data = ObjectData::Striped { manifest, value: None };
+    let object =
+        Object { data, flags: 0, expiry: None, cas: 1, attributes: Default::default(), fetched: false, idle_s: 0 };
+    let old = OldRecord {
+        location: Location { chunk_number: 0, offset: 0 },
+        version: Default::default(),
+        record_bytes: 9,
+        object_bytes: 9,
+        manifest: None,
+    };
+    let round = Round { end: End::Store(object), ..Round::ending(old, Default::default(), None) };
+    let key = KeyRef { bytes: b"key", hash: 1, slot: Slot::of_key(b"key") };
+    scene.engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
+    assert!(matches!(scene.engine.reparable(first), Reparable::NotYet));
+    // The order was to leave now.
+    scene.engine.give_orders();
+    let taken_back = (1..4).map(|node| scene.asked(node));
+    for asked in taken_back {
+        let [(_, Asked::Reconfigure(_, told))] = &asked[..] else { panic!("{asked:?}") };
+        assert_eq!(told[..], nodes([0, 1, 2, 3]));
+    }
 }
