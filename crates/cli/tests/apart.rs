@@ -5,15 +5,25 @@ mod processes;
 
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{self, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Instant;
 
 use processes::{PATIENCE, Process, connect, line, program};
 
 /// Addresses on this machine that were free a moment ago.
 fn free<const COUNT: usize>() -> [String; COUNT] {
-    let bound = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-    bound.map(|listener| listener.local_addr().expect("bound").to_string())
+    // Connections of clients have ports above these: one of them could take the port before the server does.
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (process::id() % 2_000) as u16 * 10;
+    [(); COUNT].map(|()| {
+        loop {
+            let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                break format!("127.0.0.1:{port}");
+            }
+        }
+    })
 }
 
 /// As `0.0.0.0` with the same port.
