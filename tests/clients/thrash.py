@@ -18,7 +18,7 @@ but nodes is broken (thrash_waits.py). Which answers took longest, and what was 
 can be judged.
 
 Without the right to make namespaces, or without porcupine, less is tested, which is said. With --strict it is a failure; and so is a
-kind of trouble that was never had in half an hour or more.
+kind of trouble that was never had in half an hour or more. GATEWAY_LOG=debug in the environment makes gateways tell more.
 """
 
 import os

@@ -9,9 +9,8 @@
 //! ```
 //! What fails (gone, damaged, wrong checksum, refused) is excluded, and the range is read from the sources that the
 //! code's plan names; each failure excludes one more chunk, until there is no plan (see `again`). The first way that ends
-//! wins. The
-//! length of a record is not known to the owner: a degraded read of one asks for a guess first, and again when the
-//! record turns out longer.
+//! wins. The length of a record is not known to the owner: a degraded read of one asks for a guess first, and again when
+//! the record turns out longer.
 
 use std::sync::Arc;
 

@@ -426,7 +426,7 @@ impl<C: Command> Engine<C> {
         let partition = stripe.partition;
         let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
         // Should this owner die before it can empty the stripe, the next one knows what is certain.
-        for (member, stable) in open.stable_untold_by_any() {
+        for (member, stable) in open.stable_untold_to_any() {
             let node = stripe.members[member];
             if self.nodes.is_ready(node) {
                 let session = self.nodes.session_of(node, stripe.id);

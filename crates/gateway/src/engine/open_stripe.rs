@@ -432,20 +432,20 @@ impl<I> OpenStripe<I> {
         if self.told_us + idle_us > now_us {
             return Vec::new();
         }
-        let parities = self.members.iter_mut().enumerate().skip(self.shape.data_count());
-        let untold = parities.filter(|(_, progress)| progress.told < progress.stable);
-        let tell = |(member, progress): (usize, &mut Progress)| {
-            progress.told = progress.stable;
-            (member, progress.stable)
-        };
-        let untold: Vec<_> = untold.map(tell).collect();
+        let untold = self.take_untold(self.shape.data_count());
         self.told_us = if untold.is_empty() { self.told_us } else { now_us };
         untold
     }
 
     /// Nothing more is appended: members that have not been told what is stable, with that.
-    pub fn stable_untold_by_any(&mut self) -> Vec<(usize, OpNumber)> {
-        let untold = self.members.iter_mut().enumerate().filter(|(_, progress)| progress.told < progress.stable);
+    pub fn stable_untold_to_any(&mut self) -> Vec<(usize, OpNumber)> {
+        self.take_untold(0)
+    }
+
+    /// Members from this one on that have not been told what is stable: from now on they have.
+    fn take_untold(&mut self, first: usize) -> Vec<(usize, OpNumber)> {
+        let members = self.members.iter_mut().enumerate().skip(first);
+        let untold = members.filter(|(_, progress)| progress.told < progress.stable);
         let tell = |(member, progress): (usize, &mut Progress)| {
             progress.told = progress.stable;
             (member, progress.stable)
