@@ -145,7 +145,27 @@ struct Results {
     p99_ratio: f64,
     operations_degraded: usize,
     operations_repairing: usize,
+    latencies: Phases,
     error_count: u64,
+}
+
+/// What operations took in each phase.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Phases {
+    healthy: Latencies,
+    beside: Latencies,
+    degraded: Latencies,
+    repairing: Latencies,
+}
+
+/// Percentiles, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+struct Latencies {
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    longest_us: f64,
 }
 
 /// Runs it, prints and writes the results.
@@ -204,13 +224,20 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     load::check(&report)?;
     tell(&options, "reading back what the nodes were filled with");
     let filler = filler.finish()?;
-    let healthy = p99_us(&samples, 0.0..course.beside_from_s).context("no operations before the kill")?;
-    let beside_span = course.beside_from_s..course.beside_to_s;
-    let beside_us = p99_us(&samples, beside_span).context("no operations beside the estimate's work")?;
     let degraded = course.killed_s + SETTLING_S..course.given_up_s;
-    let degraded_us = p99_us(&samples, degraded.clone()).context("no operations before the repair: raise --rate")?;
     let repairing = course.given_up_s..course.whole_s;
-    let disturbed = p99_us(&samples, repairing.clone()).context("no operations during repair: raise --rate")?;
+    let latencies = Phases {
+        healthy: latencies(&samples, 0.0..course.beside_from_s).context("no operations before the kill")?,
+        beside: latencies(&samples, course.beside_from_s..course.beside_to_s)
+            .context("no operations beside the estimate's work")?,
+        degraded: latencies(&samples, degraded.clone()).context("no operations before the repair: raise --rate")?,
+        repairing: latencies(&samples, repairing.clone()).context("no operations during repair: raise --rate")?,
+    };
+    let p99_of = |phase: Latencies| (phase.p99_us, phase.p99_us / latencies.healthy.p99_us);
+    let (healthy, _) = p99_of(latencies.healthy);
+    let (beside_us, beside_ratio) = p99_of(latencies.beside);
+    let (degraded_us, degraded_ratio) = p99_of(latencies.degraded);
+    let (repairing_us, repairing_ratio) = p99_of(latencies.repairing);
     let rate = course.bytes as f64 / 1e6 / (course.whole_s - course.given_up_s).max(1e-3);
     let results = Results {
         machine: crate::process::machine(),
@@ -225,12 +252,13 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
         p99_us_healthy: healthy,
         p99_us_beside: beside_us,
         p99_us_degraded: degraded_us,
-        p99_us_repairing: disturbed,
-        p99_ratio_beside: beside_us / healthy,
-        p99_ratio_degraded: degraded_us / healthy,
-        p99_ratio: disturbed / healthy,
+        p99_us_repairing: repairing_us,
+        p99_ratio_beside: beside_ratio,
+        p99_ratio_degraded: degraded_ratio,
+        p99_ratio: repairing_ratio,
         operations_degraded: within(&samples, degraded).count(),
         operations_repairing: within(&samples, repairing).count(),
+        latencies,
         error_count: report.error_count + filler.error_count,
     };
     write_results(options.output.json.as_deref(), &results, || table(&results))?;
@@ -338,11 +366,15 @@ fn within(samples: &[Sample], span: std::ops::Range<f64>) -> impl Iterator<Item 
     samples.iter().filter(move |sample| span.contains(&(sample.intended_ns as f64 / 1e9)))
 }
 
-fn p99_us(samples: &[Sample], span: std::ops::Range<f64>) -> Option<f64> {
+/// Of the operations that were meant to start in the span; `None`: there is none.
+fn latencies(samples: &[Sample], span: std::ops::Range<f64>) -> Option<Latencies> {
     let mut latencies: Vec<u64> = within(samples, span).map(|sample| sample.latency_ns).collect();
     latencies.sort_unstable();
-    let place = (latencies.len() * 99).div_ceil(100).checked_sub(1)?;
-    Some(latencies[place] as f64 / 1e3)
+    let longest = *latencies.last()?;
+    let us = |ns: u64| ns as f64 / 1e3;
+    let at = |per_mille: usize| us(latencies[(latencies.len() * per_mille).div_ceil(1000) - 1]);
+    let [p50_us, p90_us, p99_us, p999_us] = [500, 900, 990, 999].map(at);
+    Some(Latencies { p50_us, p90_us, p99_us, p999_us, longest_us: us(longest) })
 }
 
 fn table(results: &Results) -> String {
@@ -433,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p99_is_of_the_operations_meant_to_start_in_the_span() {
+    fn percentiles_are_of_the_operations_meant_to_start_in_the_span() {
         let sample = |ms: u64, us: u64| Sample {
             intended_ns: ms * 1_000_000,
             latency_ns: us * 1_000,
@@ -441,8 +473,9 @@ mod tests {
             is_failed: false,
         };
         let samples: Vec<Sample> = (0..200).map(|at| sample(at, if at < 100 { at + 1 } else { 5_000 })).collect();
-        assert_eq!(p99_us(&samples, 0.0..0.1), Some(99.0));
-        assert_eq!(p99_us(&samples, 0.1..0.2), Some(5_000.0));
-        assert_eq!(p99_us(&samples, 1.0..2.0), None);
+        let first = Latencies { p50_us: 50.0, p90_us: 90.0, p99_us: 99.0, p999_us: 100.0, longest_us: 100.0 };
+        assert_eq!(latencies(&samples, 0.0..0.1), Some(first));
+        assert_eq!(latencies(&samples, 0.1..0.2).map(|second| second.p50_us), Some(5_000.0));
+        assert_eq!(latencies(&samples, 1.0..2.0), None);
     }
 }

@@ -321,3 +321,15 @@ fn what_filled_a_chunk_is_moved_by_any_owner() {
 fn what_cannot_be_made_safe_is_not_shown() {
     passes_wholly(Profile::Long, &[200]);
 }
+
+/// The simulator's own: flushes for later filled the history of a key that was asked for often.
+#[test]
+fn flushes_for_later_leave_room_in_every_history() {
+    passes_wholly(Profile::Members, &[30_502]);
+}
+
+/// The simulator's own: the last gateway that was missing for the first dealing had joined before, and was heard again.
+#[test]
+fn partitions_are_dealt_once_all_gateways_are_heard() {
+    passes_wholly(Profile::Gateways, &[30_334]);
+}

@@ -55,8 +55,11 @@ impl World {
         self.history.answer(now_us, &record, Answer::Done);
     }
 
-    /// A client orders a flush for later.
+    /// A client orders a flush for later, unless some key's history is full: all are to have room for it.
     pub fn order_flush(&mut self, client: u32, delay_ms: u64) {
+        if self.history.keys().any(|key| !self.has_room(key)) {
+            return;
+        }
         self.clients.flushes.may_be_cancelled();
         let due_us = self.moment_after(delay_ms);
         // One that is under way may come after it.

@@ -10,7 +10,7 @@ use crate::history::OperationId;
 use crate::model::{Action, Value};
 use crate::world::{CLIENT_DELAY_US, Event, World};
 
-/// Room that a key's history keeps for the reads and deletes after healing.
+/// Room that a key's history keeps for the reads and deletes after healing, and for what ends by itself until then.
 const ROOM_KEPT: usize = 40;
 
 impl World {
@@ -40,8 +40,7 @@ impl World {
         actions: impl Iterator<Item = (&'a [u8], Action)>,
     ) -> Option<Vec<OperationId>> {
         let actions: Vec<_> = actions.collect();
-        let kept = if self.is_active { ROOM_KEPT } else { 0 };
-        if actions.iter().any(|(key, _)| self.history.room(key) <= kept) {
+        if actions.iter().any(|(key, _)| !self.has_room(key)) {
             return None;
         }
         let now_us = self.schedule.now_us();
@@ -51,6 +50,12 @@ impl World {
             records.push(self.history.invoke(now_us, client, key, action).expect("room, and values that fit"));
         }
         Some(records)
+    }
+
+    /// May a client ask for something of the key?
+    pub(in crate::world) fn has_room(&self, key: &[u8]) -> bool {
+        let kept = if self.is_active { ROOM_KEPT } else { 0 };
+        self.history.room(key) > kept
     }
 
     /// A flush that takes effect later.

@@ -184,16 +184,21 @@ impl World {
         }
         self.give_up(gateway);
         self.coordinator.heard_us.insert(gateway, self.schedule.now_us());
-        let expected = self.config.gateway_count;
-        let is_first_deal = self.coordinator.epoch == 0;
-        if is_first_deal && self.coordinator.heard_us.len() == expected {
-            let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
-            self.deal(partitions, Vec::new());
-        } else if !is_first_deal {
+        if self.has_dealt() {
             self.deal_ownerless();
             self.balance(gateway);
         }
         self.tell_all(gateway);
+    }
+
+    /// Did it deal partitions before this? It does so once all gateways are there.
+    fn has_dealt(&mut self) -> bool {
+        let is_first_deal = self.coordinator.epoch == 0;
+        if is_first_deal && self.coordinator.heard_us.len() == self.config.gateway_count {
+            let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
+            self.deal(partitions, Vec::new());
+        }
+        !is_first_deal
     }
 
     /// Its connection ended.
@@ -228,7 +233,9 @@ impl World {
             let was_dead = self.coordinator.heard_us.insert(gateway, now_us).is_none();
             if was_dead {
                 self.note(format_args!("the coordinator hears gateway {gateway} again"));
-                self.deal_ownerless();
+                if self.has_dealt() {
+                    self.deal_ownerless();
+                }
                 self.tell_all(gateway);
             }
         }
