@@ -49,7 +49,7 @@ const GOAL_SHARE: f64 = 0.6;
 const ESTIMATES: usize = 5;
 
 /// Between two looks at the status.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Kills a node and measures how its chunks are rebuilt elsewhere.
 #[derive(Clone, Debug, clap::Args)]
@@ -105,7 +105,7 @@ pub struct RepairOptions {
 }
 
 /// When what happened, seconds after the measured phase began.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Course {
     /// The estimate's work beside the load.
     beside_from_s: f64,
@@ -117,6 +117,8 @@ struct Course {
     whole_s: f64,
     chunks: u64,
     bytes: u64,
+    /// Chunks that were rebuilt so far, at each look at the status; gateways tell it every 50 ms.
+    progress: Vec<(f64, u64)>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -333,7 +335,7 @@ fn kill_and_watch(
     kill_process(pid, Signal::KILL).with_context(|| format!("cannot kill node {victim}"))?;
     let killed_s = elapsed();
     tell(options, &format!("node {victim} is killed"));
-    let mut given_up_s = None;
+    let (mut given_up_s, mut progress) = (None, Vec::new());
     loop {
         let status = Status::get(admin)?;
         let is_given_up = status.nodes.iter().any(|node| node.id == victim && node.state == "retired");
@@ -342,6 +344,9 @@ fn kill_and_watch(
             tell(options, &format!("its memory is given up: {} chunks are missing", status.repair.chunks_missing));
         }
         let rebuilt = status.repair.chunks_rebuilt_total - before.repair.chunks_rebuilt_total;
+        if given_up_s.is_some() {
+            progress.push((elapsed(), rebuilt));
+        }
         if let Some(given_up_s) = given_up_s.filter(|_| rebuilt > 0 && status.repair.chunks_missing == 0) {
             let bytes = status.repair.bytes_rebuilt_total - before.repair.bytes_rebuilt_total;
             tell(options, &format!("{rebuilt} chunks are rebuilt; the load goes on to its end"));
@@ -354,6 +359,7 @@ fn kill_and_watch(
                 whole_s: elapsed(),
                 chunks: rebuilt,
                 bytes,
+                progress,
             });
         }
         if load.within(LOOK) {

@@ -33,6 +33,10 @@ pub use views::{LettingGo, Views};
 /// Of a file system in memory: reading never waits for a disk.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// Bytes that a background writes at once: the system looks for memory for them, page by page, which takes some ten
+/// microseconds.
+const WRITTEN_BYTES: usize = 16 << 10;
+
 /// Of a thread that closes a file.
 const STACK_BYTES: usize = 64 << 10;
 
@@ -201,7 +205,14 @@ impl<M: NearWriter> NearWriter for GivingWay<M> {
     fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
         // Some tens of microseconds of decoding are behind it.
         scheduling::give_way();
-        self.0.write(position, room_bytes, bytes)
+        let last = bytes.len().saturating_sub(1) / WRITTEN_BYTES * WRITTEN_BYTES;
+        for at in (0..last).step_by(WRITTEN_BYTES) {
+            if !self.0.write(position + at as u64, WRITTEN_BYTES, &bytes[at..at + WRITTEN_BYTES]) {
+                return false;
+            }
+            scheduling::give_way();
+        }
+        self.0.write(position + last as u64, room_bytes - last, &bytes[last..])
     }
 }
 
@@ -238,6 +249,23 @@ mod tests {
         assert_eq!((&first, &second), (b"123", b"4567"));
         assert_eq!(memory.read_both(8, &mut first, &mut second), 2, "as far as there is something");
         assert_eq!(memory.read_both(10, &mut first, &mut second), 0);
+    }
+
+    #[test]
+    fn all_that_is_written_piece_by_piece_is_there_and_the_rest_of_its_room() {
+        for length in [0, 1, WRITTEN_BYTES, WRITTEN_BYTES + 1, 3 * WRITTEN_BYTES - 1] {
+            let file = File::from(rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::CLOEXEC).expect("memory"));
+            let room_bytes = 4 * WRITTEN_BYTES;
+            file.set_len(2 * room_bytes as u64).expect("longer");
+            let memory = GivingWay(NearFile(Arc::new(file)));
+            let bytes: Vec<u8> = (0..length).map(|at| at as u8 ^ (at >> 8) as u8).collect();
+            assert!(memory.write(4096, room_bytes, &bytes), "{length}");
+            let mut read = vec![1; room_bytes];
+            assert_eq!(memory.read(4096, &mut read), room_bytes);
+            assert!(read[..length] == bytes && read[length..].iter().all(|&byte| byte == 0), "{length}");
+            let taken_bytes = memory.0.0.metadata().expect("it is a file").blocks() * 512;
+            assert_eq!(taken_bytes, room_bytes as u64, "{length}: no more and no less than its room");
+        }
     }
 
     #[test]

@@ -108,6 +108,11 @@ impl Voids {
         }
     }
 
+    /// Is the stripe void, or to be so at once?
+    pub(super) fn is_emptied(&self, id: StripeId) -> bool {
+        self.emptied.contains_key(&id)
+    }
+
     /// Takes out a stripe that every member has closed.
     pub(super) fn take_rescinded(&mut self, id: StripeId) -> Option<(PartitionId, Arc<[NodeId]>)> {
         let is_closed = |emptied: &Emptied| emptied.ending == Ending::Closing(BTreeSet::new());

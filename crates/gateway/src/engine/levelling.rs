@@ -23,7 +23,6 @@ use super::limits::{
     LEVEL_REST_US, MOVE_PLAN_MAX,
 };
 use super::moving::Planned;
-use super::stripes::StripePhase;
 use crate::command::Command;
 
 /// What nodes have too much, and what they could take, in bytes.
@@ -247,7 +246,7 @@ impl<C: Command> Engine<C> {
     /// Every stripe, its members, its code, and whether it is sealed.
     fn visit_chunks(&self, mut visit: impl FnMut(StripeId, &[NodeId], CodeShape, bool)) {
         for (_, stripe) in self.stripes.iter() {
-            visit(stripe.id, &stripe.members, self.config.shape, stripe.phase() == StripePhase::Sealed);
+            visit(stripe.id, &stripe.members, self.config.shape, self.is_to_stay_whole(stripe));
         }
         for object in self.striped.values() {
             for stripe in object.stripes() {

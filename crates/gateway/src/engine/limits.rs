@@ -163,8 +163,8 @@ pub const GREETING_US_MAX: u64 = 2_000_000;
 
 /// Orders to rebuild chunks that an engine has out at once, and those of them to one node. Most of them wait to be
 /// gathered, twice here and once with the node.
-pub const REPAIR_ORDERS_MAX: usize = 512;
-pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 64;
+pub const REPAIR_ORDERS_MAX: usize = 256;
+pub const REPAIR_ORDERS_OF_NODE_MAX: usize = 32;
 
 /// For how long what nobody waits for is gathered, in microseconds.
 pub const GATHER_US: u64 = 5_000;

@@ -18,7 +18,6 @@ use smallvec::SmallVec;
 
 use super::index::StripeSlot;
 use super::limits::LOSING_LOOKS_MAX;
-use super::stripes::StripePhase;
 use super::{Engine, Phase};
 use crate::command::Command;
 
@@ -97,7 +96,7 @@ impl<C: Command> Engine<C> {
         let end = self.stripes.slot_count().min(walk.slot + looks_max);
         let mut looks = looks_max - (end - walk.slot.min(end));
         for stripe in (walk.slot..end).filter_map(|at| self.stripes.get(StripeSlot(at as u32))) {
-            if stripe.phase() == StripePhase::Sealed {
+            if self.is_to_stay_whole(stripe) {
                 look(stripe.id, &stripe.members, self.config.shape);
             }
         }

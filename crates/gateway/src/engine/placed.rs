@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use shorttail_units::{Incarnation, NodeId, StripeId};
 
-use super::stripes::StripePhase;
 use super::{Engine, What};
 use crate::command::Command;
 
@@ -35,8 +34,7 @@ impl<C: Command> Engine<C> {
 
     /// Chunks of what is sealed, with the nodes that are to hold them.
     pub fn chunks_placed(&self) -> Vec<(StripeId, NodeId)> {
-        let is_sealed = |phase: StripePhase| phase == StripePhase::Sealed;
-        let packed = self.stripes.iter().map(|(_, stripe)| stripe).filter(|stripe| is_sealed(stripe.phase()));
+        let packed = self.stripes.iter().map(|(_, stripe)| stripe).filter(|stripe| self.is_to_stay_whole(stripe));
         let packed = packed.flat_map(|stripe| stripe.members.iter().map(|&node| (stripe.id, node)));
         let in_flight = self.striped_in_flight();
         let objects = self.striped.iter().filter(|(first, _)| !in_flight.contains(first)).map(|(_, object)| object);

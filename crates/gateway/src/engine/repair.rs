@@ -6,10 +6,10 @@
 //!                                                      | ^
 //!                              most urgent first: order' 'rest: no target, a source failed, its node is away
 //! ```
-//! Only chunks of sealed stripes and of striped objects are here: an unsealed stripe that loses a member is emptied
-//! from the owner's memory. Reads know what is lost and decode it at once.
+//! Only chunks of sealed stripes, those that are being emptied among them, and of striped objects are here: an unsealed
+//! stripe that loses a member is emptied from the owner's memory. Reads know what is lost and decode it at once.
 //!
-//! Invariant: a stripe with lost chunks is in the queue, rests, has an order, or is being emptied.
+//! Invariant: a stripe with lost chunks is in the queue, rests, has an order, or is void.
 //!
 //! Must not know: how a chunk is rebuilt (see `rebuilding`).
 
@@ -22,12 +22,13 @@ use smallvec::SmallVec;
 
 use super::census::{Census, Member};
 use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX};
+use super::log::Purpose;
 use super::losing::{AllLosing, Walk};
 use super::nodes::SessionId;
 use super::orders::Orders;
 use super::rate::Rate;
 use super::rebuilding::{Order, OrderNumber};
-use super::stripes::StripePhase;
+use super::stripes::Stripe;
 use super::{Engine, Phase};
 use crate::command::Command;
 
@@ -412,16 +413,22 @@ pub(super) enum Reparable {
     Whole(Facts),
     /// Its object is being written.
     NotYet,
-    /// It is being emptied, or does not exist.
+    /// It is void or was left unsealed, or does not exist.
     Over,
 }
 
 impl<C: Command> Engine<C> {
+    /// Is what a packed stripe lacks to be rebuilt? So it is while jobs empty it: that may take as long as there is no
+    /// memory. What was not sealed is emptied from the owner's memory, and what is void needs nothing.
+    pub(super) fn is_to_stay_whole(&self, stripe: &Stripe<Purpose>) -> bool {
+        stripe.is_sealed() && !self.voids.is_emptied(stripe.id)
+    }
+
     pub(super) fn reparable(&self, id: StripeId) -> Reparable {
         if let Some(slot) = self.stripes.slot_of(id) {
             let stripe = self.stripes.at(slot);
-            return match stripe.phase() {
-                StripePhase::Sealed => Reparable::Whole(Facts {
+            return match self.is_to_stay_whole(stripe) {
+                true => Reparable::Whole(Facts {
                     partition: stripe.partition,
                     kind: ChunkKind::Packed,
                     shape: self.config.shape,
@@ -429,7 +436,7 @@ impl<C: Command> Engine<C> {
                     configuration: stripe.configuration,
                     members: stripe.members.clone(),
                 }),
-                _ => Reparable::Over,
+                false => Reparable::Over,
             };
         }
         let Some((first, object)) = self.striped_of(id) else { return Reparable::Over };
@@ -439,7 +446,7 @@ impl<C: Command> Engine<C> {
         Reparable::Whole(object.facts_of(id))
     }
 
-    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is being emptied, or does not exist.
+    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is void or was left unsealed, or does not exist.
     pub(super) fn facts_of(&self, id: StripeId) -> Option<Facts> {
         match self.reparable(id) {
             Reparable::Whole(facts) => Some(facts),
@@ -450,7 +457,7 @@ impl<C: Command> Engine<C> {
 
     /// Chunks of sealed stripes and of striped objects that a node is to hold.
     pub(super) fn chunks_of(&self, node: NodeId) -> Vec<(StripeId, usize, CodeShape)> {
-        let sealed = self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed);
+        let sealed = self.stripes.iter().filter(|(_, stripe)| self.is_to_stay_whole(stripe));
         let packed = sealed.filter_map(|(_, stripe)| Some((stripe.id, stripe.member_of(node)?, self.config.shape)));
         let striped = self.striped.values().flat_map(|object| {
             let stripes = object.stripes();
@@ -529,7 +536,7 @@ impl<C: Command> Engine<C> {
                 }
             }
         };
-        for (_, stripe) in self.stripes.iter().filter(|(_, stripe)| stripe.phase() == StripePhase::Sealed) {
+        for (_, stripe) in self.stripes.iter().filter(|(_, stripe)| self.is_to_stay_whole(stripe)) {
             look(stripe.id, stripe.partition, &stripe.members, self.config.shape);
         }
         for object in self.striped.values() {
@@ -575,9 +582,8 @@ impl<C: Command> Engine<C> {
     /// Does every stripe have all its chunks? Then as many nodes as the code tolerates may be lost from now on.
     pub fn is_whole(&self) -> bool {
         let is_here = |members: &[NodeId]| members.iter().all(|&node| self.nodes.is_reachable(node));
-        let is_intact = |stripe: &super::stripes::Stripe<super::log::Purpose>| {
-            is_here(&stripe.members) && (stripe.is_unsealed() || stripe.open.is_none())
-        };
+        let is_intact =
+            |stripe: &Stripe<Purpose>| is_here(&stripe.members) && (stripe.is_unsealed() || stripe.open.is_none());
         let is_kept =
             |object: &super::striped::StripedObject| object.stripes().all(|id| is_here(&object.members_of(id).1));
         self.is_serving()

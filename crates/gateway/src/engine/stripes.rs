@@ -148,6 +148,11 @@ impl<I> Stripe<I> {
         matches!(self.phase, StripePhase::Open | StripePhase::Sealing)
     }
 
+    /// Do its members have all of it, sealed? So it is while it is emptied, too, unless it was left before that.
+    pub fn is_sealed(&self) -> bool {
+        self.phase == StripePhase::Sealed || self.phase == StripePhase::Leaving && self.open.is_none()
+    }
+
     /// Bytes that would not have to be moved to free the stripe.
     pub fn live_estimate(&self, now: UnixMs) -> u64 {
         self.live_bytes.saturating_sub(self.expiry.expired_bytes(now))

@@ -30,8 +30,9 @@ impl World {
         }
     }
 
-    /// Sessions that should exist and do not are tried, now or after a while.
+    /// Sessions that should exist and do not are tried, now or after a while. What an engine left is closed.
     pub(super) fn keep_sessions(&mut self, gateway: usize) {
+        self.close_left_sessions(gateway);
         let host = &self.gateways[gateway];
         let generation = host.generation;
         let mut wanted = Vec::new();
@@ -46,6 +47,23 @@ impl World {
             let is_first = hosted.tried.insert(id) && self.config.gateway_count > 1;
             let delay_us = self.rng.range(if is_first { CONNECT_US } else { RETRY_US });
             self.schedule.after(delay_us, Event::Connect { gateway, generation, epoch, id });
+        }
+    }
+
+    fn close_left_sessions(&mut self, gateway: usize) {
+        let host = &self.gateways[gateway];
+        let is_left = |link: &Link| {
+            let is_new = host
+                .inputs
+                .iter()
+                .any(|input| matches!(input, Input::Opened(epoch, id) if (*epoch, *id) == (link.epoch, link.id)));
+            let hosted = host.tenures.get(&link.epoch);
+            !is_new && hosted.is_some_and(|hosted| !hosted.engine.is_connected(link.id))
+        };
+        let left = host.links.iter().filter(|(_, link)| is_left(link)).map(|(&session, _)| session);
+        for session in left.collect::<Vec<_>>() {
+            self.gateways[gateway].links.remove(&session);
+            self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
         }
     }
 
