@@ -334,8 +334,8 @@ fn partitions_are_dealt_once_all_gateways_are_heard() {
     passes_wholly(Profile::Gateways, &[30_334]);
 }
 
-/// A stripe that was being emptied, for which there was no memory, lost a chunk, which nobody counted or rebuilt: with the next
-/// node a stored key was gone.
+/// A stripe that was being emptied, for which there was no memory, lost a chunk, which nobody counted or rebuilt: with the
+/// next node a stored key was gone.
 #[test]
 fn what_is_being_emptied_is_rebuilt_too() {
     passes_wholly(Profile::Full, &[31_901]);

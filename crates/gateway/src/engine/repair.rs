@@ -446,7 +446,8 @@ impl<C: Command> Engine<C> {
         Reparable::Whole(object.facts_of(id))
     }
 
-    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is void or was left unsealed, or does not exist.
+    /// What is known of a stripe, whether it can be repaired now or not; `None`: it is void or was left unsealed, or does
+    /// not exist.
     pub(super) fn facts_of(&self, id: StripeId) -> Option<Facts> {
         match self.reparable(id) {
             Reparable::Whole(facts) => Some(facts),

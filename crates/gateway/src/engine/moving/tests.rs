@@ -8,7 +8,7 @@ use crate::any::AnyCommand;
 use crate::engine::limits::GATHER_US;
 use crate::engine::nodes::NodePhase;
 use crate::engine::repair::Reparable;
-use crate::engine::stripes::Stripe;
+use crate::engine::stripes::{Stripe, StripePhase};
 use crate::engine::testing::engine_of_ready_nodes;
 use crate::engine::{Engine, SessionId, What};
 
@@ -529,4 +529,23 @@ fn what_nobody_waits_for_leaves_for_one_node_after_another() {
     let mut all = [first, second, third].concat();
     all.sort_unstable();
     assert_eq!(all, [0, 1, 2]);
+}
+
+#[test]
+fn what_is_being_emptied_is_rebuilt_until_it_is_void() {
+    let mut scene = scene();
+    let slot = scene.engine.stripes.slot_of(scene.stripe).expect("it is there");
+    scene.engine.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
+    scene.lose(0);
+    scene.engine.note_lost_of(NodeId(0));
+    assert_eq!(scene.engine.repair.missing_count(), 1);
+    let target = scene.orders_at(1_000_000);
+    assert!([4, 5].contains(&target), "{target}");
+    scene.report(target, Ok(()));
+    assert_eq!(scene.engine.repair.missing_count(), 0);
+    scene.engine.declare_void(slot, Vec::new());
+    assert!(matches!(scene.engine.reparable(scene.stripe), Reparable::Over));
+    scene.lose(1);
+    scene.engine.note_lost_of(NodeId(1));
+    assert_eq!(scene.engine.repair.missing_count(), 0, "nobody needs it");
 }

@@ -184,21 +184,21 @@ impl World {
         }
         self.give_up(gateway);
         self.coordinator.heard_us.insert(gateway, self.schedule.now_us());
-        if self.has_dealt() {
+        if !self.deal_first() {
             self.deal_ownerless();
             self.balance(gateway);
         }
         self.tell_all(gateway);
     }
 
-    /// Did it deal partitions before this? It does so once all gateways are there.
-    fn has_dealt(&mut self) -> bool {
+    /// Deals all partitions as soon as all gateways are there; false: it did so before this.
+    fn deal_first(&mut self) -> bool {
         let is_first_deal = self.coordinator.epoch == 0;
         if is_first_deal && self.coordinator.heard_us.len() == self.config.gateway_count {
             let partitions: Vec<_> = (0..self.config.partition_count).map(PartitionId).collect();
             self.deal(partitions, Vec::new());
         }
-        !is_first_deal
+        is_first_deal
     }
 
     /// Its connection ended.
@@ -233,7 +233,7 @@ impl World {
             let was_dead = self.coordinator.heard_us.insert(gateway, now_us).is_none();
             if was_dead {
                 self.note(format_args!("the coordinator hears gateway {gateway} again"));
-                if self.has_dealt() {
+                if !self.deal_first() {
                     self.deal_ownerless();
                 }
                 self.tell_all(gateway);
