@@ -346,3 +346,10 @@ fn what_is_being_emptied_is_rebuilt_too() {
 fn who_comes_back_on_a_session_that_was_left_is_greeted_anew() {
     passes_wholly(Profile::Mixed, &[33_395]);
 }
+
+/// A chunk that was left open by a hand-over was rebuilt only some time after the node that was needed for it was back, and
+/// the next node was lost before.
+#[test]
+fn what_was_stuck_is_rebuilt_as_soon_as_a_node_is_back() {
+    passes_wholly(Profile::Gateways, &[40_645]);
+}

@@ -179,6 +179,7 @@ impl<C: Command> Engine<C> {
         if node.sessions.iter().all(|session| session.greeted) {
             node.phase = NodePhase::Ready;
             self.repair.is_away_stale = true;
+            self.repair.wake_resting();
             self.note_back(id.node);
             self.forget_left(id.node);
             self.settle_voids_of(id.node);

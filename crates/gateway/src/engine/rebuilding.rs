@@ -318,7 +318,7 @@ impl<C: Command> Engine<C> {
         }
         if order.has_failed {
             let is_own = order.telling.is_none();
-            self.note_failure(stripe);
+            self.note_failure(stripe, "a member did not take note of the target");
             self.drop_order(stripe);
             if is_own {
                 // Whatever they know under this number, the next one is above it.
@@ -369,17 +369,15 @@ impl<C: Command> Engine<C> {
     }
 
     /// An order failed. It is given again; that it failed so often is told once.
-    fn note_failure(&mut self, stripe: StripeId) {
+    fn note_failure(&mut self, stripe: StripeId, why: &str) {
         let Some(lost) = self.repair.get_mut(stripe) else { return };
         lost.failures = lost.failures.saturating_add(1);
         if lost.failures == REPAIR_FAILURES_TOLD {
-            let (chunks, failures) = (lost.chunks, lost.failures);
-            tracing::warn!(
-                ?stripe,
-                chunks = format!("{chunks:#b}"),
-                failures,
-                "chunks are not rebuilt, time and again"
-            );
+            let (chunks, failures) = (format!("{:#b}", lost.chunks), lost.failures);
+            let facts = self.facts_of(stripe);
+            let kind = facts.as_ref().map(|facts| facts.kind);
+            let members = facts.map(|facts| facts.members);
+            tracing::warn!(?stripe, ?kind, ?members, chunks, failures, why, "chunks are not rebuilt, time and again");
         }
     }
 
@@ -437,7 +435,8 @@ impl<C: Command> Engine<C> {
             (Refusal::Damaged, None) => self.parity_among(stripe, &sources),
             (_, source) => source.map(usize::from),
         };
-        self.note_failure(stripe);
+        let of_source = source.map_or(String::new(), |source| format!(", of source {source}"));
+        self.note_failure(stripe, &format!("node {} rebuilding chunk {chunk}: {refusal}{of_source}", node.0));
         if let Some(lost) = self.repair.get_mut(stripe) {
             match (refusal, blamed) {
                 (_, Some(blamed)) => lost.avoided |= 1 << blamed,

@@ -74,6 +74,8 @@ pub struct Repair {
     /// To be looked at, the fewest spare chunks first.
     queue: BTreeSet<(usize, StripeId)>,
     resting: BTreeSet<(u64, StripeId)>,
+    /// So many of those that rest are looked at all the same: a node is in use again, which may be what they lacked.
+    woken_count: usize,
     pub(super) orders: Orders,
     /// Not all that these nodes had is marked yet.
     pub(super) losing: AllLosing,
@@ -331,9 +333,23 @@ impl Repair {
         }
     }
 
+    /// A node is in use again: what rests now need not wait any longer.
+    pub(super) fn wake_resting(&mut self) {
+        self.woken_count = self.resting.len();
+        self.due_us = 0;
+    }
+
     /// Stripes to look at, most urgent first.
     pub(super) fn due(&mut self, now_us: u64, count: usize) -> Vec<StripeId> {
-        while let Some(&(until_us, stripe)) = self.resting.first().filter(|(until_us, _)| *until_us <= now_us) {
+        let mut woken = self.woken_count.min(count);
+        self.woken_count -= woken;
+        while let Some(&(until_us, stripe)) = self.resting.first() {
+            if until_us > now_us {
+                if woken == 0 {
+                    break;
+                }
+                woken -= 1;
+            }
             self.resting.remove(&(until_us, stripe));
             if let Some(lost) = self.lost.get_mut(&stripe) {
                 lost.rests_until_us = None;
@@ -641,6 +657,26 @@ mod tests {
         repair.mark_all(&[(a, 1, shape), (b, 1, shape)]);
         assert_eq!(repair.due(6, 9), [b, c], "what rests waits, whatever it loses");
         assert_eq!(repair.due(7, 9), [a, b, c]);
+        repair.check_invariants();
+    }
+
+    #[test]
+    fn what_rests_is_looked_at_once_a_node_is_in_use_again_some_at_a_time() {
+        let shape = CodeShape::reed_solomon(4, 2).expect("a shape");
+        let [a, b, c] = [1, 2, 3].map(|number| StripeId::new(Epoch(1), number));
+        let mut repair = Repair::default();
+        for stripe in [a, b, c] {
+            repair.mark(stripe, 0, shape);
+            repair.rest(stripe, 100);
+        }
+        assert_eq!(repair.due(6, 2), []);
+        repair.wake_resting();
+        assert_eq!(repair.due(7, 2), [a, b]);
+        repair.rest(a, 107);
+        repair.rest(b, 107);
+        assert_eq!(repair.due(8, 2), [c], "those that were woken rest again");
+        repair.rest(c, 108);
+        assert_eq!(repair.due(9, 2), []);
         repair.check_invariants();
     }
 }
