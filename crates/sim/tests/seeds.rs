@@ -353,3 +353,10 @@ fn who_comes_back_on_a_session_that_was_left_is_greeted_anew() {
 fn what_was_stuck_is_rebuilt_as_soon_as_a_node_is_back() {
     passes_wholly(Profile::Gateways, &[40_645]);
 }
+
+/// The pieces of a striped object that was over were freed while the stripe with its manifest was being emptied: the next
+/// owner took it for one that never was whole, and showed what it had replaced.
+#[test]
+fn what_is_over_hides_what_it_replaced_until_its_stripe_is_void() {
+    passes_wholly(Profile::Gateways, &[40_515]);
+}

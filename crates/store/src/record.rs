@@ -189,6 +189,11 @@ impl<'a> Record<'a> {
         out[crc_at..crc_at + 4].copy_from_slice(&crc.to_le_bytes());
     }
 
+    /// Has its lifetime ended?
+    pub fn is_over(&self, now: UnixMs) -> bool {
+        self.expiry.is_some_and(|expiry| expiry <= now)
+    }
+
     /// The record at the front of `bytes`, and its length in bytes.
     ///
     /// # Errors

@@ -571,7 +571,7 @@ impl<C: Command> Engine<C> {
             }
             return Step::Done;
         }
-        let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
+        let is_expired = record.is_over(self.now.unix_ms);
         let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
         let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
         let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
@@ -591,8 +591,8 @@ impl<C: Command> Engine<C> {
     }
 
     /// An object ends: expired, or evicted. A tombstone is needed only if an older record of it may exist; it is
-    /// written in a round of the key, which takes the object out of the index when it is durable. Without one, what is
-    /// over goes at once, and what is evicted when its stripe is void.
+    /// written in a round of the key, which takes the object out of the index when it is durable. Without one, a packed
+    /// object that is over goes at once, and what has pieces or is evicted when its stripe is void.
     fn end_object(&mut self, key: PoolKey, met: &Met<'_>, from: Location, is_expired: bool) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
         let (partition, stripe) = (job.partition, job.slot);
@@ -610,17 +610,15 @@ impl<C: Command> Engine<C> {
             };
             self.round_mut(lock).expect("just inserted").is_sent = true;
             self.count_in_flight(key, length);
-        } else if !is_expired {
-            let doomed = Doomed { key: record.key.to_vec(), old };
+        } else if !is_expired || old.manifest.is_some() {
+            // Without its pieces a manifest is taken for one that never made an object, and hides nothing older beside it.
+            let doomed = Doomed { key: record.key.to_vec(), old, is_expired };
             let job = self.jobs.get_mut(key).expect("a job that walks");
             job.doomed_bytes += doomed.old.record_bytes as u64;
             job.doomed.push(doomed);
             return Step::Done;
         } else {
             self.drop_record(ended.slot, ended.tag(), &old);
-            if let Some(manifest) = old.manifest {
-                self.free_striped(partition, &manifest);
-            }
         }
         if is_expired {
             self.stats.expired_total += 1;

@@ -1,4 +1,5 @@
-//! Evicting packed objects: they are served until the stripe that holds them is void.
+//! Evicting packed objects: they are served until the stripe that holds them is void. So is the end of striped objects
+//! that are over, which nobody is shown any more: their pieces go with the stripe that holds the manifest.
 //!
 //! ```text
 //! job walks the stripe: not read lately --> doomed, still in the index
@@ -21,6 +22,8 @@ use crate::command::Command;
 pub struct Doomed {
     pub key: Vec<u8>,
     pub old: OldRecord,
+    /// It is not evicted: it is over, and its pieces are freed.
+    pub is_expired: bool,
 }
 
 impl<C: Command> Engine<C> {
@@ -45,7 +48,10 @@ impl<C: Command> Engine<C> {
             if let Some(manifest) = one.old.manifest {
                 self.free_striped(partition, &manifest);
             }
-            self.stats.evicted_total += 1;
+            match one.is_expired {
+                true => self.stats.expired_total += 1,
+                false => self.stats.evicted_total += 1,
+            }
         }
         held
     }

@@ -235,12 +235,14 @@ impl<C: Command> Engine<C> {
             .map(|slot| self.stripes.location(slot, wanted.data_index, wanted.offset as usize));
         let tag = Self::lookup_key(&lookup).tag();
         let is_current = location.is_some_and(|location| self.index.contains(lookup.slot, tag, location));
+        let is_read = matches!(lookup.purpose, LookupPurpose::Read { .. });
         match result {
             Ok(bytes) => match Record::parse(bytes, wanted.stripe) {
                 Ok((record, _)) if record.key != Self::lookup_key(&lookup).bytes => self.resume_lookup(lookup),
-                // A record that is no longer the committed one may still answer a read that began before; anything
-                // that goes on to change the key must see the committed one.
-                Ok(_) if !is_current && !matches!(lookup.purpose, LookupPurpose::Read { .. }) => {
+                // A record that is no longer the committed one may still answer a read that began before, but not once
+                // it is over: the key may have had a value all the time. Anything that goes on to change the key must
+                // see the committed one.
+                Ok((record, _)) if !is_current && (!is_read || record.is_over(self.now.unix_ms)) => {
                     self.restart_lookup(lookup);
                 }
                 Ok((record, length)) => {
@@ -425,7 +427,7 @@ pub(super) fn old_record(record: &Record<'_>, location: Location, record_bytes: 
 }
 
 fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool, idle_s: u32, now: Now) -> Digest {
-    if record.expiry.is_some_and(|expiry| expiry <= now.unix_ms) {
+    if record.is_over(now.unix_ms) {
         return Digest::Expired;
     }
     let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
