@@ -99,6 +99,8 @@ impl<'a> ChunkView<'a> {
         }
         let raw = match self.open {
             None => Vec::new(),
+            // Its operations end where the header says, which does not hold.
+            Some(OpenState::Data(_)) if report.damaged => Vec::new(),
             Some(OpenState::Data(log)) => {
                 let (index, length) = (report.description.index, report.length);
                 let ops = log.iter(length);

@@ -336,7 +336,9 @@ impl Repair {
     /// A node is in use again: what rests now need not wait any longer.
     pub(super) fn wake_resting(&mut self) {
         self.woken_count = self.resting.len();
-        self.due_us = 0;
+        if self.woken_count > 0 {
+            self.due_us = 0;
+        }
     }
 
     /// Stripes to look at, most urgent first.
