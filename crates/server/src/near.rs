@@ -33,8 +33,7 @@ pub use views::{LettingGo, Views};
 /// Of a file system in memory: reading never waits for a disk.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Bytes that a background writes at once: the system looks for memory for them, page by page, which takes some ten
-/// microseconds.
+/// Bytes that a background writes at once: the system looks for memory for them, page by page.
 const WRITTEN_BYTES: usize = 16 << 10;
 
 /// Of a thread that closes a file.
