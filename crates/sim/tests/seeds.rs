@@ -360,3 +360,10 @@ fn what_was_stuck_is_rebuilt_as_soon_as_a_node_is_back() {
 fn what_is_over_hides_what_it_replaced_until_its_stripe_is_void() {
     passes_wholly(Profile::Gateways, &[40_515]);
 }
+
+/// A read waited for a node until the value that it was to see was over, and answered that the key is absent, though another
+/// value had been written long before: the index named both records until the older one was compared.
+#[test]
+fn a_read_shows_no_end_of_a_value_that_was_replaced_before_it() {
+    passes_wholly(Profile::Full, &[41_685]);
+}

@@ -319,6 +319,13 @@ impl<C: Command> Engine<C> {
             lookup.is_doubtful = true;
             return self.lookup_absent(lookup);
         }
+        if matches!(digest, Digest::Expired)
+            && let Some(newer) = self.written_beside(&lookup, old.location)
+        {
+            lookup.candidates.clear();
+            lookup.candidates.push(newer);
+            return self.advance_lookup(lookup);
+        }
         let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
         match (lookup.purpose, digest) {
             (LookupPurpose::Read { token, command }, Digest::Answer(reply)) => {
@@ -363,6 +370,17 @@ impl<C: Command> Engine<C> {
                 unreachable!("reads and rounds see what they find")
             }
         }
+    }
+
+    /// What was written to the key while the index still names the record that was found, as it was not yet compared:
+    /// a read that began before may show that one, but not its end. The key may have had a value all the time.
+    fn written_beside(&self, lookup: &Lookup<C>, found: Location) -> Option<Location> {
+        let key = Self::lookup_key(lookup);
+        let lock = self.locks.find(key).and_then(|lock| self.locks.get(lock))?;
+        let LockPhase::Writing(round) = &lock.phase else { return None };
+        let (written, _) = round.confirmed?;
+        // It is not there if it was a removal, or has been flushed.
+        (written != found && self.index.contains(lookup.slot, key.tag(), written)).then_some(written)
     }
 
     /// May there be something else of the key than a record of this version, or than nothing?
@@ -464,3 +482,6 @@ fn digest<C: Command>(lookup: &mut Lookup<C>, record: &Record<'_>, fetched: bool
         idle_s,
     })
 }
+
+#[cfg(test)]
+mod tests;
