@@ -367,3 +367,10 @@ fn what_is_over_hides_what_it_replaced_until_its_stripe_is_void() {
 fn a_read_shows_no_end_of_a_value_that_was_replaced_before_it() {
     passes_wholly(Profile::Full, &[41_685]);
 }
+
+/// A write of unknown outcome changed an object with a lifetime. The object was over, the key was said to be absent, and with
+/// the next owner the write came back.
+#[test]
+fn a_write_of_unknown_outcome_does_not_come_back_after_the_end_of_what_it_changed() {
+    passes_wholly(Profile::Takeover, &[53_877]);
+}

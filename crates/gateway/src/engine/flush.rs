@@ -197,6 +197,7 @@ impl<C: Command> Engine<C> {
         }
         self.flushes.due = self.flushes.due.filter(|&(version, _)| version > floor);
         self.end_losses();
+        self.settle_all();
         self.let_rounds_begin();
     }
 

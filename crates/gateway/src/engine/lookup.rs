@@ -315,7 +315,8 @@ impl<C: Command> Engine<C> {
     }
 
     fn lookup_found(&mut self, mut lookup: Lookup<C>, old: OldRecord, digest: Digest) {
-        if lookup.shows() && self.may_be_another(&lookup, Some(old.version)) {
+        let is_gone = matches!(digest, Digest::Expired) && self.is_unsettled(lookup.hash);
+        if lookup.shows() && (is_gone || self.may_be_another(&lookup, Some(old.version))) {
             lookup.is_doubtful = true;
             return self.lookup_absent(lookup);
         }
@@ -389,7 +390,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn lookup_absent(&mut self, mut lookup: Lookup<C>) {
-        lookup.is_doubtful |= lookup.shows() && self.may_be_another(&lookup, None);
+        lookup.is_doubtful |= lookup.shows() && (self.is_unsettled(lookup.hash) || self.may_be_another(&lookup, None));
         let old = if lookup.is_doubtful { Old::Unreadable } else { Old::Absent };
         match lookup.purpose {
             LookupPurpose::Read { token, command } if lookup.is_doubtful => {

@@ -94,6 +94,7 @@ mod synchronise;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod unsettled;
 mod watch;
 mod witness;
 
@@ -126,6 +127,7 @@ use rebuilding::OrderNumber;
 use recent::Recent;
 use sources::RecordGuess;
 use stripes::Stripes;
+use unsettled::Unsettled;
 
 /// Names a part of a client request across the gateway: replies carry it back to the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -345,6 +347,7 @@ pub struct Engine<C> {
     stalled: stalled::Stalled,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
+    unsettled: Unsettled,
     work: VecDeque<Work>,
     replies: replies::Replies<C>,
     next_version: u64,
@@ -476,6 +479,7 @@ impl<C: Command> Engine<C> {
             suspected: BTreeSet::new(),
             stalled: stalled::Stalled::default(),
             doubtful: Vec::new(),
+            unsettled: Unsettled::default(),
             work: VecDeque::new(),
             replies: replies::Replies::default(),
             next_version: 1,
@@ -659,6 +663,7 @@ impl<C: Command> Engine<C> {
         self.probe();
         self.tell_stable_when_idle();
         self.advance_flushes();
+        self.forget_settled();
         self.look_at_room();
         self.close_spare_stripes();
         self.spare.tidy(self.now.mono_us);

@@ -331,7 +331,8 @@ impl<C: Command> Engine<C> {
     /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
     pub(super) fn round_confirmed(&mut self, key: PoolKey, location: Location, record_bytes: usize) {
         let Some(lock) = self.locks.get(key) else { return };
-        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let (slot, hash, tag) = (lock.slot, lock.hash, Tag::of_hash(lock.hash));
+        self.settle(hash);
         let partition = self.config.partition_of(slot);
         let floor = self.floor_of(partition);
         let Some(round) = self.round_mut(key) else { return };
@@ -482,6 +483,11 @@ impl<C: Command> Engine<C> {
         let Some(round) = self.round_mut(key) else { return };
         let error = if round.was_sent { StoreError::OutcomeUnknown } else { error };
         let finished = std::mem::take(&mut round.finished);
+        let changes_object = matches!((&round.end, &round.old), (End::Store(_), Old::Present(_)));
+        if changes_object && error == StoreError::OutcomeUnknown {
+            let lock = self.locks.get(key).expect("it has a round");
+            self.note_unsettled(lock.hash, lock.slot);
+        }
         self.free_unused_stripes(key);
         for done in finished {
             if done.is_independent {
