@@ -11,10 +11,10 @@
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
 //! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must
-//! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A
-//! chunk that moves is copied: who held it looks at all of it first, and its frame has a checksum. What a data chunk is
-//! decoded from is only looked at one by one if the result does not hold. Sources are sealed, and at the same final
-//! operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
+//! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold, also
+//! at the checksum in its header. So must a chunk that moves, which is copied: its node may read its memory wrong. What a
+//! data chunk is decoded from is only looked at one by one if the result does not hold. Sources are sealed, and at the same
+//! final operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
 //! order of an earlier owner has a late effect (rule R11).
 //!
 //! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the chunk
@@ -25,10 +25,7 @@
 use std::collections::BTreeMap;
 
 use shorttail_codes::CodeCache;
-use shorttail_store::{
-    ChunkView, HeaderBytes, NearReader, NearWriter, Room, Written, is_payload_of, read_sealed, read_unproven,
-    used_bytes,
-};
+use shorttail_store::{ChunkView, NearReader, NearWriter, Room, Written, read_unproven, used_bytes};
 use shorttail_units::{NodeId, OpNumber};
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, ChunkReport, FrameError, NearMemory, NodeReply, NodeRequest, Refusal, Source,
@@ -75,11 +72,20 @@ pub(crate) enum Content {
 struct Part {
     source: Source,
     peer: PeerId,
-    /// Final operation of its stripe, and bytes in use.
-    facts: Option<(OpNumber, u32)>,
+    facts: Option<Facts>,
     bytes: Option<Vec<u8>>,
-    /// Of what was read in its node's memory, where it may have changed meanwhile: nobody looked at the payload.
-    unproven: Option<HeaderBytes>,
+    /// It was read in its node's memory, where it may have changed meanwhile, and nobody looked at the payload.
+    is_unproven: bool,
+}
+
+/// What the header of a source tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Facts {
+    /// Final operation of its stripe.
+    last: OpNumber,
+    /// Bytes in use, and their CRC32C.
+    length: u32,
+    payload_crc: u32,
 }
 
 #[derive(Debug)]
@@ -154,7 +160,7 @@ impl Rebuilds {
     ) {
         let part = |source: &Source| {
             let peer = PeerId { node: source.node, core: source.core };
-            Part { source: *source, peer, facts: None, bytes: None, unproven: None }
+            Part { source: *source, peer, facts: None, bytes: None, is_unproven: false }
         };
         let parts = sources.iter().map(part).collect();
         self.orders.insert(self.order_next, Order { session, description, parts, room, started_us: None });
@@ -407,24 +413,22 @@ fn fetch(wanted: &ChunkDescription, number: u64, place: usize, output: &mut Vec<
     read.encode(tag_of(number, place, true), output);
 }
 
-/// Reads a node's chunk from its memory, all of it, with its header. `None`: it is not there. The payload of one that is
-/// to be copied holds: nothing else proves it.
+/// Reads a node's chunk from its memory, all of it, with its header. `None`: it is not there. Nobody looked at the payload.
 fn read_source(
     memory: &dyn NearReader,
     position: u64,
     wanted: &ChunkDescription,
     index: u8,
     bytes: &mut [u8],
-) -> Option<(HeaderBytes, OpNumber, u32)> {
-    let read = if index == wanted.index { read_sealed } else { read_unproven };
-    let header = read(memory, position, wanted.stripe, bytes)?;
-    let (last, length) = check_source(wanted, index, &ChunkView::of_copy(&header)?.report()?).ok()?;
-    bytes[length as usize..].fill(0);
-    Some((header, last, length))
+) -> Option<Facts> {
+    let header = read_unproven(memory, position, wanted.stripe, bytes)?;
+    let facts = check_source(wanted, index, &ChunkView::of_copy(&header)?.report()?).ok()?;
+    bytes[facts.length as usize..].fill(0);
+    Some(facts)
 }
 
-/// Is the chunk that a node told of the source that is wanted? Its stripe's final operation, and bytes in use.
-fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> Result<(OpNumber, u32), Refusal> {
+/// Is the chunk that a node told of the source that is wanted?
+fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> Result<Facts, Refusal> {
     let told = &report.description;
     let is_it = told.stripe == wanted.stripe
         && told.index == index
@@ -433,7 +437,7 @@ fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> R
         () if !is_it => Err(Refusal::Invalid),
         () if report.damaged => Err(Refusal::Damaged),
         () if !report.sealed => Err(Refusal::NotAtOp),
-        () => Ok((report.last, report.length)),
+        () => Ok(Facts { last: report.last, length: report.length, payload_crc: report.payload_crc }),
     }
 }
 
@@ -448,18 +452,25 @@ impl Part {
     ) -> bool {
         let mut bytes = spare.pop().unwrap_or_default();
         bytes.resize(wanted.chunk_bytes as usize, 0);
-        let Some((header, last, length)) = read_source(memory, position, wanted, self.source.index, &mut bytes) else {
+        self.facts = read_source(memory, position, wanted, self.source.index, &mut bytes);
+        self.is_unproven = self.facts.is_some();
+        if self.is_unproven {
+            self.bytes = Some(bytes);
+        } else {
             spare.push(bytes);
-            return false;
-        };
-        (self.facts, self.bytes, self.unproven) = (Some((last, length)), Some(bytes), Some(header));
-        true
+        }
+        self.is_unproven
     }
 
     /// Did what was read in its node's memory change meanwhile, or is it damaged? It is looked at once.
     fn has_changed(&mut self) -> bool {
-        let header = self.unproven.take();
-        header.is_some_and(|header| self.bytes.as_deref().is_none_or(|bytes| !is_payload_of(&header, bytes)))
+        std::mem::take(&mut self.is_unproven) && !self.holds()
+    }
+
+    /// Are the bytes those that the header's checksum is of?
+    fn holds(&self) -> bool {
+        let (Some(facts), Some(bytes)) = (self.facts, &self.bytes) else { return false };
+        bytes.get(..facts.length as usize).is_some_and(|used| crc32c::crc32c(used) == facts.payload_crc)
     }
 }
 
@@ -487,24 +498,24 @@ impl Order {
     /// Everything is there: checks it, decodes, and checks what came out.
     fn decode(&self, codes: &mut CodeCache, spare: &mut Vec<Vec<u8>>) -> Result<Content, Failure> {
         let ChunkDescription { stripe, kind, index, shape, chunk_bytes, .. } = self.description;
-        let last = self.parts.iter().filter_map(|part| part.facts).map(|(last, _)| last).max().unwrap_or_default();
+        let last = self.parts.iter().filter_map(|part| part.facts).map(|facts| facts.last).max().unwrap_or_default();
         let mut length_max = 0;
         for part in &self.parts {
-            let Some((own_last, length)) = part.facts else { continue };
+            let Some(facts) = part.facts else { continue };
             // An installed chunk does not know its stripe's last operation.
-            if own_last != OpNumber(0) && own_last != last {
+            if facts.last != OpNumber(0) && facts.last != last {
                 return Err((Refusal::NotAtOp, Some(part.source.index)));
             }
-            length_max = length_max.max(length);
+            length_max = length_max.max(facts.length);
         }
         let part_of = |chunk: usize| self.parts.iter().find(|part| usize::from(part.source.index) == chunk);
         if let Some(bytes) = part_of(usize::from(index)).and_then(|part| part.bytes.as_deref()) {
-            self.check_data()?;
+            self.check_sources()?;
             let used = bytes.get(..length_max as usize).ok_or((Refusal::Damaged, Some(index)))?;
             return Ok(Content::Held { bytes: used.to_vec(), last });
         }
         if self.description.is_parity() {
-            self.check_data()?;
+            self.check_sources()?;
         }
         let code = codes.get(shape);
         let plan = code.read_plan(usize::from(index), &|chunk| part_of(chunk).is_some());
@@ -521,19 +532,20 @@ impl Order {
             () => match used_bytes(kind, stripe, &bytes) {
                 Some(length) => length,
                 // One of the sources is to blame.
-                None => return Err(self.check_data().err().unwrap_or((Refusal::Damaged, None))),
+                None => return Err(self.check_sources().err().unwrap_or((Refusal::Damaged, None))),
             },
         };
         bytes.truncate(length);
         Ok(Content::Held { bytes, last })
     }
 
-    /// Does every data chunk that was fetched hold?
-    fn check_data(&self) -> Result<(), Failure> {
+    /// Does every chunk that was fetched hold, and a data chunk at its own checksums, too?
+    fn check_sources(&self) -> Result<(), Failure> {
         let ChunkDescription { stripe, kind, shape, .. } = self.description;
-        for part in self.parts.iter().filter(|part| !shape.is_parity(usize::from(part.source.index))) {
-            let (Some((_, length)), Some(bytes)) = (part.facts, &part.bytes) else { continue };
-            if used_bytes(kind, stripe, bytes) != Some(length as usize) {
+        for part in &self.parts {
+            let (Some(facts), Some(bytes)) = (part.facts, &part.bytes) else { continue };
+            let proves_itself = || used_bytes(kind, stripe, bytes) == Some(facts.length as usize);
+            if !part.holds() || !(shape.is_parity(usize::from(part.source.index)) || proves_itself()) {
                 return Err((Refusal::Damaged, Some(part.source.index)));
             }
         }

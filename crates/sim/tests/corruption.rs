@@ -3,6 +3,7 @@
 //!
 //! RS(4,2).
 
+use shorttail_chaos::{Corrupt, Fault, Kind};
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
@@ -224,6 +225,23 @@ fn what_no_node_can_tell_of_and_no_owner_knows_is_freed() {
         await_within(&mut world, NOTICED_US, "freed", |world| world.chunk_count() <= held);
         assert_eq!(world.damaged_text(), "");
         holds(&mut world, 0..6);
+        concludes(world);
+    }
+}
+
+/// A node that reads its memory wrong now and then is emptied: nothing but the chunk's own checksum tells of a parity that
+/// is copied from there. All of it gets away in the end, and is what it was.
+#[test]
+fn what_moves_from_a_node_that_reads_its_memory_wrong_is_what_it_was() {
+    for seed in 0..4 {
+        let mut world = cluster_of(scrubbing(), seed);
+        fill(&mut world, 0..KEYS);
+        let half = Kind::Corrupt(Corrupt { share_ppm: 500_000 });
+        world.apply_fault(3, Fault { kind: half, for_us: None });
+        world.drain_node(3, true);
+        await_within(&mut world, MENDED_US, "emptied", |world| world.is_drained(3));
+        kill(&mut world, &[1, 6]);
+        holds(&mut world, 0..KEYS);
         concludes(world);
     }
 }

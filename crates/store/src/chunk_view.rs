@@ -142,6 +142,7 @@ impl<'a> ChunkView<'a> {
             folded: state.folded,
             close_epoch: state.close_epoch,
             close_op: state.close_op,
+            payload_crc: state.payload_crc,
         })
     }
 

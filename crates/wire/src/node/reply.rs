@@ -122,6 +122,8 @@ pub struct ChunkReport {
     /// The highest close: who, and at which operation; epoch 0 if none.
     pub close_epoch: Epoch,
     pub close_op: OpNumber,
+    /// CRC32C of the payload in use, once sealed.
+    pub payload_crc: u32,
 }
 
 /// An operation that is not folded yet.
@@ -367,6 +369,7 @@ impl ChunkReport {
         out.put_u32(self.folded.0);
         out.put_u32(self.close_epoch.0);
         out.put_u32(self.close_op.0);
+        out.put_u32(self.payload_crc);
     }
 
     fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -381,6 +384,7 @@ impl ChunkReport {
             folded: OpNumber(body.u32()?),
             close_epoch: Epoch(body.u32()?),
             close_op: OpNumber(body.u32()?),
+            payload_crc: body.u32()?,
         })
     }
 }

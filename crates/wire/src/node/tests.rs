@@ -31,6 +31,7 @@ fn report() -> ChunkReport {
         folded: OpNumber(8),
         close_epoch: Epoch(4),
         close_op: OpNumber(7),
+        payload_crc: 0x1234_5678,
     }
 }
 

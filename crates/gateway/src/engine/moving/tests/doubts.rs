@@ -30,7 +30,17 @@ impl Scene {
         };
         let (last, close_op) = (OpNumber(0), OpNumber(0));
         let (folded, close_epoch) = (last, Epoch(0));
-        ChunkReport { description, sealed, damaged: false, length: 0, last, folded, close_epoch, close_op }
+        ChunkReport {
+            description,
+            sealed,
+            damaged: false,
+            length: 0,
+            last,
+            folded,
+            close_epoch,
+            close_op,
+            payload_crc: 0,
+        }
     }
 
     /// The node is asked to look at its chunk, and maybe told something else.
