@@ -116,7 +116,7 @@ fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
 
     let mut running = node(&file, &own).spawn().expect("the program runs");
     let began = Instant::now();
-    while std::fs::read(&file).map_or(true, |bytes| !bytes.starts_with(b"STM2")) {
+    while std::fs::read(&file).map_or(true, |bytes| !bytes.starts_with(b"STM3")) {
         assert!(began.elapsed() < PATIENCE, "it does not begin");
         assert!(running.try_wait().expect("a child").is_none(), "it ended");
     }

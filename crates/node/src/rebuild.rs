@@ -11,10 +11,10 @@
 //! The pace bounds the bytes that are fetched in a second: an order begins when those before it have been paid for.
 //!
 //! Guarantees: what is installed rests on checksums from end to end. A data chunk is decoded from any chunks and must
-//! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold, also
-//! at the checksum in its header. So must a chunk that moves, which is copied: its node may read its memory wrong. What a
-//! data chunk is decoded from is only looked at one by one if the result does not hold. Sources are sealed, and at the same
-//! final operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
+//! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A
+//! chunk that moves is copied, and a parity must then hold at the checksum in its header: its node may read its memory
+//! wrong. What a data chunk is decoded from is only looked at one by one if the result does not hold. Sources are sealed,
+//! and at the same final operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
 //! order of an earlier owner has a late effect (rule R11).
 //!
 //! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the chunk
@@ -539,13 +539,16 @@ impl Order {
         Ok(Content::Held { bytes, last })
     }
 
-    /// Does every chunk that was fetched hold, and a data chunk at its own checksums, too?
+    /// Does every chunk that was fetched hold: a data chunk at its own checksums, a parity at that in its header?
     fn check_sources(&self) -> Result<(), Failure> {
         let ChunkDescription { stripe, kind, shape, .. } = self.description;
         for part in &self.parts {
             let (Some(facts), Some(bytes)) = (part.facts, &part.bytes) else { continue };
-            let proves_itself = || used_bytes(kind, stripe, bytes) == Some(facts.length as usize);
-            if !part.holds() || !(shape.is_parity(usize::from(part.source.index)) || proves_itself()) {
+            let holds = match shape.is_parity(usize::from(part.source.index)) {
+                true => part.holds(),
+                false => used_bytes(kind, stripe, bytes) == Some(facts.length as usize),
+            };
+            if !holds {
                 return Err((Refusal::Damaged, Some(part.source.index)));
             }
         }

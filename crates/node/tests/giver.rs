@@ -75,7 +75,7 @@ fn description(counter: u64) -> ChunkDescription {
 fn node_with_chunks() -> Node {
     let mut node = node();
     let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * 7 % 251) as u8).collect();
-    seal_piece(&mut piece);
+    seal_piece(&mut piece, description(1).stripe);
     let members = Members([0, 2, 1, 3].map(NodeId).to_vec());
     let parity = ChunkDescription { index: 2, members, ..description(2) };
     let open = ChunkDescription { kind: ChunkKind::Packed, ..description(3) };

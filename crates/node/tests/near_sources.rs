@@ -6,7 +6,7 @@ use shorttail_store::NearReader;
 use shorttail_wire::node::Refusal;
 
 use setup::Memory;
-use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is};
+use setup::cluster::{CHUNK_BYTES, Cluster, SESSION, TARGET, as_it_is, data};
 
 /// The chunk that lies there is another one by the time it is read.
 #[derive(Debug)]
@@ -31,6 +31,21 @@ impl NearReader for Torn {
         let count = self.0.read_both(position, first, second);
         second[100] ^= 1;
         count
+    }
+}
+
+/// Behind the header lies the piece of another stripe, whole.
+#[derive(Debug)]
+struct Replaced(Memory, Vec<u8>);
+
+impl NearReader for Replaced {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.0.read(position, into)
+    }
+
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        second[..self.1.len()].copy_from_slice(&self.1);
+        self.0.read(position, first) + second.len()
     }
 }
 
@@ -115,6 +130,19 @@ fn what_changes_behind_its_header_is_fetched() {
     cluster.carry_out(&as_it_is);
     assert_eq!(cluster.outcomes, [Ok(()); 2]);
     (1..=2).for_each(|stripe| cluster.holds(stripe));
+    assert!(cluster.fetched_bytes > 2 * CHUNK_BYTES, "both sources, by those that hold them");
+}
+
+#[test]
+fn a_piece_of_another_stripe_behind_the_header_is_fetched() {
+    let mut cluster = Cluster::new();
+    cluster.rebuild(1, &|memory| Box::new(Replaced(memory, data(3, 0))));
+    cluster.fetched_bytes = 0;
+    let positions = [0, 1].map(|node| cluster.position_of(node, 2));
+    cluster.order_from(2, |node| Some(positions[node]));
+    cluster.carry_out(&as_it_is);
+    assert_eq!(cluster.outcomes, [Ok(()); 2]);
+    cluster.holds(2);
     assert!(cluster.fetched_bytes > 2 * CHUNK_BYTES, "both sources, by those that hold them");
 }
 

@@ -165,7 +165,7 @@ fn description(index: u8, spare: Option<u8>) -> ChunkDescription {
 fn chunks() -> Vec<Vec<u8>> {
     let piece = |seed: usize| {
         let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * seed % 251) as u8).collect();
-        seal_piece(&mut piece);
+        seal_piece(&mut piece, stripe());
         piece
     };
     let data = [piece(3), piece(7)];

@@ -145,7 +145,8 @@ impl Totals {
         writeln!(
             f,
             "beside: stalls of gateways {} and of coordinators {}, cuts between coordinator and gateway {}, its store away {}, \
-             hand-overs {}; joins {}, drains {}, removals {}; bits of memory {}, of messages {} ({} noticed)",
+             hand-overs {}; joins {}, drains {}, removals {}; bits of memory {}, of messages {} ({} noticed), memory \
+             read wrong {}",
             counts.gateway_stalls,
             counts.coordinator_stalls,
             counts.coordinator_cuts,
@@ -156,7 +157,8 @@ impl Totals {
             counts.removals,
             counts.rotten_bits,
             counts.flips,
-            counts.flips_noticed
+            counts.flips_noticed,
+            counts.misreads
         )?;
         let [away, gone_round, in_use, whole] = counts.steps;
         writeln!(

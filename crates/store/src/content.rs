@@ -13,7 +13,7 @@ use crate::record::Record;
 /// Packed: records from the first byte on, then zeros. Striped: one piece, all of it in use.
 pub fn used_bytes(kind: ChunkKind, stripe: StripeId, payload: &[u8]) -> Option<usize> {
     if kind == ChunkKind::Striped {
-        return open_piece(payload).map(|_| payload.len());
+        return open_piece(payload, stripe).map(|_| payload.len());
     }
     let mut used = 0;
     while let Ok((_, length)) = Record::parse(&payload[used..], stripe) {

@@ -13,7 +13,7 @@
 //!
 //! | at | type | field |
 //! |---:|---|---|
-//! | 0 | u8 x 4 | `STM2`: the layout |
+//! | 0 | u8 x 4 | `STM3`: the layout |
 //! | 4 | u32 | CRC32C of bytes 8 to 55 |
 //! | 8 | u64 | cluster |
 //! | 16 | u64 | incarnation |
@@ -40,7 +40,7 @@ use crate::limits::{BLOCK_BYTES, BLOCK_UNITS, NOTES_BYTES};
 use crate::mapping::{Mapping, PAGE_BYTES};
 use crate::notes::Notes;
 
-const MAGIC: [u8; 4] = *b"STM2";
+const MAGIC: [u8; 4] = *b"STM3";
 /// Of every layout that there ever was.
 const MAGIC_ANY: [u8; 3] = *b"STM";
 const IDENTITY_BYTES: usize = 56;

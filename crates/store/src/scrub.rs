@@ -161,11 +161,11 @@ mod tests {
     use crate::limits::MEMORY_BYTES_MIN as MEMORY_BYTES;
     use crate::memory_file::MemoryFile;
     use crate::piece::seal_piece;
-    use crate::tests::description;
+    use crate::tests::{description, stripe_id};
 
     fn piece() -> Vec<u8> {
         let mut bytes = b"a piece of a striped object".to_vec();
-        seal_piece(&mut bytes);
+        seal_piece(&mut bytes, stripe_id(1));
         bytes
     }
 

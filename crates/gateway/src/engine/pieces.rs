@@ -80,7 +80,7 @@ impl PieceFetch {
     fn decode_rightly(&self, piece: usize, plan: &Plan) -> Option<(Chunks, Vec<u8>)> {
         let right = |left_out, plan: &Plan| {
             let bytes = self.decode(plan);
-            open_piece(&bytes).is_some().then_some((left_out, bytes))
+            open_piece(&bytes, self.wanted.stripe).is_some().then_some((left_out, bytes))
         };
         let parities = Chunks::MAX << self.wanted.shape.data_count();
         right(0, plan).or_else(|| {
@@ -322,7 +322,7 @@ impl<C: Command> Engine<C> {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         let wanted = &fetch.wanted;
         let is_data = usize::from(part) < wanted.shape.data_count();
-        if bytes.len() != wanted.chunk_bytes as usize || is_data && open_piece(bytes).is_none() {
+        if bytes.len() != wanted.chunk_bytes as usize || is_data && open_piece(bytes, wanted.stripe).is_none() {
             tracing::warn!(stripe = ?wanted.stripe, part, "damaged piece");
             return self.piece_refused(key, part, Some(Refusal::Damaged));
         }

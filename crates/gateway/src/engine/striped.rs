@@ -602,7 +602,7 @@ fn cut(manifest: &Manifest, number: u32, value: &[u8], code: &shorttail_codes::C
         let mut piece = vec![0; manifest.piece_bytes];
         let range = manifest.value_range(number, index);
         piece[..range.len()].copy_from_slice(&value[range]);
-        seal_piece(&mut piece);
+        seal_piece(&mut piece, manifest.first.plus(u64::from(number)));
         data.push(piece);
     }
     let mut parities = vec![vec![0; manifest.piece_bytes]; manifest.shape.parity_count()];

@@ -194,7 +194,7 @@ pub fn description(stripe: u64, index: usize) -> ChunkDescription {
 pub fn data(stripe: u64, index: usize) -> Vec<u8> {
     let seed = stripe as usize * 3 + index;
     let mut piece: Vec<u8> = (0..CHUNK_BYTES).map(|at| (at * seed % 251) as u8).collect();
-    seal_piece(&mut piece);
+    seal_piece(&mut piece, id(stripe));
     piece
 }
 

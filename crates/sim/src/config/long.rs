@@ -80,6 +80,7 @@ mod tests {
         are("restarts", &|config| config.keeps_memory && config.faults.restart > 0);
         are("membership", &|config| config.late_node_count >= 4 && config.faults.membership > 0);
         are("rot", &|config| config.faults.rot > 0);
+        are("memory that is read wrong", &|config| config.faults.misread > 0);
         are("near memory and rings", &|config| config.shares_memory);
         are("hurt messages", &|config| config.flip_ppm > 0);
         are("the real coordinator", &|config| config.coordinated && config.faults.coordinator > 0);

@@ -33,6 +33,8 @@ pub struct FaultWeights {
     pub membership: u32,
     /// Bits turn over anywhere in the memory of a node that may lose it.
     pub rot: u32,
+    /// Such a node reads its memory wrong for some time.
+    pub misread: u32,
     /// A real coordinator crashes, stands still or is cut off from its metadata store, that is away, or a node loses sight
     /// of a coordinator.
     pub coordinator: u32,
@@ -241,6 +243,7 @@ impl SimConfig {
         }
         config.draw_ends(profile, &mut beside);
         config.draw_flips(profile, &mut Rng::new(seed ^ 0xF11B));
+        config.draw_misreads(profile, &mut Rng::new(seed ^ 0xB1D5));
         config.clock_gain_ppm_max = *Rng::new(seed ^ 0xC10D).choose(&CLOCK_GAINS_PPM).expect("some");
         if config.gateway_count > 1 {
             // See `share`.

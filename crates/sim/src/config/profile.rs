@@ -97,11 +97,6 @@ impl SimConfig {
         if rng.chance_ppm(300_000) {
             self.delayed_flush_ppm = 5_000;
         }
-        if matches!(profile, Profile::Restart | Profile::Rot | Profile::Near | Profile::Coordinated) {
-            // A conditional store whose outcome is unknown, since too few nodes are there, may take effect when the
-            // value that it saw is over and was missed: see docs/INVARIANTS.md.
-            self.lifetime_ppm = 0;
-        }
         if profile == Profile::Full && rng.chance_ppm(500_000) {
             self.when_full = WhenFull::Evict;
             // What was evicted must stay away from the next owner, too.
@@ -115,6 +110,13 @@ impl SimConfig {
             matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members | Profile::Coordinated);
         if has_flips && rng.chance_ppm(500_000) {
             self.flip_ppm = *rng.choose(&[200, 2_000]).expect("rates");
+        }
+    }
+
+    /// Nodes read their memory wrong: in half of the runs that move and mend chunks.
+    pub(super) fn draw_misreads(&mut self, profile: Profile, rng: &mut Rng) {
+        if matches!(profile, Profile::Members | Profile::Rot) && rng.chance_ppm(500_000) {
+            self.faults.misread = *rng.choose(&[2, 8]).expect("weights");
         }
     }
 

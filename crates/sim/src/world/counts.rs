@@ -49,6 +49,8 @@ pub struct Counts {
     pub coordinator_cuts: u64,
     /// Bits of nodes' memory that turned over.
     pub rotten_bits: u64,
+    /// Times that a node began to read its memory wrong.
+    pub misreads: u64,
     pub takeovers: u64,
     /// Tenures that an owner was asked to let go of.
     pub handovers: u64,
@@ -119,6 +121,7 @@ impl Counts {
         self.cuts += other.cuts;
         self.coordinator_cuts += other.coordinator_cuts;
         self.rotten_bits += other.rotten_bits;
+        self.misreads += other.misreads;
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
         self.coordinator_crashes += other.coordinator_crashes;

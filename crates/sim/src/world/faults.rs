@@ -1,5 +1,6 @@
 //! Faults: which, when, and how they end.
 
+use shorttail_chaos::{self as chaos, Corrupt, Kind};
 use shorttail_gateway::engine::{Engine, Standing};
 
 use super::{Event, World, endpoint_of, endpoint_of_gateway};
@@ -10,6 +11,7 @@ const AWAY_US: std::ops::Range<u64> = 20_000..400_000;
 const STALL_US: std::ops::Range<u64> = 5_000..400_000;
 const SLOW_US: std::ops::Range<u64> = 20_000..400_000;
 const CUT_US: std::ops::Range<u64> = 10_000..600_000;
+const MISREAD_US: std::ops::Range<u64> = 20_000..2_000_000;
 const GATEWAY_AWAY_US: std::ops::Range<u64> = 5_000..200_000;
 /// Bits that turn over at once.
 const ROT_BITS_MAX: u64 = 20;
@@ -29,6 +31,7 @@ enum Fault {
     Restart,
     Membership,
     Rot,
+    Misread,
     Coordinator,
 }
 
@@ -46,6 +49,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.restart, Fault::Restart),
         (weights.membership, Fault::Membership),
         (weights.rot, Fault::Rot),
+        (weights.misread, Fault::Misread),
         (weights.coordinator, Fault::Coordinator),
     ];
     for (weight, fault) in table {
@@ -60,7 +64,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
     let of_several = [weights.hand_over, weights.cut_coordinator, weights.coordinator];
-    let of_some = [weights.restart, weights.membership, weights.rot].into_iter().chain(of_several);
+    let of_some = [weights.restart, weights.membership, weights.rot, weights.misread].into_iter().chain(of_several);
     let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_some);
     all.map(u64::from).sum()
 }
@@ -123,6 +127,11 @@ impl World {
                 let (count, seed) = (1 + self.rng.below(ROT_BITS_MAX) as u32, self.rng.next_u64());
                 self.rot(node, count, seed);
             }
+            Fault::Misread => {
+                let victims: Vec<usize> = self.victims.iter().copied().collect();
+                let Some(&node) = self.rng.choose(&victims) else { return };
+                self.misread(node);
+            }
             Fault::Stall | Fault::Slow | Fault::Cut if self.disturbed_count() >= self.config.disturbed_max => {}
             Fault::Stall => {
                 let stall_us = self.draw_length(STALL_US);
@@ -149,7 +158,9 @@ impl World {
 
     /// Once everything is whole again it may be others that lose their memory, again as many as may fail.
     fn change_victims(&mut self) {
-        if self.config.victims_change && self.is_whole() && self.knows_losses() {
+        // Whose memory is read wrong counts as lost until then.
+        let may_change = self.config.victims_change && self.config.faults.misread == 0;
+        if may_change && self.is_whole() && self.knows_losses() {
             let mut numbers: Vec<usize> = (0..self.nodes.len()).collect();
             self.rng.shuffle(&mut numbers);
             self.victims = numbers.into_iter().take(self.config.code.tolerance()).collect();
@@ -312,6 +323,14 @@ impl World {
         self.note(format_args!("node {node} is {times} times slower for {slow_us} us"));
         self.network.slow_down(endpoint_of(node), times);
         self.schedule.after(slow_us, Event::FullSpeed { node });
+    }
+
+    /// Of what the node reads in its memory a share is wrong, and nothing but its content tells.
+    fn misread(&mut self, node: usize) {
+        self.counts.misreads += 1;
+        let share_ppm = *self.rng.choose(&[20_000, 200_000, 500_000]).expect("shares");
+        let misread_us = self.draw_length(MISREAD_US);
+        self.apply_fault(node, chaos::Fault { kind: Kind::Corrupt(Corrupt { share_ppm }), for_us: Some(misread_us) });
     }
 
     fn cut_node(&mut self, gateway: usize, node: usize) {
