@@ -7,8 +7,8 @@ its own), nodes answer late or damaged or not at all, bits of their memory turn 
 emptied and removed, or never come back; never more nodes at once than may be lost until what they held is rebuilt, and one
 gateway, one coordinator and two etcd are always well. When nothing is broken, drains and repairs have to get on. Half of the
 nodes keep their memory in files; half are near: gateways read and write their memory themselves, and faults that need a node's
-own help (`shorttail chaos`) are not theirs. Then everything is mended, and every key is read; two nodes die, and every key is
-read again.
+own help (`shorttail chaos`) are not theirs. Then everything is mended, and every key is read; three times two nodes die, others
+each time, every key is read again, and what they held is rebuilt.
 
 Clients share their keys and write down all that they ask and are told; sizes lie about the borders of chunks, stripes and objects.
 Nothing acknowledged may be lost, stale or wrong: the history is judged by the linearizability checker, and by porcupine, if it is
@@ -53,6 +53,7 @@ HEAL_SECONDS_MAX = 180
 ALL_SECONDS = 30
 ROUND_SECONDS = 50
 NODES_KILLED_LAST = 2
+LAST_ROUNDS = 3
 # In so long every kind of trouble is had several times.
 EVERY_KIND_SECONDS = 1800
 KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS
@@ -126,11 +127,20 @@ class Thrasher:
             raise RuntimeError(f"{error}: {self.members.what_is_there()}, draining {draining}") from error
 
     def kill_last(self):
-        """As many nodes as may be lost, when all is whole: what was written and rebuilt must be enough."""
-        killed = self.random.sample(self.members.nodes, NODES_KILLED_LAST)
-        for node in killed:
-            node.kill()
-        self.troubles.note(f"{' and '.join(node.name for node in killed)} killed at last")
+        """As many nodes as may be lost, others each time, when all is whole: whoever holds what was written, moved and rebuilt,
+        it must be enough. Tells who is dead, until what they held is rebuilt."""
+        chosen = self.random.sample(self.members.nodes, NODES_KILLED_LAST * LAST_ROUNDS)
+        for killed in zip(*[iter(chosen)] * NODES_KILLED_LAST, strict=True):
+            for node in killed:
+                node.kill()
+            names = " and ".join(node.name for node in killed)
+            self.troubles.note(f"{names} killed at last")
+            yield names
+            for node in killed:
+                node.lose_memory()
+                node.start()
+                self.nodes.recovers(node)
+            self.heal()
 
 
 class Keys:
@@ -188,8 +198,8 @@ class Run:
         cluster.let_end(self.clients)
         self.evidence.look()
         self.read_back("although all is mended")
-        self.thrasher.kill_last()
-        self.read_back(f"after {NODES_KILLED_LAST} nodes died")
+        for names in self.thrasher.kill_last():
+            self.read_back(f"after {names} died")
 
     def on_turn(self):
         self.evidence.look()
