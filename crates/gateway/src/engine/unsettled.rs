@@ -11,7 +11,7 @@
 //!
 //! Must not know: which command it was.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use shorttail_units::{PartitionId, Slot, StripeId};
 
@@ -44,23 +44,30 @@ impl<C: Command> Engine<C> {
 
     /// May a write come back that would have changed what is over, or gone?
     pub(super) fn is_unsettled(&self, hash: u64) -> bool {
-        self.unsettled.0.get(&hash).is_some_and(|&(partition, horizon)| self.leaves_stripe_below(partition, horizon))
+        let concerned = self.unsettled.0.get(&hash);
+        concerned.is_some_and(|&(partition, horizon)| self.oldest_left(partition).is_some_and(|left| left < horizon))
     }
 
-    /// Is there a stripe that was left before it was sealed?
-    fn leaves_stripe_below(&self, partition: PartitionId, horizon: StripeId) -> bool {
-        let mut older = self.stripes.by_age(partition).take_while(|&(id, _)| id < horizon);
+    /// The oldest stripe that was left before it was sealed.
+    fn oldest_left(&self, partition: PartitionId) -> Option<StripeId> {
         let is_left = |slot| {
             let stripe = self.stripes.at(slot);
             stripe.phase() == StripePhase::Leaving && !stripe.is_sealed()
         };
-        older.any(|(_, slot)| is_left(slot))
+        self.stripes.by_age(partition).find(|&(_, slot)| is_left(slot)).map(|(id, _)| id)
     }
 
     /// Forgets those whose stripes are void.
     pub(super) fn forget_settled(&mut self) {
+        if self.unsettled.0.is_empty() {
+            return;
+        }
         let mut unsettled = std::mem::take(&mut self.unsettled);
-        unsettled.0.retain(|_, &mut (partition, horizon)| self.leaves_stripe_below(partition, horizon));
+        let mut oldest = BTreeMap::new();
+        unsettled.0.retain(|_, &mut (partition, horizon)| {
+            let left = *oldest.entry(partition).or_insert_with(|| self.oldest_left(partition));
+            left.is_some_and(|left| left < horizon)
+        });
         self.unsettled = unsettled;
     }
 }
