@@ -5,7 +5,8 @@ use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs};
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::lock::Round;
-use crate::engine::stripes::Stripe;
+use crate::engine::open_stripe::OpenStripe;
+use crate::engine::stripes::{Stripe, StripePhase};
 use crate::engine::testing::engine_of_ready_nodes;
 use crate::memcached::{MemcachedCommand, MemcachedSession};
 use crate::request::{Request, RequestId};
@@ -84,6 +85,19 @@ impl Scene {
         OldRecord { location, version: Version::new(Epoch(1), 1), record_bytes: 0, object_bytes: 0, manifest: None }
     }
 
+    /// A write of the key was sent to a stripe, which was left, and failed. Answers the stripe.
+    fn fail_to_write(&mut self) -> StripeId {
+        let id = self.engine.take_stripe_ids(1);
+        let open = OpenStripe::new(self.engine.config.shape, self.engine.config.chunk_bytes);
+        let members = [0, 1, 2, 3].map(NodeId).to_vec().into();
+        let key = self.engine.key_ref(KEY);
+        let partition = self.engine.config.partition_of(key.slot);
+        let slot = self.engine.stripes.insert(Stripe::new(id, partition, members, open));
+        self.engine.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
+        self.engine.note_unsettled(key.hash, key.slot);
+        id
+    }
+
     /// The record of the stripe comes, at this moment.
     fn comes(&mut self, place: usize, value: &[u8], expiry: Option<UnixMs>, now: UnixMs) {
         self.engine.now.unix_ms = now;
@@ -107,12 +121,12 @@ impl Scene {
         self.engine.lookup_fetched(key, wanted, 0, Ok(&bytes));
     }
 
-    /// Which value the client was shown.
+    /// Which value the client was shown, or that none can be.
     fn answer(&mut self) -> Option<&'static str> {
         let (_, reply) = self.engine.poll_reply(self.engine.now)?;
         let Reply::Bytes(bytes) = reply else { panic!("{reply:?}") };
-        let text = String::from_utf8(bytes).expect("text");
-        let shown = ["old", "new"].into_iter().find(|value| text.contains(value));
+        let text = String::from_utf8_lossy(&bytes);
+        let shown = ["old", "new", "SERVER_ERROR"].into_iter().find(|word| text.contains(word));
         Some(shown.unwrap_or("none"))
     }
 }
@@ -144,4 +158,34 @@ fn shows_the_end_of_a_value_that_nothing_replaced() {
     let mut scene = scene();
     scene.comes(0, b"old", Some(OVER), OVER);
     assert_eq!(scene.answer(), Some("none"));
+}
+
+/// What it was to change is not said to be over while the write may come back.
+#[test]
+fn shows_no_end_beside_a_write_of_unknown_outcome() {
+    for (ends, shown) in [("", "SERVER_ERROR"), ("a later write", "none"), ("a flush", "none"), ("void", "none")] {
+        let mut scene = scene();
+        let left = scene.fail_to_write();
+        let hash = scene.engine.key_ref(KEY).hash;
+        match ends {
+            "a later write" => scene.engine.settle(hash),
+            "a flush" => scene.engine.settle_all(),
+            "void" => {
+                let slot = scene.engine.stripes.slot_of(left).expect("a stripe");
+                drop(scene.engine.stripes.remove(slot));
+                scene.engine.forget_settled();
+            }
+            _ => scene.engine.forget_settled(),
+        }
+        scene.comes(0, b"old", Some(OVER), OVER);
+        assert_eq!(scene.answer(), Some(shown), "ended by {ends:?}");
+    }
+}
+
+#[test]
+fn shows_what_a_write_of_unknown_outcome_was_to_change() {
+    let mut scene = scene();
+    scene.fail_to_write();
+    scene.comes(0, b"old", Some(OVER), UnixMs(OVER.0 - 1));
+    assert_eq!(scene.answer(), Some("old"));
 }
