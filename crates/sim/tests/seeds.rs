@@ -383,3 +383,11 @@ fn a_read_shows_no_end_of_a_value_that_was_replaced_before_it() {
 fn a_write_of_unknown_outcome_does_not_come_back_after_the_end_of_what_it_changed() {
     passes_wholly(Profile::Takeover, &[53_877]);
 }
+
+/// A new owner read a stripe of which one member had said that it was never given its chunk; by the time the others had told,
+/// that one was away. The stripe passed for lost, what ended records in it was dropped, and with the next owner, which could
+/// read it, a removed key had a value.
+#[test]
+fn who_is_away_by_the_time_a_stripe_is_read_may_hold_something() {
+    passes_wholly(Profile::Long, &[60_443]);
+}

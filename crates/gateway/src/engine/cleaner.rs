@@ -214,7 +214,7 @@ impl<C: Command> Engine<C> {
         let oldest = |(&partition, log): (&PartitionId, &Log)| {
             self.oldest_if_sealed(partition).map(|(id, slot)| {
                 let has_manifests = self.stripes.at(slot).manifests.is_expected;
-                ((log.open.is_empty(), self.stripes.may_hold_older(slot), has_manifests, id), slot)
+                ((log.open.is_empty(), self.may_hold_older(slot), has_manifests, id), slot)
             })
         };
         self.logs.iter().filter_map(oldest).min_by_key(|&(rank, _)| rank).map(|(_, slot)| slot)
@@ -348,7 +348,7 @@ impl<C: Command> Engine<C> {
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
         let used = used.max(self.stripe_bytes() * 3 / 4);
-        let kept = stripe.kept.needed_bytes(self.stripes.oldest_beside(stripe));
+        let kept = stripe.kept.needed_bytes(self.oldest_beside(stripe));
         (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
     }
 
@@ -537,7 +537,7 @@ impl<C: Command> Engine<C> {
         let left = |job: &Job| {
             let stripe = self.stripes.at(job.slot);
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
-            live_bytes + stripe.kept.needed_bytes(self.stripes.oldest_beside(stripe))
+            live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe))
         };
         let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
         let jobs = jobs.map(|(key, job)| (left(job), job.id, key));
@@ -598,7 +598,7 @@ impl<C: Command> Engine<C> {
         let (partition, stripe) = (job.partition, job.slot);
         let &Met { ref record, length, key: ended } = met;
         let old = old_record(record, from, length);
-        if self.stripes.may_hold_older(stripe) {
+        if self.may_hold_older(stripe) {
             let round = Round::ending(old, self.take_version(), Some((key, length)));
             let version = round.version;
             let lock = self.locks.insert(ended, LockPhase::Writing(Box::new(round)));
@@ -645,10 +645,10 @@ impl<C: Command> Engine<C> {
         Step::Done
     }
 
-    fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
+    pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
         let ends_something = horizon_of(record).is_some_and(|horizon| {
-            let mut others = self.stripes.by_age(partition).map(|(id, _)| id).filter(|&id| id != own);
-            others.next().is_some_and(|oldest| oldest < horizon)
+            let held = self.stripes.by_age(partition).map(|(id, _)| id).find(|&id| id != own);
+            held.into_iter().chain(self.oldest_lost(partition)).any(|oldest| oldest < horizon)
         });
         match record.kind {
             RecordKind::Tombstone => ends_something,

@@ -5,7 +5,8 @@
 //! and of every other key of that partition it says that it cannot know. A write makes a key known again; a flush ends
 //! the loss as a whole.
 //!
-//! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss.
+//! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may be
+//! able to read them, what ends records in there, tombstones, is kept as long (rule R3).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,9 @@ use std::sync::Arc;
 use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
 
 use super::Engine;
+use super::index::StripeSlot;
+use super::log::Purpose;
+use super::stripes::Stripe;
 use crate::command::Command;
 
 #[derive(Debug)]
@@ -56,10 +60,56 @@ impl<C: Command> Engine<C> {
         lost.any(|(id, _)| found.is_none_or(|version| version.epoch() <= id.epoch()))
     }
 
+    /// The oldest other stripe of a stripe's partition, one that was lost, too: a later owner may read more of it.
+    pub(super) fn oldest_beside(&self, stripe: &Stripe<Purpose>) -> Option<StripeId> {
+        let held = self.stripes.oldest_beside(stripe);
+        held.into_iter().chain(self.oldest_lost(stripe.partition)).min()
+    }
+
+    pub(super) fn oldest_lost(&self, partition: PartitionId) -> Option<StripeId> {
+        self.losses.stripes.iter().find(|(_, lost)| lost.partition == partition).map(|(&id, _)| id)
+    }
+
+    /// Does another stripe exist that may hold something older than what this one holds (rule R3)?
+    pub(super) fn may_hold_older(&self, slot: StripeSlot) -> bool {
+        let stripe = self.stripes.at(slot);
+        self.oldest_beside(stripe).is_some_and(|oldest| oldest <= stripe.reach)
+    }
+
     /// A flush ended whatever was lost: the remains are declared void.
     pub(super) fn end_losses(&mut self) {
         for (id, lost) in std::mem::take(&mut self.losses.stripes) {
             self.declare_void_of(id, lost.partition, lost.members);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_store::record::{Record, RecordKind};
+    use shorttail_units::{CodeShape, Epoch};
+
+    use super::*;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    #[test]
+    fn what_ends_something_in_a_lost_stripe_is_kept() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let [lost, own] = [1, 2].map(|epoch| StripeId::new(Epoch(epoch), 1));
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        let held = Stripe::inherited(own, PartitionId(3), members.clone(), Box::from([0; 4]));
+        let slot = engine.stripes.insert(held);
+        let horizon = StripeId::new(Epoch(2), 2).raw().to_le_bytes();
+        let version = Version::new(Epoch(2), 1);
+        let tombstone = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, version) };
+        let is_kept = |engine: &Engine<crate::any::AnyCommand>| {
+            let is_needed = engine.is_needed(PartitionId(3), own, &tombstone);
+            (is_needed, engine.may_hold_older(slot), engine.oldest_beside(engine.stripes.at(slot)))
+        };
+        assert_eq!(is_kept(&engine), (false, false, None));
+        engine.note_loss(lost, PartitionId(4), members.clone());
+        assert_eq!(is_kept(&engine), (false, false, None), "of another partition");
+        engine.note_loss(lost, PartitionId(3), members);
+        assert_eq!(is_kept(&engine), (true, true, Some(lost)));
     }
 }

@@ -267,12 +267,6 @@ impl<I> Stripes<I> {
         self.by_age(stripe.partition).map(|(id, _)| id).find(|&id| id != stripe.id)
     }
 
-    /// Does another stripe exist that may hold something older than what this one holds (rule R3)?
-    pub fn may_hold_older(&self, slot: StripeSlot) -> bool {
-        let stripe = self.at(slot);
-        self.oldest_beside(stripe).is_some_and(|oldest| oldest <= stripe.reach)
-    }
-
     pub fn location(&self, slot: StripeSlot, data_index: usize, offset: usize) -> Location {
         let chunk_number = slot.0 as usize * self.data_count + data_index;
         Location {

@@ -11,7 +11,7 @@ use shorttail_units::{NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 
 use super::census::Member;
-use super::loading::{Load, Step};
+use super::loading::{Load, Step, Verdict};
 use super::reconstruct::{self, HeldOp, Part, reconstruct, whole_chunk};
 use super::{Engine, What, Work};
 use crate::command::Command;
@@ -135,7 +135,13 @@ impl<C: Command> Engine<C> {
     fn synchronise(&mut self, stripe: StripeId) {
         let (code, epoch) = (self.config.code.clone(), self.config.epoch);
         let found = self.members_of_load(stripe);
+        // Who said that it was never given its chunk may be away by now: then it counts as one that may hold something.
+        let is_enough = self.weigh(stripe, &found) != Verdict::Wait;
         let Some(load) = self.load(stripe) else { return };
+        if !is_enough {
+            load.step = Step::Waiting;
+            return;
+        }
         let Step::Reading { parts } = &mut load.step else { return };
         let closed = parts.values().map(|(report, _)| (report.close_epoch, report.close_op)).max();
         let close = closed.filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
