@@ -43,7 +43,8 @@ FAULTS = {
 }
 # What happens to each sort of node.
 GONE, KEPT = "killed, memory gone", "killed, memory kept"
-LABELS = [GONE, KEPT, "frozen", "cut off", "starved", "bits flipped in memory"]
+ROTTEN = "bits flipped in memory"
+LABELS = [GONE, KEPT, "frozen", "cut off", "starved", ROTTEN]
 KINDS = [f"{sort} {label}" for sort in ("node", "near node") for label in LABELS] + [f"node {fault}" for fault in FAULTS]
 KINDS += ["any node given up"]
 
@@ -156,7 +157,7 @@ class Nodes:
             self.freeze(node)
         elif chance < 0.5 and self.members.network:
             self.cut(node)
-        elif chance < 0.57:
+        elif chance < 0.57 or node.near and node.memory_file and not self.troubles.times_had(f"near node {ROTTEN}"):
             self.rot(node)
         elif chance < 0.65 or node.near:
             starvation = Starvation(node)
@@ -209,5 +210,5 @@ class Nodes:
         else:
             done = self.members.order("chaos", "corrupt", str(node.number), "--bits", str(BITS))
         if done:
-            self.troubles.count(node, "node", "bits flipped in memory")
+            self.troubles.count(node, "node", ROTTEN)
             self.troubles.note(f"{node.name}: bits of its memory turned over")
