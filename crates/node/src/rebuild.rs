@@ -14,8 +14,8 @@
 //! then be records (or a piece) that hold; a parity chunk is encoded from data chunks only, each of which must hold. A
 //! chunk that moves is copied, and a parity must then hold at the checksum in its header: its node may read its memory
 //! wrong. What a data chunk is decoded from is only looked at one by one if the result does not hold. Sources are sealed,
-//! and at the same final operation (rule R5). The fence is passed when the order comes and again before the chunk is installed, so that no
-//! order of an earlier owner has a late effect (rule R11).
+//! and at the same final operation (rule R5). The fence is passed when the order comes and again before the chunk is
+//! installed, so that no order of an earlier owner has a late effect (rule R11).
 //!
 //! All this may be beside the core, on a thread that may wait (see `rebuilding`). Then the core leaves room for the chunk
 //! where it can be written from there, and only has to say that it is one.

@@ -36,7 +36,7 @@ pub use counters::Counters;
 pub use header::HeaderBytes;
 pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
-pub use near::{NearReader, NearView, NearWriter, is_payload_of, read_sealed, read_unproven, sealed_length};
+pub use near::{NearReader, NearView, NearWriter, read_sealed, read_unproven, sealed_length};
 pub use notes::{Notes, NotesDamaged};
 pub use ring::{RingBroken, RingReader, RingWriter};
 pub use room::{Room, Written};

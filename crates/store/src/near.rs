@@ -80,8 +80,7 @@ pub fn read_sealed(memory: &dyn NearReader, position: u64, stripe: StripeId, byt
     read_unproven(memory, position, stripe, bytes).filter(|header| is_payload_of(header, bytes))
 }
 
-/// As [`read_sealed`], but only the header was looked at; whether the payload is right the caller finds out, by
-/// [`is_payload_of`] or otherwise.
+/// As [`read_sealed`], but only the header was looked at; whether the payload is right the caller finds out.
 pub fn read_unproven(
     memory: &dyn NearReader,
     position: u64,
@@ -95,7 +94,7 @@ pub fn read_unproven(
 }
 
 /// Begin these bytes with the payload of the sealed chunk that has this header?
-pub fn is_payload_of(header: &HeaderBytes, bytes: &[u8]) -> bool {
+fn is_payload_of(header: &HeaderBytes, bytes: &[u8]) -> bool {
     let state = intact_state(header).ok();
     state.is_some_and(|state| bytes.get(..state.length as usize).is_some_and(|payload| payload_holds(&state, payload)))
 }

@@ -348,7 +348,7 @@ impl<C: Command> Engine<C> {
     fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
         let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
         let used = used.max(self.stripe_bytes() * 3 / 4);
-        let kept = stripe.kept.needed_bytes(self.oldest_beside(stripe));
+        let kept = stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id));
         (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
     }
 
@@ -537,7 +537,7 @@ impl<C: Command> Engine<C> {
         let left = |job: &Job| {
             let stripe = self.stripes.at(job.slot);
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
-            live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe))
+            live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id))
         };
         let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
         let jobs = jobs.map(|(key, job)| (left(job), job.id, key));
@@ -646,10 +646,8 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
-        let ends_something = horizon_of(record).is_some_and(|horizon| {
-            let held = self.stripes.by_age(partition).map(|(id, _)| id).find(|&id| id != own);
-            held.into_iter().chain(self.oldest_lost(partition)).any(|oldest| oldest < horizon)
-        });
+        let oldest = self.oldest_beside(partition, own);
+        let ends_something = horizon_of(record).zip(oldest).is_some_and(|(horizon, oldest)| oldest < horizon);
         match record.kind {
             RecordKind::Tombstone => ends_something,
             RecordKind::Control => match Control::parse(record.value) {

@@ -15,8 +15,6 @@ use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
 
 use super::Engine;
 use super::index::StripeSlot;
-use super::log::Purpose;
-use super::stripes::Stripe;
 use crate::command::Command;
 
 #[derive(Debug)]
@@ -60,20 +58,17 @@ impl<C: Command> Engine<C> {
         lost.any(|(id, _)| found.is_none_or(|version| version.epoch() <= id.epoch()))
     }
 
-    /// The oldest other stripe of a stripe's partition, one that was lost, too: a later owner may read more of it.
-    pub(super) fn oldest_beside(&self, stripe: &Stripe<Purpose>) -> Option<StripeId> {
-        let held = self.stripes.oldest_beside(stripe);
-        held.into_iter().chain(self.oldest_lost(stripe.partition)).min()
-    }
-
-    pub(super) fn oldest_lost(&self, partition: PartitionId) -> Option<StripeId> {
-        self.losses.stripes.iter().find(|(_, lost)| lost.partition == partition).map(|(&id, _)| id)
+    /// The oldest stripe of a partition beside one, also if it was lost: a later owner may read more of it.
+    pub(super) fn oldest_beside(&self, partition: PartitionId, own: StripeId) -> Option<StripeId> {
+        let held = self.stripes.by_age(partition).map(|(id, _)| id).find(|&id| id != own);
+        let lost = self.losses.stripes.iter().find(|(_, lost)| lost.partition == partition).map(|(&id, _)| id);
+        held.into_iter().chain(lost).min()
     }
 
     /// Does another stripe exist that may hold something older than what this one holds (rule R3)?
     pub(super) fn may_hold_older(&self, slot: StripeSlot) -> bool {
         let stripe = self.stripes.at(slot);
-        self.oldest_beside(stripe).is_some_and(|oldest| oldest <= stripe.reach)
+        self.oldest_beside(stripe.partition, stripe.id).is_some_and(|oldest| oldest <= stripe.reach)
     }
 
     /// A flush ended whatever was lost: the remains are declared void.
@@ -90,6 +85,7 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch};
 
     use super::*;
+    use crate::engine::stripes::Stripe;
     use crate::engine::testing::engine_of_ready_nodes;
 
     #[test]
@@ -104,7 +100,7 @@ mod tests {
         let tombstone = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, version) };
         let is_kept = |engine: &Engine<crate::any::AnyCommand>| {
             let is_needed = engine.is_needed(PartitionId(3), own, &tombstone);
-            (is_needed, engine.may_hold_older(slot), engine.oldest_beside(engine.stripes.at(slot)))
+            (is_needed, engine.may_hold_older(slot), engine.oldest_beside(PartitionId(3), own))
         };
         assert_eq!(is_kept(&engine), (false, false, None));
         engine.note_loss(lost, PartitionId(4), members.clone());

@@ -262,11 +262,6 @@ impl<I> Stripes<I> {
         self.by_age.range(range).map(|(&(_, id), &slot)| (id, slot))
     }
 
-    /// The oldest other stripe of a stripe's partition.
-    pub fn oldest_beside(&self, stripe: &Stripe<I>) -> Option<StripeId> {
-        self.by_age(stripe.partition).map(|(id, _)| id).find(|&id| id != stripe.id)
-    }
-
     pub fn location(&self, slot: StripeSlot, data_index: usize, offset: usize) -> Location {
         let chunk_number = slot.0 as usize * self.data_count + data_index;
         Location {
