@@ -12,7 +12,7 @@ IDENTITY_BYTES = 4096
 NOTES_BYTES = 2 * 32 * KIB
 PAGE_BYTES = 4096
 HEADER_BYTES = 256
-MAGIC = b"STM2"
+MAGIC = b"STM3"
 CHUNK_MAGIC = b"STC1"
 SEALED = 1
 
@@ -53,7 +53,9 @@ def sealed_chunks(view):
 def flip_bits(path, count, random):
     """Turns over so many bits of sealed chunks; how many were."""
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as view:
-        chunks = list(sealed_chunks(view)) if view[:4] == MAGIC else []
+        if view[:4] != MAGIC:
+            raise ValueError(f"{path}: the layout is {view[:4]!r}, and this knows only {MAGIC!r}")
+        chunks = list(sealed_chunks(view))
         for _ in range(count if chunks else 0):
             place, used = random.choice(chunks)
             view[place + random.randrange(used)] ^= 1 << random.randrange(8)
