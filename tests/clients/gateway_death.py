@@ -40,8 +40,8 @@ class Reader(asker.Asker):
                 raise Problem(f"{key!r}: {lines!r}")
 
 
-def load(address, count):
-    command = [cluster.binary_path(), "bench", "load", "--target", address, "--keys", str(count), "--value-size", "100"]
+def load(address, count, value_bytes=100):
+    command = [cluster.binary_path(), "bench", "load", "--target", address, "--keys", str(count), "--value-size", str(value_bytes)]
     command += ["--preload", "--operations", "1000", "-c", "16", "--pipeline", "16"]
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 

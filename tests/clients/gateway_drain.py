@@ -1,6 +1,6 @@
 """How long keys are out of reach when the gateway that owns them hands them over: one of three, holding a third of many keys.
 
-    gateway_drain.py [--keys 2000000] [--pause 0.002] [--rounds 3] [--bound-ms 100]
+    gateway_drain.py [--keys 2000000] [--value-bytes 100] [--node-memory 512MiB] [--pause 0.002] [--rounds 3] [--bound-ms 100]
 
 A cluster of its own is loaded; one gateway is drained while clients read and write keys of all partitions through all three
 gateways, one after the other. Prints the longest answer before, since the drain began, and once it was over for a second. A wrong value,
@@ -46,10 +46,10 @@ class Client(asker.Asker):
 
 
 def one_round(arguments, seed):
-    servers = cluster.Cluster(["--gateways", "3", "--node-memory", "512MiB"])
+    servers = cluster.Cluster(["--gateways", "3", "--node-memory", arguments.node_memory])
     try:
         gateways = servers.status()["gateways"]
-        load(servers.memcached, arguments.keys)
+        load(servers.memcached, arguments.keys, arguments.value_bytes)
         victim = random.Random(seed).choice(gateways)["id"]
         clients = [Client(number, gateways[number % 3]["memcached"], arguments) for number in range(3 * CLIENTS_EACH)]
         for client in clients:
@@ -72,7 +72,7 @@ def one_round(arguments, seed):
     answers = [wait for client in clients for wait in client.waits]
     verdict = "not ok" if complaints else "ok"
     print(
-        f"{verdict} seed {seed}: gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys: longest answer "
+        f"{verdict} seed {seed}: gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys of {arguments.value_bytes} B: longest answer "
         f"{stall * 1000:.0f} ms (before: {before * 1000:.0f} ms; after: {after * 1000:.0f} ms) of {len(answers)}, "
         f"{len(complaints)} complaints",
         flush=True,
@@ -86,6 +86,8 @@ def one_round(arguments, seed):
 def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=2_000_000)
+    parser.add_argument("--value-bytes", type=int, default=100)
+    parser.add_argument("--node-memory", default="512MiB")
     parser.add_argument("--pause", type=float, default=0.002, help="seconds between two keys of a client")
     cluster.add_bound(parser, "an answer since the drain began")
     asker.add_timeout(parser)

@@ -246,7 +246,9 @@ impl<'a> Source<'a> {
             },
             26 => NodeRequest::Install { description: self.description(), bytes: self.payload() },
             27 => {
-                NodeRequest::Scan { partition: self.partition().0, after: self.stripe(), count: u16::from(self.byte()) }
+                let (since, count) = (u64::from(self.byte()), u16::from(self.byte()));
+                let partitions = (0..self.byte() % 3).map(|_| self.partition()).collect();
+                NodeRequest::Scan { since, after: self.stripe(), count, partitions }
             }
             28 | 29 => NodeRequest::Inspect { stripe: self.stripe() },
             30 => NodeRequest::Close { stripe: self.stripe(), epoch: self.epoch(), last: self.op() },

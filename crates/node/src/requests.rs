@@ -3,9 +3,9 @@
 //! Every request that changes something passes the fence first, and is refused before anything changes. Replies are
 //! written into the session's output straight from the chunks' memory.
 
-use shorttail_store::{Append, ChunkStore, Notes, Room, Scanned, Written};
+use shorttail_store::{Append, ChunkStore, Notes, Room, Wanted, Written};
 use shorttail_units::{Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{ALL_PARTITIONS, ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
+use shorttail_wire::node::{ChunkDescription, Members, NodeReply, NodeRequest, Refusal};
 
 use crate::fences::{Barred, Fences};
 use crate::session::Session;
@@ -181,13 +181,12 @@ impl Holdings {
             NodeRequest::ReadRange { stripe, offset, length, op } => {
                 return self.read_range(tag, stripe, (offset, length), op, session);
             }
-            NodeRequest::Scan { partition, after, count } => {
-                let partition = (partition != ALL_PARTITIONS).then_some(PartitionId(partition));
+            NodeRequest::Scan { since, after, count, ref partitions } => {
                 if count == 0 {
                     return Err(Refusal::Invalid.into());
                 }
-                let Scanned { reports, undescribed } = self.store.scan(partition, after, usize::from(count));
-                session.reply(tag, &NodeReply::Chunks { reports, undescribed });
+                let wanted = Wanted { partitions, since, after, count: usize::from(count) };
+                session.reply(tag, &NodeReply::Chunks(self.store.scan(wanted)));
                 return Ok(());
             }
             NodeRequest::Inspect { stripe } => {
@@ -282,7 +281,7 @@ impl Holdings {
 
     fn fence(&mut self, partition: u16, epoch: Epoch, next: StripeId, now_us: u64) -> Result<StripeId, No> {
         // Epoch 0 says "never fenced" in a refusal.
-        if epoch == Epoch(0) || partition == ALL_PARTITIONS {
+        if epoch == Epoch(0) {
             return Err(Refusal::Invalid.into());
         }
         let joined = self.fences.raise(PartitionId(partition), epoch, next, now_us)?;

@@ -123,7 +123,7 @@ impl NodeReplyOwned {
             NodeReply::Fenced { joined } => NodeReplyOwned::Fenced(joined),
             NodeReply::Acked { stripe, op } => NodeReplyOwned::Acked(stripe, op.0),
             NodeReply::Bytes(bytes) => NodeReplyOwned::Bytes(bytes.to_vec()),
-            NodeReply::Chunks { reports, .. } => NodeReplyOwned::Chunks(reports.len()),
+            NodeReply::Chunks(scanned) => NodeReplyOwned::Chunks(scanned.reports.len()),
             NodeReply::Inspected(inspected) => NodeReplyOwned::Inspected(inspected.raw.len()),
             NodeReply::Located { position } => NodeReplyOwned::Located(position),
             NodeReply::Rebuilt { .. } | NodeReply::Damaged { .. } => unreachable!("nothing was ordered here"),
@@ -354,7 +354,6 @@ fn one_core_of_a_node_makes_promises_and_the_others_do_not() {
     let mut peer = Peer::serving();
     peer.refuses(1, &renew(3), Refusal::Invalid, 0);
     peer.refuses(1, &release(3), Refusal::Invalid, 0);
-    peer.refuses(1, &fence(u16::MAX, 3), Refusal::Invalid, 0);
 }
 
 #[test]
@@ -413,7 +412,7 @@ fn a_chunk_is_read_as_of_an_operation_and_when_sealed() {
     assert_eq!(peer.ask(1, &NodeRequest::Inspect { stripe: stripe(1) }), NodeReplyOwned::Inspected(2));
     peer.does(1, &seal(1, 2));
     assert_eq!(peer.ask(1, &read(1, 0)), NodeReplyOwned::Bytes(b"ytes.ten b".to_vec()));
-    let scan = |count| NodeRequest::Scan { partition: PARTITION.0, after: stripe(0), count };
+    let scan = |count| NodeRequest::Scan { since: 0, after: stripe(0), count, partitions: vec![PARTITION] };
     assert_eq!(peer.ask(1, &scan(9)), NodeReplyOwned::Chunks(1));
     peer.refuses(1, &scan(0), Refusal::Invalid, 0);
     peer.refuses(1, &NodeRequest::Inspect { stripe: stripe(9) }, Refusal::NoChunk, 0);

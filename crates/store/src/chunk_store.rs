@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
 use shorttail_units::{Configuration, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal, Scanned};
 
 use crate::arena::{Allocation, Arena};
 use crate::budget::Budget;
 use crate::chunk::{ChunkMut, data_state, intact_state, split};
 use crate::chunk_view::ChunkView;
+use crate::chunks::{Chunk, Chunks, Wanted};
 use crate::counters::Counters;
 use crate::freed::FreedMarks;
 use crate::header::{self, ChunkState};
@@ -29,7 +30,6 @@ use crate::limits::{
     RAW_RESERVE_BYTES_MAX, RAW_RESERVE_PART, RING_RESERVE_PART, RING_SHARE_PART, SCAN_COUNT_MAX, WRITE_BYTES_MIN,
 };
 use crate::open_state::{OpenState, RawBuffer};
-use crate::stripe_map::StripeMap;
 
 /// Why a store cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -40,28 +40,12 @@ pub enum StoreError {
     Kernel { asked: usize, reason: std::io::Error },
 }
 
-/// Chunks of a store, in the order of their stripes.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Scanned {
-    pub reports: Vec<ChunkReport>,
-    /// Those whose description does not hold: nothing but this is known.
-    pub undescribed: Vec<(StripeId, PartitionId)>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    pub allocation: Allocation,
-    pub open: Option<Box<OpenState>>,
-    /// As the header said when the chunk came here: who may drop it, whatever becomes of its header.
-    pub partition: PartitionId,
-}
-
 /// The chunks of one core and the memory they share.
 #[derive(Debug)]
 pub struct ChunkStore {
     pub(crate) arena: Arena,
     pub(crate) budget: Budget,
-    pub(crate) chunks: StripeMap<Chunk>,
+    pub(crate) chunks: Chunks,
     pub(crate) freed: FreedMarks,
     pub(crate) codes: CodeCache,
     pub(crate) counters: Counters,
@@ -105,7 +89,7 @@ impl ChunkStore {
         ChunkStore {
             arena,
             budget: Budget::new(memory_bytes),
-            chunks: StripeMap::default(),
+            chunks: Chunks::default(),
             freed: FreedMarks::default(),
             codes: CodeCache::default(),
             counters: Counters::default(),
@@ -169,7 +153,7 @@ impl ChunkStore {
     /// # Errors
     /// `Exists`: a chunk of the stripe is here, or was freed and this one was ordered before that.
     pub fn check_new(&self, description: &ChunkDescription) -> Result<(), Refusal> {
-        let is_here = self.chunks.contains_key(&description.stripe.raw());
+        let is_here = self.chunks.contains(description.stripe);
         if is_here { Err(Refusal::Exists) } else { self.check_late(description) }
     }
 
@@ -204,7 +188,7 @@ impl ChunkStore {
         let end = first.raw().checked_add(u64::from(count)).filter(|_| within).ok_or(Refusal::Invalid)?;
         let stripes = || (first.raw()..end).map(StripeId::from_raw);
         for stripe in stripes() {
-            if self.chunks.get(&stripe.raw()).is_some_and(|chunk| chunk.partition != partition) {
+            if self.chunks.get(stripe).is_some_and(|chunk| chunk.partition != partition) {
                 return Err(Refusal::Invalid);
             }
         }
@@ -224,7 +208,7 @@ impl ChunkStore {
     /// Whether there was one.
     pub(crate) fn drop_chunk(&mut self, stripe: StripeId) -> bool {
         self.damaged.remove(&stripe);
-        let Some(chunk) = self.chunks.remove(&stripe.raw()) else { return false };
+        let Some(chunk) = self.chunks.remove(stripe) else { return false };
         let charged = chunk.open.as_ref().map_or(0, |open| open.charged_bytes());
         match chunk.open.as_deref() {
             None => self.counters.sealed_chunks -= 1,
@@ -239,12 +223,13 @@ impl ChunkStore {
     /// A sealed chunk was found damaged: scans tell it from now on.
     pub(crate) fn note_damaged(&mut self, stripe: StripeId) {
         self.counters.corruptions_found += u64::from(self.damaged.insert(stripe));
+        self.chunks.touch(stripe);
     }
 
     /// # Errors
     /// `NoChunk`.
     pub fn chunk(&self, stripe: StripeId) -> Result<ChunkView<'_>, Refusal> {
-        let chunk = self.chunks.get(&stripe.raw()).ok_or(Refusal::NoChunk)?;
+        let chunk = self.chunks.get(stripe).ok_or(Refusal::NoChunk)?;
         Ok(ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() })
     }
 
@@ -259,7 +244,7 @@ impl ChunkStore {
     /// # Errors
     /// `NoChunk`. `NotAtOp`: not sealed. `Invalid`: there is no file.
     pub fn position(&self, stripe: StripeId) -> Result<u64, Refusal> {
-        let chunk = self.chunks.get(&stripe.raw()).ok_or(Refusal::NoChunk)?;
+        let chunk = self.chunks.get(stripe).ok_or(Refusal::NoChunk)?;
         if chunk.open.is_some() {
             return Err(Refusal::NotAtOp);
         }
@@ -286,7 +271,21 @@ impl ChunkStore {
     /// # Errors
     /// `NoChunk`.
     pub fn chunk_mut(&mut self, stripe: StripeId) -> Result<ChunkMut<'_>, Refusal> {
-        let chunk = self.chunks.get_mut(&stripe.raw()).ok_or(Refusal::NoChunk)?;
+        self.chunk_mut_by(stripe, Chunks::touch)
+    }
+
+    /// # Errors
+    /// `NoChunk`.
+    pub(crate) fn chunk_mut_unnoticed(&mut self, stripe: StripeId) -> Result<ChunkMut<'_>, Refusal> {
+        self.chunk_mut_by(stripe, Chunks::get_mut)
+    }
+
+    fn chunk_mut_by(
+        &mut self,
+        stripe: StripeId,
+        get: impl for<'a> FnOnce(&'a mut Chunks, StripeId) -> Option<&'a mut Chunk>,
+    ) -> Result<ChunkMut<'_>, Refusal> {
+        let chunk = get(&mut self.chunks, stripe).ok_or(Refusal::NoChunk)?;
         Ok(ChunkMut {
             bytes: self.arena.bytes_mut(&chunk.allocation),
             open: &mut chunk.open,
@@ -296,21 +295,17 @@ impl ChunkStore {
         })
     }
 
-    /// The chunks of a partition (or all) with ids above `after`, lowest first, at most `count` of them and at most
-    /// [`SCAN_COUNT_MAX`].
-    pub fn scan(&self, partition: Option<PartitionId>, after: StripeId, count: usize) -> Scanned {
-        let wanted = |chunk: &Chunk| partition.is_none_or(|partition| chunk.partition == partition);
-        let later = self.chunks.iter().filter(|(id, chunk)| **id > after.raw() && wanted(chunk));
-        let mut ids: Vec<u64> = later.map(|(id, _)| *id).collect();
-        let count = count.min(SCAN_COUNT_MAX);
-        if ids.len() > count {
-            ids.select_nth_unstable(count);
-            ids.truncate(count);
+    /// Chunks that changed, or all if it is not known any more what did; the lowest ids first, at most
+    /// [`SCAN_COUNT_MAX`]. What was freed is told with the first of them (`after` 0).
+    pub fn scan(&self, wanted: Wanted<'_>) -> Scanned {
+        let is_complete = wanted.since == 0 || !self.chunks.remembers(wanted.since);
+        let since = if is_complete { 0 } else { wanted.since };
+        let mut scanned = Scanned { is_complete, change: self.chunks.change(), ..Scanned::default() };
+        if !is_complete && wanted.after == StripeId::default() {
+            scanned.freed = self.chunks.freed_since(wanted.partitions, since);
         }
-        ids.sort_unstable();
-        let mut scanned = Scanned::default();
-        for (id, chunk) in ids.into_iter().filter_map(|id| Some((id, self.chunks.get(&id)?))) {
-            let stripe = StripeId::from_raw(id);
+        let wanted = Wanted { since, count: wanted.count.min(SCAN_COUNT_MAX), ..wanted };
+        for (stripe, chunk) in self.chunks.changed(wanted) {
             let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() };
             match view.report() {
                 Some(report) => {
@@ -325,7 +320,7 @@ impl ChunkStore {
 
     /// All stripes that a chunk is here of, and whether it is sealed.
     pub(crate) fn stripes(&self) -> impl Iterator<Item = (StripeId, bool)> {
-        self.chunks.iter().map(|(&id, chunk)| (StripeId::from_raw(id), chunk.open.is_none()))
+        self.chunks.iter().map(|(id, chunk)| (id, chunk.open.is_none()))
     }
 
     pub fn chunk_count(&self) -> usize {
@@ -386,7 +381,7 @@ impl ChunkStore {
     ) -> Result<Allocation, Refusal> {
         self.check_new(description)?;
         let allocation = self.place(description, state, payload_bytes)?;
-        self.chunks.insert(description.stripe.raw(), Chunk { allocation, open, partition: description.partition });
+        self.chunks.insert(description.stripe, description.partition, allocation, open);
         Ok(allocation)
     }
 
@@ -419,18 +414,19 @@ impl ChunkStore {
             self.chunks.values().filter_map(|chunk| chunk.open.as_ref()).map(|o| o.charged_bytes()).sum();
         assert_eq!(self.budget.used_bytes(), self.arena.used_bytes() + charged, "the budget counts what is there");
         assert!(self.budget.used_bytes() <= self.budget.limit_bytes(), "over budget");
-        assert!(self.damaged.iter().all(|stripe| self.chunks.contains_key(&stripe.raw())), "damaged chunks are here");
+        assert!(self.damaged.iter().all(|&stripe| self.chunks.contains(stripe)), "damaged chunks are here");
         assert!(self.freed.len() <= crate::limits::FREED_MARKS_MAX, "marks are bounded");
         let mut raw_bytes = 0;
-        for (&id, chunk) in &self.chunks {
+        self.chunks.check_invariants();
+        for (id, chunk) in self.chunks.iter() {
             let view = ChunkView { bytes: self.arena.bytes(&chunk.allocation), open: chunk.open.as_deref() };
             assert!(
                 !view.description_holds() || view.facts().partition == chunk.partition,
-                "{id:x}: another partition"
+                "{id:?}: another partition"
             );
-            let is_freed = self.freed.refuses(StripeId::from_raw(id), view.facts().configuration);
+            let is_freed = self.freed.refuses(id, view.facts().configuration);
             assert!(!view.description_holds() || !is_freed, "a freed chunk is here");
-            raw_bytes += invariant_chunk(id, &view);
+            raw_bytes += invariant_chunk(id.raw(), &view);
         }
         assert_eq!(self.counters.raw_bytes, raw_bytes, "raw bytes are counted");
         let sealed_chunks = self.chunks.values().filter(|chunk| chunk.open.is_none()).count();

@@ -8,6 +8,7 @@ mod budget;
 mod chunk;
 mod chunk_store;
 mod chunk_view;
+mod chunks;
 mod content;
 mod counters;
 mod freed;
@@ -29,8 +30,9 @@ mod scrub;
 mod stripe_map;
 
 pub use chunk::{Append, ChunkMut};
-pub use chunk_store::{ChunkStore, Scanned, StoreError};
+pub use chunk_store::{ChunkStore, StoreError};
 pub use chunk_view::{ChunkView, RangeBytes};
+pub use chunks::Wanted;
 pub use content::used_bytes;
 pub use counters::Counters;
 pub use header::HeaderBytes;

@@ -60,6 +60,9 @@ pub const FREE_COUNT_MAX: usize = 16_384;
 /// another session, which fencing refuses. Each takes 32 bytes.
 pub const FREED_MARKS_MAX: usize = 16_384;
 
+/// Freed chunks that are remembered to tell owners what changed since they asked last. Each takes 24 bytes.
+pub const FREES_REMEMBERED_MAX: usize = 16_384;
+
 /// Chunk reports in one answer to a scan: below the largest frame with 80 members each.
 pub const SCAN_COUNT_MAX: usize = 4096;
 

@@ -19,7 +19,7 @@ use shorttail_codes::CodeCache;
 use shorttail_units::StripeId;
 
 use crate::arena::{Allocation, Arena};
-use crate::chunk_store::{Chunk, ChunkStore, StoreError, arena_bytes};
+use crate::chunk_store::{ChunkStore, StoreError, arena_bytes};
 use crate::header::{self, ChunkState, HeaderBytes};
 use crate::kept_ops::{KeptOp, KeptOps};
 use crate::limits::{HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, UNIT_BYTES};
@@ -67,7 +67,7 @@ impl ChunkStore {
         let bytes = self.arena.bytes_mut(&allocation);
         let (header, payload) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a unit is longer than a header");
         let named = header::description_holds(header).then(|| header::read_facts(header));
-        let is_new = |stripe: &StripeId| !self.chunks.contains_key(&stripe.raw());
+        let is_new = |stripe: &StripeId| !self.chunks.contains(*stripe);
         let Some((stripe, partition)) = named.map(|facts| (facts.stripe, facts.partition)) else {
             self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
             return self.unidentified.push(allocation);
@@ -95,7 +95,7 @@ impl ChunkStore {
         }
         self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
         self.opened_units = self.opened_units.max(allocation.bytes() / UNIT_BYTES);
-        self.chunks.insert(stripe.raw(), Chunk { allocation, open: open.map(Box::new), partition });
+        self.chunks.insert(stripe, partition, allocation, open.map(Box::new));
     }
 }
 

@@ -14,7 +14,7 @@ use shorttail_wire::node::{ChunkDescription, Refusal};
 
 use crate::arena::{Allocation, Arena};
 use crate::chunk::split_mut;
-use crate::chunk_store::{Chunk, ChunkStore, check_description};
+use crate::chunk_store::{ChunkStore, check_description};
 use crate::header::{self, ChunkState};
 use crate::limits::HEADER_BYTES;
 
@@ -91,8 +91,7 @@ impl ChunkStore {
         let state = ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() };
         header::write_new(description, &state, split_mut(self.arena.bytes_mut(&kept)).0);
         self.arena.commit(&kept);
-        self.chunks
-            .insert(description.stripe.raw(), Chunk { allocation: kept, open: None, partition: description.partition });
+        self.chunks.insert(description.stripe, description.partition, kept, None);
         self.counters.installs += 1;
         self.counters.sealed_chunks += 1;
         Ok(())

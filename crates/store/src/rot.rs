@@ -21,7 +21,7 @@ impl ChunkStore {
         let mut flipped = 0;
         for _ in 0..count {
             let stripe = sealed[(pick() % sealed.len() as u64) as usize];
-            let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
+            let Ok(mut chunk) = self.chunk_mut_unnoticed(stripe) else { continue };
             let payload = chunk.payload_in_use();
             let bit = pick() % (payload.len() as u64 * 8).max(1);
             if let Some(byte) = payload.get_mut((bit / 8) as usize) {
@@ -42,7 +42,7 @@ impl ChunkStore {
         }
         for _ in 0..count {
             let stripe = stripes[(pick() % stripes.len() as u64) as usize];
-            let Ok(chunk) = self.chunk_mut(stripe) else { continue };
+            let Ok(chunk) = self.chunk_mut_unnoticed(stripe) else { continue };
             let (header, payload) = split_mut(chunk.bytes);
             let bytes = if pick().is_multiple_of(2) { &mut header[..] } else { payload };
             let bit = pick() % (bytes.len() as u64 * 8);
@@ -56,7 +56,7 @@ impl ChunkStore {
         let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
         let mut flipped = 0;
         for stripe in open {
-            let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
+            let Ok(mut chunk) = self.chunk_mut_unnoticed(stripe) else { continue };
             if chunk.facts().is_parity() {
                 chunk.payload()[0] ^= 1;
                 flipped += 1;
@@ -70,7 +70,7 @@ impl ChunkStore {
     pub fn tear_descriptions(&mut self, count: usize) -> u32 {
         let mut torn = 0;
         for stripe in self.sealed_stripes().into_iter().take(count) {
-            if let Ok(chunk) = self.chunk_mut(stripe) {
+            if let Ok(chunk) = self.chunk_mut_unnoticed(stripe) {
                 chunk.bytes[DESCRIPTION_AT] ^= 1;
                 torn += 1;
             }
@@ -84,7 +84,7 @@ impl ChunkStore {
         let sealed = self.sealed_stripes();
         for (at, &stripe) in sealed.iter().enumerate() {
             let bit = (first + at) % (HEADER_BYTES * 8);
-            if let Ok(chunk) = self.chunk_mut(stripe) {
+            if let Ok(chunk) = self.chunk_mut_unnoticed(stripe) {
                 chunk.bytes[bit / 8] ^= 1 << (bit % 8);
             }
         }
@@ -104,7 +104,7 @@ impl ChunkStore {
         let open: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| !is_sealed).map(|(id, _)| id).collect();
         let mut interrupted = 0;
         for stripe in open {
-            let Ok(mut chunk) = self.chunk_mut(stripe) else { continue };
+            let Ok(mut chunk) = self.chunk_mut_unnoticed(stripe) else { continue };
             let (Ok(mut state), Ok(_)) = (chunk.state(), chunk.ownership()) else { continue };
             if chunk.facts().is_parity() && state.folded < state.last {
                 let last = state.last;

@@ -11,7 +11,7 @@ use shorttail_units::{OpNumber, StripeId};
 use shorttail_wire::node::{ChunkDescription, Refusal};
 
 use crate::chunk::{intact_state, split, split_mut};
-use crate::chunk_store::{Chunk, ChunkStore, sealed_state};
+use crate::chunk_store::{ChunkStore, sealed_state};
 use crate::chunk_view::ChunkView;
 use crate::content::used_bytes;
 use crate::header::{self, ChunkState};
@@ -96,7 +96,7 @@ impl ChunkStore {
         }
         self.check_late(description)?;
         let state = sealed_state(description, bytes, last)?;
-        let held = self.chunks.get(&stripe.raw()).map(|chunk| chunk.allocation).ok_or(Refusal::NoChunk)?;
+        let held = self.chunks.get(stripe).map(|chunk| chunk.allocation).ok_or(Refusal::NoChunk)?;
         let memory = self.arena.bytes_mut(&held);
         if memory.len() >= HEADER_BYTES + bytes.len() {
             rewrite(memory, description, &state, bytes, None);
@@ -104,11 +104,12 @@ impl ChunkStore {
             let allocation = self.place(description, &state, bytes.len())?;
             self.arena.bytes_mut(&allocation)[HEADER_BYTES..][..bytes.len()].copy_from_slice(bytes);
             self.arena.commit(&allocation);
-            self.chunks.insert(stripe.raw(), Chunk { allocation, open: None, partition: description.partition });
+            self.chunks.insert(stripe, description.partition, allocation, None);
             self.budget.release(held.bytes());
             self.arena.free(held);
         }
         self.damaged.remove(&stripe);
+        self.chunks.touch(stripe);
         self.counters.installs += 1;
         Ok(true)
     }
@@ -161,7 +162,7 @@ mod tests {
     use crate::limits::MEMORY_BYTES_MIN as MEMORY_BYTES;
     use crate::memory_file::MemoryFile;
     use crate::piece::seal_piece;
-    use crate::tests::{description, stripe_id};
+    use crate::tests::{description, everything, stripe_id};
 
     fn piece() -> Vec<u8> {
         let mut bytes = b"a piece of a striped object".to_vec();
@@ -218,10 +219,10 @@ mod tests {
         assert_eq!(store.replace_damaged(&described, &piece(), OpNumber(0)), Ok(false));
         assert_eq!(store.flip_bits(1, || 9), 1);
         assert_eq!(store.check_rebuild(&described), Ok(true));
-        assert!(store.scan(None, StripeId::default(), 9).reports[0].damaged, "it is remembered");
+        assert!(store.scan(everything()).reports[0].damaged, "it is remembered");
         assert_eq!(store.replace_damaged(&described, &piece(), OpNumber(0)), Ok(true));
         assert_eq!(store.check_rebuild(&described), Ok(false));
-        assert!(!store.scan(None, StripeId::default(), 9).reports[0].damaged);
+        assert!(!store.scan(everything()).reports[0].damaged);
         store.free(stripe, 1, described.partition).expect("here");
         assert_eq!(store.check_rebuild(&described), Err(Refusal::Exists), "it was freed");
         store.check_invariants();
@@ -238,7 +239,7 @@ mod tests {
         let others = (2..).map(|counter| long(crate::tests::stripe_id(counter)));
         let filling: Vec<_> = others.take_while(|other| store.install(other, &[2; 60_000]).is_ok()).collect();
         store.chunk_mut(damaged.stripe).expect("here").payload()[7] ^= 1;
-        let is_damaged = |store: &ChunkStore| store.scan(None, StripeId::default(), 1).reports[0].damaged;
+        let is_damaged = |store: &ChunkStore| store.scan(everything()).reports[0].damaged;
         assert!(store.look_at(damaged.stripe).is_some() && is_damaged(&store));
         assert_eq!(store.replace_damaged(&damaged, &[1; 60_000], OpNumber(0)), Err(Refusal::OutOfMemory));
         assert!(is_damaged(&store), "it is still there");
@@ -257,11 +258,11 @@ mod tests {
             let mut store = open();
             store.install(&described, b"nonsense").expect("room");
             let state = sealed_state(&described, &piece(), OpNumber(0)).expect("it fits");
-            let held = store.chunks.get(&described.stripe.raw()).expect("here").allocation;
+            let held = store.chunks.get(described.stripe).expect("here").allocation;
             rewrite(store.arena.bytes_mut(&held), &described, &state, &piece(), Some(cut));
             drop(store);
             let mut store = open();
-            assert!(store.scan(None, StripeId::default(), 9).reports[0].damaged);
+            assert!(store.scan(everything()).reports[0].damaged);
             assert_eq!(store.replace_damaged(&described, &piece(), OpNumber(0)), Ok(true));
             drop(store);
             assert_eq!(open().look_at(described.stripe).map(|looked| looked.is_damaged), Some(false));

@@ -4,13 +4,18 @@ use shorttail_codes::Code;
 use shorttail_units::{CodeShape, Epoch, NodeId, OpNumber, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members, Refusal};
 
-use crate::{Append, ChunkStore};
+use crate::{Append, ChunkStore, Wanted};
 
 mod model;
 mod scenarios;
 
 pub(crate) const PARTITION: PartitionId = PartitionId(3);
 const MEMORY_BYTES: usize = 512 * 1024;
+
+/// A scan of all that a store holds.
+pub(crate) fn everything() -> Wanted<'static> {
+    Wanted { partitions: &[], since: 0, after: StripeId::default(), count: 9 }
+}
 
 pub(crate) fn stripe_id(counter: u64) -> StripeId {
     StripeId::new(Epoch(1), counter)

@@ -21,6 +21,7 @@ use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport};
 
 use super::nodes::{Nodes, SessionId};
+use super::session::ChunkScan;
 
 /// What became of a member's chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,46 +43,99 @@ pub struct Census {
     reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
     /// Chunks that are there, and their nodes cannot tell more of them.
     undescribed: BTreeMap<(StripeId, NodeId), PartitionId>,
+    /// Cores of which some of this is.
+    told_by: BTreeSet<SessionId>,
+    /// Stripes of which something changed since that was asked.
+    touched: BTreeSet<StripeId>,
     /// By session and partition fenced: of older stripes this memory holds nothing.
     joined: BTreeMap<(SessionId, PartitionId), StripeId>,
 }
 
 impl Census {
-    /// A node that was scanned twice (its session broke in between) is known by its latest report. See
-    /// [`Census::end_scan`].
-    pub fn take(&mut self, node: NodeId, report: ChunkReport) {
-        self.reports.entry(report.description.stripe).or_default().insert(node, report);
+    /// A chunk that is told again is known by its latest report. See [`Census::take_all`].
+    pub fn take(&mut self, session: SessionId, report: ChunkReport) {
+        let (node, stripe) = (session.node, report.description.stripe);
+        self.told_by.insert(session);
+        self.undescribed.remove(&(stripe, node));
+        self.touched.insert(stripe);
+        self.reports.entry(stripe).or_default().insert(node, report);
+    }
+
+    /// Stripes whose chunks a core does not hold any more.
+    pub fn take_freed(&mut self, session: SessionId, freed: &[StripeId]) {
+        for &stripe in freed {
+            self.undescribed.remove(&(stripe, session.node));
+            self.drop_report(session.node, stripe);
+        }
+    }
+
+    /// Chunks that a core cannot describe any more.
+    pub fn take_undescribed(&mut self, session: SessionId, undescribed: &[(StripeId, PartitionId)]) {
+        for &(stripe, partition) in undescribed {
+            self.drop_report(session.node, stripe);
+            self.undescribed.insert((stripe, session.node), partition);
+        }
+    }
+
+    fn drop_report(&mut self, node: NodeId, stripe: StripeId) {
+        let Some(reports) = self.reports.get_mut(&stripe) else { return };
+        if reports.remove(&node).is_some() {
+            self.touched.insert(stripe);
+        }
+        if reports.is_empty() {
+            self.reports.remove(&stripe);
+        }
+    }
+
+    /// Stripes of which something else is told than when this was asked last.
+    pub fn take_touched(&mut self) -> BTreeSet<StripeId> {
+        std::mem::take(&mut self.touched)
     }
 
     pub fn take_joined(&mut self, session: SessionId, partition: PartitionId, joined: StripeId) {
         self.joined.insert((session, partition), joined);
     }
 
-    /// A scan showed these chunks, in ascending order, and could not describe others: what an earlier one showed beside
-    /// them is gone.
-    pub fn end_scan(
-        &mut self,
-        nodes: &Nodes,
-        session: SessionId,
-        shown: &[StripeId],
-        undescribed: &[(StripeId, PartitionId)],
-    ) {
-        self.reports.retain(|&stripe, reports| {
-            if nodes.session_of(session.node, stripe) == session && shown.binary_search(&stripe).is_err() {
-                reports.remove(&session.node);
-            }
-            !reports.is_empty()
-        });
-        self.undescribed.retain(|&(stripe, node), _| nodes.session_of(node, stripe) != session);
-        self.undescribed.extend(undescribed.iter().map(|&(stripe, partition)| ((stripe, session.node), partition)));
+    /// A core begins to tell. Did it tell something before?
+    pub fn begin(&mut self, session: SessionId) -> bool {
+        !self.told_by.insert(session)
+    }
+
+    /// A scan showed all chunks of a core: what it told of others earlier is gone.
+    pub fn take_all(&mut self, nodes: &Nodes, session: SessionId, scan: &ChunkScan) {
+        if scan.was_known {
+            self.retain_of(session.node, |stripe| {
+                nodes.session_of(session.node, stripe) != session || scan.reported.binary_search(&stripe).is_ok()
+            });
+        }
+        self.take_undescribed(session, &scan.undescribed);
     }
 
     /// The node has another memory than the one that was scanned.
     pub fn forget(&mut self, node: NodeId) {
         self.joined.retain(|(session, _), _| session.node != node);
-        self.undescribed.retain(|(_, other), _| *other != node);
-        self.reports.retain(|_, reports| {
-            reports.remove(&node);
+        self.told_by.retain(|session| session.node != node);
+        self.retain_of(node, |_| false);
+    }
+
+    /// What cores told that did not tell in this round what became of it does not count. Answers which.
+    pub fn forget_unheard(&mut self, nodes: &Nodes) -> Vec<SessionId> {
+        let is_heard = |id: &SessionId| nodes.session(*id).is_some_and(|session| session.greeted);
+        let unheard: Vec<SessionId> = self.told_by.iter().copied().filter(|id| !is_heard(id)).collect();
+        for &core in &unheard {
+            self.told_by.remove(&core);
+            self.retain_of(core.node, |stripe| nodes.session_of(core.node, stripe) != core);
+        }
+        unheard
+    }
+
+    /// Keeps of what a node told only what is of these stripes.
+    fn retain_of(&mut self, node: NodeId, is_kept: impl Fn(StripeId) -> bool) {
+        self.undescribed.retain(|&(stripe, other), _| other != node || is_kept(stripe));
+        self.reports.retain(|&stripe, reports| {
+            if !is_kept(stripe) && reports.remove(&node).is_some() {
+                self.touched.insert(stripe);
+            }
             !reports.is_empty()
         });
     }

@@ -4,15 +4,15 @@
 //! that this owner does not know, or that were not sealed, are dropped (while serving) or are what a new owner learns
 //! the store from (while gathering).
 
-use shorttail_units::{PartitionId, StripeId};
-use shorttail_wire::node::{ALL_PARTITIONS, ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal};
+use shorttail_units::{NodeId, PartitionId, StripeId};
+use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal, Scanned};
 
 use super::lease::Voter;
 use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
-use super::session::Session;
+use super::session::{ChunkScan, Session};
 use super::witness::is_first_id;
-use super::{Engine, What, Work};
+use super::{Engine, Phase, What, Work};
 use crate::command::Command;
 
 /// Chunk reports asked for at once; each has at most 200 bytes.
@@ -56,6 +56,7 @@ impl<C: Command> Engine<C> {
         session.unfenced = self.config.partitions.clone();
         self.lease.greeted(Voter { node: hello.node, incarnation: hello.incarnation }, self.now.mono_us);
         if forgotten {
+            node.sessions.iter_mut().for_each(|session| session.changes_known = 0);
             self.void_frees_of(id.node);
             self.moves.forgive(id.node);
             if let Some(census) = self.census_mut() {
@@ -113,64 +114,116 @@ impl<C: Command> Engine<C> {
         self.scan(id);
     }
 
-    /// Asks what a core holds, from the first chunk on. One scan at a time: what it showed is compared at its end.
+    /// Asks what a core holds of this owner's partitions, or, if the census knows some of it, what changed since. One scan
+    /// at a time: what it showed is compared at its end.
     pub(super) fn scan(&mut self, id: SessionId) {
         let round = self.scan_round;
-        let Some(session) = self.nodes.session_mut(id).filter(|session| session.scanning != Some(round)) else {
+        let is_gathering = matches!(self.phase, Phase::Gathering(_));
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        if session.scan.as_ref().is_some_and(|scan| scan.round == round) {
             return;
-        };
-        session.scanning = Some(round);
-        session.reported.clear();
-        session.undescribed.clear();
+        }
+        let since = if is_gathering { session.changes_known } else { 0 };
+        self.scan_from(id, since);
+    }
+
+    fn scan_from(&mut self, id: SessionId, since: u64) {
+        self.scan_count += 1;
+        let (number, round) = (self.scan_count, self.scan_round);
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        let (reported, undescribed) = (Vec::new(), Vec::new());
+        session.scan = Some(ChunkScan { number, round, since, change: 0, was_known: false, reported, undescribed });
         self.scan_on(id, StripeId::default());
     }
 
     fn scan_on(&mut self, id: SessionId, after: StripeId) {
-        let request = NodeRequest::Scan { partition: ALL_PARTITIONS, after, count: SCAN_COUNT };
-        self.ask_session(id, &request, What::Scan { round: self.scan_round });
+        let Some(scan) = self.nodes.session(id).and_then(|session| session.scan.as_ref()) else { return };
+        let (number, since) = (scan.number, scan.since);
+        let partitions = self.config.partitions.clone();
+        let request = NodeRequest::Scan { since, after, count: SCAN_COUNT, partitions };
+        self.ask_session(id, &request, What::Scan { number });
     }
 
-    pub(super) fn scanned(
-        &mut self,
-        id: SessionId,
-        round: u32,
-        chunks: Vec<ChunkReport>,
-        undescribed: &[(StripeId, PartitionId)],
-    ) {
-        if round != self.scan_round {
+    pub(super) fn scanned(&mut self, id: SessionId, number: u32, scanned: Scanned) {
+        let is_gathering = matches!(self.phase, Phase::Gathering(_));
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        let (known, Some(scan)) = (session.changes_known, &mut session.scan) else { return };
+        if scan.number != number || scan.round != self.scan_round {
             return;
         }
-        let last =
-            chunks.last().map(|chunk| chunk.description.stripe).max(undescribed.last().map(|&(stripe, _)| stripe));
-        let more = chunks.len() + undescribed.len() == usize::from(SCAN_COUNT);
-        if let Some(session) = self.nodes.session_mut(id) {
-            session.reported.extend(chunks.iter().map(|chunk| chunk.description.stripe));
-            let logs = &self.logs;
-            session.undescribed.extend(undescribed.iter().filter(|(_, partition)| logs.contains_key(partition)));
+        let is_first = scan.change == 0;
+        if is_first && scanned.is_complete {
+            scan.since = 0;
         }
-        for chunk in chunks {
-            let partition = chunk.description.partition;
-            if !self.logs.contains_key(&partition) {
-                continue;
-            }
-            self.note_found(id.node, &chunk);
-            if chunk.damaged {
-                self.note_damaged(id.node, chunk.description.stripe);
-            } else if !chunk.sealed {
-                self.note_left_open(id.node, chunk.description.stripe);
-            }
-            match self.census_mut() {
-                Some(census) => census.take(id.node, chunk),
-                None => self.reconcile(id.node, &chunk),
-            }
+        if scan.since > 0 && (scanned.is_complete || scan.since != known || !is_gathering) {
+            // The core, or this owner, does not know any more what was told before.
+            return self.scan_from(id, 0);
+        }
+        if is_first {
+            scan.change = scanned.change;
+            scan.was_known = match (&mut self.phase, &mut self.completing) {
+                (Phase::Gathering(gathering), _) => gathering.census.begin(id),
+                (_, Some(completing)) => completing.census.begin(id),
+                _ => false,
+            };
+        }
+        let Scanned { reports, undescribed, freed, .. } = scanned;
+        let last =
+            reports.last().map(|chunk| chunk.description.stripe).max(undescribed.last().map(|&(stripe, _)| stripe));
+        let more = reports.len() + undescribed.len() == usize::from(SCAN_COUNT);
+        scan.reported.extend(reports.iter().map(|chunk| chunk.description.stripe));
+        let logs = &self.logs;
+        scan.undescribed.extend(undescribed.iter().filter(|(_, partition)| logs.contains_key(partition)));
+        if let Some(census) = self.census_mut() {
+            census.take_freed(id, &freed);
+        }
+        for chunk in reports {
+            self.take_report(id, chunk);
         }
         match last.filter(|_| more) {
             Some(last) => self.scan_on(id, last),
-            None => {
-                self.note_unreported(id);
-                self.session_ready(id);
+            None => self.scan_ended(id),
+        }
+    }
+
+    /// Of cores that did not tell in this round nothing is known: who is heard later tells everything.
+    pub(super) fn forget_unheard(&mut self) {
+        let Phase::Gathering(gathering) = &mut self.phase else { return };
+        for id in gathering.census.forget_unheard(&self.nodes) {
+            let Some(session) = self.nodes.session_mut(id) else { continue };
+            session.changes_known = 0;
+            if session.scan.is_some() {
+                self.scan_from(id, 0);
             }
         }
+    }
+
+    fn take_report(&mut self, id: SessionId, chunk: ChunkReport) {
+        let (node, stripe, partition) = (id.node, chunk.description.stripe, chunk.description.partition);
+        if !self.logs.contains_key(&partition) {
+            return;
+        }
+        self.note_found(node, &chunk);
+        if chunk.damaged {
+            self.note_damaged(node, stripe);
+        } else if !chunk.sealed {
+            self.note_left_open(node, stripe);
+        }
+        match self.census_mut() {
+            Some(census) => census.take(id, chunk),
+            None => self.reconcile(node, &chunk),
+        }
+    }
+
+    fn scan_ended(&mut self, id: SessionId) {
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        let Some(scan) = session.scan.take() else { return };
+        session.changes_known = scan.change;
+        match self.census_mut().filter(|_| scan.since > 0) {
+            Some(census) => census.take_undescribed(id, &scan.undescribed),
+            None => self.note_unreported(id, &scan),
+        }
+        self.session_ready(id);
     }
 
     fn session_ready(&mut self, id: SessionId) {
@@ -193,7 +246,7 @@ impl<C: Command> Engine<C> {
     /// A node came while the owner serves: what it holds of stripes that are gone is dropped. What it holds of stripes
     /// that exist stays until they are emptied, even if it is damaged or lacks operations: a later owner would take a
     /// member without a chunk for one that never had it, and may need what is left.
-    fn reconcile(&mut self, node: shorttail_units::NodeId, chunk: &ChunkReport) {
+    fn reconcile(&mut self, node: NodeId, chunk: &ChunkReport) {
         let description = &chunk.description;
         if !self.is_to_keep(node, description.stripe) {
             return self.free_on(node, description.stripe, description.partition);
@@ -202,7 +255,7 @@ impl<C: Command> Engine<C> {
     }
 
     /// Is a node to hold a chunk of the stripe, or to keep what it has of it?
-    pub(super) fn is_to_keep(&self, node: shorttail_units::NodeId, stripe: StripeId) -> bool {
+    pub(super) fn is_to_keep(&self, node: NodeId, stripe: StripeId) -> bool {
         if let Some(slot) = self.stripes.slot_of(stripe) {
             return self.stripes.at(slot).member_of(node).is_some();
         }
@@ -222,7 +275,7 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {
         if let Some(session) = self.nodes.session_mut(id) {
-            session.scanning = None;
+            session.scan = None;
         }
         if let Some(refusal) = refusal {
             tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner");

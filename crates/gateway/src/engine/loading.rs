@@ -126,6 +126,7 @@ pub(super) enum Verdict {
 impl<C: Command> Engine<C> {
     /// Everything that nodes hold and that is not in the picture is read.
     pub(super) fn begin_loading(&mut self) {
+        self.forget_unheard();
         let Some(picture) = self.take_picture() else { return };
         let picture = self.bring_up_to_date(picture);
         let to_load = self.stripes_to_load(&picture);

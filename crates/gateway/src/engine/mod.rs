@@ -56,6 +56,7 @@ mod loss;
 mod manifest;
 mod moving;
 mod near;
+mod newest;
 mod nodes;
 mod open_stripe;
 mod orders;
@@ -118,6 +119,7 @@ pub use watch::Watched;
 use crate::command::{Access, Command, StoreError};
 use crate::request::{Reply, Request, RequestId, StoreStats};
 use budget::Budget;
+use census::Census;
 use index::{Index, StripeSlot, Tag};
 use lock::Locks;
 use log::{Log, Purpose};
@@ -204,9 +206,8 @@ enum What {
         incarnation: Incarnation,
     },
     Release,
-    /// `round`: of the gathering that asked.
     Scan {
-        round: u32,
+        number: u32,
     },
     Ping,
     Open {
@@ -301,6 +302,8 @@ pub struct Engine<C> {
     inherited_read: usize,
     /// Counts how often all nodes were asked what they hold.
     scan_round: u32,
+    /// Scans that were begun.
+    scan_count: u32,
     lease: lease::Lease,
     ownership: ownership::Ownership,
     index: Index,
@@ -438,10 +441,11 @@ impl<C: Command> Engine<C> {
             near_parts: Vec::new(),
             config,
             now,
-            phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us, picture))),
+            phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us, picture, Census::default()))),
             preparing: None,
             inherited_read: 0,
             scan_round: 0,
+            scan_count: 0,
             ownership: ownership::Ownership::default(),
             index: Index::default(),
             recent: Recent::new(),

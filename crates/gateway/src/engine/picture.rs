@@ -9,18 +9,13 @@
 //! only when each record of it that counts has a copy in a younger stripe, and what ended a key lasts as long as
 //! anything older of the key exists (rule R3).
 //!
-//! A key is known by two hashes of 64 bits each and its slot: forty bytes a key while the picture is made, however
-//! long the keys are.
-//!
 //! Must not know: nodes, sessions, which stripes there should be.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{Configuration, NodeId, PartitionId, Slot, StripeId, UnixMs, Version};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs, Version};
 
 use super::config::EngineConfig;
 use super::control::VoidRecord;
@@ -29,44 +24,9 @@ use super::kept::Kept;
 use super::log::Purpose;
 use super::lookup::old_record;
 use super::manifest::Manifest;
+use super::newest::{KeyId, Newest, NewestRecords};
 use super::open_stripe::OpenStripe;
 use super::stripes::{Stripe, StripePhase, Stripes};
-
-/// Makes the second hash of a key another one than the first.
-const CHECK_SEED: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// Who a key is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct KeyId {
-    hash: u64,
-    check: u64,
-    slot: u16,
-}
-
-impl KeyId {
-    fn of(key: &[u8], config: &EngineConfig) -> Self {
-        KeyId {
-            hash: config.hash_of(key),
-            check: xxh3_64_with_seed(key, config.hash_seed ^ CHECK_SEED),
-            slot: Slot::of_key(key).index() as u16,
-        }
-    }
-
-    fn slot(self) -> Slot {
-        Slot::new(self.slot).expect("it was a slot")
-    }
-}
-
-/// The newest record of a key.
-#[derive(Clone, Copy, Debug)]
-struct Newest {
-    key: KeyId,
-    version: Version,
-    location: Location,
-    record_bytes: u32,
-    /// Not a tombstone.
-    is_live: bool,
-}
 
 /// A striped object whose manifest is the newest record of its key.
 #[derive(Debug)]
@@ -111,7 +71,7 @@ struct FlushDue {
 pub struct Picture {
     pub index: Index,
     pub stripes: Stripes<Purpose>,
-    newest: HashTable<Newest>,
+    newest: NewestRecords,
     striped: HashMap<KeyId, StripedFound>,
     /// Void stripes, with the stripes that say so and the length of the record there.
     voids: BTreeMap<StripeId, BTreeMap<StripeId, usize>>,
@@ -132,7 +92,7 @@ impl Picture {
         Picture {
             index: Index::default(),
             stripes: Stripes::new(data_count),
-            newest: HashTable::new(),
+            newest: NewestRecords::new(),
             striped: HashMap::new(),
             voids: BTreeMap::new(),
             floors: BTreeMap::new(),
@@ -162,8 +122,7 @@ impl Picture {
     /// Is a newer record of the same key in the picture?
     pub fn has_newer(&self, record: &Record<'_>, config: &EngineConfig) -> bool {
         let key = KeyId::of(record.key, config);
-        let newest = self.newest.find(key.hash, |newest| newest.key == key);
-        newest.is_some_and(|newest| {
+        self.newest.get(key).is_some_and(|newest| {
             let at = self.stripes.place_of(newest.location).0;
             newest.version > record.version && !self.dropped.contains(&at)
         })
@@ -244,7 +203,7 @@ impl Picture {
             return;
         }
         let key = KeyId::of(record.key, config);
-        let known = self.newest.find(key.hash, |newest| newest.key == key).copied();
+        let known = self.newest.get(key).copied();
         let known = known.map(|newest| (newest, self.stripes.place_of(newest.location).0));
         if let Some((newest, at)) = known.filter(|(_, at)| !self.dropped.contains(at)) {
             let known_stripe = self.stripes.at(at).id;
@@ -269,10 +228,7 @@ impl Picture {
         let is_live = record.kind != RecordKind::Tombstone;
         let record_bytes = u32::try_from(place.record_bytes).expect("records are shorter than chunks");
         let newest = Newest { key, version: record.version, location: place.location, record_bytes, is_live };
-        match self.newest.find_mut(key.hash, |known| known.key == key) {
-            Some(known) => *known = newest,
-            None => _ = self.newest.insert_unique(key.hash, newest, |newest| newest.key.hash),
-        }
+        self.newest.put(newest);
         if !is_live {
             return;
         }

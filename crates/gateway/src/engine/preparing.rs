@@ -17,6 +17,7 @@
 
 use shorttail_units::StripeId;
 
+use super::census::Census;
 use super::loading::{Loading, Verdict};
 use super::nodes::{NodePhase, SessionId};
 use super::picture::Picture;
@@ -68,16 +69,17 @@ impl<C: Command> Engine<C> {
     }
 
     /// What could be read is read.
-    pub(super) fn end_round(&mut self, mut picture: Picture) {
+    pub(super) fn end_round(&mut self, mut picture: Picture, census: Census) {
         picture.settle();
         let rests_until_us = Some(self.now.mono_us + REST_US);
         self.preparing = Some(Preparing { is_prepared: true, rests_until_us });
-        self.begin_round(picture);
+        self.begin_round(picture, census);
     }
 
-    fn begin_round(&mut self, picture: Picture) {
+    /// What nodes told stays: they are asked what changed since.
+    fn begin_round(&mut self, picture: Picture, census: Census) {
         self.scan_round += 1;
-        self.phase = Phase::Gathering(Box::new(Gathering::new(self.now.mono_us, picture)));
+        self.phase = Phase::Gathering(Box::new(Gathering::new(self.now.mono_us, picture, census)));
     }
 
     /// The engine is the owner from now on, as far as the coordinator is concerned.
@@ -91,7 +93,8 @@ impl<C: Command> Engine<C> {
         let picture = unread.or_else(|| gathering.loading.take().and_then(|loading| loading.into_parts().0));
         let mut picture = picture.unwrap_or_else(|| Picture::new(self.config.data_count()));
         picture.settle();
-        self.begin_round(picture);
+        let census = std::mem::take(&mut gathering.census);
+        self.begin_round(picture, census);
         if let Phase::Gathering(gathering) = &mut self.phase {
             gathering.was_prepared = true;
         }
@@ -136,8 +139,9 @@ impl<C: Command> Engine<C> {
 
     /// Takes out of the picture what is gone. Under the fence: the picture as it still holds, or an empty one.
     pub(super) fn bring_up_to_date(&mut self, mut picture: Picture) -> Picture {
+        let Some(touched) = self.census_mut().map(Census::take_touched) else { return picture };
         let Some(census) = self.census() else { return picture };
-        for stripe in picture.stripe_ids() {
+        for stripe in touched.into_iter().filter(|&stripe| picture.has(stripe)).collect::<Vec<_>>() {
             match census.members_of(stripe) {
                 None => picture.drop_stripe(stripe),
                 Some((configuration, members)) => picture.move_stripe(stripe, configuration, members.into()),

@@ -53,15 +53,8 @@ pub struct Completing {
 }
 
 impl Gathering {
-    pub fn new(started_us: u64, picture: Picture) -> Self {
-        Gathering {
-            started_us,
-            census: Census::default(),
-            loading: None,
-            picture: Some(picture),
-            was_prepared: false,
-            to_read: 0,
-        }
+    pub fn new(started_us: u64, picture: Picture, census: Census) -> Self {
+        Gathering { started_us, census, loading: None, picture: Some(picture), was_prepared: false, to_read: 0 }
     }
 }
 
@@ -162,7 +155,7 @@ impl<C: Command> Engine<C> {
         self.inherited_read = to_read;
         let Some((Some(picture), uncertain, doubts)) = loading.map(Loading::into_parts) else { return };
         if self.is_preparing() {
-            return self.end_round(picture);
+            return self.end_round(picture, census);
         }
         let away: BTreeSet<NodeId> = {
             let nodes = self.nodes.iter().map(|node| node.id);

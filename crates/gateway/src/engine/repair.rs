@@ -28,6 +28,7 @@ use super::nodes::SessionId;
 use super::orders::Orders;
 use super::rate::Rate;
 use super::rebuilding::{Order, OrderNumber};
+use super::session::ChunkScan;
 use super::stripes::Stripe;
 use super::{Engine, Phase};
 use crate::command::Command;
@@ -490,16 +491,14 @@ impl<C: Command> Engine<C> {
 
     /// A core showed all that it holds. What it should hold beside that it has lost, though its memory is the same:
     /// a process that went on with it could not tell what a chunk was. What it cannot describe is damaged.
-    pub(super) fn note_unreported(&mut self, session: SessionId) {
-        let Some(held) = self.nodes.session_mut(session) else { return };
-        held.scanning = None;
-        let (reported, undescribed) = (std::mem::take(&mut held.reported), std::mem::take(&mut held.undescribed));
+    pub(super) fn note_unreported(&mut self, session: SessionId, scan: &ChunkScan) {
+        let ChunkScan { reported, undescribed, .. } = scan;
         let census = match (&mut self.phase, &mut self.completing) {
             (Phase::Gathering(gathering), _) => Some(&mut gathering.census),
             (Phase::Completing | Phase::Serving, completing) => completing.as_mut().map(|some| &mut some.census),
         };
         if let Some(census) = census {
-            census.end_scan(&self.nodes, session, &reported, &undescribed);
+            census.take_all(&self.nodes, session, scan);
         }
         if let Phase::Gathering(_) = self.phase {
             // What the new owner inherits is compared once it is read.
@@ -507,7 +506,7 @@ impl<C: Command> Engine<C> {
         }
         if self.completing.is_none() {
             // As what it can describe (see `reconcile`).
-            for &(id, partition) in &undescribed {
+            for &(id, partition) in undescribed {
                 if !self.is_to_keep(session.node, id) {
                     self.free_on(session.node, id, partition);
                 }

@@ -51,12 +51,10 @@ pub struct Session {
     pub fence_due_us: Option<u64>,
     /// A renewal was asked and not answered.
     pub is_renewing: bool,
-    /// The round of the scan that is under way.
-    pub scanning: Option<u32>,
-    /// Chunks that the scan showed so far, in ascending order.
-    pub reported: Vec<StripeId>,
-    /// Those that it could not describe.
-    pub undescribed: Vec<(StripeId, PartitionId)>,
+    pub scan: Option<ChunkScan>,
+    /// How many of the core's changes the census knows: the next scan asks for what came after them. 0: it must ask for
+    /// everything.
+    pub changes_known: u64,
     /// Hello, fence and scan are done.
     pub greeted: bool,
     /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.
@@ -71,6 +69,24 @@ pub struct Session {
     pub near: Option<Near>,
     /// Where appends may be put instead of being sent.
     pub ring: Option<RingWriter>,
+}
+
+/// A scan under way.
+#[derive(Debug)]
+pub struct ChunkScan {
+    /// Another one for each: answers to one that was given up may still come.
+    pub number: u32,
+    pub round: u32,
+    /// What changed after so many changes is asked for; 0: everything.
+    pub since: u64,
+    /// How many it covers, once the first answer is there.
+    pub change: u64,
+    /// The census knew something of the core before.
+    pub was_known: bool,
+    /// Chunks that it showed so far, in ascending order.
+    pub reported: Vec<StripeId>,
+    /// Those that the core could not describe.
+    pub undescribed: Vec<(StripeId, PartitionId)>,
 }
 
 impl Session {

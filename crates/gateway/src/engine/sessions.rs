@@ -249,9 +249,7 @@ impl<C: Command> Engine<C> {
                 self.renewed(session, incarnation, awaited.asked_us)
             }
             (What::Release, NodeReply::Done { .. }) => self.released(session.node),
-            (What::Scan { round }, NodeReply::Chunks { reports, undescribed }) => {
-                self.scanned(session, round, reports, &undescribed);
-            }
+            (What::Scan { number }, NodeReply::Chunks(scanned)) => self.scanned(session, number, scanned),
             (What::Nothing, _) => {}
             (What::Reconfigure { stripe, order }, NodeReply::Done { .. }) => self.reconfigured(stripe, order, true),
             (What::Rebuild { .. } | What::Move { .. }, NodeReply::Done { .. }) => {}

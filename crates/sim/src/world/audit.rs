@@ -13,9 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shorttail_codes::Code;
 use shorttail_node::Node;
 use shorttail_units::{Epoch, Now, OpNumber, PartitionId, StripeId};
-use shorttail_wire::node::{
-    ALL_PARTITIONS, ChunkKind, ChunkReport, Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, next_frame,
-};
+use shorttail_wire::node::{ChunkKind, ChunkReport, Hello, NodeReply, NodeRequest, PROTOCOL_VERSION, next_frame};
 
 use super::clients::Received;
 use super::{CLUSTER, Violation, World};
@@ -50,9 +48,9 @@ fn ask<T>(machine: &mut Node, request: &NodeRequest<'_>, read: impl FnOnce(NodeR
 
 /// What a machine holds: what it can describe, and the rest.
 fn scan(machine: &mut Node) -> (Vec<ChunkReport>, Vec<(StripeId, PartitionId)>) {
-    let scan = NodeRequest::Scan { partition: ALL_PARTITIONS, after: StripeId::default(), count: SCAN_COUNT };
+    let scan = NodeRequest::Scan { since: 0, after: StripeId::default(), count: SCAN_COUNT, partitions: Vec::new() };
     ask(machine, &scan, |reply| match reply {
-        NodeReply::Chunks { reports, undescribed } => (reports, undescribed),
+        NodeReply::Chunks(scanned) => (scanned.reports, scanned.undescribed),
         other => panic!("{other:?} answers a scan"),
     })
 }

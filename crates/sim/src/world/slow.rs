@@ -64,7 +64,7 @@ fn class_of(reply: &NodeReply<'_>) -> Class {
         NodeReply::Bytes(_) | NodeReply::Inspected(_) => Class::Read,
         NodeReply::Acked { .. } | NodeReply::Done { .. } => Class::Write,
         NodeReply::Hello(_)
-        | NodeReply::Chunks { .. }
+        | NodeReply::Chunks(_)
         | NodeReply::Fenced { .. }
         | NodeReply::Located { .. }
         | NodeReply::Damaged { .. }

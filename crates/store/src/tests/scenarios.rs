@@ -8,7 +8,10 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, Refusal};
 
 use super::*;
 use crate::chunk::FoldStep;
-use crate::limits::{BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, RAW_CHUNK_BYTES_MAX, SCAN_COUNT_MAX};
+use crate::limits::{
+    BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, FREES_REMEMBERED_MAX, HEADER_BYTES, RAW_CHUNK_BYTES_MAX,
+    SCAN_COUNT_MAX,
+};
 use crate::record::Record;
 
 fn store() -> ChunkStore {
@@ -250,10 +253,10 @@ fn a_flipped_bit_in_a_sealed_payload_or_a_header_is_an_erasure() {
     store.chunk_mut(stripe_id(1)).expect("here").bytes[57] ^= 1;
     assert_eq!(store.chunk(stripe_id(1)).expect("here").inspect(), Err(Refusal::Damaged));
     let other = PartitionId(PARTITION.0 + 1);
-    for (partition, undescribed) in
-        [(None, &[(stripe_id(1), PARTITION)][..]), (Some(PARTITION), &[(stripe_id(1), PARTITION)]), (Some(other), &[])]
+    for (partitions, undescribed) in
+        [(&[][..], &[(stripe_id(1), PARTITION)][..]), (&[PARTITION], &[(stripe_id(1), PARTITION)]), (&[other], &[])]
     {
-        let scanned = store.scan(partition, StripeId::from_raw(0), 10);
+        let scanned = store.scan(Wanted { partitions, ..everything() });
         assert_eq!((scanned.reports.len(), &scanned.undescribed[..]), (0, undescribed));
     }
     assert_eq!(store.free(stripe_id(1), 1, other), Err(Refusal::Invalid), "it is another owner's");
@@ -341,15 +344,64 @@ fn a_scan_goes_on_from_the_last_id_it_told() {
         let partition = PartitionId((counter % 2) as u16);
         store.install(&ChunkDescription { partition, ..striped(counter, 100) }, b"piece").expect("room");
     }
-    let ids = |partition, after, count| -> Vec<u64> {
-        let scanned = store.scan(partition, stripe_id(after), count);
+    let ids = |partitions: &[PartitionId], after, count| -> Vec<u64> {
+        let scanned = store.scan(Wanted { partitions, since: 0, after: stripe_id(after), count });
         scanned.reports.iter().map(|report| report.description.stripe.counter()).collect()
     };
-    assert_eq!(ids(None, 0, 3), [1, 2, 3]);
-    assert_eq!(ids(None, 3, 3), [4, 5, 6]);
-    assert_eq!(ids(Some(PartitionId(0)), 35, usize::MAX), [36, 38, 40]);
-    assert_eq!(ids(None, 0, SCAN_COUNT_MAX + 1).len(), 40);
-    assert!(ids(None, 40, 3).is_empty());
+    assert_eq!(ids(&[], 0, 3), [1, 2, 3]);
+    assert_eq!(ids(&[], 3, 3), [4, 5, 6]);
+    assert_eq!(ids(&[PartitionId(0)], 35, usize::MAX), [36, 38, 40]);
+    assert_eq!(ids(&[PartitionId(1), PartitionId(7), PartitionId(0)], 35, 3), [36, 37, 38]);
+    assert!(ids(&[PartitionId(7)], 0, 3).is_empty());
+    assert_eq!(ids(&[], 0, SCAN_COUNT_MAX + 1).len(), 40);
+    assert!(ids(&[], 40, 3).is_empty());
+}
+
+#[test]
+fn a_scan_tells_what_changed_since_the_one_before() {
+    let mut store = store();
+    let of = |counter, partition| ChunkDescription { partition, ..striped(counter, 100) };
+    let (own, other) = (PartitionId(1), PartitionId(2));
+    let empty = store.scan(everything()).change;
+    store.install(&of(1, own), b"piece").expect("room");
+    assert_eq!(store.scan(Wanted { since: empty, ..everything() }).reports.len(), 1, "the first chunk is a change");
+    for counter in 2..=6 {
+        let partition = if counter == 6 { other } else { own };
+        store.install(&of(counter, partition), b"piece").expect("room");
+    }
+    let asked = |store: &ChunkStore, since, after: u64| {
+        let after = if after == 0 { StripeId::default() } else { stripe_id(after) };
+        let scanned = store.scan(Wanted { partitions: &[own], since, after, count: 2 });
+        let reports = scanned.reports.iter().map(|report| report.description.stripe.counter());
+        let freed = scanned.freed.iter().map(|stripe| stripe.counter()).collect::<Vec<_>>();
+        (reports.collect::<Vec<_>>(), freed, scanned.is_complete, scanned.change)
+    };
+    let (first, _, is_complete, seen) = asked(&store, 0, 0);
+    assert_eq!((first, is_complete), (vec![1, 2], true));
+    assert_eq!(asked(&store, seen, 0), (vec![], vec![], false, seen));
+
+    assert_eq!(store.free(stripe_id(2), 1, own), Ok(()));
+    assert_eq!(store.free(stripe_id(6), 1, other), Ok(()));
+    store.note_damaged(stripe_id(4));
+    let opened = with_id(7, description(0, 3, 2, 1000));
+    store.open(&ChunkDescription { partition: own, ..opened }).expect("room");
+    store.install(&of(9, own), b"piece").expect("room");
+    let (reports, freed, is_complete, later) = asked(&store, seen, 0);
+    assert_eq!((reports, freed, is_complete), (vec![4, 7], vec![2], false));
+    assert_eq!(asked(&store, seen, 7), (vec![9], vec![], false, later));
+    assert_eq!(asked(&store, later, 0).0, [7], "an open chunk changes all the time");
+    assert_eq!(store.free(stripe_id(4), 1, own), Ok(()));
+    assert_eq!(asked(&store, later, 0).1, [4]);
+    assert!(asked(&store, later + 9, 0).2, "that is another store's count");
+
+    for counter in 0..FREES_REMEMBERED_MAX as u64 {
+        store.install(&of(100 + counter, other), b"").expect("room");
+        assert_eq!(store.free(stripe_id(100 + counter), 1, other), Ok(()));
+    }
+    let (reports, freed, is_complete, last) = asked(&store, later, 0);
+    assert_eq!((reports, freed, is_complete), (vec![1, 3], vec![], true), "what was freed is not known any more");
+    assert_eq!(asked(&store, last, 0), (vec![7], vec![], false, last));
+    store.check_invariants();
 }
 
 #[test]

@@ -12,18 +12,15 @@ mod reply;
 mod request;
 
 pub use frame::{FRAME_HEADER_BYTES, Frame, FrameError, next_frame, seal_frame};
-pub use reply::{ChunkReport, HelloReply, InspectReport, NearMemory, NodeReply, RawOp, Refusal};
+pub use reply::{ChunkReport, HelloReply, InspectReport, NearMemory, NodeReply, RawOp, Refusal, Scanned};
 pub use request::{ChunkDescription, ChunkKind, Hello, MEMBERS_MAX, Members, NodeRequest, Source};
 
 /// Version of this protocol. A node and an owner that differ refuse each other.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// Largest body of a frame: an inspection of a parity chunk with its most raw operations (1 MiB) fits with room to
 /// spare, and so do the reports of a whole scan.
 pub const BODY_BYTES_MAX: usize = 2 << 20;
-
-/// "All partitions" in a scan.
-pub const ALL_PARTITIONS: u16 = u16::MAX;
 
 #[cfg(test)]
 mod tests;

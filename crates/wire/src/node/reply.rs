@@ -144,6 +144,21 @@ pub struct InspectReport<'a> {
     pub raw: Vec<RawOp<'a>>,
 }
 
+/// What a core holds, or what changed of it: part of a scan.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scanned {
+    /// In the order of their stripes.
+    pub reports: Vec<ChunkReport>,
+    /// Chunks whose description does not hold: nothing but this is known of them.
+    pub undescribed: Vec<(StripeId, PartitionId)>,
+    /// Stripes whose chunks were freed, of some of which there may be one again. Empty if all is told.
+    pub freed: Vec<StripeId>,
+    /// All is told, whether it changed or not.
+    pub is_complete: bool,
+    /// How many changes the core has seen: what to ask with the next time.
+    pub change: u64,
+}
+
 /// A reply, borrowed from the frame that brought it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeReply<'a> {
@@ -180,17 +195,43 @@ pub enum NodeReply<'a> {
     Damaged {
         stripe: StripeId,
     },
-    /// Part of a scan: the chunks in the order of their stripes, those apart that nobody can describe any more.
-    Chunks {
-        reports: Vec<ChunkReport>,
-        undescribed: Vec<(StripeId, PartitionId)>,
-    },
+    Chunks(Scanned),
     Inspected(InspectReport<'a>),
     /// `detail`: the epoch that fenced, the microseconds until a promise ends, or 0.
     Refused {
         refusal: Refusal,
         detail: u64,
     },
+}
+
+impl Scanned {
+    fn put(&self, out: &mut Vec<u8>) {
+        let put_count = |out: &mut Vec<u8>, count| out.put_u32(u32::try_from(count).expect("a scan is bounded"));
+        out.put_u64(self.change);
+        out.put_u8(u8::from(self.is_complete));
+        put_count(out, self.freed.len());
+        self.freed.iter().for_each(|stripe| out.put_u64(stripe.raw()));
+        put_count(out, self.undescribed.len());
+        for (stripe, partition) in &self.undescribed {
+            out.put_u64(stripe.raw());
+            out.put_u16(partition.0);
+        }
+        self.reports.iter().for_each(|report| report.put(out));
+    }
+
+    fn parse(body: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let mut scanned = Scanned { change: body.u64()?, is_complete: body.u8()? != 0, ..Scanned::default() };
+        for _ in 0..body.u32()? {
+            scanned.freed.push(StripeId::from_raw(body.u64()?));
+        }
+        for _ in 0..body.u32()? {
+            scanned.undescribed.push((StripeId::from_raw(body.u64()?), PartitionId(body.u16()?)));
+        }
+        while !body.is_empty() {
+            scanned.reports.push(ChunkReport::parse(body)?);
+        }
+        Ok(scanned)
+    }
 }
 
 impl NodeReply<'_> {
@@ -234,14 +275,7 @@ impl NodeReply<'_> {
             NodeReply::Bytes(bytes) => put_frame(out, Self::BYTES, 0, tag, |out| out.extend_from_slice(bytes)),
             NodeReply::Located { position } => put_frame(out, Self::LOCATED, 0, tag, |out| out.put_u64(*position)),
             NodeReply::Damaged { stripe } => put_frame(out, Self::DAMAGED, 0, tag, |out| out.put_u64(stripe.raw())),
-            NodeReply::Chunks { reports, undescribed } => put_frame(out, Self::CHUNKS, 0, tag, |out| {
-                out.put_u32(u32::try_from(undescribed.len()).expect("a scan is bounded"));
-                for (stripe, partition) in undescribed {
-                    out.put_u64(stripe.raw());
-                    out.put_u16(partition.0);
-                }
-                reports.iter().for_each(|report| report.put(out));
-            }),
+            NodeReply::Chunks(scanned) => put_frame(out, Self::CHUNKS, 0, tag, |out| scanned.put(out)),
             NodeReply::Inspected(inspected) => put_frame(out, Self::INSPECTED, 0, tag, |out| inspected.put(out)),
             NodeReply::Rebuilt { stripe, outcome, position } => {
                 let (status, source) = match outcome {
@@ -274,16 +308,7 @@ impl<'a> NodeReply<'a> {
             Self::DAMAGED => NodeReply::Damaged { stripe: StripeId::from_raw(body.u64()?) },
             Self::BYTES => NodeReply::Bytes(body.rest()),
             Self::LOCATED => NodeReply::Located { position: body.u64()? },
-            Self::CHUNKS => {
-                let (mut undescribed, mut reports) = (Vec::new(), Vec::new());
-                for _ in 0..body.u32()? {
-                    undescribed.push((StripeId::from_raw(body.u64()?), PartitionId(body.u16()?)));
-                }
-                while !body.is_empty() {
-                    reports.push(ChunkReport::parse(&mut body)?);
-                }
-                NodeReply::Chunks { reports, undescribed }
-            }
+            Self::CHUNKS => NodeReply::Chunks(Scanned::parse(&mut body)?),
             Self::INSPECTED => NodeReply::Inspected(InspectReport::parse(&mut body)?),
             Self::REBUILT => {
                 let (stripe, source) = (StripeId::from_raw(body.u64()?), body.u8()?);

@@ -146,11 +146,13 @@ pub enum NodeRequest<'a> {
         description: ChunkDescription,
         bytes: &'a [u8],
     },
-    /// Reports of the chunks of a partition (or all) with stripe ids above `after`. Replies `Chunks`.
+    /// Reports of the chunks of these partitions (none: of all) with stripe ids above `after`, of which those are left
+    /// out that did not change after the core's change `since` (0: none are). Replies `Chunks`.
     Scan {
-        partition: u16,
+        since: u64,
         after: StripeId,
         count: u16,
+        partitions: Vec<PartitionId>,
     },
     /// Everything about one chunk that is not its payload, raw operations included. Replies `Inspected`.
     Inspect {
@@ -302,10 +304,11 @@ impl NodeRequest<'_> {
                 description.put(out);
                 out.extend_from_slice(bytes);
             }
-            NodeRequest::Scan { partition, after, count } => {
+            NodeRequest::Scan { since, after, count, partitions } => {
+                out.put_u64(*since);
                 out.put_u64(after.raw());
-                out.put_u16(*partition);
                 out.put_u16(*count);
+                partitions.iter().for_each(|partition| out.put_u16(partition.0));
             }
             NodeRequest::Inspect { stripe } | NodeRequest::Locate { stripe } => out.put_u64(stripe.raw()),
             NodeRequest::Close { stripe, epoch, last } => {
@@ -391,7 +394,12 @@ impl<'a> NodeRequest<'a> {
                 op: OpNumber(body.u32()?),
             },
             Self::INSTALL => NodeRequest::Install { description: ChunkDescription::parse(body)?, bytes: body.rest() },
-            Self::SCAN => NodeRequest::Scan { after: parse_stripe(body)?, partition: body.u16()?, count: body.u16()? },
+            Self::SCAN => NodeRequest::Scan {
+                since: body.u64()?,
+                after: parse_stripe(body)?,
+                count: body.u16()?,
+                partitions: parse_partitions(body)?,
+            },
             Self::INSPECT => NodeRequest::Inspect { stripe: parse_stripe(body)? },
             Self::CLOSE => NodeRequest::Close {
                 stripe: parse_stripe(body)?,
@@ -416,16 +424,22 @@ impl<'a> NodeRequest<'a> {
             }
             Self::PEER => NodeRequest::Peer(Hello::parse(body)?),
             Self::RENEW => {
-                let (epoch, lease_us, mut partitions) = (parse_epoch(body)?, body.u32()?, Vec::new());
-                while !body.is_empty() {
-                    partitions.push(PartitionId(body.u16()?));
-                }
-                NodeRequest::Renew { epoch, lease_us, partitions }
+                let (epoch, lease_us) = (parse_epoch(body)?, body.u32()?);
+                NodeRequest::Renew { epoch, lease_us, partitions: parse_partitions(body)? }
             }
             Self::RELEASE => NodeRequest::Release { epoch: parse_epoch(body)?, partition: PartitionId(body.u16()?) },
             other => return Err(FrameError::Kind(other)),
         })
     }
+}
+
+/// The rest of the body.
+fn parse_partitions(body: &mut Reader<'_>) -> Result<Vec<PartitionId>, FrameError> {
+    let mut partitions = Vec::new();
+    while !body.is_empty() {
+        partitions.push(PartitionId(body.u16()?));
+    }
+    Ok(partitions)
 }
 
 fn parse_stripe(body: &mut Reader<'_>) -> Result<StripeId, FrameError> {

@@ -143,7 +143,7 @@ fn who_was_away_when_a_stripe_was_read_lacks_what_it_does_not_show() {
         census.take_joined(session, PartitionId(0), StripeId::default());
         scene.engine.nodes.session_mut(session).expect("a session").greeted = true;
         if node != 3 {
-            census.take(NodeId(node), scene.shown(node as u8, true));
+            census.take(session, scene.shown(node as u8, true));
         }
     }
     scene.engine.note_inherited_losses(&census);
