@@ -391,3 +391,22 @@ fn a_write_of_unknown_outcome_does_not_come_back_after_the_end_of_what_it_change
 fn who_is_away_by_the_time_a_stripe_is_read_may_hold_something() {
     passes_wholly(Profile::Long, &[60_443]);
 }
+
+/// An heir that prepared believed what a node had told a round before, though that node was not heard under the fence and had
+/// freed some of it since.
+#[test]
+fn an_heir_believes_nothing_that_was_not_told_again() {
+    passes_wholly(Profile::Gateways, &[130_087, 130_095]);
+}
+
+/// A node that held nothing when it was asked first told of its first chunk neither then nor as a change.
+#[test]
+fn the_first_chunk_of_a_node_is_a_change() {
+    passes_wholly(Profile::Gateways, &[130_059]);
+}
+
+/// A step of a scan waited for a slow node until the stripe that it was to read was emptied and gone, and was refused.
+#[test]
+fn a_step_of_a_scan_whose_stripe_is_gone_begins_anew() {
+    passes_wholly(Profile::Prompt, &[140_002]);
+}

@@ -5,7 +5,8 @@
 //! another engine's slots begin, so that a scan goes on wherever partitions move meanwhile. Keys are in the records, so
 //! each step reads the records that it lists. A step that lists an object that cannot be read is an error as a whole:
 //! left out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
-//! readable, stored anew or deleted.
+//! readable, stored anew or deleted. If only its stripe is gone, as what was alive in it moved while a node kept the step
+//! waiting, the step begins anew.
 
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot};
@@ -21,16 +22,29 @@ use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, ScannedKey};
 
 const TAG_BITS: u32 = Tag::COUNT.trailing_zeros();
 
+/// Times that a step begins anew: each takes a stripe that was emptied while it was read.
+const STEP_TRIES_MAX: u32 = 16;
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Listing {
+    Scan { cursor: u64, count: usize },
+    Slot { slot: u16, count: usize },
+    Random,
+}
+
 /// One step of a scan whose records are being read.
 #[derive(Debug)]
 pub struct ScanStep {
     pub(super) token: Token,
+    listing: Listing,
+    tries: u32,
     next: u64,
-    /// Answer with any one key instead of with the list.
-    is_random: bool,
     keys: Vec<ScannedKey>,
     missing: usize,
     has_failed: bool,
+    /// Of what was listed something lay in a stripe that is gone.
+    is_outdated: bool,
 }
 
 impl<C: Command> Engine<C> {
@@ -43,20 +57,13 @@ impl<C: Command> Engine<C> {
                 self.answer(token, KeyspaceReply::Count(count as u64));
             }
             KeyspaceRequest::Flush { at } => self.flush(token, at),
-            // What is listed might be gone, and what is not might be there.
-            KeyspaceRequest::Scan { .. } | KeyspaceRequest::ListSlot { .. } | KeyspaceRequest::RandomKey
-                if self.has_losses() || self.has_doubts() =>
-            {
-                self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
+            KeyspaceRequest::Scan { cursor, count } => {
+                self.list(token, Listing::Scan { cursor, count: count.clamp(1, SCAN_KEYS_MAX) }, 1);
             }
-            KeyspaceRequest::Scan { cursor, count } => self.scan_keys(token, cursor, count.clamp(1, SCAN_KEYS_MAX)),
             KeyspaceRequest::ListSlot { slot, count } => {
-                let list = |slot| self.index.list(slot, 0, count.min(SCAN_KEYS_MAX)).0;
-                let entries = Slot::new(slot).map(list).unwrap_or_default();
-                let found = entries.into_iter().map(|(_, location)| location).take(count).collect();
-                self.read_listed(token, found, 0, false);
+                self.list(token, Listing::Slot { slot, count: count.min(SCAN_KEYS_MAX) }, 1);
             }
-            KeyspaceRequest::RandomKey => self.random_key(token),
+            KeyspaceRequest::RandomKey => self.list(token, Listing::Random, 1),
             KeyspaceRequest::Own(request) => self.keyspace(token, *request),
         }
     }
@@ -65,7 +72,25 @@ impl<C: Command> Engine<C> {
         self.reply(token, Reply::Keyspace(Ok(reply)));
     }
 
-    fn scan_keys(&mut self, token: Token, cursor: u64, count: usize) {
+    fn list(&mut self, token: Token, listing: Listing, tries: u32) {
+        // What is listed might be gone, and what is not might be there.
+        if self.has_losses() || self.has_doubts() {
+            return self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
+        }
+        let (found, next) = match listing {
+            Listing::Scan { cursor, count } => self.objects_from(cursor, count),
+            Listing::Slot { slot, count } => {
+                let list = |slot| self.index.list(slot, 0, count).0;
+                let entries = Slot::new(slot).map(list).unwrap_or_default();
+                (entries.into_iter().map(|(_, location)| location).take(count).collect(), 0)
+            }
+            Listing::Random => (self.some_object().into_iter().collect(), 0),
+        };
+        self.read_listed(token, listing, tries, found, next);
+    }
+
+    /// Objects from a cursor on, and the cursor behind them.
+    fn objects_from(&self, cursor: u64, count: usize) -> (Vec<Location>, u64) {
         let mut slot = usize::try_from(cursor >> TAG_BITS).unwrap_or(SLOT_COUNT);
         let mut first = (cursor & u64::from(Tag::COUNT - 1)) as u32;
         let end = self.end_of_run(slot);
@@ -80,7 +105,7 @@ impl<C: Command> Engine<C> {
             };
         }
         let next = if slot < SLOT_COUNT { (slot as u64) << TAG_BITS | u64::from(first) } else { 0 };
-        self.read_listed(token, found, next, false);
+        (found, next)
     }
 
     /// The first slot after this one that may be another engine's: where a step of a scan ends, and
@@ -94,22 +119,21 @@ impl<C: Command> Engine<C> {
         ((usize::from(last.0) + 1) * SLOT_COUNT).div_ceil(usize::from(self.config.partition_count))
     }
 
-    /// Some key: of the first object at or after a place that changes from call to call.
-    fn random_key(&mut self, token: Token) {
+    /// The first object at or after a place that changes from call to call.
+    fn some_object(&mut self) -> Option<Location> {
         if self.index.object_count() == 0 {
-            return self.answer(token, KeyspaceReply::RandomKey(None));
+            return None;
         }
         self.next_version += 1;
         let start = (self.next_version.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize;
         let slots = (0..SLOT_COUNT).map(|step| Slot::new(((start + step) % SLOT_COUNT) as u16).expect("below"));
-        let entries = slots.map(|slot| self.index.list(slot, 0, usize::MAX).0).find(|entries| !entries.is_empty());
-        let entries = entries.expect("some slot has an object");
-        let (_, location) = entries[start % entries.len()];
-        self.read_listed(token, vec![location], 0, true);
+        let entries = slots.map(|slot| self.index.list(slot, 0, usize::MAX).0).find(|entries| !entries.is_empty())?;
+        Some(entries[start % entries.len()].1)
     }
 
-    fn read_listed(&mut self, token: Token, found: Vec<Location>, next: u64, is_random: bool) {
-        let step = ScanStep { token, next, is_random, keys: Vec::new(), missing: found.len(), has_failed: false };
+    fn read_listed(&mut self, token: Token, listing: Listing, tries: u32, found: Vec<Location>, next: u64) {
+        let (keys, missing) = (Vec::new(), found.len());
+        let step = ScanStep { token, listing, tries, next, keys, missing, has_failed: false, is_outdated: false };
         let key = self.scans.insert(step);
         if found.is_empty() {
             return self.end_scan(key);
@@ -155,8 +179,10 @@ impl<C: Command> Engine<C> {
                 self.start_fetch_without(wanted, excluded | bit);
             }
             Ok(_) | Err(_) => {
+                let is_gone = self.stripes.slot_of(wanted.stripe).is_none();
                 if let Some(step) = self.scans.get_mut(key) {
-                    step.has_failed = true;
+                    step.is_outdated |= is_gone;
+                    step.has_failed |= !is_gone;
                     step.missing -= 1;
                 }
                 self.end_scan(key);
@@ -186,10 +212,15 @@ impl<C: Command> Engine<C> {
             return;
         }
         let step = self.scans.remove(key).expect("it was there");
-        let result = match (step.has_failed, step.is_random) {
-            (true, _) => Err(StoreError::Unreadable),
-            (false, true) => Ok(KeyspaceReply::RandomKey(step.keys.into_iter().next().map(|key| key.key))),
-            (false, false) => Ok(KeyspaceReply::Scanned { next: step.next, keys: step.keys }),
+        if step.is_outdated && !step.has_failed && step.tries < STEP_TRIES_MAX {
+            return self.list(step.token, step.listing, step.tries + 1);
+        }
+        let result = match step.listing {
+            _ if step.has_failed || step.is_outdated => Err(StoreError::Unreadable),
+            Listing::Random => Ok(KeyspaceReply::RandomKey(step.keys.into_iter().next().map(|key| key.key))),
+            Listing::Scan { .. } | Listing::Slot { .. } => {
+                Ok(KeyspaceReply::Scanned { next: step.next, keys: step.keys })
+            }
         };
         self.reply(step.token, Reply::Keyspace(result));
     }
