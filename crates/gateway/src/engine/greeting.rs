@@ -316,4 +316,21 @@ mod tests {
         assert!(!greets(&mut engine, 1, 1), "fewer cores than were reached");
         assert!(greets(&mut engine, 1, 3));
     }
+
+    #[test]
+    fn an_answer_to_a_scan_that_was_given_up_counts_for_nothing() {
+        let mut engine = engine_of_one_node();
+        let id = SessionId { node: NodeId(0), core: 0 };
+        let covers = |engine: &Engine<AnyCommand>| {
+            engine.nodes.session(id).and_then(|session| Some(session.scan.as_ref()?.change))
+        };
+        engine.scan_from(id, 7);
+        let given_up = engine.scan_count;
+        engine.scan_from(id, 0);
+        engine.scanned(id, given_up, Scanned { change: 9, ..Scanned::default() });
+        assert_eq!(covers(&engine), Some(0));
+        engine.scanned(id, engine.scan_count, Scanned { change: 9, is_complete: true, ..Scanned::default() });
+        let session = engine.nodes.session(id).expect("a session");
+        assert_eq!((session.scan.is_some(), session.changes_known), (false, 9));
+    }
 }
