@@ -72,6 +72,20 @@ class Starvation(threading.Thread):
         return True
 
 
+class Cut:
+    """A node without its network. It is in trouble for as long again as it was cut off: TCP waits that long before it sends again."""
+
+    def __init__(self, node):
+        node.cut()
+        self.node, self.began, self.mended = node, time.monotonic(), None
+
+    def end(self):
+        if not self.mended:
+            self.node.mend()
+            self.mended = time.monotonic()
+        return time.monotonic() - self.mended > self.mended - self.began
+
+
 class Nodes:
     def __init__(self, members, troubles, random):
         self.members, self.troubles, self.random = members, troubles, random
@@ -187,8 +201,8 @@ class Nodes:
         self.troubles.begin(node, "node", "frozen", seconds, lambda: node.signal(signal.SIGCONT) or True)
 
     def cut(self, node):
-        node.cut()
-        self.troubles.begin(node, "node", "cut off", self.random.choice([0.3, 1, 4]), lambda: node.mend() or True)
+        cut = Cut(node)
+        self.troubles.begin(node, "node", "cut off", self.random.choice([0.3, 1, 4]), cut.end)
 
     def order(self, node, label):
         number = str(node.number)
