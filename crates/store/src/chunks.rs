@@ -149,19 +149,23 @@ impl Chunks {
     /// What was freed of these partitions (none: of all) after this change.
     pub fn freed_since(&self, partitions: &[PartitionId], since: u64) -> Vec<StripeId> {
         let later = self.freed.partition_point(|freed| freed.change <= since);
-        let wanted = |freed: &&Freed| partitions.is_empty() || partitions.contains(&freed.partition);
+        let of: BTreeSet<PartitionId> = partitions.iter().copied().collect();
+        let wanted = |freed: &&Freed| of.is_empty() || of.contains(&freed.partition);
         self.freed.range(later..).filter(wanted).map(|freed| freed.stripe).collect()
     }
 
     /// The lowest of those that are wanted. An open one always counts as changed.
     pub fn changed(&self, wanted: Wanted<'_>) -> Vec<(StripeId, &Chunk)> {
         let has_changed = |chunk: &Chunk| chunk.changed > wanted.since || chunk.open.is_some();
-        let is_wanted = |partition| wanted.partitions.is_empty() || wanted.partitions.contains(partition);
         let mut found = Vec::new();
-        for (_, stripes) in self.by_partition.iter().filter(|(partition, _)| is_wanted(partition)) {
+        let mut take = |stripes: &BTreeSet<StripeId>| {
             let later = stripes.range((Bound::Excluded(wanted.after), Bound::Unbounded));
             let chunks = later.map(|&stripe| (stripe, self.get(stripe).expect("what has a place is here")));
             found.extend(chunks.filter(|(_, chunk)| has_changed(chunk)).take(wanted.count));
+        };
+        match wanted.partitions {
+            [] => self.by_partition.values().for_each(&mut take),
+            some => some.iter().filter_map(|partition| self.by_partition.get(partition)).for_each(&mut take),
         }
         found.sort_unstable_by_key(|&(stripe, _)| stripe);
         found.truncate(wanted.count);
