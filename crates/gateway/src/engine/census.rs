@@ -43,8 +43,9 @@ pub struct Census {
     reports: BTreeMap<StripeId, BTreeMap<NodeId, ChunkReport>>,
     /// Chunks that are there, and their nodes cannot tell more of them.
     undescribed: BTreeMap<(StripeId, NodeId), PartitionId>,
-    /// Cores of which some of this is.
-    told_by: BTreeSet<SessionId>,
+    /// Cores of which some of this is, and the last round in which they told all of it.
+    told_by: BTreeMap<SessionId, Option<u32>>,
+    round: u32,
     /// Stripes of which something changed since that was asked.
     touched: BTreeSet<StripeId>,
     /// By session and partition fenced: of older stripes this memory holds nothing.
@@ -55,7 +56,7 @@ impl Census {
     /// A chunk that is told again is known by its latest report. See [`Census::take_all`].
     pub fn take(&mut self, session: SessionId, report: ChunkReport) {
         let (node, stripe) = (session.node, report.description.stripe);
-        self.told_by.insert(session);
+        self.told_by.entry(session).or_default();
         self.undescribed.remove(&(stripe, node));
         self.touched.insert(stripe);
         self.reports.entry(stripe).or_default().insert(node, report);
@@ -71,6 +72,7 @@ impl Census {
 
     /// Chunks that a core cannot describe any more.
     pub fn take_undescribed(&mut self, session: SessionId, undescribed: &[(StripeId, PartitionId)]) {
+        self.told_by.entry(session).or_default();
         for &(stripe, partition) in undescribed {
             self.drop_report(session.node, stripe);
             self.undescribed.insert((stripe, session.node), partition);
@@ -96,9 +98,25 @@ impl Census {
         self.joined.insert((session, partition), joined);
     }
 
+    /// All that is to be asked again what became of it is asked.
+    pub fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
     /// A core begins to tell. Did it tell something before?
     pub fn begin(&mut self, session: SessionId) -> bool {
-        !self.told_by.insert(session)
+        let was_known = self.told_by.contains_key(&session);
+        self.told_by.entry(session).or_default();
+        was_known
+    }
+
+    /// A core told all that there is to tell in this round.
+    pub fn end(&mut self, session: SessionId) {
+        self.told_by.insert(session, Some(self.round));
+    }
+
+    fn is_heard(&self, session: SessionId) -> bool {
+        self.told_by.get(&session) == Some(&Some(self.round))
     }
 
     /// A scan showed all chunks of a core: what it told of others earlier is gone.
@@ -114,17 +132,17 @@ impl Census {
     /// The node has another memory than the one that was scanned.
     pub fn forget(&mut self, node: NodeId) {
         self.joined.retain(|(session, _), _| session.node != node);
-        self.told_by.retain(|session| session.node != node);
+        self.told_by.retain(|session, _| session.node != node);
         self.retain_of(node, |_| false);
     }
 
     /// What cores told that did not tell in this round what became of it does not count. Answers which.
     pub fn forget_unheard(&mut self, nodes: &Nodes) -> Vec<SessionId> {
-        let is_heard = |id: &SessionId| nodes.session(*id).is_some_and(|session| session.greeted);
-        let unheard: Vec<SessionId> = self.told_by.iter().copied().filter(|id| !is_heard(id)).collect();
+        let unheard: Vec<SessionId> = self.told_by.keys().copied().filter(|&id| !self.is_heard(id)).collect();
         for &core in &unheard {
             self.told_by.remove(&core);
-            self.retain_of(core.node, |stripe| nodes.session_of(core.node, stripe) != core);
+            let is_node_known = nodes.get(core.node).is_some();
+            self.retain_of(core.node, |stripe| is_node_known && nodes.session_of(core.node, stripe) != core);
         }
         unheard
     }
@@ -260,10 +278,13 @@ impl Census {
     }
 
     /// Nodes whose memory is younger than the cluster, for an earlier one may have been lost, and those that cannot
-    /// describe the chunk of a stripe that nobody tells of.
-    pub fn rejoined_count(&self, is_first: impl Fn(StripeId) -> bool) -> usize {
+    /// describe the chunk of a stripe that nobody tells of. What was not told in this round does not count.
+    pub fn rejoined_count(&self, nodes: &Nodes, is_first: impl Fn(StripeId) -> bool) -> usize {
         let later = self.joined.iter().filter(|(_, joined)| !is_first(**joined));
-        let nodes = later.map(|((session, _), _)| session.node).chain(self.untold().map(|(_, node, _)| node));
-        nodes.collect::<BTreeSet<NodeId>>().len()
+        let tells = |node, stripe| self.is_heard(nodes.session_of(node, stripe));
+        let is_told = |stripe| self.reports.get(&stripe).is_some_and(|of| of.keys().any(|&node| tells(node, stripe)));
+        let untold = self.undescribed.keys().filter(|&&(stripe, node)| tells(node, stripe) && !is_told(stripe));
+        let rejoined = later.map(|((session, _), _)| session.node).chain(untold.map(|&(_, node)| node));
+        rejoined.collect::<BTreeSet<NodeId>>().len()
     }
 }

@@ -188,11 +188,13 @@ impl<C: Command> Engine<C> {
 
     /// Of cores that did not tell in this round nothing is known: who is heard later tells everything.
     pub(super) fn forget_unheard(&mut self) {
+        let round = self.scan_round;
         let Phase::Gathering(gathering) = &mut self.phase else { return };
         for id in gathering.census.forget_unheard(&self.nodes) {
             let Some(session) = self.nodes.session_mut(id) else { continue };
             session.changes_known = 0;
-            if session.scan.is_some() {
+            // What it tells now rests on what is forgotten. An earlier scan is over, and waits for the fence.
+            if session.scan.as_ref().is_some_and(|scan| scan.round == round) {
                 self.scan_from(id, 0);
             }
         }
@@ -222,6 +224,9 @@ impl<C: Command> Engine<C> {
         match self.census_mut().filter(|_| scan.since > 0) {
             Some(census) => census.take_undescribed(id, &scan.undescribed),
             None => self.note_unreported(id, &scan),
+        }
+        if let Some(census) = self.census_mut() {
+            census.end(id);
         }
         self.session_ready(id);
     }
@@ -273,10 +278,14 @@ impl<C: Command> Engine<C> {
         );
     }
 
-    pub(super) fn greeting_refused(&mut self, id: SessionId, refusal: Option<Refusal>) {
+    pub(super) fn scan_refused(&mut self, id: SessionId, number: u32, refusal: Option<Refusal>) {
         if let Some(session) = self.nodes.session_mut(id) {
-            session.scan = None;
+            session.scan.take_if(|scan| scan.number == number);
         }
+        self.greeting_refused(id, refusal);
+    }
+
+    pub(super) fn greeting_refused(&self, id: SessionId, refusal: Option<Refusal>) {
         if let Some(refusal) = refusal {
             tracing::error!(node = id.node.0, core = id.core, %refusal, "a node refused this owner");
         }

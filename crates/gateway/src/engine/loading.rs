@@ -396,7 +396,7 @@ impl<C: Command> Engine<C> {
         };
         let Step::Done { content, .. } = &load.step else { return false };
         let silent = self.nodes.iter().filter(|node| !self.nodes.is_ready(node.id)).count();
-        let dumb_max = silent + gathering.census.rejoined_count(is_first_id);
+        let dumb_max = silent + gathering.census.rejoined_count(&self.nodes, is_first_id);
         if self.is_preparing() || content.is_lossy || silent == 0 || dumb_max <= self.config.tolerance() {
             return false;
         }

@@ -77,8 +77,9 @@ impl<C: Command> Engine<C> {
     }
 
     /// What nodes told stays: they are asked what changed since.
-    fn begin_round(&mut self, picture: Picture, census: Census) {
+    fn begin_round(&mut self, picture: Picture, mut census: Census) {
         self.scan_round += 1;
+        census.begin_round();
         self.phase = Phase::Gathering(Box::new(Gathering::new(self.now.mono_us, picture, census)));
     }
 

@@ -98,7 +98,7 @@ impl<C: Command> Engine<C> {
         }
         // A stripe that no ready node tells of: all its members, but those that were never given their chunk, are away
         // or lost their memory; and enough of them are away to decode it when they are back.
-        let rejoined = self.census().map_or(0, |census| census.rejoined_count(is_first_id));
+        let rejoined = self.census().map_or(0, |census| census.rejoined_count(&self.nodes, is_first_id));
         let unopened = self.config.shape.unopened_max();
         let holders = self.config.member_count() - unopened;
         let may_hide = away + unopened >= data_count && away + gone + rejoined >= holders;

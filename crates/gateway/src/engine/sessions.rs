@@ -296,7 +296,8 @@ impl<C: Command> Engine<C> {
             What::Inspect { stripe } | What::GatherRead { stripe, .. } => {
                 self.part_refused(session.node, stripe, refusal);
             }
-            What::Hello | What::Fence { .. } | What::Scan { .. } => self.greeting_refused(session, refusal),
+            What::Hello | What::Fence { .. } => self.greeting_refused(session, refusal),
+            What::Scan { number } => self.scan_refused(session, number, refusal),
             What::Free { first, up_to } => self.free_unanswered(session.node, first, up_to),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
