@@ -410,3 +410,9 @@ fn the_first_chunk_of_a_node_is_a_change() {
 fn a_step_of_a_scan_whose_stripe_is_gone_begins_anew() {
     passes_wholly(Profile::Prompt, &[140_002]);
 }
+
+/// A piece was found damaged while its object was touched; nobody noted that, and it stayed as it was.
+#[test]
+fn what_is_found_damaged_while_its_object_is_touched_is_rebuilt() {
+    passes_wholly(Profile::Near, &[151_132]);
+}

@@ -71,10 +71,10 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// A member's chunk is damaged: an erasure, to be rebuilt.
+    /// A member's chunk is damaged: an erasure, to be rebuilt, once its object is not being written any more.
     pub(super) fn note_damaged(&mut self, node: NodeId, stripe: StripeId) {
         let Some(chunk) = self.chunk_of(node, stripe) else { return };
-        if let Reparable::Whole(facts) = self.reparable(stripe) {
+        if let Some(facts) = self.facts_of(stripe) {
             tracing::warn!(?stripe, chunk, node = node.0, "damaged chunk");
             self.repair.mark_damaged(stripe, chunk, facts.shape);
         }
@@ -90,9 +90,8 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Which chunk of a sealed stripe a node holds.
+    /// Which chunk of a sealed stripe, or of an object, a node holds.
     fn chunk_of(&self, node: NodeId, stripe: StripeId) -> Option<usize> {
-        let Reparable::Whole(facts) = self.reparable(stripe) else { return None };
-        facts.members.iter().position(|&member| member == node)
+        self.facts_of(stripe)?.members.iter().position(|&member| member == node)
     }
 }
