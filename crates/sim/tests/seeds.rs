@@ -416,3 +416,9 @@ fn a_step_of_a_scan_whose_stripe_is_gone_begins_anew() {
 fn what_is_found_damaged_while_its_object_is_touched_is_rebuilt() {
     passes_wholly(Profile::Near, &[151_132]);
 }
+
+/// A new owner had written all anew when it was told of voters that had not accepted it yet; once they had, it did not serve.
+#[test]
+fn who_is_accepted_late_serves_nevertheless() {
+    passes_wholly(Profile::Gateways, &[150_127]);
+}

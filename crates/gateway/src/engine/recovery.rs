@@ -170,10 +170,15 @@ impl<C: Command> Engine<C> {
     /// Serves once every stripe that was not certain is emptied and gone, or nothing can be written anyway. What
     /// belongs to nothing is freed only then: until then the reason for that may still be lost.
     pub(super) fn end_completing_when_done(&mut self) {
-        let Some(completing) = &self.completing else { return };
-        let left = completing.uncertain.iter().filter(|&&id| self.stripes.slot_of(id).is_some()).count();
-        if left == 0 {
-            let Some(completing) = self.completing.take() else { return };
+        let left = match &self.completing {
+            Some(completing) => completing.uncertain.iter().filter(|&&id| self.stripes.slot_of(id).is_some()).count(),
+            // It may still have to be accepted: by voters of which it was told meanwhile.
+            None if matches!(self.phase, Phase::Completing) => 0,
+            None => return,
+        };
+        if left == 0
+            && let Some(completing) = self.completing.take()
+        {
             self.drop_leftovers(&completing.census, &completing.voids);
             let ready = self.nodes.iter().map(|node| node.id).filter(|&node| self.nodes.is_ready(node));
             for node in ready.collect::<Vec<_>>() {
