@@ -44,7 +44,7 @@ use shorttail_gateway::roster::Roster;
 use shorttail_gateway::session::{Counters, Settings};
 use shorttail_units::{Epoch, NodeId};
 use shorttail_wire::control::{
-    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, Terms, View,
+    ChaosStatus, GatewayStatus, GatewayWelcome, NodeSeen, NodeState, Order, StoreTotals, TenureState, Terms, View,
 };
 
 use crate::admin;
@@ -404,12 +404,13 @@ impl Cores {
     }
 
     pub fn is_serving(&self) -> bool {
-        self.published.is_serving()
+        self.published.status().serving
     }
 }
 
 impl Published {
-    fn is_serving(&self) -> bool {
+    /// A core that has not read what it was told to begin serves all that it has: nothing.
+    fn does_each_serve(&self) -> bool {
         self.gauges.iter().all(|gauges| gauges.is_serving.load(std::sync::atomic::Ordering::Acquire) != 0)
     }
 
@@ -433,9 +434,11 @@ impl Published {
         }
         let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
         let totals = sum.as_ref().map(totals).unwrap_or_default();
+        let standings = standings(&terms, &shares);
+        let has_begun = standings.iter().all(|standing| standing.state != TenureState::TakingOver);
         GatewayStatus {
-            serving: self.is_serving(),
-            standings: standings(&terms, &shares),
+            serving: self.does_each_serve() && has_begun,
+            standings,
             totals,
             nodes: seen.into_values().collect(),
             policies: self.policies.spans(),
