@@ -98,7 +98,7 @@ impl Census {
         self.joined.insert((session, partition), joined);
     }
 
-    /// All that is to be asked again what became of it is asked.
+    /// Every core is asked again: what it told before does not count until it tells what became of it.
     pub fn begin_round(&mut self) {
         self.round += 1;
     }
