@@ -10,6 +10,7 @@ use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL
 use super::lease::Voter;
 use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
+use super::recovery::census_of;
 use super::session::{ChunkScan, Session};
 use super::witness::is_first_id;
 use super::{Engine, Phase, What, Work};
@@ -161,11 +162,7 @@ impl<C: Command> Engine<C> {
         }
         if is_first {
             scan.change = scanned.change;
-            scan.was_known = match (&mut self.phase, &mut self.completing) {
-                (Phase::Gathering(gathering), _) => gathering.census.begin(id),
-                (_, Some(completing)) => completing.census.begin(id),
-                _ => false,
-            };
+            scan.was_known = census_of(&mut self.phase, &mut self.completing).is_some_and(|census| census.begin(id));
         }
         let Scanned { reports, undescribed, freed, .. } = scanned;
         let last =

@@ -58,6 +58,17 @@ impl Gathering {
     }
 }
 
+/// As [`Engine::census_mut`], where other parts of the engine are in use.
+pub(super) fn census_of<'a>(
+    phase: &'a mut Phase,
+    completing: &'a mut Option<Box<Completing>>,
+) -> Option<&'a mut Census> {
+    match (phase, completing) {
+        (Phase::Gathering(gathering), _) => Some(&mut gathering.census),
+        (Phase::Completing | Phase::Serving, completing) => completing.as_mut().map(|some| &mut some.census),
+    }
+}
+
 impl<C: Command> Engine<C> {
     /// Takes the next step towards serving, if it is due.
     pub(super) fn advance_recovery(&mut self) {
@@ -118,11 +129,7 @@ impl<C: Command> Engine<C> {
 
     /// Where to note what nodes hold, until the take-over is complete.
     pub(super) fn census_mut(&mut self) -> Option<&mut Census> {
-        match (&mut self.phase, &mut self.completing) {
-            (Phase::Gathering(gathering), _) => Some(&mut gathering.census),
-            (Phase::Completing | Phase::Serving, Some(completing)) => Some(&mut completing.census),
-            (Phase::Completing | Phase::Serving, None) => None,
-        }
+        census_of(&mut self.phase, &mut self.completing)
     }
 
     /// What became of the chunk of a stripe on a node, as far as nodes told.

@@ -28,6 +28,7 @@ use super::nodes::SessionId;
 use super::orders::Orders;
 use super::rate::Rate;
 use super::rebuilding::{Order, OrderNumber};
+use super::recovery::census_of;
 use super::session::ChunkScan;
 use super::stripes::Stripe;
 use super::{Engine, Phase};
@@ -493,11 +494,7 @@ impl<C: Command> Engine<C> {
     /// a process that went on with it could not tell what a chunk was. What it cannot describe is damaged.
     pub(super) fn note_unreported(&mut self, session: SessionId, scan: &ChunkScan) {
         let ChunkScan { reported, undescribed, .. } = scan;
-        let census = match (&mut self.phase, &mut self.completing) {
-            (Phase::Gathering(gathering), _) => Some(&mut gathering.census),
-            (Phase::Completing | Phase::Serving, completing) => completing.as_mut().map(|some| &mut some.census),
-        };
-        if let Some(census) = census {
+        if let Some(census) = census_of(&mut self.phase, &mut self.completing) {
             census.take_all(&self.nodes, session, scan);
         }
         if let Phase::Gathering(_) = self.phase {
