@@ -73,7 +73,7 @@ def prepare(directory, tree, server):
 def run_file(name, directory, environment, must_fail):
     """(name, complaint or None, number of checks, output); checks called `must_fail` are to fail."""
     process = subprocess.Popen(
-        ["perl", os.path.join("t", f"{name}.t")],
+        ["perl", f"-I{HERE}", "-MPreciseTime", os.path.join("t", f"{name}.t")],
         cwd=directory,
         env=environment,
         stdin=subprocess.DEVNULL,

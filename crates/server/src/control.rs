@@ -165,11 +165,29 @@ pub(crate) fn single_tenure(
     (Vec::new(), tenure, terms)
 }
 
+/// A coordinator that begins or ceases to lead ends every connection, that of somebody who asks among them.
+const STATUS_TRIES: usize = 3;
+
 /// Asks a coordinator for the status of its cluster over the control protocol.
 ///
 /// # Errors
 /// When it cannot be reached or answers something else.
 pub fn read_status(coordinator: &Address) -> std::io::Result<ClusterStatus> {
+    let mut tries = 1;
+    loop {
+        match read_status_once(coordinator) {
+            Err(error) if is_ended(&error) && tries < STATUS_TRIES => tries += 1,
+            told => return told,
+        }
+    }
+}
+
+fn is_ended(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+fn read_status_once(coordinator: &Address) -> std::io::Result<ClusterStatus> {
     let mut stream = ControlStream::connect(coordinator)?;
     stream.send(&ToCoordinator::ReadStatus)?;
     match stream.receive()? {

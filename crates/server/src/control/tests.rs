@@ -192,3 +192,26 @@ fn one_that_lets_the_member_in_is_not_left_because_the_one_at_hand_is_lost() {
     assert!(is_status(&other.hear()));
     assert!(first.was_not_asked());
 }
+
+/// A coordinator that begins or ceases to lead hangs up on whoever asks just then.
+#[test]
+fn who_asks_for_the_status_asks_again_when_the_coordinator_hangs_up() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("a.sock");
+    let fake = Fake::listen(&path);
+    let accepted = || Peer::new(fake.0.accept().expect("somebody asks").0);
+    let ask = || read_status(&Address::Unix(path.clone())).expect_err("never a status").to_string();
+    std::thread::scope(|scope| {
+        let told = scope.spawn(ask);
+        drop(accepted());
+        let mut peer = accepted();
+        assert!(matches!(peer.hear(), ToCoordinator::ReadStatus));
+        peer.say(&welcome());
+        assert_eq!(told.join().expect("no panic"), "the coordinator answered something else");
+
+        let told = scope.spawn(ask);
+        (0..STATUS_TRIES).for_each(|_| drop(accepted()));
+        told.join().expect("it does not ask for ever");
+    });
+    assert!(fake.was_not_asked());
+}
