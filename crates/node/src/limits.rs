@@ -59,9 +59,6 @@ pub const LEASE_US_MAX: u64 = 10_000_000;
 /// Chunks that are scrubbed in one turn: a quarter of a MiB takes some twenty microseconds, which requests then wait.
 pub const SCRUB_TURN_CHUNKS: usize = 4;
 
-/// Ids that a scrubber takes at once, so that it looks through all of them rarely.
-pub const SCRUB_BATCH: usize = 1024;
-
 /// From the beginning of a pass to that of the next one, at least: a node with little memory in use is not to look at
 /// it over and over.
 pub const SCRUB_PASS_US: u64 = 10_000_000;

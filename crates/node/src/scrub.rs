@@ -1,7 +1,7 @@
 //! Looks at sealed chunks in the background, so that damage is found before the chunk is needed.
 //!
 //! ```text
-//! pass: ids in ascending order -- a few chunks, then as long a pause as their bytes cost -- to the last one
+//! pass: partition by partition, ids in ascending order -- a few chunks, then as long a pause as their bytes cost -- to the last one
 //!       `-- the next pass begins PASS_US after this one did, at the earliest
 //! ```
 //! A damaged chunk is an erasure. Every owner that has a session is told; the one whose stripe it is orders the repair.
@@ -9,19 +9,17 @@
 //!
 //! Must not know: how a chunk is checked, who owns it.
 
-use shorttail_store::ChunkStore;
+use shorttail_store::{ChunkStore, Place};
 use shorttail_units::StripeId;
 
-use crate::limits::{SCRUB_BATCH, SCRUB_PASS_US, SCRUB_TURN_CHUNKS};
+use crate::limits::{SCRUB_PASS_US, SCRUB_TURN_CHUNKS};
 
 #[derive(Debug)]
 pub(crate) struct Scrubber {
     /// 0: nothing is looked at.
     bytes_per_s: u64,
-    /// Chunks of this pass that come next, the next one last.
-    next: Vec<StripeId>,
     /// The last chunk that was looked at in this pass.
-    after: StripeId,
+    place: Place,
     pass_began_us: u64,
     due_us: u64,
     pub scrubbed_bytes: u64,
@@ -31,8 +29,7 @@ impl Scrubber {
     pub fn new(bytes_per_s: u64) -> Self {
         Scrubber {
             bytes_per_s,
-            next: Vec::new(),
-            after: StripeId::default(),
+            place: Place::default(),
             pass_began_us: 0,
             due_us: 0,
             scrubbed_bytes: 0,
@@ -67,19 +64,14 @@ impl Scrubber {
 
     /// The next chunk of the pass; `None`: the pass is over.
     fn take_next(&mut self, now_us: u64, store: &ChunkStore) -> Option<StripeId> {
-        if self.next.is_empty() {
-            if self.after == StripeId::default() {
-                self.pass_began_us = now_us;
-            }
-            self.next = store.sealed_after(self.after, SCRUB_BATCH);
-            self.next.reverse();
+        if self.place == Place::default() {
+            self.pass_began_us = now_us;
         }
-        let Some(stripe) = self.next.pop() else {
-            self.after = StripeId::default();
+        let next = store.sealed_behind(self.place);
+        if next.is_none() {
             self.due_us = self.pass_began_us + SCRUB_PASS_US;
-            return None;
-        };
-        self.after = stripe;
-        Some(stripe)
+        }
+        self.place = next.unwrap_or_default();
+        next.map(|place| place.stripe)
     }
 }

@@ -29,6 +29,14 @@ pub struct Wanted<'a> {
     pub count: usize,
 }
 
+/// Where a chunk is in the order that chunks are kept in.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub partition: PartitionId,
+    /// The default one is before all others.
+    pub stripe: StripeId,
+}
+
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub allocation: Allocation,
@@ -139,6 +147,16 @@ impl Chunks {
 
     pub fn values(&self) -> impl Iterator<Item = &Chunk> {
         self.by_stripe.values()
+    }
+
+    /// The first place behind this one whose chunk is not open.
+    pub fn sealed_behind(&self, place: Place) -> Option<Place> {
+        self.by_partition.range(place.partition..).find_map(|(&partition, stripes)| {
+            let after = if partition == place.partition { place.stripe } else { StripeId::default() };
+            let mut later = stripes.range((Bound::Excluded(after), Bound::Unbounded));
+            let stripe = later.find(|&&stripe| self.get(stripe).is_some_and(|chunk| chunk.open.is_none()))?;
+            Some(Place { partition, stripe: *stripe })
+        })
     }
 
     /// Is everything known that was freed after this change?

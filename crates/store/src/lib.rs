@@ -32,7 +32,7 @@ mod stripe_map;
 pub use chunk::{Append, ChunkMut};
 pub use chunk_store::{ChunkStore, StoreError};
 pub use chunk_view::{ChunkView, RangeBytes};
-pub use chunks::Wanted;
+pub use chunks::{Place, Wanted};
 pub use content::used_bytes;
 pub use counters::Counters;
 pub use header::HeaderBytes;

@@ -13,6 +13,7 @@ use shorttail_wire::node::{ChunkDescription, Refusal};
 use crate::chunk::{intact_state, split, split_mut};
 use crate::chunk_store::{ChunkStore, sealed_state};
 use crate::chunk_view::ChunkView;
+use crate::chunks::Place;
 use crate::content::used_bytes;
 use crate::header::{self, ChunkState};
 use crate::limits::HEADER_BYTES;
@@ -26,16 +27,9 @@ pub struct Looked {
 }
 
 impl ChunkStore {
-    /// Sealed chunks with ids above `after`, lowest first, at most `count`.
-    pub fn sealed_after(&self, after: StripeId, count: usize) -> Vec<StripeId> {
-        let later = self.stripes().filter(|&(id, is_sealed)| is_sealed && id > after).map(|(id, _)| id);
-        let mut ids: Vec<StripeId> = later.collect();
-        if ids.len() > count {
-            ids.select_nth_unstable(count);
-            ids.truncate(count);
-        }
-        ids.sort_unstable();
-        ids
+    /// The sealed chunk that comes next behind this place.
+    pub fn sealed_behind(&self, place: Place) -> Option<Place> {
+        self.chunks.sealed_behind(place)
     }
 
     /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once.
@@ -156,6 +150,7 @@ impl ChunkView<'_> {
 
 #[cfg(test)]
 mod tests {
+    use shorttail_units::PartitionId;
     use shorttail_wire::node::ChunkKind;
 
     use super::*;
@@ -198,6 +193,38 @@ mod tests {
             }
             assert_eq!(store.counters().corruptions_found, 1, "one chunk");
         }
+    }
+
+    /// What went meanwhile, and what is open, is passed over.
+    #[test]
+    fn a_pass_comes_to_each_sealed_chunk_once() {
+        let mut store = ChunkStore::new(MEMORY_BYTES).expect("memory");
+        let of = |partition: u16, counter: u64| ChunkDescription {
+            stripe: stripe_id(counter),
+            partition: PartitionId(partition),
+            kind: ChunkKind::Striped,
+            ..description(1, 1, 1, 300)
+        };
+        // Their ids go up and down from partition to partition.
+        for (partition, counter) in [(7, 1), (2, 2), (7, 3), (0, 4), (2, 5)] {
+            store.install(&of(partition, counter), &[1; 300]).expect("room");
+        }
+        store.open(&ChunkDescription { kind: ChunkKind::Packed, ..of(2, 6) }).expect("room");
+        let pass = |store: &ChunkStore| {
+            let mut stripes = Vec::new();
+            let mut place = Place::default();
+            while let Some(next) = store.sealed_behind(place) {
+                place = next;
+                stripes.push(place.stripe);
+            }
+            stripes
+        };
+        assert_eq!(pass(&store), [4, 2, 5, 1, 3].map(stripe_id));
+        let at = Place { partition: PartitionId(2), stripe: stripe_id(2) };
+        store.free(at.stripe, 1, at.partition).expect("here");
+        store.free(stripe_id(5), 1, at.partition).expect("here");
+        assert_eq!(store.sealed_behind(at).map(|place| place.stripe), Some(stripe_id(1)));
+        assert_eq!(pass(&store), [4, 1, 3].map(stripe_id));
     }
 
     #[test]
