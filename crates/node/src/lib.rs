@@ -16,6 +16,7 @@ mod rings;
 mod scrub;
 mod session;
 mod stats;
+mod taken;
 
 pub use config::{NodeConfig, NodeError};
 pub use giver::{Found, Giver, Wanted};

@@ -28,6 +28,7 @@ use crate::rings::{MakeRing, Ring};
 use crate::scrub::Scrubber;
 use crate::session::{Phase, Session, SessionError};
 use crate::stats::NodeStats;
+use crate::taken::TakenOrders;
 
 /// One core of a node.
 #[derive(Debug)]
@@ -100,6 +101,7 @@ impl Node {
             notes,
             stats: NodeStats::default(),
             scratch: Vec::new(),
+            orders: TakenOrders::default(),
         };
         Node {
             rebuilding: Rebuilding::Here(Box::new(Rebuilds::new(config.clone()))),
@@ -157,7 +159,7 @@ impl Node {
         self.owners.retain(|_, other| *other != session);
         self.unacknowledged.retain(|&other| other != session);
         self.superseded.retain(|&other| other != session);
-        self.rebuilding.forget_session(session);
+        self.forget_orders(session);
     }
 
     /// Takes whole frames from the front of `input`; answers how many bytes they were. Input of a session that a
@@ -180,7 +182,7 @@ impl Node {
         {
             ended.end();
             self.owners.retain(|_, other| *other != session);
-            self.rebuilding.forget_session(session);
+            self.forget_orders(session);
         }
         outcome
     }
@@ -312,11 +314,18 @@ impl Node {
         let _ = self.holdings.store.look_at(stripe);
     }
 
-    /// Installs what was rebuilt, and tells who ordered it; if nobody is there any more, it has no effect.
+    /// Nobody wants what the session ordered.
+    fn forget_orders(&mut self, session: u64) {
+        self.holdings.orders.forget_session(session);
+        self.rebuilding.forget_session(session);
+    }
+
+    /// Installs what was rebuilt, and tells who ordered it; if it is not wanted any more, it has no effect.
     fn settle(&mut self, rebuilt: Rebuilt) {
         let Rebuilt { session, description, outcome, unused } = rebuilt;
         unused.into_iter().for_each(|room| self.holdings.store.give_back(room));
-        let is_there = |open: &&mut Session| matches!(open.phase, Phase::Serving { .. });
+        let counts = self.holdings.orders.end(session, &description);
+        let is_there = |open: &&mut Session| counts && matches!(open.phase, Phase::Serving { .. });
         let Some(open) = self.sessions.get_mut(&session).filter(is_there) else {
             if let Ok(Content::Written(room, _)) = outcome {
                 self.holdings.store.give_back(room);
@@ -484,7 +493,7 @@ impl Node {
             NodeRequest::Hello(_) | NodeRequest::Peer(_) => return Err(SessionError::Greeting),
             NodeRequest::Rebuild { description, sources } => {
                 let ordered = description.clone();
-                holdings.take_order(tag, &description, session, |store| {
+                holdings.take_order((id, tag), &description, session, |store| {
                     rebuilding.order(id, ordered, sources, |description| store.reserve(description))
                 });
             }
@@ -620,7 +629,7 @@ impl Node {
             self.owners.retain(|_, other| *other != id);
             self.unacknowledged.retain(|&other| other != id);
             self.superseded.push_back(id);
-            self.rebuilding.forget_session(id);
+            self.forget_orders(id);
         }
     }
 

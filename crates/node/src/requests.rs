@@ -10,6 +10,7 @@ use shorttail_wire::node::{ChunkDescription, Members, NodeReply, NodeRequest, Re
 use crate::fences::{Barred, Fences};
 use crate::session::Session;
 use crate::stats::NodeStats;
+use crate::taken::TakenOrders;
 
 /// Chunks, fences and counts of one core.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ pub(crate) struct Holdings {
     pub stats: NodeStats,
     /// Room for a reply whose bytes do not lie in one piece.
     pub scratch: Vec<u8>,
+    pub orders: TakenOrders,
 }
 
 /// A refusal and its detail: the epoch that fenced, the microseconds until a promise ends, or 0.
@@ -79,10 +81,10 @@ impl Holdings {
     }
 
     /// An order to rebuild a chunk passes the fence first; `order` is then asked to take it, and may reserve room. If an
-    /// intact chunk is here, it is carried out already.
+    /// intact chunk is here, it is carried out already; if it was taken before and is not over, that one counts.
     pub fn take_order(
         &mut self,
-        tag: u64,
+        (id, tag): (u64, u64),
         description: &ChunkDescription,
         session: &mut Session,
         order: impl FnOnce(&mut ChunkStore) -> Result<(), Refusal>,
@@ -91,7 +93,11 @@ impl Holdings {
             self.check_mine(description)?;
             let is_needed = self.store.check_rebuild(description)?;
             match is_needed {
-                true => order(&mut self.store)?,
+                true if self.orders.has(id, description) => {}
+                true => {
+                    order(&mut self.store)?;
+                    self.orders.take(id, description);
+                }
                 false => self.store.adopt(description)?,
             }
             Ok(is_needed)
@@ -207,6 +213,7 @@ impl Holdings {
             NodeRequest::Free { first, count, epoch, partition, up_to } => {
                 self.fences.check(partition, epoch)?;
                 self.store.free_up_to(first, count, partition, up_to)?;
+                self.orders.free(first, count, up_to);
             }
             NodeRequest::Close { stripe, epoch, last } => self.close(stripe, epoch, last)?,
             NodeRequest::Ping | NodeRequest::ProbeWrite => {}

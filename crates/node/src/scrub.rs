@@ -27,13 +27,7 @@ pub(crate) struct Scrubber {
 
 impl Scrubber {
     pub fn new(bytes_per_s: u64) -> Self {
-        Scrubber {
-            bytes_per_s,
-            place: Place::default(),
-            pass_began_us: 0,
-            due_us: 0,
-            scrubbed_bytes: 0,
-        }
+        Scrubber { bytes_per_s, place: Place::default(), pass_began_us: 0, due_us: 0, scrubbed_bytes: 0 }
     }
 
     /// When there is something to do, in microseconds.

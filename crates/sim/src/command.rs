@@ -146,7 +146,7 @@ impl Totals {
             f,
             "beside: stalls of gateways {} and of coordinators {}, cuts between coordinator and gateway {}, its store away {}, \
              hand-overs {}; joins {}, drains {}, removals {}; bits of memory {}, of messages {} ({} noticed), memory \
-             read wrong {}",
+             read wrong {}, answers lost {}",
             counts.gateway_stalls,
             counts.coordinator_stalls,
             counts.coordinator_cuts,
@@ -158,7 +158,8 @@ impl Totals {
             counts.rotten_bits,
             counts.flips,
             counts.flips_noticed,
-            counts.misreads
+            counts.misreads,
+            counts.losses
         )?;
         let [away, gone_round, in_use, whole] = counts.steps;
         writeln!(

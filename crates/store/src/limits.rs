@@ -57,7 +57,7 @@ pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 pub const FREE_COUNT_MAX: usize = 16_384;
 
 /// Freed ids that are remembered to refuse late installs. A late install overtaken by this many frees is one from
-/// another session, which fencing refuses. Each takes 32 bytes.
+/// another session, which fencing refuses, or was ordered, and the order is dropped at the free. Each takes 32 bytes.
 pub const FREED_MARKS_MAX: usize = 16_384;
 
 /// Freed chunks that are remembered to tell owners what changed since they asked last. Each takes 24 bytes.

@@ -184,6 +184,10 @@ pub const REPAIR_LOOKS_MAX: usize = 32;
 /// Stripes in a row that wait for busy nodes after which no more are looked at: others would wait as well.
 pub const REPAIR_BUSY_MAX: usize = 4;
 
+/// Microseconds after which an order to rebuild or copy a chunk is sent again: a node answers one that it began within
+/// five seconds.
+pub const REBUILD_ASK_US: u64 = 6_000_000;
+
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 

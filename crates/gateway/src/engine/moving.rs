@@ -59,6 +59,8 @@ struct Move {
     /// Members that have not confirmed the configuration.
     untold: usize,
     has_failed: bool,
+    /// When the target was asked last.
+    asked_us: Option<u64>,
 }
 
 /// Moves of one engine's stripes.
@@ -118,6 +120,13 @@ impl Moves {
     pub(super) fn stripes_to(&self, node: NodeId) -> Vec<StripeId> {
         let to_node = self.under_way.iter().filter(|(_, order)| order.target == node);
         to_node.map(|(&stripe, _)| stripe).collect()
+    }
+
+    /// Moves whose targets were asked last before this time.
+    pub(super) fn asked_before(&self, before_us: u64) -> Vec<(StripeId, NodeId)> {
+        let late =
+            self.under_way.iter().filter(|(_, order)| order.asked_us.is_some_and(|asked_us| asked_us < before_us));
+        late.map(|(&stripe, order)| (stripe, order.target)).collect()
     }
 
     fn take_rate(&mut self, now_us: u64) {
@@ -257,7 +266,8 @@ impl<C: Command> Engine<C> {
         self.expect_use(&[target], stripe, self.chunk_room_bytes(facts.chunk_bytes));
         let facts = Facts { configuration, members: members.into(), ..facts };
         let (partition, members, untold) = (facts.partition, facts.members.clone(), ready.len());
-        let order = Move { partition, chunk, from, target, configuration, members, untold, has_failed: false };
+        let order =
+            Move { partition, chunk, from, target, configuration, members, untold, has_failed: false, asked_us: None };
         self.moves.under_way.insert(stripe, order);
         let what = What::Announce { stripe, configuration };
         ready.iter().for_each(|&node| self.reconfigure_on(node, stripe, &facts, what));
@@ -310,12 +320,9 @@ impl<C: Command> Engine<C> {
         self.send_move(stripe);
     }
 
-    fn send_move(&mut self, stripe: StripeId) {
+    pub(super) fn send_move(&mut self, stripe: StripeId) {
         let Some(order) = self.moves.under_way.get(&stripe) else { return };
-        let Reparable::Whole(facts) = self.reparable(stripe) else {
-            self.moves.under_way.remove(&stripe);
-            return;
-        };
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return self.cancel_move(stripe) };
         let first = self.describe(stripe, facts.partition, facts.kind, facts.shape, facts.chunk_bytes, &order.members);
         let index = order.chunk as u8;
         let description = ChunkDescription { index, configuration: order.configuration, ..first };
@@ -323,6 +330,9 @@ impl<C: Command> Engine<C> {
         let sources = vec![Source { index, core, node: order.from, position: self.position_of(stripe, order.chunk) }];
         let target = order.target;
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Move { stripe });
+        if let Some(order) = self.moves.under_way.get_mut(&stripe) {
+            order.asked_us = Some(self.now.mono_us);
+        }
     }
 
     /// The target did not take the order (`None`: it did not answer).

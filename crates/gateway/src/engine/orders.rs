@@ -59,6 +59,13 @@ impl Orders {
         self.by_stripe.iter().filter(|(_, order)| order.target() == node).map(|(&stripe, _)| stripe).collect()
     }
 
+    /// Orders whose targets were asked last before this time.
+    pub fn asked_before(&self, before_us: u64) -> Vec<(StripeId, NodeId)> {
+        let late =
+            self.by_stripe.iter().filter(|(_, order)| order.asked_us().is_some_and(|asked_us| asked_us < before_us));
+        late.map(|(&stripe, order)| (stripe, order.target())).collect()
+    }
+
     pub fn stripes(&self) -> impl Iterator<Item = StripeId> {
         self.by_stripe.keys().copied()
     }

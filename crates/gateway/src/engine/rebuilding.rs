@@ -25,7 +25,7 @@ use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::limits::{
-    REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX,
+    REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX,
     REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, TICK_US,
 };
 use super::repair::{Facts, Reparable};
@@ -54,6 +54,8 @@ pub struct Order {
     /// Members that have not confirmed the configuration.
     untold: usize,
     has_failed: bool,
+    /// When the target was asked last.
+    asked_us: Option<u64>,
 }
 
 impl Order {
@@ -68,6 +70,10 @@ impl Order {
 
     pub fn target(&self) -> NodeId {
         self.target
+    }
+
+    pub fn asked_us(&self) -> Option<u64> {
+        self.asked_us
     }
 }
 
@@ -107,6 +113,7 @@ impl<C: Command> Engine<C> {
             return;
         }
         self.count_missing();
+        self.order_again();
         let (mut busy_count, before) = (0, self.repair.orders.count());
         for stripe in self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX) {
             let count = self.repair.orders.count();
@@ -153,7 +160,8 @@ impl<C: Command> Engine<C> {
                 }
             };
             let number = self.repair.take_order_number();
-            let order = Order { number, chunk, target, sources, telling: None, untold: 0, has_failed: false };
+            let order =
+                Order { number, chunk, target, sources, telling: None, untold: 0, has_failed: false, asked_us: None };
             self.begin_order(stripe, facts, order);
             return false;
         }
@@ -340,8 +348,8 @@ impl<C: Command> Engine<C> {
         let (own, partition) = (facts.members[chunk], facts.partition);
         self.set_members(stripe, &Facts { configuration, members, ..facts });
         self.repair.note_had_by(stripe, chunk, Some(own));
-        if self.nodes.is_ready(own) {
-            // What it may hold of the stripe cannot be used.
+        if self.nodes.get(own).is_some_and(|node| !node.phase.is_greeting()) {
+            // What it may hold of the stripe cannot be used. Who has yet to be greeted tells of it then.
             self.free_on(own, stripe, partition);
         }
     }
@@ -360,6 +368,25 @@ impl<C: Command> Engine<C> {
         let sources = order.sources.iter().map(source).collect();
         let target = order.target;
         self.ask(target, stripe, &NodeRequest::Rebuild { description, sources }, What::Rebuild { stripe });
+        if let Some(order) = self.repair.orders.get_mut(stripe) {
+            order.asked_us = Some(self.now.mono_us);
+        }
+    }
+
+    /// Whoever was ordered a chunk long ago is ordered it again: its answer may have been lost. An order that is there
+    /// already is carried out once.
+    fn order_again(&mut self) {
+        let before_us = self.now.mono_us.saturating_sub(REBUILD_ASK_US);
+        for (stripe, target) in self.repair.orders.asked_before(before_us) {
+            if self.nodes.is_ready(target) {
+                self.send_order(stripe);
+            }
+        }
+        for (stripe, target) in self.moves.asked_before(before_us) {
+            if self.nodes.is_ready(target) {
+                self.send_move(stripe);
+            }
+        }
     }
 
     /// A parity among the sources of an order.

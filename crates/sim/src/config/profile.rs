@@ -46,12 +46,14 @@ pub enum Profile {
     /// As several gateways, for a minute, but coordinators' own machines decide who owns what, one of them or one of several
     /// over a store: they crash and stand still, the store is away, members lose sight of them, nodes join and are drained.
     Coordinated,
+    /// Answers of nodes are lost, whatever else goes wrong.
+    Lossy,
     /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
     Prompt,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 15] = [
+pub const PROFILES: [(&str, Profile); 16] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -66,6 +68,7 @@ pub const PROFILES: [(&str, Profile); 15] = [
     ("rot", Profile::Rot),
     ("near", Profile::Near),
     ("coordinated", Profile::Coordinated),
+    ("lossy", Profile::Lossy),
     ("prompt", Profile::Prompt),
 ];
 
@@ -184,6 +187,12 @@ impl SimConfig {
                     self.audit_events = u64::MAX;
                     self.audits_acknowledgements = false;
                 }
+            }
+            Profile::Lossy => {
+                use Profile::{Gateways, Members, Mixed, Restart, Rot, Takeover};
+                let kinds = [Mixed, Takeover, Gateways, Restart, Members, Rot];
+                self.apply(kinds[rng.index(kinds.len())], rng);
+                self.faults.lose = *rng.choose(&[2, 8]).expect("weights");
             }
             Profile::Prompt => {
                 // Enough nodes are left for new stripes.

@@ -51,6 +51,8 @@ pub struct Counts {
     pub rotten_bits: u64,
     /// Times that a node began to read its memory wrong.
     pub misreads: u64,
+    /// Times that a node began to lose answers.
+    pub losses: u64,
     pub takeovers: u64,
     /// Tenures that an owner was asked to let go of.
     pub handovers: u64,
@@ -122,6 +124,7 @@ impl Counts {
         self.coordinator_cuts += other.coordinator_cuts;
         self.rotten_bits += other.rotten_bits;
         self.misreads += other.misreads;
+        self.losses += other.losses;
         self.takeovers += other.takeovers;
         self.handovers += other.handovers;
         self.coordinator_crashes += other.coordinator_crashes;

@@ -1,6 +1,6 @@
 //! Faults: which, when, and how they end.
 
-use shorttail_chaos::{self as chaos, Corrupt, Kind};
+use shorttail_chaos::{self as chaos, Corrupt, Kind, Loss};
 use shorttail_gateway::engine::{Engine, Standing};
 
 use super::{Event, World, endpoint_of, endpoint_of_gateway};
@@ -12,6 +12,7 @@ const STALL_US: std::ops::Range<u64> = 5_000..400_000;
 const SLOW_US: std::ops::Range<u64> = 20_000..400_000;
 const CUT_US: std::ops::Range<u64> = 10_000..600_000;
 const MISREAD_US: std::ops::Range<u64> = 20_000..2_000_000;
+const LOSE_US: std::ops::Range<u64> = 20_000..1_000_000;
 const GATEWAY_AWAY_US: std::ops::Range<u64> = 5_000..200_000;
 /// Bits that turn over at once.
 const ROT_BITS_MAX: u64 = 20;
@@ -32,6 +33,7 @@ enum Fault {
     Membership,
     Rot,
     Misread,
+    Lose,
     Coordinator,
 }
 
@@ -50,6 +52,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
         (weights.membership, Fault::Membership),
         (weights.rot, Fault::Rot),
         (weights.misread, Fault::Misread),
+        (weights.lose, Fault::Lose),
         (weights.coordinator, Fault::Coordinator),
     ];
     for (weight, fault) in table {
@@ -63,7 +66,7 @@ fn drawn(weights: &FaultWeights, mut at: u64) -> Option<Fault> {
 
 fn sum(weights: &FaultWeights) -> u64 {
     let FaultWeights { crash, stall, break_session, slow, cut, gateway_crash, gateway_stall, .. } = *weights;
-    let of_several = [weights.hand_over, weights.cut_coordinator, weights.coordinator];
+    let of_several = [weights.hand_over, weights.cut_coordinator, weights.coordinator, weights.lose];
     let of_some = [weights.restart, weights.membership, weights.rot, weights.misread].into_iter().chain(of_several);
     let all = [crash, stall, break_session, slow, cut, gateway_crash, gateway_stall].into_iter().chain(of_some);
     all.map(u64::from).sum()
@@ -138,6 +141,7 @@ impl World {
                 self.stall_node(node, stall_us);
             }
             Fault::Slow => self.slow_node(node),
+            Fault::Lose => self.lose_answers(node),
             Fault::Cut => self.cut_node(gateway, node),
         }
     }
@@ -331,6 +335,15 @@ impl World {
         let share_ppm = *self.rng.choose(&[20_000, 200_000, 500_000]).expect("shares");
         let misread_us = self.draw_length(MISREAD_US);
         self.apply_fault(node, chaos::Fault { kind: Kind::Corrupt(Corrupt { share_ppm }), for_us: Some(misread_us) });
+    }
+
+    /// Of the node's answers a share does not leave, and nothing tells that they were there.
+    fn lose_answers(&mut self, node: usize) {
+        self.counts.losses += 1;
+        let share_ppm = *self.rng.choose(&[20_000, 200_000]).expect("shares");
+        let lose_us = self.draw_length(LOSE_US);
+        let kind = Kind::Drop(Loss { share_ppm, reset: false });
+        self.apply_fault(node, chaos::Fault { kind, for_us: Some(lose_us) });
     }
 
     fn cut_node(&mut self, gateway: usize, node: usize) {

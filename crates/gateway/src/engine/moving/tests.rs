@@ -5,7 +5,7 @@ use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
 
 use super::Planned;
 use crate::any::AnyCommand;
-use crate::engine::limits::GATHER_US;
+use crate::engine::limits::{GATHER_US, REBUILD_ASK_US};
 use crate::engine::nodes::NodePhase;
 use crate::engine::repair::Reparable;
 use crate::engine::stripes::{Stripe, StripePhase};
@@ -240,6 +240,43 @@ fn only_who_is_to_hold_the_chunk_says_what_became_of_it() {
     scene.asks_nothing();
     scene.report(5, Ok(()));
     assert_eq!(scene.counts().1, nodes([5, 1, 2, 3]));
+}
+
+/// An answer that was lost is not to be waited for.
+#[test]
+fn a_target_that_answers_nothing_is_ordered_the_same_again() {
+    let mut scene = scene();
+    let order = scene.begin(4);
+    scene.answer(4, order, &DONE);
+    let (told, _) = scene.counts();
+    scene.engine.now.mono_us = REBUILD_ASK_US;
+    scene.engine.repair.due_us = 0;
+    scene.engine.give_orders();
+    scene.asks_nothing();
+    scene.engine.now.mono_us += 1;
+    scene.engine.repair.due_us = 0;
+    scene.engine.give_orders();
+    let order = scene.is_ordered(4, told);
+    scene.answer(4, order, &DONE);
+    scene.report(4, Ok(()));
+    assert_eq!(scene.counts(), (told, nodes([4, 1, 2, 3])));
+}
+
+#[test]
+fn who_is_to_rebuild_a_chunk_and_answers_nothing_is_ordered_it_again() {
+    let mut scene = scene();
+    scene.engine.repair.mark_damaged(scene.stripe, 0, shape());
+    assert_eq!(scene.orders_at(0), 0);
+    let (told, _) = scene.counts();
+    for at_us in [REBUILD_ASK_US, REBUILD_ASK_US + 1] {
+        scene.asks_nothing();
+        scene.engine.now.mono_us = at_us;
+        scene.engine.repair.due_us = 0;
+        scene.engine.give_orders();
+    }
+    scene.is_ordered(0, told);
+    scene.report(0, Ok(()));
+    assert_eq!(scene.engine.repair.missing_count(), 0);
 }
 
 /// Nothing that it was told before is left then, and what it is told next has a number above the free's.

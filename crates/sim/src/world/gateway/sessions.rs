@@ -32,6 +32,7 @@ impl World {
 
     /// Sessions that should exist and do not are tried, now or after a while. What an engine left is closed.
     pub(super) fn keep_sessions(&mut self, gateway: usize) {
+        self.close_hung_sessions(gateway);
         self.close_left_sessions(gateway);
         let host = &self.gateways[gateway];
         let generation = host.generation;
@@ -47,6 +48,24 @@ impl World {
             let is_first = hosted.tried.insert(id) && self.config.gateway_count > 1;
             let delay_us = self.rng.range(if is_first { CONNECT_US } else { RETRY_US });
             self.schedule.after(delay_us, Event::Connect { gateway, generation, epoch, id });
+        }
+    }
+
+    /// As the server does: a greeting may have been lost.
+    fn close_hung_sessions(&mut self, gateway: usize) {
+        let host = &self.gateways[gateway];
+        let tenures = host.tenures.iter();
+        let hung: Vec<_> = tenures
+            .flat_map(|(&epoch, hosted)| hosted.engine.hung_greetings().into_iter().map(move |id| (epoch, id)))
+            .collect();
+        if hung.is_empty() {
+            return;
+        }
+        let links = host.links.iter().filter(|(_, link)| hung.contains(&(link.epoch, link.id)));
+        for session in links.map(|(&session, _)| session).collect::<Vec<_>>() {
+            self.network.close(&mut self.schedule, endpoint_of_gateway(gateway), session);
+            self.take_input(gateway, Input::Closed(session));
+            self.demand_turn(gateway);
         }
     }
 
