@@ -110,6 +110,17 @@ fn who_hears_nothing_prolongs_no_lease_that_has_run_out() {
     assert_eq!(claim.campaign(60_000_000), Question::Grant, "what ran out is of no use");
 }
 
+/// It may be gone for good, and the store not say so.
+#[test]
+fn a_lease_that_has_run_out_is_not_kept_for_ever() {
+    let (mut claim, away) = (leader(), || Answer::Away("refused".into()));
+    for at_us in [64_500_999, 64_501_000] {
+        assert_eq!(claim.campaign(at_us), Question::Lead { lease: LEASE });
+        assert_eq!(claim.handle(at_us, away()), Step::Done(Outcome::Away("refused".into())));
+    }
+    assert_eq!(claim.campaign(64_501_000), Question::Grant);
+}
+
 /// The store was away, and kept the lease.
 #[test]
 fn who_is_answered_again_leads_on() {
