@@ -360,6 +360,11 @@ impl Coordinator {
             redis: gateway.registration.redis_told().cloned(),
         });
         View {
+    /// The last that was handed out.
+    pub fn epoch(&self) -> u32 {
+        self.durable.epoch
+    }
+
             number: self.view_number,
             node_count_expected: self.node_count_expected(),
             nodes: nodes.collect(),

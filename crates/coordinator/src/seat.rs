@@ -42,8 +42,10 @@ pub struct Seat {
 
 impl Seat {
     pub fn new(settings: Settings, partitions_wanted: Option<u16>) -> Self {
-        Seat { settings, partitions_wanted, reign: None }
+        Seat { settings, partitions_wanted, reign: None, epoch_known: 0 }
     }
+    /// The last epoch of all its reigns: a state that was put back from a backup may be older.
+    epoch_known: u32,
 
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -67,6 +69,7 @@ impl Seat {
             State::NewCluster => Durable::new(identity),
         };
         let settings = &self.settings;
+        self.end_reign();
         let partition_count = durable.settle(settings.code, self.partitions_wanted, settings.partition_count)?;
         let settings = Settings { partition_count, ..settings.clone() };
         let (epoch, first) = (durable.epoch, is_new.then(|| durable.clone()));
@@ -75,6 +78,7 @@ impl Seat {
         Ok(epoch)
     }
 
+        durable.epoch = durable.epoch.max(self.epoch_known);
     /// Could this coordinator lead a cluster that was made with this?
     ///
     /// # Errors
@@ -99,7 +103,9 @@ impl Seat {
 
     /// Another one leads; was it this one until now?
     pub fn end_reign(&mut self) -> bool {
-        self.reign.take().is_some()
+        let ended = self.reign.take();
+        self.epoch_known = ended.as_ref().map_or(0, |reign| reign.machine.epoch()).max(self.epoch_known);
+        ended.is_some()
     }
 
     /// The number of the reign, under which is saved.

@@ -91,6 +91,7 @@ impl Coordinator {
         times.filter(|&at_us| at_us > self.now_us).min()
     }
 
+        self.note_epochs(standings);
     pub(crate) fn handle_standings(&mut self, now: Now, gateway: u16, standings: &[Standing]) {
         for standing in standings {
             let epoch = standing.epoch.0;
@@ -104,6 +105,15 @@ impl Coordinator {
             }
         }
     }
+    /// An epoch that was never handed out shows that the state was put back from an older backup: none is used again.
+    fn note_epochs(&mut self, standings: &[Standing]) {
+        let epochs = standings.iter().map(|standing| standing.epoch).filter(|epoch| *epoch <= Epoch::MAX);
+        if let Some(epoch) = epochs.max().filter(|epoch| epoch.0 > self.durable.epoch) {
+            self.durable.epoch = epoch.0;
+            self.persist();
+        }
+    }
+
 
     /// The operator wants a gateway to own nothing any more.
     ///

@@ -358,3 +358,14 @@ fn what_rests_on_records_waits_until_they_are_saved() {
     assert!(matches!(told, Some(Output::Send { message: FromCoordinator::NodeRegistered(_), .. })), "{told:?}");
     assert!(seat.leads(4_499_999) && !seat.leads(4_500_000) && !seat.takes_members(4_500_000));
 }
+
+/// The state was put back from a backup.
+#[test]
+fn a_reign_does_not_begin_before_an_epoch_that_an_earlier_one_knew() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let mut begin = |number: u64, epoch: u32| {
+        let state = State::Known(Durable { epoch, ..Durable::new(77) });
+        seat.begin_reign(Now::default(), number, state, 77, None).expect("the same cluster")
+    };
+    assert_eq!([begin(1, 9), begin(2, 5), begin(3, 12)], [9, 9, 12]);
+}

@@ -464,6 +464,25 @@ fn a_drain_outlives_the_coordinator_and_ends_with_the_gateway() {
     assert!(stage.scene.persisted.draining.is_empty());
 }
 
+/// A state from an older backup: the gateway has a tenure that the state knows nothing of.
+#[test]
+fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    stage.serve();
+    let mut stage = stage.restart();
+    stage.return_of(id).expect("let in");
+    let standing = Standing { epoch: Epoch(7), proven_by: 1, state: TenureState::Serving };
+    let beyond = Standing { epoch: Epoch(Epoch::MAX.0 + 1), ..standing };
+    let standings = &mut stage.gateways.get_mut(&id).expect("known").standings;
+    *standings = [(7, standing), (u32::MAX, beyond)].into();
+    stage.beat();
+    assert_eq!(stage.scene.persisted.epoch, 7);
+    let other = stage.join();
+    stage.close(id);
+    assert_eq!(stage.owners(), [(8, other, 4)]);
+}
+
 #[test]
 fn voters_change_in_two_steps() {
     let mut stage = Stage::new(1, 4);
