@@ -71,7 +71,6 @@ impl Coordinator {
         self.find_cut_off(now);
         self.deal_loose(now);
         self.hand_over(now);
-        self.tell_terms();
     }
 
     /// When time alone changes something.
@@ -91,8 +90,8 @@ impl Coordinator {
         times.filter(|&at_us| at_us > self.now_us).min()
     }
 
-        self.note_epochs(standings);
     pub(crate) fn handle_standings(&mut self, now: Now, gateway: u16, standings: &[Standing]) {
+        self.note_epochs(standings);
         for standing in standings {
             let epoch = standing.epoch.0;
             let is_heir = self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_heir(epoch, gateway));
@@ -105,6 +104,7 @@ impl Coordinator {
             }
         }
     }
+
     /// An epoch that was never handed out shows that the state was put back from an older backup: none is used again.
     fn note_epochs(&mut self, standings: &[Standing]) {
         let epochs = standings.iter().map(|standing| standing.epoch).filter(|epoch| *epoch <= Epoch::MAX);
@@ -113,7 +113,6 @@ impl Coordinator {
             self.persist();
         }
     }
-
 
     /// The operator wants a gateway to own nothing any more.
     ///
@@ -152,7 +151,7 @@ impl Coordinator {
         self.tenures.to_tell.insert(gateway);
     }
 
-    fn tell_terms(&mut self) {
+    pub(crate) fn tell_terms(&mut self) {
         for gateway in std::mem::take(&mut self.tenures.to_tell) {
             let connection = self.gateways.get(&gateway).and_then(|member| member.presence.connection);
             let Some(connection) = connection else { continue };
