@@ -32,6 +32,9 @@ use crate::candidate::Term;
 const LEASE_MARGIN: u64 = 10;
 /// Renewals in a lease: two may fail.
 const RENEWALS: u64 = 3;
+/// Microseconds after its end at which a lease is let go that the store may have kept while it was away: whoever waits
+/// longer gains no more by leading on at once.
+const LET_GO_US: u64 = 60_000_000;
 
 /// What the store is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -240,6 +243,11 @@ impl Claim {
             }
             (Doing::Saving { reign }, Answer::Found { leader, state }) => {
                 Step::Done(self.handle_saved(reign, leader.as_ref(), state))
+            }
+            // Should the store answer, and never say that it is gone.
+            (Doing::Leading, Answer::Away(why)) => {
+                self.lease.take_if(|lease| lease.term.until_us + LET_GO_US <= now_us);
+                Step::Done(Outcome::Away(why))
             }
             (Doing::Saving { .. }, Answer::NoLease) => Step::Done(Outcome::Lapsed),
             (Doing::Nothing, answer) => panic!("nothing was asked, and {answer:?} answered"),

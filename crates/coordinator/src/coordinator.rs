@@ -93,6 +93,8 @@ pub struct Coordinator {
     pub(crate) started_us: u64,
     pub(crate) now_us: u64,
     outputs: VecDeque<Output>,
+    /// What members are to know waits: outputs are not taken.
+    is_held: bool,
     view_number: u64,
     view_changed: bool,
     /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
@@ -142,6 +144,7 @@ impl Coordinator {
             started_us: now.mono_us,
             now_us: now.mono_us,
             outputs: VecDeque::new(),
+            is_held: false,
             view_number: 0,
             view_changed: false,
         }
@@ -159,6 +162,20 @@ impl Coordinator {
         self.handle_silence(now);
         self.end_late_orders(now);
         self.advance_tenures(now);
+        self.tell();
+    }
+
+    /// Outputs are not taken for long, or again: what members are to know is told them when they are, as it is then.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+        self.tell();
+    }
+
+    fn tell(&mut self) {
+        if self.is_held {
+            return;
+        }
+        self.tell_terms();
         self.send_view();
         self.tell_served();
     }
@@ -320,7 +337,13 @@ impl Coordinator {
 
     pub(crate) fn persist(&mut self) {
         self.epoch_persisted = self.durable.epoch;
-        self.outputs.push_back(Output::Persist(self.durable.clone()));
+        let durable = self.durable.clone();
+        // What follows one that waits may as well rest on more.
+        let mut waiting = self.outputs.iter_mut().filter(|_| self.is_held);
+        match waiting.find_map(|output| if let Output::Persist(it) = output { Some(it) } else { None }) {
+            Some(waiting) => *waiting = durable,
+            None => self.outputs.push_back(Output::Persist(durable)),
+        }
     }
 
     pub(crate) fn put_out(&mut self, output: Output) {
@@ -335,6 +358,11 @@ impl Coordinator {
     pub(crate) fn close(&mut self, now: Now, connection: ConnectionId) {
         self.handle_closed(now, connection);
         self.outputs.push_back(Output::Close { connection });
+    }
+
+    /// The last that was handed out.
+    pub fn epoch(&self) -> u32 {
+        self.durable.epoch
     }
 
     pub(crate) fn mark_view_changed(&mut self) {

@@ -163,7 +163,7 @@ impl Coordinator {
         self.tenures.hand_over.take()
     }
 
-    /// Drops a plan that does not hold any more, and drains of gateways that are gone.
+    /// Drops a plan that does not hold any more, and drains of gateways that are forgotten: until then one may come back.
     pub(crate) fn forget_hand_over(&mut self) {
         let holds = |plan: &HandOver| {
             let has_owner = self.durable.tenures.contains_key(&plan.epoch);
@@ -174,10 +174,7 @@ impl Coordinator {
         }
         let (gateways, may_return) = (&self.gateways, self.now_us < self.return_until_us());
         let known = self.durable.draining.len();
-        self.durable.draining.retain(|id| match gateways.get(id) {
-            Some(member) => member.presence.is_alive(),
-            None => may_return,
-        });
+        self.durable.draining.retain(|id| may_return || gateways.contains_key(id));
         if self.durable.draining.len() != known {
             self.persist();
         }

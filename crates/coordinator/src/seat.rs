@@ -17,8 +17,8 @@ use crate::candidate::State;
 use crate::coordinator::{Coordinator, Input, Output, Settings};
 use crate::durable::{Durable, DurableChoice};
 
-/// Microseconds after which a save is waiting for the store: new members are better told than kept waiting. Bounds what
-/// the machine puts out meanwhile, as members that stay say nothing that is answered.
+/// Microseconds after which a save is waiting for the store: new members are better told than kept waiting, and what
+/// those that stay are to know is told once it is saved, or it would heap up.
 const SAVING_LONG_US: u64 = 1_000_000;
 
 /// The time from when this coordinator was found to lead until another one is.
@@ -33,16 +33,24 @@ struct Reign {
     saving_since_us: Option<u64>,
 }
 
+impl Reign {
+    fn waits_long(&self, now_us: u64) -> bool {
+        self.saving_since_us.is_some_and(|since_us| now_us - since_us > SAVING_LONG_US)
+    }
+}
+
 pub struct Seat {
     /// With as many partitions as a new cluster gets.
     settings: Settings,
     partitions_wanted: Option<u16>,
     reign: Option<Reign>,
+    /// The last epoch of all its reigns: a state that was put back from a backup may be older.
+    epoch_known: u32,
 }
 
 impl Seat {
     pub fn new(settings: Settings, partitions_wanted: Option<u16>) -> Self {
-        Seat { settings, partitions_wanted, reign: None }
+        Seat { settings, partitions_wanted, reign: None, epoch_known: 0 }
     }
 
     pub fn settings(&self) -> &Settings {
@@ -61,6 +69,7 @@ impl Seat {
         identity: u64,
         until_us: Option<u64>,
     ) -> Result<u32, String> {
+        self.end_reign();
         let is_new = state == State::NewCluster;
         let mut durable = match state {
             State::Known(durable) => durable,
@@ -69,6 +78,7 @@ impl Seat {
         let settings = &self.settings;
         let partition_count = durable.settle(settings.code, self.partitions_wanted, settings.partition_count)?;
         let settings = Settings { partition_count, ..settings.clone() };
+        durable.epoch = durable.epoch.max(self.epoch_known);
         let (epoch, first) = (durable.epoch, is_new.then(|| durable.clone()));
         let machine = Coordinator::new(now, settings, durable);
         self.reign = Some(Reign { number, machine, until_us, first, saving_since_us: None });
@@ -94,12 +104,15 @@ impl Seat {
     pub fn handle_saved(&mut self, number: u64) {
         if let Some(reign) = self.reign.as_mut().filter(|reign| reign.number == number) {
             reign.saving_since_us = None;
+            reign.machine.hold(false);
         }
     }
 
     /// Another one leads; was it this one until now?
     pub fn end_reign(&mut self) -> bool {
-        self.reign.take().is_some()
+        let ended = self.reign.take();
+        self.epoch_known = ended.as_ref().map_or(0, |reign| reign.machine.epoch()).max(self.epoch_known);
+        ended.is_some()
     }
 
     /// The number of the reign, under which is saved.
@@ -118,8 +131,7 @@ impl Seat {
 
     /// Can new members be let in? What they are told may have to be saved first.
     pub fn takes_members(&self, now_us: u64) -> bool {
-        let since_us = self.reign.as_ref().and_then(|reign| reign.saving_since_us);
-        self.leads(now_us) && since_us.is_none_or(|since_us| now_us - since_us <= SAVING_LONG_US)
+        self.leads(now_us) && !self.reign.as_ref().is_some_and(|reign| reign.waits_long(now_us))
     }
 
     /// Is a state on its way to the store?
@@ -130,6 +142,7 @@ impl Seat {
     /// Gives the machine an input, if there is one.
     pub fn handle(&mut self, now: Now, input: Input) {
         if let Some(reign) = &mut self.reign {
+            reign.machine.hold(reign.waits_long(now.mono_us));
             reign.machine.handle(now, input);
         }
     }

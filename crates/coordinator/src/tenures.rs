@@ -71,7 +71,6 @@ impl Coordinator {
         self.find_cut_off(now);
         self.deal_loose(now);
         self.hand_over(now);
-        self.tell_terms();
     }
 
     /// When time alone changes something.
@@ -92,6 +91,7 @@ impl Coordinator {
     }
 
     pub(crate) fn handle_standings(&mut self, now: Now, gateway: u16, standings: &[Standing]) {
+        self.note_epochs(standings);
         for standing in standings {
             let epoch = standing.epoch.0;
             let is_heir = self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_heir(epoch, gateway));
@@ -102,6 +102,15 @@ impl Coordinator {
             if is_owner {
                 self.note_proof(now, standing);
             }
+        }
+    }
+
+    /// An epoch that was never handed out shows that the state was put back from an older backup: none is used again.
+    fn note_epochs(&mut self, standings: &[Standing]) {
+        let epochs = standings.iter().map(|standing| standing.epoch).filter(|epoch| *epoch <= Epoch::MAX);
+        if let Some(epoch) = epochs.max().filter(|epoch| epoch.0 > self.durable.epoch) {
+            self.durable.epoch = epoch.0;
+            self.persist();
         }
     }
 
@@ -142,7 +151,7 @@ impl Coordinator {
         self.tenures.to_tell.insert(gateway);
     }
 
-    fn tell_terms(&mut self) {
+    pub(crate) fn tell_terms(&mut self) {
         for gateway in std::mem::take(&mut self.tenures.to_tell) {
             let connection = self.gateways.get(&gateway).and_then(|member| member.presence.connection);
             let Some(connection) = connection else { continue };

@@ -76,6 +76,8 @@ pub struct Server {
     ordered: HashMap<u64, (SyncSender<(usize, Outcome)>, usize)>,
     ticket_next: u64,
     connections: HashMap<usize, Connection>,
+    /// Connections that are gone, which the machine is to hear.
+    broken: Vec<usize>,
     token_next: usize,
     turned_away: TurnedAway,
     beat_at: Instant,
@@ -123,6 +125,7 @@ impl Server {
             ordered: HashMap::new(),
             ticket_next: 0,
             connections: HashMap::new(),
+            broken: Vec::new(),
             token_next: CONNECTION_FIRST,
             turned_away: TurnedAway::default(),
             beat_at: Instant::now(),
@@ -170,6 +173,7 @@ impl Server {
             }
             self.beat();
             self.answer_questions();
+            self.forget_broken();
         }
         self.listener.remove();
         Ok(())
@@ -270,6 +274,14 @@ impl Server {
         }
     }
 
+    /// What the machine says of one that broke may find that others did.
+    fn forget_broken(&mut self) {
+        while let Some(token) = self.broken.pop() {
+            self.handle(Input::Closed { connection: ConnectionId(token as u64) });
+        }
+    }
+
+    /// If the connection is broken, the machine hears that later: it may be in the midst of what it says.
     fn send(&mut self, token: usize, message: &FromCoordinator) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         if let FromCoordinator::Refused(refusal) = message
@@ -283,7 +295,8 @@ impl Server {
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         if connection.send(message).is_err() {
-            self.forget(token);
+            self.connections.remove(&token);
+            self.broken.push(token);
         }
     }
 

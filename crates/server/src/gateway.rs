@@ -85,6 +85,16 @@ pub struct CoreReport {
     pub stats: Option<StoreStats>,
     pub nodes: Vec<NodeSeen>,
     pub shares: Vec<Share>,
+    /// When it said so, in monotonic microseconds of the gateway.
+    pub at_us: u64,
+}
+
+impl CoreReport {
+    /// Its shares, as far as they still hold: a core that stands still is not proven any more.
+    fn shares_at(&self, now_us: u64) -> impl Iterator<Item = Share> + '_ {
+        let holds = now_us.saturating_sub(self.at_us) <= limits::REPORT_US_MAX;
+        self.shares.iter().map(move |share| Share { proven_by: if holds { share.proven_by } else { 0 }, ..*share })
+    }
 }
 
 /// Counters that all cores of a gateway share.
@@ -312,6 +322,8 @@ pub(crate) struct Cores {
 /// What the cores of a gateway publish.
 #[derive(Clone, Debug)]
 struct Published {
+    /// That of the cores.
+    clock: Clock,
     gauges: Vec<Arc<CoreGauges>>,
     /// What the cores were told last.
     terms: Arc<Mutex<Arc<[Terms]>>>,
@@ -388,7 +400,7 @@ pub(crate) fn start_cores(
     }
     policies.open(engine.policy, engine.partition_count, outlets.clone());
     let coding_set_nodes = engine.placement.coding_set_nodes(engine.shape);
-    let published = Published { gauges, terms: Arc::default(), tallies, policies, coding_set_nodes };
+    let published = Published { clock, gauges, terms: Arc::default(), tallies, policies, coding_set_nodes };
     Ok(Cores { outlets, published })
 }
 
@@ -418,9 +430,10 @@ impl Published {
         let mut sum: Option<StoreStats> = None;
         let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
         let mut shares: Vec<Vec<Share>> = Vec::new();
+        let now_us = self.clock.now().mono_us;
         for gauges in &self.gauges {
             let published = gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
-            let CoreReport { stats, nodes, shares: of_core } = &*published;
+            let CoreReport { stats, nodes, .. } = &*published;
             if let Some(stats) = stats {
                 sum = Some(sum.map_or_else(|| stats.clone(), |sum| sum.plus(stats)));
             }
@@ -430,7 +443,7 @@ impl Published {
                     None => _ = seen.insert(node.id, node.clone()),
                 }
             }
-            shares.push(of_core.clone());
+            shares.push(published.shares_at(now_us).collect());
         }
         let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
         let totals = sum.as_ref().map(totals).unwrap_or_default();

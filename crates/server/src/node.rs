@@ -128,12 +128,7 @@ fn register(
         })
     };
     let start = |incarnation, session| start_node(config, listening, incarnation, session, Box::new(|| {}), obey());
-    let fresh = fresh_incarnation();
-    let Some(memory) = memory else {
-        let control = start(fresh, None);
-        let welcome = control.registered()?;
-        return Ok((control, welcome, fresh));
-    };
+    let Some(memory) = memory else { return Ok(register_anew(|incarnation| start(incarnation, None))?) };
     if let Some(found) = memory.identity() {
         let control = start(found.incarnation, memory.session());
         match control.registered() {
@@ -145,11 +140,24 @@ fn register(
             Err(error) => return Err(error).context("the memory file cannot be used here"),
         }
     }
-    let control = start(fresh, None);
-    let welcome = control.registered()?;
+    let (control, welcome, incarnation) = register_anew(|incarnation| start(incarnation, None))?;
     let NodeSession { cluster_id, node_id } = welcome.session;
-    memory.begin(MemoryIdentity { cluster: cluster_id, node: node_id, incarnation: fresh })?;
-    Ok((control, welcome, fresh))
+    memory.begin(MemoryIdentity { cluster: cluster_id, node: node_id, incarnation })?;
+    Ok((control, welcome, incarnation))
+}
+
+/// As a life that none follows. Where the clock went back an earlier one has a higher number: then as the next after it.
+fn register_anew(
+    start: impl Fn(Incarnation) -> NodeControl,
+) -> Result<(NodeControl, NodeWelcome, Incarnation), ControlError> {
+    let mut incarnation = fresh_incarnation();
+    let mut control = start(incarnation);
+    if let Err(ControlError::Refused(Refusal::Retired { retired_through })) = control.registered() {
+        incarnation = incarnation.max(Incarnation(retired_through.saturating_add(1)));
+        control = start(incarnation);
+    }
+    let welcome = control.registered()?;
+    Ok((control, welcome, incarnation))
 }
 
 /// Where the nodes of a view listen that may be read from.
@@ -276,6 +284,17 @@ mod tests {
 
     use super::*;
     use crate::config::NodeMembership;
+    use crate::coordinator::tests::{self, RunningCoordinator};
+
+    #[test]
+    fn a_node_whose_clock_went_back_is_let_in() {
+        let running = RunningCoordinator::start(None);
+        let before = fresh_incarnation().0 + 3_600_000_000;
+        tests::node(&running.control, 3, before).0.registered().expect("let in");
+        let start = |incarnation: Incarnation| tests::node(&running.control, 3, incarnation.0).0;
+        let (_control, _, incarnation) = register_anew(start).expect("let in");
+        assert_eq!(incarnation, Incarnation(before + 1));
+    }
 
     #[test]
     fn only_memory_that_was_given_up_is_void() {

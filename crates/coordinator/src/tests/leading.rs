@@ -110,6 +110,17 @@ fn who_hears_nothing_prolongs_no_lease_that_has_run_out() {
     assert_eq!(claim.campaign(60_000_000), Question::Grant, "what ran out is of no use");
 }
 
+/// It may be gone for good, and the store not say so.
+#[test]
+fn a_lease_that_has_run_out_is_not_kept_for_ever() {
+    let (mut claim, away) = (leader(), || Answer::Away("refused".into()));
+    for at_us in [64_500_999, 64_501_000] {
+        assert_eq!(claim.campaign(at_us), Question::Lead { lease: LEASE });
+        assert_eq!(claim.handle(at_us, away()), Step::Done(Outcome::Away("refused".into())));
+    }
+    assert_eq!(claim.campaign(64_501_000), Question::Grant);
+}
+
 /// The store was away, and kept the lease.
 #[test]
 fn who_is_answered_again_leads_on() {
@@ -346,4 +357,56 @@ fn what_rests_on_records_waits_until_they_are_saved() {
     let told = seat.poll_output(0);
     assert!(matches!(told, Some(Output::Send { message: FromCoordinator::NodeRegistered(_), .. })), "{told:?}");
     assert!(seat.leads(4_499_999) && !seat.leads(4_500_000) && !seat.takes_members(4_500_000));
+}
+
+/// The state was put back from a backup.
+#[test]
+fn a_reign_does_not_begin_before_an_epoch_that_an_earlier_one_knew() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let mut begin = |number: u64, epoch: u32| {
+        let state = State::Known(Durable { epoch, ..Durable::new(77) });
+        seat.begin_reign(Now::default(), number, state, 77, None).expect("the same cluster")
+    };
+    assert_eq!([begin(1, 9), begin(2, 5), begin(3, 12)], [9, 9, 12]);
+}
+
+/// Each of many changes is a view for everybody, and a state to be saved.
+#[test]
+fn what_waits_for_a_store_that_is_away_does_not_heap_up() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let at = |mono_us: u64| Now { mono_us, ..Now::default() };
+    seat.begin_reign(at(0), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    let tell = |seat: &mut Seat, now_us: u64, connection: u64, message: ToCoordinator| {
+        seat.handle(at(now_us), Input::Message { connection: ConnectionId(connection), message });
+    };
+    tell(&mut seat, 0, 9, ToCoordinator::RegisterGateway(gateway_registration(None, 9)));
+    assert!(matches!(seat.poll_output(0), Some(Output::Persist(_))));
+    let later_us = SUSPECT_AFTER_MS * 1000;
+    for round in 0..100 {
+        let incarnation = 1 + round;
+        tell(&mut seat, later_us, 9, sees(&[]));
+        tell(&mut seat, later_us, 10 + round, ToCoordinator::RegisterNode(node(incarnation, Some(0))));
+        seat.handle(at(later_us), Input::Closed { connection: ConnectionId(10 + round) });
+    }
+    seat.handle_saved(1);
+    let mut outputs = Vec::new();
+    while let Some(output) = seat.poll_output(later_us) {
+        seat.handle_saved(1);
+        outputs.push(output);
+    }
+    let persisted = outputs.iter().filter_map(|output| match output {
+        Output::Persist(durable) => Some(durable.nodes[&0].incarnation),
+        _ => None,
+    });
+    assert_eq!(persisted.collect::<Vec<_>>(), [100], "the last");
+    let to_gateway = outputs.iter().filter_map(|output| match output {
+        Output::Send { connection: ConnectionId(9), message } => Some(message),
+        _ => None,
+    });
+    let views: Vec<_> = to_gateway.filter(|message| matches!(message, FromCoordinator::View(_))).collect();
+    assert_eq!(views.len(), 2, "that of its registration, and the last");
+    assert!(matches!(views[1], FromCoordinator::View(view) if view.nodes[0].incarnation == Incarnation(100)));
+    let is_before = |output: &Output| matches!(output, Output::Persist(_));
+    let last_view = |output: &Output| matches!(output, Output::Send { message, .. } if message == views[1]);
+    assert!(outputs.iter().position(is_before) < outputs.iter().position(last_view));
 }

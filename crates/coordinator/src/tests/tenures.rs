@@ -460,8 +460,46 @@ fn a_drain_outlives_the_coordinator_and_ends_with_the_gateway() {
     stage.return_of(new).expect("let in");
     stage.serve();
     assert_eq!(stage.to_come(new), [4], "an epoch that was meant for another plan is not used");
+    stage.close(old);
+    stage.return_of(old).expect("let in");
+    assert!(stage.scene.persisted.draining.contains(&old), "it may come back");
     stage.die(old);
+    stage.pass_ms(FORGET_GATEWAY_AFTER_MS + 100);
     assert!(stage.scene.persisted.draining.is_empty());
+}
+
+/// The process is the same, and so is what the operator wants of it.
+#[test]
+fn a_drained_gateway_that_comes_back_owns_nothing() {
+    let mut stage = Stage::new(2, 4);
+    let (drained, other) = (stage.join(), stage.join());
+    stage.serve();
+    stage.scene.handle(Input::Order { ticket: 5, member: drained, order: control::Order::Drain });
+    stage.close(drained);
+    stage.return_of(drained).expect("let in");
+    stage.serve();
+    stage.pass_ms(2 * SETTLED_MS);
+    assert_eq!(stage.loads(), [(other, 4)].into());
+    assert_eq!(stage.to_come(drained), [], "nor is anything to come");
+}
+
+/// A state from an older backup: the gateway has a tenure that the state knows nothing of.
+#[test]
+fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
+    let mut stage = Stage::new(1, 4);
+    let id = stage.join();
+    stage.serve();
+    let mut stage = stage.restart();
+    stage.return_of(id).expect("let in");
+    let standing = Standing { epoch: Epoch(7), proven_by: 1, state: TenureState::Serving };
+    let beyond = Standing { epoch: Epoch(Epoch::MAX.0 + 1), ..standing };
+    let standings = &mut stage.gateways.get_mut(&id).expect("known").standings;
+    *standings = [(7, standing), (u32::MAX, beyond)].into();
+    stage.beat();
+    assert_eq!(stage.scene.persisted.epoch, 7);
+    let other = stage.join();
+    stage.close(id);
+    assert_eq!(stage.owners(), [(8, other, 4)]);
 }
 
 #[test]

@@ -505,3 +505,31 @@ fn a_leader_that_may_not_save_resigns_and_says_why() {
         std::thread::yield_now();
     }
 }
+
+/// Each that is missed is news for the others, of whom the next is missed.
+#[test]
+fn members_that_leave_together_are_missed_one_after_the_other() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control.sock");
+    let mut server = Server::bind(&config(&Address::Unix(path.clone()), MetadataPlace::Nowhere)).expect("free");
+    let stopper = server.stopper();
+    let serving = std::thread::spawn(move || server.run().map(|()| server));
+    let join = |id: u16| {
+        let mut peer = Peer::connect(&path);
+        peer.say(&ToCoordinator::RegisterNode(registration(id)));
+        assert!(matches!(peer.hear(), FromCoordinator::NodeRegistered(_)));
+        peer
+    };
+    let peers: Vec<Peer> = (0..200).map(join).collect();
+    stopper.stop();
+    let mut server = serving.join().expect("no panic").expect("runs to its end");
+    assert_eq!(server.connections.len(), peers.len());
+    drop(peers);
+    // So little that nothing may be done within what is being done.
+    let forgetting = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
+        server.forget(CONNECTION_FIRST);
+        server.forget_broken();
+        server.connections.len()
+    });
+    assert_eq!(forgetting.expect("a thread").join().expect("no panic"), 0);
+}

@@ -123,7 +123,10 @@ impl Gather {
         let partitions = gathered.parts.remove(&token.id.part)?;
         match answer {
             // One that another gateway asked is its to ask again.
-            None if !gathered.may_travel => return self.end(token.id.seq, Err(StoreError::NotOwner)),
+            None if !gathered.may_travel => {
+                let error = gathered.error();
+                return self.end(token.id.seq, Err(error));
+            }
             None => gathered.loose.extend(partitions),
             Some(answer) => {
                 gathered.result = Some(match (gathered.result.take(), answer) {
@@ -153,10 +156,11 @@ impl Gather {
 }
 
 impl Gathered {
-    /// Of a flush, some owners may have done their part.
+    /// Of a flush, some owners may have done their part, and must not be asked to do it again.
     fn error(&self) -> StoreError {
-        match (&self.request, &self.result) {
-            (KeyspaceRequest::Flush { .. }, Some(_)) => StoreError::OutcomeUnknown,
+        let is_begun = self.result.is_some() || !self.parts.is_empty();
+        match &self.request {
+            KeyspaceRequest::Flush { .. } if is_begun => StoreError::OutcomeUnknown,
             _ => StoreError::NotOwner,
         }
     }
@@ -228,6 +232,29 @@ mod tests {
         gather.add(asked[1].0, Some(Ok(KeyspaceReply::Flushed)));
         assert_eq!(gather.take_expired(500), [(TOKEN, Err(StoreError::NotOwner))]);
         assert_eq!(gather.take_expired(600), [(TOKEN, Err(StoreError::OutcomeUnknown))], "part of it was done");
+    }
+
+    #[test]
+    fn a_flush_that_some_may_have_done_is_not_asked_for_again() {
+        let whom = |partition: u16| Some((7, Some(usize::from(partition))));
+        for (is_answered, has_other, error) in [
+            (true, true, StoreError::OutcomeUnknown),
+            (false, true, StoreError::OutcomeUnknown),
+            (false, false, StoreError::NotOwner),
+        ] {
+            let mut gather = Gather::new(99);
+            let partitions = if has_other { vec![0, 1] } else { vec![0] };
+            gather.begin(TOKEN, KeyspaceRequest::Flush { at: None }, partitions, 500, false);
+            let asked = tokens(gather.ask_loose(whom));
+            if is_answered {
+                assert_eq!(gather.add(asked[1].0, Some(Ok(KeyspaceReply::Flushed))), None);
+            }
+            assert_eq!(gather.add(asked[0].0, None), Some((TOKEN, Err(error))));
+        }
+        let mut gather = Gather::new(99);
+        gather.begin(TOKEN, KeyspaceRequest::Flush { at: None }, vec![0, 1], 500, true);
+        gather.ask_loose(|partition| (partition == 0).then_some((7, None)));
+        assert_eq!(gather.take_expired(500), [(TOKEN, Err(StoreError::OutcomeUnknown))], "one is asked");
     }
 
     #[test]

@@ -7,6 +7,10 @@ use shorttail_gateway::engine::LeaseConfig;
 /// done between looking at the clock and answering.
 pub const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 };
 
+/// Microseconds after which what a core said of itself holds no more: nobody's promise to it does, and it says something
+/// twenty times a second.
+pub const REPORT_US_MAX: u64 = 1_500_000;
+
 /// Requests that one gateway may have asked another on one connection, and bytes that may wait to be sent there:
 /// beyond, requests wait at the asker, where they are bounded too.
 pub const ASKED_MAX: usize = 16_384;

@@ -3,6 +3,7 @@
 use mio::Token;
 use shorttail_wire::control::TenureState;
 
+use super::limits::REPORT_US_MAX;
 use super::*;
 
 /// Cores whose inboxes nobody reads.
@@ -22,6 +23,7 @@ impl Idle {
             outlets.push(outlet);
         }
         let published = Published {
+            clock: Clock::start(),
             gauges: (0..core_count).map(|_| Arc::default()).collect(),
             terms: Arc::default(),
             tallies: Arc::new(Tallies::new(core_count)),
@@ -35,6 +37,7 @@ impl Idle {
     fn publish(&self, core: usize, state: TenureState) {
         let mut report = self.cores.published.gauges[core].published.lock().expect("no panic");
         report.shares = vec![Share { epoch: 7, state, proven_by: 1 }];
+        report.at_us = self.cores.published.clock.now().mono_us;
     }
 
     fn standings(&self) -> Vec<(u32, TenureState, u32)> {
@@ -73,4 +76,15 @@ fn a_gateway_does_not_serve_while_a_core_has_not_begun_its_share() {
     assert!(!idle.cores.is_serving());
     idle.publish(0, TenureState::Serving);
     assert!(idle.cores.is_serving());
+}
+
+#[test]
+fn a_core_that_stands_still_is_proven_no_more() {
+    let share = Share { epoch: 7, state: TenureState::Serving, proven_by: 2 };
+    let report = CoreReport { shares: vec![share], at_us: 1_000, ..CoreReport::default() };
+    let proven_by = |now_us: u64| report.shares_at(now_us).map(|share| share.proven_by).collect::<Vec<_>>();
+    assert_eq!(proven_by(0), [2], "it reads its clock before it is read");
+    assert_eq!(proven_by(1_000 + REPORT_US_MAX), [2]);
+    assert_eq!(proven_by(1_001 + REPORT_US_MAX), [0]);
+    assert_eq!(report.shares_at(u64::MAX).next().map(|share| share.state), Some(TenureState::Serving));
 }

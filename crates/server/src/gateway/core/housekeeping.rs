@@ -84,6 +84,6 @@ impl Core {
         let serves = self.exchange.table.is_complete() && present.all(|share| share.state == TenureState::Serving);
         self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
-        *published = CoreReport { stats, nodes, shares };
+        *published = CoreReport { stats, nodes, shares, at_us: self.now.mono_us };
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! Must not know: what is asked.
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -34,8 +37,11 @@ const EXCERPT_CHARS_MAX: usize = 200;
 const PEM_BYTES_MAX: u64 = 1 << 20;
 
 /// Status codes of gRPC.
+const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
 const UNAUTHENTICATED: i64 = 16;
+/// What a token is refused with, as an invalid argument, once users or roles were changed, or etcd came to want one.
+const TOKEN_TOO_OLD: [&str; 2] = ["revision of auth store is old", "user name is empty"];
 
 pub struct Client {
     agent: ureq::Agent,
@@ -177,6 +183,7 @@ impl Client {
         Err(match complaint {
             (NOT_FOUND, _) => Failure::NotFound,
             (UNAUTHENTICATED, _) => Failure::TokenInvalid,
+            (INVALID_ARGUMENT, said) if TOKEN_TOO_OLD.iter().any(|why| said.contains(why)) => Failure::TokenInvalid,
             (_, said) => Failure::Refused(format!("{}: {said}", self.urls[self.current])),
         })
     }

@@ -113,7 +113,7 @@ pub struct Authenticated {
     pub token: String,
 }
 
-/// What is said instead of an answer; streams, as that of a lease, wrap it once more.
+/// What is said instead of an answer; streams, as that of a lease, wrap it once more. Since 3.6 etcd names things otherwise.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Complaint {
@@ -125,12 +125,18 @@ pub enum Complaint {
         #[serde(default)]
         code: i64,
     },
+    /// Since 3.6.
+    Newer {
+        code: i64,
+        message: String,
+    },
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StreamError {
     message: String,
+    #[serde(alias = "code")]
     grpc_code: i64,
 }
 
@@ -140,6 +146,7 @@ impl Complaint {
         match self {
             Complaint::Stream { error } => (error.grpc_code, error.message),
             Complaint::Plain { error, code } => (code, error),
+            Complaint::Newer { code, message } => (code, message),
         }
     }
 }
