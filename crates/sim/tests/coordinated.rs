@@ -92,6 +92,22 @@ fn a_drained_gateway_owns_nothing() {
     concludes(world);
 }
 
+/// Versions of every epoch are used up: everything goes on under new ones, and what is written then is the newest.
+#[test]
+fn owners_whose_versions_are_used_up_go_on_under_new_epochs() {
+    let mut world = cluster_of(config(), 4);
+    fill(&mut world, 0..20);
+    for turn in 1..4 {
+        let before = world.counts().tenures_taken_over;
+        world.use_up_versions();
+        await_within(&mut world, SERVED_US, "followed", |world| world.counts().tenures_taken_over > before);
+        await_served(&mut world);
+        holds_round(&mut world, 0..20, turn - 1);
+        fill_round(&mut world, 0..20, turn);
+    }
+    concludes(world);
+}
+
 /// The coordinator dies at every step of a take-over, with its records half way to the store.
 #[test]
 fn a_coordinator_that_dies_while_it_saves_uses_no_epoch_twice() {

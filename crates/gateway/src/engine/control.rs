@@ -25,10 +25,16 @@ struct PendingFree {
     /// Of a stripe that is gone everything; else what was ordered before.
     up_to: Configuration,
     partition: PartitionId,
-    /// Asked, and the answer is awaited.
-    is_asked: bool,
     /// Cores of the node that were asked and have not answered.
     cores: Vec<u16>,
+}
+
+/// What one node has not confirmed to have freed, by the first stripe of each range.
+#[derive(Debug, Default)]
+struct Frees {
+    by_first: BTreeMap<StripeId, PendingFree>,
+    /// Of these, what it is to be asked: who frees many in one turn must not look at all of them for each.
+    unasked: BTreeSet<StripeId>,
 }
 
 /// A stripe that was emptied and still exists.
@@ -76,7 +82,7 @@ struct Declared {
 pub struct Voids {
     emptied: BTreeMap<StripeId, Emptied>,
     /// What nodes have not confirmed to have freed.
-    pending: BTreeMap<NodeId, BTreeMap<StripeId, PendingFree>>,
+    pending: BTreeMap<NodeId, Frees>,
     /// Void packed stripes that some member may still hold.
     declared: BTreeMap<StripeId, Declared>,
 }
@@ -201,7 +207,7 @@ impl<C: Command> Engine<C> {
         // Until a take-over is complete nobody was told.
         let untold: Vec<NodeId> = self.census_mut().map_or(Vec::new(), |census| census.holders(id).collect());
         let pending = &self.voids.pending;
-        let is_told = |node: NodeId| pending.get(&node).is_some_and(|frees| frees.contains_key(&id));
+        let is_told = |node: NodeId| pending.get(&node).is_some_and(|frees| frees.by_first.contains_key(&id));
         let nodes = self.nodes.iter().map(|node| node.id);
         let may_hold = |&node: &NodeId| is_told(node) || !self.nodes.is_ready(node) && !self.is_gone(node);
         nodes.filter(may_hold).chain(untold).collect()
@@ -226,7 +232,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn is_to_free(&self, node: NodeId, stripe: StripeId) -> bool {
         let Some(pending) = self.voids.pending.get(&node) else { return false };
         let lowest = StripeId::from_raw(stripe.raw().saturating_sub(FREE_COUNT_MAX as u64 - 1));
-        let mut before = pending.range(lowest..=stripe);
+        let mut before = pending.by_first.range(lowest..=stripe);
         before.any(|(&first, free)| stripe < first.plus(u64::from(free.count)))
     }
 
@@ -241,7 +247,7 @@ impl<C: Command> Engine<C> {
     /// Nodes with the stripes that they are to free, the first one of each range.
     pub(super) fn pending_frees(&self) -> impl Iterator<Item = (NodeId, StripeId)> {
         let nodes = self.voids.pending.iter();
-        nodes.flat_map(|(&node, pending)| pending.keys().map(move |&first| (node, first)))
+        nodes.flat_map(|(&node, pending)| pending.by_first.keys().map(move |&first| (node, first)))
     }
 
     pub(super) fn free_on(&mut self, node: NodeId, stripe: StripeId, partition: PartitionId) {
@@ -264,8 +270,9 @@ impl<C: Command> Engine<C> {
         // A scan finds the first stripe of a range alone: the rest of the range may lie on other cores.
         let up_to = self.to_be_freed(first);
         let pending = self.voids.pending.entry(node).or_default();
-        if pending.get(&first).is_none_or(|known| known.count < count || known.up_to < up_to) {
-            pending.insert(first, PendingFree { count, up_to, partition, is_asked: false, cores: Vec::new() });
+        if pending.by_first.get(&first).is_none_or(|known| known.count < count || known.up_to < up_to) {
+            pending.by_first.insert(first, PendingFree { count, up_to, partition, cores: Vec::new() });
+            pending.unasked.insert(first);
         }
         if self.nodes.is_ready(node) {
             self.resend_frees_to(node);
@@ -276,8 +283,8 @@ impl<C: Command> Engine<C> {
         let core_count = self.nodes.get(node).map_or(1, |node| node.sessions.len()) as u16;
         let Some(pending) = self.voids.pending.get_mut(&node) else { return };
         let mut asks = Vec::new();
-        for (&first, free) in pending.iter_mut().filter(|(_, free)| !free.is_asked) {
-            free.is_asked = true;
+        for first in std::mem::take(&mut pending.unasked) {
+            let Some(free) = pending.by_first.get_mut(&first) else { continue };
             // A range of striped stripes spreads over the node's cores: each core is told of all of it.
             let one = self.nodes.session_of(node, first).core;
             free.cores = if free.count == 1 { vec![one] } else { (0..core_count).collect() };
@@ -311,7 +318,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId, up_to: Configuration) {
         let node = session.node;
         if let Some(pending) = self.voids.pending.get_mut(&node) {
-            if let Some(free) = pending.get_mut(&first) {
+            if let Some(free) = pending.by_first.get_mut(&first) {
                 if free.up_to != up_to {
                     return;
                 }
@@ -320,8 +327,9 @@ impl<C: Command> Engine<C> {
                     return;
                 }
             }
-            pending.remove(&first);
-            if pending.is_empty() {
+            pending.by_first.remove(&first);
+            pending.unasked.remove(&first);
+            if pending.by_first.is_empty() {
                 self.voids.pending.remove(&node);
             }
         }
@@ -348,9 +356,9 @@ impl<C: Command> Engine<C> {
 
     /// A free was not answered: it is asked again.
     pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId, up_to: Configuration) {
-        let free = self.voids.pending.get_mut(&node).and_then(|pending| pending.get_mut(&first));
-        if let Some(free) = free.filter(|free| free.up_to == up_to) {
-            free.is_asked = false;
+        let Some(pending) = self.voids.pending.get_mut(&node) else { return };
+        if pending.by_first.get(&first).is_some_and(|free| free.up_to == up_to) {
+            pending.unasked.insert(first);
         }
     }
 
@@ -371,8 +379,9 @@ impl<C: Command> Engine<C> {
         let pending = self.voids.pending.get(&node);
         let emptied = &self.voids.emptied;
         // Of a stripe that is held nobody was told yet.
-        let is_pending =
-            |id: &StripeId| emptied.contains_key(id) || pending.is_some_and(|pending| pending.contains_key(id));
+        let is_pending = |id: &StripeId| {
+            emptied.contains_key(id) || pending.is_some_and(|pending| pending.by_first.contains_key(id))
+        };
         let settled: Vec<_> = self.voids.declared.keys().copied().filter(|id| !is_pending(id)).collect();
         settled.into_iter().for_each(|id| self.free_confirmed(node, id));
     }
@@ -398,8 +407,8 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn is_reclaiming(&self) -> bool {
-        let asked = |pending: &BTreeMap<StripeId, PendingFree>| pending.values().any(|free| free.is_asked);
-        !self.voids.emptied.is_empty() || self.voids.pending.values().any(asked)
+        let is_asked = |pending: &Frees| pending.unasked.len() < pending.by_first.len();
+        !self.voids.emptied.is_empty() || self.voids.pending.values().any(is_asked)
     }
 }
 
@@ -420,7 +429,7 @@ mod tests {
             engine.voids.pending.clear();
             engine.free_range_on(NodeId(0), first, count, PartitionId(0));
             let mut next = first;
-            for (&begin, free) in &engine.voids.pending[&NodeId(0)] {
+            for (&begin, free) in &engine.voids.pending[&NodeId(0)].by_first {
                 assert_eq!(begin, next, "without a gap");
                 assert!((1..=FREE_COUNT_MAX).contains(&(free.count as usize)), "{}", free.count);
                 next = begin.plus(u64::from(free.count));

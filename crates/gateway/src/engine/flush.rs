@@ -303,3 +303,43 @@ impl<C: Command> Engine<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Epoch, NodeId, StripeId};
+    use shorttail_wire::node::{NodeRequest, next_frame};
+
+    use super::*;
+    use crate::engine::SessionId;
+    use crate::engine::manifest::Manifest;
+    use crate::engine::striped::StripedObject;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    #[test]
+    fn what_a_flush_frees_is_asked_once_however_much_it_is() {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 2);
+        let count: u64 = 20_000;
+        for number in 1..=count {
+            let first = StripeId::new(Epoch(1), number);
+            let members = [NodeId(0), NodeId(1)].into();
+            let manifest = Manifest { value_bytes: 9, first, stripe_count: 1, piece_bytes: 13, shape, members };
+            let key = number.to_string().into_bytes();
+            engine.striped.insert(StripedObject::new(key, PartitionId(0), manifest));
+        }
+        let floor = engine.take_version();
+        engine.apply_floor(floor);
+        for node in [NodeId(0), NodeId(1)] {
+            let session = engine.nodes.session_mut(SessionId { node, core: 0 }).expect("a session");
+            let (bytes, mut at, mut freed) = (std::mem::take(session.rest()), 0, Vec::new());
+            while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
+                at += length;
+                let request = NodeRequest::parse(&frame).expect("a request");
+                let NodeRequest::Free { first, count: 1, .. } = request else { panic!("{request:?}") };
+                freed.push(first.counter());
+            }
+            assert_eq!(freed.len(), count as usize, "each once");
+            assert!(freed.iter().copied().eq(1..=count));
+        }
+    }
+}

@@ -236,6 +236,11 @@ pub const HELD_US_MAX: u64 = 1_000_000;
 pub const HELD_COUNT_MAX: usize = 65_536;
 pub const HELD_BYTES_MAX: usize = 64 << 20;
 
+/// Versions and stripe ids of one epoch that a core gives before it ends its ownership: of the 2^40 and 2^34 that there
+/// are, an hour's and minutes' are left to what is under way then.
+pub const VERSIONS_MAX: u64 = (1 << 40) - (1 << 30);
+pub const STRIPE_IDS_MAX: u64 = (1 << 34) - (1 << 24);
+
 /// Microseconds that an owner waits for its stripes to be sealed before it hands its partitions over all the same.
 pub const LET_GO_US_MAX: u64 = 50_000;
 

@@ -83,7 +83,7 @@ impl NewestRecords {
         }
     }
 
-    pub fn retain(&mut self, mut is_kept: impl FnMut(&Newest) -> bool) {
-        self.tables.iter_mut().for_each(|table| table.retain(|newest| is_kept(newest)));
+    pub fn retain(&mut self, mut is_kept: impl FnMut(&mut Newest) -> bool) {
+        self.tables.iter_mut().for_each(|table| table.retain(&mut is_kept));
     }
 }

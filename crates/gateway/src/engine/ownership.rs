@@ -10,13 +10,16 @@
 //! A later epoch that waits at a node ends the renewals. The owner serves on while it is proven, which is for less than
 //! a lease, and is deposed then.
 //!
+//! Versions and stripe ids of an epoch end. Well before that an owner lets go without being told, and counts as deposed
+//! when it has: the tenure ends, and goes on under a new epoch. Where nobody gives a new one, its process ends in the end.
+//!
 //! Must not know: how stripes are sealed, what requests are about.
 
 use shorttail_units::{Incarnation, NodeId, Now};
 use shorttail_wire::node::NodeRequest;
 
 use super::lease::Voter;
-use super::limits::{LET_GO_US_MAX, RELEASE_US_MAX};
+use super::limits::{LET_GO_US_MAX, RELEASE_US_MAX, STRIPE_IDS_MAX, VERSIONS_MAX};
 use super::nodes::SessionId;
 use super::{Engine, Phase, Terms, Token, VoterSet, What};
 use crate::command::{Command, StoreError};
@@ -36,7 +39,7 @@ pub enum Standing {
     LettingGo,
     /// Everything is handed over: the engine may be dropped.
     Released,
-    /// A later epoch fenced: the engine gives up what it was asked, and is dropped.
+    /// A later epoch fenced, or this one's numbers are used up: the engine gives up what it was asked, and is dropped.
     Deposed,
 }
 
@@ -59,6 +62,8 @@ pub(super) struct Ownership {
     is_superseded: bool,
     pub is_deposed: bool,
     letting_go_since_us: Option<u64>,
+    /// It lets go as its numbers are used up, and other cores of the tenure may not.
+    is_spent: bool,
     releasing: Option<Releasing>,
 }
 
@@ -96,7 +101,11 @@ impl<C: Command> Engine<C> {
         }
         if ownership.letting_go_since_us.is_some() {
             let is_done = ownership.releasing.as_ref().is_some_and(|releasing| releasing.missing.is_empty());
-            return if is_done { Standing::Released } else { Standing::LettingGo };
+            return match is_done {
+                true if ownership.is_spent => Standing::Deposed,
+                true => Standing::Released,
+                false => Standing::LettingGo,
+            };
         }
         match self.phase {
             Phase::Gathering(_) | Phase::Completing => Standing::Waiting,
@@ -139,11 +148,28 @@ impl<C: Command> Engine<C> {
         self.give_back_flushes();
     }
 
+    /// Ends the ownership while there are numbers for what is under way.
+    fn let_go_when_spent(&mut self) {
+        let is_spent = self.next_version >= VERSIONS_MAX || self.next_stripe >= STRIPE_IDS_MAX;
+        // Where there is no lease there is no coordinator either, and nobody would follow.
+        if is_spent && self.lease.config().is_some() && self.takes_requests() {
+            tracing::warn!(epoch = self.config.epoch.0, "the numbers of this epoch are used up");
+            self.ownership.is_spent = true;
+            self.let_go(self.now);
+        }
+    }
+
+    /// As if nearly all versions of the epoch had been given: for simulations, as that takes weeks.
+    pub fn use_up_versions(&mut self) {
+        self.next_version = VERSIONS_MAX;
+    }
+
     /// Asks for what is due.
     pub(super) fn advance_ownership(&mut self) {
         self.retry_fences();
         self.renew_all();
         self.tell_witnesses();
+        self.let_go_when_spent();
         self.advance_letting_go();
         let ownership = &mut self.ownership;
         if !ownership.is_superseded || ownership.is_deposed {
@@ -295,5 +321,47 @@ impl<C: Command> Engine<C> {
             *left = left.saturating_sub(1);
         }
         releasing.missing.retain(|(_, left)| *left > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Epoch, Version};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::lease::{Lease, LeaseConfig};
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    fn serving(has_lease: bool) -> Engine<AnyCommand> {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 2);
+        let config = has_lease.then_some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+        engine.lease = Lease::new(config, 1);
+        engine
+    }
+
+    #[test]
+    fn an_owner_whose_numbers_are_used_up_lets_go_and_counts_as_deposed() {
+        for (versions, stripes) in [(VERSIONS_MAX, 1), (1, STRIPE_IDS_MAX)] {
+            let mut engine = serving(true);
+            (engine.next_version, engine.next_stripe) = (versions - 1, stripes - 1);
+            engine.advance_ownership();
+            assert_eq!(engine.standing(), Standing::Serving, "one is left");
+            (engine.next_version, engine.next_stripe) = (versions, stripes);
+            engine.advance_ownership();
+            assert_eq!(engine.standing(), Standing::Deposed, "nothing was under way");
+        }
+    }
+
+    #[test]
+    fn an_owner_that_nobody_would_follow_goes_on() {
+        let mut engine = serving(false);
+        engine.use_up_versions();
+        engine.advance_ownership();
+        assert_eq!(engine.standing(), Standing::Serving);
+        // Those that are left are numbers.
+        _ = Version::new(Epoch::MAX, VERSIONS_MAX + (1 << 30) - 1);
+        const { assert!(STRIPE_IDS_MAX + (1 << 24) <= 1 << crate::engine::CORE_SHIFT) };
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! stripe, as read --take--> records, one by one: is it the newest of its key? --> index, accounts of its stripe
-//! stripe, gone or void --drop_stripe--> --settle--> its records leave index and accounts
+//! stripe, gone or void --drop_stripe--> --settle--> its records leave index and accounts, or a copy stands in
 //! ```
 //! Stripes may come in any order. Of a key counts the record of the highest version, and of several copies the one in
-//! the youngest stripe. When a stripe goes, what was the newest in it is not looked for elsewhere: a stripe is emptied
-//! only when each record of it that counts has a copy in a younger stripe, and what ended a key lasts as long as
-//! anything older of the key exists (rule R3).
+//! the youngest stripe. The owner may have chosen another: a record that was raced lies in two stripes, of which either
+//! is the one that its index names, and one that was moved may lie in an older stripe than before. So when a stripe
+//! goes, a copy of the same version in another one takes the place of what was the newest in it; those are kept beside.
+//! Nothing of a lower version does: what ended it lasts as long as anything older of the key exists (rule R3).
 //!
 //! Must not know: nodes, sessions, which stripes there should be.
 
@@ -27,6 +28,12 @@ use super::manifest::Manifest;
 use super::newest::{KeyId, Newest, NewestRecords};
 use super::open_stripe::OpenStripe;
 use super::stripes::{Stripe, StripePhase, Stripes};
+
+mod stand_ins;
+#[cfg(test)]
+mod tests;
+
+use stand_ins::{StandIn, StandIns};
 
 /// A striped object whose manifest is the newest record of its key.
 #[derive(Debug)]
@@ -72,6 +79,8 @@ pub struct Picture {
     pub index: Index,
     pub stripes: Stripes<Purpose>,
     newest: NewestRecords,
+    /// Of the keys whose newest record was found more than once: few.
+    stand_ins: StandIns,
     striped: HashMap<KeyId, StripedFound>,
     /// Void stripes, with the stripes that say so and the length of the record there.
     voids: BTreeMap<StripeId, BTreeMap<StripeId, usize>>,
@@ -93,6 +102,7 @@ impl Picture {
             index: Index::default(),
             stripes: Stripes::new(data_count),
             newest: NewestRecords::new(),
+            stand_ins: StandIns::default(),
             striped: HashMap::new(),
             voids: BTreeMap::new(),
             floors: BTreeMap::new(),
@@ -123,8 +133,7 @@ impl Picture {
     pub fn has_newer(&self, record: &Record<'_>, config: &EngineConfig) -> bool {
         let key = KeyId::of(record.key, config);
         self.newest.get(key).is_some_and(|newest| {
-            let at = self.stripes.place_of(newest.location).0;
-            newest.version > record.version && !self.dropped.contains(&at)
+            newest.version > record.version && (self.is_there(newest.location) || self.youngest_stand_in(key).is_some())
         })
     }
 
@@ -203,12 +212,16 @@ impl Picture {
             return;
         }
         let key = KeyId::of(record.key, config);
-        let known = self.newest.get(key).copied();
-        let known = known.map(|newest| (newest, self.stripes.place_of(newest.location).0));
+        let known = self.known(key).map(|newest| (newest, self.stripes.place_of(newest.location).0));
+        let record_bytes = u32::try_from(place.record_bytes).expect("records are shorter than chunks");
+        let mut is_copy = false;
         if let Some((newest, at)) = known.filter(|(_, at)| !self.dropped.contains(at)) {
             let known_stripe = self.stripes.at(at).id;
+            is_copy = newest.version == record.version;
             if (newest.version, known_stripe) >= (record.version, place.stripe) {
-                if newest.is_live && known_stripe < place.stripe {
+                if is_copy && known_stripe != place.stripe {
+                    self.stand_ins.add(key, StandIn { location: place.location, record_bytes, expiry: record.expiry });
+                } else if newest.is_live && known_stripe < place.stripe {
                     self.reach_over(at, place.slot);
                 }
                 return;
@@ -224,21 +237,19 @@ impl Picture {
                 self.reach_over(place.slot, at);
             }
             self.end_live(&newest);
+            match is_copy {
+                true => self.stand_ins.add(key, StandIn::of(&newest, record.expiry)),
+                false => self.stand_ins.forget(key),
+            }
         }
         let is_live = record.kind != RecordKind::Tombstone;
-        let record_bytes = u32::try_from(place.record_bytes).expect("records are shorter than chunks");
         let newest = Newest { key, version: record.version, location: place.location, record_bytes, is_live };
         self.newest.put(newest);
         if !is_live {
             return;
         }
         self.index.insert(key.slot(), Tag::of_hash(key.hash), place.location);
-        let stripe = self.stripes.at_mut(place.slot);
-        stripe.live_bytes += place.record_bytes as u64;
-        stripe.live_count += 1;
-        if let Some(expiry) = record.expiry {
-            stripe.expiry.add(expiry, place.record_bytes);
-        }
+        self.count_live(&newest, record.expiry);
         self.bytes_stored += old.object_bytes;
         if let Some(manifest) = old.manifest {
             let (partition, expiry) = (place.partition, record.expiry);
@@ -260,12 +271,26 @@ impl Picture {
             return;
         }
         self.index.remove(key.slot(), Tag::of_hash(key.hash), location);
-        let (slot, _) = self.stripes.place_of(location);
-        let stripe = self.stripes.at_mut(slot);
-        stripe.live_bytes -= u64::from(record_bytes);
-        stripe.live_count -= 1;
+        self.uncount_live(newest);
         let value_bytes = self.striped.remove(&key).map_or(0, |found| found.manifest.value_bytes as u64);
         self.bytes_stored -= u64::from(record_bytes) + value_bytes;
+    }
+
+    fn count_live(&mut self, newest: &Newest, expiry: Option<UnixMs>) {
+        let (slot, _) = self.stripes.place_of(newest.location);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.live_bytes += u64::from(newest.record_bytes);
+        stripe.live_count += 1;
+        if let Some(expiry) = expiry {
+            stripe.expiry.add(expiry, newest.record_bytes as usize);
+        }
+    }
+
+    fn uncount_live(&mut self, newest: &Newest) {
+        let (slot, _) = self.stripes.place_of(newest.location);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.live_bytes -= u64::from(newest.record_bytes);
+        stripe.live_count -= 1;
     }
 
     /// A stripe that was taken is gone, or void.
@@ -291,13 +316,14 @@ impl Picture {
             let (slot, _) = self.stripes.place_of(record.location);
             let partition = self.stripes.at(slot).partition;
             let is_below = self.floors.get(&partition).is_some_and(|&floor| record.version < floor);
-            let is_over = is_below || self.dropped.contains(&slot);
-            if is_over {
+            let stays = !is_below && (!self.dropped.contains(&slot) || self.let_stand_in(record));
+            if !stays {
                 self.end_live(record);
             }
-            !is_over
+            stays
         });
         (self.newest, self.is_floor_new) = (newest, false);
+        self.settle_stand_ins();
         for slot in std::mem::take(&mut self.dropped) {
             let id = self.stripes.remove(slot).id;
             self.voids.retain(|_, records| {

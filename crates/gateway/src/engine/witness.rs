@@ -33,8 +33,10 @@ impl<C: Command> Engine<C> {
         }
         self.ownership.witnesses_due_us = self.now.mono_us + WITNESSES_EVERY_US;
         let late = self.joined_late();
-        // Of a lost stripe chunks are missing for good, and nobody looks for them.
-        if late.is_empty() || self.has_losses() || self.repair.may_miss() || !self.is_whole() {
+        // Of a lost stripe chunks are missing for good, and nobody looks for them. Nor for those of an emptied one, which
+        // counts until it is known to be void.
+        let may_lack = self.has_losses() || self.voids.emptied().next().is_some() || self.repair.may_miss();
+        if late.is_empty() || may_lack || !self.is_whole() {
             return;
         }
         let (epoch, next) = (self.config.epoch, StripeId::from_raw(0));
@@ -55,5 +57,30 @@ impl<C: Command> Engine<C> {
             late.map(|(core, _)| SessionId { node: node.id, core: core as u16 })
         });
         cores.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId};
+
+    use super::*;
+    use crate::engine::control::VoidRecord;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    #[test]
+    fn nobody_is_told_while_an_emptied_stripe_may_lack_a_chunk() {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 2);
+        let late = SessionId { node: NodeId(0), core: 0 };
+        engine.nodes.session_mut(late).expect("a session").joined_late = vec![PartitionId(0)];
+        let (emptied, members) = (StripeId::new(Epoch(1), 5), [NodeId(0), NodeId(1)].into());
+        engine.declare_void_of(emptied, PartitionId(0), members);
+        engine.tell_witnesses();
+        assert_eq!(engine.joined_late(), [late], "the record that says so is not durable");
+        engine.void_confirmed(emptied, VoidRecord { at: StripeId::new(Epoch(2), 9), bytes: 30 });
+        engine.ownership.witnesses_due_us = 0;
+        engine.tell_witnesses();
+        assert_eq!(engine.joined_late(), []);
     }
 }

@@ -437,6 +437,13 @@ impl World {
         }
     }
 
+    /// Every owner has given nearly all versions of its epoch.
+    pub fn use_up_versions(&mut self) {
+        self.note(format_args!("versions are used up"));
+        let engines = self.gateways.iter_mut().flat_map(|host| host.engines_mut());
+        engines.for_each(shorttail_gateway::engine::Engine::use_up_versions);
+    }
+
     /// A gateway's process stands still, as by SIGSTOP.
     pub fn stall_gateway(&mut self, gateway: usize, stall_us: u64) {
         if self.gateways[gateway].is_up {

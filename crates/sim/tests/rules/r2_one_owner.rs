@@ -224,6 +224,45 @@ fn what_was_prepared_is_brought_up_to_date() {
     }
 }
 
+/// What an heir read twice stays when one copy goes, whichever of them its owner's index named: nodes are late, so that
+/// writes are raced, and much is emptied while the heir prepares.
+#[test]
+fn what_lies_twice_outlives_the_stripe_of_one_copy() {
+    let mut raced = 0;
+    for seed in 0..8 {
+        let mut world = shared(seed);
+        let (owner, other) = owner_and_other(&world, "fill0");
+        let own = |name: &u64| world.owner_of(&format!("fill{name}")) == Some(owner);
+        let names: Vec<u64> = (0..800).filter(own).collect();
+        let key = |name: u64| format!("fill{name}");
+        for (turn, names) in names.chunks(8).enumerate() {
+            if turn % 2 == 0 {
+                world.stall_node((seed as usize + turn) % 8, 6_000);
+            }
+            names.iter().for_each(|&name| set(&mut world, &key(name), &value(name, 120)));
+        }
+        raced += world.all_stats().iter().map(|stats| stats.redirected_writes_total).sum::<u64>();
+        world.prepare_hand_over(owner, other);
+        pass(&mut world, 300_000);
+        // Two of three are written anew again and again, so that stripes are emptied.
+        for turn in 1..4 {
+            for &name in names.iter().filter(|&&name| name % 3 > 0) {
+                set(&mut world, &key(name), &value(1000 * turn + name, 120));
+            }
+            pass(&mut world, 30_000 * (seed % 5));
+        }
+        world.go_on_with_hand_over();
+        await_owner(&mut world, "fill0", other);
+        for &name in &names {
+            let expected = if name % 3 > 0 { value(3000 + name, 120) } else { value(name, 120) };
+            assert_eq!(get(&mut world, &key(name)), Some(expected), "seed {seed}, key {name}");
+        }
+        concludes(world);
+    }
+    println!("{raced} writes were raced");
+    assert!(raced > 20, "{raced} writes were raced");
+}
+
 fn drop_key(world: &mut World, key: &str) {
     let outcome = world.ask(key, Action::Delete);
     assert!(matches!(outcome, Outcome::Answered(Answer::Existed(_))), "delete of {key}: {outcome:?}");
