@@ -3,7 +3,7 @@
 //! ```text
 //! an install late --> second attempt: stripe ids and members of its own
 //!   one attempt is whole --> its manifest is appended; the pieces of the other are freed
-//!   one attempt fails    --> its pieces are freed; the other goes on alone
+//!   one attempt fails    --> its pieces are freed; the other goes on alone, and is raced again when it is late
 //! ```
 //! No record names an attempt before it is whole (rule R8), and one is named at most. So the loser never was an object:
 //! a new owner finds pieces without a manifest, and frees them. A piece that is still on its way to a slow node meets
@@ -141,10 +141,11 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// An attempt failed: does another one go on?
+    /// An attempt failed: does another one go on? It may be late as well by now, and have been for long.
     pub(super) fn leaves_striped_race(&mut self, failed: &StripedWrite) -> bool {
         let Some(other) = failed.rival.and_then(|rival| self.striped_writes.get_mut(rival)) else { return false };
         other.rival = None;
+        self.hedge_due_us = self.now.mono_us;
         true
     }
 }
