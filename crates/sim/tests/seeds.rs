@@ -429,3 +429,11 @@ fn what_is_found_damaged_while_its_object_is_touched_is_rebuilt() {
 fn who_is_accepted_late_serves_nevertheless() {
     passes_wholly(Profile::Gateways, &[150_127]);
 }
+
+/// The simulator's own: nodes that lose answers passed for well, and a chunk of which bits had turned over for one that
+/// never held what was stored.
+#[test]
+fn nodes_that_lose_answers_or_bits_are_in_trouble() {
+    passes_wholly(Profile::Lossy, &[192_386, 192_696, 193_001]);
+    passes_wholly(Profile::Rot, &[191_917]);
+}

@@ -51,6 +51,11 @@ impl Slowness {
         }
     }
 
+    /// Is something the matter with what the node answers?
+    pub fn is_active(&mut self, now_us: u64) -> bool {
+        self.model.is_active(now_us)
+    }
+
     /// The node crashed: what was held goes with it.
     pub fn forget(&mut self) {
         self.last_us.clear();

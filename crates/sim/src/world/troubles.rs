@@ -117,10 +117,11 @@ impl World {
         let cut: Vec<_> = self.network.cuts().collect();
         let is_cut = |endpoint| cut.iter().any(|&(from, to)| from == endpoint || to == endpoint);
         for node in 0..self.nodes.len() {
+            let is_faulty = self.nodes[node].slowness.is_active(now_us);
             let (host, endpoint) = (&self.nodes[node], endpoint_of(node));
             let is_here = self.is_member(node);
             let is_hampered = self.network.is_stalled(endpoint) || self.network.is_slow(endpoint) || is_cut(endpoint);
-            if is_here && (!host.is_up() || host.is_rotten || is_hampered) {
+            if is_here && (!host.is_up() || host.is_rotten || is_faulty || is_hampered) {
                 self.troubles.last_us.insert(Who::Node(node), now_us);
             }
             let memories = host.retired.len();
