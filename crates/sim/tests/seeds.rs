@@ -415,7 +415,7 @@ fn a_step_of_a_scan_whose_stripe_is_gone_begins_anew() {
 /// Of two attempts to write a value one failed as its node was suspect; nobody looked whether the other one was late.
 #[test]
 fn an_attempt_that_is_left_alone_is_raced_again() {
-    passes_wholly(Profile::Prompt, &[180_033, 181_024]);
+    passes_wholly(Profile::Prompt, &[180_033, 181_024, 191_053]);
 }
 
 /// A piece was found damaged while its object was touched; nobody noted that, and it stayed as it was.
