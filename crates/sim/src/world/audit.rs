@@ -226,14 +226,14 @@ impl World {
         let description = &found[0].report.description;
         // A value that was moved twice may lie in two chunks of a stripe.
         let mut data_indexes: BTreeSet<usize> = held.iter().flatten().copied().collect();
-        // Bits of it may have turned over since: of the record, or of the header, and then it is not found at all.
+        // One that is not found may have been the one, as what the others are coded of is not looked into: a lost piece, or
+        // a chunk whose header decayed.
         let is_rotten = |index: usize| self.nodes[usize::from(description.members.0[index].0)].is_rotten;
-        data_indexes.extend((0..description.shape.data_count()).filter(|&index| is_rotten(index)));
-        if description.kind == ChunkKind::Striped {
-            // A lost piece may have been the one: what the others are coded of is not looked into.
-            let is_lost = |index: &usize| found.iter().all(|chunk| chunk.index() != *index);
-            data_indexes.extend((0..description.shape.data_count()).filter(is_lost));
-        }
+        let is_missing = |&index: &usize| {
+            let may_miss = description.kind == ChunkKind::Striped || is_rotten(index);
+            may_miss && found.iter().all(|chunk| chunk.index() != index)
+        };
+        data_indexes.extend((0..description.shape.data_count()).filter(is_missing));
         let holders = |data_index: usize| {
             let participants: Vec<usize> = match description.kind {
                 ChunkKind::Packed => description.shape.participants(data_index).collect(),
@@ -245,10 +245,7 @@ impl World {
                 // other audit's matter.
                 Some((chunk, held)) => {
                     let is_coded = description.shape.is_parity(index) && chunk.report.folded > OpNumber(0);
-                    held.contains(&data_index)
-                        || is_coded
-                        || index == data_index && is_rotten(index)
-                        || description.kind == ChunkKind::Striped
+                    held.contains(&data_index) || is_coded || description.kind == ChunkKind::Striped
                 }
                 None => self.nodes[usize::from(description.members.0[index].0)].may_have_held(),
             };
