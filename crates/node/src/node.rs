@@ -228,7 +228,7 @@ impl Node {
         self.written.pop()
     }
 
-    /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected.
+    /// Cores of other nodes with which sessions are to exist: the caller connects what is not connected, and closes others.
     pub fn wanted_peers(&self) -> impl Iterator<Item = PeerId> {
         let here = match &self.rebuilding {
             Rebuilding::Here(rebuilds) => Some(rebuilds),

@@ -74,6 +74,8 @@ struct Part {
     peer: PeerId,
     facts: Option<Facts>,
     bytes: Option<Vec<u8>>,
+    /// Replies that its node had sent when it was asked.
+    replies_before: u64,
     /// It was read in its node's memory, where it may have changed meanwhile, and nobody looked at the payload.
     is_unproven: bool,
 }
@@ -86,6 +88,20 @@ struct Facts {
     /// Bytes in use, and their CRC32C.
     length: u32,
     payload_crc: u32,
+}
+
+#[derive(Debug)]
+struct PeerSession {
+    /// What is to be sent there.
+    output: Vec<u8>,
+    /// Replies so far.
+    reply_count: u64,
+}
+
+impl PeerSession {
+    fn begin(config: &NodeConfig, peer: PeerId) -> Self {
+        PeerSession { output: config.greeting(peer), reply_count: 0 }
+    }
 }
 
 #[derive(Debug)]
@@ -104,11 +120,13 @@ pub struct Rebuilds {
     /// By number: in the order in which they came.
     orders: BTreeMap<u64, Order>,
     order_next: u64,
-    /// Sessions with other nodes that are wanted, and what is to be sent there.
-    peers: BTreeMap<PeerId, Vec<u8>>,
+    /// Sessions with other nodes that are wanted.
+    peers: BTreeMap<PeerId, PeerSession>,
     /// Memory of peers that can be read from here, and such that was offered.
     memories: BTreeMap<PeerId, Box<dyn NearReader>>,
     offered: Vec<(PeerId, NearMemory)>,
+    /// Peers that were silent while an order waited for them, and when one waits for them again.
+    silent: BTreeMap<PeerId, u64>,
     /// The core's own, in which it leaves room.
     own_memory: Option<Box<dyn NearWriter>>,
     /// All that was fetched is paid for at this time.
@@ -138,6 +156,7 @@ impl Rebuilds {
             peers: BTreeMap::new(),
             memories: BTreeMap::new(),
             offered: Vec::new(),
+            silent: BTreeMap::new(),
             own_memory: None,
             paid_us: 0,
             codes: CodeCache::default(),
@@ -160,7 +179,7 @@ impl Rebuilds {
     ) {
         let part = |source: &Source| {
             let peer = PeerId { node: source.node, core: source.core };
-            Part { source: *source, peer, facts: None, bytes: None, is_unproven: false }
+            Part { source: *source, peer, facts: None, bytes: None, replies_before: 0, is_unproven: false }
         };
         let parts = sources.iter().map(part).collect();
         self.orders.insert(self.order_next, Order { session, description, parts, room, started_us: None });
@@ -184,24 +203,65 @@ impl Rebuilds {
 
     /// Begins what is due and ends what takes too long; answers what ended.
     pub fn advance(&mut self, now_us: u64) -> Vec<Rebuilt> {
-        let late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
-        let late: Vec<u64> = self.orders.iter().filter(|(_, order)| late(order)).map(|(&number, _)| number).collect();
-        let ended = late.into_iter().filter_map(|number| {
-            let order = self.orders.remove(&number)?;
-            let missing = order.parts.iter().find(|part| part.facts.is_none() || part.bytes.is_none());
-            let index = missing.map(|part| part.source.index);
-            Some(order.ends(Err((Refusal::Unreachable, index))))
-        });
-        let mut ended: Vec<Rebuilt> = ended.collect();
+        let mut ended = self.end_late(now_us);
         let mut done_count = 0;
         while done_count < REBUILDS_TURN_MAX
             && let Some(number) = self.due(now_us)
         {
-            let done = self.begin(number, now_us);
+            let done = match self.silent_source(number, now_us) {
+                Some(index) => self.end(number, Err((Refusal::Unreachable, Some(index)))),
+                None => self.begin(number, now_us),
+            };
             done_count += usize::from(done.is_some());
             ended.extend(done);
         }
         ended
+    }
+
+    /// Ends what takes too long, and whatever else waits for a node that was silent all that time: each order would hold up
+    /// others for as long.
+    fn end_late(&mut self, now_us: u64) -> Vec<Rebuilt> {
+        let is_late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
+        let late: Vec<u64> = self.orders.iter().filter(|(_, order)| is_late(order)).map(|(&number, _)| number).collect();
+        let (mut ended, mut silent) = (Vec::new(), Vec::new());
+        for number in late {
+            let Some(order) = self.orders.remove(&number) else { continue };
+            let missing = order.parts.iter().find(|part| part.is_owed());
+            let index = missing.map(|part| part.source.index);
+            silent.extend(order.parts.iter().filter(|part| self.is_silent_since(part)).map(|part| part.peer));
+            ended.push(order.ends(Err((Refusal::Unreachable, index))));
+        }
+        for peer in silent {
+            self.silent.insert(peer, now_us + REBUILD_US_MAX);
+            ended.extend(self.handle_closed(peer));
+        }
+        ended
+    }
+
+    /// Did its node say nothing at all since it was asked for the part?
+    fn is_silent_since(&self, part: &Part) -> bool {
+        let replies = self.peers.get(&part.peer).map(|session| session.reply_count);
+        part.is_owed() && replies.is_some_and(|count| count == part.replies_before)
+    }
+
+    fn note_reply(&mut self, peer: PeerId) {
+        self.silent.remove(&peer);
+        if let Some(session) = self.peers.get_mut(&peer) {
+            session.reply_count += 1;
+        }
+    }
+
+    /// A source of the order whose node was silent, if that is not to be asked again yet. This order asks it if it is time.
+    fn silent_source(&mut self, number: u64, now_us: u64) -> Option<u8> {
+        let parts = &self.orders.get(&number)?.parts;
+        let is_silent = |part: &&Part| self.silent.get(&part.peer).is_some_and(|&until_us| now_us < until_us);
+        if let Some(part) = parts.iter().find(is_silent) {
+            return Some(part.source.index);
+        }
+        for part in parts {
+            self.silent.entry(part.peer).and_modify(|until_us| *until_us = now_us + REBUILD_US_MAX);
+        }
+        None
     }
 
     /// When [`Rebuilds::advance`] has something to do, in microseconds.
@@ -228,7 +288,9 @@ impl Rebuilds {
         order.started_us = Some(now_us);
         let description = &order.description;
         for (place, part) in order.parts.iter_mut().enumerate() {
-            let output = self.peers.entry(part.peer).or_insert_with(|| config.greeting(part.peer));
+            let session = self.peers.entry(part.peer).or_insert_with(|| PeerSession::begin(config, part.peer));
+            part.replies_before = session.reply_count;
+            let output = &mut session.output;
             let memory = self.memories.get(&part.peer).map(|memory| &**memory);
             match (memory, part.source.position) {
                 (Some(memory), Some(position)) if part.read(memory, position, description, &mut self.spare) => {}
@@ -253,9 +315,11 @@ impl Rebuilds {
         if matches!(outcome, Err((Refusal::Damaged, _))) {
             let changed = order.take_changed();
             for &place in &changed {
-                let peer = order.parts[place].peer;
-                let output = self.peers.entry(peer).or_insert_with(|| self.config.greeting(peer));
-                fetch(&order.description, number, place, output);
+                let part = &mut order.parts[place];
+                let new_session = || PeerSession::begin(&self.config, part.peer);
+                let session = self.peers.entry(part.peer).or_insert_with(new_session);
+                part.replies_before = session.reply_count;
+                fetch(&order.description, number, place, &mut session.output);
             }
             if !changed.is_empty() {
                 return None;
@@ -283,13 +347,13 @@ impl Rebuilds {
         }
     }
 
-    /// Cores of other nodes that sessions are wanted with.
+    /// Cores of other nodes that sessions are wanted with; one that is not wanted any more is to be closed.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> {
         self.peers.keys().copied()
     }
 
     pub fn output(&mut self, peer: PeerId) -> Option<&mut Vec<u8>> {
-        self.peers.get_mut(&peer).filter(|output| !output.is_empty())
+        self.peers.get_mut(&peer).map(|session| &mut session.output).filter(|output| !output.is_empty())
     }
 
     /// A session with another node ended, or could not be had: what is fetched there does not come.
@@ -297,7 +361,7 @@ impl Rebuilds {
         self.peers.remove(&peer);
         self.memories.remove(&peer);
         let waits = |order: &Order| {
-            let owed = |part: &&Part| part.peer == peer && (part.facts.is_none() || part.bytes.is_none());
+            let owed = |part: &&Part| part.peer == peer && part.is_owed();
             order.started_us.and_then(|_| order.parts.iter().find(owed)).map(|part| part.source.index)
         };
         let failed: Vec<(u64, u8)> =
@@ -316,6 +380,7 @@ impl Rebuilds {
         let (mut consumed, mut ended) = (0, Vec::new());
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
+            self.note_reply(peer);
             if let NodeReply::Hello(hello) = &reply {
                 if hello.node != peer.node {
                     return Err(FrameError::Value("another node answers"));
@@ -341,7 +406,7 @@ impl Rebuilds {
                 let memory = self.memories.get(&peer).map(|memory| &**memory);
                 let description = &order.description;
                 if !memory.is_some_and(|memory| part.read(memory, *position, description, &mut self.spare)) {
-                    fetch(description, number, place, self.peers.get_mut(&peer)?);
+                    fetch(description, number, place, &mut self.peers.get_mut(&peer)?.output);
                 }
                 Ok(())
             }
@@ -442,6 +507,11 @@ fn check_source(wanted: &ChunkDescription, index: u8, report: &ChunkReport) -> R
 }
 
 impl Part {
+    /// Is something of it still to come?
+    fn is_owed(&self) -> bool {
+        self.facts.is_none() || self.bytes.is_none()
+    }
+
     /// Reads the chunk from its node's memory; false: it is not there.
     fn read(
         &mut self,
@@ -476,7 +546,7 @@ impl Part {
 
 impl Order {
     fn is_complete(&self) -> bool {
-        self.parts.iter().all(|part| part.facts.is_some() && part.bytes.is_some())
+        !self.parts.iter().any(Part::is_owed)
     }
 
     /// Forgets what was read and does not hold; the places of these parts.

@@ -3,6 +3,7 @@
 mod setup;
 
 use shorttail_codes::Code;
+use shorttail_node::limits::REBUILD_US_MAX;
 use shorttail_node::{Node, NodeConfig, PeerId};
 use shorttail_store::piece::seal_piece;
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, Now, OpNumber, PartitionId, StripeId};
@@ -414,6 +415,58 @@ fn a_source_that_never_answers_is_given_up() {
     let now = nodes.now();
     nodes.nodes[SPARE].end_turn(now);
     assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
+}
+
+#[test]
+fn nobody_waits_again_for_a_source_that_was_silent() {
+    let mut nodes = nodes_without(&[0], FAST);
+    let turn = |nodes: &mut Nodes| {
+        let now = nodes.now();
+        nodes.nodes[SPARE].end_turn(now);
+        nodes.told(SPARE).rebuilt
+    };
+    let unreachable = [Err((Refusal::Unreachable, Some(1)))];
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    assert_eq!(turn(&mut nodes), []);
+    nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
+    assert_eq!(turn(&mut nodes), unreachable);
+    assert_eq!(nodes.nodes[SPARE].wanted_peers().count(), 0, "both said nothing: they are connected anew");
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    assert_eq!(turn(&mut nodes), unreachable, "at once");
+    nodes.now_us += REBUILD_US_MAX - 1;
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    assert_eq!(turn(&mut nodes), unreachable);
+    nodes.now_us += 1;
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    assert_eq!(turn(&mut nodes), [], "this one asks");
+    nodes.settle();
+    assert_eq!(nodes.told(SPARE).rebuilt, [Ok(())]);
+}
+
+#[test]
+fn who_lost_one_answer_is_not_silent() {
+    let mut nodes = nodes_without(&[0], FAST);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    let now = nodes.now();
+    nodes.nodes[SPARE].end_turn(now);
+    for peer in nodes.nodes[SPARE].wanted_peers().collect::<Vec<_>>() {
+        let source = usize::from(peer.node.0);
+        let output = nodes.nodes[SPARE].poll_peer_output(peer).map(std::mem::take).expect("it is asked");
+        nodes.nodes[source].handle_session_opened(77);
+        nodes.nodes[source].handle_input(now, 77, &output).expect("a greeted session");
+        let replies = nodes.nodes[source].poll_output(77).map(std::mem::take).expect("it answers");
+        let (_, greeting_bytes) = next_frame(&replies).expect("whole").expect("a greeting");
+        let heard = &replies[..greeting_bytes];
+        nodes.nodes[SPARE].handle_peer_input(now, peer, heard).expect("a reply");
+    }
+    nodes.now_us = nodes.nodes[SPARE].poll_deadline().expect("an order is under way");
+    let now = nodes.now();
+    nodes.nodes[SPARE].end_turn(now);
+    assert_eq!(nodes.told(SPARE).rebuilt, [Err((Refusal::Unreachable, Some(1)))]);
+    assert_eq!(nodes.nodes[SPARE].wanted_peers().count(), 2);
+    nodes.tell(SPARE, &rebuild(0, &[1, 3]));
+    nodes.nodes[SPARE].end_turn(now);
+    assert_eq!(nodes.told(SPARE).rebuilt, [], "they are asked again");
 }
 
 #[test]

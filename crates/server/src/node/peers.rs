@@ -73,10 +73,14 @@ impl Peers {
         }
     }
 
-    /// Connects what is wanted and sends what there is to say; answers which orders ended because it could not be said.
+    /// Connects what is wanted, closes what is not, and sends what there is to say; answers which orders ended because it could not be said.
     pub fn write(&mut self, rebuilds: &mut Rebuilds, registry: &Registry) -> Vec<Rebuilt> {
         let mut ended = Vec::new();
-        for peer in rebuilds.peers().collect::<Vec<_>>() {
+        let wanted: Vec<PeerId> = rebuilds.peers().collect();
+        for (_, (mut link, _)) in self.links.extract_if(|peer, _| wanted.binary_search(peer).is_err()) {
+            link.close(registry);
+        }
+        for peer in wanted {
             let is_there = self.links.contains_key(&peer) || self.connect(peer, registry);
             let link = self.links.get_mut(&peer).filter(|_| is_there);
             let output = rebuilds.output(peer);

@@ -6,8 +6,17 @@ use super::nodes::Link;
 use super::{Event, World, endpoint_of};
 
 impl World {
-    /// Opens the sessions that a node's cores want and do not have.
+    /// Opens the sessions that a node's cores want and do not have, and closes those that they have and do not want.
     pub(super) fn keep_peers(&mut self, node: usize) {
+        let host = &mut self.nodes[node];
+        let (links, cores) = (&mut host.links, &host.cores);
+        let is_unwanted = |link: &Link| {
+            link.peer.is_some_and(|peer| cores[link.core].wanted_peers().all(|wanted| wanted != peer))
+        };
+        let unwanted = links.extract_if(.., |_, link| is_unwanted(link)).map(|(session, _)| session);
+        for session in unwanted.collect::<Vec<_>>() {
+            self.network.close(&mut self.schedule, endpoint_of(node), session);
+        }
         let host = &self.nodes[node];
         let has =
             |core: usize, peer: PeerId| host.links.values().any(|link| link.core == core && link.peer == Some(peer));
