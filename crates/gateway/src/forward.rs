@@ -12,7 +12,7 @@ mod tests;
 mod values;
 
 use serde::{Deserialize, Serialize};
-use shorttail_wire::gateway::{Body, FrameError, Kind, put_frame};
+use shorttail_wire::gateway::{Body, FrameError, Kind, body_bytes_of, put_frame};
 
 use crate::any::AnyCommand;
 use crate::command::{Access, Command, StoreError};
@@ -36,6 +36,11 @@ impl Ask {
     /// Appends a frame.
     pub fn put(&self, out: &mut Vec<u8>, tag: u64) {
         put_frame(out, Kind::Ask, tag, self);
+    }
+
+    /// Bytes that it takes while it waits.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + body_bytes_of(self)
     }
 
     /// # Errors

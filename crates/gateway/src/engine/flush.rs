@@ -35,6 +35,15 @@ struct Declaration {
     waiting: Vec<Token>,
 }
 
+/// A flush that is to be declared.
+#[derive(Clone, Copy, Debug)]
+struct Postponed {
+    token: Token,
+    since_us: u64,
+    /// Some partitions have a record of an earlier attempt: a later owner may take that for the flush.
+    is_begun: bool,
+}
+
 /// Why a control record is not on its way to every partition.
 #[derive(Debug)]
 struct NotDeclared {
@@ -66,8 +75,8 @@ pub struct Flushes {
     held_groups: Vec<PoolKey>,
     /// Flushes for later that were ordered meanwhile.
     held_orders: Vec<(Token, UnixMs)>,
-    /// Clients whose flush found no memory yet, and since when they wait.
-    postponed: Vec<(Token, u64)>,
+    /// Clients whose flush found no memory yet.
+    postponed: Vec<Postponed>,
 }
 
 impl<C: Command> Engine<C> {
@@ -85,19 +94,22 @@ impl<C: Command> Engine<C> {
                     self.answer_flush(token, Err(failed.store_error()));
                 }
             }
-            None => self.flush_now(token, self.now.mono_us),
+            None => self.flush_now(Postponed { token, since_us: self.now.mono_us, is_begun: false }),
         }
     }
 
     /// One more client waits for the floor that is being declared, or a new one is.
-    fn flush_now(&mut self, token: Token, since_us: u64) {
+    fn flush_now(&mut self, flush: Postponed) {
+        let Postponed { token, since_us, is_begun } = flush;
         if let Some(declaration) = self.flushes.declaring.and_then(|key| self.flushes.declarations.get_mut(key)) {
             return declaration.waiting.push(token);
         }
         let Err(failed) = self.declare_floor(vec![token]) else { return };
+        let failed = NotDeclared { is_untouched: failed.is_untouched && !is_begun, ..failed };
         let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
         if failed.error == PlaceError::Wait && !has_waited {
-            return self.flushes.postponed.push((token, since_us));
+            let is_begun = !failed.is_untouched;
+            return self.flushes.postponed.push(Postponed { is_begun, ..flush });
         }
         self.answer_flush(token, Err(failed.store_error()));
     }
@@ -216,10 +228,12 @@ impl<C: Command> Engine<C> {
 
     /// What was not declared is given back: it may wait for what an owner that lets go does not begin any more.
     pub(super) fn give_back_flushes(&mut self) {
-        let orders = std::mem::take(&mut self.flushes.held_orders).into_iter().map(|(token, _)| token);
-        let postponed = std::mem::take(&mut self.flushes.postponed).into_iter().map(|(token, _)| token);
-        for token in orders.chain(postponed).collect::<Vec<_>>() {
+        for (token, _) in std::mem::take(&mut self.flushes.held_orders) {
             self.answer_flush(token, Err(StoreError::NotOwner));
+        }
+        for Postponed { token, is_begun, .. } in std::mem::take(&mut self.flushes.postponed) {
+            let error = if is_begun { StoreError::OutcomeUnknown } else { StoreError::NotOwner };
+            self.answer_flush(token, Err(error));
         }
     }
 
@@ -294,8 +308,8 @@ impl<C: Command> Engine<C> {
         if !self.is_serving() {
             return;
         }
-        for (token, since_us) in std::mem::take(&mut self.flushes.postponed) {
-            self.flush_now(token, since_us);
+        for flush in std::mem::take(&mut self.flushes.postponed) {
+            self.flush_now(flush);
         }
         if self.is_flush_overdue() && !self.is_flushing() && !self.is_ordering() {
             // What finds no place now is tried again at the next tick.
@@ -314,6 +328,7 @@ mod tests {
     use crate::engine::manifest::Manifest;
     use crate::engine::striped::StripedObject;
     use crate::engine::testing::engine_of_ready_nodes;
+    use crate::request::{KeyspaceRequest, Request, RequestId};
 
     #[test]
     fn what_a_flush_frees_is_asked_once_however_much_it_is() {
@@ -341,5 +356,30 @@ mod tests {
             assert_eq!(freed.len(), count as usize, "each once");
             assert!(freed.iter().copied().eq(1..=count));
         }
+    }
+    /// A flush of which partition 0 may get a record and partition 1 gets none for now, given back as its owner lets go.
+    fn given_back(has_room: bool) -> StoreError {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 2);
+        let full = if has_room { PartitionId(1) } else { PartitionId(0) };
+        while !engine.waits_for_seals(full) {
+            engine.open_stripe(full, Urgency::Client).expect("there is room");
+        }
+        engine.logs.get_mut(&full).expect("its partition").open.clear();
+        let now = engine.now;
+        let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+        engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+        assert!(engine.poll_reply(now).is_none(), "it waits");
+        engine.let_go(now);
+        match engine.poll_reply(now) {
+            Some((_, Reply::Keyspace(Err(error)))) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_flush_that_reached_a_partition_is_not_given_back_as_if_it_had_not_begun() {
+        assert_eq!(given_back(true), StoreError::OutcomeUnknown);
+        assert_eq!(given_back(false), StoreError::NotOwner);
     }
 }

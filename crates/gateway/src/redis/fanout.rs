@@ -1,15 +1,18 @@
 //! Commands on many keys: one part for each key, issued as room allows, gathered into one reply.
 //!
 //! MGET opens a place for each key behind the array's header, so values leave as they come. The others open one place
-//! and gather: a sum, or OK. An error of any part is the whole reply; parts that were carried out stay so.
+//! and gather: a sum, or OK. An error of any part is the whole reply; parts that were carried out stay so. If some were and
+//! others were not begun, nobody is told to try again: clients would by themselves, and a key may be another's by then.
 //!
 //! Must not know: the engine, the reply queue.
 
 use std::collections::VecDeque;
 
 use super::connection::Connection;
+use super::error::store_error;
 use super::key_command::KeyCommand;
 use super::verbs::{Condition, KeyVerb, ReadVerb, SetReply, StoreExpiry, WriteVerb};
+use crate::command::StoreError;
 use shorttail_wire::resp::{Args, encode};
 
 /// What is done to each key.
@@ -90,24 +93,36 @@ pub struct Gather {
     parts_left: usize,
     sum: i64,
     error: Option<Vec<u8>>,
+    /// A part was carried out.
+    is_begun: bool,
     each: EachKey,
 }
 
 impl Gather {
     pub fn new(each: EachKey, seq: u64, parts: usize) -> Self {
-        Gather { seq, parts_left: parts, sum: 0, error: None, each }
+        Gather { seq, parts_left: parts, sum: 0, error: None, is_begun: false, each }
     }
 
     /// Takes the reply of one part; the whole reply when it was the last.
     pub fn take(&mut self, part: Vec<u8>) -> Option<Vec<u8>> {
-        match part.first() {
-            Some(b'-') if self.error.is_none() => self.error = Some(part),
+        match &self.error {
             // The parts answer 1, 0 or OK.
-            _ => self.sum += i64::from(part == b":1\r\n"),
+            _ if part.first() != Some(&b'-') => {
+                self.is_begun = true;
+                self.sum += i64::from(part == b":1\r\n");
+            }
+            Some(before) if !is_to_be_repeated(before) || is_to_be_repeated(&part) => {}
+            _ => self.error = Some(part),
         }
         self.parts_left -= 1;
         if self.parts_left > 0 {
             return None;
+        }
+        let is_half_done = self.is_begun && self.error.as_deref().is_some_and(is_to_be_repeated);
+        if is_half_done && matches!(self.each, EachKey::Delete | EachKey::Store) {
+            let mut out = Vec::new();
+            store_error(StoreError::OutcomeUnknown).encode(&mut out);
+            return Some(out);
         }
         Some(self.error.take().unwrap_or_else(|| {
             let mut out = Vec::new();
@@ -117,5 +132,39 @@ impl Gather {
             }
             out
         }))
+    }
+}
+
+/// Do clients repeat by themselves what got this error? Not what begins with `ERR`; the others say that nothing was done.
+fn is_to_be_repeated(error: &[u8]) -> bool {
+    !error.starts_with(b"-ERR ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gathered(each: EachKey, parts: &[&str]) -> String {
+        let mut gather = Gather::new(each, 1, parts.len());
+        let replies = parts.iter().filter_map(|part| gather.take(format!("{part}\r\n").into_bytes()));
+        let replies: Vec<Vec<u8>> = replies.collect();
+        assert_eq!(replies.len(), 1, "the last one ends it");
+        String::from_utf8_lossy(&replies[0]).trim_end().to_owned()
+    }
+
+    #[test]
+    fn nobody_is_told_to_repeat_what_was_half_done() {
+        let unknown = "-ERR outcome unknown: the write was sent but not confirmed";
+        for each in [EachKey::Delete, EachKey::Store] {
+            for parts in [[":1", "-TRYAGAIN x"], ["-TRYAGAIN x", ":0"], ["-TRYAGAIN x", unknown], [unknown, "-OOM x"]] {
+                assert_eq!(gathered(each, &parts), unknown, "{each:?} {parts:?}");
+            }
+            assert_eq!(gathered(each, &[":1", "-ERR x"]), "-ERR x");
+            assert_eq!(gathered(each, &["-TRYAGAIN x", "-ERR x"]), "-ERR x", "a part may have been carried out");
+            assert_eq!(gathered(each, &["-TRYAGAIN x", "-TRYAGAIN y"]), "-TRYAGAIN x", "nothing was done");
+        }
+        assert_eq!(gathered(EachKey::Exists, &[":1", "-TRYAGAIN x"]), "-TRYAGAIN x", "it changes nothing");
+        assert_eq!(gathered(EachKey::Delete, &[":1", ":0", ":1"]), ":2");
+        assert_eq!(gathered(EachKey::Store, &["+OK", "+OK"]), "+OK");
     }
 }

@@ -40,7 +40,7 @@ use super::gather::{Gather, Part, Whom};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::Table;
 use super::tenures::Tenures;
-use super::waiting::{REST_US, WAIT_US_MAX, WAITING_MAX, Waiter, Waiting};
+use super::waiting::{REST_US, WAIT_US_MAX, WAITING_BYTES_MAX, WAITING_MAX, Waiter, Waiting};
 use crate::net::Outlet;
 
 /// Connections of other cores' parts of requests about all keys: no client has such a number.
@@ -201,7 +201,9 @@ impl Exchange {
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.count() + self.followers.count() >= WAITING_MAX / self.cores.len()
+        let (waiting, followers, cores) = (&self.waiting, &self.followers, self.cores.len());
+        let count = waiting.count() + followers.count();
+        count >= WAITING_MAX / cores || waiting.bytes() + followers.bytes() >= WAITING_BYTES_MAX / cores
     }
 
     fn refuse(&mut self, waiter: &Waiter, error: StoreError) {

@@ -39,7 +39,9 @@ pub struct Followers {
     lines: HashMap<LineName, Line>,
     /// The lines that a request is in.
     entered: HashMap<u64, Vec<LineName>>,
-    held: BTreeMap<u64, Waiter>,
+    /// With the bytes that each takes.
+    held: BTreeMap<u64, (Waiter, usize)>,
+    bytes: usize,
 }
 
 impl Followers {
@@ -50,6 +52,11 @@ impl Followers {
     /// Requests that are held.
     pub fn count(&self) -> usize {
         self.held.len()
+    }
+
+    /// What they take.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Notes a request that goes elsewhere, unless it is noted.
@@ -89,7 +96,9 @@ impl Followers {
 
     /// Holds one that may not go.
     pub fn hold(&mut self, waiter: Waiter) {
-        self.held.insert(waiter.number, waiter);
+        let bytes = waiter.ask.bytes();
+        self.bytes += bytes;
+        self.held.insert(waiter.number, (waiter, bytes));
     }
 
     /// A request is over, or has nothing more to fear: those that may go now, in their order.
@@ -108,12 +117,20 @@ impl Followers {
         next.sort_unstable();
         next.dedup();
         next.retain(|&number| self.may_go(number));
-        next.into_iter().filter_map(|number| self.held.remove(&number)).collect()
+        let free: Vec<_> = next.into_iter().filter_map(|number| self.held.remove(&number)).collect();
+        self.without_bytes(free)
     }
 
     /// Those held whose time is over; they have not left their lines.
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Waiter> {
-        self.held.extract_if(.., |_, waiter| waiter.deadline_us <= now_us).map(|(_, waiter)| waiter).collect()
+        let expired = self.held.extract_if(.., |_, (waiter, _)| waiter.deadline_us <= now_us);
+        let expired = expired.map(|(_, expired)| expired).collect();
+        self.without_bytes(expired)
+    }
+
+    fn without_bytes(&mut self, taken: Vec<(Waiter, usize)>) -> Vec<Waiter> {
+        self.bytes -= taken.iter().map(|(_, bytes)| bytes).sum::<usize>();
+        taken.into_iter().map(|(waiter, _)| waiter).collect()
     }
 
     fn name_of(&self, waiter: &Waiter, key: &[u8]) -> LineName {

@@ -121,6 +121,7 @@ impl Gather {
     pub fn add(&mut self, token: Token, answer: Option<Answer>) -> Option<(Token, Answer)> {
         let gathered = self.gathered.get_mut(&token.id.seq)?;
         let partitions = gathered.parts.remove(&token.id.part)?;
+        let is_flush = matches!(gathered.request, KeyspaceRequest::Flush { .. });
         match answer {
             // One that another gateway asked is its to ask again.
             None if !gathered.may_travel => {
@@ -132,6 +133,9 @@ impl Gather {
                 gathered.result = Some(match (gathered.result.take(), answer) {
                     (None, answer) => answer,
                     (Some(Ok(so_far)), Ok(answer)) => Ok(merge(so_far, answer)),
+                    (Some(Err(error)), Err(other)) if error == other => Err(error),
+                    // Some of it was done, or may have been.
+                    _ if is_flush => Err(StoreError::OutcomeUnknown),
                     (Some(Err(error)), _) | (Some(Ok(_)), Err(error)) => Err(error),
                 });
             }
@@ -189,6 +193,25 @@ mod tests {
 
     fn tokens(asked: Vec<(Part, u64, bool)>) -> Vec<(Token, u32, u16)> {
         asked.into_iter().map(|(part, ..)| (part.token, part.epoch, part.partition)).collect()
+    }
+
+    #[test]
+    fn a_flush_that_some_did_is_not_refused_as_if_nobody_had() {
+        let whole = |request: KeyspaceRequest, answers: [Answer; 2]| {
+            let mut gather = Gather::new(99);
+            gather.begin(TOKEN, request, vec![0, 1], 500, true);
+            let asked = tokens(gather.ask_loose(|partition| Some((u32::from(partition), None))));
+            let mut ended = answers.into_iter().zip(asked).filter_map(|(answer, part)| gather.add(part.0, Some(answer)));
+            ended.next().map(|(_, answer)| answer)
+        };
+        let flush = || KeyspaceRequest::Flush { at: None };
+        let (done, full) = (Ok(KeyspaceReply::Flushed), Err(StoreError::OutOfMemory));
+        let unknown = Some(Err(StoreError::OutcomeUnknown));
+        assert_eq!(whole(flush(), [done.clone(), full.clone()]), unknown);
+        assert_eq!(whole(flush(), [full.clone(), done.clone()]), unknown);
+        assert_eq!(whole(flush(), [full.clone(), full.clone()]), Some(full.clone()));
+        assert_eq!(whole(flush(), [done.clone(), done.clone()]), Some(done));
+        assert_eq!(whole(KeyspaceRequest::Count, [Ok(KeyspaceReply::Count(3)), full.clone()]), Some(full));
     }
 
     #[test]

@@ -11,8 +11,8 @@ pub const LEASE: LeaseConfig = LeaseConfig { lease_us: 1_000_000, margin_us: 100
 /// twenty times a second.
 pub const REPORT_US_MAX: u64 = 1_500_000;
 
-/// Requests that one gateway may have asked another on one connection, and bytes that may wait to be sent there:
-/// beyond, requests wait at the asker, where they are bounded too.
+/// Requests that one gateway may have asked another on one connection, and their bytes: beyond, requests wait at the
+/// asker, where they are bounded too.
 pub const ASKED_MAX: usize = 16_384;
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
 

@@ -45,6 +45,15 @@ pub enum Outcome {
     Unknown(Waiter),
 }
 
+/// A request that another gateway was asked.
+#[derive(Debug)]
+struct Asked {
+    waiter: Waiter,
+    /// Its place in the stream, and its bytes there.
+    at: u64,
+    bytes: usize,
+}
+
 /// One other gateway.
 #[derive(Debug)]
 struct Neighbour {
@@ -54,8 +63,10 @@ struct Neighbour {
     outbox: Vec<u8>,
     /// Bytes that were ever put into the outbox of this connection.
     put: u64,
-    /// What is asked, by tag, with its place in the stream.
-    asked: BTreeMap<u64, (Waiter, u64)>,
+    /// What is asked, by tag.
+    asked: BTreeMap<u64, Asked>,
+    /// Of what is asked.
+    asked_bytes: usize,
     retry_us: u64,
     wait_us: u64,
 }
@@ -122,8 +133,10 @@ impl Neighbours {
         let Some(neighbour) = neighbour else { return Some(waiter) };
         let (before, at) = (neighbour.outbox.len(), neighbour.put);
         waiter.ask.put(&mut neighbour.outbox, self.tag_next);
-        neighbour.put += (neighbour.outbox.len() - before) as u64;
-        neighbour.asked.insert(self.tag_next, (waiter, at));
+        let bytes = neighbour.outbox.len() - before;
+        neighbour.put += bytes as u64;
+        neighbour.asked_bytes += bytes;
+        neighbour.asked.insert(self.tag_next, Asked { waiter, at, bytes });
         self.tag_next += 1;
         None
     }
@@ -172,15 +185,15 @@ impl Neighbours {
         broken.into_iter().flat_map(|id| self.break_off(id, registry)).collect()
     }
 
-    /// Ends what was asked too long ago. Tags grow, and requests wait about equally long.
+    /// Ends what was asked too long ago.
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for neighbour in self.neighbours.values_mut() {
-            while let Some(first) = neighbour.asked.first_entry() {
-                if first.get().0.deadline_us > now_us {
-                    break;
-                }
-                let (waiter, _) = first.remove();
+            // One that was asked again has less time left than those before it.
+            let is_late = |asked: &Asked| asked.waiter.deadline_us <= now_us;
+            let late: Vec<u64> =
+                neighbour.asked.iter().filter(|(_, asked)| is_late(asked)).map(|(&tag, _)| tag).collect();
+            for waiter in late.into_iter().filter_map(|tag| neighbour.take_asked(tag)) {
                 outcomes.push(if waiter.ask.is_write() { Outcome::Unknown(waiter) } else { Outcome::Late(waiter) });
             }
         }
@@ -196,7 +209,8 @@ impl Neighbours {
         let sent = neighbour.put - neighbour.outbox.len() as u64;
         neighbour.outbox = Vec::new();
         let asked = std::mem::take(&mut neighbour.asked).into_values();
-        let outcome = |(waiter, at): (Waiter, u64)| match at >= sent || !waiter.ask.is_write() {
+        neighbour.asked_bytes = 0;
+        let outcome = |Asked { waiter, at, .. }: Asked| match at >= sent || !waiter.ask.is_write() {
             true => Outcome::Again(waiter),
             false => Outcome::Unknown(waiter),
         };
@@ -213,6 +227,7 @@ impl Neighbour {
             outbox: Vec::new(),
             put: 0,
             asked: BTreeMap::new(),
+            asked_bytes: 0,
             retry_us: 0,
             wait_us: CONNECT_FIRST_US,
         }
@@ -232,7 +247,13 @@ impl Neighbour {
     }
 
     fn has_room(&self) -> bool {
-        self.is_open && self.asked.len() < ASKED_MAX && self.outbox.len() < ASKED_BYTES_MAX
+        self.is_open && self.asked.len() < ASKED_MAX && self.asked_bytes < ASKED_BYTES_MAX
+    }
+
+    fn take_asked(&mut self, tag: u64) -> Option<Waiter> {
+        let asked = self.asked.remove(&tag)?;
+        self.asked_bytes -= asked.bytes;
+        Some(asked.waiter)
     }
 
     /// How many bytes were whole frames.
@@ -252,14 +273,13 @@ impl Neighbour {
                 }
                 Kind::Answer => {
                     let reply = parse_reply(frame.body).map_err(|_| "a reply that does not parse")?;
-                    if self.asked.get(&frame.tag).is_some_and(|(waiter, _)| !waiter.ask.is_answered_by(&reply)) {
+                    if self.asked.get(&frame.tag).is_some_and(|asked| !asked.waiter.ask.is_answered_by(&reply)) {
                         return Err("a reply to something else");
                     }
-                    let asked = self.asked.remove(&frame.tag);
-                    outcomes.extend(asked.map(|(waiter, _)| Outcome::Answered(waiter, reply)));
+                    outcomes.extend(self.take_asked(frame.tag).map(|waiter| Outcome::Answered(waiter, reply)));
                 }
                 Kind::NotOwner => {
-                    outcomes.extend(self.asked.remove(&frame.tag).map(|(waiter, _)| Outcome::NotOwner(waiter)));
+                    outcomes.extend(self.take_asked(frame.tag).map(Outcome::NotOwner));
                 }
                 Kind::Hello | Kind::Ask | Kind::Welcome => return Err("a message that only askers send"),
             }
@@ -282,6 +302,13 @@ mod tests {
         Waiter { token, ask, number: 1, deadline_us, rests_until_us: 0, may_travel: true }
     }
 
+    impl Neighbour {
+        fn put_asked(&mut self, tag: u64, waiter: Waiter) {
+            self.asked_bytes += 1;
+            self.asked.insert(tag, Asked { waiter, at: 0, bytes: 1 });
+        }
+    }
+
     fn neighbour() -> Neighbour {
         Neighbour::new("127.0.0.1:1".parse().expect("an address"))
     }
@@ -292,9 +319,9 @@ mod tests {
         let mut asked = neighbour();
         let flush = KeyspaceRequest::Flush { at: None };
         for (tag, (request, deadline_us)) in
-            [(KeyspaceRequest::Count, 5), (flush, 6), (KeyspaceRequest::Count, 7)].into_iter().enumerate()
+            [(KeyspaceRequest::Count, 7), (KeyspaceRequest::Count, 5), (flush, 6)].into_iter().enumerate()
         {
-            asked.asked.insert(tag as u64, (waiter(request, deadline_us), 0));
+            asked.put_asked(tag as u64, waiter(request, deadline_us));
         }
         neighbours.neighbours.insert(3, asked);
         assert!(neighbours.take_expired(4).is_empty());
@@ -305,7 +332,7 @@ mod tests {
     #[test]
     fn an_answer_to_something_else_ends_the_connection() {
         let mut neighbour = neighbour();
-        neighbour.asked.insert(7, (waiter(KeyspaceRequest::Count, 5), 0));
+        neighbour.put_asked(7, waiter(KeyspaceRequest::Count, 5));
         let mut answered = |reply: Reply| {
             let (mut input, mut outcomes) = (Vec::new(), Vec::new());
             put_reply(&mut input, 7, &reply);

@@ -15,6 +15,8 @@ use shorttail_gateway::forward::Ask;
 pub const WAIT_US_MAX: u64 = 4_000_000;
 /// Requests that wait in a gateway, over all its cores.
 pub const WAITING_MAX: usize = 4096;
+/// Bytes of them. Values may be large, and a gateway that has memory for an index must not end because another one did.
+pub const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Microseconds after which an owner is asked again that said it is none.
 pub const REST_US: u64 = 20_000;
 
@@ -34,7 +36,9 @@ pub struct Waiter {
 
 #[derive(Debug, Default)]
 pub struct Waiting {
-    waiters: BTreeMap<(u16, u64), Waiter>,
+    /// With the bytes that each takes.
+    waiters: BTreeMap<(u16, u64), (Waiter, usize)>,
+    bytes: usize,
 }
 
 impl Waiting {
@@ -46,6 +50,10 @@ impl Waiting {
         self.waiters.len()
     }
 
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Does one of this partition wait that came before?
     pub fn is_behind(&self, waiter: &Waiter) -> bool {
         let partition = waiter.ask.partition;
@@ -53,7 +61,9 @@ impl Waiting {
     }
 
     pub fn put(&mut self, waiter: Waiter) {
-        self.waiters.insert((waiter.ask.partition, waiter.number), waiter);
+        let bytes = waiter.ask.bytes();
+        self.bytes += bytes;
+        self.waiters.insert((waiter.ask.partition, waiter.number), (waiter, bytes));
     }
 
     /// The partitions of those that wait.
@@ -65,15 +75,20 @@ impl Waiting {
 
     /// The first of a partition, unless it rests.
     pub fn take_first(&mut self, partition: u16, now_us: u64) -> Option<Waiter> {
-        let (&key, first) = self.waiters.range((partition, 0)..=(partition, u64::MAX)).next()?;
+        let (&key, (first, _)) = self.waiters.range((partition, 0)..=(partition, u64::MAX)).next()?;
         if first.rests_until_us > now_us {
             return None;
         }
-        self.waiters.remove(&key)
+        let (waiter, bytes) = self.waiters.remove(&key)?;
+        self.bytes -= bytes;
+        Some(waiter)
     }
 
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Waiter> {
-        self.waiters.extract_if(.., |_, waiter| waiter.deadline_us <= now_us).map(|(_, waiter)| waiter).collect()
+        let expired = self.waiters.extract_if(.., |_, (waiter, _)| waiter.deadline_us <= now_us);
+        let (expired, bytes): (Vec<_>, Vec<usize>) = expired.map(|(_, expired)| expired).unzip();
+        self.bytes -= bytes.iter().sum::<usize>();
+        expired
     }
 }
 
@@ -119,6 +134,6 @@ mod tests {
         assert!(waiting.take_first(1, 49).is_none());
         assert_eq!(waiting.take_expired(101).len(), 1);
         assert_eq!(waiting.take_first(1, 49).map(|waiter| waiter.number), Some(2));
-        assert!(waiting.is_empty());
+        assert!(waiting.is_empty() && waiting.bytes() == 0);
     }
 }

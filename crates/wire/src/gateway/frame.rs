@@ -121,6 +121,14 @@ pub fn put_frame<M: Serialize + ?Sized>(out: &mut Vec<u8>, kind: Kind, tag: u64,
     });
 }
 
+/// Bytes of a message's body.
+///
+/// # Panics
+/// As [`put_frame`].
+pub fn body_bytes_of<M: Serialize + ?Sized>(message: &M) -> usize {
+    postcard::experimental::serialized_size(message).expect("messages serialise")
+}
+
 /// Appends a frame whose body `write` appends.
 ///
 /// # Panics
