@@ -222,7 +222,8 @@ impl Rebuilds {
     /// others for as long.
     fn end_late(&mut self, now_us: u64) -> Vec<Rebuilt> {
         let is_late = |order: &Order| order.started_us.is_some_and(|started_us| started_us + REBUILD_US_MAX <= now_us);
-        let late: Vec<u64> = self.orders.iter().filter(|(_, order)| is_late(order)).map(|(&number, _)| number).collect();
+        let late: Vec<u64> =
+            self.orders.iter().filter(|(_, order)| is_late(order)).map(|(&number, _)| number).collect();
         let (mut ended, mut silent) = (Vec::new(), Vec::new());
         for number in late {
             let Some(order) = self.orders.remove(&number) else { continue };

@@ -24,7 +24,9 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use frame::{Body, Frame, FrameError, HEADER_BYTES, Kind, begin_frame, body_bytes_of, next_frame, next_kind, put_frame};
+pub use frame::{
+    Body, Frame, FrameError, HEADER_BYTES, Kind, begin_frame, body_bytes_of, next_frame, next_kind, put_frame,
+};
 
 /// Version of this protocol. Gateways that differ refuse each other.
 pub const GATEWAY_PROTOCOL_VERSION: u16 = 3;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                      the node is ready                     it is not
-//! chunk reported       Holds (Lost, if damaged)              Away
+//! chunk reported       Holds (Lost, if damaged or another)   Away
 //! not described        Lost                                  Away
 //! no chunk             Lost, if its memory joined later;     Lost, if given up for good; else Away
 //!                      else Never
@@ -22,6 +22,14 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport};
 
 use super::nodes::{Nodes, SessionId};
 use super::session::ChunkScan;
+
+/// Which chunk of a stripe a node is to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Seat {
+    pub node: NodeId,
+    pub stripe: StripeId,
+    pub chunk: usize,
+}
 
 /// What became of a member's chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -240,24 +248,19 @@ impl Census {
     }
 
     /// What became of a stripe's chunk on a node. `is_gone`: the node's memory was given up for good.
-    pub fn member(
-        &self,
-        nodes: &Nodes,
-        node: NodeId,
-        stripe: StripeId,
-        partition: PartitionId,
-        is_gone: bool,
-    ) -> Member {
-        if !nodes.is_ready(node) {
+    pub fn member(&self, nodes: &Nodes, seat: Seat, partition: PartitionId, is_gone: bool) -> Member {
+        if !nodes.is_ready(seat.node) {
             return if is_gone { Member::Lost } else { Member::Away };
         }
-        self.told(nodes, node, stripe, partition)
+        self.told(nodes, seat, partition)
     }
 
-    /// What the core told that is to hold a stripe's chunk on a node: one that was scanned, whether the node is in use or not.
-    pub fn told(&self, nodes: &Nodes, node: NodeId, stripe: StripeId, partition: PartitionId) -> Member {
+    /// What the core told that is to hold a stripe's chunk on a node: one that was scanned, whether the node is in use or
+    /// not. Another chunk of the stripe, which moved away from there and was not freed yet, is not this one.
+    pub fn told(&self, nodes: &Nodes, seat: Seat, partition: PartitionId) -> Member {
+        let Seat { node, stripe, chunk } = seat;
         match self.reports.get(&stripe).and_then(|reports| reports.get(&node)) {
-            Some(report) if report.damaged => Member::Lost,
+            Some(report) if report.damaged || usize::from(report.description.index) != chunk => Member::Lost,
             Some(_) => Member::Holds,
             None if self.undescribed.contains_key(&(stripe, node)) => Member::Lost,
             None => {

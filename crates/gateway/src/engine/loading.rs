@@ -15,7 +15,7 @@ use std::sync::Arc;
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{Configuration, NodeId, OpNumber, PartitionId, StripeId};
 
-use super::census::{Census, Member};
+use super::census::{Census, Member, Seat};
 use super::doubts::Doubts;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::manifest::Manifest;
@@ -237,8 +237,8 @@ impl<C: Command> Engine<C> {
     pub(super) fn members_of_load(&mut self, stripe: StripeId) -> Vec<Member> {
         let Some(load) = self.load(stripe) else { return Vec::new() };
         let (nodes, partition, refused) = (load.members.clone(), load.partition, load.refused);
-        let member = |(place, &node)| match self.member(node, stripe, partition) {
-            Member::Holds if refused & 1u128 << place != 0 => Member::Lost,
+        let member = |(chunk, &node)| match self.member(Seat { node, stripe, chunk }, partition) {
+            Member::Holds if refused & 1u128 << chunk != 0 => Member::Lost,
             other => other,
         };
         nodes.iter().enumerate().map(member).collect()

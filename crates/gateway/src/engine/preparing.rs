@@ -17,7 +17,7 @@
 
 use shorttail_units::StripeId;
 
-use super::census::Census;
+use super::census::{Census, Seat};
 use super::loading::{Loading, Verdict};
 use super::nodes::{NodePhase, SessionId};
 use super::picture::Picture;
@@ -188,7 +188,11 @@ impl<C: Command> Engine<C> {
             else {
                 return false;
             };
-            let members: Vec<_> = nodes.iter().map(|&node| self.member(node, stripe, partition)).collect();
+            let members: Vec<_> = nodes
+                .iter()
+                .enumerate()
+                .map(|(chunk, &node)| self.member(Seat { node, stripe, chunk }, partition))
+                .collect();
             self.weigh(stripe, &members) == Verdict::Enough && self.looks_sealed(stripe, &nodes, &members)
         };
         picture.stripe_ids().into_iter().all(is_readable)

@@ -224,7 +224,11 @@ impl<C: Command> Engine<C> {
         }
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
         let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
-        let is_free = |node: &&super::nodes::Node| !facts.members.contains(&node.id) && !refused.contains(&node.id);
+        // Who has another chunk of the stripe, of an owner before this one, is to free it first.
+        let census = self.completing.as_ref().map(|completing| &completing.census);
+        let holders: Vec<NodeId> = census.into_iter().flat_map(|census| census.holders(stripe)).collect();
+        let takes = |node: &NodeId| ![&facts.members[..], refused, &holders].iter().any(|others| others.contains(node));
+        let is_free = |node: &&super::nodes::Node| takes(&node.id);
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
         let able = self.taking_nodes().filter(is_free).filter(has_room);
         let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node) || self.is_to_free(node, stripe);

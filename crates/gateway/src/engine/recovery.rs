@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use shorttail_units::{NodeId, PartitionId, StripeId};
 
-use super::census::{Census, Member};
+use super::census::{Census, Member, Seat};
 use super::doubts::Doubts;
 use super::limits::PREPARED_GATHER_US;
 use super::loading::Loading;
@@ -133,9 +133,9 @@ impl<C: Command> Engine<C> {
     }
 
     /// What became of the chunk of a stripe on a node, as far as nodes told.
-    pub(super) fn member(&self, node: NodeId, stripe: StripeId, partition: PartitionId) -> Member {
+    pub(super) fn member(&self, seat: Seat, partition: PartitionId) -> Member {
         let census = self.census().expect("asked while gathering");
-        census.member(&self.nodes, node, stripe, partition, self.is_gone(node))
+        census.member(&self.nodes, seat, partition, self.is_gone(seat.node))
     }
 
     /// Rule R8: a manifest whose pieces a node was never given, or has freed, does not make an object.
@@ -143,8 +143,8 @@ impl<C: Command> Engine<C> {
         let mut stripes = (0..manifest.stripe_count).map(|number| manifest.first.plus(u64::from(number)));
         // Of a stripe that was repaired nobody counts as never.
         stripes.any(|stripe| {
-            let mut members = manifest.members.iter();
-            members.any(|&node| self.member(node, stripe, partition) == Member::Never)
+            let mut members = manifest.members.iter().enumerate();
+            members.any(|(chunk, &node)| self.member(Seat { node, stripe, chunk }, partition) == Member::Never)
         })
     }
 

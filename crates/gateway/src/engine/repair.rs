@@ -20,7 +20,7 @@ use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkKind, ChunkReport};
 use smallvec::SmallVec;
 
-use super::census::{Census, Member};
+use super::census::{Census, Member, Seat};
 use super::limits::{AWAY_COUNT_US, AWAY_LOOKS_MAX};
 use super::log::Purpose;
 use super::losing::{AllLosing, Walk};
@@ -541,7 +541,8 @@ impl<C: Command> Engine<C> {
                 let is_lost = match has_told {
                     // Who was away when the others' word was taken may tell by now that it holds nothing.
                     true => {
-                        census.told(&self.nodes, node, id, partition) != Member::Holds || census.left_open(node, id)
+                        let seat = Seat { node, stripe: id, chunk };
+                        census.told(&self.nodes, seat, partition) != Member::Holds || census.left_open(node, id)
                     }
                     false => self.is_gone(node),
                 };

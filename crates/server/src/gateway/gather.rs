@@ -201,7 +201,8 @@ mod tests {
             let mut gather = Gather::new(99);
             gather.begin(TOKEN, request, vec![0, 1], 500, true);
             let asked = tokens(gather.ask_loose(|partition| Some((u32::from(partition), None))));
-            let mut ended = answers.into_iter().zip(asked).filter_map(|(answer, part)| gather.add(part.0, Some(answer)));
+            let mut ended =
+                answers.into_iter().zip(asked).filter_map(|(answer, part)| gather.add(part.0, Some(answer)));
             ended.next().map(|(_, answer)| answer)
         };
         let flush = || KeyspaceRequest::Flush { at: None };

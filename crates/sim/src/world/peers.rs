@@ -10,9 +10,8 @@ impl World {
     pub(super) fn keep_peers(&mut self, node: usize) {
         let host = &mut self.nodes[node];
         let (links, cores) = (&mut host.links, &host.cores);
-        let is_unwanted = |link: &Link| {
-            link.peer.is_some_and(|peer| cores[link.core].wanted_peers().all(|wanted| wanted != peer))
-        };
+        let is_unwanted =
+            |link: &Link| link.peer.is_some_and(|peer| cores[link.core].wanted_peers().all(|wanted| wanted != peer));
         let unwanted = links.extract_if(.., |_, link| is_unwanted(link)).map(|(session, _)| session);
         for session in unwanted.collect::<Vec<_>>() {
             self.network.close(&mut self.schedule, endpoint_of(node), session);

@@ -8,6 +8,7 @@ use super::*;
 use crate::engine::KeyRef;
 use crate::engine::census::Census;
 use crate::engine::index::Location;
+use crate::engine::limits::REPAIR_REST_US;
 use crate::engine::lock::{End, LockPhase, Object, ObjectData, OldRecord, Round};
 use crate::engine::manifest::Manifest;
 use crate::engine::striped::StripedObject;
@@ -149,6 +150,35 @@ fn who_was_away_when_a_stripe_was_read_lacks_what_it_does_not_show() {
     scene.engine.note_inherited_losses(&census);
     assert_eq!(scene.lacking(), 0b1000);
     scene.engine.check_invariants();
+}
+
+/// A chunk moved from node 1, which has not freed it yet, and another one of the stripe was to be rebuilt there.
+#[test]
+fn a_chunk_that_is_to_lie_elsewhere_is_not_taken_for_the_one_that_is_to_be_here() {
+    let mut scene = scene();
+    let mut census = Census::default();
+    for (node, index) in [(0, 0), (1, 3), (2, 2), (3, 3)] {
+        let session = SessionId { node: NodeId(node), core: 0 };
+        census.take_joined(session, PartitionId(0), StripeId::default());
+        scene.engine.nodes.session_mut(session).expect("a session").greeted = true;
+        census.take(session, scene.shown(index, true));
+    }
+    scene.engine.note_inherited_losses(&census);
+    assert_eq!(scene.lacking(), 0b10, "its chunk, though its node shows one of the stripe");
+    scene.engine.give_orders();
+    assert!(matches!(scene.asked(1)[..], [(_, Asked::Rebuild(_))]));
+    // It has one of the stripe.
+    scene.report(1, Err((Refusal::Exists, None)));
+    let later = Now { mono_us: REPAIR_REST_US, ..Now::default() };
+    scene.engine.set_now(later);
+    scene.engine.give_orders();
+    let targets: Vec<Vec<NodeId>> = [0, 2, 3].iter().flat_map(|&node| scene.asked(node)).filter_map(told).collect();
+    assert!(targets.iter().any(|members| members[1] >= NodeId(4)), "{targets:?}");
+    scene.engine.check_invariants();
+}
+
+fn told((_, asked): (u64, Asked)) -> Option<Vec<NodeId>> {
+    if let Asked::Reconfigure(_, members) = asked { Some(members) } else { None }
 }
 
 /// It died in a life that only this gateway met, and is removed by the name of the one before.
