@@ -116,7 +116,7 @@ fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
 
     let mut running = node(&file, &own).spawn().expect("the program runs");
     let began = Instant::now();
-    while std::fs::read(&file).map_or(true, |bytes| !bytes.starts_with(b"STM3")) {
+    while std::fs::read(&file).map_or(true, |bytes| !bytes.starts_with(b"STM4")) {
         assert!(began.elapsed() < PATIENCE, "it does not begin");
         assert!(running.try_wait().expect("a child").is_none(), "it ended");
     }
@@ -135,7 +135,8 @@ fn a_file_that_is_not_this_nodes_is_refused_and_not_changed() {
     refused(&file, &with(1, "00000000000000bb"), "another one");
     refused(&file, &with(5, "32MiB"), "it was made for 1 core(s)");
     let mut layout = std::fs::read(&file).expect("a file");
-    layout[3] = b'9';
+    // It says so twice.
+    (layout[3], layout[2048 + 3]) = (b'9', b'9');
     std::fs::write(&file, layout).expect("written");
     refused(&file, &own, "written by another version");
 }

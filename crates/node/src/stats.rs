@@ -27,7 +27,8 @@ pub struct NodeStats {
     pub rebuilds: u64,
     pub rebuilt_bytes: u64,
     pub rebuild_failures: u64,
-    /// What the scrubber looked at, damaged chunks that were found, and those that were rebuilt in place.
+    /// What the scrubber looked at, damaged chunks that were found, and those that were rebuilt in place; with what was
+    /// damaged of a memory file, and mended.
     pub scrubbed_bytes: u64,
     pub corruptions_found: u64,
     pub corruptions_repaired: u64,
@@ -51,6 +52,7 @@ impl NodeStats {
             installs: store.installs,
             frees: store.frees,
             corruptions_found: store.corruptions_found,
+            corruptions_repaired: self.corruptions_repaired + store.corruptions_repaired,
             ..self
         }
     }

@@ -13,8 +13,8 @@
 //! Invariants: an allocated unit is in no free mask; a block with a free unit is in exactly the list of its longest
 //! run; a free unit that is not dirty holds zeros.
 //!
-//! An arena that is kept in a file has a table beside it: for each unit, how many units the allocation has that begins
-//! there, if it was committed. From the table alone a later process knows what is allocated.
+//! An arena that is kept in a file has a table beside it (see `table`), of what was committed. From the table alone a
+//! later process knows what is allocated.
 //!
 //! Must not know: what is stored in the memory.
 
@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use crate::limits::{BLOCK_BYTES, BLOCK_UNITS, RESIDENT_FREE_BLOCKS_MAX, UNIT_BYTES};
 use crate::mapping::Mapping;
+use crate::table::{Run, Table};
 
 /// Memory that was handed out: `units` units of one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,8 +45,8 @@ impl Allocation {
         start..start + self.bytes()
     }
 
-    /// Its place in the table.
-    fn place(&self) -> usize {
+    /// The unit of the arena at which it begins: its place in the table.
+    pub(crate) fn place(&self) -> usize {
         self.block as usize * BLOCK_UNITS + usize::from(self.unit)
     }
 
@@ -71,7 +72,7 @@ const LIST_COUNT: usize = BLOCK_UNITS + 2;
 #[derive(Debug)]
 pub struct Arena {
     memory: Mapping,
-    table: Option<Mapping>,
+    table: Option<Table>,
     /// Blocks that were ever used; the rest of the mapping is untouched.
     blocks: Vec<Block>,
     block_count: usize,
@@ -100,7 +101,7 @@ impl Arena {
         Ok(Self::over(memory, None, block_count))
     }
 
-    fn over(memory: Mapping, table: Option<Mapping>, block_count: usize) -> Self {
+    fn over(memory: Mapping, table: Option<Table>, block_count: usize) -> Self {
         Arena {
             memory,
             table,
@@ -112,13 +113,14 @@ impl Arena {
     }
 
     /// An arena in memory that an earlier process may have left, and what is allocated in it.
-    pub fn restore(memory: Mapping, table: Mapping) -> (Self, Vec<Allocation>) {
+    pub fn restore(memory: Mapping, mut table: Table) -> (Self, Vec<Allocation>) {
         let block_count = memory.len() / BLOCK_BYTES;
-        let mut arena = Self::over(memory, Some(table), block_count);
+        let mut arena = Self::over(memory, None, block_count);
         let mut live = Vec::new();
         for block in 0..block_count {
             let before = live.len();
-            arena.take_block(block, &mut live);
+            let found = table.take_block(block).into_iter();
+            live.extend(found.map(|Run { unit, units }| Allocation { block: block as u32, unit, units }));
             if live.len() > before {
                 // Blocks before it that hold nothing are there, and empty.
                 arena.blocks.resize(block, Block { free: u64::MAX, dirty: 0, position: 0 });
@@ -134,33 +136,23 @@ impl Arena {
                 arena.list(block as u32);
             }
         }
+        arena.table = Some(table);
         (arena, live)
     }
 
-    /// The allocations that the table tells of a block; what makes no sense there is erased.
-    fn take_block(&mut self, block: usize, live: &mut Vec<Allocation>) {
-        let Some(table) = &mut self.table else { return };
-        let mut unit = 0;
-        while unit < BLOCK_UNITS {
-            let place = block * BLOCK_UNITS + unit;
-            let units = usize::from(table[place]);
-            if units == 0 {
-                unit += 1;
-            } else if unit + units <= BLOCK_UNITS {
-                live.push(Allocation { block: block as u32, unit: unit as u8, units: units as u8 });
-                table[place + 1..place + units].fill(0);
-                unit += units;
-            } else {
-                table.put_mark(place, 0);
-                unit += 1;
-            }
-        }
+    /// What tells a later process of allocations, if anything does.
+    pub fn table(&self) -> Option<&Table> {
+        self.table.as_ref()
+    }
+
+    pub fn table_mut(&mut self) -> Option<&mut Table> {
+        self.table.as_mut()
     }
 
     /// What is written in this memory is to be found by a later process.
     pub fn commit(&mut self, allocation: &Allocation) {
         if let Some(table) = &mut self.table {
-            table.put_mark(allocation.place(), allocation.units);
+            table.set(allocation.place(), allocation.units);
         }
     }
 
@@ -224,7 +216,7 @@ impl Arena {
         let index = allocation.block as usize;
         assert_eq!(self.blocks[index].free & allocation.mask(), 0, "memory freed twice: {allocation:?}");
         if let Some(table) = &mut self.table {
-            table.put_mark(allocation.place(), 0);
+            table.set(allocation.place(), 0);
         }
         self.unlist(allocation.block);
         let block = &mut self.blocks[index];

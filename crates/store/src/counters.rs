@@ -11,8 +11,10 @@ pub struct Counters {
     pub opens: u64,
     pub installs: u64,
     pub frees: u64,
-    /// Sealed chunks that were found damaged.
+    /// Sealed chunks that were found damaged, and what was found damaged of a memory file.
     pub corruptions_found: u64,
+    /// What is in a memory file twice, and was mended.
+    pub corruptions_repaired: u64,
     pub sealed_chunks: usize,
     /// Sealed chunks that are known to be damaged.
     pub damaged_chunks: usize,

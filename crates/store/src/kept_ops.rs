@@ -2,12 +2,15 @@
 //! they came.
 //!
 //! ```text
-//! at 0      tail u64 | head u64     places, which only grow; the operations between them are kept
-//! at 4096   ring                    an operation lies at its place modulo the ring's length, and may wrap
+//! at 0, 64  tail u64 | head u64 | CRC32C of both u32    places, which only grow; the operations between them are kept
+//! at 4096   ring    an operation lies at its place modulo the ring's length, and may wrap
 //!
 //! operation: CRC32C of the rest u32 | bytes kept u32 | stripe u64 | op u32 | op before it u32 | offset u32
-//!            | length u32 | data index u8 | zero u8 x 7 | bytes, and zeros up to a multiple of 8
+//!            | length u32 | data index u8 | bytes kept u24 x 2 | zero u8 | bytes, and zeros up to a multiple of 8
 //! ```
+//! The places are there twice: one copy is always whole, and the first one counts if it is. How many bytes are kept is
+//! there three times, so that a damaged operation does not hide those behind it.
+//!
 //! A data chunk has the bytes in place already: none are kept of it. When the ring is full the oldest operation goes,
 //! stable or not. So whoever reads it must see from the numbers whether any is missing: each names the one before.
 //!
@@ -23,6 +26,11 @@ use crate::limits::{KEPT_OPS_BYTES_MAX, KEPT_OPS_BYTES_MIN, RAW_RESERVE_PART};
 use crate::mapping::{Mapping, PAGE_BYTES};
 
 const HEAD_BYTES: usize = 40;
+/// Where the copies of the places are, and how long one is.
+const PLACES_AT: [usize; 2] = [0, 64];
+const PLACES_BYTES: usize = 20;
+
+const _: () = assert!(KEPT_OPS_BYTES_MAX < 1 << 24, "three bytes say how many are kept");
 
 /// An operation that an earlier process held.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +49,7 @@ pub(crate) struct KeptOps {
     memory: Mapping,
     tail: u64,
     head: u64,
+    mended: u64,
 }
 
 impl KeptOps {
@@ -51,15 +60,35 @@ impl KeptOps {
     }
 
     pub fn new(memory: Mapping) -> Self {
-        let place = |at: usize| u64::from_le_bytes(memory[at..at + 8].try_into().expect("eight bytes"));
-        let (tail, head) = (place(0), place(8));
-        let mut kept = KeptOps { memory, tail, head };
-        let is_sound = head.checked_sub(tail).is_some_and(|bytes| bytes <= kept.ring_bytes() as u64);
-        if !is_sound || !tail.is_multiple_of(8) || !head.is_multiple_of(8) {
-            (kept.tail, kept.head) = (0, 0);
-            kept.put_places();
-        }
+        let mut kept = KeptOps { memory, tail: 0, head: 0, mended: 0 };
+        let copies = PLACES_AT.map(|at| kept.read_places(at));
+        (kept.tail, kept.head) = copies.into_iter().flatten().next().unwrap_or_default();
+        let is_written = |at: usize| kept.memory[at..at + PLACES_BYTES] != [0; PLACES_BYTES];
+        let damaged = PLACES_AT.into_iter().zip(copies).filter(|&(at, copy)| copy.is_none() && is_written(at));
+        kept.mended = damaged.count() as u64;
+        kept.put_places();
         kept
+    }
+
+    /// Copies of the places that were damaged.
+    pub fn mended_count(&self) -> u64 {
+        self.mended
+    }
+
+    /// A bit of one of the copies turns over.
+    pub fn damage_places(&mut self, pick: u64) {
+        let bit = (pick / 2) as usize % (PLACES_BYTES * 8);
+        self.memory[PLACES_AT[(pick % 2) as usize] + bit / 8] ^= 1 << (bit % 8);
+    }
+
+    /// `None`: the copy is damaged.
+    fn read_places(&self, at: usize) -> Option<(u64, u64)> {
+        let copy = &self.memory[at..at + PLACES_BYTES];
+        let place = |at: usize| u64::from_le_bytes(copy[at..at + 8].try_into().expect("eight bytes"));
+        let (tail, head) = (place(0), place(8));
+        let is_sound = head.checked_sub(tail).is_some_and(|bytes| bytes <= self.ring_bytes() as u64);
+        let is_whole = copy[16..] == crc32c::crc32c(&copy[..16]).to_le_bytes();
+        (is_whole && is_sound && tail.is_multiple_of(8) && head.is_multiple_of(8)).then_some((tail, head))
     }
 
     /// Keeps an operation, with its bytes or without. One that is larger than the ring is not kept.
@@ -69,13 +98,19 @@ impl KeptOps {
         if size > self.ring_bytes() {
             return;
         }
+        let tail = self.tail;
         while self.head + size as u64 - self.tail > self.ring_bytes() as u64 {
             let oldest = size_of_op(self.kept_bytes_at(self.tail)) as u64;
             self.tail = (self.tail + oldest).min(self.head);
         }
-        self.put_places();
+        if self.tail != tail {
+            self.put_places();
+        }
         let mut op = [0; HEAD_BYTES];
-        op[4..8].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let kept_bytes = (bytes.len() as u32).to_le_bytes();
+        op[4..8].copy_from_slice(&kept_bytes);
+        op[33..36].copy_from_slice(&kept_bytes[..3]);
+        op[36..39].copy_from_slice(&kept_bytes[..3]);
         op[8..16].copy_from_slice(&stripe.raw().to_le_bytes());
         let numbers = [append.op.0, append.previous.0, append.offset, append.bytes.len() as u32];
         for (place, number) in op[16..32].chunks_exact_mut(4).zip(numbers) {
@@ -90,21 +125,22 @@ impl KeptOps {
         self.put_places();
     }
 
-    /// What is kept, by stripe and in the order in which it came; what is damaged is left out.
-    pub fn by_stripe(&self) -> BTreeMap<StripeId, Vec<KeptOp>> {
+    /// What is kept, by stripe and in the order in which it came; what is damaged is left out, and how many are.
+    pub fn by_stripe(&self) -> (BTreeMap<StripeId, Vec<KeptOp>>, usize) {
         let mut ops: BTreeMap<StripeId, Vec<KeptOp>> = BTreeMap::new();
-        let mut place = self.tail;
+        let (mut place, mut damaged) = (self.tail, 0);
         while place + HEAD_BYTES as u64 <= self.head {
             let size = size_of_op(self.kept_bytes_at(place)) as u64;
             if place + size > self.head {
                 break;
             }
-            if let Some((stripe, op)) = self.op_at(place) {
-                ops.entry(stripe).or_default().push(op);
+            match self.op_at(place) {
+                Some((stripe, op)) => ops.entry(stripe).or_default().push(op),
+                None => damaged += 1,
             }
             place += size;
         }
-        ops
+        (ops, damaged)
     }
 
     fn op_at(&self, place: u64) -> Option<(StripeId, KeptOp)> {
@@ -124,10 +160,14 @@ impl KeptOps {
         (number(0) == sum).then_some((stripe, op))
     }
 
-    /// Places are multiples of 8, so a number never wraps.
+    /// As at least two of three numbers say, bit by bit.
     fn kept_bytes_at(&self, place: u64) -> usize {
-        let at = self.at(place) + 4;
-        u32::from_le_bytes(self.memory[at..at + 4].try_into().expect("four bytes")) as usize
+        // Places are multiples of 8, so none of these wraps.
+        let eight = |place: u64| &self.memory[self.at(place)..][..8];
+        let (first, last) = (eight(place), eight(place + 32));
+        let [one, two, three] =
+            [&first[4..7], &last[1..4], &last[4..7]].map(|n| u32::from_le_bytes([n[0], n[1], n[2], 0]));
+        ((one & two) | (two & three) | (three & one)) as usize
     }
 
     fn ring_bytes(&self) -> usize {
@@ -155,11 +195,16 @@ impl KeptOps {
 
     /// After everything that they tell of, and before what is written next.
     fn put_places(&mut self) {
+        let mut places = [0; PLACES_BYTES];
+        places[..8].copy_from_slice(&self.tail.to_le_bytes());
+        places[8..16].copy_from_slice(&self.head.to_le_bytes());
+        let sum = crc32c::crc32c(&places[..16]);
+        places[16..].copy_from_slice(&sum.to_le_bytes());
         compiler_fence(Ordering::SeqCst);
-        let (tail, head) = (self.tail.to_le_bytes(), self.head.to_le_bytes());
-        self.memory[..8].copy_from_slice(&tail);
-        self.memory[8..16].copy_from_slice(&head);
-        compiler_fence(Ordering::SeqCst);
+        for at in PLACES_AT {
+            self.memory[at..at + PLACES_BYTES].copy_from_slice(&places);
+            compiler_fence(Ordering::SeqCst);
+        }
     }
 }
 
@@ -181,7 +226,7 @@ mod tests {
     }
 
     fn numbers(kept: &KeptOps, stripe: u64) -> Vec<u32> {
-        kept.by_stripe().get(&stripe_id(stripe)).into_iter().flatten().map(|op| op.op.0).collect()
+        kept.by_stripe().0.get(&stripe_id(stripe)).into_iter().flatten().map(|op| op.op.0).collect()
     }
 
     #[test]
@@ -190,7 +235,7 @@ mod tests {
         kept.push(stripe_id(1), &append(1, b"raw bytes"), true);
         kept.push(stripe_id(2), &append(1, b"in place"), false);
         kept.push(stripe_id(1), &append(2, b"more"), true);
-        let ops = KeptOps::new(kept.memory).by_stripe();
+        let (ops, damaged) = KeptOps::new(kept.memory).by_stripe();
         let of = |number, length, bytes: &[u8]| KeptOp {
             op: op(number),
             previous: op(number - 1),
@@ -201,6 +246,7 @@ mod tests {
         };
         assert_eq!(ops[&stripe_id(1)], [of(1, 9, b"raw bytes"), of(2, 4, b"more")]);
         assert_eq!(ops[&stripe_id(2)], [of(1, 8, b"")]);
+        assert_eq!(damaged, 0);
     }
 
     #[test]
@@ -220,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_is_believed() {
+    fn a_flipped_bit_of_an_operation_costs_that_one_only() {
         let mut kept = kept();
         for number in 1..=3 {
             kept.push(stripe_id(1), &append(number, b"some bytes here"), true);
@@ -228,16 +274,57 @@ mod tests {
         for bit in 0..kept.head as usize * 8 {
             let at = PAGE_BYTES + bit / 8;
             kept.memory[at] ^= 1 << (bit % 8);
-            let ops = kept.by_stripe().remove(&stripe_id(1)).unwrap_or_default();
+            let (mut ops, damaged) = kept.by_stripe();
+            let ops = ops.remove(&stripe_id(1)).expect("two at least");
             let is_padding = (bit / 8) % 56 == 55;
-            assert!(ops.len() < 3 || is_padding, "bit {bit}");
+            assert_eq!((ops.len(), damaged), if is_padding { (3, 0) } else { (2, 1) }, "bit {bit}");
             assert!(ops.iter().all(|op| op.bytes == b"some bytes here"), "bit {bit}");
             kept.memory[at] ^= 1 << (bit % 8);
         }
-        kept.memory[8..16].fill(0xff);
+    }
+
+    #[test]
+    fn a_flipped_bit_of_the_places_costs_nothing() {
+        let mut before = kept();
+        for number in 1..=90 {
+            before.push(stripe_id(1), &append(number, &[9; 4000]), true);
+        }
+        let held = numbers(&before, 1);
+        let mut memory = before.memory;
+        for bit in 0..2 * PLACES_AT[1] * 8 {
+            memory[bit / 8] ^= 1 << (bit % 8);
+            let is_used = bit / 8 % PLACES_AT[1] < PLACES_BYTES;
+            let kept = KeptOps::new(memory);
+            assert_eq!((numbers(&kept, 1), kept.mended_count()), (held.clone(), u64::from(is_used)), "bit {bit}");
+            memory = kept.memory;
+            memory[bit / 8] ^= if is_used { 0 } else { 1 << (bit % 8) };
+        }
+        assert_eq!(KeptOps::new(memory).mended_count(), 0, "each was mended");
+    }
+
+    /// Nobody knows any more where operations are.
+    #[test]
+    fn places_of_which_no_copy_is_whole_are_begun_anew() {
+        let mut kept = kept();
+        kept.push(stripe_id(1), &append(1, b"gone"), true);
+        PLACES_AT.iter().for_each(|at| kept.memory[at + 8] ^= 1);
         let mut again = KeptOps::new(kept.memory);
-        assert!(again.by_stripe().is_empty(), "places that make no sense");
+        assert!(numbers(&again, 1).is_empty() && again.mended_count() == 2);
         again.push(stripe_id(1), &append(1, b"anew"), true);
         assert_eq!(numbers(&again, 1), [1]);
+    }
+
+    /// The process died between the copies: the first one counts.
+    #[test]
+    fn a_push_that_was_told_of_once_counts() {
+        let mut kept = kept();
+        kept.push(stripe_id(1), &append(1, b"first"), true);
+        let second = kept.memory[PLACES_AT[1]..][..PLACES_BYTES].to_vec();
+        kept.push(stripe_id(1), &append(2, b"second"), true);
+        kept.memory[PLACES_AT[1]..][..PLACES_BYTES].copy_from_slice(&second);
+        let mut kept = KeptOps::new(kept.memory);
+        assert_eq!((numbers(&kept, 1), kept.mended_count()), (vec![1, 2], 0));
+        kept.memory[8] ^= 1;
+        assert_eq!(numbers(&KeptOps::new(kept.memory), 1), [1, 2], "both tell of it now");
     }
 }

@@ -28,6 +28,7 @@ mod room;
 mod rot;
 mod scrub;
 mod stripe_map;
+mod table;
 
 pub use chunk::{Append, ChunkMut};
 pub use chunk_store::{ChunkStore, StoreError};

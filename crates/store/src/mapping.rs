@@ -103,11 +103,11 @@ impl Mapping {
         Ok(fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes)?)
     }
 
-    /// Writes a byte that tells of others: after all that was written before, and before all that is written after, as
-    /// far as a process that dies in between can tell.
-    pub(crate) fn put_mark(&mut self, at: usize, mark: u8) {
+    /// Writes two bytes that tell of others, at once: after all that was written before, and before all that is written
+    /// after, as far as a process that dies in between can tell.
+    pub(crate) fn put_mark(&mut self, at: usize, mark: [u8; 2]) {
         compiler_fence(Ordering::SeqCst);
-        self[at] = mark;
+        *<&mut [u8; 2]>::try_from(&mut self[at..at + 2]).expect("two bytes") = mark;
         compiler_fence(Ordering::SeqCst);
     }
 

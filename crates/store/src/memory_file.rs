@@ -1,19 +1,22 @@
 //! A node's memory in a file, so that another process of the node goes on with it.
 //!
 //! ```text
-//! at 0        identity: one page, written last when the file is new
+//! at 0        identity: one page, twice in it, written last when the file is new
 //! each core   notes:  two copies of 32 KiB         what the core keeps beside its chunks: its fences
 //!             operations: a page and a ring        those of open chunks, see kept_ops.rs
-//!             table:  a byte for each unit         how many units the chunk that begins here has; 0: none does
+//!             table:  two bytes for each unit      how many units the chunk that begins here has, see table.rs
 //!             arena:  blocks of 64 KiB             chunks, each with its header
 //! ```
 //! A process may die between any two instructions. So whatever tells of something is written after it: the table's
-//! byte after the chunk; and taken back before it. Of the notes one copy is always whole. Numbers are
-//! little-endian. The page:
+//! entry after the chunk; and taken back before it. Of the notes one copy is always whole.
+//!
+//! A bit of the file may turn over, whatever it is of. What tells of all else is there twice, with checks, and is mended
+//! by the next process; a chunk, or an operation, has a checksum, and is lost. Numbers are little-endian. The page, at
+//! 0 and at 2048:
 //!
 //! | at | type | field |
 //! |---:|---|---|
-//! | 0 | u8 x 4 | `STM3`: the layout |
+//! | 0 | u8 x 4 | `STM4`: the layout |
 //! | 4 | u32 | CRC32C of bytes 8 to 55 |
 //! | 8 | u64 | cluster |
 //! | 16 | u64 | incarnation |
@@ -36,14 +39,16 @@ use shorttail_units::{ClusterId, Incarnation, NodeId};
 
 use crate::chunk_store::{ChunkStore, StoreError};
 use crate::kept_ops::KeptOps;
-use crate::limits::{BLOCK_BYTES, BLOCK_UNITS, NOTES_BYTES};
+use crate::limits::NOTES_BYTES;
 use crate::mapping::{Mapping, PAGE_BYTES};
 use crate::notes::Notes;
+use crate::table::Table;
 
-const MAGIC: [u8; 4] = *b"STM3";
+const MAGIC: [u8; 4] = *b"STM4";
 /// Of every layout that there ever was.
 const MAGIC_ANY: [u8; 3] = *b"STM";
 const IDENTITY_BYTES: usize = 56;
+const IDENTITY_AT: [usize; 2] = [0, PAGE_BYTES / 2];
 const BOOT: std::ops::Range<usize> = 40..56;
 
 /// Whose memory it is.
@@ -89,7 +94,7 @@ pub struct MemoryFile {
 pub struct CoreMemory {
     pub(crate) notes: Notes,
     pub(crate) kept: KeptOps,
-    pub(crate) table: Mapping,
+    pub(crate) table: Table,
     pub(crate) arena: Mapping,
 }
 
@@ -99,7 +104,9 @@ impl CoreMemory {
     /// # Errors
     /// As [`ChunkStore::restore`].
     pub fn open(self, memory_bytes: usize) -> Result<(ChunkStore, Notes), StoreError> {
-        Ok((ChunkStore::restore(memory_bytes, self.arena, self.table, self.kept)?, self.notes))
+        let mut store = ChunkStore::restore(memory_bytes, self.arena, self.table, self.kept)?;
+        store.note_mended(self.notes.mended_count());
+        Ok((store, self.notes))
     }
 }
 
@@ -114,15 +121,15 @@ impl MemoryFile {
         }
         let mut memory = MemoryFile { file: Arc::new(file), boot, identity: None, is_stale: false, cores, core_bytes };
         let length = memory.file.metadata()?.len();
-        if length > 0 {
-            memory.identity = memory.read_identity()?;
-        }
+        let page = if length > 0 { memory.read_page()? } else { None };
         if length > 0 && length != memory.length() {
             return Err(MemoryFileError::Foreign);
         }
-        if memory.identity.is_none() {
+        match page {
+            // The other copy may be damaged.
+            Some(page) => memory.write_page(&page)?,
             // Nothing of what may lie in it counts.
-            memory.empty()?;
+            None => memory.empty()?,
         }
         Ok(memory)
     }
@@ -162,9 +169,18 @@ impl MemoryFile {
         page[BOOT].copy_from_slice(&self.boot.0);
         let sum = crc32c::crc32c(&page[8..]);
         page[4..8].copy_from_slice(&sum.to_le_bytes());
-        self.file.write_all_at(&page, 0)?;
+        self.write_page(&page)?;
         self.identity = Some(identity);
         Ok(())
+    }
+
+    /// At once, so that a process that dies leaves the copies alike.
+    fn write_page(&self, identity: &[u8; IDENTITY_BYTES]) -> io::Result<()> {
+        let mut page = [0; PAGE_BYTES];
+        for at in IDENTITY_AT {
+            page[at..at + IDENTITY_BYTES].copy_from_slice(identity);
+        }
+        self.file.write_all_at(&page, 0)
     }
 
     /// Forgets everything. No part of it may be in use.
@@ -187,7 +203,7 @@ impl MemoryFile {
     /// What the kernel says.
     pub fn void(&mut self) -> io::Result<()> {
         (self.identity, self.is_stale) = (None, false);
-        self.file.write_all_at(&[0; IDENTITY_BYTES], 0)
+        self.write_page(&[0; IDENTITY_BYTES])
     }
 
     /// The part of a core, below the number of cores.
@@ -206,56 +222,62 @@ impl MemoryFile {
         };
         let notes = part(2 * NOTES_BYTES)?;
         let kept = part(KeptOps::bytes_for(self.core_bytes))?;
-        let table = part(table_bytes(arena_bytes))?;
+        let table = part(Table::bytes_for(arena_bytes))?;
         let arena = part(arena_bytes)?;
         for beside in [&notes, &kept, &table] {
             beside.reserve(0..beside.len())?;
         }
-        Ok(CoreMemory { notes: Notes::new(notes), kept: KeptOps::new(kept), table, arena })
+        Ok(CoreMemory { notes: Notes::new(notes), kept: KeptOps::new(kept), table: Table::new(table), arena })
+    }
+
+    pub(crate) fn all_cores(&self) -> io::Result<Vec<CoreMemory>> {
+        (0..self.cores).map(|core| self.core(core)).collect()
     }
 
     fn length(&self) -> u64 {
         (PAGE_BYTES + usize::from(self.cores) * part_bytes(self.core_bytes)) as u64
     }
 
-    /// `None`: a file that was never begun.
-    fn read_identity(&mut self) -> Result<Option<MemoryIdentity>, MemoryFileError> {
-        let mut page = [0; IDENTITY_BYTES];
-        if self.file.read_exact_at(&mut page, 0).is_err() {
-            return Err(MemoryFileError::Foreign);
+    /// The copy of the identity that counts; `None`: a file that was never begun, or is void.
+    fn read_page(&mut self) -> Result<Option<[u8; IDENTITY_BYTES]>, MemoryFileError> {
+        let mut copies = [[0; IDENTITY_BYTES]; IDENTITY_AT.len()];
+        for (copy, at) in copies.iter_mut().zip(IDENTITY_AT) {
+            if self.file.read_exact_at(copy, at as u64).is_err() {
+                return Err(MemoryFileError::Foreign);
+            }
         }
-        if page == [0; IDENTITY_BYTES] {
+        if copies == [[0; IDENTITY_BYTES]; IDENTITY_AT.len()] {
             return Ok(None);
         }
-        if page[..4] != MAGIC {
-            return Err(if page[..3] == MAGIC_ANY { MemoryFileError::Layout } else { MemoryFileError::Foreign });
-        }
+        let is_whole =
+            |page: &[u8; IDENTITY_BYTES]| page[..4] == MAGIC && page[4..8] == crc32c::crc32c(&page[8..]).to_le_bytes();
+        let Some(page) = copies.into_iter().find(is_whole) else {
+            let is_other = copies[0][..3] == MAGIC_ANY && copies[0][..4] != MAGIC;
+            return Err(if is_other { MemoryFileError::Layout } else { MemoryFileError::Foreign });
+        };
+        self.identity = Some(self.read_identity(&page)?);
+        Ok(Some(page))
+    }
+
+    fn read_identity(&mut self, page: &[u8; IDENTITY_BYTES]) -> Result<MemoryIdentity, MemoryFileError> {
         let u64_at = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().expect("eight bytes"));
         let u16_at = |at: usize| u16::from_le_bytes([page[at], page[at + 1]]);
-        if page[4..8] != crc32c::crc32c(&page[8..]).to_le_bytes() {
-            return Err(MemoryFileError::Foreign);
-        }
         let (cores, core_bytes) = (u16_at(34), u64_at(24));
         if (cores, core_bytes) != (self.cores, self.core_bytes as u64) {
             return Err(MemoryFileError::Size { cores, core_bytes });
         }
         self.is_stale = page[BOOT] != self.boot.0;
-        Ok(Some(MemoryIdentity {
+        Ok(MemoryIdentity {
             cluster: ClusterId(u64_at(8)),
             node: NodeId(u16_at(32)),
             incarnation: Incarnation(u64_at(16)),
-        }))
+        })
     }
-}
-
-/// A byte for each unit, whole pages.
-fn table_bytes(arena_bytes: usize) -> usize {
-    (arena_bytes / BLOCK_BYTES * BLOCK_UNITS).next_multiple_of(PAGE_BYTES)
 }
 
 fn part_bytes(core_bytes: usize) -> usize {
     let arena_bytes = crate::chunk_store::arena_bytes(core_bytes);
-    2 * NOTES_BYTES + KeptOps::bytes_for(core_bytes) + table_bytes(arena_bytes) + arena_bytes
+    2 * NOTES_BYTES + KeptOps::bytes_for(core_bytes) + Table::bytes_for(arena_bytes) + arena_bytes
 }
 
 #[cfg(test)]
@@ -328,6 +350,9 @@ mod tests {
             let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
             options.expect("a file")
         };
+        let write_twice = |bytes: &[u8], at: usize| {
+            IDENTITY_AT.iter().for_each(|copy| file().write_all_at(bytes, (copy + at) as u64).expect("written"));
+        };
         let identity = MemoryIdentity { cluster: ClusterId(7), node: NodeId(3), incarnation: Incarnation(11) };
         let mut memory = MemoryFile::take(file(), BOOT_ID, 2, BYTES).expect("a new file");
         assert_eq!(memory.identity(), None);
@@ -349,12 +374,12 @@ mod tests {
         drop(later);
         assert!(!MemoryFile::take(file(), BootId([8; 16]), 2, BYTES).expect("ours").is_stale());
         for (page, is_layout) in [(*b"STM9", true), (*b"PK 3", false)] {
-            file().write_all_at(&page, 0).expect("written");
+            write_twice(&page, 0);
             let error = MemoryFile::take(file(), BOOT_ID, 2, BYTES).expect_err("not ours");
             assert_eq!(matches!(error, MemoryFileError::Layout), is_layout, "{error}");
         }
-        file().write_all_at(&MAGIC, 0).expect("written");
-        file().write_all_at(&[9], 20).expect("written");
+        write_twice(&MAGIC, 0);
+        write_twice(&[9], 20);
         assert!(
             matches!(MemoryFile::take(file(), BOOT_ID, 2, BYTES), Err(MemoryFileError::Foreign)),
             "its checksum fails"
@@ -362,6 +387,29 @@ mod tests {
         file().set_len(0).expect("cut");
         file().set_len(8192).expect("zeros");
         assert!(matches!(MemoryFile::take(file(), BOOT_ID, 2, BYTES), Err(MemoryFileError::Foreign)), "who knows");
+    }
+
+    #[test]
+    fn whose_it_is_is_known_whatever_bit_turns_over() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options =
+            File::options().read(true).write(true).create(true).truncate(false).open(dir.path().join("memory"));
+        let file = options.expect("a file");
+        let take = || MemoryFile::take(file.try_clone().expect("a file"), BOOT_ID, 2, BYTES);
+        let identity = MemoryIdentity { cluster: ClusterId(7), node: NodeId(3), incarnation: Incarnation(11) };
+        take().expect("a new file").begin(identity).expect("written");
+        let mut before = [0; PAGE_BYTES];
+        file.read_exact_at(&mut before, 0).expect("a page");
+        for bit in (0..PAGE_BYTES * 8).filter(|bit| bit % (PAGE_BYTES * 4) < (IDENTITY_BYTES + 1) * 8) {
+            file.write_all_at(&[before[bit / 8] ^ 1 << (bit % 8)], (bit / 8) as u64).expect("written");
+            assert_eq!(take().expect("ours").identity(), Some(identity), "bit {bit}");
+            let mut page = [0; PAGE_BYTES];
+            file.read_exact_at(&mut page, 0).expect("a page");
+            assert!(page == before, "bit {bit} is mended");
+        }
+        take().expect("ours").void().expect("written");
+        file.write_all_at(&[1], 9).expect("written");
+        assert!(matches!(take(), Err(MemoryFileError::Foreign)), "who knows");
     }
 
     /// A process that says that its memory is void may still be writing to it.

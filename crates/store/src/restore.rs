@@ -7,8 +7,8 @@
 //! open, an operation is missing, or a      damaged (rule R6): told of, and refused, until its owner frees it
 //!   fold or a change of state was cut
 //!   short
-//! nobody can tell which chunk it was       freed, once it is noted elsewhere that something is missing; its
-//!                                          owner has it rebuilt
+//! nobody can tell which chunk it was,      freed, once it is noted elsewhere that something is missing; its
+//!   or whether there was one               owner has it rebuilt
 //! ```
 //!
 //! Must not know: files, fences.
@@ -20,11 +20,12 @@ use shorttail_units::StripeId;
 
 use crate::arena::{Allocation, Arena};
 use crate::chunk_store::{ChunkStore, StoreError, arena_bytes};
-use crate::header::{self, ChunkState, HeaderBytes};
+use crate::header::{self, ChunkFacts, ChunkState, HeaderBytes};
 use crate::kept_ops::{KeptOp, KeptOps};
 use crate::limits::{HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN, UNIT_BYTES};
 use crate::mapping::Mapping;
 use crate::open_state::{DataLog, OpenState, RawBuffer};
+use crate::table::Table;
 
 impl ChunkStore {
     /// A store in memory that an earlier process may have left.
@@ -34,7 +35,7 @@ impl ChunkStore {
     pub(crate) fn restore(
         memory_bytes: usize,
         memory: Mapping,
-        table: Mapping,
+        table: Table,
         kept: KeptOps,
     ) -> Result<Self, StoreError> {
         if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&memory_bytes) || memory.len() != arena_bytes(memory_bytes) {
@@ -42,17 +43,33 @@ impl ChunkStore {
         }
         let (arena, live) = Arena::restore(memory, table);
         let mut store = Self::over(arena, memory_bytes);
-        let ops = kept.by_stripe();
+        let (ops, damaged_ops) = kept.by_stripe();
+        // First of all: raw operations find what is left of the budget, or they do not.
+        for allocation in &live {
+            store.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
+        }
         for allocation in live {
             store.take_over(allocation, &ops);
         }
+        store.note_mended(store.arena.table().map_or(0, Table::mended_count) + kept.mended_count());
+        store.counters.corruptions_found += (damaged_ops + store.unidentified.len() + store.doubtful_count()) as u64;
         store.kept = Some(kept);
         Ok(store)
     }
 
-    /// Is there a chunk of which nobody can tell which it was?
+    /// So much was damaged of what is there twice.
+    pub(crate) fn note_mended(&mut self, count: u64) {
+        self.counters.corruptions_found += count;
+        self.counters.corruptions_repaired += count;
+    }
+
+    fn doubtful_count(&self) -> usize {
+        self.arena.table().map_or(0, Table::doubtful_count)
+    }
+
+    /// Is there a chunk of which nobody can tell which it was, or may there have been one?
     pub fn has_unidentified(&self) -> bool {
-        !self.unidentified.is_empty()
+        !self.unidentified.is_empty() || self.doubtful_count() > 0
     }
 
     /// Gives up what [`ChunkStore::has_unidentified`] tells of. A later process will not know of it.
@@ -61,21 +78,24 @@ impl ChunkStore {
             self.budget.release(allocation.bytes());
             self.arena.free(allocation);
         }
+        if let Some(table) = self.arena.table_mut() {
+            table.clear_doubtful();
+        }
     }
 
     fn take_over(&mut self, allocation: Allocation, ops: &BTreeMap<StripeId, Vec<KeptOp>>) {
         let bytes = self.arena.bytes_mut(&allocation);
         let (header, payload) = bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("a unit is longer than a header");
-        let named = header::description_holds(header).then(|| header::read_facts(header));
-        let is_new = |stripe: &StripeId| !self.chunks.contains(*stripe);
+        let state = header::read_state(header);
+        let fits = |facts: &ChunkFacts| state.is_none_or(|state| bytes_told(facts, &state) <= payload.len());
+        let named = header::description_holds(header).then(|| header::read_facts(header)).filter(fits);
         let Some((stripe, partition)) = named.map(|facts| (facts.stripe, facts.partition)) else {
-            self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
             return self.unidentified.push(allocation);
         };
-        if !is_new(&stripe) {
+        if self.chunks.contains(stripe) {
+            self.budget.release(allocation.bytes());
             return self.arena.free(allocation);
         }
-        let state = header::read_state(header);
         let mut open = None;
         if let Some(state) = state.filter(|state| !state.sealed && !state.fold_mark) {
             open = open_state(header, &state, ops.get(&stripe).map_or(&[], Vec::as_slice), &mut self.codes);
@@ -93,10 +113,14 @@ impl ChunkStore {
             Some(OpenState::Data(_)) => {}
             Some(OpenState::Parity(raw)) => self.counters.raw_bytes += raw.raw_bytes(),
         }
-        self.budget.charge(allocation.bytes()).expect("chunks alone are less than the budget");
         self.opened_units = self.opened_units.max(allocation.bytes() / UNIT_BYTES);
         self.chunks.insert(stripe, partition, allocation, open.map(Box::new));
     }
+}
+
+/// Payload that is there, if the header is right.
+fn bytes_told(facts: &ChunkFacts, state: &ChunkState) -> usize {
+    if state.sealed { state.length as usize } else { facts.chunk_bytes as usize }
 }
 
 /// What an open chunk keeps beside its bytes; `None`: some of it is missing.

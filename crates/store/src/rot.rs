@@ -1,11 +1,14 @@
-//! What may befall memory, made on purpose: bits that rot, folds that a crash interrupts, chunks for which there is no
-//! place.
+//! What may befall memory, made on purpose: bits that rot, also of a file that no process uses, folds that a crash
+//! interrupts, chunks for which there is no place.
+
+use std::io;
 
 use shorttail_units::{Configuration, StripeId};
 
 use crate::chunk::{FoldStep, split_mut};
 use crate::chunk_store::ChunkStore;
 use crate::limits::HEADER_BYTES;
+use crate::memory_file::MemoryFile;
 
 /// A byte of a chunk's header that tells which chunk it is.
 const DESCRIPTION_AT: usize = 50;
@@ -120,5 +123,31 @@ impl ChunkStore {
         let mut sealed: Vec<StripeId> = self.stripes().filter(|&(_, is_sealed)| is_sealed).map(|(id, _)| id).collect();
         sealed.sort_unstable();
         sealed
+    }
+}
+
+impl MemoryFile {
+    /// Flips one bit of every entry of its tables, and one of all else that is there twice: nothing is lost by that. No
+    /// process uses it. Answers how many.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn flip_what_is_there_twice(&self, mut pick: impl FnMut() -> u64) -> io::Result<usize> {
+        let mut flipped = 0;
+        for mut core in self.all_cores()? {
+            core.kept.damage_places(pick());
+            core.notes.damage(pick());
+            flipped += core.table.flip_bits(&mut pick) + 2;
+        }
+        Ok(flipped)
+    }
+
+    /// Damages the entries of the first chunks of each core, so that nobody can tell what they said. No process uses it.
+    /// Answers of how many.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn spoil_entries(&self, count: usize) -> io::Result<usize> {
+        Ok(self.all_cores()?.iter_mut().map(|core| core.table.spoil(count)).sum())
     }
 }

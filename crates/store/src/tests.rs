@@ -6,6 +6,7 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Members, Re
 
 use crate::{Append, ChunkStore, Wanted};
 
+mod flips;
 mod model;
 mod scenarios;
 
