@@ -117,6 +117,8 @@ pub struct SimConfig {
     pub repair_bytes_per_s: u64,
     /// Nodes have memory that outlives their processes.
     pub keeps_memory: bool,
+    /// Bits of what is in that memory twice turn over while the process is down, which costs nothing.
+    pub hurts_kept_memory: bool,
     /// What a core of a node scrubs, in bytes a second; 0: nothing.
     pub scrub_bytes_per_s: u64,
     /// When every stripe is whole again, other nodes may lose their memory.
@@ -227,6 +229,7 @@ impl SimConfig {
             placement: Placement::default(),
             domain_count: 0,
             keeps_memory: false,
+            hurts_kept_memory: false,
             scrub_bytes_per_s: 0,
             repair_bytes_per_s: *beside.choose(&[100_000, 1_000_000, 100_000_000]).expect("rates"),
             victims_change: beside.chance_ppm(500_000),
@@ -276,6 +279,7 @@ impl SimConfig {
             faults: FaultWeights::default(),
             repair_bytes_per_s: 100_000_000,
             keeps_memory: false,
+            hurts_kept_memory: false,
             scrub_bytes_per_s: 0,
             clock_gain_ppm_max: 0,
             audit_events: 20,

@@ -161,7 +161,7 @@ impl SimConfig {
                 if rng.chance_ppm(400_000) {
                     self.apply(Profile::Gateways, rng);
                 }
-                self.keeps_memory = true;
+                (self.keeps_memory, self.hurts_kept_memory) = (true, true);
                 self.faults.restart = 8;
                 self.faults.gateway_crash = 2;
             }
@@ -237,6 +237,7 @@ impl SimConfig {
         self.fault_length = 10;
         self.audit_events = 5_000;
         self.keeps_memory = rng.chance_ppm(500_000);
+        self.hurts_kept_memory = self.keeps_memory;
         let restart = if self.keeps_memory { 4 } else { 0 };
         let of_gateways = FaultWeights { gateway_crash: 4, gateway_stall: 2, hand_over: 3, ..self.faults };
         self.faults = FaultWeights { cut_coordinator: 3, coordinator: 6, restart, ..of_gateways };

@@ -234,6 +234,7 @@ impl World {
             self.counts.restarts += 1;
             self.note(format_args!("node {node} restarts"));
             self.end_process(node);
+            self.hurt_kept_memory(node);
             self.schedule.after(away_us, Event::Restart { node });
         }
     }

@@ -12,6 +12,7 @@ use super::control::Who;
 use super::slow::Slowness;
 use super::{CLUSTER, Counts, Event, World, endpoint_of, near};
 use crate::network::{SendError, SessionId, What};
+use crate::rng::Rng;
 
 /// Longest wait between an input and the turn that takes it.
 const TURN_US_MAX: u64 = 30;
@@ -204,6 +205,21 @@ impl World {
         host.deadline_us = None;
         self.member_stops(Who::Node(node));
         self.network.crash(&mut self.schedule, endpoint_of(node));
+    }
+
+    /// Bits of all that is twice in the memory that a node's process left turn over.
+    pub(super) fn hurt_kept_memory(&mut self, node: usize) {
+        let mut rng = Rng::new(self.counts.restarts ^ (node as u64) << 32);
+        if let Some(memory) = self.nodes[node].memory.as_ref().filter(|_| self.config.hurts_kept_memory) {
+            memory.flip_what_is_there_twice(|| rng.next_u64()).expect("memory");
+        }
+    }
+
+    /// Of so many chunks of each core nobody can tell any more that they are in the memory that a node's process left; of
+    /// how many.
+    pub fn spoil_entries(&mut self, node: usize, count: usize) -> usize {
+        assert!(!self.nodes[node].is_up(), "no process uses it");
+        self.nodes[node].memory.as_ref().map_or(0, |memory| memory.spoil_entries(count).expect("memory"))
     }
 
     pub(super) fn restart_node(&mut self, node: usize) {
