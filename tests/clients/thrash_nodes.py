@@ -188,7 +188,9 @@ class Nodes:
         node.kill()
         was_had = self.troubles.times_had(f"{'near ' if node.near else ''}node {KEPT}")
         is_kept = node.memory_file and (not was_had or self.random.random() < 0.7)
-        if not is_kept:
+        if is_kept:
+            memory_file.flip_what_is_there_twice(node.memory_file, BITS, self.random)
+        else:
             node.lose_memory()
         # With its memory, it mostly comes back before that is given up.
         seconds = self.random.choice([0.1, 0.5, 1, 2, 6]) if is_kept else self.random.uniform(0.1, 6)
