@@ -23,7 +23,7 @@ use crate::chunk_view::ChunkView;
 use crate::chunks::{Chunk, Chunks, Wanted};
 use crate::counters::Counters;
 use crate::freed::FreedMarks;
-use crate::header::{self, ChunkState};
+use crate::header::{self, ChunkState, read_state};
 use crate::kept_ops::KeptOps;
 use crate::limits::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, FREE_COUNT_MAX, HEADER_BYTES, MEMORY_BYTES_MAX, MEMORY_BYTES_MIN,
@@ -285,6 +285,7 @@ impl ChunkStore {
         stripe: StripeId,
         get: impl for<'a> FnOnce(&'a mut Chunks, StripeId) -> Option<&'a mut Chunk>,
     ) -> Result<ChunkMut<'_>, Refusal> {
+        self.make_room_for_operations();
         let chunk = get(&mut self.chunks, stripe).ok_or(Refusal::NoChunk)?;
         Ok(ChunkMut {
             bytes: self.arena.bytes_mut(&chunk.allocation),
@@ -293,6 +294,27 @@ impl ChunkStore {
             counters: &mut self.counters,
             kept: self.kept.as_mut(),
         })
+    }
+
+    /// The oldest operations that are kept make room for those to come. What an open chunk needs to be what it is after a
+    /// restart goes to the end: a chunk may rest for ever while others are written to. Not too much of it at a time.
+    fn make_room_for_operations(&mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        let mut carried_bytes = 0;
+        while let Some(oldest) = kept.crowding() {
+            let needs = |chunk: &Chunk, op: OpNumber| {
+                let header = self.arena.bytes(&chunk.allocation).first_chunk();
+                let state = header.and_then(read_state);
+                state.is_some_and(|state| !state.sealed && !state.fold_mark && op > state.folded)
+            };
+            let is_needed =
+                oldest.is_some_and(|(stripe, op)| self.chunks.get(stripe).is_some_and(|chunk| needs(chunk, op)));
+            if is_needed && carried_bytes < kept.room_bytes() {
+                carried_bytes += kept.carry_oldest();
+            } else {
+                kept.drop_oldest();
+            }
+        }
     }
 
     /// Chunks that changed, or all if it is not known any more what did; the lowest ids first, at most

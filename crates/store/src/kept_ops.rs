@@ -11,8 +11,9 @@
 //! The places are there twice: one copy is always whole, and the first one counts if it is. How many bytes are kept is
 //! there three times, so that a damaged operation does not hide those behind it.
 //!
-//! A data chunk has the bytes in place already: none are kept of it. When the ring is full the oldest operation goes,
-//! stable or not. So whoever reads it must see from the numbers whether any is missing: each names the one before.
+//! A data chunk has the bytes in place already: none are kept of it. When little room is left, the oldest operation goes,
+//! or goes to the end, as whoever knows its chunk says (see `chunk_store`). When there is none, it goes. So whoever reads
+//! must see from the numbers whether any is missing: each names the one before.
 //!
 //! Must not know: chunks; which operations are stable.
 
@@ -22,7 +23,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use shorttail_units::{OpNumber, StripeId};
 
 use crate::chunk::Append;
-use crate::limits::{KEPT_OPS_BYTES_MAX, KEPT_OPS_BYTES_MIN, RAW_RESERVE_PART};
+use crate::limits::{KEPT_OPS_BYTES_MAX, KEPT_OPS_BYTES_MIN, KEPT_OPS_FREE_PART, RAW_RESERVE_PART};
 use crate::mapping::{Mapping, PAGE_BYTES};
 
 const HEAD_BYTES: usize = 40;
@@ -91,6 +92,45 @@ impl KeptOps {
         (is_whole && is_sound && tail.is_multiple_of(8) && head.is_multiple_of(8)).then_some((tail, head))
     }
 
+    /// Bytes that are to be free before an operation comes.
+    pub fn room_bytes(&self) -> usize {
+        self.ring_bytes() / KEPT_OPS_FREE_PART
+    }
+
+    /// The oldest operation, if less is free; `None` if its stripe is not known, as it is damaged.
+    pub fn crowding(&self) -> Option<Option<(StripeId, OpNumber)>> {
+        let is_crowded = self.head > self.tail && self.free_bytes() < self.room_bytes();
+        is_crowded.then(|| self.op_at(self.tail).map(|(stripe, op)| (stripe, op.op)))
+    }
+
+    fn free_bytes(&self) -> usize {
+        self.ring_bytes() - (self.head - self.tail) as usize
+    }
+
+    /// The oldest operation goes; its bytes here.
+    pub fn drop_oldest(&mut self) -> usize {
+        let size = self.pass_oldest();
+        self.put_places();
+        size
+    }
+
+    /// The oldest operation goes to the end, if there is room for both; its bytes here.
+    pub fn carry_oldest(&mut self) -> usize {
+        let size = size_of_op(self.kept_bytes_at(self.tail)).min((self.head - self.tail) as usize);
+        if size <= self.free_bytes() {
+            let op = self.get(self.tail, size);
+            self.put(self.head, &op);
+            self.head += size as u64;
+        }
+        self.drop_oldest()
+    }
+
+    fn pass_oldest(&mut self) -> usize {
+        let size = size_of_op(self.kept_bytes_at(self.tail)).min((self.head - self.tail) as usize);
+        self.tail += size as u64;
+        size
+    }
+
     /// Keeps an operation, with its bytes or without. One that is larger than the ring is not kept.
     pub fn push(&mut self, stripe: StripeId, append: &Append<'_>, with_bytes: bool) {
         let bytes = if with_bytes { append.bytes } else { &[] };
@@ -99,9 +139,8 @@ impl KeptOps {
             return;
         }
         let tail = self.tail;
-        while self.head + size as u64 - self.tail > self.ring_bytes() as u64 {
-            let oldest = size_of_op(self.kept_bytes_at(self.tail)) as u64;
-            self.tail = (self.tail + oldest).min(self.head);
+        while size > self.free_bytes() {
+            self.pass_oldest();
         }
         if self.tail != tail {
             self.put_places();
@@ -125,7 +164,7 @@ impl KeptOps {
         self.put_places();
     }
 
-    /// What is kept, by stripe and in the order in which it came; what is damaged is left out, and how many are.
+    /// What is kept, by stripe and in the order of their numbers; what is damaged is left out, and how many are.
     pub fn by_stripe(&self) -> (BTreeMap<StripeId, Vec<KeptOp>>, usize) {
         let mut ops: BTreeMap<StripeId, Vec<KeptOp>> = BTreeMap::new();
         let (mut place, mut damaged) = (self.tail, 0);
@@ -140,6 +179,8 @@ impl KeptOps {
             }
             place += size;
         }
+        // Some were carried to the end.
+        ops.values_mut().for_each(|ops| ops.sort_by_key(|op| op.op));
         (ops, damaged)
     }
 
@@ -263,6 +304,23 @@ mod tests {
         let too_large = vec![1; KEPT_OPS_BYTES_MIN + 1];
         kept.push(stripe_id(1), &append(201, &too_large), true);
         assert_eq!(numbers(&kept, 1).last(), Some(&200));
+    }
+
+    #[test]
+    fn what_goes_to_the_end_is_whole_and_in_its_place() {
+        let mut kept = kept();
+        kept.push(stripe_id(1), &append(1, b"first"), true);
+        kept.push(stripe_id(2), &append(1, b"another"), true);
+        kept.push(stripe_id(1), &append(2, b"second"), true);
+        let before = kept.by_stripe();
+        for _ in 0..5000 {
+            kept.carry_oldest();
+            assert_eq!(kept.by_stripe(), before);
+        }
+        assert!(kept.head > kept.ring_bytes() as u64, "around");
+        kept.drop_oldest();
+        let left = KeptOps::new(kept.memory).by_stripe().0;
+        assert_eq!(left.values().map(Vec::len).sum::<usize>(), 2);
     }
 
     #[test]

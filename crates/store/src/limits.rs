@@ -53,6 +53,10 @@ pub const NOTES_BYTES: usize = 32 * KIB;
 pub const KEPT_OPS_BYTES_MIN: usize = 2 * BLOCK_BYTES;
 pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 
+/// Of the memory for operations of open chunks: the part that is free before one comes. What is still needed of the oldest
+/// goes to the end then.
+pub const KEPT_OPS_FREE_PART: usize = 8;
+
 /// Stripes that one request may free: a value of 1 GiB in pieces of 16 KiB over four nodes.
 pub const FREE_COUNT_MAX: usize = 16_384;
 

@@ -278,6 +278,39 @@ mod tests {
         );
     }
 
+    /// Its owner says that an operation is stable with the next one only, and there may be none for a long time.
+    #[test]
+    fn a_chunk_that_rests_is_what_it_was_however_much_is_written_to_others() {
+        let mut kept = Kept::open(2, 1);
+        kept.stripe.append(0, &[1; 50], 0);
+        kept.stripe.append(1, &[2; 60], 1);
+        kept.stripe.append(0, &[3; 70], 2);
+        let before: Vec<Seen> = (0..3).map(|participant| kept.seen(participant)).collect();
+        for (participant, store) in (0..).zip(&mut kept.stripe.stores) {
+            for stripe in 2..40 {
+                let other = description_of(participant, kept.stripe.shape, CHUNK_BYTES);
+                store.open(&ChunkDescription { stripe: stripe_id(stripe), ..other }).expect("room");
+                for number in 1..400 {
+                    let append = crate::Append {
+                        op: op(number),
+                        previous: op(number - 1),
+                        stable: op(number - 1),
+                        data_index: if participant == 2 { 0 } else { participant },
+                        offset: number - 1,
+                        bytes: &[4],
+                    };
+                    store.chunk_mut(stripe_id(stripe)).expect("here").append(&append).expect("room");
+                }
+                store.free(stripe_id(stripe), 1, crate::tests::PARTITION).expect("here");
+            }
+        }
+        for (participant, before) in before.into_iter().enumerate() {
+            kept.restart(participant);
+            assert!(!damaged(&kept, participant), "chunk {participant}");
+            assert_eq!(kept.seen(participant), before);
+        }
+    }
+
     #[test]
     fn what_the_state_does_not_tell_of_reads_as_zeros() {
         let mut kept = Kept::open(1, 1);
