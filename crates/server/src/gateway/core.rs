@@ -81,8 +81,7 @@ pub struct Core {
     identity: Identity,
     core: usize,
     exchange: Exchange,
-    /// Those of the cluster, and the epochs of what they serve.
-    gateways: Vec<GatewayEntry>,
+    /// Epochs of all tenures of the cluster that are served.
     served: Arc<BTreeSet<u32>>,
     shared: Shared,
     teller: Teller,
@@ -105,7 +104,6 @@ pub struct Core {
     reports_node_memory: bool,
 }
 
-/// This gateway, until a view tells of gateways; one without a coordinator never does.
 fn alone(settings: &Settings, identity: Identity) -> GatewayEntry {
     let listening = (settings.redis_port != 0).then(|| SocketAddr::from(([0, 0, 0, 0], settings.redis_port)));
     let redis = settings.redis_advertise.or(listening).map(|address| address.to_string());
@@ -119,9 +117,10 @@ impl Core {
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
         let place = Place { identity: setup.identity, core: setup.core };
-        let exchange = Exchange::new(place, setup.cores, setup.engine);
-        let (gateways, served) = (vec![alone(&settings, setup.identity)], Arc::default());
-        let topology = exchange.topology(&gateways, &served);
+        let mut exchange = Exchange::new(place, setup.cores, setup.engine);
+        exchange.table.begin_alone(alone(&settings, setup.identity));
+        let served = Arc::default();
+        let topology = exchange.topology(&served);
         let shared = Shared { topology, roster: setup.roster, ..Shared::new(settings) };
         Ok(Core {
             poll: setup.poll,
@@ -132,7 +131,6 @@ impl Core {
             identity: setup.identity,
             core: setup.core,
             exchange,
-            gateways,
             served,
             shared,
             teller: setup.teller,
@@ -246,7 +244,7 @@ impl Core {
                 }
                 ToCore::Served(served) => {
                     self.served = served;
-                    self.shared.topology = self.exchange.topology(&self.gateways, &self.served);
+                    self.shared.topology = self.exchange.topology(&self.served);
                 }
                 ToCore::Change(live) => self.change(&live),
                 ToCore::Policies(NewPolicies { changed, done }) => {
@@ -277,10 +275,7 @@ impl Core {
 
     fn take_view(&mut self, view: &View) {
         self.exchange.take_view(self.now, view, self.poll.registry());
-        if !view.gateways.is_empty() {
-            self.gateways.clone_from(&view.gateways);
-        }
-        self.shared.topology = self.exchange.topology(&self.gateways, &self.served);
+        self.shared.topology = self.exchange.topology(&self.served);
         self.connect_peers();
     }
 

@@ -32,7 +32,7 @@ use shorttail_gateway::forward::Ask;
 use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
 use shorttail_gateway::topology::Topology;
 use shorttail_units::Now;
-use shorttail_wire::control::{GatewayEntry, Terms, View};
+use shorttail_wire::control::{Terms, View};
 
 use super::ToCore;
 use super::followers::Followers;
@@ -393,9 +393,9 @@ impl Exchange {
     }
 
     /// `served`: epochs of tenures.
-    pub fn topology(&self, gateways: &[GatewayEntry], served: &BTreeSet<u32>) -> Arc<Topology> {
+    pub fn topology(&self, served: &BTreeSet<u32>) -> Arc<Topology> {
         let Identity { cluster, gateway } = self.place.identity;
-        Arc::new(self.table.topology(cluster, gateway, gateways, served))
+        Arc::new(self.table.topology(cluster, gateway, served))
     }
 
     pub fn read_neighbour(&mut self, now: Now, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) {

@@ -36,6 +36,8 @@ pub struct Table {
     /// Other gateways that are alive and can be asked, or are not heard of yet by a coordinator that has just begun to lead:
     /// such a one knows what they own, and tells once it takes them for dead.
     pub addresses: BTreeMap<u16, Address>,
+    /// All that clients are told of: this gateway, those that the latest view names, and those not heard of yet, as above.
+    gateways: Vec<GatewayEntry>,
     /// Tenures of the whole cluster.
     pub tenure_count: usize,
 }
@@ -43,6 +45,11 @@ pub struct Table {
 impl Table {
     pub fn new(partition_count: u16) -> Self {
         Table { owners: vec![None; usize::from(partition_count)], ..Table::default() }
+    }
+
+    /// This gateway as it knows itself, until a view tells of gateways; one without a coordinator is never told.
+    pub fn begin_alone(&mut self, me: GatewayEntry) {
+        self.gateways = vec![me];
     }
 
     pub fn take(&mut self, me: u16, view: &View) {
@@ -57,9 +64,12 @@ impl Table {
         let others = view.gateways.iter().filter(|gateway| gateway.id != me && gateway.is_alive);
         let reachable = others.filter_map(|gateway| Some((gateway.id, gateway.forward.as_ref()?.parse().ok()?)));
         let owners = &self.owners;
-        let owns = |id: u16| owners.iter().flatten().any(|owner| owner.gateway == id);
-        self.addresses.retain(|&id, _| owns(id) && view.gateways.iter().all(|gateway| gateway.id != id));
+        let is_known = |id: u16| id == me || owners.iter().flatten().any(|owner| owner.gateway == id);
+        let is_as_before = |id: u16| is_known(id) && view.gateways.iter().all(|gateway| gateway.id != id);
+        self.addresses.retain(|&id, _| is_as_before(id));
         self.addresses.extend(reachable);
+        self.gateways.retain(|gateway| is_as_before(gateway.id));
+        self.gateways.extend(view.gateways.iter().cloned());
         self.tenure_count = view.tenures.len();
     }
 
@@ -114,13 +124,13 @@ impl Table {
     }
 
     /// What cluster-aware clients are told.
-    pub fn topology(&self, cluster: ClusterId, me: u16, gateways: &[GatewayEntry], served: &BTreeSet<u32>) -> Topology {
+    pub fn topology(&self, cluster: ClusterId, me: u16, served: &BTreeSet<u32>) -> Topology {
         let epoch_of = |id: u16| {
             let own = self.owners.iter().flatten().filter(|owner| owner.gateway == id);
             own.map(|owner| owner.epoch).max().unwrap_or(0)
         };
-        let here = gateways.iter().find(|gateway| gateway.id == me);
-        let places = gateways.iter().map(|gateway| GatewayPlace {
+        let here = self.gateways.iter().find(|gateway| gateway.id == me);
+        let places = self.gateways.iter().map(|gateway| GatewayPlace {
             id: gateway.id,
             epoch: epoch_of(gateway.id),
             redis: here.and_then(|here| place_of(here, gateway)),
@@ -166,6 +176,32 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_told_of_who_is_not_heard_of_yet_and_owns_something() {
+        let tenure =
+            |epoch, gateway, partition| TenureEntry { epoch: Epoch(epoch), gateway, partitions: vec![partition] };
+        let tenures = vec![tenure(7, 0, 0), tenure(8, 1, 1)];
+        let view = |gateways: Vec<GatewayEntry>| View { gateways, tenures: tenures.clone(), ..View::default() };
+        let mut table = Table::new(2);
+        table.begin_alone(gateway(0, true));
+        let mut owner_of_last = |view: &View| {
+            table.take(0, view);
+            let topology = table.topology(ClusterId(5), 0, &BTreeSet::from([7, 8]));
+            let ids: Vec<u16> = topology.gateways().iter().map(|gateway| gateway.id).collect();
+            let last = Slot::new(SLOT_COUNT as u16 - 1).expect("a slot");
+            (ids, topology.owner_of(last).map(|owner| (owner.id, owner.redis.is_some(), owner.is_alive)))
+        };
+        let whole = view((0..3).map(|id| gateway(id, true)).collect());
+        assert_eq!(owner_of_last(&whole), (vec![0, 1, 2], Some((1, true, true))));
+        let partial = view(vec![gateway(0, true)]);
+        assert_eq!(owner_of_last(&partial), (vec![0, 1], Some((1, true, true))), "another coordinator leads");
+        let dead = view(vec![gateway(0, true), gateway(1, false)]);
+        assert_eq!(owner_of_last(&dead), (vec![0, 1], Some((1, true, false))), "as the view says");
+        assert_eq!(owner_of_last(&partial), (vec![0, 1], Some((1, true, false))), "nobody heard anything else");
+        let followed = View { tenures: vec![tenure(9, 0, 1)], ..partial };
+        assert_eq!(owner_of_last(&followed), (vec![0], Some((0, true, true))));
+    }
+
+    #[test]
     fn what_another_gateway_asks_must_be_about_the_partition_that_it_names() {
         let table = Table::new(4);
         let group = |keys: &[&str], partition| {
@@ -200,7 +236,7 @@ mod tests {
         assert_eq!((table.owner(2), table.owner(4)), (None, None));
         assert_eq!(table.addresses.keys().copied().collect::<Vec<_>>(), [2], "itself and the dead are not asked");
         assert_eq!(table.partitions_of_epoch(7), [0, 3]);
-        let topology = table.topology(ClusterId(5), 1, &view.gateways, &BTreeSet::from([7]));
+        let topology = table.topology(ClusterId(5), 1, &BTreeSet::from([7]));
         assert_eq!(topology.gateway(1).map(|gateway| gateway.epoch), Some(7));
         assert_eq!((topology.slots_assigned(), topology.slots_served()), (SLOT_COUNT / 4 * 3, SLOT_COUNT / 2));
         assert!(topology.serves_its_own(1) && !topology.serves_its_own(2));
