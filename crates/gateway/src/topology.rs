@@ -21,6 +21,8 @@ pub struct Topology {
     gateways: Vec<GatewayPlace>,
     /// Ascending, without overlaps.
     ranges: Vec<SlotRange>,
+    /// By partition.
+    holdings: Vec<Option<Holding>>,
     slots_served: usize,
     /// Gateways that own something which they do not serve, alive or not.
     behind: BTreeSet<u16>,
@@ -81,7 +83,7 @@ impl Topology {
                 None => ranges.push(SlotRange { first, last, gateway }),
             }
         }
-        Topology { cluster, me, gateways, ranges, slots_served, behind }
+        Topology { cluster, me, gateways, ranges, holdings: owners.to_vec(), slots_served, behind }
     }
 
     /// One gateway that owns everything.
@@ -131,6 +133,12 @@ impl Topology {
         let after = self.ranges.partition_point(|range| range.first <= slot.number());
         let range = self.ranges[..after].last().filter(|range| slot.number() <= range.last)?;
         self.gateway(range.gateway)
+    }
+
+    /// Does its owner answer, as far as is known?
+    pub fn is_served(&self, slot: Slot) -> bool {
+        let partition = slot.index() * self.holdings.len() / SLOT_COUNT;
+        self.holdings.get(partition).copied().flatten().is_some_and(|holding| holding.is_served)
     }
 
     /// Does this gateway own it?
@@ -190,6 +198,19 @@ mod tests {
         assert_eq!((owner(0), owner(4095), owner(4096), owner(6143)), (Some(0), Some(0), Some(1), Some(1)));
         assert_eq!((owner(6144), owner(8191), owner(10240)), (None, None, None), "nobody, or nobody known");
         assert_eq!((owner(8192), owner(16383)), (Some(1), Some(0)));
+    }
+
+    #[test]
+    fn each_partition_is_served_or_not() {
+        let owner = |gateway, is_served| Some(Holding { gateway, is_served });
+        let owners = [owner(0, true), owner(0, false), None, owner(1, true)];
+        let topology = Topology::new(ClusterId(1), 0, vec![gateway(0), gateway(1)], &owners);
+        let is_served = |slot| topology.is_served(Slot::new(slot).expect("a slot"));
+        assert_eq!(
+            [0, 4095, 4096, 8191, 8192, 12287, 12288, 16383].map(is_served),
+            [true, true, false, false, false, false, true, true]
+        );
+        assert_eq!(topology.ranges().len(), 2, "clients ask for both where they are");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! CLUSTER and its companions: who serves which slots, in the shapes of Redis Cluster.
 //!
 //! Each gateway is told as a master without replicas. Slots whose gateway is dead, or has no port for Redis clients,
-//! are told as this gateway's: it passes requests on, or lets them wait until somebody owns the slot. Nothing here
-//! changes the cluster: slots follow gateways by themselves, so the subcommands that move them do not exist.
+//! are told as this gateway's: it passes requests on, or lets them wait until somebody owns the slot. So does any gateway
+//! with a request for a slot whose owner does not serve it yet: two that differ in who owns it would send a client to and
+//! fro. Nothing here changes the cluster: slots follow gateways by themselves, so the subcommands that move them do not
+//! exist.
 //!
 //! Must not know: how owners are chosen.
 
@@ -57,7 +59,7 @@ fn address(gateway: &GatewayPlace, connection: &Connection) -> (String, u16) {
     gateway.redis.as_ref().map_or_else(Default::default, |place| (host(place, connection), place.port))
 }
 
-/// As Redis does with `cluster-enabled`: refuses keys of several slots, and sends those of other gateways there.
+/// As Redis does with `cluster-enabled`: refuses keys of several slots, and sends those that other gateways serve there.
 pub fn redirect(
     spec: &CommandSpec,
     args: Args<'_>,
@@ -72,7 +74,8 @@ pub fn redirect(
     if slots.any(|other| other != slot) {
         return Err(CROSS_SLOT);
     }
-    let place = owner.redis.as_ref().filter(|_| owner.id != topology.me() && owner.is_alive);
+    let answers = owner.id != topology.me() && owner.is_alive && topology.is_served(slot);
+    let place = owner.redis.as_ref().filter(|_| answers);
     place.map_or(Ok(()), |place| {
         let host = host(place, connection);
         Err(CommandError::owned(format!("MOVED {} {host}:{}", slot.number(), place.port).into_bytes()))

@@ -229,6 +229,23 @@ fn with_the_switch_keys_are_where_they_belong() {
 }
 
 #[test]
+fn clients_are_sent_to_an_owner_that_serves() {
+    let mut client = client(true);
+    let gateways = || vec![gateway(1, "", true), gateway(2, "10.0.0.9", true), gateway(3, "10.0.0.8", false)];
+    // One of the two that another one has comes from this one, and that one may not know yet.
+    client.shared.topology = topology(gateways(), |partition| partition != 2);
+    let (served, to_come) = (key_in(1), key_in(2));
+    client.script(&[
+        (&format!("GET {served}"), &format!("-MOVED {} 10.0.0.9:7002", slot_of(&served))),
+        (&format!("SET {to_come} 1"), "+OK"),
+        (&format!("GET {to_come}"), "$1 1"),
+    ]);
+    assert!(client.say("CLUSTER SLOTS").contains(":2048 :6143 *4 $8 10.0.0.9 :7002 "), "as the map says");
+    client.shared.topology = topology(gateways(), |_| true);
+    client.script(&[(&format!("GET {to_come}"), &format!("-MOVED {} 10.0.0.9:7002", slot_of(&to_come)))]);
+}
+
+#[test]
 fn keys_of_a_slot_are_counted_and_listed() {
     let mut client = client(false);
     let slot = slot_of("foo");
