@@ -71,3 +71,27 @@ pub fn store_error(error: StoreError) -> CommandError {
         StoreError::Unreadable | StoreError::OutcomeUnknown => CommandError::owned(format!("ERR {error}").into_bytes()),
     }
 }
+
+/// The same with `--redis-cluster on`.
+///
+/// Clients ask the same gateway again that answers `TRYAGAIN`, which is of no use where another one owns the key. On
+/// `CLUSTERDOWN`, which a Redis answers that is cut off from its cluster, they read the map anew, and then ask again.
+pub fn store_error_in_cluster(error: StoreError) -> CommandError {
+    match error {
+        StoreError::NotOwner => CommandError::owned(format!("CLUSTERDOWN {error}").into_bytes()),
+        _ => store_error(error),
+    }
+}
+
+/// Turns the reply of a command, which knows of no switch, into what is told with `--redis-cluster on`.
+pub fn retell_in_cluster(reply: &mut Vec<u8>) {
+    if reply.first() != Some(&b'-') {
+        return;
+    }
+    let mut not_owner = Vec::new();
+    store_error(StoreError::NotOwner).encode(&mut not_owner);
+    if *reply == not_owner {
+        reply.clear();
+        store_error_in_cluster(StoreError::NotOwner).encode(reply);
+    }
+}

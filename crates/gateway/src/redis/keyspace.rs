@@ -5,7 +5,7 @@
 use shorttail_units::{Now, Slot};
 use shorttail_wire::resp::{Protocol, encode};
 
-use super::error::{CommandError, store_error};
+use super::error::{CommandError, store_error, store_error_in_cluster};
 use super::glob::Glob;
 use super::{info, limits};
 use crate::command::StoreError;
@@ -98,6 +98,7 @@ impl KeyspaceWork {
     ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         match (&mut *self, result) {
+            (_, Err(error)) if shared.settings.redis_cluster => store_error_in_cluster(error).encode(&mut out),
             (_, Err(error)) => store_error(error).encode(&mut out),
             (KeyspaceWork::Count | KeyspaceWork::CountSlot { .. }, Ok(KeyspaceReply::Count(count))) => {
                 encode::count(&mut out, count);

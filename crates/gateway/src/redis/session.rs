@@ -14,7 +14,7 @@ use shorttail_units::Now;
 use shorttail_wire::resp::{Args, Parsed, Protocol, RequestLimits, RequestParser, encode};
 
 use super::connection::Connection;
-use super::error::{CommandError, store_error};
+use super::error::{CommandError, retell_in_cluster, store_error, store_error_in_cluster};
 use super::fanout::{EachKey, Gather, Unissued};
 use super::handlers;
 use super::key_command::KeyCommand;
@@ -296,6 +296,9 @@ impl RedisSession {
     }
 
     fn handle_key_reply(&mut self, shared: &mut Shared, id: RequestId, mut bytes: Vec<u8>) {
+        if self.is_of_cluster {
+            retell_in_cluster(&mut bytes);
+        }
         if !self.gathers.is_empty() && self.gather(id.seq, &mut bytes) {
             return;
         }
@@ -311,6 +314,7 @@ impl RedisSession {
     fn handle_group_reply(&mut self, id: RequestId, result: Result<bool, StoreError>) {
         let mut out = Vec::new();
         match result {
+            Err(error) if self.is_of_cluster => store_error_in_cluster(error).encode(&mut out),
             Err(error) => store_error(error).encode(&mut out),
             Ok(stored) if id.part == PART_COUNTED => encode::integer(&mut out, i64::from(stored)),
             Ok(_) => out.extend_from_slice(encode::OK),

@@ -118,6 +118,7 @@ impl Core {
         let reports_node_memory = settings.memory_limit_bytes == 0;
         let place = Place { identity: setup.identity, core: setup.core };
         let mut exchange = Exchange::new(place, setup.cores, setup.engine);
+        exchange.is_of_cluster = settings.redis_cluster;
         exchange.table.begin_alone(alone(&settings, setup.identity));
         let served = Arc::default();
         let topology = exchange.topology(&served);

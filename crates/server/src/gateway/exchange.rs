@@ -40,7 +40,7 @@ use super::gather::{Gather, Part, Whom};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::Table;
 use super::tenures::Tenures;
-use super::waiting::{REST_US, WAIT_US_MAX, WAITING_BYTES_MAX, WAITING_MAX, Waiter, Waiting};
+use super::waiting::{NEWS_US_MAX, REST_US, WAIT_US_MAX, WAITING_BYTES_MAX, WAITING_MAX, Waiter, Waiting};
 use crate::net::Outlet;
 
 /// Connections of other cores' parts of requests about all keys: no client has such a number.
@@ -71,6 +71,8 @@ pub struct Exchange {
     cores: Vec<Outlet<ToCore>>,
     pub table: Table,
     pub tenures: Tenures,
+    /// Its clients ask another gateway when this one says that it is not the owner.
+    pub is_of_cluster: bool,
     /// Engines that are over, to be looked through for replies a last time.
     over: Vec<Engine<AnyCommand>>,
     neighbours: Neighbours,
@@ -97,6 +99,7 @@ impl Exchange {
     pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig) -> Self {
         Exchange {
             table: Table::new(config.partition_count),
+            is_of_cluster: false,
             over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
             waiting: Waiting::default(),
@@ -263,10 +266,21 @@ impl Exchange {
             self.to_wake.insert(core);
             return None;
         }
-        let Some(engine) = self.tenures.serving(owner.epoch) else { return Some(waiter) };
+        let Some(engine) = self.tenures.serving(owner.epoch) else {
+            if !self.is_of_cluster || !waiter.may_travel || !self.hears_nothing(now, owner.epoch) {
+                return Some(waiter);
+            }
+            self.refuse(&waiter, StoreError::NotOwner);
+            return None;
+        };
         engine.handle_request(now, waiter.token, waiter.ask.request);
         self.leave(waiter.number);
         None
+    }
+
+    /// Did its tenure end, and it should have heard by now of who follows?
+    fn hears_nothing(&self, now: Now, epoch: u32) -> bool {
+        now.mono_us.checked_sub(NEWS_US_MAX).is_some_and(|before_us| self.tenures.has_ended(epoch, before_us))
     }
 
     fn hold(&mut self, waiter: Waiter) {

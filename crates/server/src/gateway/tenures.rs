@@ -43,8 +43,8 @@ pub struct Tenures {
     core: usize,
     core_count: usize,
     running: BTreeMap<u32, Tenure>,
-    /// Tenures that the coordinator still names and whose engine is gone.
-    ended: BTreeMap<u32, TenureState>,
+    /// Tenures that the coordinator still names and whose engine is gone, and since when it is.
+    ended: BTreeMap<u32, (TenureState, u64)>,
     counted: Counted,
     place_next: u16,
     /// What the latest view says of nodes.
@@ -89,6 +89,11 @@ impl Tenures {
     pub fn serving(&mut self, epoch: u32) -> Option<&mut Engine<AnyCommand>> {
         let tenure = self.running.get_mut(&epoch)?;
         (!tenure.terms.lets_go() && tenure.engine.standing() == Standing::Serving).then_some(&mut tenure.engine)
+    }
+
+    /// Did nodes end a tenure so long ago, and not this gateway, which let nothing go?
+    pub fn has_ended(&self, epoch: u32, before_us: u64) -> bool {
+        self.ended.get(&epoch).is_some_and(|&(state, since_us)| state == TenureState::Ended && since_us <= before_us)
     }
 
     pub fn of_place(&mut self, place: u16) -> Option<&mut Tenure> {
@@ -183,7 +188,7 @@ impl Tenures {
             let state = state_at_end(tenure.engine.standing());
             tenure.engine.give_up_all(now);
             self.counted.keep(&tenure.engine);
-            self.ended.insert(epoch, state);
+            self.ended.insert(epoch, (state, now.mono_us));
             taken.push(tenure);
         }
         taken
@@ -211,7 +216,7 @@ impl Tenures {
     /// What the coordinator is to know.
     pub fn shares(&self, now: Now) -> Vec<Share> {
         let running = self.running.values().map(|tenure| tenure.share(now));
-        let ended = self.ended.iter().map(|(&epoch, &state)| Share { epoch, state, proven_by: 0 });
+        let ended = self.ended.iter().map(|(&epoch, &(state, _))| Share { epoch, state, proven_by: 0 });
         running.chain(ended).collect()
     }
 }

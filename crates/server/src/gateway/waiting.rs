@@ -17,6 +17,9 @@ pub const WAIT_US_MAX: u64 = 4_000_000;
 pub const WAITING_MAX: usize = 4096;
 /// Bytes of them. Values may be large, and a gateway that has memory for an index must not end because another one did.
 pub const WAITING_BYTES_MAX: usize = 256 << 20;
+/// Microseconds after the end of a tenure by which a gateway that the coordinator hears knows who is to follow; with the
+/// time that a core may be late. One that does not know is cut off, and clients that can ask elsewhere had better do.
+pub const NEWS_US_MAX: u64 = 1_000_000;
 /// Microseconds after which an owner is asked again that said it is none.
 pub const REST_US: u64 = 20_000;
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use shorttail_units::{ClusterId, Slot};
 
 use super::*;
+use crate::command::{Command, StoreError};
+use crate::request::Reply;
 use crate::topology::{GatewayPlace, Holding, Place, Topology};
 
 const ME: &str = "00000000000000ab000000000000000000000001";
@@ -226,6 +228,37 @@ fn with_the_switch_keys_are_where_they_belong() {
         ("INFO cluster", "$30 # Cluster cluster_enabled:1 "),
     ]);
     assert!(client.say("HELLO").contains("$4 mode $7 cluster"));
+}
+
+#[test]
+fn who_is_not_the_owner_has_clients_read_the_map_anew() {
+    let replies_to = |command: &str, error: StoreError| {
+        [false, true].map(|redis_cluster| {
+            let mut client = client(redis_cluster);
+            client.send(&stream(&[command]));
+            for (id, request) in std::mem::take(&mut client.asked) {
+                let reply = match request {
+                    Request::Key(command) => {
+                        let mut refusal = Vec::new();
+                        command.refuse(error, &mut refusal);
+                        Reply::Bytes(refusal)
+                    }
+                    Request::Group(_) => Reply::Group(Err(error)),
+                    Request::Keyspace(_) => Reply::Keyspace(Err(error)),
+                };
+                client.session.handle_reply(client.now, &mut client.shared, id, reply, &mut |_, _| {});
+            }
+            String::from_utf8(client.settle()).expect("text")
+        })
+    };
+    let mine = key_in(0);
+    let pairs = format!("MSETNX {mine} 1 {{{mine}}}x 2");
+    for command in [&format!("GET {mine}"), &format!("DEL {mine} {{{mine}}}x"), &pairs, "DBSIZE"] {
+        let told = |code: &str, error: StoreError| format!("-{code} {error}\r\n");
+        let (moved, busy) = (StoreError::NotOwner, StoreError::Overloaded);
+        assert_eq!(replies_to(command, moved), [told("TRYAGAIN", moved), told("CLUSTERDOWN", moved)], "{command}");
+        assert_eq!(replies_to(command, busy), [told("TRYAGAIN", busy), told("TRYAGAIN", busy)], "{command}");
+    }
 }
 
 #[test]

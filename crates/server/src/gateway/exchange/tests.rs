@@ -189,6 +189,34 @@ fn the_last_replies_of_an_engine_are_judged_by_the_clock_of_when_they_leave() {
 }
 
 #[test]
+fn clients_that_can_ask_elsewhere_do_not_wait_for_who_is_cut_off() {
+    for is_of_cluster in [false, true] {
+        let mut world = World::new();
+        world.exchange.is_of_cluster = is_of_cluster;
+        world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
+        // Its engine is over, and no view tells of another owner.
+        world.exchange.take_terms(world.now, &[]);
+        let since_us = world.now.mono_us;
+        world.run_until("its time is over", |world| world.now.mono_us >= since_us + ENDING_US_MAX);
+        world.exchange.housekeep(world.now, world.poll.registry());
+        world.get(1);
+        world.now.mono_us += NEWS_US_MAX - 1;
+        world.get(2);
+        world.exchange.housekeep(world.now, world.poll.registry());
+        world.turn();
+        assert_eq!(world.answer(world.now), None, "a view may be on its way");
+
+        world.now.mono_us += 1;
+        world.exchange.housekeep(world.now, world.poll.registry());
+        world.turn();
+        world.get(3);
+        let answers: Vec<_> = std::iter::from_fn(|| world.answer(world.now)).collect();
+        let expected = if is_of_cluster { vec![not_the_owner(); 3] } else { Vec::new() };
+        assert_eq!(answers, expected);
+    }
+}
+
+#[test]
 fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     let mut world = World::new();
     world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
