@@ -146,6 +146,13 @@ impl Topology {
         self.owner_of(slot).is_some_and(|owner| owner.id == self.me)
     }
 
+    /// The first slot from this one on that this gateway owns.
+    pub fn next_of_mine(&self, from: Slot) -> Option<Slot> {
+        let mut mine = self.ranges.iter().filter(|range| range.gateway == self.me);
+        let range = mine.find(|range| range.last >= from.number())?;
+        Slot::new(range.first.max(from.number()))
+    }
+
     /// The highest epoch of any gateway.
     pub fn epoch(&self) -> u32 {
         self.gateways.iter().map(|gateway| gateway.epoch).max().unwrap_or(0)
@@ -198,6 +205,10 @@ mod tests {
         assert_eq!((owner(0), owner(4095), owner(4096), owner(6143)), (Some(0), Some(0), Some(1), Some(1)));
         assert_eq!((owner(6144), owner(8191), owner(10240)), (None, None, None), "nobody, or nobody known");
         assert_eq!((owner(8192), owner(16383)), (Some(1), Some(0)));
+        let next = |slot| topology.next_of_mine(Slot::new(slot).expect("a slot")).map(Slot::number);
+        assert_eq!((next(0), next(4095), next(4096), next(12288)), (Some(0), Some(4095), Some(12288), Some(12288)));
+        let other = Topology::new(ClusterId(1), 1, vec![gateway(1), gateway(0)], &owners);
+        assert_eq!(other.next_of_mine(Slot::new(10240).expect("a slot")), None);
     }
 
     #[test]

@@ -230,3 +230,8 @@ impl<C: Command> Engine<C> {
 pub fn cursor_slot(cursor: u64) -> Option<Slot> {
     u16::try_from(cursor >> TAG_BITS).ok().and_then(Slot::new)
 }
+
+/// The cursor with which a scan begins at a slot.
+pub fn cursor_of(slot: Slot) -> u64 {
+    (slot.index() as u64) << TAG_BITS
+}

@@ -109,7 +109,7 @@ use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot
 
 pub use absence::Step;
 pub use config::{EngineConfig, WhenFull};
-pub use keyspace::cursor_slot;
+pub use keyspace::{cursor_of, cursor_slot};
 pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
 pub use near::NearOffer;
 pub use nodes::{NodePhase, SessionId};

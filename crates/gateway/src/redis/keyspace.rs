@@ -9,6 +9,7 @@ use super::error::{CommandError, store_error, store_error_in_cluster};
 use super::glob::Glob;
 use super::{info, limits};
 use crate::command::StoreError;
+use crate::engine::{cursor_of, cursor_slot};
 use crate::request::{KeyspaceReply, KeyspaceRequest, ScannedKey};
 use crate::session::Shared;
 
@@ -58,6 +59,22 @@ impl Filter {
         let is_wanted = !self.other_type && self.pattern.as_ref().is_none_or(|pattern| pattern.matches(key));
         is_wanted && (!shared.settings.redis_cluster || shared.topology.is_mine(Slot::of_key(key)))
     }
+}
+
+/// Where a scan goes on that is to begin at a cursor: a master leaves out the slots of others, and waits for none of them.
+/// `None`: nothing is left.
+pub fn next_cursor(cursor: u64, shared: &Shared) -> Option<u64> {
+    if !shared.settings.redis_cluster {
+        return Some(cursor);
+    }
+    let slot = cursor_slot(cursor)?;
+    let next = shared.topology.next_of_mine(slot)?;
+    Some(if next == slot { cursor } else { cursor_of(next) })
+}
+
+/// The cursor that a step's answer leads to; 0: it was the last.
+fn cursor_behind(next: u64, shared: &Shared) -> u64 {
+    if next == 0 { 0 } else { next_cursor(next, shared).unwrap_or(0) }
 }
 
 const KEYS_TOO_MANY: CommandError = CommandError::fixed("ERR too many keys match for one reply, use SCAN");
@@ -112,7 +129,9 @@ impl KeyspaceWork {
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(Some(key)))) => encode::bulk(&mut out, &key),
             (KeyspaceWork::RandomKey, Ok(KeyspaceReply::RandomKey(None))) => encode::null(&mut out, protocol),
             (KeyspaceWork::Scan { filter, .. }, Ok(KeyspaceReply::Scanned { next, keys })) => {
-                encode_scan(&mut out, filter, shared, next, &keys);
+                let admitted = keys.iter().map(|scanned| scanned.key.as_slice());
+                let admitted: Vec<_> = admitted.filter(|key| filter.admits(shared, key)).collect();
+                encode_scan(&mut out, cursor_behind(next, shared), &admitted);
             }
             (KeyspaceWork::Keys { .. }, Ok(KeyspaceReply::Scanned { next, keys })) => {
                 return self.gather_keys(shared, next, keys);
@@ -137,8 +156,8 @@ impl KeyspaceWork {
             KEYS_TOO_MANY.encode(&mut out);
             return Some(out);
         }
-        *cursor = next;
-        if next != 0 {
+        *cursor = cursor_behind(next, shared);
+        if *cursor != 0 {
             return None;
         }
         // A scan may meet a key twice when it moves meanwhile; KEYS tells each once.
@@ -150,10 +169,10 @@ impl KeyspaceWork {
     }
 }
 
-fn encode_scan(out: &mut Vec<u8>, filter: &Filter, shared: &Shared, next: u64, keys: &[ScannedKey]) {
+/// The reply to a step of SCAN.
+pub fn encode_scan(out: &mut Vec<u8>, next: u64, keys: &[&[u8]]) {
     encode::array(out, 2);
     encode::bulk(out, itoa::Buffer::new().format(next).as_bytes());
-    let admitted: Vec<_> = keys.iter().filter(|scanned| filter.admits(shared, &scanned.key)).collect();
-    encode::array(out, admitted.len());
-    admitted.iter().for_each(|scanned| encode::bulk(out, &scanned.key));
+    encode::array(out, keys.len());
+    keys.iter().for_each(|key| encode::bulk(out, key));
 }

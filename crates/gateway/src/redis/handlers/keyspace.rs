@@ -1,11 +1,11 @@
 //! Commands about all keys: SCAN, KEYS, DBSIZE, RANDOMKEY, FLUSHALL, INFO.
 
-use shorttail_wire::resp::parse_i64;
+use shorttail_wire::resp::{encode, parse_i64};
 
 use crate::redis::error::CommandError;
 use crate::redis::glob::{Case, Glob};
 use crate::redis::info::Sections;
-use crate::redis::keyspace::{Filter, KeyspaceWork};
+use crate::redis::keyspace::{Filter, KeyspaceWork, encode_scan, next_cursor};
 use crate::redis::limits;
 use crate::redis::plan::{Call, Handled, Plan};
 
@@ -22,7 +22,11 @@ pub fn randomkey(_call: &mut Call<'_>) -> Handled {
 
 pub fn keys(call: &mut Call<'_>) -> Handled {
     let filter = Filter { pattern: Some(Glob::new(&call.args[1], Case::Counts)), other_type: false };
-    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor: 0, filter, found: Vec::new(), found_bytes: 0 }))
+    let Some(cursor) = next_cursor(0, call.shared) else {
+        encode::array(call.out, 0);
+        return Ok(Plan::Answered);
+    };
+    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor, filter, found: Vec::new(), found_bytes: 0 }))
 }
 
 /// FLUSHALL and FLUSHDB: there is one database, and memory is always reclaimed later.
@@ -59,6 +63,10 @@ pub fn scan(call: &mut Call<'_>) -> Handled {
             return Err(CommandError::SYNTAX);
         }
     }
+    let Some(cursor) = next_cursor(cursor, call.shared) else {
+        encode_scan(call.out, 0, &[]);
+        return Ok(Plan::Answered);
+    };
     Ok(Plan::Keyspace(KeyspaceWork::Scan { cursor, count: count.min(limits::SCAN_COUNT_MAX), filter }))
 }
 

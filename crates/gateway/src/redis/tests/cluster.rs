@@ -6,7 +6,8 @@ use shorttail_units::{ClusterId, Slot};
 
 use super::*;
 use crate::command::{Command, StoreError};
-use crate::request::Reply;
+use crate::engine::cursor_of;
+use crate::request::{KeyspaceReply, KeyspaceRequest, Reply};
 use crate::topology::{GatewayPlace, Holding, Place, Topology};
 
 const ME: &str = "00000000000000ab000000000000000000000001";
@@ -154,6 +155,34 @@ fn a_master_tells_of_its_own_keys_only() {
         (&format!("CLUSTER GETKEYSINSLOT {} 9", slot_of(&mine)), &listed),
         (&format!("CLUSTER GETKEYSINSLOT {} 9", slot_of(&other)), "*0"),
     ]);
+}
+
+#[test]
+fn a_scan_asks_for_no_slots_of_others() {
+    let begin = |partition: u16| cursor_of(Slot::new(partition * 2048).expect("a slot"));
+    // What each step asks for, of an engine whose step ends where the next partition begins; and the reply.
+    let steps = |command: &str| {
+        let (mut client, mut cursors) = (client(true), Vec::new());
+        client.send(&stream(&[command]));
+        while let Some((id, request)) = client.asked.pop() {
+            let Request::Keyspace(KeyspaceRequest::Scan { cursor, .. }) = request else { panic!("{request:?}") };
+            cursors.push(cursor);
+            let next = (0..8).map(begin).find(|next| *next > cursor).unwrap_or(0);
+            let reply = Reply::Keyspace(Ok(KeyspaceReply::Scanned { next, keys: Vec::new() }));
+            let asked = &mut client.asked;
+            client.session.handle_reply(client.now, &mut client.shared, id, reply, &mut |id, request| {
+                asked.push((id, request));
+            });
+        }
+        (cursors, String::from_utf8(client.settle()).expect("text"))
+    };
+    let scanned = |next: u64| format!("*2\r\n${}\r\n{next}\r\n*0\r\n", next.to_string().len());
+    assert_eq!(steps("KEYS *"), (vec![begin(0), begin(3)], "*0\r\n".to_owned()));
+    assert_eq!(steps("SCAN 0"), (vec![begin(0)], scanned(begin(3))));
+    assert_eq!(steps(&format!("SCAN {}", begin(1) + 7)), (vec![begin(3)], scanned(0)), "no longer its own");
+    assert_eq!(steps(&format!("SCAN {}", begin(3) + 7)), (vec![begin(3) + 7], scanned(0)));
+    assert_eq!(steps(&format!("SCAN {}", begin(7))), (vec![], scanned(0)));
+    assert_eq!(steps("SCAN 99999999999999999"), (vec![], scanned(0)));
 }
 
 #[test]
