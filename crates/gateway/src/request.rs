@@ -68,7 +68,8 @@ pub enum KeyspaceRequest {
     },
     RandomKey,
     Stats,
-    /// The same of what this gateway owns, and of nothing else: as a master of Redis Cluster. It is asked of no other.
+    /// The same of what clients are told this gateway has, and of nothing else: as a master of Redis Cluster. It is asked of
+    /// no other.
     Own(Box<KeyspaceRequest>),
 }
 

@@ -6,6 +6,9 @@
 //! ranges       [0 ........ 8191] [8192..12287]           neighbours of one owner together; what nobody owns is in none
 //! ```
 //!
+//! Clients are told of each slot that its owner has it, or, where they do not reach the owner, that another gateway has,
+//! which stands in: the first one that they do reach, so that all gateways tell the same, and what masters tell adds up.
+//!
 //! Must not know: how owners are chosen, or where a request really goes.
 
 use std::collections::BTreeSet;
@@ -24,6 +27,7 @@ pub struct Topology {
     /// By partition.
     holdings: Vec<Option<Holding>>,
     slots_served: usize,
+    stand_in: u16,
     /// Gateways that own something which they do not serve, alive or not.
     behind: BTreeSet<u16>,
 }
@@ -37,6 +41,13 @@ pub struct GatewayPlace {
     /// Where Redis clients connect; `None`: nowhere.
     pub redis: Option<Place>,
     pub is_alive: bool,
+}
+
+impl GatewayPlace {
+    /// Do clients reach it?
+    pub fn is_reached(&self) -> bool {
+        self.is_alive && self.redis.is_some()
+    }
 }
 
 /// Who has a partition.
@@ -67,6 +78,9 @@ impl Topology {
     /// `owners`: for each partition of the cluster who has it. A gateway that is not among `gateways` counts as none.
     pub fn new(cluster: ClusterId, me: u16, mut gateways: Vec<GatewayPlace>, owners: &[Option<Holding>]) -> Self {
         gateways.sort_by_key(|gateway| gateway.id);
+        let is_known = |holding: &Holding| gateways.iter().any(|place| place.id == holding.gateway);
+        let holdings: Vec<_> = owners.iter().map(|owner| owner.filter(is_known)).collect();
+        let stand_in = gateways.iter().find(|gateway| gateway.is_reached()).map_or(me, |gateway| gateway.id);
         let mut ranges: Vec<SlotRange> = Vec::new();
         let (mut slots_served, mut behind) = (0, BTreeSet::new());
         for (partition, owner) in owners.iter().enumerate() {
@@ -83,7 +97,7 @@ impl Topology {
                 None => ranges.push(SlotRange { first, last, gateway }),
             }
         }
-        Topology { cluster, me, gateways, ranges, holdings: owners.to_vec(), slots_served, behind }
+        Topology { cluster, me, gateways, ranges, holdings, slots_served, stand_in, behind }
     }
 
     /// One gateway that owns everything.
@@ -137,18 +151,31 @@ impl Topology {
 
     /// Does its owner answer, as far as is known?
     pub fn is_served(&self, slot: Slot) -> bool {
-        let partition = slot.index() * self.holdings.len() / SLOT_COUNT;
-        self.holdings.get(partition).copied().flatten().is_some_and(|holding| holding.is_served)
+        self.holding(slot.index() * self.holdings.len() / SLOT_COUNT).is_some_and(|holding| holding.is_served)
     }
 
-    /// Does this gateway own it?
+    fn holding(&self, partition: usize) -> Option<Holding> {
+        self.holdings.get(partition).copied().flatten()
+    }
+
+    /// The gateway that clients are told has what `owner` owns.
+    pub fn told_of(&self, owner: u16) -> u16 {
+        if self.gateway(owner).is_some_and(GatewayPlace::is_reached) { owner } else { self.stand_in }
+    }
+
+    /// Are clients told that this gateway has it?
     pub fn is_mine(&self, slot: Slot) -> bool {
-        self.owner_of(slot).is_some_and(|owner| owner.id == self.me)
+        self.owner_of(slot).is_some_and(|owner| self.told_of(owner.id) == self.me)
     }
 
-    /// The first slot from this one on that this gateway owns.
+    /// The same of a partition's slots.
+    pub fn is_my_partition(&self, partition: u16) -> bool {
+        self.holding(usize::from(partition)).is_some_and(|holding| self.told_of(holding.gateway) == self.me)
+    }
+
+    /// The first slot from this one on that clients are told this gateway has.
     pub fn next_of_mine(&self, from: Slot) -> Option<Slot> {
-        let mut mine = self.ranges.iter().filter(|range| range.gateway == self.me);
+        let mut mine = self.ranges.iter().filter(|range| self.told_of(range.gateway) == self.me);
         let range = mine.find(|range| range.last >= from.number())?;
         Slot::new(range.first.max(from.number()))
     }
@@ -175,7 +202,8 @@ mod tests {
     use crate::engine::EngineConfig;
 
     fn gateway(id: u16) -> GatewayPlace {
-        GatewayPlace { id, epoch: u32::from(id) + 1, redis: None, is_alive: true }
+        let redis = Some(Place { host: String::new(), port: 7000 + id });
+        GatewayPlace { id, epoch: u32::from(id) + 1, redis, is_alive: true }
     }
 
     #[test]
@@ -209,6 +237,32 @@ mod tests {
         assert_eq!((next(0), next(4095), next(4096), next(12288)), (Some(0), Some(4095), Some(12288), Some(12288)));
         let other = Topology::new(ClusterId(1), 1, vec![gateway(1), gateway(0)], &owners);
         assert_eq!(other.next_of_mine(Slot::new(10240).expect("a slot")), None);
+    }
+
+    #[test]
+    fn one_gateway_stands_in_for_all_that_clients_do_not_reach() {
+        let owners = [0, 1, 2, 3].map(|gateway| Some(Holding { gateway, is_served: true }));
+        let gateways = || {
+            let nowhere = GatewayPlace { redis: None, ..gateway(0) };
+            let dead = GatewayPlace { is_alive: false, ..gateway(3) };
+            vec![dead, gateway(2), nowhere, gateway(1)]
+        };
+        let told: Vec<Vec<bool>> = [1, 2]
+            .map(|me| {
+                let topology = Topology::new(ClusterId(1), me, gateways(), &owners);
+                assert_eq!([0, 1, 2, 3].map(|owner| topology.told_of(owner)), [1, 1, 2, 1], "all tell the same");
+                let begins = (0..4).map(|partition| Slot::new(partition * 4096).expect("a slot"));
+                let mine: Vec<bool> = begins.map(|slot| topology.is_mine(slot)).collect();
+                assert_eq!((0..4).map(|partition| topology.is_my_partition(partition)).collect::<Vec<_>>(), mine);
+                let first = topology.next_of_mine(Slot::new(0).expect("a slot")).map(Slot::number);
+                assert_eq!(first, mine.iter().position(|&is_mine| is_mine).map(|partition| partition as u16 * 4096));
+                mine
+            })
+            .into();
+        assert_eq!(told, [[true, true, false, true], [false, false, true, false]]);
+        let mut nobody = gateways();
+        nobody.iter_mut().for_each(|gateway| gateway.redis = None);
+        assert!(Topology::new(ClusterId(1), 2, nobody, &owners).is_my_partition(0), "whoever asks was here");
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Core {
         exchange.is_of_cluster = settings.redis_cluster;
         exchange.table.begin_alone(alone(&settings, setup.identity));
         let served = Arc::default();
-        let topology = exchange.topology(&served);
+        let topology = exchange.tell(&served);
         let shared = Shared { topology, roster: setup.roster, ..Shared::new(settings) };
         Ok(Core {
             poll: setup.poll,
@@ -245,7 +245,7 @@ impl Core {
                 }
                 ToCore::Served(served) => {
                     self.served = served;
-                    self.shared.topology = self.exchange.topology(&self.served);
+                    self.shared.topology = self.exchange.tell(&self.served);
                 }
                 ToCore::Change(live) => self.change(&live),
                 ToCore::Policies(NewPolicies { changed, done }) => {
@@ -276,7 +276,7 @@ impl Core {
 
     fn take_view(&mut self, view: &View) {
         self.exchange.take_view(self.now, view, self.poll.registry());
-        self.shared.topology = self.exchange.topology(&self.served);
+        self.shared.topology = self.exchange.tell(&self.served);
         self.connect_peers();
     }
 

@@ -71,6 +71,8 @@ pub struct Exchange {
     cores: Vec<Outlet<ToCore>>,
     pub table: Table,
     pub tenures: Tenures,
+    /// What clients are told.
+    told: Arc<Topology>,
     /// Its clients ask another gateway when this one says that it is not the owner.
     pub is_of_cluster: bool,
     /// Engines that are over, to be looked through for replies a last time.
@@ -97,8 +99,11 @@ pub struct Exchange {
 
 impl Exchange {
     pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig) -> Self {
+        let table = Table::new(config.partition_count);
+        let told = table.topology(place.identity.cluster, place.identity.gateway, &BTreeSet::new());
         Exchange {
-            table: Table::new(config.partition_count),
+            table,
+            told: Arc::new(told),
             is_of_cluster: false,
             over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
@@ -132,7 +137,12 @@ impl Exchange {
         let deadline_us = now.mono_us + WAIT_US_MAX;
         match (self.table.partition_of(&request), request) {
             (None, Request::Keyspace(KeyspaceRequest::Own(request))) => {
-                let own: Vec<u16> = (0..self.table.partition_count()).filter(|&it| self.is_own(it)).collect();
+                // How a gateway is, it says whatever becomes of others.
+                let is_asked = |partition| match *request {
+                    KeyspaceRequest::Stats => self.is_own(partition),
+                    _ => self.told.is_my_partition(partition),
+                };
+                let own: Vec<u16> = (0..self.table.partition_count()).filter(|&it| is_asked(it)).collect();
                 if own.is_empty() {
                     return self.answer(token, Some(Reply::Keyspace(Ok(of_nothing(&request)))));
                 }
@@ -406,10 +416,11 @@ impl Exchange {
         self.ask_loose(now);
     }
 
-    /// `served`: epochs of tenures.
-    pub fn topology(&self, served: &BTreeSet<u32>) -> Arc<Topology> {
+    /// What clients are told from now on. `served`: epochs of tenures.
+    pub fn tell(&mut self, served: &BTreeSet<u32>) -> Arc<Topology> {
         let Identity { cluster, gateway } = self.place.identity;
-        Arc::new(self.table.topology(cluster, gateway, served))
+        self.told = Arc::new(self.table.topology(cluster, gateway, served));
+        Arc::clone(&self.told)
     }
 
     pub fn read_neighbour(&mut self, now: Now, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) {

@@ -1,10 +1,10 @@
 //! CLUSTER and its companions: who serves which slots, in the shapes of Redis Cluster.
 //!
 //! Each gateway is told as a master without replicas. Slots whose gateway is dead, or has no port for Redis clients,
-//! are told as this gateway's: it passes requests on, or lets them wait until somebody owns the slot. So does any gateway
-//! with a request for a slot whose owner does not serve it yet: two that differ in who owns it would send a client to and
-//! fro. Nothing here changes the cluster: slots follow gateways by themselves, so the subcommands that move them do not
-//! exist.
+//! are told as those of another one, the same whoever tells, that passes requests on or lets them wait. So does any gateway
+//! with a request for a slot that it does not own and whose owner it cannot send clients to, or that its owner does not
+//! serve yet: two that differ in who owns a slot would send a client to and fro. Nothing here changes the cluster: slots
+//! follow gateways by themselves, so the subcommands that move them do not exist.
 //!
 //! Must not know: how owners are chosen.
 
@@ -37,10 +37,9 @@ fn shard_name(cluster: ClusterId, gateway: u16) -> String {
     format!("{:016x}{:020x}{gateway:04x}", cluster.0, 1)
 }
 
-/// Where clients are sent for what a gateway owns.
+/// Where clients are told that a range is.
 fn holder(topology: &Topology, range: SlotRange) -> Option<&GatewayPlace> {
-    let reachable = topology.gateway(range.gateway).filter(|owner| owner.is_alive && owner.redis.is_some());
-    reachable.or_else(|| topology.gateway(topology.me()))
+    topology.gateway(topology.told_of(range.gateway))
 }
 
 /// The host of a place: on this machine, where nobody said, the one under which this client reached us.
@@ -140,8 +139,9 @@ pub fn getkeysinslot(call: &mut Call<'_>) -> Handled {
 
 /// A master knows of no keys of the slots of others.
 fn is_elsewhere(call: &Call<'_>, slot: u16) -> bool {
-    let owner = Slot::new(slot).and_then(|slot| call.shared.topology.owner_of(slot));
-    call.shared.settings.redis_cluster && owner.is_some_and(|owner| owner.id != call.shared.topology.me())
+    let topology = &call.shared.topology;
+    let is_told = |slot: Slot| topology.owner_of(slot).is_some() && !topology.is_mine(slot);
+    call.shared.settings.redis_cluster && Slot::new(slot).is_some_and(is_told)
 }
 
 fn slot(number: i64) -> Option<u16> {
@@ -181,9 +181,9 @@ pub fn slots(call: &mut Call<'_>) -> Handled {
     Ok(Plan::Answered)
 }
 
-/// The ranges that clients are sent to a gateway for.
+/// The ranges that clients are told a gateway has.
 fn ranges_of(topology: &Topology, id: u16) -> impl Iterator<Item = SlotRange> {
-    topology.ranges().iter().copied().filter(move |&range| holder(topology, range).is_some_and(|it| it.id == id))
+    topology.ranges().iter().copied().filter(move |range| topology.told_of(range.gateway) == id)
 }
 
 /// CLUSTER SHARDS: each gateway with its slots.

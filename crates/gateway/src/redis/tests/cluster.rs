@@ -103,15 +103,34 @@ fn gateways_of_this_machine_are_under_the_host_by_which_the_client_came() {
 }
 
 #[test]
-fn what_clients_cannot_reach_is_asked_of_this_gateway() {
+fn what_clients_cannot_reach_is_asked_of_one_gateway() {
     let mut client = client(true);
-    let nowhere = GatewayPlace { redis: None, ..gateway(2, "", true) };
-    client.shared.topology = topology(vec![gateway(1, "", true), nowhere], |_| true);
-    client.script(&[(&format!("SET {} 1", key_in(1)), "+OK")]);
+    let nowhere = || GatewayPlace { redis: None, ..gateway(2, "", true) };
+    client.shared.topology = topology(vec![gateway(1, "", true), nowhere()], |_| true);
+    let (key, slot) = (key_in(1), slot_of(&key_in(1)));
+    let listed = format!("*1 ${} {key}", key.len());
+    let in_slot = [
+        (format!("CLUSTER COUNTKEYSINSLOT {slot}"), ":1", ":0"),
+        (format!("CLUSTER GETKEYSINSLOT {slot} 9"), listed.as_str(), "*0"),
+    ];
+    client.script(&[
+        (&format!("SET {key} 1"), "+OK"),
+        ("KEYS *", &listed),
+        ("SCAN 0", &format!("*2 $1 0 {listed}")),
+        ("DBSIZE", ":1"),
+    ]);
+    in_slot.iter().for_each(|(command, count, _)| client.script(&[(command, count)]));
     let slots = client.say("CLUSTER SLOTS");
     assert!(slots.contains(&format!(":2048 :6143 *4 $8 10.0.0.2 :7001 $40 {ME} ")), "{slots}");
     let nodes = client.say("CLUSTER NODES");
     assert!(nodes.contains(&format!("{OTHER} :0@0 master,noaddr - 0 0 20 connected\n")), "{nodes}");
+
+    // Another one comes first: all tell that that one has it, and each of the others passes on what it is asked.
+    client.shared.topology = topology(vec![gateway(0, "10.0.0.7", true), gateway(1, "", true), nowhere()], |_| true);
+    let slots = client.say("CLUSTER SLOTS");
+    assert!(slots.contains(":2048 :6143 *4 $8 10.0.0.7 :7000 $40 "), "{slots}");
+    client.script(&[(&format!("GET {key}"), "$1 1"), ("KEYS *", "*0"), ("SCAN 0", "*2 $1 0 *0")]);
+    in_slot.iter().for_each(|(command, _, none)| client.script(&[(command, none)]));
 }
 
 #[test]
@@ -177,10 +196,12 @@ fn a_scan_asks_for_no_slots_of_others() {
         (cursors, String::from_utf8(client.settle()).expect("text"))
     };
     let scanned = |next: u64| format!("*2\r\n${}\r\n{next}\r\n*0\r\n", next.to_string().len());
-    assert_eq!(steps("KEYS *"), (vec![begin(0), begin(3)], "*0\r\n".to_owned()));
+    let all = [0, 3, 4, 5, 6].map(begin).to_vec();
+    assert_eq!(steps("KEYS *"), (all, "*0\r\n".to_owned()), "its own, and those of a dead one");
     assert_eq!(steps("SCAN 0"), (vec![begin(0)], scanned(begin(3))));
-    assert_eq!(steps(&format!("SCAN {}", begin(1) + 7)), (vec![begin(3)], scanned(0)), "no longer its own");
-    assert_eq!(steps(&format!("SCAN {}", begin(3) + 7)), (vec![begin(3) + 7], scanned(0)));
+    assert_eq!(steps(&format!("SCAN {}", begin(1) + 7)), (vec![begin(3)], scanned(begin(4))), "no longer its own");
+    assert_eq!(steps(&format!("SCAN {}", begin(3) + 7)), (vec![begin(3) + 7], scanned(begin(4))));
+    assert_eq!(steps(&format!("SCAN {}", begin(6))), (vec![begin(6)], scanned(0)));
     assert_eq!(steps(&format!("SCAN {}", begin(7))), (vec![], scanned(0)));
     assert_eq!(steps("SCAN 99999999999999999"), (vec![], scanned(0)));
 }
