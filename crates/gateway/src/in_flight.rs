@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use crate::request::RequestId;
+
 #[derive(Debug, Default)]
 pub struct InFlight {
     /// In the order of their places; answered ones leave when they reach the front.
@@ -17,7 +19,7 @@ pub struct InFlight {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    seq: u64,
+    id: RequestId,
     fingerprint: Fingerprint,
     answered: bool,
     line: u64,
@@ -70,27 +72,27 @@ impl InFlight {
         Kind::ALL.into_iter().any(any_in_flight) && self.entries.iter().any(conflicts)
     }
 
-    /// Is an earlier command on the key of the one in place `seq` still unanswered?
-    pub fn is_behind(&self, seq: u64) -> bool {
-        let index = self.entries.partition_point(|entry| entry.seq < seq);
+    /// Is an earlier command on the key of this one still unanswered?
+    pub fn is_behind(&self, id: RequestId) -> bool {
+        let index = self.entries.partition_point(|entry| entry.id < id);
         let hash = self.entries.get(index).map(|entry| entry.fingerprint.hash);
         let earlier = self.entries.iter().take(index);
         earlier.filter(|entry| !entry.answered).any(|entry| Some(entry.fingerprint.hash) == hash)
     }
 
-    /// Remembers the command in place `seq` that came from the request line numbered `line`.
-    pub fn add(&mut self, seq: u64, fingerprint: Fingerprint, line: u64) {
+    /// Remembers a command, behind those before it, that came from the request line numbered `line`.
+    pub fn add(&mut self, id: RequestId, fingerprint: Fingerprint, line: u64) {
         self.counts[fingerprint.kind as usize] += 1;
-        self.entries.push_back(Entry { seq, fingerprint, answered: false, line });
+        self.entries.push_back(Entry { id, fingerprint, answered: false, line });
     }
 
-    /// Notes the answer to `seq` and returns the number of its request line.
+    /// Notes the answer to a command and returns the number of its request line.
     ///
     /// # Panics
     /// If no such command is in flight.
-    pub fn answered(&mut self, seq: u64) -> u64 {
-        let index = self.entries.partition_point(|entry| entry.seq < seq);
-        let entry = self.entries.get_mut(index).filter(|entry| entry.seq == seq && !entry.answered);
+    pub fn answered(&mut self, id: RequestId) -> u64 {
+        let index = self.entries.partition_point(|entry| entry.id < id);
+        let entry = self.entries.get_mut(index).filter(|entry| entry.id == id && !entry.answered);
         let entry = entry.expect("an answer to a command that is in flight");
         entry.answered = true;
         let (fingerprint, line) = (entry.fingerprint, entry.line);
@@ -105,17 +107,17 @@ impl InFlight {
         self.entries.is_empty()
     }
 
-    /// Notes the answer to `seq` if that is a command in flight.
-    pub fn answered_if_any(&mut self, seq: u64) {
-        if self.entries.binary_search_by_key(&seq, |entry| entry.seq).is_ok_and(|index| !self.entries[index].answered) {
-            self.answered(seq);
+    /// Notes the answer to what is perhaps a command in flight.
+    pub fn answered_if_any(&mut self, id: RequestId) {
+        if self.entries.binary_search_by_key(&id, |entry| entry.id).is_ok_and(|index| !self.entries[index].answered) {
+            self.answered(id);
         }
     }
 
-    /// Answered commands of the request line `line` behind `seq`, whose replies still wait for an earlier one.
+    /// Places of answered commands of the request line `line` behind place `seq`, whose replies still wait for an earlier one.
     pub fn answered_of_line(&self, line: u64, seq: u64) -> impl Iterator<Item = u64> {
-        let later = move |entry: &&Entry| entry.line == line && entry.seq > seq && entry.answered;
-        self.entries.iter().filter(later).map(|entry| entry.seq)
+        let later = move |entry: &&Entry| entry.line == line && entry.id.seq > seq && entry.answered;
+        self.entries.iter().filter(later).map(|entry| entry.id.seq)
     }
 
     pub fn has_line(&self, line: u64) -> bool {

@@ -279,12 +279,12 @@ impl MemcachedSession {
             command.take_large();
         }
         let seq = self.replies.open();
-        self.in_flight.add(seq, fingerprint, self.line_number);
+        self.in_flight.add(whole(seq), fingerprint, self.line_number);
         self.send(seq, command, sink);
     }
 
     fn send(&mut self, seq: u64, command: MemcachedCommand, sink: &mut impl RequestSink<MemcachedCommand>) {
-        let id = RequestId { seq, part: 0 };
+        let id = whole(seq);
         self.large.charge(id, command.bytes_charged(self.value_bytes_max));
         sink.request(id, Request::Key(command));
     }
@@ -322,14 +322,14 @@ impl MemcachedSession {
         }
         let seq = self.replies.open();
         self.question = Some(question);
-        sink.request(RequestId { seq, part: 0 }, Request::Keyspace(request));
+        sink.request(whole(seq), Request::Keyspace(request));
         true
     }
 
     /// Issues as writes the `mg` that were only read, each once nothing before it on its key is in flight.
     fn issue_again(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) {
         let in_flight = &self.in_flight;
-        let due: Vec<_> = self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(*seq)).collect();
+        let due: Vec<_> = self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(whole(*seq))).collect();
         for (seq, line) in due {
             let Ok(Line::MetaGet { key, flags }) = parse_line(&line) else { unreachable!("its own request line") };
             let command = self.shaped(super::lines::meta_get(&key, flags, true));
@@ -365,7 +365,7 @@ impl MemcachedSession {
 
     /// Takes the reply of a command: drops it if it stands behind the error of its own line.
     fn take_answer(&mut self, seq: u64, mut bytes: Vec<u8>, tally: Tally) {
-        let line = self.in_flight.answered(seq);
+        let line = self.in_flight.answered(whole(seq));
         if self.failed_lines.iter().any(|&(failed, from)| failed == line && from <= seq) {
             bytes.clear();
         } else if tally.is_refusal() {
@@ -376,6 +376,11 @@ impl MemcachedSession {
         }
         self.replies.fill(seq, bytes);
     }
+}
+
+/// The command in a place: none has several parts.
+fn whole(seq: u64) -> RequestId {
+    RequestId { seq, part: 0 }
 }
 
 /// How long a line may get before its end is in sight: long for those that may be a `get` of many keys.

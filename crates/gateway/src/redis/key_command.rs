@@ -58,11 +58,6 @@ impl KeyCommand {
         KeyCommand { key, verb, protocol: connection.protocol, touches, takes_large: false }
     }
 
-    /// Does it answer with a value, or with part of one, and change nothing?
-    pub(super) fn reads_value(&self) -> bool {
-        self.access() == Access::Read && self.wants() == Wants::Value
-    }
-
     pub(super) fn take_large(&mut self) {
         self.takes_large = true;
     }

@@ -3,7 +3,7 @@
 //! A command about all keys is a barrier: it is issued when everything before it is answered, and nothing after it
 //! starts before it ends, so that a pipeline sees its own writes. A command on many keys issues its parts as room
 //! allows and holds back what follows until all are issued. A write waits for reads of its key that came before it,
-//! which may be asked again (see [`crate::large`]), and what follows waits with it. Invariant: `parts_in_flight` counts
+//! which may look again or be asked again (see [`crate::large`]), and what follows waits with it. Invariant: `parts_in_flight` counts
 //! what was asked of the engine and not yet answered.
 //!
 //! Must not know: sockets, nodes; what commands do to keys.
@@ -44,9 +44,9 @@ pub struct RedisSession {
     queue: ReplyQueue,
     parts_in_flight: usize,
     large: LargeValues,
-    /// Reads of values that are not answered.
+    /// Those that are not answered.
     reads: InFlight,
-    /// A write whose key such a read is still to see; nothing behind it is asked.
+    /// A write before which such a one is still to see its key; nothing behind it is asked.
     held: Option<(RequestId, Request<KeyCommand>)>,
     value_bytes_max: usize,
     is_of_cluster: bool,
@@ -147,8 +147,8 @@ impl RedisSession {
 
     fn send(&mut self, id: RequestId, mut request: Request<KeyCommand>, sink: &mut impl RequestSink<KeyCommand>) {
         let bytes = match &mut request {
-            Request::Key(command) if command.reads_value() => {
-                self.reads.add(id.seq, Fingerprint::new(command.key(), Kind::Read), 0);
+            Request::Key(command) if command.access() == Access::Read => {
+                self.reads.add(id, Fingerprint::new(command.key(), Kind::Read), 0);
                 // Alone it needs no leave.
                 if self.queue.waiting_count() == 1 && self.queue.output().is_empty() {
                     command.take_large();
@@ -178,7 +178,7 @@ impl RedisSession {
 
     fn end_read(&mut self, id: RequestId) {
         self.large.answered(id);
-        self.reads.answered_if_any(id.seq);
+        self.reads.answered_if_any(id);
     }
 
     fn issue_next(&mut self, sink: &mut impl RequestSink<KeyCommand>) {

@@ -211,7 +211,7 @@ fn health(topology: &Topology, gateway: &GatewayPlace) -> &'static str {
     match (gateway.is_alive, topology.serves_its_own(gateway.id)) {
         (true, true) => "online",
         (true, false) => "loading",
-        (false, _) => "failed",
+        (false, _) => "fail",
     }
 }
 

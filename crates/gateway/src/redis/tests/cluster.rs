@@ -82,7 +82,7 @@ fn slots_have_gateways() {
         format!("*3 *4 $5 slots *6 :0 :2047 :6144 :8191 :8192 :14335 $5 nodes *1 *14 $2 id $40 {ME} $4 port :7001");
     assert!(shards.starts_with(&mine), "{shards}");
     assert!(shards.contains("$2 ip $8 10.0.0.9 $8 endpoint $8 10.0.0.9 $4 role $6 master"), "{shards}");
-    assert!(shards.ends_with("$6 health $6 failed"), "{shards}");
+    assert!(shards.ends_with("$6 health $4 fail"), "{shards}");
     let info = client.say("CLUSTER INFO");
     for field in ["state:fail", "slots_assigned:14336", "slots_ok:8192", "slots_fail:6144", "known_nodes:3", "size:3"] {
         assert!(info.contains(&format!("cluster_{field} ")), "{field} in {info}");
@@ -146,10 +146,10 @@ fn slots_that_are_not_served_have_failed() {
         let told = shards.match_indices("health ").map(|(at, _)| shards[at..].split(' ').nth(2).expect("a word"));
         told.map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(health(&mut client), ["online", "loading", "failed"]);
+    assert_eq!(health(&mut client), ["online", "loading", "fail"]);
     client.shared.topology = topology(gateways(), |_| false);
     assert!(client.say("CLUSTER INFO").contains("cluster_state:fail cluster_slots_assigned:14336 cluster_slots_ok:0 "));
-    assert_eq!(health(&mut client), ["loading", "loading", "failed"]);
+    assert_eq!(health(&mut client), ["loading", "loading", "fail"]);
     let whole = |is_served| Topology::new(ClusterId(1), 1, gateways(), &[Some(Holding { gateway: 1, is_served })]);
     for (is_served, state) in [(true, "ok"), (false, "fail")] {
         client.shared.topology = Arc::new(whole(is_served));

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::command::{Access, Command};
 use crate::limits::{LARGE_BYTES_MAX, LARGE_VALUE_BYTES};
 use crate::redis::{fuzz::fuzz_session, limits};
 
@@ -266,6 +267,31 @@ fn a_read_that_waits_for_room_does_not_see_the_write_behind_it() {
     let expected = [reply.repeat(count), b"$2\r\nxx\r\n+OK\r\n$-1\r\n+OK\r\n$1\r\n1\r\n".to_vec()].concat();
     assert!(client.settle() == expected);
     assert!(client.session.is_at_rest());
+}
+
+#[test]
+fn no_read_sees_a_write_behind_it_on_its_key() {
+    for (read, before, after) in [
+        ("GET a", "$1 1", "$3 new"),
+        ("STRLEN a", ":1", ":3"),
+        ("EXISTS a", ":1", ":1"),
+        ("TTL a", ":-1", ":-1"),
+        ("EXISTS b a a", ":2", ":2"),
+        ("TOUCH a b", ":1", ":1"),
+        ("OBJECT ENCODING a", "$3 int", "$6 embstr"),
+    ] {
+        let mut client = Client::new();
+        client.say("SET a 1");
+        client.send(&stream(&[read, "SET other 1", "SET a new", "SET other 2", read]));
+        let is_write = |(_, request): &&(RequestId, Request<KeyCommand>)| match request {
+            Request::Key(command) => command.access() == Access::Write,
+            _ => false,
+        };
+        assert_eq!(client.asked.iter().filter(is_write).count(), 1, "{read}: other keys go on until one waits");
+        let got = String::from_utf8(client.settle()).expect("text").replace("\r\n", " ");
+        assert_eq!(got, format!("{before} +OK +OK +OK {after} "));
+        assert!(client.session.is_at_rest());
+    }
 }
 
 #[test]
