@@ -1,7 +1,7 @@
 """redis-py's RedisCluster, unmodified, against gateways; and the words of a Redis that runs as a cluster of one.
 
 Runs with `--redis-cluster` off and on, with one gateway and several, and finds out by itself which it is. With several it
-kills one in the end.
+drains and kills one in the end.
 """
 
 import json
@@ -11,6 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import urllib.request
 
 import redis
@@ -19,10 +21,12 @@ from redis.cluster import RedisCluster, key_slot
 from expect import address, case, equal, main, raises, true
 
 sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/lib")
-from cluster import START_SECONDS_MAX, free_ports, wait_until  # noqa: E402
+from cluster import START_SECONDS_MAX, binary_path, free_ports, let_end, wait_until  # noqa: E402
 
 HOST, PORT = address("SHORTTAIL_REDIS")
 SLOT_COUNT = 16384
+# Clients ask for so long before and after something happens.
+SETTLE_SECONDS = 1
 
 
 def plain():
@@ -182,6 +186,9 @@ class Words:
         return self
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         self.stream.close()
         self.socket.close()
 
@@ -281,15 +288,76 @@ if ON:
 
 
 def gateways():
-    """(process, port for Redis clients) of each."""
+    """(process, port for Redis clients, number) of each."""
     with urllib.request.urlopen("http://%s:%d/status" % address("SHORTTAIL_ADMIN"), timeout=30) as answer:
-        return [(each["pid"], int(each["redis"].rsplit(":", 1)[1])) for each in json.load(answer)["gateways"] if each["serving"]]
+        serving = [each for each in json.load(answer)["gateways"] if each["serving"]]
+        return [(each["pid"], int(each["redis"].rsplit(":", 1)[1]), each["id"]) for each in serving]
+
+
+class Asker(threading.Thread):
+    """Reads and writes keys as go-redis does: each where the map says, and after three redirections, without a pause, it gives up."""
+
+    REDIRECTIONS_MAX = 3
+
+    def __init__(self, number, where):
+        super().__init__()
+        self.keys = [f"drained:{number}:{key}" for key in range(32)]
+        self.where, self.connections, self.complaints = dict.fromkeys(self.keys, where), {}, []
+        self.is_over = False
+
+    def run(self):
+        turn = 0
+        try:
+            while not self.is_over and not self.complaints:
+                turn += 1
+                for key in self.keys:
+                    self.turn(key, f"{turn} of {key}")
+        except OSError as error:
+            self.complaints.append(f"turn {turn}: {error!r}")
+        for words in self.connections.values():
+            words.close()
+
+    def turn(self, key, value):
+        stored, found = self.ask(key, "SET", key, value), self.ask(key, "GET", key)
+        if (stored, found) != (b"+OK\r\n", b"$%d\r\n%s\r\n" % (len(value), value.encode())):
+            self.complaints.append(f"{key}: {stored!r}, {found!r}")
+
+    def ask(self, key, *command):
+        for _ in range(1 + self.REDIRECTIONS_MAX):
+            where = self.where[key]
+            if where not in self.connections:
+                self.connections[where] = Words(where)
+            reply = self.connections[where].say(*command)
+            if not reply.startswith(b"-MOVED "):
+                return reply
+            host, port = reply.split()[2].decode().rsplit(":", 1)
+            self.where[key] = (host, int(port))
+        return reply
+
+
+@case
+def a_gateway_is_drained():
+    """what a gateway hands over is served all the time, and no client is sent to and fro"""
+    others = [name for pid, port, name in gateways() if port != PORT]
+    if not others:
+        return
+    askers = [Asker(number, (HOST, PORT)) for number in range(4)]
+    for each in askers:
+        each.start()
+    try:
+        time.sleep(SETTLE_SECONDS)
+        drain = [binary_path(), "drain", "gateway", str(others[-1]), "--admin", "%s:%d" % address("SHORTTAIL_ADMIN")]
+        subprocess.run(drain, stdout=subprocess.DEVNULL, check=True, timeout=START_SECONDS_MAX)
+        time.sleep(SETTLE_SECONDS)
+    finally:
+        let_end(askers)
+    equal([complaint for each in askers for complaint in each.complaints], [])
 
 
 @case
 def a_gateway_dies():
     """kill -9 of a gateway (if there are several): the same client finds every key again, and stores"""
-    others = [pid for pid, port in gateways() if port != PORT]
+    others = [pid for pid, port, _ in gateways() if port != PORT]
     with cluster() as r:
         for number in range(300):
             r.set(f"lasting:{number}", number)

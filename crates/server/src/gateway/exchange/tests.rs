@@ -11,7 +11,7 @@ use shorttail_gateway::session::{Session, Settings, Shared};
 use shorttail_gateway::terms::ENDING_US_MAX;
 use shorttail_node::{Node, NodeConfig};
 use shorttail_units::{ClusterId, CodeShape, Epoch, Incarnation, NodeId, UnixMs};
-use shorttail_wire::control::{NodeEntry, NodeSeen, NodeState, Voter};
+use shorttail_wire::control::{GatewayEntry, NodeEntry, NodeSeen, NodeState, TenureEntry, Voter};
 
 use super::*;
 use crate::gateway::limits::LEASE;
@@ -213,6 +213,29 @@ fn clients_that_can_ask_elsewhere_do_not_wait_for_who_is_cut_off() {
         let answers: Vec<_> = std::iter::from_fn(|| world.answer(world.now)).collect();
         let expected = if is_of_cluster { vec![not_the_owner(); 3] } else { Vec::new() };
         assert_eq!(answers, expected);
+    }
+}
+
+#[test]
+fn a_master_answers_for_all_that_clients_are_told_it_has() {
+    for (redis, stands_in) in [(None, true), (Some("127.0.0.1:7001".to_owned()), false)] {
+        let mut world = World::new();
+        let forward = |id: u16| Some(format!("unix:/nowhere/{id}"));
+        let entry = |id, redis| GatewayEntry { id, is_alive: true, forward: forward(id), memcached: None, redis };
+        let gateways = vec![entry(0, Some("127.0.0.1:7000".to_owned())), entry(1, redis)];
+        let tenures = vec![TenureEntry { epoch: Epoch(2), gateway: 1, partitions: vec![0] }];
+        let view = View { number: 2, gateways, tenures, ..world.view.clone() };
+        world.exchange.take_view(world.now, &view, world.poll.registry());
+        world.exchange.tell(&BTreeSet::from([2]));
+        let mut answers_at_once = |seq, request| {
+            let token = Token { connection: 1, id: RequestId { seq, part: 0 } };
+            world.exchange.ask(world.now, token, Request::Keyspace(KeyspaceRequest::Own(Box::new(request))));
+            world.exchange.poll_answer(world.now).is_some()
+        };
+        // The one that owns it is to be asked, and is not reached.
+        assert_eq!(answers_at_once(1, KeyspaceRequest::Count), !stands_in);
+        assert_eq!(answers_at_once(2, KeyspaceRequest::Flush { at: None }), !stands_in);
+        assert!(answers_at_once(3, KeyspaceRequest::Stats), "how it is itself");
     }
 }
 
