@@ -338,8 +338,8 @@ impl Coordinator {
     pub(crate) fn persist(&mut self) {
         self.epoch_persisted = self.durable.epoch;
         let durable = self.durable.clone();
-        // What follows one that waits may as well rest on more.
-        let mut waiting = self.outputs.iter_mut().filter(|_| self.is_held);
+        // What follows one that waits may as well rest on more; but none before it, or an older one would be saved last.
+        let mut waiting = self.outputs.iter_mut().rev().filter(|_| self.is_held);
         match waiting.find_map(|output| if let Output::Persist(it) = output { Some(it) } else { None }) {
             Some(waiting) => *waiting = durable,
             None => self.outputs.push_back(Output::Persist(durable)),

@@ -410,3 +410,37 @@ fn what_waits_for_a_store_that_is_away_does_not_heap_up() {
     let last_view = |output: &Output| matches!(output, Output::Send { message, .. } if message == views[1]);
     assert!(outputs.iter().position(is_before) < outputs.iter().position(last_view));
 }
+
+/// Saves heap up for a second, until what is to be told is held back; what is persisted last holds all the same.
+#[test]
+fn what_is_saved_after_a_store_was_away_never_goes_back() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let at = |mono_us: u64| Now { mono_us, ..Now::default() };
+    seat.begin_reign(at(0), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    let register = |seat: &mut Seat, now_us: u64, id: u16| {
+        let message = ToCoordinator::RegisterNode(node(1, Some(id)));
+        seat.handle(at(now_us), Input::Message { connection: ConnectionId(10 + u64::from(id)), message });
+    };
+    register(&mut seat, 0, 0);
+    assert!(matches!(seat.poll_output(0), Some(Output::Persist(_))));
+    register(&mut seat, 100_000, 1);
+    register(&mut seat, 200_000, 2);
+    register(&mut seat, 2_000_000, 3);
+    let mut persisted = Vec::new();
+    let mut told = Vec::new();
+    seat.handle_saved(1);
+    while let Some(output) = seat.poll_output(2_000_000) {
+        seat.handle_saved(1);
+        match output {
+            Output::Persist(durable) => persisted.push(durable.nodes.len()),
+            Output::Send { message: FromCoordinator::NodeRegistered(welcome), .. } => {
+                told.push((welcome.session.node_id.0, *persisted.last().unwrap_or(&1)));
+            }
+            _ => {}
+        }
+    }
+    assert!(persisted.is_sorted(), "{persisted:?}");
+    assert_eq!(persisted.last(), Some(&4), "as the machine has it");
+    assert!(told.iter().all(|&(id, known)| usize::from(id) < known), "nobody is told what is not saved: {told:?}");
+    assert_eq!(told.len(), 4);
+}
