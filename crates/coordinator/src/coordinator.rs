@@ -187,6 +187,8 @@ impl Coordinator {
     /// Monotonic microseconds at which `Input::Deadline` is due.
     pub fn poll_deadline(&self) -> Option<u64> {
         let nodes = self.nodes.values().map(|node| node.presence.deadline_us(self.settings.retire_after_ms));
+        // A node that is waited for is looked at when something is heard.
+        let nodes = nodes.map(|at_us| at_us.filter(|&at_us| at_us > self.now_us));
         let gateways = self.gateways.values().map(|gateway| gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS));
         let others = self.order_deadline_us().into_iter().chain(self.tenures_deadline_us());
         nodes.chain(gateways).flatten().chain(others).min()
@@ -242,6 +244,7 @@ impl Coordinator {
         gateway.recent.note_refused(now.mono_us, status.totals.stores_refused_total);
         gateway.status = status;
         gateway.untold_losses = 0;
+        gateway.has_told = true;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
         self.note_reach(now, id);
     }
@@ -252,13 +255,16 @@ impl Coordinator {
         self.view_changed |= self.presence_mut(member).apply(now.mono_us, Event::ConnectionClosed);
     }
 
-    /// After it stood still itself, whoever was alive is given the time of silence anew: what they sent is
-    /// still to be read.
+    /// After it stood still itself, whoever was alive is given the time of silence anew, and for the dead that time
+    /// does not count: what they sent is still to be read.
     fn forgive_silence(&mut self, now: Now) {
         let is_late = |deadline_us: u64| now.mono_us > deadline_us + STOOD_STILL_MS * 1000;
         if !self.poll_deadline().is_some_and(is_late) {
             return;
         }
+        let stood_us = now.mono_us - self.now_us;
+        let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
+        dead.for_each(|node| node.presence.since_us += stood_us);
         let nodes = self.nodes.values_mut().map(|node| &mut node.presence);
         let members = nodes.chain(self.gateways.values_mut().map(|gateway| &mut gateway.presence));
         members.filter(|presence| presence.is_alive()).for_each(|presence| presence.since_us = now.mono_us);
@@ -288,44 +294,6 @@ impl Coordinator {
             gateway.presence.is_alive() || deadline.is_none_or(|deadline| deadline > now.mono_us)
         });
         self.view_changed |= self.gateways.len() != count;
-    }
-
-    /// The time after which a dead node is given up begins when no gateway has an answer of it any more.
-    fn note_serving(&mut self, now: Now, seen: &[NodeSeen]) {
-        for seen in seen.iter().filter(|seen| seen.connected) {
-            let node = self.nodes.get_mut(&seen.id).filter(|node| node.presence.state == NodeState::Dead);
-            node.into_iter().for_each(|node| node.presence.since_us = now.mono_us);
-        }
-    }
-
-    /// Gives up nodes that stay dead, but none that may still be serving: one that answers a gateway, or any while
-    /// there is no gateway to tell, is only out of the coordinator's own sight.
-    fn retire_nodes(&mut self, now: Now) {
-        let due = |node: &NodeMember| {
-            let deadline = node.presence.deadline_us(self.settings.retire_after_ms);
-            node.presence.state == NodeState::Dead && deadline.is_some_and(|deadline| deadline <= now.mono_us)
-        };
-        let due: Vec<u16> = self.nodes.iter().filter(|(_, node)| due(node)).map(|(&id, _)| id).collect();
-        for id in due {
-            let may_serve = self.may_be_serving(id);
-            if may_serve {
-                self.nodes.get_mut(&id).expect("listed above").presence.since_us = now.mono_us;
-                continue;
-            }
-            self.note_given_up(now, id);
-            let node = self.nodes.get_mut(&id).expect("listed above");
-            node.presence.apply(now.mono_us, Event::GivenUp);
-            let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
-            durable.retired_through = durable.retired_through.max(node.incarnation.0);
-            self.view_changed = true;
-            self.persist();
-        }
-    }
-
-    pub(crate) fn may_be_serving(&self, id: u16) -> bool {
-        let mut alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive()).peekable();
-        let is_seen = |gateway: &GatewayMember| gateway.status.nodes.iter().any(|node| node.id == id && node.connected);
-        alive.peek().is_none() || alive.any(is_seen)
     }
 
     fn presence_mut(&mut self, member: Member) -> &mut Presence {

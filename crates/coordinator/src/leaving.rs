@@ -12,7 +12,7 @@
 //! Must not know: how chunks move.
 
 use shorttail_units::Now;
-use shorttail_wire::control::{DrainStatus, FromCoordinator, Refusal};
+use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeState, Refusal};
 
 use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
@@ -149,6 +149,7 @@ impl Coordinator {
             return Err(format!("node {id} was removed already"));
         }
         let (is_alive, is_empty) = (node.presence.is_alive(), self.is_empty(id));
+        let is_given_up = node.presence.state == NodeState::Retired;
         let others = self.nodes_kept().filter(|(other, node)| **other != id && node.presence.is_alive()).count();
         let needed = self.settings.code.chunk_count();
         if is_alive && others < needed {
@@ -171,7 +172,8 @@ impl Coordinator {
                     node.presence.state.name()
                 ));
             }
-            true if !is_empty => self.check_bearable(id)?,
+            // With one that was given up nothing more is lost; of one that is waited for the operator knows better.
+            true if !is_empty && !is_given_up && !self.is_waited_for(id) => self.check_bearable(id)?,
             _ => {}
         }
         if let Some(gateway) = self.unfollowable_without(id) {
@@ -187,9 +189,7 @@ impl Coordinator {
 
     /// May what a node holds be lost, beside what is lost already?
     fn check_bearable(&self, id: u16) -> Result<(), String> {
-        // An owner that takes over counts nothing yet, and of a dead one nothing counts.
-        let is_owned = self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure));
-        if !is_owned || !self.is_quiet() {
+        if !self.can_tell_losses() {
             return Err(format!(
                 "node {id} may be the last to hold some data, and no owner can tell what is lost now: wait until all \
                  partitions are served (`shorttail status`)"
@@ -208,7 +208,9 @@ impl Coordinator {
     }
 
     fn take_out(&mut self, now: Now, id: u16) {
-        self.note_given_up(now, id);
+        if self.nodes.get(&id).is_some_and(|node| node.presence.state != NodeState::Retired) {
+            self.note_given_up(now, id);
+        }
         let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
         (durable.draining, durable.removed) = (false, true);
         durable.retired_through = durable.retired_through.max(durable.incarnation);

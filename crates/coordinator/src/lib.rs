@@ -27,6 +27,7 @@ mod problems;
 mod reach;
 mod recent;
 mod register;
+mod retiring;
 mod seat;
 mod status;
 mod stored;

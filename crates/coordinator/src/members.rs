@@ -117,6 +117,8 @@ pub struct GatewayMember {
     pub since_us: u64,
     pub registration: GatewayRegistration,
     pub status: GatewayStatus,
+    /// It was told since this connection came.
+    pub has_told: bool,
     /// Nodes that were given up with what they held since the status was told.
     pub untold_losses: usize,
     pub recent: Recent,

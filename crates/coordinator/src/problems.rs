@@ -4,11 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use shorttail_units::Now;
 use shorttail_wire::control::{NodeState, Standing, TenureState};
 
 use crate::coordinator::Coordinator;
-use crate::limits::{LOSS_TOLD_MS, UNPROVEN_MS_MAX};
+use crate::limits::UNPROVEN_MS_MAX;
 use crate::members::{GatewayMember, NodeMember};
 
 /// A node that has room for chunks in less than one part in so many of its memory is full: that much is kept for cleaning.
@@ -37,7 +36,8 @@ impl Coordinator {
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
         let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
-        let problems = [unserved, unreadable, self.lossy_problem(), unstored, self.cut_off_problem()];
+        let problems =
+            [unserved, unreadable, self.waiting_problem(), self.lossy_problem(), unstored, self.cut_off_problem()];
         problems.into_iter().flatten().chain(self.layout_problems()).collect()
     }
 
@@ -47,20 +47,13 @@ impl Coordinator {
         Lacking { lost: self.living().map(told).max().unwrap_or(0), away: self.away().collect() }
     }
 
-    /// What they may lack at worst, node `beside` being left out of account: a gateway's report that came after a node
-    /// was given up may have been made before.
+    /// What they may lack at worst, node `beside` being left out of account.
     pub(crate) fn lacking_at_worst(&self, beside: u16) -> usize {
-        let told = self.living().map(|gateway| gateway.status.totals.lost_of_stripe_max as usize).max();
-        let is_fresh = |node: &NodeMember| {
-            let since_ms = node.given_up_us.map(|since_us| self.now_us.saturating_sub(since_us) / 1000);
-            since_ms.is_some_and(|since_ms| since_ms < LOSS_TOLD_MS)
-        };
-        let fresh = self.nodes.iter().filter(|&(&id, node)| id != beside && is_fresh(node)).count();
-        told.unwrap_or(0) + fresh + self.away().filter(|&id| id != beside).count()
+        self.lost_at_worst(beside) + self.away().filter(|&id| id != beside).count()
     }
 
     /// Gateways whose word counts.
-    fn living(&self) -> impl Iterator<Item = &GatewayMember> {
+    pub(crate) fn living(&self) -> impl Iterator<Item = &GatewayMember> {
         self.gateways.values().filter(|gateway| gateway.presence.is_alive())
     }
 
@@ -68,15 +61,6 @@ impl Coordinator {
     fn away(&self) -> impl Iterator<Item = u16> {
         let dead = self.nodes.iter().filter(|(_, node)| node.presence.state == NodeState::Dead);
         dead.map(|(&id, _)| id).filter(move |&id| !self.is_empty(id))
-    }
-
-    /// What a node held is lost from now on.
-    pub(crate) fn note_given_up(&mut self, now: Now, id: u16) {
-        if self.is_empty(id) {
-            return;
-        }
-        self.gateways.values_mut().for_each(|gateway| gateway.untold_losses += 1);
-        self.nodes.get_mut(&id).expect("a known node").given_up_us = Some(now.mono_us);
     }
 
     fn unserved_problem(&self) -> Option<String> {

@@ -203,7 +203,8 @@ impl Coordinator {
             other == id || gateway.presence.is_alive() || !is_in_place_of(&registration, &gateway.registration)
         });
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
-        let member = GatewayMember { presence, since_us, registration, status, untold_losses, recent, reach };
+        let has_told = false;
+        let member = GatewayMember { presence, since_us, registration, status, has_told, untold_losses, recent, reach };
         self.gateways.insert(id, member);
         self.connections.insert(connection, Member::Gateway(id));
         let welcome = GatewayWelcome {

@@ -170,8 +170,9 @@ pub struct StoreStats {
     /// Lost chunks that are being rebuilt or wait for their turn, and how fast that goes at present.
     pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
-    /// Most chunks that one stripe lost.
+    /// Most chunks that one stripe lost; and of those that lost no more than the code survives.
     pub lost_of_stripe_max: u64,
+    pub lost_of_readable_max: u64,
     /// Chunks that moved from node to node although nothing was lost, their payload bytes, and how fast
     /// it goes at present.
     pub chunks_moved_total: u64,
@@ -218,6 +219,7 @@ impl StoreStats {
             chunks_to_rebuild: self.chunks_to_rebuild + other.chunks_to_rebuild,
             repair_bytes_per_s: self.repair_bytes_per_s + other.repair_bytes_per_s,
             lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
+            lost_of_readable_max: self.lost_of_readable_max.max(other.lost_of_readable_max),
             chunks_moved_total: self.chunks_moved_total + other.chunks_moved_total,
             bytes_moved_total: self.bytes_moved_total + other.bytes_moved_total,
             move_bytes_per_s: self.move_bytes_per_s + other.move_bytes_per_s,
@@ -242,6 +244,7 @@ impl StoreStats {
             chunks_to_rebuild: 0,
             repair_bytes_per_s: 0,
             lost_of_stripe_max: 0,
+            lost_of_readable_max: 0,
             move_bytes_per_s: 0,
             moves_stranded: 0,
             nodes_alive: 0,

@@ -471,6 +471,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         chunks_to_rebuild: stats.chunks_to_rebuild,
         repair_bytes_per_s: stats.repair_bytes_per_s,
         lost_of_stripe_max: stats.lost_of_stripe_max,
+        lost_of_readable_max: stats.lost_of_readable_max,
         chunks_moved_total: stats.chunks_moved_total,
         bytes_moved_total: stats.bytes_moved_total,
         move_bytes_per_s: stats.move_bytes_per_s,

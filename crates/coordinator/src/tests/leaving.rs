@@ -54,7 +54,9 @@ impl Cluster {
     /// The gateway counts chunks on nodes that drain or are away.
     fn counts(&mut self, left: &[(u16, u64)], lost_of_stripe_max: u64) {
         let seen = |&(id, left): &(u16, u64)| NodeSeen { id, chunks_left: Some(left), ..NodeSeen::default() };
-        let totals = StoreTotals { lost_of_stripe_max, ..StoreTotals::default() };
+        // As of rs:4+2.
+        let lost_of_readable_max = if lost_of_stripe_max > 2 { 1 } else { lost_of_stripe_max };
+        let totals = StoreTotals { lost_of_stripe_max, lost_of_readable_max, ..StoreTotals::default() };
         let nodes = left.iter().map(seen).collect();
         let standings = self.standings(TenureState::Serving);
         let status = GatewayStatus { nodes, totals, standings, ..GatewayStatus::default() };
@@ -369,7 +371,8 @@ fn who_is_drained_has_a_voice_again_when_it_is_used_or_too_few_others_are_left()
     let there: Vec<ConnectionId> = [0, 6, 7].map(|id: usize| cluster.nodes[id]).to_vec();
     // The gateway goes on telling what it knows.
     cluster.scene.watcher = None;
-    for _ in 0..RETIRE_AFTER_MS / HEARTBEAT_MS + 2 {
+    // Two are given up at a time.
+    for _ in 0..(RETIRE_AFTER_MS + 2 * LOSS_TOLD_MS) / HEARTBEAT_MS + 4 {
         cluster.scene.pass_ms(HEARTBEAT_MS, &there);
         cluster.counts(&drained, 0);
     }
@@ -540,4 +543,118 @@ fn partitions_that_nobody_serves_are_a_problem() {
     cluster.scene.handle(Input::Closed { connection });
     let problems = cluster.problems();
     assert!(problems[0].starts_with("no gateway is alive: nobody serves"), "{problems:?}");
+}
+
+impl Cluster {
+    fn states(&self, ids: std::ops::Range<u16>) -> Vec<NodeState> {
+        ids.map(|id| self.entry(id).state).collect()
+    }
+
+    /// Time passes, with the nodes from this one on there, and the gateway telling of losses.
+    fn pass_telling(&mut self, ms: u64, first_there: usize, left: &[(u16, u64)], lost_of_stripe_max: u64) {
+        self.scene.watcher = None;
+        let there = self.nodes[first_there..].to_vec();
+        for _ in 0..ms / HEARTBEAT_MS {
+            self.scene.pass_ms(HEARTBEAT_MS, &there);
+            self.counts(left, lost_of_stripe_max);
+        }
+    }
+}
+
+const THREE_FOUR_EMPTY: [(u16, u64); 5] = [(0, 9), (1, 9), (2, 9), (3, 9), (4, 0)];
+
+/// A switch was out, say: what they hold is all there.
+#[test]
+fn no_more_nodes_are_given_up_than_may_be_missing() {
+    use NodeState::{Dead, Normal, Retired};
+    let mut cluster = Cluster::new(12);
+    cluster.counts(&[], 0);
+    (0..5).for_each(|id| cluster.die(id));
+    cluster.pass_telling(RETIRE_AFTER_MS + 1_000, 5, &THREE_FOUR_EMPTY, 0);
+    assert_eq!(cluster.states(0..5), [Retired, Retired, Dead, Dead, Retired], "and one that held nothing");
+    cluster.pass_telling(10 * RETIRE_AFTER_MS, 5, &THREE_FOUR_EMPTY, 2);
+    assert_eq!(cluster.states(0..5), [Retired, Retired, Dead, Dead, Retired]);
+    let problems = cluster.problems().join("\n");
+    let why = "nodes 2, 3 are away for long and are not given up, as stripes may have lost 2 chunks already and rs:4+2 \
+               survives the loss of 2: start them again; `shorttail remove node 2 --lost`";
+    assert!(problems.contains(why), "{problems}");
+    let (connection, back) = cluster.scene.node(node(1, Some(3)));
+    back.expect("with what it holds");
+    cluster.nodes[3] = connection;
+    cluster.pass_telling(HEARTBEAT_MS, 3, &THREE_FOUR_EMPTY, 2);
+    assert_eq!(cluster.states(2..4), [Dead, Normal]);
+    cluster.pass_telling(RETIRE_AFTER_MS, 3, &THREE_FOUR_EMPTY, 1);
+    assert_eq!(cluster.states(2..4), [Retired, Normal], "as soon as some is rebuilt");
+}
+
+/// What is lost nobody can tell before a partition is served: then what was given up counts.
+#[test]
+fn while_a_partition_is_taken_over_as_few_are_given_up() {
+    use NodeState::{Dead, Retired};
+    let mut cluster = Cluster::new(12);
+    (0..4).for_each(|id| cluster.die(id));
+    let there = cluster.nodes[4..].to_vec();
+    cluster.scene.pass_ms(10 * RETIRE_AFTER_MS, &there);
+    assert_eq!(cluster.states(0..4), [Retired, Retired, Dead, Dead]);
+    cluster.pass_telling(LOSS_TOLD_MS, 4, &THREE_FOUR_EMPTY, 0);
+    assert_eq!(cluster.states(0..4), [Retired; 4], "nothing was lost with the first two");
+}
+
+#[test]
+fn the_operator_may_give_up_what_is_waited_for() {
+    let mut cluster = Cluster::new(12);
+    cluster.counts(&[], 0);
+    (0..3).for_each(|id| cluster.die(id));
+    assert!(cluster.remove(2, true).is_err(), "they may be back soon");
+    cluster.pass_telling(RETIRE_AFTER_MS + 1_000, 3, &THREE_FOUR_EMPTY, 0);
+    cluster.pass_telling(LOSS_TOLD_MS, 3, &THREE_FOUR_EMPTY, 2);
+    assert_eq!(cluster.states(0..3), [NodeState::Retired, NodeState::Retired, NodeState::Dead]);
+    assert!(cluster.remove(5, true).is_err(), "not one that is there");
+    for id in [2, 0] {
+        cluster.remove(id, true).expect("its memory is gone, or was given up");
+        assert!(cluster.entry(id).removed);
+    }
+}
+
+/// Of the others no more than before.
+#[test]
+fn stripes_that_are_lost_do_not_keep_nodes_from_being_given_up() {
+    let mut cluster = Cluster::new(12);
+    cluster.counts(&[], 3);
+    cluster.die(0);
+    cluster.pass_telling(RETIRE_AFTER_MS + 1_000, 1, &[(0, 9)], 3);
+    assert_eq!(cluster.entry(0).state, NodeState::Retired);
+}
+
+/// After all processes were stopped: nobody has said yet whom it reaches.
+#[test]
+fn a_gateway_that_has_not_reported_does_not_say_that_a_node_is_gone() {
+    let mut cluster = Cluster::new(8);
+    cluster.counts(&[], 0);
+    cluster.die(0);
+    cluster.scene.watcher = None;
+    let connection = cluster.gateway;
+    cluster.scene.handle(Input::Closed { connection });
+    let there = cluster.nodes[1..].to_vec();
+    cluster.scene.pass_ms(RETIRE_AFTER_MS - 1, &there);
+    cluster.gateway = cluster.scene.gateway(None).0;
+    cluster.scene.pass_ms(1, &there);
+    assert_eq!(cluster.entry(0).state, NodeState::Dead);
+    cluster.pass_telling(RETIRE_AFTER_MS, 1, &[], 0);
+    assert_eq!(cluster.entry(0).state, NodeState::Retired);
+}
+
+#[test]
+fn the_time_for_which_the_coordinator_stood_still_does_not_count() {
+    let mut cluster = Cluster::new(8);
+    cluster.counts(&[], 0);
+    cluster.die(0);
+    cluster.pass_telling(2_000, 1, &[], 0);
+    cluster.scene.now.mono_us += 2 * RETIRE_AFTER_MS * 1000;
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.entry(0).state, NodeState::Dead);
+    cluster.pass_telling(RETIRE_AFTER_MS - 2_500, 1, &[], 0);
+    assert_eq!(cluster.entry(0).state, NodeState::Dead);
+    cluster.pass_telling(1_000, 1, &[], 0);
+    assert_eq!(cluster.entry(0).state, NodeState::Retired);
 }

@@ -564,7 +564,11 @@ fn sets_of_voters_do_not_heap_up() {
         stage.pass_ms(PROMISE_OVER_MS);
     }
     let sets: Vec<usize> = stage.scene.persisted.tenures[&1].voters.iter().map(Vec::len).collect();
-    assert_eq!(sets, [7, 8], "the others may have proven it, with any of those lives");
+    assert_eq!(
+        sets,
+        [7, 5, 3, 4],
+        "the others may have proven it, with any of those lives: two are given up at a time"
+    );
 }
 
 #[test]

@@ -177,6 +177,12 @@ impl Repair {
         self.stripes_by_lost.last_key_value().map_or(0, |(&count, _)| u64::from(count))
     }
 
+    /// Most chunks that one stripe lost, of those that lost so many at most.
+    pub(super) fn lost_of_stripe_max_through(&self, count: usize) -> u64 {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.stripes_by_lost.range(..=count).next_back().map_or(0, |(&count, _)| u64::from(count))
+    }
+
     /// A stripe has lost other chunks than before.
     fn recount(&mut self, before: u32, after: u32) {
         if let Some(stripes) = self.stripes_by_lost.get_mut(&before) {
@@ -649,6 +655,7 @@ mod tests {
         repair.mark_all(&[(a, 0, shape), (c, 0, shape), (b, 5, shape), (c, 3, shape)]);
         assert_eq!(repair.due(0, 9), [c, a, b]);
         assert_eq!((repair.missing_count(), repair.lost_of_stripe_max()), (4, 2));
+        assert_eq!([0, 1, 2, 3].map(|count| repair.lost_of_stripe_max_through(count)), [0, 1, 2, 2]);
         repair.check_invariants();
         repair.clear(c, 3);
         assert_eq!(repair.due(0, 9), [a, b, c]);

@@ -109,8 +109,9 @@ pub struct StoreTotals {
     /// little is there.
     pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
-    /// Most chunks that one stripe lost and that are not rebuilt yet.
+    /// Most chunks that one stripe lost and that are not rebuilt yet; and of those that lost no more than the code survives.
     pub lost_of_stripe_max: u64,
+    pub lost_of_readable_max: u64,
     pub chunks_moved_total: u64,
     pub bytes_moved_total: u64,
     pub move_bytes_per_s: u64,
@@ -206,6 +207,7 @@ impl StoreTotals {
             chunks_to_rebuild: sum(self.chunks_to_rebuild, other.chunks_to_rebuild),
             repair_bytes_per_s: sum(self.repair_bytes_per_s, other.repair_bytes_per_s),
             lost_of_stripe_max: self.lost_of_stripe_max.max(other.lost_of_stripe_max),
+            lost_of_readable_max: self.lost_of_readable_max.max(other.lost_of_readable_max),
             chunks_moved_total: sum(self.chunks_moved_total, other.chunks_moved_total),
             bytes_moved_total: sum(self.bytes_moved_total, other.bytes_moved_total),
             move_bytes_per_s: sum(self.move_bytes_per_s, other.move_bytes_per_s),

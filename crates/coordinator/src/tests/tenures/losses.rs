@@ -150,7 +150,8 @@ fn memory_that_is_given_up_before_the_next_owner_serves_is_lost() {
     stage.join();
     stage.report(|_| TenureState::TakingOver);
     stage.pass_ms(RETIRE_AFTER_MS + 1_000);
-    assert_eq!(stage.scene.state(0), NodeState::Retired);
+    assert_eq!([0, 1, 2].map(|id| stage.scene.state(id)), [NodeState::Retired, NodeState::Retired, NodeState::Dead]);
+    stage.scene.node(node(2, Some(2))).1.expect("let in, with another memory");
     stage.serve();
     assert_eq!(stage.lossy(), ALL);
 }

@@ -48,6 +48,7 @@ impl World {
             let stats = engine.stats();
             totals.chunks_missing += stats.chunks_missing;
             totals.lost_of_stripe_max = totals.lost_of_stripe_max.max(stats.lost_of_stripe_max);
+            totals.lost_of_readable_max = totals.lost_of_readable_max.max(stats.lost_of_readable_max);
             let ids: BTreeSet<NodeId> = engine.wanted_sessions().into_iter().map(|session| session.node).collect();
             for id in ids {
                 let (connected, chunks_left) = (engine.hears(id), engine.chunks_left(id));

@@ -1,0 +1,128 @@
+//! Nodes that stay dead are given up: none that may still be serving, and no more than may be missing.
+//!
+//! ```text
+//!      `retire_after` without an answer to anybody        it holds nothing, or no stripe lacks too much without it
+//! dead -------------------------------------------> due ----------------------------------------------------------> retired
+//!                                                    '--else: waited for, until it is back, or that holds,
+//!                                                       or the operator takes it out
+//! ```
+//! What is given up is wiped when it is back. Nodes that are only out of reach, or stopped, have all that they held: were
+//! more of them given up than the code survives, everything would be lost though no memory was.
+//!
+//! Must not know: how chunks are rebuilt.
+
+use shorttail_units::Now;
+use shorttail_wire::control::{NodeSeen, NodeState};
+
+use crate::coordinator::Coordinator;
+use crate::lifecycle::Event;
+use crate::limits::LOSS_TOLD_MS;
+use crate::members::{GatewayMember, NodeMember};
+
+impl Coordinator {
+    /// The time after which a dead node is given up begins when no gateway has an answer of it any more.
+    pub(crate) fn note_serving(&mut self, now: Now, seen: &[NodeSeen]) {
+        for seen in seen.iter().filter(|seen| seen.connected) {
+            let node = self.nodes.get_mut(&seen.id).filter(|node| node.presence.state == NodeState::Dead);
+            node.into_iter().for_each(|node| node.presence.since_us = now.mono_us);
+        }
+    }
+
+    /// Gives up nodes that are due, those first that died first.
+    pub(crate) fn retire_nodes(&mut self, now: Now) {
+        let due = self.nodes.iter().filter(|(_, node)| self.is_due(node, now.mono_us));
+        let mut due: Vec<(u64, u16)> = due.map(|(&id, node)| (node.presence.since_us, id)).collect();
+        due.sort_unstable();
+        for (_, id) in due {
+            if self.may_be_serving(id) {
+                self.nodes.get_mut(&id).expect("listed above").presence.since_us = now.mono_us;
+            } else if self.is_bearable(id) {
+                self.retire(now, id);
+            }
+        }
+    }
+
+    fn retire(&mut self, now: Now, id: u16) {
+        self.note_given_up(now, id);
+        let node = self.nodes.get_mut(&id).expect("a known node");
+        node.presence.apply(now.mono_us, Event::GivenUp);
+        let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
+        durable.retired_through = durable.retired_through.max(node.incarnation.0);
+        self.mark_view_changed();
+        self.persist();
+    }
+
+    fn is_due(&self, node: &NodeMember, now_us: u64) -> bool {
+        let deadline_us = node.presence.deadline_us(self.settings.retire_after_ms);
+        node.presence.state == NodeState::Dead && deadline_us.is_some_and(|deadline_us| deadline_us <= now_us)
+    }
+
+    /// One that answers a gateway, or any while no gateway tells, is only out of the coordinator's own sight.
+    fn may_be_serving(&self, id: u16) -> bool {
+        let is_seen = |gateway: &GatewayMember| gateway.status.nodes.iter().any(|node| node.id == id && node.connected);
+        !self.living().any(|gateway| gateway.has_told) || self.living().any(is_seen)
+    }
+
+    /// Does the code survive it that what the node holds is lost, too?
+    fn is_bearable(&self, id: u16) -> bool {
+        self.is_empty(id) || self.lost_at_worst(id) < self.settings.code.tolerance()
+    }
+
+    /// Is it dead for so long that it would be given up, if the code survived that?
+    pub(crate) fn is_waited_for(&self, id: u16) -> bool {
+        self.nodes.get(&id).is_some_and(|node| self.is_due(node, self.now_us)) && !self.is_bearable(id)
+    }
+
+    /// What a node held is lost from now on.
+    pub(crate) fn note_given_up(&mut self, now: Now, id: u16) {
+        if self.is_empty(id) {
+            return;
+        }
+        self.gateways.values_mut().for_each(|gateway| gateway.untold_losses += 1);
+        self.nodes.get_mut(&id).expect("a known node").given_up_us = Some(now.mono_us);
+    }
+
+    /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of account. A
+    /// gateway's report that came after a node was given up may have been made before. While some partition is not served
+    /// nobody can tell of it: then nothing that was given up counts as rebuilt.
+    pub(crate) fn lost_at_worst(&self, beside: u16) -> usize {
+        let told = self.living().map(|gateway| gateway.status.totals.lost_of_readable_max as usize);
+        let told = told.max().unwrap_or(0);
+        let is_fresh = |node: &NodeMember| {
+            let since_ms = node.given_up_us.map(|since_us| self.now_us.saturating_sub(since_us) / 1000);
+            since_ms.is_some_and(|since_ms| since_ms < LOSS_TOLD_MS)
+        };
+        let fresh = self.nodes.iter().filter(|&(&id, node)| id != beside && is_fresh(node)).count();
+        if self.can_tell_losses() {
+            return told + fresh;
+        }
+        let retired = self.nodes_kept().filter(|(_, node)| node.presence.state == NodeState::Retired).count();
+        retired.max(told + fresh)
+    }
+
+    /// An owner that takes over counts nothing yet, and of a dead one nothing counts.
+    pub(crate) fn can_tell_losses(&self) -> bool {
+        self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure)) && self.is_quiet()
+    }
+
+    pub(crate) fn waiting_problem(&self) -> Option<String> {
+        let waited_for: Vec<u16> = self.nodes_kept().map(|(&id, _)| id).filter(|&id| self.is_waited_for(id)).collect();
+        let first = waited_for.first()?;
+        let names: Vec<String> = waited_for.iter().map(u16::to_string).collect();
+        let (who, them, first_lost) = match waited_for.len() {
+            1 => (format!("node {first} is away for long and is"), "it", "if its memory is gone"),
+            _ => (
+                format!("nodes {} are away for long and are", names.join(", ")),
+                "them",
+                "of each whose memory is gone",
+            ),
+        };
+        let code = self.settings.code;
+        Some(format!(
+            "{who} not given up, as stripes may have lost {} chunks already and {code} survives the loss of {}: start {them} \
+             again; `shorttail remove node {first} --lost` {first_lost}",
+            self.lost_at_worst(*first),
+            code.tolerance()
+        ))
+    }
+}
