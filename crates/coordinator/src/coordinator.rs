@@ -128,6 +128,8 @@ impl Coordinator {
                 status: NodeStatus::default(),
                 has_told: false,
                 given_up_us: None,
+                // The life before may have ended a moment ago.
+                is_met: node.retired_through == 0 || node.incarnation <= node.retired_through,
             };
             (id, member)
         });
@@ -246,6 +248,7 @@ impl Coordinator {
         gateway.untold_losses = 0;
         gateway.has_told = true;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
+        self.note_met(now);
         self.note_reach(now, id);
     }
 

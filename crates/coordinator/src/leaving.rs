@@ -219,7 +219,9 @@ impl Coordinator {
             self.send(connection, FromCoordinator::Refused(Refusal::Removed(id)));
             self.close(now, connection);
         }
-        let presence = &mut self.nodes.get_mut(&id).expect("looked up").presence;
+        let node = self.nodes.get_mut(&id).expect("looked up");
+        node.is_met = true;
+        let presence = &mut node.presence;
         if presence.is_alive() {
             presence.apply(now.mono_us, Event::ConnectionClosed);
         }

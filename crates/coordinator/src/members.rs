@@ -105,8 +105,11 @@ pub struct NodeMember {
     pub status: NodeStatus,
     /// The status was told since this incarnation came, and since it was last ordered to drain.
     pub has_told: bool,
-    /// When what it held was given up, if it held something, in monotonic microseconds.
+    /// When what it held was given up, or what its life before held was lost, if that was something, in monotonic
+    /// microseconds.
     pub given_up_us: Option<u64>,
+    /// Owners know this life, or there is nothing that the one before could have lost.
+    pub is_met: bool,
 }
 
 /// One gateway.

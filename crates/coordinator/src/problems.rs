@@ -49,7 +49,8 @@ impl Coordinator {
 
     /// What they may lack at worst, node `beside` being left out of account.
     pub(crate) fn lacking_at_worst(&self, beside: u16) -> usize {
-        self.lost_at_worst(beside) + self.away().filter(|&id| id != beside).count()
+        let is_away = |&id: &u16| id != beside && !self.is_loss_untold(&self.nodes[&id]);
+        self.lost_at_worst(beside) + self.away().filter(is_away).count()
     }
 
     /// Gateways whose word counts.

@@ -87,6 +87,9 @@ impl Coordinator {
         if let Some(old) = old_connection {
             self.close(now, old);
         }
+        self.note_replaced(now, id, registration.incarnation);
+        let known = self.nodes.get(&id);
+        let (given_up_us, is_met) = known.map_or((None, true), |known| (known.given_up_us, known.is_met));
         let retired_through = self.retired_through_when_admitting(id, &registration);
         let durable = DurableNode {
             incarnation: registration.incarnation.0,
@@ -112,7 +115,8 @@ impl Coordinator {
             allows_chaos: registration.allows_chaos,
             status: NodeStatus::default(),
             has_told: false,
-            given_up_us: None,
+            given_up_us,
+            is_met,
         };
         match self.nodes.get_mut(&id) {
             Some(known) if known.incarnation == member.incarnation => {

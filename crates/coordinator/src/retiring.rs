@@ -11,7 +11,7 @@
 //!
 //! Must not know: how chunks are rebuilt.
 
-use shorttail_units::Now;
+use shorttail_units::{Incarnation, Now};
 use shorttail_wire::control::{NodeSeen, NodeState};
 
 use crate::coordinator::Coordinator;
@@ -46,6 +46,7 @@ impl Coordinator {
         self.note_given_up(now, id);
         let node = self.nodes.get_mut(&id).expect("a known node");
         node.presence.apply(now.mono_us, Event::GivenUp);
+        node.is_met = true;
         let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
         durable.retired_through = durable.retired_through.max(node.incarnation.0);
         self.mark_view_changed();
@@ -82,22 +83,59 @@ impl Coordinator {
         self.nodes.get_mut(&id).expect("a known node").given_up_us = Some(now.mono_us);
     }
 
+    /// A node registers with another memory: what the life before held is lost. Owners know of that when they know the new
+    /// life, which may be over again by then.
+    pub(crate) fn note_replaced(&mut self, now: Now, id: u16, incarnation: Incarnation) {
+        let Some(node) = self.nodes.get(&id).filter(|node| node.incarnation != incarnation && node.is_met) else { return };
+        if self.is_empty(id) {
+            return;
+        }
+        if node.presence.state != NodeState::Retired {
+            self.note_given_up(now, id);
+        }
+        self.nodes.get_mut(&id).expect("looked up").is_met = false;
+    }
+
+    /// Owners that reach a node have greeted its present life; their reports may be a little older.
+    pub(crate) fn note_met(&mut self, now: Now) {
+        if self.nodes.values().all(|node| node.is_met) || !self.can_tell_losses() {
+            return;
+        }
+        let owns = |id: &u16| self.durable.tenures.values().any(|tenure| tenure.gateway == *id);
+        let owners: Vec<&GatewayMember> =
+            self.gateways.iter().filter(|(id, _)| owns(id)).map(|(_, gateway)| gateway).collect();
+        let is_reached = |id: u16| {
+            let sees = |owner: &&GatewayMember| owner.status.nodes.iter().any(|seen| seen.id == id && seen.connected);
+            !owners.is_empty() && owners.iter().all(sees)
+        };
+        let is_met = |&(&id, node): &(&u16, &NodeMember)| {
+            node.presence.is_alive() && is_told(node.since_us, now.mono_us) && is_reached(id)
+        };
+        let met: Vec<u16> = self.nodes.iter().filter(is_met).map(|(&id, _)| id).collect();
+        for id in met {
+            self.nodes.get_mut(&id).expect("listed above").is_met = true;
+        }
+    }
+
     /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of account. A
     /// gateway's report that came after a node was given up may have been made before. While some partition is not served
     /// nobody can tell of it: then nothing that was given up counts as rebuilt.
     pub(crate) fn lost_at_worst(&self, beside: u16) -> usize {
         let told = self.living().map(|gateway| gateway.status.totals.lost_of_readable_max as usize);
         let told = told.max().unwrap_or(0);
-        let is_fresh = |node: &NodeMember| {
-            let since_ms = node.given_up_us.map(|since_us| self.now_us.saturating_sub(since_us) / 1000);
-            since_ms.is_some_and(|since_ms| since_ms < LOSS_TOLD_MS)
-        };
-        let fresh = self.nodes.iter().filter(|&(&id, node)| id != beside && is_fresh(node)).count();
+        let others = || self.nodes.iter().filter(|&(&id, _)| id != beside);
+        let untold = others().filter(|(_, node)| self.is_loss_untold(node)).count();
         if self.can_tell_losses() {
-            return told + fresh;
+            return told + untold;
         }
-        let retired = self.nodes_kept().filter(|(_, node)| node.presence.state == NodeState::Retired).count();
-        retired.max(told + fresh)
+        let is_retired = |id: &u16, node: &NodeMember| node.presence.state == NodeState::Retired && !self.is_removed(*id);
+        let all = others().filter(|(id, node)| is_retired(id, node) || self.is_loss_untold(node)).count();
+        all.max(told + untold)
+    }
+
+    /// May owners not have told yet of what was lost with this life, or with the one before?
+    pub(crate) fn is_loss_untold(&self, node: &NodeMember) -> bool {
+        !node.is_met || node.given_up_us.is_some_and(|since_us| !is_told(since_us, self.now_us))
     }
 
     /// An owner that takes over counts nothing yet, and of a dead one nothing counts.
@@ -125,4 +163,9 @@ impl Coordinator {
             code.tolerance()
         ))
     }
+}
+
+/// Is it so long ago that owners have told of it?
+fn is_told(since_us: u64, now_us: u64) -> bool {
+    now_us.saturating_sub(since_us) / 1000 >= LOSS_TOLD_MS
 }

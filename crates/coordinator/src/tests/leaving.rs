@@ -658,3 +658,68 @@ fn the_time_for_which_the_coordinator_stood_still_does_not_count() {
     cluster.pass_telling(1_000, 1, &[], 0);
     assert_eq!(cluster.entry(0).state, NodeState::Retired);
 }
+
+impl Cluster {
+    /// The gateway tells that it reaches the nodes, and of losses.
+    fn reaches(&mut self, ids: std::ops::Range<u16>, lost_of_readable_max: u64) {
+        let nodes = ids.map(|id| NodeSeen { id, connected: true, ..NodeSeen::default() }).collect();
+        let totals = StoreTotals { lost_of_readable_max, ..StoreTotals::default() };
+        let standings = self.standings(TenureState::Serving);
+        let status = GatewayStatus { nodes, totals, standings, ..GatewayStatus::default() };
+        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+    }
+
+    /// Nodes come back with another memory.
+    fn return_empty(&mut self, ids: std::ops::Range<u16>, incarnation: u64) {
+        for id in ids {
+            self.die(id);
+            let (connection, session) = self.scene.node(node(incarnation, Some(id)));
+            session.expect("let in");
+            self.nodes[usize::from(id)] = connection;
+        }
+    }
+}
+
+/// What they held is lost, whether a gateway has met the new life or not.
+#[test]
+fn nodes_that_came_back_empty_count_until_owners_know_and_have_told() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    cluster.return_empty(0..2, 2);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+    cluster.pass_telling(2 * LOSS_TOLD_MS, 0, &[], 0);
+    assert!(cluster.remove(2, true).is_err(), "no gateway has met the new lives");
+    // One of them dies again, and is counted once.
+    cluster.return_empty(0..1, 3);
+    cluster.die(0);
+    cluster.pass_telling(2 * LOSS_TOLD_MS, 1, &[(0, 9)], 0);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("may lack 2 chunks"));
+    cluster.return_empty(0..1, 4);
+    cluster.reaches(0..9, 1);
+    assert!(cluster.remove(2, true).is_err(), "it may be the life before that it reaches");
+    cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);
+    cluster.reaches(0..9, 2);
+    assert!(cluster.remove(2, true).is_err(), "they lack two");
+    cluster.reaches(0..9, 1);
+    cluster.remove(2, true).expect("they lack one");
+}
+
+#[test]
+fn a_coordinator_that_begins_does_not_know_who_was_met() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    cluster.return_empty(0..2, 2);
+    let mut scene = cluster.scene.restart();
+    let nodes = (0..9).map(|id| scene.node(node(if id < 2 { 2 } else { 1 }, Some(id))).0).collect();
+    let gateway = scene.connect();
+    let session = GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id: 0 };
+    let life = scene.persisted.tenures.values().next().expect("a tenure").gateway_life;
+    scene.register_gateway(gateway, gateway_registration(Some(session), life)).1.expect("let in");
+    cluster = Cluster { scene, gateway, nodes };
+    cluster.counts(&[], 0);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+    cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);
+    assert!(cluster.remove(2, true).is_err(), "the owner does not reach them");
+    cluster.reaches(0..9, 0);
+    cluster.remove(2, true).expect("they lack none");
+}
