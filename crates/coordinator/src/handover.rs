@@ -85,7 +85,7 @@ impl Coordinator {
         if !self.is_quiet() {
             return;
         }
-        let drained = self.durable.tenures.iter().find(|(_, tenure)| self.durable.draining.contains(&tenure.gateway));
+        let drained = self.durable.tenures.iter().find(|(_, tenure)| !self.may_own(tenure.gateway));
         let others = self.loads_of(|id| self.may_own(id));
         let chosen = match drained {
             Some((&epoch, _)) if !others.is_empty() => Some(epoch),

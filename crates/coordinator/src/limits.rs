@@ -21,6 +21,9 @@ pub const GATEWAY_DEAD_AFTER_MS: u64 = 1_500;
 /// Milliseconds that a tenure may be unproven while its gateway is heard and another one reaches enough nodes: twice the
 /// lease. What nodes promised is over by then, and a pause of the nodes or of a gateway has mostly ended.
 pub const UNPROVEN_MS_MAX: u64 = 2_000;
+/// Milliseconds for which a gateway may reach too few nodes to read or to store everything, while its tenures are proven and
+/// another one reaches enough: as long as a node may be silent until the coordinator takes it for dead.
+pub const SHORT_MS_MAX: u64 = 5_000;
 /// Milliseconds that a deadline may be handled too late: beyond, the coordinator itself stood still, and the silence of
 /// others says nothing.
 pub const STOOD_STILL_MS: u64 = 250;

@@ -36,9 +36,9 @@ impl Coordinator {
         let unreadable = self.unreadable_problem();
         let is_readable = unserved.is_none() && unreadable.is_none();
         let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
-        let problems =
-            [unserved, unreadable, self.waiting_problem(), self.lossy_problem(), unstored, self.cut_off_problem()];
-        problems.into_iter().flatten().chain(self.layout_problems()).collect()
+        let of_nodes = [unserved, unreadable, self.waiting_problem(), self.lossy_problem(), unstored];
+        let of_gateways = [self.cut_off_problem(), self.short_problem()];
+        of_nodes.into_iter().chain(of_gateways).flatten().chain(self.layout_problems()).collect()
     }
 
     /// What stripes lack, as members told last.
@@ -99,8 +99,7 @@ impl Coordinator {
     }
 
     fn cut_off_problem(&self) -> Option<String> {
-        let nodes = self.voters_wanted().len();
-        let needed = nodes.saturating_sub(self.settings.code.tolerance());
+        let (needed, nodes) = self.reach_needed();
         // A node that is late counts as reached, for a while.
         let told = |id: u16| match self.reached_count(id) {
             reached if reached < needed => format!("gateway {id} reaches {reached} of {nodes} nodes"),
@@ -112,6 +111,20 @@ impl Coordinator {
                 "{}: it owns nothing until it reaches {needed} of {nodes} for {} s; see to the network between it and the nodes",
                 told.join(", "),
                 UNPROVEN_MS_MAX / 1000
+            )
+        })
+    }
+
+    /// Of gateways that own something all the same, as no other one reaches enough nodes.
+    fn short_problem(&self) -> Option<String> {
+        let (needed, nodes) = self.reach_needed();
+        let is_short = |&id: &u16| self.is_short(id, self.now_us) && !self.is_cut_off(id);
+        let told = |id: u16| format!("gateway {id} reaches {} of {nodes} nodes", self.reached_count(id));
+        let told: Vec<String> = self.alive_gateways().filter(is_short).map(told).collect();
+        (!told.is_empty()).then(|| {
+            format!(
+                "{}, and {needed} are needed to read and to store everything; see to the network between them",
+                told.join(", ")
             )
         })
     }

@@ -4,9 +4,13 @@
 //! ```text
 //!         a tenure is not proven for 2 s, and another gateway could follow: the tenure ends
 //! sound ------------------------------------------------------------------------------------> cut off
-//!   ^                                                                                            |
-//!   '------- reaches enough nodes for 2 s, and is proven in all that it serves ------------------'
+//!   | ^                                                                                        ^ |
+//!   | '----- reaches enough nodes for 2 s, and is proven in all that it serves ----------------|-'
+//!   '-- reaches too few to read or to store all for 5 s, and another one enough ---------------'
 //! ```
+//! A few nodes prove a tenure, more are needed to read and to store everything. What a gateway still answers for that reaches too
+//! few for that it hands over as planned, as when it is drained.
+//!
 //! Who answers for a partition is the nodes' to decide, as in any take-over (rule R2). If nobody reaches enough nodes,
 //! nodes are away, and nothing moves.
 //!
@@ -23,13 +27,16 @@ use shorttail_wire::control::{GatewayStatus, Standing, TenureState, Terms};
 
 use crate::coordinator::Coordinator;
 use crate::durable::{DurableTenure, DurableVoter};
-use crate::limits::UNPROVEN_MS_MAX;
+use crate::limits::{SHORT_MS_MAX, UNPROVEN_MS_MAX};
 
 /// What a gateway tells of nodes, over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reach {
     /// Since when it told every time that it reaches enough nodes, and is proven in what it serves.
     sound_since_us: Option<u64>,
+    /// Since when it told every time that it reaches enough also to read and to store everything, or that it does not.
+    fit_since_us: Option<u64>,
+    short_since_us: Option<u64>,
     /// It is cut off; the epoch of the tenure that never comes.
     cut_off: Option<u32>,
 }
@@ -45,7 +52,9 @@ impl Reach {
 
     /// The coordinator stood still itself: nobody is to follow an owner before that one told anew how it is.
     pub fn begin_anew(&mut self, now: Now) {
-        self.sound_since_us = self.sound_since_us.map(|_| now.mono_us);
+        for since_us in [&mut self.sound_since_us, &mut self.fit_since_us, &mut self.short_since_us] {
+            *since_us = since_us.map(|_| now.mono_us);
+        }
     }
 
     /// The tenure that a gateway is to prepare for, and that never comes.
@@ -81,9 +90,13 @@ impl Coordinator {
     pub(crate) fn note_reach(&mut self, now: Now, id: u16) {
         let status = &self.gateways[&id].status;
         let is_sound = self.reaches_enough(status) && !status.standings.iter().any(is_unproven);
+        let is_short = self.is_short_of_nodes(status);
         let reach = &mut self.gateways.get_mut(&id).expect("looked up").reach;
-        reach.sound_since_us = is_sound.then(|| reach.sound_since_us.unwrap_or(now.mono_us));
-        if is_over(reach.sound_since_us, now) && reach.cut_off.take().is_some() {
+        let since_us = |holds: bool, known_us: Option<u64>| holds.then(|| known_us.unwrap_or(now.mono_us));
+        reach.sound_since_us = since_us(is_sound, reach.sound_since_us);
+        reach.fit_since_us = since_us(is_sound && !is_short, reach.fit_since_us);
+        reach.short_since_us = since_us(is_short, reach.short_since_us);
+        if is_over(reach.fit_since_us, now) && reach.cut_off.take().is_some() {
             self.tell_terms_to(id);
         }
     }
@@ -91,6 +104,36 @@ impl Coordinator {
     /// So many nodes that it could follow any owner.
     fn reaches_enough(&self, status: &GatewayStatus) -> bool {
         !status.nodes.is_empty() && self.are_enough(&reached(status), &self.voters_wanted())
+    }
+
+    /// So few of the nodes that live that it cannot read everything, or store anything.
+    fn is_short_of_nodes(&self, status: &GatewayStatus) -> bool {
+        let (alive, reached) = (self.nodes_alive(), reached(status));
+        let needed = self.settings.code.chunk_count().min(alive.len());
+        let stores = alive.intersection(&reached).count() >= needed;
+        !status.nodes.is_empty() && !alive.is_subset(&reached) && !(stores && self.reaches_enough(status))
+    }
+
+    fn nodes_alive(&self) -> BTreeSet<u16> {
+        self.nodes_kept().filter(|(_, node)| node.presence.is_alive()).map(|(&id, _)| id).collect()
+    }
+
+    /// How many nodes a gateway must reach to own something, and of how many.
+    pub(crate) fn reach_needed(&self) -> (usize, usize) {
+        let (voters, tolerance) = (self.voters_wanted().len(), self.settings.code.tolerance());
+        let stores = self.settings.code.chunk_count().min(self.nodes_alive().len());
+        (voters.saturating_sub(tolerance).max(stores), voters)
+    }
+
+    /// Has it told for long that it reaches too few nodes?
+    pub(crate) fn is_short(&self, id: u16, now_us: u64) -> bool {
+        let since_us = self.gateways.get(&id).and_then(|member| member.reach.short_since_us);
+        since_us.is_some_and(|since_us| now_us >= since_us + SHORT_MS_MAX * 1000)
+    }
+
+    /// Could it read and store everything, as it told for a while?
+    fn is_fit(&self, id: u16, now: Now) -> bool {
+        self.may_own(id) && self.gateways.get(&id).is_some_and(|member| is_over(member.reach.fit_since_us, now))
     }
 
     /// Could these accept an owner? Of a node that came back with another memory the earlier one accepts anybody.
@@ -129,10 +172,14 @@ impl Coordinator {
         member.is_some_and(|member| !member.reach.is_cut_off() && !member.status.standings.iter().any(is_unproven))
     }
 
-    /// Gateways that lose a tenure since they reach too few nodes get no other.
+    /// Gateways that lose a tenure since they reach too few nodes get no other; those that reach too few to serve well
+    /// hand over what they have.
     pub(crate) fn find_cut_off(&mut self, now: Now) {
         let lost = self.durable.tenures.iter().filter(|&(&epoch, tenure)| self.is_out_of_reach(epoch, tenure, now));
-        let lost: BTreeSet<u16> = lost.map(|(_, tenure)| tenure.gateway).collect();
+        let mut lost: BTreeSet<u16> = lost.map(|(_, tenure)| tenure.gateway).collect();
+        if self.alive_gateways().any(|id| self.is_fit(id, now)) {
+            lost.extend(self.alive_gateways().filter(|&id| self.is_short(id, now.mono_us)));
+        }
         lost.into_iter().for_each(|id| self.cut_off(id));
     }
 
@@ -142,7 +189,8 @@ impl Coordinator {
         }
         self.durable.epoch += 1;
         let reach = &mut self.gateways.get_mut(&id).expect("a living gateway").reach;
-        (reach.cut_off, reach.sound_since_us) = (Some(self.durable.epoch), None);
+        reach.cut_off = Some(self.durable.epoch);
+        (reach.sound_since_us, reach.fit_since_us) = (None, None);
         self.persist();
         self.tell_terms_to(id);
     }

@@ -86,7 +86,9 @@ impl Coordinator {
     /// A node registers with another memory: what the life before held is lost. Owners know of that when they know the new
     /// life, which may be over again by then.
     pub(crate) fn note_replaced(&mut self, now: Now, id: u16, incarnation: Incarnation) {
-        let Some(node) = self.nodes.get(&id).filter(|node| node.incarnation != incarnation && node.is_met) else { return };
+        let Some(node) = self.nodes.get(&id).filter(|node| node.incarnation != incarnation && node.is_met) else {
+            return;
+        };
         if self.is_empty(id) {
             return;
         }
@@ -128,7 +130,8 @@ impl Coordinator {
         if self.can_tell_losses() {
             return told + untold;
         }
-        let is_retired = |id: &u16, node: &NodeMember| node.presence.state == NodeState::Retired && !self.is_removed(*id);
+        let is_retired =
+            |id: &u16, node: &NodeMember| node.presence.state == NodeState::Retired && !self.is_removed(*id);
         let all = others().filter(|(id, node)| is_retired(id, node) || self.is_loss_untold(node)).count();
         all.max(told + untold)
     }

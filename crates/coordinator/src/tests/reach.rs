@@ -190,7 +190,7 @@ fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
     stage.prepare();
     stage.pass_ms(PREPARE_MS_MAX + 200);
-    assert_eq!((stage.lets_go(one), stage.problems()), (vec![], vec![]), "nodes are away, and nobody could follow");
+    assert_eq!(stage.lets_go(one), [], "nobody could follow");
     [one, two].iter().for_each(|&id| stage.reaches(id, EVERY));
     stage.pass_ms(UNPROVEN_MS_MAX + 200);
     assert_eq!(stage.lets_go(one), [], "nor the one that is cut off");
@@ -200,4 +200,76 @@ fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     stage.tells(one, TenureState::LetGo, false);
     stage.beat();
     assert_eq!(stage.loads(), [(two, 8), (three, 4)].into());
+}
+
+/// A few nodes confirm it, and it can neither read everything nor store anything.
+#[test]
+fn what_is_proven_of_a_gateway_that_reaches_too_few_nodes_is_handed_over() {
+    let (mut stage, [one, two, three]) = served();
+    stage.reaches(three, 3);
+    stage.pass_ms(SHORT_MS_MAX - 100);
+    assert_eq!((stage.to_come(one), stage.problems()), (vec![], vec![]), "it may be for a moment");
+    stage.pass_ms(300);
+    let why = format!("gateway {three} reaches 3 of 8 nodes: it owns nothing until it reaches 6 of 8 for 2 s");
+    assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
+    assert_eq!(stage.loads()[&three], 4, "it serves what it can meanwhile");
+    stage.prepare();
+    assert_eq!(stage.lets_go(three), [3]);
+    let mut standing = stage.gateways[&three].standings[&3];
+    standing.state = TenureState::LetGo;
+    stage.gateways.get_mut(&three).expect("known").standings.insert(3, standing);
+    stage.beat();
+    assert_eq!(stage.loads(), [(one, 6), (two, 6)].into());
+    let status = stage.scene.coordinator.status();
+    assert_eq!((status.tenures_handed_over_total, status.tenures_lost_total), (1, 0));
+    [one, two].iter().for_each(|&id| stage.is_well(id));
+    stage.pass_ms(2 * PREPARE_MS_MAX);
+    assert_eq!(stage.loads(), [(one, 6), (two, 6)].into(), "nothing comes back");
+    stage.reaches(three, ENOUGH);
+    stage.scene.outputs.clear();
+    stage.pass_ms(UNPROVEN_MS_MAX + 200);
+    assert!(!stage.to_come(three).is_empty() && stage.problems().is_empty(), "{:?}", stage.problems());
+}
+
+/// Two may be missing, and six are needed to store.
+#[test]
+fn a_gateway_that_cannot_store_is_short_although_it_could_follow() {
+    let mut stage = Stage::new(2, 4);
+    let (one, two) = (stage.join(), stage.join());
+    stage.serve();
+    [0, 1].iter().for_each(|&id| stage.close_node(id));
+    let sees = |stage: &mut Stage, id: u16, first: u16| {
+        let actor = stage.gateways.get_mut(&id).expect("a known gateway");
+        actor.nodes = (0..NODES).map(|node| (node, node >= first)).collect();
+    };
+    sees(&mut stage, one, 2);
+    sees(&mut stage, two, 2);
+    stage.pass_ms(RETIRE_AFTER_MS + 2 * SHORT_MS_MAX);
+    assert_eq!((stage.scene.state(1), stage.to_come(one)), (NodeState::Retired, vec![]), "both reach all that live");
+    sees(&mut stage, two, 3);
+    stage.pass_ms(SHORT_MS_MAX + 200);
+    let epoch = stage.scene.persisted.epoch;
+    stage.pass_ms(10 * UNPROVEN_MS_MAX);
+    assert_eq!(stage.scene.persisted.epoch, epoch, "it is cut off once");
+    let problems = stage.problems();
+    assert!(problems[0].starts_with(&format!("gateway {two} reaches 5 of 6 nodes")), "{problems:?}");
+    stage.prepare();
+    assert_eq!(stage.lets_go(two).len(), 1);
+}
+
+#[test]
+fn nothing_is_handed_over_when_nobody_reaches_more() {
+    let (mut stage, ids) = served();
+    let owners = stage.owners();
+    ids.iter().for_each(|&id| stage.reaches(id, 4));
+    stage.pass_ms(5 * SHORT_MS_MAX);
+    assert_eq!(stage.owners(), owners);
+    assert!(ids.iter().all(|&id| stage.to_come(id).is_empty()));
+    let problems = stage.problems();
+    let why = "gateway 0 reaches 4 of 8 nodes, gateway 1 reaches 4 of 8 nodes, gateway 2 reaches 4 of 8 nodes, and 6 are needed";
+    assert!(problems.len() == 1 && problems[0].starts_with(why), "{problems:?}");
+    // Neither when the nodes are away: that is told otherwise.
+    (4..NODES).for_each(|id| stage.close_node(id));
+    stage.beat();
+    assert!(stage.problems().iter().all(|line| !line.contains("gateway")), "{:?}", stage.problems());
 }
