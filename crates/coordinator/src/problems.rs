@@ -161,8 +161,8 @@ impl Coordinator {
             _ => format!(", beside {lost} of a stripe's chunks that are lost"),
         };
         Some(format!(
-            "nodes {} are away{beside}, and {code} survives the loss of {tolerance}: some objects cannot be read until they \
-             are back; start those again that have their memory in a file, let those run that were stopped",
+            "nodes {} are away{beside}, and {code} survives the loss of {tolerance}: objects that lack more chunks cannot be \
+             read until they are back; start those again that have their memory in a file, let those run that were stopped",
             ids.join(", ")
         ))
     }
