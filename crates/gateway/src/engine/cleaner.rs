@@ -236,6 +236,7 @@ impl<C: Command> Engine<C> {
     /// The share of a sealed stripe, if it is what it was filed under.
     fn file_share(&mut self, slot: StripeSlot) -> Option<f64> {
         let stripe = self.stripes.get(slot).filter(|stripe| stripe.phase() == StripePhase::Sealed);
+        let stripe = stripe.filter(|stripe| !self.is_held_back(stripe.id));
         let share = stripe.map(|stripe| self.live_share(stripe));
         let is_new = self.emptiest.file(slot, share);
         share.filter(|_| !is_new)
@@ -292,7 +293,7 @@ impl<C: Command> Engine<C> {
 
     fn oldest_if_sealed(&self, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {
         let oldest = self.stripes.by_age(partition).next();
-        oldest.filter(|&(_, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed)
+        oldest.filter(|&(id, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed && !self.is_held_back(id))
     }
 
     /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however
@@ -540,9 +541,10 @@ impl<C: Command> Engine<C> {
             live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id))
         };
         let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
-        let jobs = jobs.map(|(key, job)| (left(job), job.id, key));
-        let first = jobs.min_by_key(|&(left, id, _)| (left, id));
-        let (left, ..) = first.filter(|&(_, _, first)| first == key)?;
+        // One whose stripe must stay all the same gives nothing back.
+        let jobs = jobs.map(|(key, job)| (self.is_held_back(job.id), left(job), job.id, key));
+        let first = jobs.min_by_key(|&(is_held, left, id, _)| (is_held, left, id));
+        let (_, left, ..) = first.filter(|&(.., first)| first == key)?;
         Some(if left <= self.stripe_bytes() * 3 / 4 { Urgency::Freeing } else { Urgency::Cleaning })
     }
 

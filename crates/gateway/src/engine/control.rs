@@ -2,7 +2,8 @@
 //!
 //! A stripe that was emptied is first declared void by a control record in its partition's log; when that is durable
 //! the members are told to free their chunks. A later owner that still finds some of the chunks ignores them. The
-//! control record itself is kept until every member confirmed, or the memory of those that did not is gone for good.
+//! control record itself is kept until every member confirmed, or the memory of those that did not is gone for good. What
+//! was inherited may have to wait, emptied, for all of this (see `doubts`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -151,6 +152,9 @@ impl<C: Command> Engine<C> {
         let Some(emptied) = self.voids.emptied.get(&id).filter(|emptied| emptied.ending == Ending::Waits) else {
             return;
         };
+        if self.is_held_back(id) {
+            return;
+        }
         let partition = emptied.partition;
         let slot = self.stripes.slot_of(id).filter(|_| !emptied.only_by_record);
         if slot.is_some_and(|slot| self.rescind(slot)) {

@@ -443,8 +443,9 @@ impl<C: Command> Engine<C> {
                 // Whoever prepares knows too little to judge: see `bring_up_to_date`.
                 let is_void = |manifest: &_| !self.is_preparing() && self.is_void_manifest(load.partition, manifest);
                 let Load { partition, members, configuration, chunk_bytes, .. } = load;
-                let chunks = content.chunks;
-                let loaded = Loaded { partition, members, configuration, chunk_bytes, chunks, is_sealed };
+                let Content { chunks, certain_bytes, .. } = content;
+                let loaded =
+                    Loaded { partition, members, configuration, chunk_bytes, chunks, certain_bytes, is_sealed };
                 picture.take(stripe, loaded, &self.config, &is_void);
             }
             if let Some(loading) = self.loading() {

@@ -53,6 +53,8 @@ pub struct Loaded {
     pub chunk_bytes: usize,
     /// Its data chunks, each as far as it is used.
     pub chunks: Vec<Vec<u8>>,
+    /// How much of each is certain (see `reconstruct`).
+    pub certain_bytes: Vec<usize>,
     pub is_sealed: bool,
 }
 
@@ -94,6 +96,10 @@ pub struct Picture {
     dropped: BTreeSet<StripeSlot>,
     /// A floor rose above records that were taken.
     is_floor_new: bool,
+    /// Of stripes that are not certain, how much of each data chunk is.
+    certain_bytes: BTreeMap<StripeSlot, Vec<usize>>,
+    /// Stripes that hold something which a record of another one replaces that is not certain.
+    shadowed: BTreeSet<StripeId>,
 }
 
 impl Picture {
@@ -111,6 +117,8 @@ impl Picture {
             bytes_stored: 0,
             dropped: BTreeSet::new(),
             is_floor_new: false,
+            certain_bytes: BTreeMap::new(),
+            shadowed: BTreeSet::new(),
         }
     }
 
@@ -155,7 +163,7 @@ impl Picture {
         if self.is_void(id) {
             return;
         }
-        let Loaded { partition, members, configuration, chunk_bytes, chunks, is_sealed } = loaded;
+        let Loaded { partition, members, configuration, chunk_bytes, chunks, certain_bytes, is_sealed } = loaded;
         let fills = chunks.iter().map(|chunk| chunk.len() as u32).collect();
         let mut stripe = Stripe::inherited(id, partition, members, fills);
         stripe.configuration = configuration;
@@ -164,6 +172,9 @@ impl Picture {
             stripe.become_phase(StripePhase::Leaving);
         }
         let slot = self.stripes.insert(stripe);
+        if !chunks.iter().map(Vec::len).eq(certain_bytes.iter().copied()) {
+            self.certain_bytes.insert(slot, certain_bytes);
+        }
         let mut kept = Kept::default();
         for (data_index, chunk) in chunks.iter().enumerate() {
             let mut offset = 0;
@@ -219,9 +230,10 @@ impl Picture {
             let known_stripe = self.stripes.at(at).id;
             is_copy = newest.version == record.version;
             if (newest.version, known_stripe) >= (record.version, place.stripe) {
+                self.shadow(place.slot, newest.location);
                 if is_copy && known_stripe != place.stripe {
                     self.stand_ins.add(key, StandIn { location: place.location, record_bytes, expiry: record.expiry });
-                } else if newest.is_live && known_stripe < place.stripe {
+                } else if known_stripe < place.stripe {
                     self.reach_over(at, place.slot);
                 }
                 return;
@@ -233,9 +245,8 @@ impl Picture {
             return;
         }
         if let Some((newest, at)) = known {
-            if newest.is_live {
-                self.reach_over(place.slot, at);
-            }
+            self.reach_over(place.slot, at);
+            self.shadow(at, place.location);
             self.end_live(&newest);
             match is_copy {
                 true => self.stand_ins.add(key, StandIn::of(&newest, record.expiry)),
@@ -262,6 +273,15 @@ impl Picture {
         let beyond = self.stripes.at(other).reach;
         let stripe = self.stripes.at_mut(slot);
         stripe.reach = stripe.reach.max(beyond);
+    }
+
+    /// A record in the one stripe counts no more because of the one at `by`.
+    fn shadow(&mut self, slot: StripeSlot, by: Location) {
+        let (other, data_index) = self.stripes.place_of(by);
+        let certain = self.certain_bytes.get(&other).map_or(usize::MAX, |certain| certain[data_index]);
+        if other != slot && usize::from(by.offset) >= certain {
+            self.shadowed.insert(self.stripes.at(slot).id);
+        }
     }
 
     /// What was the newest record of a key is not any more.
@@ -326,6 +346,7 @@ impl Picture {
         self.settle_stand_ins();
         for slot in std::mem::take(&mut self.dropped) {
             let id = self.stripes.remove(slot).id;
+            self.certain_bytes.remove(&slot);
             self.voids.retain(|_, records| {
                 records.remove(&id);
                 !records.is_empty()
@@ -353,6 +374,10 @@ impl Picture {
 
     pub fn take_striped(&mut self) -> impl Iterator<Item = StripedFound> + use<> {
         std::mem::take(&mut self.striped).into_values()
+    }
+
+    pub fn take_shadowed(&mut self) -> BTreeSet<StripeId> {
+        std::mem::take(&mut self.shadowed)
     }
 
     pub fn take_losses(&mut self) -> BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)> {

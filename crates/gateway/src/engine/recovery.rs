@@ -44,7 +44,9 @@ pub struct Gathering {
 #[derive(Debug)]
 pub struct Completing {
     /// Stripes that are emptied before anybody is served.
-    uncertain: BTreeSet<StripeId>,
+    pub(super) uncertain: BTreeSet<StripeId>,
+    /// Stripes that hold what something in another one of these replaces.
+    pub(super) shadowed: BTreeSet<StripeId>,
     /// What of them is in doubt until then.
     pub(super) doubts: Doubts,
     /// Who holds what: some of it belongs to nothing.
@@ -160,7 +162,7 @@ impl<C: Command> Engine<C> {
         let Phase::Gathering(gathering) = std::mem::replace(&mut self.phase, Phase::Serving) else { return };
         let Gathering { census, loading, to_read, .. } = *gathering;
         self.inherited_read = to_read;
-        let Some((Some(picture), uncertain, doubts)) = loading.map(Loading::into_parts) else { return };
+        let Some((Some(mut picture), uncertain, doubts)) = loading.map(Loading::into_parts) else { return };
         if self.is_preparing() {
             return self.end_round(picture, census);
         }
@@ -168,9 +170,10 @@ impl<C: Command> Engine<C> {
             let nodes = self.nodes.iter().map(|node| node.id);
             nodes.filter(|&node| !self.nodes.is_ready(node) && !self.is_gone(node)).collect()
         };
+        let shadowed = picture.take_shadowed();
         let voids = self.rebuild(picture, &census, &away);
         self.phase = Phase::Completing;
-        self.completing = Some(Box::new(Completing { uncertain, doubts, census, voids }));
+        self.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
         self.end_completing_when_done();
     }
 
@@ -201,3 +204,6 @@ impl<C: Command> Engine<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

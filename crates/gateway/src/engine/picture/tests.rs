@@ -33,9 +33,10 @@ impl Scene {
             record.encode(stripe, &mut chunk[start..]);
         }
         let members = (0..3).map(NodeId).collect();
-        let (partition, chunks) = (PartitionId(0), vec![chunk, Vec::new()]);
-        let configuration = Configuration::default();
-        let loaded = Loaded { partition, members, configuration, chunk_bytes: 4096, chunks, is_sealed: true };
+        let (partition, certain_bytes) = (PartitionId(0), vec![chunk.len(), 0]);
+        let (configuration, chunks) = (Configuration::default(), vec![chunk, Vec::new()]);
+        let loaded =
+            Loaded { partition, members, configuration, chunk_bytes: 4096, chunks, certain_bytes, is_sealed: true };
         self.picture.take(stripe, loaded, &self.config, &|_| false);
     }
 

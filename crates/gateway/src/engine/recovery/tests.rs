@@ -1,0 +1,251 @@
+//! What a new owner does with stripes while something in one of them is in doubt.
+
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::{CodeShape, Configuration, Epoch, Now, OpNumber, Slot, UnixMs, Version};
+use shorttail_wire::node::{NodeRequest, next_frame};
+
+use super::*;
+use crate::any::AnyCommand;
+use crate::engine::picture::Loaded;
+use crate::engine::reconstruct::Content;
+use crate::engine::testing::engine_of_ready_nodes;
+use crate::engine::{SessionId, stripes::StripePhase};
+
+const KEY: &[u8] = b"key";
+const NODES: [NodeId; 2] = [NodeId(0), NodeId(1)];
+
+fn id(counter: u64) -> StripeId {
+    StripeId::new(Epoch(1), counter)
+}
+
+fn object<'a>(key: &'a [u8], counter: u64) -> Record<'a> {
+    Record::object(key, b"value", Version::new(Epoch(1), counter))
+}
+
+fn control(value: &[u8], counter: u64) -> Record<'_> {
+    Record { kind: RecordKind::Control, ..Record::object(b"", value, Version::new(Epoch(1), counter)) }
+}
+
+/// Is what a stripe holds certain?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    Sealed,
+    Certainly,
+    ByOne,
+}
+
+/// An owner in RS(1,1) that has just taken over stripes which nobody sealed.
+struct Scene {
+    engine: Engine<AnyCommand>,
+    partition: PartitionId,
+    /// Appends whose records are not confirmed.
+    appended: Vec<(NodeId, StripeId, OpNumber)>,
+    voided: BTreeSet<StripeId>,
+    freed: BTreeSet<StripeId>,
+    /// Keys of objects that were appended.
+    keys: BTreeSet<Vec<u8>>,
+}
+
+impl Scene {
+    fn new(stripes: &[(u64, &[Record<'_>], Held)]) -> Self {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+        let partition = engine.config.partition_of(Slot::of_key(KEY));
+        let (mut picture, mut doubts, mut uncertain) = (Picture::new(1), Doubts::default(), BTreeSet::new());
+        for &(counter, records, held) in stripes {
+            let mut chunk = Vec::new();
+            for record in records {
+                let start = chunk.len();
+                chunk.resize(start + record.encoded_bytes(Epoch(1)), 0);
+                record.encode(id(counter), &mut chunk[start..]);
+            }
+            let certain_bytes = vec![if held == Held::ByOne { 0 } else { chunk.len() }];
+            let content = Content { certain_bytes, ..Content::certain(vec![chunk]) };
+            if !content.is_certain() {
+                uncertain.insert(id(counter));
+                doubts.take(id(counter), partition, &content, &engine.config);
+            }
+            let Content { chunks, certain_bytes, .. } = content;
+            let (members, configuration) = (NODES.into(), Configuration::default());
+            let (chunk_bytes, is_sealed) = (engine.config.chunk_bytes, held == Held::Sealed);
+            let loaded = Loaded { partition, members, configuration, chunk_bytes, chunks, certain_bytes, is_sealed };
+            picture.take(id(counter), loaded, &engine.config, &|_| false);
+        }
+        let shadowed = picture.take_shadowed();
+        let (census, voids) = (Census::default(), BTreeSet::new());
+        engine.rebuild(picture, &census, &BTreeSet::new());
+        engine.phase = Phase::Completing;
+        engine.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
+        let (appended, voided, freed, keys) = (Vec::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Scene { engine, partition, appended, voided, freed, keys }
+    }
+
+    /// Some turns pass, in which nodes open what they are to.
+    fn pass(&mut self) {
+        for _ in 0..4 {
+            let mono_us = self.engine.now.mono_us + 10_000;
+            self.engine.end_turn(Now { mono_us, unix_ms: UnixMs(0) });
+            NODES.into_iter().for_each(|node| self.hear(node));
+        }
+    }
+
+    fn hear(&mut self, node: NodeId) {
+        let session = self.engine.nodes.session_mut(SessionId { node, core: 0 }).expect("a session");
+        let (bytes, mut at) = (std::mem::take(session.rest()), 0);
+        while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
+            at += length;
+            match NodeRequest::parse(&frame).expect("a request") {
+                NodeRequest::Open(description) => self.engine.stripe_opened(node, description.stripe),
+                NodeRequest::Append { stripe, op, bytes, .. } => self.note(node, stripe, op, bytes),
+                NodeRequest::Free { first, .. } => _ = self.freed.insert(first),
+                _ => {}
+            }
+        }
+    }
+
+    fn note(&mut self, node: NodeId, stripe: StripeId, op: OpNumber, mut bytes: &[u8]) {
+        self.appended.push((node, stripe, op));
+        while let Ok((record, length)) = Record::parse(bytes, stripe) {
+            if let (RecordKind::Control, Some(Control::Void(void))) = (record.kind, Control::parse(record.value)) {
+                self.voided.insert(void);
+            }
+            self.keys.insert(record.key.to_vec());
+            bytes = &bytes[length..];
+        }
+    }
+
+    /// All that was appended is confirmed.
+    fn confirm(&mut self) {
+        for (node, stripe, op) in std::mem::take(&mut self.appended) {
+            self.engine.acknowledged(node, stripe, op);
+        }
+        self.pass();
+    }
+
+    fn is_emptied(&self, counter: u64) -> bool {
+        self.engine.voids.is_emptied(id(counter))
+    }
+}
+
+#[test]
+fn what_something_in_doubt_replaces_stays_until_that_is_written_anew() {
+    let horizon = id(9).raw().to_le_bytes();
+    let tombstone = Record { kind: RecordKind::Tombstone, value: &horizon, ..object(KEY, 2) };
+    // The older record may lie in the younger stripe: it was moved.
+    for (old, second) in [(1, object(KEY, 2)), (3, object(KEY, 2)), (1, tombstone), (3, tombstone)] {
+        let (doubted, certain) = ([second], [object(KEY, 1)]);
+        let mut stripes: [(u64, &[Record<'_>], Held); 2] =
+            [(2, &doubted, Held::ByOne), (old, &certain, Held::Certainly)];
+        for _ in 0..2 {
+            stripes.reverse();
+            let mut scene = Scene::new(&stripes);
+            scene.pass();
+            assert!(scene.is_emptied(old) && !scene.is_emptied(2), "nothing in it is alive");
+            assert!(scene.voided.is_empty() && scene.freed.is_empty(), "{:?}, {:?}", scene.voided, scene.freed);
+            (0..3).for_each(|_| scene.confirm());
+            assert_eq!(scene.freed, [id(2), id(old)].into(), "both are gone when it is");
+            assert!(scene.engine.completing.is_none());
+        }
+    }
+}
+
+/// What replaces the record that replaced the moved one reaches as far.
+#[test]
+fn what_replaces_a_tombstone_in_doubt_holds_what_that_held() {
+    let horizon = id(3).raw().to_le_bytes();
+    let tombstone = Record { kind: RecordKind::Tombstone, value: &horizon, ..object(KEY, 2) };
+    let stripes: [(u64, &[Record<'_>], Held); 3] =
+        [(2, &[tombstone], Held::ByOne), (5, &[object(KEY, 1)], Held::Certainly), (4, &[object(KEY, 3)], Held::ByOne)];
+    let mut scene = Scene::new(&stripes);
+    scene.pass();
+    assert!(scene.is_emptied(2) && scene.is_emptied(5));
+    assert!(scene.voided.is_empty(), "{:?}", scene.voided);
+    (0..3).for_each(|_| scene.confirm());
+    assert_eq!(scene.freed, [2, 4, 5].map(id).into());
+}
+
+/// While memory is cramped one job goes on: one that gives some back.
+#[test]
+fn what_must_stay_is_moved_last() {
+    let live: Vec<Vec<u8>> = (0..20).map(|name| format!("live{name}").into_bytes()).collect();
+    let doubted: Vec<_> = live.iter().map(|key| object(key, 1)).chain([object(KEY, 3)]).collect();
+    let stripes: [(u64, &[Record<'_>], Held); 2] =
+        [(2, &doubted, Held::ByOne), (1, &[object(KEY, 1), object(b"other", 1)], Held::Certainly)];
+    let mut scene = Scene::new(&stripes);
+    let chunk_bytes = scene.engine.chunk_room_bytes(scene.engine.config.chunk_bytes);
+    for node in scene.engine.nodes.iter_mut() {
+        node.sessions[0].memory_bytes = chunk_bytes;
+    }
+    scene.pass();
+    assert!(scene.engine.is_cramped && scene.keys.contains(KEY));
+    assert!(!scene.keys.contains(&b"other"[..]), "although that is less");
+    (0..3).for_each(|_| scene.confirm());
+    assert_eq!(scene.freed, [1, 2].map(id).into());
+}
+
+/// Nothing is gained by emptying it.
+#[test]
+fn what_must_stay_is_not_chosen_while_memory_is_short() {
+    for held in [Held::ByOne, Held::Certainly] {
+        let stripes: [(u64, &[Record<'_>], Held); 2] =
+            [(2, &[object(KEY, 2)], held), (1, &[object(KEY, 1)], Held::Sealed)];
+        let mut scene = Scene::new(&stripes);
+        let chunk_bytes = scene.engine.chunk_room_bytes(scene.engine.config.chunk_bytes);
+        for node in scene.engine.nodes.iter_mut() {
+            node.sessions[0].memory_bytes = 10 * chunk_bytes;
+        }
+        scene.pass();
+        let slot = scene.engine.stripes.slot_of(id(1)).expect("it is there");
+        let is_left = scene.engine.stripes.at(slot).phase() == StripePhase::Leaving;
+        assert_eq!(is_left, held == Held::Certainly);
+    }
+}
+
+#[test]
+fn what_nothing_in_doubt_replaces_goes_at_once() {
+    let (first, second) = (object(KEY, 1), object(KEY, 2));
+    let other = object(b"other", 3);
+    let stripes: [(u64, &[Record<'_>], Held); 3] =
+        [(4, &[other], Held::ByOne), (2, &[second], Held::Certainly), (1, &[first], Held::Certainly)];
+    let mut scene = Scene::new(&stripes);
+    scene.pass();
+    assert_eq!(scene.voided, [id(1)].into());
+    // Nor does a stripe hold itself.
+    let stripes: [(u64, &[Record<'_>], Held); 2] = [(4, &[other], Held::ByOne), (2, &[first, second], Held::ByOne)];
+    assert!(!Scene::new(&stripes).engine.is_held_back(id(2)));
+}
+
+/// Each holds what something in doubt in a younger one replaces: the youngest goes first, so that memory for one
+/// suffices.
+#[test]
+fn of_several_in_doubt_the_youngest_can_go_first() {
+    let live: [&[u8]; 3] = [b"one", b"two", b"three"];
+    let records = [1, 2, 3].map(|counter| [object(KEY, counter), object(live[counter as usize - 1], 1)]);
+    let stripes = [3, 2, 1].map(|counter| (counter as u64, &records[counter - 1][..], Held::ByOne));
+    let mut scene = Scene::new(&stripes);
+    scene.pass();
+    assert!(scene.voided.is_empty());
+    for youngest in [3, 2, 1] {
+        assert!(!scene.engine.is_held_back(id(youngest)));
+        (1..youngest).for_each(|older| assert!(scene.engine.is_held_back(id(older))));
+        scene.engine.completing.as_mut().expect("it is not over").uncertain.remove(&id(youngest));
+    }
+    scene.confirm();
+    assert_eq!(scene.voided, [1, 2, 3].map(id).into());
+}
+
+/// A void record of which one node alone knows: what it ended might come back, and with it what later records ended there.
+#[test]
+fn while_a_control_record_is_in_doubt_everything_of_its_partition_stays() {
+    let void = Control::Void(id(0)).encode();
+    let stripes: [(u64, &[Record<'_>], Held); 3] = [
+        (4, &[object(KEY, 4)], Held::Certainly),
+        (3, &[object(KEY, 3)], Held::Certainly),
+        (2, &[control(&void, 2), object(b"other", 3)], Held::ByOne),
+    ];
+    let mut scene = Scene::new(&stripes);
+    assert!(scene.engine.config.partitions.contains(&scene.partition));
+    scene.pass();
+    assert!(scene.is_emptied(3) && scene.voided.is_empty(), "{:?}", scene.voided);
+    scene.confirm();
+    assert!(scene.voided.contains(&id(3)));
+}
