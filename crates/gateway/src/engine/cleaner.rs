@@ -95,6 +95,11 @@ struct Met<'a> {
 }
 
 impl Job {
+    /// The stripe that it empties.
+    pub(super) fn id(&self) -> StripeId {
+        self.id
+    }
+
     /// A part of the chunk was walked and proved to be damaged further on. What is doomed in it is met again, and counts
     /// once.
     fn begin_chunk_again(&mut self, data_count: usize) {

@@ -320,11 +320,13 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{CodeShape, Epoch, NodeId, StripeId};
+    use shorttail_units::{CodeShape, Epoch, NodeId, Now, StripeId};
     use shorttail_wire::node::{NodeRequest, next_frame};
 
     use super::*;
+    use crate::any::AnyCommand;
     use crate::engine::SessionId;
+    use crate::engine::index::StripeSlot;
     use crate::engine::manifest::Manifest;
     use crate::engine::striped::StripedObject;
     use crate::engine::testing::engine_of_ready_nodes;
@@ -374,6 +376,78 @@ mod tests {
         match engine.poll_reply(now) {
             Some((_, Reply::Keyspace(Err(error)))) => error,
             other => panic!("{other:?}"),
+        }
+    }
+
+    const PARTITION: PartitionId = PartitionId(0);
+
+    /// The one open stripe of the partition, if there is one.
+    fn open_of(engine: &Engine<AnyCommand>) -> Option<StripeSlot> {
+        let open = &engine.logs[&PARTITION].open;
+        assert!(open.len() <= 1);
+        open.first().copied()
+    }
+
+    /// The control records in a stripe that its owner has the bytes of.
+    fn controls_in(engine: &Engine<AnyCommand>, slot: StripeSlot) -> Vec<Control> {
+        let stripe = engine.stripes.at(slot);
+        let mut bytes = stripe.open.as_ref().expect("its bytes").chunk(0);
+        let mut found = Vec::new();
+        while let Ok((record, length)) = Record::parse(bytes, stripe.id) {
+            found.extend(Control::parse(record.value));
+            bytes = &bytes[length..];
+        }
+        found
+    }
+
+    fn pass(engine: &mut Engine<AnyCommand>) {
+        let mono_us = engine.now.mono_us + 10_000;
+        engine.end_turn(Now { mono_us, ..engine.now });
+    }
+
+    /// All that was sent of the stripe is confirmed.
+    fn confirm(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
+        let stripe = engine.stripes.at(slot);
+        let (id, members) = (stripe.id, stripe.members.clone());
+        let last = stripe.open.as_ref().expect("its bytes").last_op();
+        for &node in members.iter() {
+            engine.stripe_opened(node, id);
+            engine.acknowledged(node, id, last);
+        }
+        engine.run_work();
+    }
+
+    fn order(engine: &mut Engine<AnyCommand>, at: UnixMs) {
+        let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) }));
+        pass(engine);
+    }
+
+    #[test]
+    fn an_order_that_is_carried_when_its_flush_happens_goes_nowhere_else() {
+        for has_happened in [true, false] {
+            let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 3);
+            let at = UnixMs(5_000);
+            order(&mut engine, at);
+            let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
+            logs.iter().for_each(|&slot| confirm(&mut engine, slot));
+            assert!(engine.is_flush_due(at));
+            // What is carried is not confirmed.
+            engine.abandon(logs[0]);
+            pass(&mut engine);
+            let carried = open_of(&engine).expect("it went there");
+            assert_eq!(controls_in(&engine, carried), [Control::FlushDue(at)]);
+            if has_happened {
+                let floor = engine.take_version();
+                engine.apply_floor(floor);
+            }
+            engine.abandon(carried);
+            let elsewhere = open_of(&engine).map(|slot| controls_in(&engine, slot));
+            assert_eq!(elsewhere, if has_happened { None } else { Some(vec![Control::FlushDue(at)]) });
+            if has_happened {
+                pass(&mut engine);
+                assert!(engine.voids.is_emptied(engine.stripes.at(logs[0]).id), "nothing holds it up");
+            }
         }
     }
 

@@ -485,6 +485,13 @@ impl<C: Command> Engine<C> {
                 _ => {}
             }
         }
+        if let Purpose::Carry { job, .. } = purpose
+            && let Some(from) = self.jobs.get(job).map(|job| job.id())
+            && !self.is_needed(partition, from, &record)
+        {
+            // It did its duty meanwhile: an order of a flush that happened would be found without the floor.
+            return self.count_landed(job, item.length);
+        }
         if let Purpose::Group { group, .. } = purpose {
             return grouped.push(Grouped { group, bytes, purpose });
         }
