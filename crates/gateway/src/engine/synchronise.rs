@@ -4,10 +4,14 @@
 //! Inspecting: headers and raw operations --> Reading: payloads --> settled (see `reconstruct`), closed on all members
 //! ```
 //! A member that refuses is damaged and counts as lost. One that is late or gone sends the stripe back to Waiting.
+//!
+//! Where more members were never given their chunk than may lack it when an operation counts, none ever did: the stripe
+//! ends empty. It may be older than an owner in between, who was told of it by nobody and answered as if it were not there
+//! (rule R4).
 
 use std::collections::BTreeMap;
 
-use shorttail_units::{NodeId, OpNumber, StripeId};
+use shorttail_units::{CodeShape, NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 
 use super::census::Member;
@@ -133,7 +137,7 @@ impl<C: Command> Engine<C> {
 
     /// All that is to be had of an open stripe is here: its content is settled, and it is closed everywhere.
     fn synchronise(&mut self, stripe: StripeId) {
-        let (code, epoch) = (self.config.code.clone(), self.config.epoch);
+        let (code, shape, epoch) = (self.config.code.clone(), self.config.shape, self.config.epoch);
         let found = self.members_of_load(stripe);
         // Who said that it was never given its chunk may be away by now: then it counts as one that may hold something.
         let is_enough = self.weigh(stripe, &found) != Verdict::Wait;
@@ -144,7 +148,9 @@ impl<C: Command> Engine<C> {
         }
         let Step::Reading { parts } = &mut load.step else { return };
         let closed = parts.values().map(|(report, _)| (report.close_epoch, report.close_op)).max();
+        let is_sealed = parts.values().any(|(report, _)| report.sealed);
         let close = closed.filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
+        let close = if may_have_counted(shape, &found, is_sealed) { close } else { Some(OpNumber(0)) };
         let reached = parts.values().map(|(report, _)| report.last.max(report.folded)).max().unwrap_or_default();
         let last = close.unwrap_or(reached);
         let indexes: Vec<usize> = parts.keys().copied().collect();
@@ -182,6 +188,12 @@ impl<C: Command> Engine<C> {
     }
 }
 
+/// May an operation of a stripe have counted? `members`: what became of them, if nothing of it may be elsewhere.
+/// `is_sealed`: by one of them.
+fn may_have_counted(shape: CodeShape, members: &[Member], is_sealed: bool) -> bool {
+    is_sealed || members.iter().filter(|&&member| member == Member::Never).count() <= shape.unopened_max()
+}
+
 /// May a member's chunk hold these bytes? `data_of`: the stripe, if it is a data chunk, whose records must add up.
 fn is_payload(bytes: &[u8], chunk_bytes: usize, data_of: Option<StripeId>) -> bool {
     bytes.len() <= chunk_bytes && data_of.is_none_or(|stripe| whole_chunk(bytes, stripe).is_some())
@@ -191,6 +203,16 @@ fn is_payload(bytes: &[u8], chunk_bytes: usize, data_of: Option<StripeId>) -> bo
 mod tests {
     use super::*;
 
+    #[test]
+    fn nothing_counts_that_more_never_had_than_may_lack_it() {
+        use Member::{Away, Holds, Lost, Never};
+        let shape = CodeShape::reed_solomon(4, 2).expect("a code");
+        assert_eq!(shape.unopened_max(), 1);
+        assert!(may_have_counted(shape, &[Holds, Never, Away, Away, Holds, Holds], false));
+        assert!(may_have_counted(shape, &[Holds, Never, Lost, Lost, Holds, Holds], false));
+        assert!(!may_have_counted(shape, &[Holds, Never, Never, Holds, Holds, Holds], false));
+        assert!(may_have_counted(shape, &[Holds, Never, Never, Holds, Holds, Holds], true), "freed meanwhile");
+    }
     #[test]
     fn no_member_holds_more_than_a_chunk() {
         let stripe = StripeId::default();
