@@ -654,7 +654,8 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
         let oldest = self.oldest_beside(partition, own);
-        let ends_something = horizon_of(record).zip(oldest).is_some_and(|(horizon, oldest)| oldest < horizon);
+        let horizon = horizon_of(record, self.config.epoch);
+        let ends_something = horizon.zip(oldest).is_some_and(|(horizon, oldest)| oldest < horizon);
         match record.kind {
             RecordKind::Tombstone => ends_something,
             RecordKind::Control => match Control::parse(record.value) {

@@ -3,7 +3,7 @@
 //! ```text
 //! declared: a floor record goes to every partition's log; from here on no round of any key begins
 //!    |--all durable--> applied: the index is emptied, the client hears, rounds begin again
-//!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it
+//!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it (see `kept`)
 //! ```
 //! Nobody sees a flush before it is durable (rule R10): until then reads find what was there. Rounds wait, because one
 //! that began on what the flush ends would write a version above the floor. Rounds under way have lower versions: what

@@ -4,10 +4,13 @@
 //! (rule R3). Of those in a stripe only the highest horizon is known here, so that the estimate errs to the safe side:
 //! what is thought to be needed may not be, never the other way round.
 //!
+//! An earlier owner may have given up a floor, served on, and moved what it ends to stripes at or above its horizon. Whoever
+//! finds the floor applies it: from then on all that it ends is in stripes of earlier owners, wherever these lie.
+//!
 //! Must not know: which stripes exist.
 
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::StripeId;
+use shorttail_units::{Epoch, StripeId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
@@ -20,9 +23,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Counts a record of `bytes` bytes, if it is of a kind that is kept.
-    pub fn add(&mut self, record: &Record<'_>, bytes: usize) {
-        let Some(horizon) = horizon_of(record) else {
+    /// Counts a record of `bytes` bytes, if it is of a kind that is kept. `epoch`: of the owner.
+    pub fn add(&mut self, record: &Record<'_>, bytes: usize, epoch: Epoch) {
+        let Some(horizon) = horizon_of(record, epoch) else {
             let is_control = record.kind == RecordKind::Control;
             return self.control_bytes += if is_control { bytes as u64 } else { 0 };
         };
@@ -47,8 +50,8 @@ impl Kept {
     }
 }
 
-/// Below which stripe lies what a tombstone or floor ended; `None`: the record is neither.
-pub fn horizon_of(record: &Record<'_>) -> Option<StripeId> {
+/// Below which stripe lies what a tombstone or floor ended, for an owner of this epoch; `None`: the record is neither.
+pub fn horizon_of(record: &Record<'_>, epoch: Epoch) -> Option<StripeId> {
     match record.kind {
         // One that cannot be read is kept for ever.
         RecordKind::Tombstone => Some(
@@ -58,7 +61,7 @@ pub fn horizon_of(record: &Record<'_>) -> Option<StripeId> {
                 .map_or(StripeId::from_raw(u64::MAX), |bytes| StripeId::from_raw(u64::from_le_bytes(bytes))),
         ),
         RecordKind::Control => match Control::parse(record.value) {
-            Some(Control::Floor { horizon, .. }) => Some(horizon),
+            Some(Control::Floor { horizon, .. }) => Some(horizon.max(StripeId::new(epoch, 0))),
             _ => None,
         },
         RecordKind::Object | RecordKind::Manifest => None,
@@ -67,7 +70,7 @@ pub fn horizon_of(record: &Record<'_>) -> Option<StripeId> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{Epoch, Version};
+    use shorttail_units::Version;
 
     use super::*;
 
@@ -78,7 +81,7 @@ mod tests {
     fn tombstone(horizon: StripeId, kept: &mut Kept) {
         let value = horizon.raw().to_le_bytes();
         let object = Record::object(b"key", &value, Version::new(Epoch(1), 1));
-        kept.add(&Record { kind: RecordKind::Tombstone, ..object }, 30);
+        kept.add(&Record { kind: RecordKind::Tombstone, ..object }, 30, Epoch(1));
     }
 
     #[test]
@@ -96,10 +99,21 @@ mod tests {
         let mut kept = Kept::default();
         let void = Control::Void(id(3)).encode();
         let object = Record::object(b"", &void, Version::new(Epoch(1), 1));
-        kept.add(&object, 40);
-        kept.add(&Record { kind: RecordKind::Control, ..object }, 40);
+        kept.add(&object, 40, Epoch(1));
+        kept.add(&Record { kind: RecordKind::Control, ..object }, 40, Epoch(1));
         assert_eq!(kept.needed_bytes(None), 40);
         kept.drop_control(40);
         assert_eq!(kept.needed_bytes(Some(id(1))), 0);
+    }
+
+    #[test]
+    fn a_floor_counts_while_anything_exists_that_its_owner_inherited() {
+        let floor = Control::Floor { floor: Version::new(Epoch(1), 5), horizon: id(6) }.encode();
+        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &floor, Version::new(Epoch(1), 5)) };
+        let (mut own, mut inherited) = (Kept::default(), Kept::default());
+        own.add(&record, 40, Epoch(1));
+        inherited.add(&record, 40, Epoch(2));
+        assert_eq!((own.needed_bytes(Some(id(9))), inherited.needed_bytes(Some(id(9)))), (0, 40));
+        assert_eq!(inherited.needed_bytes(Some(StripeId::new(Epoch(2), 1))), 0);
     }
 }

@@ -44,6 +44,8 @@ struct Scene {
     freed: BTreeSet<StripeId>,
     /// Keys of objects that were appended.
     keys: BTreeSet<Vec<u8>>,
+    /// Floors that were appended, counted at one node.
+    floor_count: u32,
 }
 
 impl Scene {
@@ -76,7 +78,7 @@ impl Scene {
         engine.phase = Phase::Completing;
         engine.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
         let (appended, voided, freed, keys) = (Vec::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Scene { engine, partition, appended, voided, freed, keys }
+        Scene { engine, partition, appended, voided, freed, keys, floor_count: 0 }
     }
 
     /// Some turns pass, in which nodes open what they are to.
@@ -105,8 +107,10 @@ impl Scene {
     fn note(&mut self, node: NodeId, stripe: StripeId, op: OpNumber, mut bytes: &[u8]) {
         self.appended.push((node, stripe, op));
         while let Ok((record, length)) = Record::parse(bytes, stripe) {
-            if let (RecordKind::Control, Some(Control::Void(void))) = (record.kind, Control::parse(record.value)) {
-                self.voided.insert(void);
+            match Control::parse(record.value).filter(|_| record.kind == RecordKind::Control) {
+                Some(Control::Void(void)) => _ = self.voided.insert(void),
+                Some(Control::Floor { .. }) => self.floor_count += u32::from(node == NODES[0]),
+                _ => {}
             }
             self.keys.insert(record.key.to_vec());
             bytes = &bytes[length..];
@@ -248,4 +252,26 @@ fn while_a_control_record_is_in_doubt_everything_of_its_partition_stays() {
     assert!(scene.is_emptied(3) && scene.voided.is_empty(), "{:?}", scene.voided);
     scene.confirm();
     assert!(scene.voided.contains(&id(3)));
+}
+
+/// A floor that its owner gave up, and above its horizon what that owner moved there of what the next one ends by it.
+#[test]
+fn an_inherited_floor_lasts_until_nothing_inherited_is_left() {
+    let floor = Control::Floor { floor: Version::new(Epoch(1), 5), horizon: id(6) }.encode();
+    let stripes: [(u64, &[Record<'_>], Held); 2] =
+        [(9, &[object(KEY, 3)], Held::Certainly), (5, &[control(&floor, 5)], Held::Certainly)];
+    let mut scene = Scene::new(&stripes);
+    assert_eq!(scene.engine.index.object_count(), 0, "it is applied");
+    let of_floor = scene.engine.stripes.slot_of(id(5)).expect("it is there");
+    assert!(scene.engine.stripes.at(of_floor).kept.needed_bytes(Some(id(9))) > 0);
+    scene.pass();
+    assert_eq!(scene.floor_count, 1, "it is carried");
+    (0..3).for_each(|_| scene.confirm());
+    assert_eq!(scene.freed, [id(5), id(9)].into());
+    // Nothing is left that it ended: it is not carried again.
+    let own = scene.engine.stripes.iter().map(|(slot, _)| slot).collect::<Vec<_>>();
+    let [own] = own[..] else { panic!("{own:?}") };
+    scene.engine.abandon(own);
+    (0..3).for_each(|_| scene.confirm());
+    assert_eq!(scene.floor_count, 1);
 }
