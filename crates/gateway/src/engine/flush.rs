@@ -157,6 +157,9 @@ impl<C: Command> Engine<C> {
         }
         let Some(declaration) = self.flushes.declarations.remove(key) else { return };
         match declaration.control {
+            Control::FlushDue(at) if self.is_below_a_floor(declaration.version) => {
+                return self.declare_order_again(at, declaration.waiting);
+            }
             Control::FlushDue(at) => self.flushes.due = Some((declaration.version, at)),
             Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
                 return self.declare_floor_again(declaration.waiting);
@@ -185,6 +188,19 @@ impl<C: Command> Engine<C> {
         if self.declare_floor(waiting.clone()).is_err() {
             waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
             self.let_rounds_begin();
+        }
+    }
+
+    fn is_below_a_floor(&self, version: Version) -> bool {
+        self.flushes.floors.values().any(|&floor| floor > version)
+    }
+
+    /// Everything was flushed while a flush for later was declared: the next owner would take that for one that was
+    /// cancelled.
+    fn declare_order_again(&mut self, at: UnixMs, waiting: Vec<Token>) {
+        let version = self.take_version();
+        if self.declare(version, Control::FlushDue(at), waiting.clone()).is_err() {
+            waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
         }
     }
 
@@ -449,6 +465,23 @@ mod tests {
                 assert!(engine.voids.is_emptied(engine.stripes.at(logs[0]).id), "nothing holds it up");
             }
         }
+    }
+
+    #[test]
+    fn an_order_that_a_flush_overtook_is_declared_again() {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+        let at = UnixMs(5_000);
+        order(&mut engine, at);
+        let floor = engine.take_version();
+        engine.apply_floor(floor);
+        let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
+        logs.iter().for_each(|&slot| confirm(&mut engine, slot));
+        assert!(!engine.is_flush_due(at) && engine.is_ordering(), "a later owner would not find it");
+        assert_eq!(controls_in(&engine, logs[0]), [Control::FlushDue(at); 2]);
+        pass(&mut engine);
+        logs.iter().for_each(|&slot| confirm(&mut engine, slot));
+        assert!(engine.flushes.due.is_some_and(|(version, due)| due == at && version > floor));
+        assert!(!engine.is_ordering());
     }
 
     #[test]
