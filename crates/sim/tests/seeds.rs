@@ -418,6 +418,13 @@ fn an_attempt_that_is_left_alone_is_raced_again() {
     passes_wholly(Profile::Prompt, &[180_033, 181_024, 191_053]);
 }
 
+/// A write was flushed while it waited for a slow node. Nothing of it may be appended again above the flush's horizon, so it
+/// waited until that node's session broke.
+#[test]
+fn a_write_that_is_flushed_under_way_waits_for_no_node() {
+    passes_wholly(Profile::Prompt, &[190_025, 191_816, 192_604]);
+}
+
 /// A piece was found damaged while its object was touched; nobody noted that, and it stayed as it was.
 #[test]
 fn what_is_found_damaged_while_its_object_is_touched_is_rebuilt() {

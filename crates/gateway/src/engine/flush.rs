@@ -7,7 +7,8 @@
 //! ```
 //! Nobody sees a flush before it is durable (rule R10): until then reads find what was there. Rounds wait, because one
 //! that began on what the flush ends would write a version above the floor. Rounds under way have lower versions: what
-//! they write is dead on arrival.
+//! they write is dead on arrival. So they end when the floor is applied, wherever their records are: as nothing of them
+//! may be appended again above the floor's horizon (rule R3), they would wait for a slow node as long as it takes.
 //!
 //! A delayed flush is a control record too, so that it happens although the owner changes meanwhile. An immediate flush
 //! cancels it: its version is below the floor.
@@ -226,7 +227,42 @@ impl<C: Command> Engine<C> {
         self.flushes.due = self.flushes.due.filter(|&(version, _)| version > floor);
         self.end_losses();
         self.settle_all();
+        self.end_what_was_flushed();
         self.let_rounds_begin();
+    }
+
+    /// What is under way and flushed concerns nobody any more: who waits for it has the answer.
+    fn end_what_was_flushed(&mut self) {
+        let mut ended = self.end_flushed_races();
+        for slot in self.stripes.unsealed().to_vec() {
+            let mut open = self.stripes.at_mut(slot).open.take().expect("an unsealed stripe has its bytes");
+            for item in open.unconfirmed_mut().filter(|item| self.is_flushed(item.purpose)) {
+                ended.push(std::mem::replace(&mut item.purpose, Purpose::Flushed));
+            }
+            self.stripes.at_mut(slot).open = Some(open);
+        }
+        for purpose in ended {
+            match purpose {
+                Purpose::Write(lock) => self.finish_round(lock),
+                Purpose::Move { lock, job } => self.move_interrupted(lock, job),
+                Purpose::Group { group, .. } => self.end_group(group, Ok(true)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Is a record that is under way for this below the floor that was just applied?
+    pub(super) fn is_flushed(&self, purpose: Purpose) -> bool {
+        let lock = match purpose {
+            Purpose::Write(lock) => lock,
+            Purpose::Group { group, .. } => return self.is_group_flushed(group),
+            // None began since the floor was declared.
+            Purpose::Move { .. } => return true,
+            _ => return false,
+        };
+        let Some(lock) = self.locks.get(lock) else { return false };
+        let LockPhase::Writing(round) = &lock.phase else { return false };
+        round.version < self.floor_of(self.config.partition_of(lock.slot))
     }
 
     fn let_rounds_begin(&mut self) {
@@ -336,17 +372,20 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{CodeShape, Epoch, NodeId, Now, StripeId};
+    use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
     use shorttail_wire::node::{NodeRequest, next_frame};
 
     use super::*;
     use crate::any::AnyCommand;
     use crate::engine::SessionId;
-    use crate::engine::index::StripeSlot;
+    use crate::engine::index::{Location, StripeSlot};
+    use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
     use crate::engine::striped::StripedObject;
     use crate::engine::testing::engine_of_ready_nodes;
-    use crate::request::{KeyspaceRequest, Request, RequestId};
+    use crate::memcached::{MemcachedCommand, MemcachedSession};
+    use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
+    use crate::session::{Session, Settings, Shared};
 
     #[test]
     fn what_a_flush_frees_is_asked_once_however_much_it_is() {
@@ -375,6 +414,7 @@ mod tests {
             assert!(freed.iter().copied().eq(1..=count));
         }
     }
+
     /// A flush of which partition 0 may get a record and partition 1 gets none for now, given back as its owner lets go.
     fn given_back(has_room: bool) -> StoreError {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
@@ -488,5 +528,95 @@ mod tests {
     fn a_flush_that_reached_a_partition_is_not_given_back_as_if_it_had_not_begun() {
         assert_eq!(given_back(true), StoreError::OutcomeUnknown);
         assert_eq!(given_back(false), StoreError::NotOwner);
+    }
+
+    fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
+        let mut asked = Vec::new();
+        let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::from)));
+        let mut shared = Shared::new(Settings::default());
+        MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
+        for (id, request) in asked {
+            engine.handle_request(engine.now, Token { connection: 1, id }, request);
+        }
+        engine.flush_logs();
+    }
+
+    /// How many have an answer by now that had none before.
+    fn answered(engine: &mut Engine<AnyCommand>) -> usize {
+        engine.run_work();
+        let now = engine.now;
+        let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply);
+        replies.filter(|reply| matches!(reply, Reply::Group(Ok(true))) || is_stored(reply)).count()
+    }
+
+    fn is_stored(reply: &Reply) -> bool {
+        matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(b"STORED"))
+    }
+
+    fn flush_at_once(engine: &mut Engine<AnyCommand>) {
+        let floor = engine.take_version();
+        engine.apply_floor(floor);
+    }
+
+    /// All members of the only stripe hold everything up to this operation.
+    fn acknowledge(engine: &mut Engine<AnyCommand>, op: u32) {
+        let [slot] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
+        let (id, members) = (engine.stripes.at(slot).id, engine.stripes.at(slot).members.clone());
+        for &node in members.iter() {
+            engine.stripe_opened(node, id);
+            engine.acknowledged(node, id, OpNumber(op));
+        }
+    }
+
+    #[test]
+    fn what_is_flushed_while_it_is_under_way_waits_for_no_node() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        ask(&mut engine, b"set a 0 0 1\r\n1\r\nset a 0 0 1\r\n2\r\n");
+        let pairs = vec![(b"{a}b".to_vec(), b"1".to_vec()), (b"{a}c".to_vec(), b"1".to_vec())];
+        let group = Request::Group(GroupPut { pairs, only_if_absent: false });
+        engine.handle_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
+        engine.flush_logs();
+        assert_eq!(answered(&mut engine), 0);
+        flush_at_once(&mut engine);
+        assert_eq!(answered(&mut engine), 2, "a store, and the group");
+        // The one that waited for the key has a round of its own by now, and is not held by what was before it.
+        engine.flush_logs();
+        let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+        engine.round_verified(lock, Version::new(Epoch(2), 1), Old::Unreadable);
+        acknowledge(&mut engine, 2);
+        assert_eq!((answered(&mut engine), engine.index.object_count()), (0, 0));
+        acknowledge(&mut engine, 3);
+        assert_eq!((answered(&mut engine), engine.index.object_count()), (1, 1));
+        assert!(engine.locks.find(engine.key_ref(b"a")).is_none(), "nor is what it replaces in doubt");
+    }
+
+    /// A raced write, a raced move, and a write: above the floor's horizon they would come back once the floor is gone.
+    #[test]
+    fn what_is_flushed_while_it_is_under_way_is_not_appended_again() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 12);
+        ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+        let moved = Move { from: Location { chunk_number: 0, offset: 0 }, record_bytes: 9, expiry: None };
+        let lock = engine.locks.insert(engine.key_ref(b"b"), LockPhase::Moving(moved));
+        let purpose = Purpose::Move { lock, job: PoolKey::from_raw(0) };
+        let record = Record::object(b"b", b"1", engine.take_version());
+        engine.append_record(PartitionId(0), &record, purpose, Urgency::Cleaning).expect("room");
+        engine.flush_logs();
+        let late = |engine: &mut Engine<AnyCommand>| {
+            engine.now.mono_us += 1_000_000;
+            engine.hedge_late_writes();
+            engine.run_work();
+            engine.stats.hedges_sent_total
+        };
+        let raced = late(&mut engine);
+        assert_eq!(raced, 2, "both");
+        ask(&mut engine, b"set c 0 0 1\r\n1\r\n");
+        flush_at_once(&mut engine);
+        assert_eq!(answered(&mut engine), 2);
+        assert!(engine.locks.find(engine.key_ref(b"b")).is_none(), "it is not moved any more");
+        assert_eq!(late(&mut engine), raced);
+        for slot in engine.stripes.unsealed().to_vec() {
+            engine.abandon(slot);
+        }
+        assert!(engine.stripes.unsealed().is_empty());
     }
 }

@@ -40,6 +40,8 @@ pub enum Purpose {
     Group { group: PoolKey, pair: u32 },
     /// Whoever waits for one of several copies.
     Raced(PoolKey),
+    /// Nobody any more: it was flushed while it was under way.
+    Flushed,
 }
 
 #[derive(Debug, Default)]
@@ -472,18 +474,12 @@ impl<C: Command> Engine<C> {
                 Left::Nothing => return,
                 Left::Last(purpose) => purpose,
             },
+            // In a stripe above the flush's horizon it would come back (rule R3).
+            Purpose::Flushed => return,
             purpose => purpose,
         };
         if let Purpose::Move { lock, job } = purpose {
             return self.move_interrupted(lock, job);
-        }
-        if record.version < self.floor_of(partition) {
-            // Flushed while it was in flight: in a stripe above the flush's horizon it would come back (rule R3).
-            match purpose {
-                Purpose::Write(lock) => return self.finish_round(lock),
-                Purpose::Group { group, .. } => return self.end_group(group, Ok(true)),
-                _ => {}
-            }
         }
         if let Purpose::Carry { job, .. } = purpose
             && let Some(from) = self.jobs.get(job).map(|job| job.id())
@@ -525,6 +521,7 @@ impl<C: Command> Engine<C> {
             Purpose::Declared { declaration, .. } => self.declaration_interrupted(declaration),
             Purpose::Group { .. } => unreachable!("a group is appended again as a whole"),
             Purpose::Raced(_) => unreachable!("a copy leaves its race before it is appended again"),
+            Purpose::Flushed => unreachable!("what was flushed is not appended again"),
         }
     }
 
@@ -552,6 +549,7 @@ impl<C: Command> Engine<C> {
                 Some(purpose) => self.record_confirmed(slot, Item { purpose, ..item }),
                 None => self.count_kept(location, item.length),
             },
+            Purpose::Flushed => self.count_kept(location, item.length),
         }
     }
 

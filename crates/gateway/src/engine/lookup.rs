@@ -24,7 +24,7 @@ pub enum LookupPurpose<C> {
     /// A round needs the current object.
     Round { lock: PoolKey, wants_value: bool },
     /// A round that replaces the object unseen needs to know which record it replaces.
-    Verify { lock: PoolKey },
+    Verify { lock: PoolKey, version: Version },
     /// An eviction needs to know whether the key still holds the object whose first stripe this is.
     Evict { lock: PoolKey, first: StripeId },
     /// A group needs to know whether the key exists, and which record it replaces.
@@ -120,7 +120,7 @@ impl<C: Command> Engine<C> {
 
     /// A round that looks for what it replaces does not mean the record that it has written.
     fn skip_own_record(&self, lookup: &mut Lookup<C>) {
-        let LookupPurpose::Verify { lock } = lookup.purpose else { return };
+        let LookupPurpose::Verify { lock, .. } = lookup.purpose else { return };
         let Some(LockPhase::Writing(round)) = self.locks.get(lock).map(|lock| &lock.phase) else { return };
         if let Some((own, _)) = round.confirmed {
             lookup.candidates.retain(|candidate| *candidate != own);
@@ -361,7 +361,7 @@ impl<C: Command> Engine<C> {
                 }
             }
             (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Some(old)),
-            (LookupPurpose::Verify { lock }, _) => self.round_verified(lock, Old::Present(old)),
+            (LookupPurpose::Verify { lock, version }, _) => self.round_verified(lock, version, Old::Present(old)),
             (LookupPurpose::Group { group, pair }, digest) => {
                 let exists = !matches!(digest, Digest::Expired);
                 self.group_current(group, pair, exists, Old::Present(old));
@@ -401,7 +401,7 @@ impl<C: Command> Engine<C> {
                 self.round_unreadable(lock);
             }
             LookupPurpose::Round { lock, .. } => self.round_current(lock, None, old),
-            LookupPurpose::Verify { lock } => self.round_verified(lock, old),
+            LookupPurpose::Verify { lock, version } => self.round_verified(lock, version, old),
             LookupPurpose::Evict { lock, first } => self.eviction_found(lock, first, None),
             LookupPurpose::Group { group, .. } if lookup.is_doubtful => {
                 self.fail_group(group, StoreError::Unreadable);

@@ -380,6 +380,11 @@ impl<I> OpenStripe<I> {
         items.zip(purposes).for_each(|(item, &purpose)| item.purpose = purpose);
     }
 
+    /// Every record that is not confirmed, sent or not.
+    pub fn unconfirmed_mut(&mut self) -> impl Iterator<Item = &mut Item<I>> {
+        self.ops.iter_mut().chain(&mut self.pending).flat_map(|op| &mut op.items)
+    }
+
     /// Everything not confirmed, in order: to be appended elsewhere.
     pub fn take_unconfirmed(&mut self) -> Vec<Item<I>> {
         let pending = self.pending.take();

@@ -19,7 +19,6 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 use super::Engine;
 use super::index::{Location, StripeSlot};
 use super::limits::{HEDGE_RETRY_US, RACE_COPIES_MAX};
-use super::lock::LockPhase;
 use super::log::Purpose;
 use super::open_stripe::Item;
 use super::pool::PoolKey;
@@ -263,24 +262,23 @@ impl<C: Command> Engine<C> {
     fn may_race(&self, purpose: &Purpose) -> bool {
         match purpose {
             Purpose::Raced(race) => {
-                let race = self.races.get(*race).filter(|race| !race.is_won && race.copies < RACE_COPIES_MAX);
-                race.is_some_and(|race| !self.is_flushed(race.purpose))
+                self.races.get(*race).is_some_and(|race| !race.is_won && race.copies < RACE_COPIES_MAX)
             }
             // Nobody waits for these; and a record that is carried must not become two each time a node is slow.
-            Purpose::Carry { .. } | Purpose::Void { .. } => false,
-            purpose => !self.is_flushed(*purpose),
+            Purpose::Carry { .. } | Purpose::Void { .. } | Purpose::Flushed => false,
+            _ => true,
         }
     }
 
-    /// Was what a record is for flushed since? In a stripe above the flush's horizon it would come back (rule R3).
-    fn is_flushed(&self, purpose: Purpose) -> bool {
-        let lock = match purpose {
-            Purpose::Write(lock) => lock,
-            Purpose::Group { group, .. } => return self.is_group_flushed(group),
-            _ => return false,
-        };
-        let Some(lock) = self.locks.get(lock) else { return false };
-        let LockPhase::Writing(round) = &lock.phase else { return false };
-        round.version < self.floor_of(self.config.partition_of(lock.slot))
+    /// Races about what was flushed are over: nobody waits for a copy. Who did.
+    pub(super) fn end_flushed_races(&mut self) -> Vec<Purpose> {
+        let mut races = std::mem::take(&mut self.races);
+        let mut ended = Vec::new();
+        for race in races.values_mut().filter(|race| !race.is_won && self.is_flushed(race.purpose)) {
+            race.is_won = true;
+            ended.push(race.purpose);
+        }
+        self.races = races;
+        ended
     }
 }

@@ -94,10 +94,11 @@ impl<C: Command> Engine<C> {
     /// A node came back: what could not be compared may be readable again.
     pub(super) fn verify_doubtful(&mut self) {
         for key in std::mem::take(&mut self.doubtful) {
+            let Some(version) = self.round_mut(key).map(|round| round.version) else { continue };
             let Some(lock) = self.locks.get(key) else { continue };
             let bytes = KeyBytes::from_slice(&lock.key);
             let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
-            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key });
+            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
         }
     }
 
@@ -186,7 +187,7 @@ impl<C: Command> Engine<C> {
         if needs_verification {
             let bytes = KeyBytes::from_slice(&lock.key);
             let looked_for = KeyRef { bytes: &bytes, hash, slot: lock.slot };
-            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key });
+            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
         }
         self.send_round(key);
     }
@@ -313,9 +314,9 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Which record the round replaces is known.
-    pub(super) fn round_verified(&mut self, key: PoolKey, old: Old) {
-        let Some(round) = self.round_mut(key) else { return };
+    /// Which record the round replaces is known. The round of this version may be over: it was flushed.
+    pub(super) fn round_verified(&mut self, key: PoolKey, version: Version, old: Old) {
+        let Some(round) = self.round_mut(key).filter(|round| round.version == version) else { return };
         let is_unreadable = matches!(old, Old::Unreadable);
         round.old = old;
         if round.confirmed.is_none() {
