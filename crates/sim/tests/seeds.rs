@@ -425,6 +425,12 @@ fn a_write_that_is_flushed_under_way_waits_for_no_node() {
     passes_wholly(Profile::Prompt, &[190_025, 191_816, 192_604]);
 }
 
+/// A packed record was raced, its second copy's node crashed, and nobody looked again whether the first one was late.
+#[test]
+fn a_copy_that_goes_on_alone_is_raced_again() {
+    passes_wholly(Profile::Prompt, &[223_488]);
+}
+
 /// A piece was found damaged while its object was touched; nobody noted that, and it stayed as it was.
 #[test]
 fn what_is_found_damaged_while_its_object_is_touched_is_rebuilt() {

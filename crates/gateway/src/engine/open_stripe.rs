@@ -380,6 +380,15 @@ impl<I> OpenStripe<I> {
         items.zip(purposes).for_each(|(item, &purpose)| item.purpose = purpose);
     }
 
+    /// An operation with such a record counts as never raced.
+    pub fn race_again(&mut self, purpose: I)
+    where
+        I: PartialEq,
+    {
+        let has = |op: &&mut Op<I>| op.items.iter().any(|item| item.purpose == purpose);
+        self.ops.iter_mut().filter(has).for_each(|op| op.raced = false);
+    }
+
     /// Every record that is not confirmed, sent or not.
     pub fn unconfirmed_mut(&mut self) -> impl Iterator<Item = &mut Item<I>> {
         self.ops.iter_mut().chain(&mut self.pending).flat_map(|op| &mut op.items)

@@ -4,7 +4,8 @@
 //! operation late --> its bytes again, same version, to participants that are not
 //!   copy A confirmed --> the purpose hears of it, once; the index names this copy
 //!   copy B confirmed --> garbage
-//!   a copy's stripe is abandoned --> it leaves the race; the last one is appended again
+//!   a copy's stripe is abandoned --> it leaves the race; the others are raced again when they are late, and the last
+//!                                    one is appended again
 //! ```
 //! Each stripe's confirmed prefix (rule R1) and each participant's sequence (rule R7) are as ever: nothing that was
 //! sent is taken back. A later owner may find several copies; they are one record, of one version.
@@ -244,10 +245,22 @@ impl<C: Command> Engine<C> {
         let Some(race) = self.races.get_mut(key) else { return Left::Nothing };
         race.copies -= 1;
         if race.copies > 0 {
+            if !race.is_won {
+                self.race_again(key);
+            }
             return Left::Nothing;
         }
         let race = self.races.remove(key).expect("it was there");
         if race.is_won { Left::Nothing } else { Left::Last(race.purpose) }
+    }
+
+    /// The copies that go on may be late as well by now, and have been for long: they are raced as if they never were.
+    fn race_again(&mut self, key: PoolKey) {
+        for slot in self.stripes.unsealed().to_vec() {
+            let open = self.stripes.at_mut(slot).open.as_mut();
+            open.expect("an unsealed stripe has its bytes").race_again(Purpose::Raced(key));
+        }
+        self.hedge_due_us = self.now.mono_us;
     }
 
     /// What a record is for, raced or not.
@@ -280,5 +293,39 @@ impl<C: Command> Engine<C> {
         }
         self.races = races;
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, Version};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::lock::LockPhase;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    fn races(engine: &mut Engine<AnyCommand>) -> u64 {
+        engine.now.mono_us += 1_000_000;
+        engine.hedge_late();
+        engine.stats.hedges_sent_total
+    }
+
+    #[test]
+    fn a_copy_that_goes_on_alone_is_raced_again() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 18);
+        let lock = engine.locks.insert(engine.key_ref(b"a"), LockPhase::Held);
+        let record = Record::object(b"a", b"1", Version::default());
+        let partition = PartitionId(0);
+        engine.append_record(partition, &record, Purpose::Write(lock), Urgency::Client).expect("room");
+        engine.flush_logs();
+        let [first] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
+        assert_eq!(races(&mut engine), 1);
+        let slots = engine.stripes.unsealed().to_vec();
+        let [second] = slots.into_iter().filter(|&slot| slot != first).collect::<Vec<_>>()[..] else {
+            panic!("a copy")
+        };
+        engine.abandon(second);
+        assert_eq!(races(&mut engine), 2);
     }
 }
