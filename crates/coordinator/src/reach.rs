@@ -111,7 +111,8 @@ impl Coordinator {
         let (alive, reached) = (self.nodes_alive(), reached(status));
         let needed = self.settings.code.chunk_count().min(alive.len());
         let stores = alive.intersection(&reached).count() >= needed;
-        !status.nodes.is_empty() && !alive.is_subset(&reached) && !(stores && self.reaches_enough(status))
+        let suffices = alive.is_subset(&reached) || stores && self.reaches_enough(status);
+        !status.nodes.is_empty() && !suffices
     }
 
     fn nodes_alive(&self) -> BTreeSet<u16> {

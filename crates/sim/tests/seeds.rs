@@ -378,6 +378,13 @@ fn a_read_shows_no_end_of_a_value_that_was_replaced_before_it() {
     passes_wholly(Profile::Full, &[41_685]);
 }
 
+/// A read waited for a node until the value was over, and answered that the key is absent, beside a write that had seen the value
+/// before its end and succeeded after that answer.
+#[test]
+fn a_read_shows_no_end_beside_a_write_that_saw_the_value() {
+    passes_wholly(Profile::Full, &[220_496]);
+}
+
 /// A write of unknown outcome changed an object with a lifetime. The object was over, the key was said to be absent, and with
 /// the next owner the write came back.
 #[test]

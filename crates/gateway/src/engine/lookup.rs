@@ -329,6 +329,9 @@ impl<C: Command> Engine<C> {
         }
         let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
         match (lookup.purpose, digest) {
+            (LookupPurpose::Read { token, command }, Digest::Expired) if self.is_written_now(&command) => {
+                self.read(token, command);
+            }
             (LookupPurpose::Read { token, command }, Digest::Answer(reply)) => {
                 if command.touches() {
                     self.index.mark_read(slot, tag, old.location);
@@ -382,6 +385,13 @@ impl<C: Command> Engine<C> {
         let (written, _) = round.confirmed?;
         // It is not there if it was a removal, or has been flushed.
         (written != found && self.index.contains(lookup.slot, key.tag(), written)).then_some(written)
+    }
+
+    /// Is a write of the key under way that began after the read? It may have seen the value before its end: then there is one
+    /// all the time, if it succeeds. So the read follows it.
+    fn is_written_now(&self, command: &C) -> bool {
+        let lock = self.locks.find(self.key_ref(command.key())).and_then(|lock| self.locks.get(lock));
+        lock.is_some_and(|lock| matches!(&lock.phase, LockPhase::Writing(round) if round.confirmed.is_none()))
     }
 
     /// May there be something else of the key than a record of this version, or than nothing?

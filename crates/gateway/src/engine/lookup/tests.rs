@@ -153,6 +153,18 @@ fn shows_what_was_there_when_it_began() {
     }
 }
 
+/// The write saw the value before its end, and may succeed.
+#[test]
+fn follows_a_write_under_way_instead_of_showing_the_end() {
+    let mut scene = scene();
+    let round = Round::ending(scene.old(), Version::new(Epoch(1), 2), None);
+    let key = scene.engine.key_ref(KEY);
+    let lock = scene.engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
+    scene.comes(0, b"old", Some(OVER), OVER);
+    assert_eq!(scene.answer(), None);
+    assert_eq!(scene.engine.locks.get(lock).expect("it is held").queue.len(), 1);
+}
+
 #[test]
 fn shows_the_end_of_a_value_that_nothing_replaced() {
     let mut scene = scene();
