@@ -301,14 +301,13 @@ impl ChunkStore {
     fn make_room_for_operations(&mut self) {
         let Some(kept) = &mut self.kept else { return };
         let mut carried_bytes = 0;
-        while let Some(oldest) = kept.crowding() {
-            let needs = |chunk: &Chunk, op: OpNumber| {
+        while let Some((stripe, op)) = kept.crowding() {
+            let needs = |chunk: &Chunk| {
                 let header = self.arena.bytes(&chunk.allocation).first_chunk();
                 let state = header.and_then(read_state);
                 state.is_some_and(|state| !state.sealed && !state.fold_mark && op > state.folded)
             };
-            let is_needed =
-                oldest.is_some_and(|(stripe, op)| self.chunks.get(stripe).is_some_and(|chunk| needs(chunk, op)));
+            let is_needed = self.chunks.get(stripe).is_some_and(needs);
             if is_needed && carried_bytes < kept.room_bytes() {
                 carried_bytes += kept.carry_oldest();
             } else {

@@ -97,10 +97,10 @@ impl KeptOps {
         self.ring_bytes() / KEPT_OPS_FREE_PART
     }
 
-    /// The oldest operation, if less is free; `None` if its stripe is not known, as it is damaged.
-    pub fn crowding(&self) -> Option<Option<(StripeId, OpNumber)>> {
+    /// What the oldest operation says it is, if less is free. It may be damaged.
+    pub fn crowding(&self) -> Option<(StripeId, OpNumber)> {
         let is_crowded = self.head > self.tail && self.free_bytes() < self.room_bytes();
-        is_crowded.then(|| self.op_at(self.tail).map(|(stripe, op)| (stripe, op.op)))
+        is_crowded.then(|| name_of(&self.get(self.tail, HEAD_BYTES)))
     }
 
     fn free_bytes(&self) -> usize {
@@ -116,7 +116,7 @@ impl KeptOps {
 
     /// The oldest operation goes to the end, if there is room for both; its bytes here.
     pub fn carry_oldest(&mut self) -> usize {
-        let size = size_of_op(self.kept_bytes_at(self.tail)).min((self.head - self.tail) as usize);
+        let size = self.oldest_bytes();
         if size <= self.free_bytes() {
             let op = self.get(self.tail, size);
             self.put(self.head, &op);
@@ -126,9 +126,13 @@ impl KeptOps {
     }
 
     fn pass_oldest(&mut self) -> usize {
-        let size = size_of_op(self.kept_bytes_at(self.tail)).min((self.head - self.tail) as usize);
+        let size = self.oldest_bytes();
         self.tail += size as u64;
         size
+    }
+
+    fn oldest_bytes(&self) -> usize {
+        size_of_op(self.kept_bytes_at(self.tail)).min((self.head - self.tail) as usize)
     }
 
     /// Keeps an operation, with its bytes or without. One that is larger than the ring is not kept.
@@ -189,9 +193,9 @@ impl KeptOps {
         let bytes = self.get(place + HEAD_BYTES as u64, self.kept_bytes_at(place));
         let sum = crc32c::crc32c_append(crc32c::crc32c(&head[4..]), &bytes);
         let number = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
-        let stripe = StripeId::from_raw(u64::from_le_bytes(head[8..16].try_into().expect("eight bytes")));
+        let (stripe, op) = name_of(&head);
         let op = KeptOp {
-            op: OpNumber(number(16)),
+            op,
             previous: OpNumber(number(20)),
             data_index: head[32],
             offset: number(24),
@@ -247,6 +251,13 @@ impl KeptOps {
             compiler_fence(Ordering::SeqCst);
         }
     }
+}
+
+/// Of an operation that begins so.
+fn name_of(head: &[u8]) -> (StripeId, OpNumber) {
+    let stripe = u64::from_le_bytes(head[8..16].try_into().expect("eight bytes"));
+    let op = u32::from_le_bytes(head[16..20].try_into().expect("four bytes"));
+    (StripeId::from_raw(stripe), OpNumber(op))
 }
 
 fn size_of_op(kept_bytes: usize) -> usize {

@@ -213,6 +213,7 @@ mod tests {
         assert!(!may_have_counted(shape, &[Holds, Never, Never, Holds, Holds, Holds], false));
         assert!(may_have_counted(shape, &[Holds, Never, Never, Holds, Holds, Holds], true), "freed meanwhile");
     }
+
     #[test]
     fn no_member_holds_more_than_a_chunk() {
         let stripe = StripeId::default();
