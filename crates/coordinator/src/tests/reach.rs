@@ -231,6 +231,27 @@ fn what_is_proven_of_a_gateway_that_reaches_too_few_nodes_is_handed_over() {
     assert!(!stage.to_come(three).is_empty() && stage.problems().is_empty(), "{:?}", stage.problems());
 }
 
+/// Six suffice to store, and four of ten are missing.
+#[test]
+fn a_gateway_that_can_store_and_not_read_everything_is_short() {
+    let (mut stage, [one, _, three]) = served();
+    (0..2).for_each(|_| stage.join_node());
+    let sees = |stage: &mut Stage, id: u16, count: u16| {
+        let actor = stage.gateways.get_mut(&id).expect("a known gateway");
+        actor.nodes = (0..NODES + 2).map(|node| (node, node < count)).collect();
+    };
+    for id in stage.gateways.keys().copied().collect::<Vec<_>>() {
+        sees(&mut stage, id, NODES + 2);
+    }
+    sees(&mut stage, three, NODES);
+    stage.pass_ms(2 * SHORT_MS_MAX);
+    assert_eq!(stage.to_come(one), [], "two may be missing");
+    sees(&mut stage, three, 6);
+    stage.pass_ms(SHORT_MS_MAX + 200);
+    let why = format!("gateway {three} reaches 6 of 10 nodes: it owns nothing until it reaches 8 of 10");
+    assert!(stage.problems()[0].starts_with(&why), "{:?}", stage.problems());
+}
+
 /// Two may be missing, and six are needed to store.
 #[test]
 fn a_gateway_that_cannot_store_is_short_although_it_could_follow() {

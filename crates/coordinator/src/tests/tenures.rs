@@ -86,9 +86,7 @@ impl Stage {
         let settings = Settings { gateway_count_expected, partition_count, ..settings() };
         let mut stage =
             Stage { scene: Scene::with(settings, Durable::new(77)), gateways: BTreeMap::new(), nodes: Vec::new() };
-        for id in 0..NODES {
-            stage.nodes.push(stage.scene.node(node(1, Some(id))).0);
-        }
+        (0..NODES).for_each(|_| stage.join_node());
         stage
     }
 
@@ -104,6 +102,11 @@ impl Stage {
     fn close(&mut self, id: u16) {
         let connection = self.gateways[&id].connection;
         self.scene.handle(Input::Closed { connection });
+    }
+
+    pub fn join_node(&mut self) {
+        let id = self.nodes.len() as u16;
+        self.nodes.push(self.scene.node(node(1, Some(id))).0);
     }
 
     pub fn close_node(&mut self, id: u16) {
