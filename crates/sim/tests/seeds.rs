@@ -7,8 +7,8 @@ use shorttail_sim::command::{run_config, run_seed};
 use shorttail_sim::config::{FaultWeights, Profile, SimConfig};
 use shorttail_sim::world::Counts;
 
-/// Seeds of the usual run per profile: 3 270 in all.
-const SEEDS: [(Profile, u64); 16] = [
+/// Seeds of the usual run per profile: 3 370 in all.
+const SEEDS: [(Profile, u64); 17] = [
     (Profile::Mixed, 600),
     (Profile::Calm, 150),
     (Profile::Crash, 300),
@@ -25,6 +25,7 @@ const SEEDS: [(Profile, u64); 16] = [
     (Profile::Coordinated, 60),
     (Profile::Lossy, 100),
     (Profile::Prompt, 100),
+    (Profile::Cramped, 100),
 ];
 
 fn run_all(profile: Profile, seeds: u64) -> (Counts, Vec<String>) {

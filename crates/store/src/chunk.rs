@@ -196,7 +196,8 @@ impl ChunkMut<'_> {
         Ok(())
     }
 
-    /// Notes that the owner of `epoch` ended the stripe at `last` (rule R4); the highest epoch counts.
+    /// Notes that the owner of `epoch` ended the stripe at `last` (rule R4); the highest epoch counts. Once nothing in it is
+    /// alive, that owner may end it at 0.
     ///
     /// # Errors
     /// `Fenced`: closed by a higher epoch. `Immutable`: sealed at another operation. `Invalid`: the same epoch closed
@@ -206,7 +207,7 @@ impl ChunkMut<'_> {
         if epoch < state.close_epoch {
             return Err(Refusal::Fenced);
         }
-        if epoch == state.close_epoch && last != state.close_op {
+        if epoch == state.close_epoch && last != state.close_op && last != OpNumber(0) {
             return Err(Refusal::Invalid);
         }
         // An installed chunk does not know its last operation: its content is the final one.

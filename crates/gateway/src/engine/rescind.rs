@@ -8,6 +8,8 @@
 //! A void record needs room in a younger stripe. When memory is full and nodes come and go, each stripe that is opened
 //! for it may have to be left in turn; then only this way gives memory back. It is also the cheaper one.
 //!
+//! One of an earlier owner was closed where its operations end; the same epoch may close it at 0 once it is emptied.
+//!
 //! Until every member has closed it the stripe exists. From then on whoever finds a chunk of it finds nothing in it
 //! (rule R4), so that nothing returns from the dead.
 
@@ -24,10 +26,9 @@ impl<C: Command> Engine<C> {
     /// Starts to close an emptied stripe on its members; false: it cannot be done now.
     pub(super) fn rescind(&mut self, slot: StripeSlot) -> bool {
         let stripe = self.stripes.at(slot);
-        let is_own = stripe.id.epoch() == self.config.epoch;
         let (id, members) = (stripe.id, stripe.members.clone());
         let is_here = |node: &NodeId| self.nodes.is_ready(*node) || self.is_gone(*node);
-        if !is_own || stripe.open.is_none() || !members.iter().all(is_here) {
+        if stripe.open.is_none() || !members.iter().all(is_here) {
             return false;
         }
         let asked: BTreeSet<NodeId> = members.iter().copied().filter(|&node| !self.is_gone(node)).collect();

@@ -118,7 +118,11 @@ type Spent = SmallVec<[Box<[u32]>; 1]>;
 pub(super) struct Visited {
     places: HashMap<Fingerprint, Spent, BuildHasherDefault<FirstWordHasher>>,
     count: usize,
+    comparisons: usize,
 }
+
+/// Comparisons that take about as long as a visit.
+const COMPARISONS_PER_VISIT: usize = 64;
 
 impl Visited {
     /// Configurations that were new.
@@ -126,11 +130,18 @@ impl Visited {
         self.count
     }
 
+    /// What was done, in visits: where many unknown operations make configurations that do not compare, finding that one is
+    /// new takes longer than the visit.
+    pub fn effort(&self) -> usize {
+        self.count + self.comparisons / COMPARISONS_PER_VISIT
+    }
+
     /// Is nothing visited there that has placed no more unknown operations of any class? Then this is visited.
     pub fn insert(&mut self, place: Fingerprint, spent: &[u32]) -> bool {
         // Without the zeros at the end, so that most take no memory of their own.
         let spent = &spent[..spent.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1)];
         let fewest = self.places.entry(place).or_default();
+        self.comparisons += fewest.len();
         if fewest.iter().any(|other| is_within(other, spent)) {
             return false;
         }

@@ -84,7 +84,7 @@ enum Next {
     Exhausted,
 }
 
-/// Searches, visiting at most `configurations_max` configurations.
+/// Searches, with at most the effort of visiting `configurations_max` configurations.
 pub(super) fn search(problem: &Problem<'_>, configurations_max: usize) -> Found {
     Search::new(problem).run(configurations_max)
 }
@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
 
     fn run(mut self, configurations_max: usize) -> Found {
         while !self.list.is_empty() {
-            if self.visited.len() >= configurations_max {
+            if self.visited.effort() >= configurations_max {
                 return Found::TooHard { configurations: self.visited.len() };
             }
             match self.next_step() {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::brute::{explains, is_linearizable};
+use super::memory::{Fingerprint, Visited};
 use super::*;
 use crate::history::{Moment, Outcome};
 use crate::limits::OPERATIONS_PER_KEY_MAX;
@@ -331,6 +332,18 @@ fn a_search_gives_up_at_its_limit() {
     let operations = history(rows);
     let found = search(&Problem::new(&operations, u64::MAX), 1_000);
     assert!(matches!(found, Found::TooHard { configurations: 1_000 }), "{found:?}");
+}
+
+#[test]
+fn what_does_not_compare_counts_as_work() {
+    let place = Fingerprint::default();
+    let mut visited = Visited::default();
+    // Each has spent more of one class and less of another than every other one.
+    for at in 0..1_000 {
+        assert!(visited.insert(place, &[at, 1_000 - at]));
+    }
+    assert_eq!(visited.len(), 1_000);
+    assert_eq!(visited.effort(), 1_000 + (999 * 1_000 / 2) / 64);
 }
 
 /// A tiny history: some of the answers come from an atomic key, some are drawn.

@@ -50,10 +50,12 @@ pub enum Profile {
     Lossy,
     /// Nodes fail in every way, no more of them at once than the code tolerates: no client waits for long.
     Prompt,
+    /// Memory is short for a store of several partitions and gateways, whatever else goes wrong: who takes over finds no room.
+    Cramped,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 16] = [
+pub const PROFILES: [(&str, Profile); 17] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -70,6 +72,7 @@ pub const PROFILES: [(&str, Profile); 16] = [
     ("coordinated", Profile::Coordinated),
     ("lossy", Profile::Lossy),
     ("prompt", Profile::Prompt),
+    ("cramped", Profile::Cramped),
 ];
 
 impl fmt::Display for Profile {
@@ -100,8 +103,10 @@ impl SimConfig {
         if rng.chance_ppm(300_000) {
             self.delayed_flush_ppm = 5_000;
         }
-        if profile == Profile::Full && rng.chance_ppm(500_000) {
+        if matches!(profile, Profile::Full | Profile::Cramped) && rng.chance_ppm(500_000) {
             self.when_full = WhenFull::Evict;
+        }
+        if profile == Profile::Full && self.when_full == WhenFull::Evict {
             // What was evicted must stay away from the next owner, too.
             self.faults.gateway_crash = *rng.choose(&[0, 4]).expect("weights");
         }
@@ -194,6 +199,12 @@ impl SimConfig {
                 self.apply(kinds[rng.index(kinds.len())], rng);
                 self.faults.lose = *rng.choose(&[2, 8]).expect("weights");
             }
+            Profile::Cramped => {
+                use Profile::{Gateways, Members, Restart, Takeover};
+                let kinds = [Takeover, Gateways, Members, Restart];
+                self.apply(kinds[rng.index(kinds.len())], rng);
+                self.cramp(rng);
+            }
             Profile::Prompt => {
                 // Enough nodes are left for new stripes.
                 self.node_count = (self.code.chunk_count() + self.code.tolerance().max(1)) as u16;
@@ -249,6 +260,24 @@ impl SimConfig {
             self.node_count += self.late_node_count;
             self.faults.membership = 6;
         }
+    }
+
+    /// The least memory that a node can have, and chunks so large that each partition has few stripes.
+    fn cramp(&mut self, rng: &mut Rng) {
+        let &(name, node_count) =
+            rng.choose(&[("rs:2+1", 4), ("rs:2+1", 5), ("rs:2+2", 5), ("rs:1+2", 4)]).expect("shapes");
+        (self.code, self.node_count) = (code(name), node_count + self.late_node_count);
+        self.disturbed_max = self.disturbed_max.min(self.code.tolerance() + 1);
+        self.node_core_count = 1;
+        self.node_memory_bytes = 256 << 10;
+        let (chunk_kib, partitions_max) = *rng.choose(&[(15, 4), (28, 1)]).expect("sizes");
+        self.chunk_bytes = chunk_kib * 1024;
+        self.partition_count = self.partition_count.min(partitions_max);
+        self.key_count = 40 + rng.index(100);
+        self.large_value_ppm = *rng.choose(&[300_000, 900_000]).expect("shares");
+        self.value_bytes_max = *rng.choose(&[3_000, 6_000]).expect("lengths");
+        self.client_count = 8;
+        self.think_us_mean = (self.active_us * u64::from(self.client_count) / 2_500).max(2_000);
     }
 
     /// So little memory that the store is often full, and chunks so large that few of them fit.

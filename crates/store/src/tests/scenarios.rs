@@ -153,6 +153,8 @@ fn r4_the_highest_close_wins_and_voids_what_is_later() {
     assert_eq!(close(4, 3), Err(Refusal::Fenced));
     assert_eq!(close(5, 2), Err(Refusal::Invalid));
     assert_eq!(close(6, 2), Ok(()));
+    assert_eq!((close(6, 0), close(6, 2)), (Ok(()), Err(Refusal::Invalid)), "emptied by who closed it");
+    assert_eq!(close(7, 2), Ok(()));
     let sent = |number, previous: u32, offset| Sent {
         op: number,
         data_index: 0,

@@ -40,7 +40,10 @@ struct Scene {
     partition: PartitionId,
     /// Appends whose records are not confirmed.
     appended: Vec<(NodeId, StripeId, OpNumber)>,
+    /// By a record, or as its members are to close it at 0.
     voided: BTreeSet<StripeId>,
+    /// Closes at 0 that are not answered.
+    closing: Vec<(NodeId, StripeId)>,
     freed: BTreeSet<StripeId>,
     /// Keys of objects that were appended.
     keys: BTreeSet<Vec<u8>>,
@@ -77,8 +80,9 @@ impl Scene {
         engine.rebuild(picture, &census, &BTreeSet::new());
         engine.phase = Phase::Completing;
         engine.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
-        let (appended, voided, freed, keys) = (Vec::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Scene { engine, partition, appended, voided, freed, keys, floor_count: 0 }
+        let (appended, closing) = (Vec::new(), Vec::new());
+        let (voided, freed, keys) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Scene { engine, partition, appended, voided, closing, freed, keys, floor_count: 0 }
     }
 
     /// Some turns pass, in which nodes open what they are to.
@@ -98,6 +102,10 @@ impl Scene {
             match NodeRequest::parse(&frame).expect("a request") {
                 NodeRequest::Open(description) => self.engine.stripe_opened(node, description.stripe),
                 NodeRequest::Append { stripe, op, bytes, .. } => self.note(node, stripe, op, bytes),
+                NodeRequest::Close { stripe, last: OpNumber(0), .. } => {
+                    self.voided.insert(stripe);
+                    self.closing.push((node, stripe));
+                }
                 NodeRequest::Free { first, .. } => _ = self.freed.insert(first),
                 _ => {}
             }
@@ -117,10 +125,13 @@ impl Scene {
         }
     }
 
-    /// All that was appended is confirmed.
+    /// All that was appended is confirmed, and all closes.
     fn confirm(&mut self) {
         for (node, stripe, op) in std::mem::take(&mut self.appended) {
             self.engine.acknowledged(node, stripe, op);
+        }
+        for (node, stripe) in std::mem::take(&mut self.closing) {
+            self.engine.rescind_answered(node, stripe, Ok(()));
         }
         self.pass();
     }
@@ -274,4 +285,20 @@ fn an_inherited_floor_lasts_until_nothing_inherited_is_left() {
     scene.engine.abandon(own);
     (0..3).for_each(|_| scene.confirm());
     assert_eq!(scene.floor_count, 1);
+}
+
+/// Where no stripe can be opened, a record that says so finds no place.
+#[test]
+fn what_is_empty_goes_without_any_memory() {
+    let stripes: [(u64, &[Record<'_>], Held); 2] =
+        [(3, &[object(KEY, 2)], Held::Sealed), (2, &[object(KEY, 1)], Held::Certainly)];
+    let mut scene = Scene::new(&stripes);
+    for node in scene.engine.nodes.iter_mut() {
+        node.sessions[0].memory_bytes = 0;
+    }
+    scene.pass();
+    assert_eq!((&scene.voided, scene.appended.len()), (&[id(2)].into(), 0));
+    assert!(scene.freed.is_empty(), "a member has not closed it");
+    scene.confirm();
+    assert_eq!(scene.freed, [id(2)].into());
 }
