@@ -298,9 +298,8 @@ impl MemcachedSession {
                 sink.request(id, Request::Key(command));
             } else {
                 self.large.answered(id);
-                let mut reply = Vec::new();
-                reply::refusal(StoreError::Unreadable, &mut reply);
-                self.take_answer(id.seq, reply, Tally::Refused);
+                self.give_up(id.seq);
+                self.issue_again(sink);
             }
         }
         has_issued
@@ -328,13 +327,23 @@ impl MemcachedSession {
 
     /// Issues as writes the `mg` that were only read, each once nothing before it on its key is in flight.
     fn issue_again(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) {
-        let in_flight = &self.in_flight;
-        let due: Vec<_> = self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(whole(*seq))).collect();
-        for (seq, line) in due {
-            let Ok(Line::MetaGet { key, flags }) = parse_line(&line) else { unreachable!("its own request line") };
-            let command = self.shaped(super::lines::meta_get(&key, flags, true));
-            self.send(seq, command, sink);
+        while let Some(place) = self.again.iter().position(|(seq, _)| !self.in_flight.is_behind(whole(*seq))) {
+            let (seq, line) = self.again.remove(place);
+            match parse_line(&line) {
+                Ok(Line::MetaGet { key, flags }) if flags.opaque_fits() => {
+                    let command = self.shaped(super::lines::meta_get(&key, flags, true));
+                    self.send(seq, command, sink);
+                }
+                _ => self.give_up(seq),
+            }
         }
+    }
+
+    /// What was to be issued again cannot be read.
+    fn give_up(&mut self, seq: u64) {
+        let mut reply = Vec::new();
+        reply::refusal(StoreError::Unreadable, &mut reply);
+        self.take_answer(seq, reply, Tally::Refused);
     }
 
     /// Answers a line that is known already.

@@ -193,6 +193,47 @@ fn an_object_counts_as_read_though_the_opaque_is_too_long() {
     ));
 }
 
+#[test]
+fn an_object_stays_stale_though_the_opaque_is_too_long() {
+    let long = "o".repeat(33);
+    // Keys that are no words of a line: a space, and one that goes on like a line.
+    for key in ["IA==", "Zm9vIE4wIE9iYXI=", "DQo="] {
+        check(&format!(
+            "> ms {key} 1 b
+             > x
+             < HD
+             > md {key} b I
+             < HD
+             > mg {key} b O{long}
+             < CLIENT_ERROR opaque token too long
+             > mg {key} b T10 N10 R10 v O{long}
+             < CLIENT_ERROR opaque token too long
+             > mg foo v
+             < EN
+             > mg none N0 O{long}
+             < CLIENT_ERROR opaque token too long
+             > mg none
+             < EN
+             > mg {key} b t
+             < HD t-1 X W"
+        ));
+    }
+}
+
+#[test]
+fn a_refused_look_that_is_not_to_count_does_not() {
+    let long = "o".repeat(33);
+    check(&format!(
+        "> set a 0 0 1
+         > 1
+         < STORED
+         > mg a u O{long}
+         < CLIENT_ERROR opaque token too long
+         > mg a h
+         < HD h0"
+    ));
+}
+
 /// Bytes that look like the protocol, so that random ones get past the first token.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
@@ -202,6 +243,10 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
         Just(b"mg a v N1 k\r\n".to_vec()),
         Just(b"ma a N0 v\r\n".to_vec()),
         Just(b"md a I\r\n".to_vec()),
+        Just(b"ms IA== 1 b\r\nx\r\n".to_vec()),
+        Just(b"md IA== b I\r\n".to_vec()),
+        Just(b"mg IA== b v\r\n".to_vec()),
+        Just(b"mg IA== b Ooooooooooooooooooooooooooooooooooo\r\n".to_vec()),
         Just(b"incr a 1\r\n".to_vec()),
         Just(b"stats\r\n".to_vec()),
         Just(b"flush_all\r\n".to_vec()),
