@@ -374,14 +374,15 @@ impl MemcachedSession {
 
     /// Takes the reply of a command: drops it if it stands behind the error of its own line.
     fn take_answer(&mut self, seq: u64, mut bytes: Vec<u8>, tally: Tally) {
+        if tally.is_refusal() {
+            // Before they are forgotten with it.
+            self.in_flight.answered_behind(whole(seq)).for_each(|later| self.replies.blank(later));
+        }
         let line = self.in_flight.answered(whole(seq));
         if self.failed_lines.iter().any(|&(failed, from)| failed == line && from <= seq) {
             bytes.clear();
         } else if tally.is_refusal() {
             self.note_failed(line, seq + 1);
-            for later in self.in_flight.answered_of_line(line, seq) {
-                self.replies.blank(later);
-            }
         }
         self.replies.fill(seq, bytes);
     }
