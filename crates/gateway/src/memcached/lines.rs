@@ -196,7 +196,7 @@ impl MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> Step {
         // The caller keeps what is not consumed, so the rest of the line is still there.
-        let Some(keys) = input.get(..left.keys_bytes) else { return Step::Blocked };
+        let Some(keys) = input.get(..left.keys_bytes) else { return Step::Short };
         let next = next_token(keys).filter(|_| left.is_cut || !self.current_get_failed());
         let Some((key, rest)) = next else {
             self.phase = Phase::Line;

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::LARGE_BYTES_MAX;
+use crate::memcached::VERSION;
 use crate::memcached::fuzz::fuzz_session;
 use crate::memcached::limits::*;
 
@@ -54,7 +55,7 @@ fn a_huge_declared_value_is_not_buffered() {
         client.says(&"z".repeat(10_000), "");
         assert!(client.input.is_empty());
     }
-    assert_eq!(client.session.input_hint_bytes(), 0);
+    assert!(client.session.wants_input());
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn a_large_value_is_taken_as_it_comes() {
         assert!(client.send(piece).is_empty());
         assert!(client.input.is_empty(), "consumed at once");
     }
-    assert_eq!(client.session.input_hint_bytes(), 2);
+    assert!(client.session.wants_input());
     client.says("\r\n", "STORED\r\n");
     client.says("get a\r\n", &format!("VALUE a 0 900000\r\n{value}\r\nEND\r\n"));
     client.says("set a 0 0 900000\r\n", "");
@@ -75,11 +76,11 @@ fn a_large_value_is_taken_as_it_comes() {
 }
 
 #[test]
-fn the_hint_says_how_much_of_a_value_is_missing() {
+fn a_small_value_waits_until_it_is_whole() {
     let mut client = open();
     client.says("set a 0 0 100\r\n12345", "");
-    assert_eq!(client.session.input_hint_bytes(), 102);
-    assert_eq!(client.input.len(), 5, "a small value waits until it is whole");
+    assert_eq!(client.input.len(), 5);
+    assert!(client.session.wants_input());
 }
 
 #[test]
@@ -125,6 +126,63 @@ fn a_client_that_does_not_read_is_not_read_either() {
     client.answer();
     assert_eq!(client.read(), 0);
     assert_eq!(client.input.len(), unread);
+    assert!(!client.session.wants_input());
+}
+
+#[test]
+fn a_get_of_many_keys_wants_the_rest_of_its_line() {
+    let mut client = open();
+    client.input = b"get ".to_vec();
+    while client.input.len() < GET_LINE_BYTES_MAX - 10_000 {
+        client.input.extend_from_slice(&b"key ".repeat(2500));
+        assert_eq!(client.read(), 0);
+        assert!(client.session.wants_input());
+    }
+    client.says("\r\n", "END\r\n");
+}
+
+/// A client with a value that is not large, and the reply to its `get`.
+fn with_value() -> (Loopback, String) {
+    let mut client = open();
+    let value = "v".repeat(60_000);
+    client.says(&format!("set a 0 0 60000\r\n{value}\r\n"), "STORED\r\n");
+    (client, format!("VALUE a 0 60000\r\n{value}\r\nEND\r\n"))
+}
+
+#[test]
+fn a_client_that_does_not_read_may_not_go_on_with_its_value() {
+    let (mut client, reply) = with_value();
+    client.input = [&b"get a\r\n".repeat(200)[..], b"set b 0 0 1000000\r\nthe beginning"].concat();
+    client.read();
+    assert!(client.input.is_empty() && client.session.wants_input());
+    // The engine answers, but nobody takes the output.
+    client.answer();
+    client.input = b"what follows".to_vec();
+    assert_eq!(client.read(), 0);
+    assert!(!client.session.wants_input());
+    client.says(&"v".repeat(1_000_000 - "the beginningwhat follows".len()), &reply.repeat(200));
+    assert!(client.input.is_empty() && client.session.wants_input());
+    client.says("\r\n", "STORED\r\n");
+}
+
+#[test]
+fn replies_that_wait_for_another_are_bounded() {
+    let (mut client, reply) = with_value();
+    client.input = [&b"get none\r\n"[..], &b"version\r\nnonsense\r\n".repeat(10_000)].concat();
+    client.read();
+    assert!(!client.input.is_empty() && !client.session.wants_input());
+    let version = format!("VERSION {VERSION}\r\nERROR\r\n");
+    client.says("", &format!("END\r\n{}", version.repeat(10_000)));
+
+    client.input = [&b"get none\r\n"[..], &b"get a\r\n".repeat(30)].concat();
+    client.read();
+    let first = client.waiting_answers().remove(0);
+    client.answer();
+    client.input = b"get a\r\n".to_vec();
+    assert_eq!(client.read(), 0, "the bytes of those that wait are bounded too");
+    assert!(!client.session.wants_input());
+    client.waiting_answers().push(first);
+    client.says("", &format!("END\r\n{}", reply.repeat(31)));
 }
 
 #[test]
