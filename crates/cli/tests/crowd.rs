@@ -1,13 +1,14 @@
 //! Ten thousand connections that say nothing, others that ask for more than they read, or end in the middle of a
-//! request: each is bounded, and the others go on being served.
+//! request: each is bounded, and the others go on being served. Requests of very many words are answered.
 
 mod processes;
 
-use std::io::{BufReader, ErrorKind, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use processes::{Cluster, connect, line, pid};
+use processes::{Cluster, PATIENCE, connect, line, pid};
 
 const IDLE: usize = 10_000;
 /// Beside them: the test's own files, and those of a gateway.
@@ -17,6 +18,13 @@ const GREEDY: usize = 24;
 const VALUE_BYTES: usize = 1_000_000;
 /// What one of them may have under way, and one value that is on its way into it.
 const GREEDY_BYTES_MAX: usize = (16 + 1) * VALUE_BYTES;
+
+/// Of values that are not large, and so many replies that a socket does not take them.
+const UNREAD_VALUE_BYTES: usize = 60_000;
+const UNREAD: usize = 200;
+
+/// A request of more bytes than may wait while nothing is wanted.
+const WORDS: usize = 100_000;
 
 fn allow_files() {
     let wanted = IDLE as u64 + OTHER_FILES;
@@ -112,4 +120,130 @@ fn who_asks_and_does_not_read_takes_what_it_may_and_nobody_waits_for_it() {
     assert!(taken < GREEDY * GREEDY_BYTES_MAX * 3 / 2, "{} MiB for each", (taken / GREEDY) >> 20);
     drop(greedy);
     is_served(&mut user);
+}
+
+fn cluster_with_redis() -> (Cluster, String) {
+    let cluster = Cluster::start(&["--log", "error", "--node-memory", "32MiB"]);
+    let redis = cluster.status()["gateways"][0]["redis"].as_str().expect("an address").to_owned();
+    (cluster, redis)
+}
+
+/// A request of Redis with so many words behind its first.
+fn words(first: &str, count: usize) -> String {
+    let words: String = (0..count).map(|number| format!("$6\r\n{number:06}\r\n")).collect();
+    format!("*{}\r\n${}\r\n{first}\r\n{words}", count + 1, first.len())
+}
+
+#[test]
+fn requests_of_very_many_words_are_answered() {
+    let (cluster, redis) = cluster_with_redis();
+    let keys: String = (0..WORDS).map(|number| format!(" {number:06}")).collect();
+    let mut stream = connect(&cluster.memcached);
+    stream.get_mut().write_all(format!("get{keys}\r\n").as_bytes()).expect("sent");
+    assert_eq!(line(&mut stream), "END\r\n");
+    let mut stream = connect(&redis);
+    let deleted = format!(":{}\r\n", WORDS / 2);
+    for (first, reply) in [("MSET", "+OK\r\n"), ("DEL", deleted.as_str()), ("UNLINK", ":0\r\n")] {
+        stream.get_mut().write_all(words(first, WORDS).as_bytes()).expect("sent");
+        assert_eq!(line(&mut stream), reply, "{first}");
+    }
+}
+
+/// A number of `stats`.
+fn stat(stream: &mut BufReader<TcpStream>, name: &str) -> usize {
+    stream.get_mut().write_all(b"stats\r\n").expect("sent");
+    let mut said = Vec::new();
+    while said.last().is_none_or(|line| line != "END\r\n") {
+        said.push(line(stream));
+    }
+    let found = said.iter().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    found.expect("it is told").trim_end().parse().expect("a number")
+}
+
+/// Asks until a number of `stats` is as wanted.
+fn await_stat(stream: &mut BufReader<TcpStream>, name: &str, is_so: impl Fn(usize) -> bool) {
+    let began = Instant::now();
+    while !is_so(stat(stream, name)) {
+        assert!(began.elapsed() < PATIENCE, "{name}");
+    }
+}
+
+#[test]
+fn who_leaves_in_the_middle_of_very_many_words_is_let_go() {
+    let (cluster, redis) = cluster_with_redis();
+    let mut user = connect(&cluster.memcached);
+    let get = format!("get {}", "key ".repeat(WORDS * 2));
+    for (address, said) in [(&cluster.memcached, get), (&redis, words("DEL", WORDS))] {
+        let most = &said.as_bytes()[..said.len() - 10];
+        let mut stream = TcpStream::connect(address).expect("it is accepted");
+        stream.write_all(most).expect("sent");
+        // The user's, and this one.
+        await_stat(&mut user, "curr_connections", |count| count == 2);
+        drop(stream);
+        await_stat(&mut user, "curr_connections", |count| count == 1);
+    }
+}
+
+/// What a client says in its protocol, and hears.
+struct Speech {
+    address: String,
+    get: &'static str,
+    stored: &'static str,
+    set: fn(&str, &str) -> String,
+    value: fn(&str) -> String,
+}
+
+#[test]
+fn who_does_not_read_may_not_send_on() {
+    let (cluster, redis) = cluster_with_redis();
+    let memcached = Speech {
+        address: cluster.memcached.clone(),
+        get: "get kept\r\n",
+        stored: "STORED\r\n",
+        set: |key, value| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()),
+        value: |value| format!("VALUE kept 0 {}\r\n{value}\r\nEND\r\n", value.len()),
+    };
+    let redis = Speech {
+        address: redis,
+        get: "GET kept\r\n",
+        stored: "+OK\r\n",
+        set: |key, value| {
+            let (key_bytes, value_bytes) = (key.len(), value.len());
+            format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n{key}\r\n${value_bytes}\r\n{value}\r\n")
+        },
+        value: |value| format!("${}\r\n{value}\r\n", value.len()),
+    };
+    let mut user = connect(&cluster.memcached);
+    for speech in [memcached, redis] {
+        let kept = "v".repeat(UNREAD_VALUE_BYTES);
+        let mut stream = connect(&speech.address);
+        stream.get_mut().write_all((speech.set)("kept", &kept).as_bytes()).expect("sent");
+        assert_eq!(line(&mut stream), speech.stored);
+        let set = (speech.set)("own", &"x".repeat(VALUE_BYTES));
+        let (beginning, rest) = set.split_at(1000);
+        let hits = stat(&mut user, "get_hits");
+        stream.get_mut().write_all((speech.get.repeat(UNREAD) + beginning).as_bytes()).expect("sent");
+        // All are answered; most of it waits for the client.
+        await_stat(&mut user, "get_hits", |count| count >= hits + UNREAD);
+        let more = rest.to_owned() + &set.repeat(64);
+        stream.get_mut().set_write_timeout(Some(Duration::from_secs(2))).expect("a socket");
+        let mut sent = 0;
+        while sent < more.len() {
+            match stream.get_mut().write(&more.as_bytes()[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(sent < more.len() / 2, "{sent} bytes were taken");
+        is_served(&mut user);
+        // It goes on when the client reads.
+        let replies = (speech.value)(&kept).repeat(UNREAD);
+        let mut heard = vec![0; replies.len()];
+        stream.read_exact(&mut heard).expect("the replies");
+        assert!(heard == replies.as_bytes());
+        stream.get_mut().set_write_timeout(None).expect("a socket");
+        stream.get_mut().write_all(&rest.as_bytes()[sent.min(rest.len())..]).expect("sent");
+        assert_eq!(line(&mut stream), speech.stored);
+    }
 }

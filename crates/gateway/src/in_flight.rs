@@ -114,10 +114,12 @@ impl InFlight {
         }
     }
 
-    /// Places of answered commands of the request line `line` behind place `seq`, whose replies still wait for an earlier one.
-    pub fn answered_of_line(&self, line: u64, seq: u64) -> impl Iterator<Item = u64> {
-        let later = move |entry: &&Entry| entry.line == line && entry.id.seq > seq && entry.answered;
-        self.entries.iter().filter(later).map(|entry| entry.id.seq)
+    /// Places of answered commands of the request line of this one, behind it: their replies wait for it.
+    pub fn answered_behind(&self, id: RequestId) -> impl Iterator<Item = u64> {
+        let index = self.entries.partition_point(|entry| entry.id < id);
+        let line = self.entries.get(index).map(|entry| entry.line);
+        let of_line = move |entry: &&Entry| Some(entry.line) == line && entry.answered;
+        self.entries.iter().skip(index + 1).filter(of_line).map(|entry| entry.id.seq)
     }
 
     pub fn has_line(&self, line: u64) -> bool {

@@ -54,12 +54,9 @@ impl ReplyQueue {
         if self.waiting.is_empty() {
             return self.output.extend_from_slice(bytes);
         }
+        // A place of its own: the one before it may be emptied, and each counts among those that wait.
         self.held_bytes += bytes.len();
-        if let Some(Some(last)) = self.waiting.back_mut() {
-            last.extend_from_slice(bytes);
-        } else {
-            self.waiting.push_back(Some(bytes.to_vec()));
-        }
+        self.waiting.push_back(Some(bytes.to_vec()));
     }
 
     /// Empties a reply that is filled but still waits for an earlier one.
@@ -125,6 +122,20 @@ mod tests {
         queue.blank(second);
         queue.fill(first, b"1".to_vec());
         assert_eq!(queue.output().as_slice(), b"13");
+    }
+
+    #[test]
+    fn a_known_reply_has_a_place_of_its_own() {
+        let mut queue = ReplyQueue::default();
+        let (first, second) = (queue.open(), queue.open());
+        queue.fill(second, b"2".to_vec());
+        queue.push(b"3");
+        queue.push(b"4");
+        assert_eq!((queue.waiting_count(), queue.held_bytes()), (4, 3));
+        queue.blank(second);
+        queue.fill(first, b"1".to_vec());
+        assert_eq!(queue.output().as_slice(), b"134");
+        assert_eq!((queue.waiting_count(), queue.held_bytes()), (0, 0));
     }
 
     #[test]

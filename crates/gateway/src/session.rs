@@ -289,8 +289,7 @@ pub trait Session {
     /// After the output is drained the connection is to be closed.
     fn closing(&self) -> bool;
 
-    /// How many more input bytes would complete the request at hand, if known: lets the caller size its buffer.
-    fn input_hint_bytes(&self) -> usize {
-        0
-    }
+    /// Would more input bring it on? `handle_input` had room then, and what it left is not whole: the session bounds how
+    /// long that may get. Where it is `false`, what is left waits for replies or for the client to read.
+    fn wants_input(&self) -> bool;
 }

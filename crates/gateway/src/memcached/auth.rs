@@ -29,11 +29,6 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// Value bytes that are still missing.
-    pub fn missing_bytes(&self, input_bytes: usize) -> usize {
-        self.awaited_bytes.unwrap_or(0).saturating_sub(input_bytes)
-    }
-
     pub fn step(&mut self, input: &[u8], shared: &mut Shared) -> AuthStep {
         match self.awaited_bytes {
             None => self.line(input),

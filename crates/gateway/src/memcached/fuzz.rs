@@ -30,6 +30,7 @@ pub fn fuzz_session(data: &[u8]) {
         // One reply may begin below the limit of the output and be as large as a value.
         assert!(said.len() <= piece.len().max(1) * (OUTPUT_BYTES_MAX + VALUE_BYTES_MAX), "too much output");
         assert!(loopback.input.len() <= GET_LINE_BYTES_MAX, "the session hoards input");
+        assert!(loopback.session.wants_input() || loopback.session.closing(), "nothing else is to come");
         if loopback.session.closing() {
             assert!(loopback.input.is_empty(), "a closed session consumes everything");
         }

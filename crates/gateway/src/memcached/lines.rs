@@ -98,7 +98,7 @@ impl MemcachedSession {
             Request::Touch { key, exptime, noreply } => {
                 self.give(key, Kind::Write, sink, |key| MemcachedCommand::Touch(Touch { key, exptime, noreply }))
             }
-            Request::MetaGet { key, flags } if !flags.opaque_fits() => self.meta_get_refused(&key, sink),
+            Request::MetaGet { key, flags } if !flags.opaque_fits() => self.meta_get_refused(&key, flags, sink),
             Request::MetaGet { key, flags } => {
                 let kind = if MetaGet::may_change(&flags) { Kind::ReadThenWrite } else { Kind::Read };
                 self.give(key.bytes(), kind, sink, |_| meta_get(&key, flags, false))
@@ -196,7 +196,7 @@ impl MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> Step {
         // The caller keeps what is not consumed, so the rest of the line is still there.
-        let Some(keys) = input.get(..left.keys_bytes) else { return Step::Blocked };
+        let Some(keys) = input.get(..left.keys_bytes) else { return Step::Short };
         let next = next_token(keys).filter(|_| left.is_cut || !self.current_get_failed());
         let Some((key, rest)) = next else {
             self.phase = Phase::Line;
@@ -212,12 +212,17 @@ impl MemcachedSession {
     }
 
     /// An `mg` whose opaque is too long: an error, but the object counts as read.
-    fn meta_get_refused(&mut self, key: &MetaKey<'_>, sink: &mut impl RequestSink<MemcachedCommand>) -> bool {
+    fn meta_get_refused(
+        &mut self,
+        key: &MetaKey<'_>,
+        flags: MetaFlags,
+        sink: &mut impl RequestSink<MemcachedCommand>,
+    ) -> bool {
         if self.in_flight.blocks(Fingerprint::new(key.bytes(), Kind::Read)) {
             return false;
         }
         self.say_instead(Refusal::LONG_OPAQUE, self.line_number);
-        self.give(key.bytes(), Kind::Read, sink, |_| meta_get(key, MetaFlags::default(), false))
+        self.give(key.bytes(), Kind::Read, sink, |_| meta_get(key, flags, false))
     }
 
     fn store(

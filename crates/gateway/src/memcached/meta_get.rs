@@ -32,6 +32,11 @@ impl MetaGet {
         [b'N', b'R', b'T'].into_iter().any(|flag| flags.has(flag))
     }
 
+    /// Its opaque is too long: the client is told so at once, and the object is only looked at.
+    fn is_refused(&self) -> bool {
+        !self.flags.opaque_fits()
+    }
+
     /// The request line that this command came from.
     fn write_request(&self, line: &mut Vec<u8>) {
         line.extend_from_slice(b"mg ");
@@ -44,7 +49,7 @@ impl MetaGet {
     pub fn is_request(&self, line: &[u8]) -> bool {
         let mut own = Vec::new();
         self.write_request(&mut own);
-        own == line
+        own == line && !self.is_refused()
     }
 
     fn answer(&self, object: ObjectRef<'_>, created: bool, context: &ApplyContext, reply: &mut Vec<u8>) -> Amendment {
@@ -143,11 +148,11 @@ impl Verb for MetaGet {
     }
 
     fn access(&self) -> Access {
-        if self.exclusive || self.flags.has(b'T') { Access::Write } else { Access::Read }
+        if !self.is_refused() && (self.exclusive || self.flags.has(b'T')) { Access::Write } else { Access::Read }
     }
 
     fn wants(&self) -> Wants {
-        if self.flags.has(b'v') { Wants::Value } else { Wants::Metadata }
+        if self.flags.has(b'v') && !self.is_refused() { Wants::Value } else { Wants::Metadata }
     }
 
     fn apply(
@@ -156,6 +161,9 @@ impl Verb for MetaGet {
         context: &ApplyContext,
         reply: &mut Vec<u8>,
     ) -> (Effect, Tally) {
+        if self.is_refused() {
+            return (Effect::Keep, Tally::Nothing);
+        }
         let start = reply.len();
         let touch = self.flags.has(b'T');
         let (effect, tally) = match current {

@@ -6,7 +6,8 @@
 //! Must not know: Redis, the owner engine, sockets.
 //!
 //! Source: behaviour of memcached 1.6.45. Deviations, each on purpose:
-//! * a key that would break a line is always echoed in base64 (memcached may send it raw);
+//! * a key that would break a line is always echoed in base64 (memcached may send it raw), and no other is left out of
+//!   `stats cachedump` (memcached leaves out what was stored under a base64 key);
 //! * `get_expired` and `get_flushed` are the engine's counts, of all look-ups and not of `get` alone;
 //! * `stats conns` numbers connections in the order in which they came, not by their descriptors;
 //! * there is one slab class, 1, and no LRU crawler, watcher or memory-limit change;

@@ -46,9 +46,14 @@ pub fn key(key: &[u8], is_base64: bool, reply: &mut Vec<u8>) {
     }
 }
 
+/// Would this key, as it is, break a line?
+pub fn breaks_line(key: &[u8]) -> bool {
+    key.iter().any(|&byte| byte <= b' ' || byte == 0x7f)
+}
+
 /// Is the key of a stored object shown in base64? As it was stored; and always if it would break a line.
 pub fn shows_base64(object: &ObjectRef<'_>, key: &[u8]) -> bool {
-    object.attributes.has(Attributes::KEY_BASE64) || key.iter().any(|&byte| byte <= b' ' || byte == 0x7f)
+    object.attributes.has(Attributes::KEY_BASE64) || breaks_line(key)
 }
 
 /// ` kKEY`, or ` kKEY b`.

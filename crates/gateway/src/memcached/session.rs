@@ -49,6 +49,8 @@ pub struct MemcachedSession {
     again: Vec<(u64, Vec<u8>)>,
     /// `-C`, as the settings say.
     cas_disabled: bool,
+    /// See [`Session::wants_input`].
+    wants_input: bool,
     /// Where others are told of it.
     seat: Option<Seat>,
 }
@@ -88,7 +90,9 @@ pub(super) struct KeysLeft {
 /// What one step of the session did with the front of the input.
 pub(super) enum Step {
     Consumed(usize),
-    /// More input, or an answer, is needed first.
+    /// More input is needed first.
+    Short,
+    /// An answer is needed first.
     Blocked,
 }
 
@@ -118,6 +122,7 @@ impl MemcachedSession {
             failed_lines: Vec::new(),
             again: Vec::new(),
             cas_disabled: false,
+            wants_input: true,
             seat,
         }
     }
@@ -126,6 +131,7 @@ impl MemcachedSession {
         let waiting_max = shared.settings.pipeline_count_max.clamp(1, REPLY_WAITING_MAX);
         self.question.is_some()
             || self.replies.waiting_count() >= waiting_max
+            || self.replies.held_bytes() > OUTPUT_BYTES_MAX
             || self.replies.output().len() > OUTPUT_BYTES_MAX
             || !self.large.has_room()
     }
@@ -169,7 +175,7 @@ impl MemcachedSession {
                 if *bytes == 0 {
                     self.phase = Phase::Line;
                 } else if consumed == 0 {
-                    return Step::Blocked;
+                    return Step::Short;
                 }
                 Step::Consumed(consumed)
             }
@@ -182,9 +188,9 @@ impl MemcachedSession {
         self.cas_disabled = shared.settings.cas_disabled;
         self.value_bytes_max = shared.settings.value_bytes_max;
         match input.first() {
-            None => return Step::Blocked,
+            None => return Step::Short,
             Some(&binary::REQUEST_MAGIC) => {
-                let Some(header) = input.first_chunk() else { return Step::Blocked };
+                let Some(header) = input.first_chunk() else { return Step::Short };
                 self.replies.push(&binary::refusal(header));
                 self.phase = Phase::Closed;
             }
@@ -197,7 +203,7 @@ impl MemcachedSession {
     fn authenticate(&mut self, shared: &mut Shared, input: &[u8]) -> Step {
         let Phase::Auth(auth) = &mut self.phase else { return Step::Blocked };
         match auth.step(input, shared) {
-            AuthStep::Wait => Step::Blocked,
+            AuthStep::Wait => Step::Short,
             AuthStep::Took { consumed, line } => {
                 if let Some(line) = line {
                     self.say(line);
@@ -229,7 +235,7 @@ impl MemcachedSession {
                 self.phase = Phase::Closed;
                 return Step::Consumed(0);
             }
-            return Step::Blocked;
+            return Step::Short;
         };
         let line_bytes = self.searched_bytes + found + 1;
         let step = self.handle_line(now, shared, &input[..line_bytes], sink);
@@ -244,11 +250,11 @@ impl MemcachedSession {
         let missing = *value_bytes - store.value.len();
         if input.len() < missing + 2 {
             if *value_bytes <= VALUE_BYTES_WHOLE_MAX || missing == 0 {
-                return Step::Blocked;
+                return Step::Short;
             }
             let taken = input.len().min(missing);
             store.value.extend_from_slice(&input[..taken]);
-            return if taken == 0 { Step::Blocked } else { Step::Consumed(taken) };
+            return if taken == 0 { Step::Short } else { Step::Consumed(taken) };
         }
         let well_ended = input[missing..missing + 2] == *b"\r\n";
         if well_ended && self.in_flight.blocks(Fingerprint::new(store.key.bytes(), Kind::Write)) {
@@ -298,9 +304,8 @@ impl MemcachedSession {
                 sink.request(id, Request::Key(command));
             } else {
                 self.large.answered(id);
-                let mut reply = Vec::new();
-                reply::refusal(StoreError::Unreadable, &mut reply);
-                self.take_answer(id.seq, reply, Tally::Refused);
+                self.give_up(id.seq);
+                self.issue_again(sink);
             }
         }
         has_issued
@@ -328,13 +333,23 @@ impl MemcachedSession {
 
     /// Issues as writes the `mg` that were only read, each once nothing before it on its key is in flight.
     fn issue_again(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) {
-        let in_flight = &self.in_flight;
-        let due: Vec<_> = self.again.extract_if(.., |(seq, _)| !in_flight.is_behind(whole(*seq))).collect();
-        for (seq, line) in due {
-            let Ok(Line::MetaGet { key, flags }) = parse_line(&line) else { unreachable!("its own request line") };
-            let command = self.shaped(super::lines::meta_get(&key, flags, true));
-            self.send(seq, command, sink);
+        while let Some(place) = self.again.iter().position(|(seq, _)| !self.in_flight.is_behind(whole(*seq))) {
+            let (seq, line) = self.again.remove(place);
+            match parse_line(&line) {
+                Ok(Line::MetaGet { key, flags }) if flags.opaque_fits() => {
+                    let command = self.shaped(super::lines::meta_get(&key, flags, true));
+                    self.send(seq, command, sink);
+                }
+                _ => self.give_up(seq),
+            }
         }
+    }
+
+    /// What was to be issued again cannot be read.
+    fn give_up(&mut self, seq: u64) {
+        let mut reply = Vec::new();
+        reply::refusal(StoreError::Unreadable, &mut reply);
+        self.take_answer(seq, reply, Tally::Refused);
     }
 
     /// Answers a line that is known already.
@@ -365,14 +380,15 @@ impl MemcachedSession {
 
     /// Takes the reply of a command: drops it if it stands behind the error of its own line.
     fn take_answer(&mut self, seq: u64, mut bytes: Vec<u8>, tally: Tally) {
+        if tally.is_refusal() {
+            // Before they are forgotten with it.
+            self.in_flight.answered_behind(whole(seq)).for_each(|later| self.replies.blank(later));
+        }
         let line = self.in_flight.answered(whole(seq));
         if self.failed_lines.iter().any(|&(failed, from)| failed == line && from <= seq) {
             bytes.clear();
         } else if tally.is_refusal() {
             self.note_failed(line, seq + 1);
-            for later in self.in_flight.answered_of_line(line, seq) {
-                self.replies.blank(later);
-            }
         }
         self.replies.fill(seq, bytes);
     }
@@ -401,6 +417,7 @@ impl Session for MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> usize {
         let mut consumed = 0;
+        self.wants_input = false;
         loop {
             if self.is_full(shared) {
                 let yields = self.question.is_none() && consumed > 0 && consumed < input.len();
@@ -410,6 +427,10 @@ impl Session for MemcachedSession {
             let ends = matches!(self.phase, Phase::Closed);
             match self.step(now, shared, &input[consumed..], sink) {
                 Step::Consumed(bytes) => consumed += bytes,
+                Step::Short => {
+                    self.wants_input = true;
+                    break;
+                }
                 Step::Blocked => break,
             }
             if ends {
@@ -468,11 +489,7 @@ impl Session for MemcachedSession {
         matches!(self.phase, Phase::Closed) && self.replies.waiting_count() == 0
     }
 
-    fn input_hint_bytes(&self) -> usize {
-        match &self.phase {
-            Phase::Value { store, value_bytes } => *value_bytes - store.value.len() + 2,
-            Phase::Auth(auth) => auth.missing_bytes(0),
-            _ => 0,
-        }
+    fn wants_input(&self) -> bool {
+        self.wants_input
     }
 }

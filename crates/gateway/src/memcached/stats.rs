@@ -139,7 +139,7 @@ fn cachedump_count(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<usize, 
 
 fn cachedump(keys: &[ScannedKey]) -> Vec<u8> {
     let mut dump = Vec::new();
-    for scanned in keys {
+    for scanned in keys.iter().filter(|scanned| !reply::breaks_line(&scanned.key)) {
         dump.extend_from_slice(b"ITEM ");
         dump.extend_from_slice(&scanned.key);
         let expires_s = scanned.expiry.map_or(0, |expiry| expiry.seconds());

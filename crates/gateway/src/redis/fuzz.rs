@@ -39,6 +39,7 @@ pub fn fuzz_session(data: &[u8]) {
                 break;
             }
         }
+        assert!(session.wants_input() || session.closing(), "nothing else is to come");
     }
     assert!(session.is_at_rest(), "every request is answered");
     if session.closing() {

@@ -55,6 +55,8 @@ pub struct RedisSession {
     barrier: Option<Barrier>,
     /// The last request was read; replies still go out.
     ending: bool,
+    /// See [`Session::wants_input`].
+    wants_input: bool,
     /// Where handlers write; empty between requests.
     scratch: Vec<u8>,
 }
@@ -85,6 +87,7 @@ impl RedisSession {
             gathers: VecDeque::new(),
             barrier: None,
             ending: false,
+            wants_input: true,
             scratch: Vec::new(),
         }
     }
@@ -370,6 +373,7 @@ impl Session for RedisSession {
         sink: &mut impl RequestSink<KeyCommand>,
     ) -> usize {
         let mut consumed = 0;
+        self.wants_input = false;
         // The parser is borrowed by the arguments while the rest of the session works.
         let mut parser = std::mem::take(&mut self.parser);
         while !self.ending && self.advance(sink) {
@@ -392,6 +396,7 @@ impl Session for RedisSession {
                 }
                 Ok(Parsed::Incomplete { consumed: bytes }) => {
                     consumed += bytes;
+                    self.wants_input = true;
                     break;
                 }
                 Err(error) => {
@@ -444,7 +449,7 @@ impl Session for RedisSession {
         self.ending && self.queue.waiting_count() == 0
     }
 
-    fn input_hint_bytes(&self) -> usize {
-        self.parser.missing_bytes()
+    fn wants_input(&self) -> bool {
+        self.wants_input
     }
 }

@@ -127,7 +127,7 @@ impl ClientSession {
         either!(self, session => session.closing())
     }
 
-    pub fn input_hint_bytes(&self) -> usize {
-        either!(self, session => session.input_hint_bytes())
+    pub fn wants_input(&self) -> bool {
+        either!(self, session => session.wants_input())
     }
 }

@@ -95,8 +95,6 @@ pub struct RequestParser {
     bulk_bytes: Option<usize>,
     /// The request at hand is too large and is being thrown away.
     discarding: bool,
-    /// Bytes that the bulk string at hand still lacks.
-    missing_bytes: usize,
     slices: Vec<Slice>,
     /// Unescaped words of an inline command.
     scratch: Vec<u8>,
@@ -110,17 +108,11 @@ enum Line {
 }
 
 impl RequestParser {
-    /// How many bytes would complete the bulk string at hand; 0 if unknown.
-    pub fn missing_bytes(&self) -> usize {
-        self.missing_bytes
-    }
-
     /// Looks for one request at the front of `input`, which begins with the bytes that earlier calls left unconsumed.
     ///
     /// # Errors
     /// See [`ProtocolError`]; the parser must not be used afterwards.
     pub fn parse<'a>(&'a mut self, input: &'a [u8], limits: &RequestLimits) -> Result<Parsed<'a>, ProtocolError> {
-        self.missing_bytes = 0;
         if self.bulks_left == 0 {
             match input.first() {
                 None => return Ok(Parsed::Incomplete { consumed: 0 }),
@@ -177,7 +169,6 @@ impl RequestParser {
                 self.bulk_bytes = Some(bulk_bytes - available);
             } else {
                 self.bulk_bytes = Some(bulk_bytes);
-                self.missing_bytes = bulk_bytes - available;
             }
             return Ok(false);
         }

@@ -131,14 +131,6 @@ fn an_oversized_request_is_discarded_as_it_arrives_and_the_next_one_is_read() {
     assert!(matches!(parsed, Parsed::Incomplete { consumed } if consumed == begun.len()));
 }
 
-#[test]
-fn what_a_bulk_string_lacks_is_told() {
-    let mut parser = RequestParser::default();
-    parser.parse(b"*2\r\n$3\r\nGET\r\n$100\r\nab", &ROOMY).expect("well formed");
-    assert_eq!(parser.missing_bytes(), 100);
-    assert_eq!(RequestParser::default().missing_bytes(), 0);
-}
-
 fn encode(requests: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let mut stream = Vec::new();
     for words in requests {

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::command::{Command, StoreError};
-use crate::memcached::MemcachedCommand;
+use crate::memcached::tally::Tally;
+use crate::memcached::{MemcachedCommand, VERSION};
 use crate::request::{Reply, Request, RequestId};
+
+const UNREADABLE: &str = "SERVER_ERROR too many nodes failed: the object cannot be read now\r\n";
 
 /// Speaks to a session whose engine refuses the keys that begin with `bad`, answering in the order of `order`.
 fn refusing(sent: &str, error: StoreError, reversed: bool) -> String {
@@ -48,6 +51,33 @@ fn refusals_are_server_errors() {
 }
 
 #[test]
+fn a_refused_key_takes_no_reply_of_a_later_request_with_it() {
+    let mut client = open();
+    client.input = b"get bad b\r\n".to_vec();
+    client.read();
+    let bad = client.waiting_answers().remove(0);
+    client.answer();
+    client.input = b"mn\r\nversion\r\nnonsense\r\n".to_vec();
+    client.read();
+    let refused = [UNREADABLE.as_bytes(), &[Tally::Refused as u8]].concat();
+    client.waiting_answers().push((bad.0, Reply::Bytes(refused)));
+    client.says("", &format!("{UNREADABLE}MN\r\nVERSION {VERSION}\r\nERROR\r\n"));
+}
+
+#[test]
+fn what_cannot_be_asked_again_is_refused() {
+    for line in ["mg  \r\n", "mg a b\r\n", "version\r\n", ""] {
+        let mut client = open();
+        client.input = b"mg a\r\nmg a v\r\nmn\r\n".to_vec();
+        client.read();
+        let place = client.waiting_answers().remove(0).0;
+        let again = [line.as_bytes(), &[Tally::Again as u8]].concat();
+        client.waiting_answers().insert(0, (place, Reply::Bytes(again)));
+        client.says("", &format!("{UNREADABLE}EN\r\nMN\r\n"));
+    }
+}
+
+#[test]
 fn an_unreadable_key_ends_its_get_and_no_other() {
     for reversed in [false, true] {
         let said = refusing(
@@ -55,8 +85,7 @@ fn an_unreadable_key_ends_its_get_and_no_other() {
             StoreError::Unreadable,
             reversed,
         );
-        let error = "SERVER_ERROR too many nodes failed: the object cannot be read now\r\n";
         // The first command is answered again later, as a write: nothing may overtake it.
-        assert_eq!(said, format!("HD W\r\n{error}END\r\n{error}END\r\n"), "reversed: {reversed}");
+        assert_eq!(said, format!("HD W\r\n{UNREADABLE}END\r\n{UNREADABLE}END\r\n"), "reversed: {reversed}");
     }
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limits::LARGE_BYTES_MAX;
+use crate::memcached::VERSION;
 use crate::memcached::fuzz::fuzz_session;
 use crate::memcached::limits::*;
 
@@ -54,7 +55,7 @@ fn a_huge_declared_value_is_not_buffered() {
         client.says(&"z".repeat(10_000), "");
         assert!(client.input.is_empty());
     }
-    assert_eq!(client.session.input_hint_bytes(), 0);
+    assert!(client.session.wants_input());
 }
 
 #[test]
@@ -66,7 +67,7 @@ fn a_large_value_is_taken_as_it_comes() {
         assert!(client.send(piece).is_empty());
         assert!(client.input.is_empty(), "consumed at once");
     }
-    assert_eq!(client.session.input_hint_bytes(), 2);
+    assert!(client.session.wants_input());
     client.says("\r\n", "STORED\r\n");
     client.says("get a\r\n", &format!("VALUE a 0 900000\r\n{value}\r\nEND\r\n"));
     client.says("set a 0 0 900000\r\n", "");
@@ -75,11 +76,11 @@ fn a_large_value_is_taken_as_it_comes() {
 }
 
 #[test]
-fn the_hint_says_how_much_of_a_value_is_missing() {
+fn a_small_value_waits_until_it_is_whole() {
     let mut client = open();
     client.says("set a 0 0 100\r\n12345", "");
-    assert_eq!(client.session.input_hint_bytes(), 102);
-    assert_eq!(client.input.len(), 5, "a small value waits until it is whole");
+    assert_eq!(client.input.len(), 5);
+    assert!(client.session.wants_input());
 }
 
 #[test]
@@ -125,6 +126,63 @@ fn a_client_that_does_not_read_is_not_read_either() {
     client.answer();
     assert_eq!(client.read(), 0);
     assert_eq!(client.input.len(), unread);
+    assert!(!client.session.wants_input());
+}
+
+#[test]
+fn a_get_of_many_keys_wants_the_rest_of_its_line() {
+    let mut client = open();
+    client.input = b"get ".to_vec();
+    while client.input.len() < GET_LINE_BYTES_MAX - 10_000 {
+        client.input.extend_from_slice(&b"key ".repeat(2500));
+        assert_eq!(client.read(), 0);
+        assert!(client.session.wants_input());
+    }
+    client.says("\r\n", "END\r\n");
+}
+
+/// A client with a value that is not large, and the reply to its `get`.
+fn with_value() -> (Loopback, String) {
+    let mut client = open();
+    let value = "v".repeat(60_000);
+    client.says(&format!("set a 0 0 60000\r\n{value}\r\n"), "STORED\r\n");
+    (client, format!("VALUE a 0 60000\r\n{value}\r\nEND\r\n"))
+}
+
+#[test]
+fn a_client_that_does_not_read_may_not_go_on_with_its_value() {
+    let (mut client, reply) = with_value();
+    client.input = [&b"get a\r\n".repeat(200)[..], b"set b 0 0 1000000\r\nthe beginning"].concat();
+    client.read();
+    assert!(client.input.is_empty() && client.session.wants_input());
+    // The engine answers, but nobody takes the output.
+    client.answer();
+    client.input = b"what follows".to_vec();
+    assert_eq!(client.read(), 0);
+    assert!(!client.session.wants_input());
+    client.says(&"v".repeat(1_000_000 - "the beginningwhat follows".len()), &reply.repeat(200));
+    assert!(client.input.is_empty() && client.session.wants_input());
+    client.says("\r\n", "STORED\r\n");
+}
+
+#[test]
+fn replies_that_wait_for_another_are_bounded() {
+    let (mut client, reply) = with_value();
+    client.input = [&b"get none\r\n"[..], &b"version\r\nnonsense\r\n".repeat(10_000)].concat();
+    client.read();
+    assert!(!client.input.is_empty() && !client.session.wants_input());
+    let version = format!("VERSION {VERSION}\r\nERROR\r\n");
+    client.says("", &format!("END\r\n{}", version.repeat(10_000)));
+
+    client.input = [&b"get none\r\n"[..], &b"get a\r\n".repeat(30)].concat();
+    client.read();
+    let first = client.waiting_answers().remove(0);
+    client.answer();
+    client.input = b"get a\r\n".to_vec();
+    assert_eq!(client.read(), 0, "the bytes of those that wait are bounded too");
+    assert!(!client.session.wants_input());
+    client.waiting_answers().push(first);
+    client.says("", &format!("END\r\n{}", reply.repeat(31)));
 }
 
 #[test]
@@ -193,6 +251,47 @@ fn an_object_counts_as_read_though_the_opaque_is_too_long() {
     ));
 }
 
+#[test]
+fn an_object_stays_stale_though_the_opaque_is_too_long() {
+    let long = "o".repeat(33);
+    // Keys that are no words of a line: a space, and one that goes on like a line.
+    for key in ["IA==", "Zm9vIE4wIE9iYXI=", "DQo="] {
+        check(&format!(
+            "> ms {key} 1 b
+             > x
+             < HD
+             > md {key} b I
+             < HD
+             > mg {key} b O{long}
+             < CLIENT_ERROR opaque token too long
+             > mg {key} b T10 N10 R10 v O{long}
+             < CLIENT_ERROR opaque token too long
+             > mg foo v
+             < EN
+             > mg none N0 O{long}
+             < CLIENT_ERROR opaque token too long
+             > mg none
+             < EN
+             > mg {key} b t
+             < HD t-1 X W"
+        ));
+    }
+}
+
+#[test]
+fn a_refused_look_that_is_not_to_count_does_not() {
+    let long = "o".repeat(33);
+    check(&format!(
+        "> set a 0 0 1
+         > 1
+         < STORED
+         > mg a u O{long}
+         < CLIENT_ERROR opaque token too long
+         > mg a h
+         < HD h0"
+    ));
+}
+
 /// Bytes that look like the protocol, so that random ones get past the first token.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
@@ -202,6 +301,10 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
         Just(b"mg a v N1 k\r\n".to_vec()),
         Just(b"ma a N0 v\r\n".to_vec()),
         Just(b"md a I\r\n".to_vec()),
+        Just(b"ms IA== 1 b\r\nx\r\n".to_vec()),
+        Just(b"md IA== b I\r\n".to_vec()),
+        Just(b"mg IA== b v\r\n".to_vec()),
+        Just(b"mg IA== b Ooooooooooooooooooooooooooooooooooo\r\n".to_vec()),
         Just(b"incr a 1\r\n".to_vec()),
         Just(b"stats\r\n".to_vec()),
         Just(b"flush_all\r\n".to_vec()),

@@ -108,6 +108,9 @@ fn other_statistics_answer() {
     assert!(client.text("stats slabs\r\n").contains("STAT 1:used_chunks 1\r\n"));
     client.says("stats sizes\r\n", "STAT sizes_status disabled\r\nEND\r\n");
     client.says("stats cachedump 1 100\r\n", "ITEM foo [6 b; 0 s]\r\nEND\r\n");
+    // A key that is a line of its own is not shown.
+    client.says("ms Zm9vDQpFTkQ= 1 b\r\nx\r\n", "HD\r\n");
+    client.says("stats cachedump 1 100\r\n", "ITEM foo [6 b; 0 s]\r\nEND\r\n");
     client.says("stats cachedump 2 100\r\n", "END\r\n");
     client.says("stats cachedump 64 1\r\n", "CLIENT_ERROR Illegal slab id\r\n");
     client.says("stats cachedump 1\r\n", "CLIENT_ERROR bad command line\r\n");

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of
-//! its replies came or the client took some of its output.
+//! its replies came or the client took some of its output. Where it leaves the beginning of a request, it is given more.
 //!
 //! Must not know: what clients ask, who owns it, nodes, other gateways.
 
@@ -24,7 +24,7 @@ use super::{Core, ToCore};
 use crate::gateway::client::{Client, ClientSession, Protocol, let_go};
 use crate::net::{Link, ReadEnd, Stream};
 
-/// Input that a client may have waiting beyond the request at hand.
+/// Input that a client may have waiting while its session wants none.
 const INPUT_BYTES_MAX: usize = 512 << 10;
 
 impl Core {
@@ -224,7 +224,7 @@ impl Client {
 
     /// Too much is waiting: the client does not read its replies, or sends faster than is served.
     fn is_overfull(&self) -> bool {
-        // A request that is not complete may go on: how long it may get is the session's to bound.
-        self.link.input.len() >= INPUT_BYTES_MAX && self.session.input_hint_bytes() == 0
+        // A request that is not whole may go on: how long it may get is the session's to bound.
+        self.link.input.len() >= INPUT_BYTES_MAX && !self.session.wants_input()
     }
 }
