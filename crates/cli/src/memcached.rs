@@ -92,7 +92,7 @@ fn serve(request: Request) -> Result<(), Refusal> {
         _ => LogLevel::Debug,
     };
     crate::logging::start(level);
-    crate::resources::raise_file_limit(request.options.connection_count_max);
+    crate::resources::allow_inner_files(request.options.connection_count_max, request.options.node_count);
     if let Some(user) = &request.user {
         daemon::switch_user(user)?;
     }

@@ -3,21 +3,57 @@
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use shorttail_server::config::Size;
 
-/// Files a process holds besides its connections: listeners, nodes, epoll instances.
+/// Files a process holds besides its connections: listeners, epoll instances, files of the machine that it reads.
 const FILES_BESIDES: u64 = 128;
+/// Connections of a thread of a gateway with other roles: with each core of 250 nodes, twice while partitions are handed
+/// over, and with the threads of other gateways.
+const GATEWAY_THREAD_CONNECTIONS: usize = 1024;
+/// Connections of a thread of a node: with the threads of some gateways, twice as well, and with other nodes.
+const NODE_THREAD_CONNECTIONS: usize = 256;
+/// Files of a node inside the drop-in: listener, epoll instance, memory, both ends of its session.
+const INNER_NODE_FILES: usize = 16;
+/// Never more open files than this unless they are asked for: no role has as many, even of the largest cluster.
+const FILES_MAX: u64 = 1 << 20;
 
-/// Raises the limit of open files so that so many connections fit, as far as the system lets it.
-pub fn raise_file_limit(connection_count: usize) {
+/// Raises the limit of open files for a gateway with so many clients.
+pub fn allow_gateway_files(client_count: usize, thread_count: usize) {
+    raise_file_limit(client_count + thread_count * GATEWAY_THREAD_CONNECTIONS);
+}
+
+/// Raises the limit of open files for a node.
+pub fn allow_node_files(thread_count: usize) {
+    raise_file_limit(thread_count * NODE_THREAD_CONNECTIONS);
+}
+
+/// Raises the limit of open files for a coordinator.
+pub fn allow_coordinator_files(node_count: usize, gateway_count: usize) {
+    raise_file_limit(node_count + gateway_count);
+}
+
+/// Raises the limit of open files for a cluster inside this process.
+pub fn allow_inner_files(client_count: usize, node_count: usize) {
+    raise_file_limit(client_count + node_count * INNER_NODE_FILES);
+}
+
+/// As far as the system lets it: there may be more of everything than is foreseen, and a file that is not open costs
+/// nothing. Less than for so many connections is said.
+fn raise_file_limit(connection_count: usize) {
     let wanted = connection_count as u64 + FILES_BESIDES;
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    if soft >= wanted || setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).is_ok() {
+    if hard < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_ok() {
         return;
     }
-    let most = hard.max(soft);
-    let raised = setrlimit(Resource::RLIMIT_NOFILE, most.min(wanted), hard);
-    if raised.is_err() || most < wanted {
-        tracing::warn!(wanted, most, "the system allows fewer open files than connections were asked for");
+    let most = files_max(wanted, soft, hard);
+    let raised = soft == most || setrlimit(Resource::RLIMIT_NOFILE, most, hard).is_ok();
+    let most = if raised { most } else { soft };
+    if most < wanted {
+        tracing::warn!(wanted, most, "the system allows fewer open files than this process may need");
     }
+}
+
+/// How many files a process may open that wants so many.
+fn files_max(wanted: u64, soft: u64, hard: u64) -> u64 {
+    hard.min(wanted.max(FILES_MAX)).max(soft)
 }
 
 /// What there is to say when `who` may take more memory than the machine has. It is no error: memory is taken as it is
@@ -41,6 +77,15 @@ fn total_bytes(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_system_allows() {
+        assert_eq!(files_max(400, 1024, 4096), 4096);
+        assert_eq!(files_max(20_000, 1024, 4096), 4096, "not enough");
+        assert_eq!(files_max(400, 1024, u64::MAX), FILES_MAX);
+        assert_eq!(files_max(2 * FILES_MAX, 1024, u64::MAX), 2 * FILES_MAX);
+        assert_eq!(files_max(400, 2 * FILES_MAX, u64::MAX), 2 * FILES_MAX, "never less than before");
+    }
 
     #[test]
     fn more_memory_than_the_machine_has_is_told() {

@@ -19,6 +19,7 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
         tracing::warn!("{problem}");
     }
     hold_lifeline()?;
+    resources::allow_node_files(config.threads);
     reload::watch(command.config, log, |_| Ok(()))?;
     shorttail_server::node::run(config).map_err(|error| match shorttail_server::node::was_removed(&error) {
         true => Failure::Removed(error),
@@ -31,11 +32,11 @@ pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Fai
     let said = command.options;
     let config = said.clone().or(file.gateway).resolve()?;
     hold_lifeline()?;
-    resources::raise_file_limit(config.connection_count_max);
+    resources::allow_gateway_files(config.connection_count_max, config.threads);
     let (tell, changes) = channel();
     reload::watch(command.config, log, move |file| {
         let config = said.clone().or(file.gateway).resolve()?;
-        resources::raise_file_limit(config.connection_count_max);
+        resources::allow_gateway_files(config.connection_count_max, config.threads);
         // A gateway that no longer listens is ending.
         let _ = tell.send(config);
         Ok(())
@@ -47,6 +48,7 @@ pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result
     let file = prepare(command.config.as_deref(), log)?;
     let config = command.options.or(file.coordinator).resolve()?;
     hold_lifeline()?;
+    resources::allow_coordinator_files(config.node_count, config.gateway_count);
     reload::watch(command.config, log, |_| Ok(()))?;
     Ok(shorttail_server::coordinator::run(config)?)
 }

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use processes::{Cluster, PATIENCE, connect, kill, pid};
+use processes::{Cluster, PATIENCE, connect, kill, pid, program};
 
 /// Nodes of 16 MiB.
 fn start_of(node_count: usize, flags: &[&str]) -> Cluster {
@@ -252,12 +252,10 @@ fn the_data_path_does_not_need_the_coordinator_and_it_is_replaced() {
     assert_eq!(cluster.ask("set greeting 0 0 5\r\nhello\r\n", "\r\n"), "STORED\r\n");
     let line = cluster.line_with("the coordinator (pid");
     assert!(line.contains("it is started again"), "{line}");
-    let after = loop {
-        match TcpStream::connect(&cluster.admin) {
-            Ok(_) => break cluster.status(),
-            Err(_) => std::thread::yield_now(),
-        }
-    };
+    while TcpStream::connect(&cluster.admin).is_err() {
+        std::thread::yield_now();
+    }
+    let after = cluster.await_status("led", |status| status["cluster_id"] != "");
     assert_eq!(before["cluster_id"], after["cluster_id"]);
 }
 
@@ -350,4 +348,23 @@ fn policies_change_while_it_serves_and_objects_are_stored_accordingly() {
     assert!(error.contains("there is no partition 2"), "{error}");
     assert!(cluster.refused("policy set").contains("Usage"));
     assert!(cluster.refused("policy set --update backwards").contains("none of log, in-place"));
+}
+
+/// As while a new version is put in its place.
+#[test]
+fn a_gateway_whose_program_is_away_comes_back_when_it_does_and_nobody_ends_meanwhile() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let [own, aside] = ["shorttail", "aside"].map(|name| temp.path().join(name));
+    std::fs::copy(program().get_program(), &own).expect("copied");
+    let mut cluster = Cluster::start_by(std::process::Command::new(&own), &["--node-memory", "16MiB", "--nodes", "6"]);
+    assert_eq!(cluster.ask("set key 0 0 5\r\nvalue\r\n", "STORED\r\n"), "STORED\r\n");
+    let nodes = |status: &Value| status["nodes"].as_array().expect("nodes").iter().map(pid).collect::<Vec<_>>();
+    let before = cluster.status();
+    std::fs::rename(&own, &aside).expect("moved");
+    kill(pid(&before["gateways"][0]), Signal::SIGKILL);
+    cluster.line_with("cannot start the gateway: ");
+    std::fs::rename(&aside, &own).expect("moved back");
+    cluster.line_with("the gateway serves again");
+    assert_eq!(nodes(&cluster.status()), nodes(&before), "they went on");
+    assert_eq!(cluster.ask("get key\r\n", "END\r\n"), "VALUE key 0 5\r\nvalue\r\nEND\r\n");
 }

@@ -19,12 +19,14 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use axum::serve::ListenerExt;
 use serde::{Deserialize, Serialize};
 use shorttail_policy::Change;
 use shorttail_wire::control::{ClusterStatus, NodeState, Order, PolicyOrder};
 
 use crate::coordinator::Desk;
 use crate::gateway::{GatewayReader, Window};
+use crate::net::OtherEnd;
 
 /// The page: no assets from elsewhere.
 const PAGE: &str = include_str!("admin/page.html");
@@ -77,6 +79,7 @@ fn serve(listener: std::net::TcpListener, router: Router) -> anyhow::Result<()> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
+        let listener = listener.tap_io(|socket| OtherEnd::Client.watch(socket));
         axum::serve(listener, router).await.context("serving stopped")
     })
 }

@@ -35,6 +35,7 @@ use shorttail_wire::control::{
 use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
+use crate::net::Accepting;
 use connection::{Connection, ReadEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
@@ -69,7 +70,7 @@ pub struct Server {
     /// What is told of this coordinator; `leading` is asked of the seat.
     about: CoordinatorStatus,
     poll: Poll,
-    listener: Listener,
+    listener: Accepting<Listener>,
     stopper: Stopper,
     questions: Receiver<Question>,
     /// Who waits for the answer to an order, and under which place, by ticket.
@@ -119,7 +120,7 @@ impl Server {
             seat: Seat::new(settings(config, admin_address), config.partition_count),
             about,
             poll,
-            listener,
+            listener: Accepting::new(listener, "a member"),
             stopper: Stopper::new(waker),
             questions,
             ordered: HashMap::new(),
@@ -168,6 +169,9 @@ impl Server {
                     Token(token) => self.serve_connection(token, event.is_writable()),
                 }
             }
+            if self.listener.is_due(self.now().mono_us) {
+                self.accept();
+            }
             if self.until_machine_deadline() == Some(Duration::ZERO) {
                 self.handle(Input::Deadline);
             }
@@ -175,7 +179,7 @@ impl Server {
             self.answer_questions();
             self.forget_broken();
         }
-        self.listener.remove();
+        self.listener.listener.remove();
         Ok(())
     }
 
@@ -185,22 +189,21 @@ impl Server {
 
     fn until_deadline(&self) -> Option<Duration> {
         let beat = self.seat.machine().is_some().then(|| self.beat_at.saturating_duration_since(Instant::now()));
-        self.until_machine_deadline().into_iter().chain(beat).min()
+        let accepting = self.listener.due_us().map(|due_us| self.until(due_us));
+        self.until_machine_deadline().into_iter().chain(beat).chain(accepting).min()
     }
 
     fn until_machine_deadline(&self) -> Option<Duration> {
-        let deadline_us = self.seat.poll_deadline()?;
-        let left_us = deadline_us.saturating_sub(self.now().mono_us);
-        Some(Duration::from_micros(left_us))
+        Some(self.until(self.seat.poll_deadline()?))
+    }
+
+    fn until(&self, due_us: u64) -> Duration {
+        Duration::from_micros(due_us.saturating_sub(self.now().mono_us))
     }
 
     fn accept(&mut self) {
-        loop {
-            let mut socket = match self.listener.accept() {
-                Ok(Some(socket)) => socket,
-                Ok(None) => return,
-                Err(error) => return tracing::warn!(%error, "cannot accept a control connection"),
-            };
+        let now_us = self.now().mono_us;
+        while let Some(mut socket) = self.listener.next(now_us, Listener::accept) {
             if self.connections.len() >= CONNECTION_COUNT_MAX {
                 tracing::warn!(limit = CONNECTION_COUNT_MAX, "too many control connections, one is turned away");
                 continue;

@@ -3,14 +3,18 @@
 //! Writing interest is taken only while a socket is full: on Unix sockets it would otherwise wake the sender each time
 //! the receiver reads.
 
+mod accepting;
 mod inbox;
 mod link;
 mod patience;
+mod silence;
 mod socket;
 mod timer;
 
+pub use accepting::Accepting;
 pub use inbox::{Inbox, Outlet};
 pub use link::{Intake, Link, ReadEnd};
 pub use patience::{ASK_US_MAX, Patience};
+pub use silence::OtherEnd;
 pub use socket::{Listener, Stream};
 pub use timer::Timer;

@@ -4,6 +4,11 @@
 //! meanwhile, and it gets its share back). A dead node is reported only, unless the user asked otherwise, or it has its
 //! memory in a file: else its memory is gone, and a new process under its number ends the hope for the old one. One
 //! that was removed from the cluster is never started again.
+//!
+//! Once the cluster serves, nothing that fails here ends those that run.
+
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -54,6 +59,8 @@ struct Member {
     started: Instant,
     start_count: usize,
     restart_at: Option<Instant>,
+    /// Why it cannot be started again, as was said.
+    trouble: Option<String>,
     /// A gateway's number: the coordinator gives each process its own.
     gateway_id: Option<u16>,
     /// A node that is no part of the cluster any more.
@@ -107,10 +114,7 @@ impl Supervisor {
     pub fn run(&mut self) -> anyhow::Result<()> {
         self.plan.write_children_file().context("cannot write the children's file")?;
         for part in self.plan.parts() {
-            let (child, started) = (None, Instant::now());
-            let member =
-                Member { part, child, started, start_count: 0, restart_at: None, gateway_id: None, is_removed: false };
-            self.members.push(member);
+            self.members.push(Member::new(part));
             self.start(self.members.len() - 1)?;
         }
         self.probe()?;
@@ -194,10 +198,30 @@ impl Supervisor {
         member.started = Instant::now();
         member.start_count += 1;
         member.restart_at = None;
+        if member.trouble.take().is_some() {
+            self.screen.say(&format!("{name} was started"));
+        }
         Ok(())
     }
 
-    fn probe(&self) -> anyhow::Result<()> {
+    /// Once the cluster serves, what fails is said and no more: it must not end those that run.
+    fn bear<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if self.is_ready => {
+                self.screen.say(&format!("{error:#}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn probe(&mut self) -> anyhow::Result<()> {
+        let begun = self.begin_probe();
+        self.bear(begun).map(drop)
+    }
+
+    fn begin_probe(&self) -> anyhow::Result<()> {
         let gateways = self.members.iter().filter(|member| matches!(member.part, Part::Gateway(_)));
         let gateway_pids = gateways.filter_map(|member| Some(member.child.as_ref()?.pid())).collect();
         let nodes = self.members.iter().filter(|member| is_node(member.part) && !member.is_removed);
@@ -271,7 +295,8 @@ impl Supervisor {
         }
         let tell = self.tell.clone();
         let look = move |status| tell.send(Event::Looked(status)).is_ok();
-        repairs::start(self.plan.coordinator(), look).context("cannot start a thread")
+        let begun = repairs::start(self.plan.coordinator(), look).context("cannot start a thread that looks at repair");
+        self.bear(begun).map(drop)
     }
 
     /// Keeps the numbers that gateways have in the status; which members' were not known.
@@ -340,9 +365,10 @@ impl Supervisor {
         for index in 0..self.members.len() {
             let member = &mut self.members[index];
             let Some(child) = &mut member.child else { continue };
-            let Some(status) = child.try_wait().context("cannot ask for a child")? else { continue };
             let pid = child.pid();
-            member.child = None;
+            let ended = child.try_wait().context("cannot ask for a child");
+            let Some(status) = self.bear(ended)?.flatten() else { continue };
+            self.members[index].child = None;
             let how = describe(status);
             if is_node(self.members[index].part) && status.code() == Some(i32::from(REMOVED)) {
                 self.handle_removal(index, pid)?;
@@ -402,17 +428,47 @@ impl Supervisor {
         }
     }
 
+    /// Only of a cluster that serves is anybody started again.
     fn restart_due(&mut self) -> anyhow::Result<()> {
         let now = Instant::now();
         for index in 0..self.members.len() {
-            if self.members[index].restart_at.is_some_and(|at| at <= now) {
-                self.start(index)?;
-                if matches!(self.members[index].part, Part::Gateway(_)) {
-                    self.probe()?;
-                }
+            if self.members[index].restart_at.is_none_or(|at| at > now) {
+                continue;
+            }
+            if let Err(error) = self.start(index) {
+                self.put_off(index, &error);
+            } else if matches!(self.members[index].part, Part::Gateway(_)) {
+                self.probe()?;
             }
         }
         Ok(())
+    }
+
+    /// The program may be on its way to be replaced, or the machine out of memory: it is tried again, as often as it
+    /// takes.
+    fn put_off(&mut self, index: usize, error: &anyhow::Error) {
+        let member = &mut self.members[index];
+        member.restart_at = Some(Instant::now() + RESTART_PAUSE);
+        let trouble = format!("{error:#}");
+        if member.trouble.as_ref() != Some(&trouble) {
+            self.screen.say(&format!("{trouble}; it is tried again and again"));
+            member.trouble = Some(trouble);
+        }
+    }
+}
+
+impl Member {
+    fn new(part: Part) -> Self {
+        Member {
+            part,
+            child: None,
+            started: Instant::now(),
+            start_count: 0,
+            restart_at: None,
+            trouble: None,
+            gateway_id: None,
+            is_removed: false,
+        }
     }
 }
 

@@ -49,8 +49,12 @@ pub struct Cluster {
 impl Cluster {
     /// Started with these flags; Redis has a free port too, if they do not say where it is.
     pub fn start(flags: &[&str]) -> Self {
+        Self::start_by(program(), flags)
+    }
+
+    /// As [`Self::start`], by this program.
+    pub fn start_by(mut command: Command, flags: &[&str]) -> Self {
         let temp = tempfile::tempdir().expect("a directory");
-        let mut command = program();
         command.args(["up", "--memcached", ANY_PORT, "--admin", ANY_PORT]).args(flags);
         if !flags.contains(&"--redis") {
             command.args(["--redis", ANY_PORT]);

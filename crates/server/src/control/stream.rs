@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use shorttail_wire::control::{next_message, put_message};
 
 use crate::config::Address;
+use crate::net::OtherEnd;
 
 /// Until a connection stands, and until a message that is being written has left.
 pub const IO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -51,6 +52,7 @@ impl ControlStream {
                 let socket = TcpStream::connect_timeout(address, timeout)?;
                 socket.set_nodelay(true)?;
                 socket.set_write_timeout(Some(IO_TIMEOUT))?;
+                OtherEnd::Role.watch(&socket);
                 Socket::Tcp(socket)
             }
             Address::Unix(path) => {
@@ -123,4 +125,18 @@ impl ControlStream {
 
 fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coordinator_whose_machine_vanished_is_noticed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        let stream = ControlStream::connect(&Address::Tcp(address)).expect("somebody listens");
+        let Socket::Tcp(socket) = stream.socket else { unreachable!("it is one of TCP") };
+        assert!(OtherEnd::Role.is_watched(&socket));
+    }
 }

@@ -9,6 +9,7 @@ use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 
 use crate::config::Address;
+use crate::net::OtherEnd;
 
 /// The control port.
 pub enum Listener {
@@ -29,18 +30,18 @@ impl Listener {
     }
 
     /// The next waiting connection.
-    pub fn accept(&self) -> io::Result<Option<Socket>> {
-        let accepted = match self {
-            Listener::Tcp(listener) => listener.accept().and_then(|(socket, _)| {
+    ///
+    /// # Errors
+    /// `WouldBlock` when nobody waits.
+    pub fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (socket, _) = listener.accept()?;
                 socket.set_nodelay(true)?;
+                OtherEnd::Role.watch(&socket);
                 Ok(Socket::Tcp(socket))
-            }),
+            }
             Listener::Unix(listener, _) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
-        };
-        match accepted {
-            Ok(socket) => Ok(Some(socket)),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
         }
     }
 
@@ -151,5 +152,26 @@ impl Source for Socket {
             Socket::Tcp(socket) => socket.deregister(registry),
             Socket::Unix(socket) => socket.deregister(registry),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_whose_machine_vanished_does_not_stay() {
+        let listener = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("a port");
+        let Listener::Tcp(bound) = &listener else { unreachable!("it is one of TCP") };
+        let address = bound.local_addr().expect("it listens");
+        let _member = std::net::TcpStream::connect(address).expect("somebody listens");
+        let accepted = loop {
+            match listener.accept() {
+                Ok(socket) => break socket,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+        };
+        let Socket::Tcp(accepted) = accepted else { unreachable!("it is one of TCP") };
+        assert!(OtherEnd::Role.is_watched(&accepted));
     }
 }

@@ -40,7 +40,7 @@ use super::policies::NewPolicies;
 use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
 use crate::clock::Clock;
-use crate::net::{Inbox, Listener, Outlet, Patience};
+use crate::net::{Accepting, Inbox, Listener, Outlet, Patience};
 use crate::scheduling;
 pub use message::{Live, ToCore};
 use sessions::Until;
@@ -85,9 +85,9 @@ pub struct Core {
     served: Arc<BTreeSet<u32>>,
     shared: Shared,
     teller: Teller,
-    listeners: Vec<(Listener, Protocol)>,
+    listeners: Vec<(Accepting<Listener>, Protocol)>,
     /// Where other gateways connect.
-    forward: Option<Listener>,
+    forward: Option<Accepting<Listener>>,
     gauges: Arc<CoreGauges>,
     totals: Arc<Totals>,
     clients: HashMap<u64, Client>,
@@ -123,6 +123,7 @@ impl Core {
         let served = Arc::default();
         let topology = exchange.tell(&served);
         let shared = Shared { topology, roster: setup.roster, ..Shared::new(settings) };
+        let sockets = setup.listeners.sockets.into_iter();
         Ok(Core {
             poll: setup.poll,
             inbox: setup.inbox,
@@ -135,8 +136,8 @@ impl Core {
             served,
             shared,
             teller: setup.teller,
-            listeners: setup.listeners.sockets,
-            forward: setup.listeners.forward,
+            listeners: sockets.map(|(listener, protocol)| (Accepting::new(listener, "a client"), protocol)).collect(),
+            forward: setup.listeners.forward.map(|listener| Accepting::new(listener, "another gateway")),
             gauges: setup.gauges,
             totals: setup.totals,
             clients: HashMap::new(),
@@ -157,10 +158,11 @@ impl Core {
         scheduling::shorten_slices();
         let mut events = Events::with_capacity(1024);
         if let Some(forward) = &mut self.forward {
-            self.poll.registry().register(forward, FORWARD_LISTENER, Interest::READABLE)?;
+            self.poll.registry().register(&mut forward.listener, FORWARD_LISTENER, Interest::READABLE)?;
         }
-        for (place, (listener, _)) in self.listeners.iter_mut().enumerate() {
-            self.poll.registry().register(listener, MioToken(FIRST_LISTENER + place), Interest::READABLE)?;
+        for (place, (accepting, _)) in self.listeners.iter_mut().enumerate() {
+            let token = MioToken(FIRST_LISTENER + place);
+            self.poll.registry().register(&mut accepting.listener, token, Interest::READABLE)?;
         }
         loop {
             self.await_events(&mut events)?;
@@ -171,6 +173,7 @@ impl Core {
             for event in &events {
                 self.handle_event(event)?;
             }
+            self.accept_again();
             self.pass_replies();
             self.exchange.end_turn(self.now);
             self.pass_replies();

@@ -430,7 +430,7 @@ impl Exchange {
     }
 
     pub fn write_neighbours(&mut self, now: Now, registry: &Registry) {
-        let outcomes = self.neighbours.write(registry);
+        let outcomes = self.neighbours.write(now.mono_us, registry);
         self.settle(now, outcomes);
     }
 
@@ -461,6 +461,8 @@ impl Exchange {
         }
         self.take_loose(now);
         let outcomes = self.neighbours.take_expired(now.mono_us);
+        self.settle(now, outcomes);
+        let outcomes = self.neighbours.break_stuck(now.mono_us, registry);
         self.settle(now, outcomes);
         for (origin, answer) in self.gather.take_expired(now.mono_us) {
             self.answer(origin, Some(Reply::Keyspace(answer)));

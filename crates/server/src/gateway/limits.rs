@@ -16,6 +16,10 @@ pub const REPORT_US_MAX: u64 = 1_500_000;
 pub const ASKED_MAX: usize = 16_384;
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes that may wait for the socket to another gateway: all that it may be asked at once. What was asked too long ago is
+/// not counted there any more, but waits here.
+pub const NEIGHBOUR_OUTBOX_BYTES_MAX: usize = ASKED_BYTES_MAX;
+
 /// Microseconds between two attempts to connect to another gateway: the first follows soon, later ones more slowly.
 pub const CONNECT_FIRST_US: u64 = 5_000;
 pub const CONNECT_MAX_US: u64 = 500_000;
@@ -23,6 +27,10 @@ pub const CONNECT_MAX_US: u64 = 500_000;
 /// Milliseconds after which a connection to another gateway that confirms nothing is broken, and begun anew: by then
 /// the coordinator would have found that gateway silent, too.
 pub const UNCONFIRMED_MS_MAX: u32 = 2_000;
+
+/// Microseconds after which it is so, too, if the socket takes nothing of what there is to send: within one machine
+/// nothing is confirmed.
+pub const STUCK_US_MAX: u64 = UNCONFIRMED_MS_MAX as u64 * 1_000;
 
 /// Connections from other gateways: one from each core of each of them, within reason.
 pub const GUEST_COUNT_MAX: usize = 4096;

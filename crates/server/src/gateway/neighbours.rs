@@ -7,7 +7,11 @@
 //!    '---- later again ---'---broken----'     what was not sent, and reads: back to be asked again; writes: unknown
 //! ```
 //!
-//! Requests of a turn leave together. Must not know: where else a request could go.
+//! A connection breaks by itself, or because the other gateway takes nothing of what it is to be sent. Requests of a turn
+//! leave together. Must not know: where else a request could go.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +22,10 @@ use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
 use shorttail_wire::gateway::{Body, GATEWAY_PROTOCOL_VERSION, Hello, Kind, Refusal, next_frame, put_frame};
 
-use super::limits::{ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US, UNCONFIRMED_MS_MAX};
+use super::limits::{
+    ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US, NEIGHBOUR_OUTBOX_BYTES_MAX, STUCK_US_MAX,
+    UNCONFIRMED_MS_MAX,
+};
 use super::peers::SESSION_TOKENS_END;
 use super::waiting::Waiter;
 use crate::config::Address;
@@ -61,6 +68,8 @@ struct Neighbour {
     link: Option<Link>,
     is_open: bool,
     outbox: Vec<u8>,
+    /// Since when the socket takes nothing of the outbox, in microseconds.
+    stuck_since_us: Option<u64>,
     /// Bytes that were ever put into the outbox of this connection.
     put: u64,
     /// What is asked, by tag.
@@ -171,11 +180,14 @@ impl Neighbours {
     }
 
     /// Sends what is to be sent.
-    pub fn write(&mut self, registry: &Registry) -> Vec<Outcome> {
+    pub fn write(&mut self, now_us: u64, registry: &Registry) -> Vec<Outcome> {
         let mut broken = Vec::new();
         for (&id, neighbour) in &mut self.neighbours {
             let Some(link) = neighbour.link.as_mut().filter(|_| !neighbour.outbox.is_empty()) else { continue };
-            if let Err(error) = link.write(&mut neighbour.outbox, registry) {
+            let before = neighbour.outbox.len();
+            let result = link.write(&mut neighbour.outbox, registry);
+            neighbour.note_taken(before, now_us);
+            if let Err(error) = result {
                 // Connecting takes a moment over TCP: the greeting waits in the outbox.
                 if error.kind() != std::io::ErrorKind::NotConnected {
                     broken.push(id);
@@ -200,6 +212,18 @@ impl Neighbours {
         outcomes
     }
 
+    /// Ends connections to those that take nothing any more; to be called after what there is to send was tried.
+    pub fn break_stuck(&mut self, now_us: u64, registry: &Registry) -> Vec<Outcome> {
+        let stuck = self.neighbours.iter().filter(|(_, neighbour)| neighbour.is_stuck(now_us));
+        let stuck: Vec<u16> = stuck.map(|(&id, _)| id).collect();
+        let mut outcomes = Vec::new();
+        for gateway in stuck {
+            tracing::warn!(gateway, "another gateway takes nothing that it is sent: it is connected to anew");
+            outcomes.extend(self.break_off(gateway, registry));
+        }
+        outcomes
+    }
+
     fn break_off(&mut self, gateway: u16, registry: &Registry) -> Vec<Outcome> {
         let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return Vec::new() };
         if let Some(mut link) = neighbour.link.take() {
@@ -208,6 +232,7 @@ impl Neighbours {
         neighbour.is_open = false;
         let sent = neighbour.put - neighbour.outbox.len() as u64;
         neighbour.outbox = Vec::new();
+        neighbour.stuck_since_us = None;
         let asked = std::mem::take(&mut neighbour.asked).into_values();
         neighbour.asked_bytes = 0;
         let outcome = |Asked { waiter, at, .. }: Asked| match at >= sent || !waiter.ask.is_write() {
@@ -225,6 +250,7 @@ impl Neighbour {
             link: None,
             is_open: false,
             outbox: Vec::new(),
+            stuck_since_us: None,
             put: 0,
             asked: BTreeMap::new(),
             asked_bytes: 0,
@@ -247,7 +273,23 @@ impl Neighbour {
     }
 
     fn has_room(&self) -> bool {
-        self.is_open && self.asked.len() < ASKED_MAX && self.asked_bytes < ASKED_BYTES_MAX
+        self.is_open
+            && self.asked.len() < ASKED_MAX
+            && self.asked_bytes < ASKED_BYTES_MAX
+            && self.outbox.len() < NEIGHBOUR_OUTBOX_BYTES_MAX
+    }
+
+    /// Of so many bytes the socket was to take some.
+    fn note_taken(&mut self, before: usize, now_us: u64) {
+        self.stuck_since_us = match self.outbox.len() {
+            0 => None,
+            left if left < before => Some(now_us),
+            _ => self.stuck_since_us.or(Some(now_us)),
+        };
+    }
+
+    fn is_stuck(&self, now_us: u64) -> bool {
+        self.stuck_since_us.is_some_and(|since_us| now_us >= since_us + STUCK_US_MAX)
     }
 
     fn take_asked(&mut self, tag: u64) -> Option<Waiter> {
@@ -285,69 +327,5 @@ impl Neighbour {
             }
         }
         Ok(taken)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use shorttail_gateway::engine::Token;
-    use shorttail_gateway::forward::{Ask, put_reply};
-    use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Request, RequestId};
-
-    use super::*;
-
-    fn waiter(request: KeyspaceRequest, deadline_us: u64) -> Waiter {
-        let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
-        let ask = Ask { partition: 0, epoch: 1, request: Request::Keyspace(request) };
-        Waiter { token, ask, number: 1, deadline_us, rests_until_us: 0, may_travel: true }
-    }
-
-    impl Neighbour {
-        fn put_asked(&mut self, tag: u64, waiter: Waiter) {
-            self.asked_bytes += 1;
-            self.asked.insert(tag, Asked { waiter, at: 0, bytes: 1 });
-        }
-    }
-
-    fn neighbour() -> Neighbour {
-        Neighbour::new("127.0.0.1:1".parse().expect("an address"))
-    }
-
-    #[test]
-    fn what_is_late_is_not_asked_again() {
-        let mut neighbours = Neighbours::new(Identity { cluster: ClusterId(1), gateway: 0 });
-        let mut asked = neighbour();
-        let flush = KeyspaceRequest::Flush { at: None };
-        for (tag, (request, deadline_us)) in
-            [(KeyspaceRequest::Count, 7), (KeyspaceRequest::Count, 5), (flush, 6)].into_iter().enumerate()
-        {
-            asked.put_asked(tag as u64, waiter(request, deadline_us));
-        }
-        neighbours.neighbours.insert(3, asked);
-        assert!(neighbours.take_expired(4).is_empty());
-        let outcomes = neighbours.take_expired(6);
-        assert!(matches!(outcomes[..], [Outcome::Late(_), Outcome::Unknown(_)]), "{outcomes:?}");
-    }
-
-    #[test]
-    fn an_answer_to_something_else_ends_the_connection() {
-        let mut neighbour = neighbour();
-        neighbour.put_asked(7, waiter(KeyspaceRequest::Count, 5));
-        let mut answered = |reply: Reply| {
-            let (mut input, mut outcomes) = (Vec::new(), Vec::new());
-            put_reply(&mut input, 7, &reply);
-            neighbour.take_frames(1, &input, &mut outcomes).map(|_| outcomes.len())
-        };
-        let wrong = [
-            Reply::Bytes(b"END".to_vec()),
-            Reply::Group(Ok(true)),
-            Reply::Keyspace(Ok(KeyspaceReply::Flushed)),
-            Reply::Keyspace(Ok(KeyspaceReply::RandomKey(None))),
-        ];
-        for reply in wrong {
-            assert_eq!(answered(reply), Err("a reply to something else"));
-        }
-        assert_eq!(answered(Reply::Keyspace(Ok(KeyspaceReply::Count(3)))), Ok(1), "it was still asked");
-        assert_eq!(answered(Reply::Group(Ok(true))), Ok(0), "nobody asked");
     }
 }

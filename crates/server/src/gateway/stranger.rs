@@ -19,6 +19,7 @@ use super::client::{Protocol, let_go};
 use super::waiting::WAIT_US_MAX;
 use super::{GatewayReader, Listeners};
 use crate::control::{ControlError, GatewayControl};
+use crate::net::OtherEnd;
 
 /// Clients wait for so long.
 const PATIENCE: Duration = Duration::from_micros(if cfg!(test) { 0 } else { WAIT_US_MAX });
@@ -84,7 +85,7 @@ pub fn await_welcome(
 fn turn_away(listeners: &Listeners) {
     for (listener, protocol) in &listeners.sockets {
         loop {
-            match listener.accept() {
+            match listener.accept(OtherEnd::Client) {
                 Ok(mut stream) => {
                     // What it wants does not matter.
                     let _ = stream.read(&mut [0; READ_BYTES]);

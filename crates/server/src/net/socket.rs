@@ -10,6 +10,7 @@ use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 
+use super::silence::OtherEnd;
 use crate::config::Address;
 
 /// Milliseconds between two attempts of TCP to send what nobody confirmed, at most. By itself TCP doubles them, and
@@ -31,7 +32,7 @@ pub enum Listener {
 }
 
 impl Stream {
-    /// Begins to connect; failure may show only when the stream is used.
+    /// Begins to connect with another role; failure may show only when the stream is used.
     ///
     /// # Errors
     /// What the system says at once.
@@ -43,6 +44,7 @@ impl Stream {
                 let _ = stream.set_nodelay(true);
                 resend_steadily(&stream);
                 spare_pacing(&stream, *address);
+                OtherEnd::Role.watch(&stream);
                 Ok(Stream::Tcp(stream))
             }
             Address::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
@@ -122,15 +124,18 @@ impl Listener {
         }
     }
 
+    /// The next of those who are awaited here.
+    ///
     /// # Errors
     /// `WouldBlock` when nobody waits.
-    pub fn accept(&self) -> io::Result<Stream> {
+    pub fn accept(&self, who: OtherEnd) -> io::Result<Stream> {
         match self {
             Listener::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
                 stream.set_nodelay(true)?;
                 resend_steadily(&stream);
                 spare_pacing(&stream, peer);
+                who.watch(&stream);
                 Ok(Stream::Tcp(stream))
             }
             Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
@@ -225,26 +230,42 @@ mod tests {
         (failed == 0).then_some(value)
     }
 
-    /// Says nothing of resending on a system before Linux 6.15, which cannot be told.
-    #[test]
-    fn both_ends_of_a_connection_resend_steadily() {
+    /// Both ends of a connection, once it is accepted as from there.
+    fn connection(who: OtherEnd) -> [TcpStream; 2] {
         let listener = Listener::bind(&"127.0.0.1:0".parse().expect("an address")).expect("a port");
         let asker = Stream::connect(&listener.address().expect("it listens")).expect("somebody listens");
+        asker.break_after(1_500).expect("a socket takes it");
         let answerer = loop {
-            match listener.accept() {
+            match listener.accept(who) {
                 Ok(stream) => break stream,
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         };
-        asker.break_after(1_500).expect("a socket takes it");
-        for stream in [&asker, &answerer] {
-            let Stream::Tcp(stream) = stream else { unreachable!("it is one of TCP") };
+        [asker, answerer].map(|stream| match stream {
+            Stream::Tcp(stream) => stream,
+            Stream::Unix(_) => unreachable!("it is one of TCP"),
+        })
+    }
+
+    /// Says nothing of resending on a system before Linux 6.15, which cannot be told.
+    #[test]
+    fn both_ends_of_a_connection_resend_steadily() {
+        let ends = connection(OtherEnd::Role);
+        for stream in &ends {
             match resend_ms_max(stream) {
                 Some(limit) => assert_eq!(limit, RESEND_MS_MAX),
                 None => eprintln!("skipped: this system does not know the limit of resending"),
             }
         }
-        let Stream::Tcp(asker) = asker else { unreachable!("it is one of TCP") };
-        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&asker).expect("a socket tells"), 1_500);
+        assert_eq!(rustix::net::sockopt::tcp_user_timeout(&ends[0]).expect("a socket tells"), 1_500);
+    }
+
+    #[test]
+    fn a_connection_whose_other_end_vanished_does_not_stay() {
+        for who in [OtherEnd::Client, OtherEnd::Role] {
+            let [asker, answerer] = connection(who);
+            assert!(OtherEnd::Role.is_watched(&asker), "roles connect with roles");
+            assert!(who.is_watched(&answerer), "{who:?}");
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::background::{FromBackground, ToBackground};
 use super::chaos::{CoreChaos, CoreOrder};
 use super::peers::Addresses;
 use crate::clock::Clock;
-use crate::net::{Inbox, Link, Listener, Outlet, ReadEnd, Stream};
+use crate::net::{Accepting, Inbox, Link, Listener, OtherEnd, Outlet, ReadEnd, Stream};
 use crate::scheduling;
 
 pub const INBOX: Token = Token(0);
@@ -59,7 +59,7 @@ pub struct Core {
     clock: Clock,
     inbox: Inbox<ToNodeCore>,
     cores: Vec<Outlet<ToNodeCore>>,
-    listener: Option<Listener>,
+    listener: Option<Accepting<Listener>>,
     gauges: Arc<CoreGauges>,
     /// Connections whose greeting has not arrived, and since when they are there, in microseconds (core 0 only).
     greeting: HashMap<usize, (Link, u64)>,
@@ -98,7 +98,7 @@ impl Core {
             clock: Clock::start(),
             inbox,
             cores,
-            listener,
+            listener: listener.map(|listener| Accepting::new(listener, "a gateway or node")),
             gauges,
             greeting: HashMap::new(),
             sessions: HashMap::new(),
@@ -168,17 +168,21 @@ impl Core {
         if !self.unread.is_empty() || !self.wanted.is_empty() {
             return Duration::ZERO;
         }
-        let Some(due_us) = self.node.poll_deadline() else { return WAIT_MAX };
+        let accepting = self.listener.as_ref().and_then(Accepting::due_us);
+        let Some(due_us) = self.node.poll_deadline().into_iter().chain(accepting).min() else { return WAIT_MAX };
         // One millisecond is the granularity of epoll; waiting a little too long is harmless, spinning is not.
         Duration::from_micros(due_us.saturating_sub(self.clock.now().mono_us).max(1000)).min(WAIT_MAX)
     }
 
     fn accept(&mut self) {
-        while let Some(Ok(stream)) = self.listener.as_ref().map(Listener::accept) {
+        let now_us = self.clock.now().mono_us;
+        while let Some(accepting) = &mut self.listener {
+            let stream = accepting.next(now_us, |listener| listener.accept(OtherEnd::Role));
+            let Some(stream) = stream else { return };
             let session = self.next_session;
             self.next_session += 1;
             match Link::new(stream, Token(session), self.poll.registry()) {
-                Ok(link) => _ = self.greeting.insert(session, (link, self.clock.now().mono_us)),
+                Ok(link) => _ = self.greeting.insert(session, (link, now_us)),
                 Err(error) => tracing::warn!(%error, "cannot serve a connection"),
             }
             self.read_greeting(session);
@@ -357,6 +361,9 @@ impl Core {
     fn end_turn(&mut self) {
         let now = self.clock.now();
         self.drop_silent(now.mono_us);
+        if self.listener.as_ref().is_some_and(|accepting| accepting.is_due(now.mono_us)) {
+            self.accept();
+        }
         self.node.end_turn(now);
         let mut touched = std::mem::take(&mut self.touched);
         while let Some(session) = self.node.poll_written_session() {

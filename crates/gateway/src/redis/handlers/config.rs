@@ -3,6 +3,7 @@
 use shorttail_wire::resp::encode;
 
 use super::answer_help;
+use crate::limits::KEEPALIVE_S;
 use crate::redis::glob::{Case, Glob};
 use crate::redis::plan::{Call, Handled, Plan};
 use crate::session::Settings;
@@ -23,7 +24,7 @@ fn parameters(settings: &Settings) -> [(&'static str, String); 15] {
         ("port", settings.redis_port.to_string()),
         ("proto-max-bulk-len", settings.value_bytes_max.to_string()),
         ("save", String::new()),
-        ("tcp-keepalive", "0".to_owned()),
+        ("tcp-keepalive", KEEPALIVE_S.to_string()),
         ("timeout", settings.idle_timeout_s.to_string()),
         ("unixsocket", settings.unix_socket.clone().unwrap_or_default()),
     ]

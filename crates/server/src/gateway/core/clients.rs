@@ -11,7 +11,6 @@
 //!
 //! Must not know: what clients ask, who owns it, nodes, other gateways.
 
-use std::io;
 use std::sync::atomic::Ordering;
 
 use mio::Token as MioToken;
@@ -22,25 +21,18 @@ use shorttail_gateway::request::Reply;
 
 use super::{Core, ToCore};
 use crate::gateway::client::{Client, ClientSession, Protocol, let_go};
-use crate::net::{Link, ReadEnd, Stream};
+use crate::net::{Link, OtherEnd, ReadEnd, Stream};
 
 /// Input that a client may have waiting while its session wants none.
 const INPUT_BYTES_MAX: usize = 512 << 10;
 
 impl Core {
     pub(super) fn accept(&mut self, listener: usize) {
-        loop {
-            let Some((socket, protocol)) = self.listeners.get(listener) else { return };
-            let stream = match socket.accept() {
-                Ok(stream) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    return;
-                }
-            };
+        let now_us = self.now.mono_us;
+        while let Some((accepting, protocol)) = self.listeners.get_mut(listener) {
             let protocol = *protocol;
+            let stream = accepting.next(now_us, |listener| listener.accept(OtherEnd::Client));
+            let Some(stream) = stream else { return };
             if self.totals.connections.load(Ordering::Relaxed) >= self.shared.settings.connection_count_max {
                 self.totals.connections_rejected.fetch_add(1, Ordering::Relaxed);
                 let why = match protocol {
@@ -61,11 +53,27 @@ impl Core {
         }
     }
 
+    /// Those whom the system refused: no event tells of them any more.
+    pub(super) fn accept_again(&mut self) {
+        let now_us = self.now.mono_us;
+        for place in 0..self.listeners.len() {
+            if self.listeners[place].0.is_due(now_us) {
+                self.accept(place);
+            }
+        }
+        if self.forward.as_ref().is_some_and(|forward| forward.is_due(now_us)) {
+            self.accept_guests();
+        }
+    }
+
     pub(super) fn serve(&mut self, stream: Stream, protocol: Protocol) {
         let number = self.next_client;
         self.next_client += 1;
         let (peer, local) = (stream.peer(), stream.local());
-        let Ok(link) = Link::new(stream, MioToken(number as usize), self.poll.registry()) else { return };
+        let Ok(link) = Link::new(stream, MioToken(number as usize), self.poll.registry()) else {
+            self.totals.connections.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
         let session = match protocol {
             Protocol::Memcached => {
                 let family = if peer.starts_with("unix:") { "unix" } else { "tcp" };

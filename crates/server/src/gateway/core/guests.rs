@@ -2,7 +2,6 @@
 //!
 //! Must not know: what guests ask, who owns it, client protocols, nodes.
 
-use std::io;
 use std::sync::atomic::Ordering;
 
 use mio::Token as MioToken;
@@ -12,22 +11,14 @@ use shorttail_gateway::request::RequestId;
 use super::{Core, ToCore};
 use crate::gateway::guests::Guest;
 use crate::gateway::limits::{GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
-use crate::net::{Link, ReadEnd, Stream};
+use crate::net::{Link, OtherEnd, ReadEnd, Stream};
 
 impl Core {
     pub(super) fn accept_guests(&mut self) {
-        loop {
-            let Some(forward) = &self.forward else { return };
-            let stream = match forward.accept() {
-                Ok(stream) => stream,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                Err(error) => {
-                    if error.kind() != io::ErrorKind::WouldBlock {
-                        tracing::warn!(%error, "cannot accept another gateway");
-                    }
-                    return;
-                }
-            };
+        let now_us = self.now.mono_us;
+        while let Some(forward) = &mut self.forward {
+            let stream = forward.next(now_us, |listener| listener.accept(OtherEnd::Role));
+            let Some(stream) = stream else { return };
             // As clients, in turn.
             let core = self.totals.guests_total.fetch_add(1, Ordering::Relaxed) as usize % self.exchange.core_count();
             if core == self.core {

@@ -1,0 +1,170 @@
+//! Neighbours that answer oddly, late or not at all, by a clock that the test turns.
+
+use std::io::Read;
+
+use mio::Poll;
+use mio::net::UnixStream;
+use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::engine::Token;
+use shorttail_gateway::forward::{Ask, put_reply};
+use shorttail_gateway::memcached::MemcachedSession;
+use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Request, RequestId};
+use shorttail_gateway::session::{Session, Settings, Shared};
+use shorttail_units::Now;
+
+use super::*;
+use crate::gateway::waiting::WAIT_US_MAX;
+
+fn waiter(request: KeyspaceRequest, deadline_us: u64) -> Waiter {
+    waiter_of(Request::Keyspace(request), deadline_us)
+}
+
+fn waiter_of(request: Request<AnyCommand>, deadline_us: u64) -> Waiter {
+    let token = Token { connection: 1, id: RequestId { seq: 0, part: 0 } };
+    let ask = Ask { partition: 0, epoch: 1, request };
+    Waiter { token, ask, number: 1, deadline_us, rests_until_us: 0, may_travel: true }
+}
+
+impl Neighbour {
+    fn put_asked(&mut self, tag: u64, waiter: Waiter) {
+        self.asked_bytes += 1;
+        self.asked.insert(tag, Asked { waiter, at: 0, bytes: 1 });
+    }
+}
+
+const HUNG: u16 = 3;
+const VALUE_BYTES: usize = 256 << 10;
+
+/// A write with a value.
+fn write(deadline_us: u64) -> Waiter {
+    let mut asked = Vec::new();
+    let line = [format!("set key 0 0 {VALUE_BYTES}\r\n").as_bytes(), &vec![b'x'; VALUE_BYTES], b"\r\n"].concat();
+    let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
+    let mut session = MemcachedSession::default();
+    session.handle_input(Now::default(), &mut Shared::new(Settings::default()), &line, &mut sink);
+    let waiter = waiter_of(asked.pop().expect("one request"), deadline_us);
+    assert!(waiter.ask.bytes() > VALUE_BYTES && waiter.ask.is_write());
+    waiter
+}
+
+/// Some neighbours, of which one greeted and reads nothing, and its end of the connection.
+fn hung(poll: &Poll) -> (Neighbours, UnixStream) {
+    let (near, far) = UnixStream::pair().expect("a pair of sockets");
+    let link = Link::new(Stream::Unix(near), token_of(HUNG), poll.registry()).expect("registered");
+    let mut neighbours = Neighbours::new(Identity { cluster: ClusterId(1), gateway: 0 });
+    neighbours.neighbours.insert(HUNG, Neighbour { link: Some(link), is_open: true, ..neighbour() });
+    (neighbours, far)
+}
+
+/// Asks until its socket takes no more, and how many requests that were.
+fn fill(neighbours: &mut Neighbours, now_us: u64, poll: &Poll) -> usize {
+    for count in 1.. {
+        assert!(neighbours.ask(HUNG, write(u64::MAX)).is_none(), "there is room");
+        assert!(neighbours.write(now_us, poll.registry()).is_empty());
+        if !neighbours.neighbours[&HUNG].outbox.is_empty() {
+            return count;
+        }
+    }
+    unreachable!("a socket takes little")
+}
+
+fn neighbour() -> Neighbour {
+    Neighbour::new("127.0.0.1:1".parse().expect("an address"))
+}
+
+#[test]
+fn what_is_late_is_not_asked_again() {
+    let mut neighbours = Neighbours::new(Identity { cluster: ClusterId(1), gateway: 0 });
+    let mut asked = neighbour();
+    let flush = KeyspaceRequest::Flush { at: None };
+    for (tag, (request, deadline_us)) in
+        [(KeyspaceRequest::Count, 7), (KeyspaceRequest::Count, 5), (flush, 6)].into_iter().enumerate()
+    {
+        asked.put_asked(tag as u64, waiter(request, deadline_us));
+    }
+    neighbours.neighbours.insert(3, asked);
+    assert!(neighbours.take_expired(4).is_empty());
+    let outcomes = neighbours.take_expired(6);
+    assert!(matches!(outcomes[..], [Outcome::Late(_), Outcome::Unknown(_)]), "{outcomes:?}");
+}
+
+#[test]
+fn what_waits_for_one_that_stands_still_is_bounded() {
+    let poll = Poll::new().expect("an epoll instance");
+    let (mut neighbours, _far) = hung(&poll);
+    let bytes_max = NEIGHBOUR_OUTBOX_BYTES_MAX + 2 * VALUE_BYTES;
+    for round in 0..3 {
+        let now_us = round * WAIT_US_MAX;
+        while neighbours.ask(HUNG, write(now_us + WAIT_US_MAX)).is_none() {
+            let waiting_bytes = neighbours.neighbours[&HUNG].outbox.len();
+            assert!(waiting_bytes <= bytes_max, "round {round}: {waiting_bytes} bytes wait");
+        }
+        neighbours.write(now_us, poll.registry());
+        let over = neighbours.take_expired(now_us + WAIT_US_MAX);
+        assert!(over.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "{over:?}");
+        assert_eq!(neighbours.neighbours[&HUNG].asked_bytes, 0);
+    }
+}
+
+#[test]
+fn one_that_takes_nothing_for_long_is_broken_off() {
+    let poll = Poll::new().expect("an epoll instance");
+    let (mut neighbours, mut far) = hung(&poll);
+    let began_count = fill(&mut neighbours, 5, &poll);
+    assert!(neighbours.write(6, poll.registry()).is_empty());
+    let last_us = 5 + STUCK_US_MAX - 1;
+    assert!(neighbours.break_stuck(last_us, poll.registry()).is_empty());
+    // It takes some, if little.
+    let mut taken_bytes = 0;
+    while taken_bytes < VALUE_BYTES / 4 {
+        taken_bytes += far.read(&mut [0; 4096]).expect("it is full");
+    }
+    assert!(neighbours.write(last_us, poll.registry()).is_empty());
+    assert!(neighbours.break_stuck(last_us + 1, poll.registry()).is_empty());
+    assert!(neighbours.ask(HUNG, write(u64::MAX)).is_none(), "there is room");
+    assert!(neighbours.ask(HUNG, waiter(KeyspaceRequest::Count, u64::MAX)).is_none());
+    let mut outcomes = neighbours.break_stuck(last_us + STUCK_US_MAX, poll.registry());
+    let rest = outcomes.split_off(began_count);
+    assert!(outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))), "they began to leave: {outcomes:?}");
+    assert!(matches!(rest[..], [Outcome::Again(_), Outcome::Again(_)]), "{rest:?}");
+    let hung = &neighbours.neighbours[&HUNG];
+    assert!(hung.link.is_none() && hung.outbox.is_empty() && !hung.has_room());
+    assert!(neighbours.break_stuck(u64::MAX, poll.registry()).is_empty(), "once");
+}
+
+#[test]
+fn one_that_takes_all_is_not_broken_off() {
+    let poll = Poll::new().expect("an epoll instance");
+    let (mut neighbours, mut far) = hung(&poll);
+    fill(&mut neighbours, 0, &poll);
+    for now_us in 1.. {
+        neighbours.write(now_us, poll.registry());
+        if neighbours.neighbours[&HUNG].outbox.is_empty() {
+            break;
+        }
+        while far.read(&mut [0; 4096]).is_ok() {}
+    }
+    assert!(neighbours.break_stuck(u64::MAX, poll.registry()).is_empty());
+}
+
+#[test]
+fn an_answer_to_something_else_ends_the_connection() {
+    let mut neighbour = neighbour();
+    neighbour.put_asked(7, waiter(KeyspaceRequest::Count, 5));
+    let mut answered = |reply: Reply| {
+        let (mut input, mut outcomes) = (Vec::new(), Vec::new());
+        put_reply(&mut input, 7, &reply);
+        neighbour.take_frames(1, &input, &mut outcomes).map(|_| outcomes.len())
+    };
+    let wrong = [
+        Reply::Bytes(b"END".to_vec()),
+        Reply::Group(Ok(true)),
+        Reply::Keyspace(Ok(KeyspaceReply::Flushed)),
+        Reply::Keyspace(Ok(KeyspaceReply::RandomKey(None))),
+    ];
+    for reply in wrong {
+        assert_eq!(answered(reply), Err("a reply to something else"));
+    }
+    assert_eq!(answered(Reply::Keyspace(Ok(KeyspaceReply::Count(3)))), Ok(1), "it was still asked");
+    assert_eq!(answered(Reply::Group(Ok(true))), Ok(0), "nobody asked");
+}
