@@ -121,7 +121,7 @@ impl Coordinator {
 
     /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of account. A
     /// gateway's report that came after a node was given up may have been made before. While some partition is not served
-    /// nobody can tell of it: then nothing that was given up counts as rebuilt.
+    /// nobody can tell of it: then nothing that was ever given up counts as rebuilt, whatever became of its node.
     pub(crate) fn lost_at_worst(&self, beside: u16) -> usize {
         let told = self.living().map(|gateway| gateway.status.totals.lost_of_readable_max as usize);
         let told = told.max().unwrap_or(0);
@@ -130,10 +130,9 @@ impl Coordinator {
         if self.can_tell_losses() {
             return told + untold;
         }
-        let is_retired =
-            |id: &u16, node: &NodeMember| node.presence.state == NodeState::Retired && !self.is_removed(*id);
-        let all = others().filter(|(id, node)| is_retired(id, node) || self.is_loss_untold(node)).count();
-        all.max(told + untold)
+        let was_given_up = |id: &u16| self.durable.nodes[id].retired_through > 0;
+        let all = others().filter(|(id, node)| was_given_up(id) || self.is_loss_untold(node)).count();
+        all.min(self.settings.code.tolerance()).max(told + untold)
     }
 
     /// May owners not have told yet of what was lost with this life, or with the one before?

@@ -723,3 +723,61 @@ fn a_coordinator_that_begins_does_not_know_who_was_met() {
     cluster.reaches(0..9, 0);
     cluster.remove(2, true).expect("they lack none");
 }
+
+impl Cluster {
+    /// The gateway is gone; another one comes, which reaches nodes and takes over.
+    fn is_followed(&mut self, reached: &[u16]) {
+        self.scene.watcher = None;
+        let connection = self.gateway;
+        self.scene.handle(Input::Closed { connection });
+        self.gateway = self.scene.gateway(None).0;
+        self.takes_over(reached);
+    }
+
+    fn takes_over(&mut self, reached: &[u16]) {
+        let nodes = reached.iter().map(|&id| NodeSeen { id, connected: true, ..NodeSeen::default() }).collect();
+        let standings = self.standings(TenureState::TakingOver);
+        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
+        self.scene.tell(self.gateway, ToCoordinator::GatewayStatus(status));
+    }
+
+    /// Time passes while a gateway that reaches these nodes takes over.
+    fn pass_taking_over(&mut self, ms: u64, reached: &[u16]) {
+        let there: Vec<ConnectionId> = reached.iter().map(|&id| self.nodes[usize::from(id)]).collect();
+        for _ in 0..ms / HEARTBEAT_MS {
+            self.scene.pass_ms(HEARTBEAT_MS, &there);
+            self.takes_over(reached);
+        }
+    }
+}
+
+/// The last owner told of what two nodes lost, and it was not rebuilt: what a third has may be the last that there is.
+#[test]
+fn what_is_not_rebuilt_is_not_forgotten_while_nobody_serves() {
+    let all_but_two: Vec<u16> = [0, 1].into_iter().chain(3..9).collect();
+    for come_back in [true, false] {
+        let mut cluster = Cluster::new(9);
+        cluster.counts(&[], 0);
+        let reached = if come_back { &all_but_two[..] } else { &all_but_two[2..] };
+        if come_back {
+            cluster.return_empty(0..2, 2);
+        } else {
+            (0..2).for_each(|id| _ = cluster.remove(id, true).expect("the code survives it"));
+        }
+        cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 2);
+        cluster.reaches(if come_back { 0..9 } else { 2..9 }, 2);
+        cluster.die(2);
+        for _ in 0..RETIRE_AFTER_MS / HEARTBEAT_MS + 2 {
+            let there: Vec<ConnectionId> = reached.iter().map(|&id| cluster.nodes[usize::from(id)]).collect();
+            cluster.scene.pass_ms(HEARTBEAT_MS, &there);
+            cluster.counts(&[], 2);
+        }
+        assert_eq!(cluster.entry(2).state, NodeState::Dead, "stripes lack two chunks");
+        cluster.is_followed(reached);
+        cluster.pass_taking_over(RETIRE_AFTER_MS + 1_000, reached);
+        assert_eq!(cluster.entry(2).state, NodeState::Dead, "as many as before, whoever is to tell of it");
+        let problems = cluster.problems().join("\n");
+        assert!(problems.contains("may have lost 2 chunks already and rs:4+2 survives the loss of 2"), "{problems}");
+        cluster.remove(2, true).expect("its memory is gone, as the operator knows");
+    }
+}
