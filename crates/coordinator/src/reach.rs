@@ -106,6 +106,12 @@ impl Coordinator {
         !status.nodes.is_empty() && self.are_enough(&reached(status), &self.voters_wanted())
     }
 
+    /// Does some gateway reach so many nodes that it could follow any owner, as it told last?
+    pub(crate) fn could_anybody_follow(&self) -> bool {
+        let voters = self.voters_wanted();
+        self.living().any(|gateway| gateway.has_told && self.are_enough(&reached(&gateway.status), &voters))
+    }
+
     /// So few of the nodes that live that it cannot read everything, or store anything.
     fn is_short_of_nodes(&self, status: &GatewayStatus) -> bool {
         let (alive, reached) = (self.nodes_alive(), reached(status));
@@ -201,9 +207,10 @@ impl Coordinator {
     pub(crate) fn is_out_of_reach(&self, epoch: u32, tenure: &DurableTenure, now: Now) -> bool {
         let owner = tenure.gateway;
         let since_us = self.tenures.unproven_since_us.get(&epoch).copied();
+        let takes_over = self.standing_of(epoch).is_none_or(|standing| standing.state == TenureState::TakingOver);
         is_over(since_us, now)
             && self.is_owner_alive(tenure)
-            && (self.serves(epoch) || self.is_cut_off(owner) || !self.could_be_accepted(owner, tenure))
+            && (!takes_over || self.is_cut_off(owner) || !self.could_be_accepted(owner, tenure))
             && self.alive_gateways().any(|other| other != owner && self.could_follow(other, tenure, now))
     }
 
@@ -220,7 +227,7 @@ impl Coordinator {
 
     /// Notes since when a tenure is not proven.
     pub(crate) fn note_proof(&mut self, now: Now, standing: &Standing) {
-        let waits = matches!(standing.state, TenureState::TakingOver | TenureState::Serving);
+        let waits = matches!(standing.state, TenureState::TakingOver | TenureState::Serving | TenureState::LettingGo);
         let unproven = &mut self.tenures.unproven_since_us;
         match standing.proven_by {
             0 if waits => _ = unproven.entry(standing.epoch.0).or_insert(now.mono_us),

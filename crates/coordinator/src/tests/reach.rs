@@ -130,8 +130,9 @@ fn nothing_moves_when_nobody_reaches_enough_nodes() {
 fn nobody_follows_where_nodes_that_were_given_up_may_prove_the_owner() {
     let (mut stage, [one, two, three]) = served();
     let owners = stage.owners();
-    stage.is_cut(three);
     (5..NODES).for_each(|node| stage.close_node(node));
+    stage.reaches(three, 5);
+    // The third is not proven yet without them.
     for _ in 0..RETIRE_AFTER_MS / 1000 + 10 {
         for id in [one, two] {
             stage.reaches(id, 5);
@@ -139,8 +140,35 @@ fn nobody_follows_where_nodes_that_were_given_up_may_prove_the_owner() {
         }
         stage.pass_ms(1000);
     }
-    assert_eq!(stage.scene.state(7), NodeState::Retired, "the others reach every node that is left");
+    assert_eq!(stage.scene.state(7), NodeState::Retired, "the gateways reach every node that is left");
+    stage.is_cut(three);
+    stage.pass_ms(5 * UNPROVEN_MS_MAX);
     assert_eq!(stage.owners(), owners);
+}
+
+/// All of them may live on the other side of a cut, with the gateways that are not heard here.
+#[test]
+fn nodes_are_not_given_up_by_a_gateway_that_reaches_too_few_to_own_anything() {
+    let (mut stage, [one, two, three]) = served();
+    (0..NODES).for_each(|node| stage.close_node(node));
+    [one, two].iter().for_each(|&id| stage.die(id));
+    let are_all_dead = |stage: &Stage| (0..NODES).all(|id| stage.scene.state(id) == NodeState::Dead);
+    for reached in [0, ENOUGH - 1] {
+        stage.reaches(three, reached);
+        stage.tells(three, TenureState::TakingOver, false);
+        stage.pass_ms(2 * RETIRE_AFTER_MS);
+        assert!(are_all_dead(&stage), "{reached} reached");
+    }
+    let problems = stage.problems().join("\n");
+    assert!(problems.contains("nodes 5, 6, 7 are away for long and are not given up, as no gateway reaches"), "{problems}");
+    // One that serves what it has by itself cannot rebuild anything either.
+    stage.is_cut(three);
+    stage.pass_ms(2 * RETIRE_AFTER_MS);
+    assert!(are_all_dead(&stage));
+    stage.reaches(three, ENOUGH);
+    stage.tells(three, TenureState::TakingOver, false);
+    stage.pass_ms(2 * RETIRE_AFTER_MS);
+    assert_eq!([6, 7].map(|id| stage.scene.state(id)), [NodeState::Retired; 2], "the rest is enough to take over from");
 }
 
 #[test]
@@ -200,6 +228,26 @@ fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     stage.tells(one, TenureState::LetGo, false);
     stage.beat();
     assert_eq!(stage.loads(), [(two, 8), (three, 4)].into());
+}
+
+/// A core of it may stand still, or it is cut off from the nodes that are to release what it had.
+#[test]
+fn who_lets_go_and_does_not_come_to_an_end_is_followed() {
+    for reached in [0, EVERY] {
+        let (mut stage, [one, two, three]) = served();
+        stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+        stage.prepare();
+        assert_eq!(stage.lets_go(one), [1]);
+        stage.tells(one, TenureState::LettingGo, true);
+        stage.pass_ms(2 * UNPROVEN_MS_MAX);
+        assert_eq!(stage.loads()[&one], 4, "it ends what is under way");
+        stage.tells(one, TenureState::LettingGo, false);
+        stage.reaches(one, reached);
+        stage.pass_ms(UNPROVEN_MS_MAX);
+        assert_eq!(stage.loads()[&one], 4, "nodes may be late");
+        stage.pass_ms(UNPROVEN_MS_MAX);
+        assert_eq!(stage.loads(), [(two, 6), (three, 6)].into());
+    }
 }
 
 /// A few nodes confirm it, and it can neither read everything nor store anything.

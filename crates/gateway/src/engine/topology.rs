@@ -2,6 +2,7 @@
 //!
 //! Must not know: who is there at the moment, loads.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use shorttail_placement::{CodingSets, Domain, Placement};
@@ -11,16 +12,18 @@ use shorttail_units::{CodeShape, NodeId};
 pub(super) struct Topology {
     placement: Placement,
     shape: CodeShape,
-    /// Labels of failure domains; the place of one is its number.
-    labels: Vec<String>,
+    /// Labels of failure domains, and how many nodes have each; the place of one is its number. One that no node has leaves
+    /// its place to the next.
+    labels: Vec<(String, usize)>,
     domains: BTreeMap<NodeId, Option<Domain>>,
-    sets: CodingSets,
+    /// Drawn when it is first asked for them after something changed: a view may tell of thousands of nodes, one by one.
+    sets: OnceCell<CodingSets>,
 }
 
 impl Topology {
     pub fn new(placement: Placement, shape: CodeShape) -> Self {
         let (labels, domains) = (Vec::new(), BTreeMap::new());
-        Topology { placement, shape, labels, domains, sets: CodingSets::default() }
+        Topology { placement, shape, labels, domains, sets: OnceCell::new() }
     }
 
     pub fn placement(&self) -> Placement {
@@ -29,22 +32,39 @@ impl Topology {
 
     /// A node of the cluster; an empty label: it fails alone.
     pub fn add(&mut self, node: NodeId, label: Option<&str>) {
-        let domain = label.map(|label| self.domain(label)).unwrap_or_else(|| self.domain_of(node));
-        if self.domains.insert(node, domain) != Some(domain) {
-            self.draw_sets();
+        let domain = match label {
+            Some(label) => self.domain(label),
+            None => self.domain_of(node),
+        };
+        let before = self.domains.insert(node, domain);
+        if before == Some(domain) {
+            return;
         }
+        self.sets.take();
+        if let Some(Domain(place)) = domain {
+            self.labels[usize::from(place)].1 += 1;
+        }
+        self.leave(before.flatten());
     }
 
     /// A node that is no part of the cluster any more.
     pub fn remove(&mut self, node: NodeId) {
-        if self.domains.remove(&node).is_some() {
-            self.draw_sets();
+        if let Some(domain) = self.domains.remove(&node) {
+            self.sets.take();
+            self.leave(domain);
         }
     }
 
-    fn draw_sets(&mut self) {
-        if let Placement::CodingSets { spare_count } = self.placement {
-            self.sets = CodingSets::new(&self.domains, self.shape, spare_count);
+    fn leave(&mut self, domain: Option<Domain>) {
+        if let Some(Domain(place)) = domain {
+            self.labels[usize::from(place)].1 -= 1;
+        }
+    }
+
+    fn draw_sets(&self) -> CodingSets {
+        match self.placement {
+            Placement::CodingSets { spare_count } => CodingSets::new(&self.domains, self.shape, spare_count),
+            _ => CodingSets::default(),
         }
     }
 
@@ -53,17 +73,20 @@ impl Topology {
     }
 
     pub fn set_of(&self, node: NodeId) -> Option<usize> {
-        self.sets.set_of(node)
+        self.sets.get_or_init(|| self.draw_sets()).set_of(node)
     }
 
     fn domain(&mut self, label: &str) -> Option<Domain> {
         if label.is_empty() {
             return None;
         }
-        let place = self.labels.iter().position(|known| known == label).unwrap_or_else(|| {
-            self.labels.push(label.to_owned());
-            self.labels.len() - 1
-        });
+        let place_where = |holds: &dyn Fn(&(String, usize)) -> bool| self.labels.iter().position(holds);
+        let known = place_where(&|(known, node_count)| *node_count > 0 && known == label);
+        let place = known.or_else(|| place_where(&|&(_, node_count)| node_count == 0)).unwrap_or(self.labels.len());
+        if known.is_none() {
+            self.labels.resize(self.labels.len().max(place + 1), (String::new(), 0));
+            self.labels[place].0 = label.to_owned();
+        }
         Some(Domain(u16::try_from(place).expect("there are fewer domains than nodes")))
     }
 }
@@ -87,6 +110,42 @@ mod tests {
         topology.add(NodeId(0), Some("blue"));
         assert_eq!(domain_of(&topology, 0), domain_of(&topology, 1));
         assert_eq!(topology.set_of(NodeId(0)), None, "there are no sets");
+    }
+
+    #[test]
+    fn labels_that_no_node_has_take_no_place() {
+        let mut topology = Topology::new(Placement::LeastLoaded, CodeShape::default());
+        topology.add(NodeId(1), Some("blue"));
+        let blue = topology.domain_of(NodeId(1));
+        for round in 0..70_000 {
+            topology.add(NodeId(0), Some(&format!("rack {round}")));
+            assert!(topology.domain_of(NodeId(0)).is_some_and(|domain| Some(domain) != blue));
+        }
+        assert!(topology.labels.len() <= 3, "{} places", topology.labels.len());
+        topology.add(NodeId(0), Some("blue"));
+        topology.remove(NodeId(1));
+        assert_eq!(topology.domain_of(NodeId(0)), blue, "a node of it is left");
+        topology.add(NodeId(0), Some(""));
+        topology.add(NodeId(2), Some("rack 69999"));
+        topology.add(NodeId(3), Some("blue"));
+        let of = |node| topology.domain_of(NodeId(node));
+        assert!(of(0).is_none() && of(2).is_some() && of(3).is_some() && of(2) != of(3));
+    }
+
+    #[test]
+    fn sets_are_drawn_once_for_a_whole_view() {
+        let nodes: Vec<NodeId> = (0..1000).map(NodeId).collect();
+        let mut topology = Topology::new(Placement::CodingSets { spare_count: 1 }, CodeShape::default());
+        for round in 0..3 {
+            nodes.iter().for_each(|&node| topology.add(node, None));
+            nodes.iter().for_each(|&node| topology.add(node, Some(&format!("rack {}", (node.0 + round) / 20))));
+            assert!(topology.sets.get().is_none(), "nobody asked for them");
+            assert!(nodes.iter().all(|&node| topology.set_of(node).is_some()));
+            nodes.iter().for_each(|&node| topology.add(node, None));
+            assert!(topology.sets.get().is_some(), "nothing changed since");
+        }
+        topology.remove(NodeId(7));
+        assert_eq!(topology.set_of(NodeId(7)), None);
     }
 
     #[test]
