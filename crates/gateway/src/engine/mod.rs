@@ -19,6 +19,7 @@
 
 mod absence;
 mod again;
+mod apart;
 mod arrays;
 mod budget;
 mod census;
