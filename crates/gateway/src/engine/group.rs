@@ -17,7 +17,7 @@ use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::reserve::Urgency;
 use super::stalled::StalledWrite;
-use super::{Engine, Tag, Token, Work};
+use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{GroupPut, Reply};
 
@@ -125,9 +125,10 @@ impl<C: Command> Engine<C> {
 
     fn look_up_group(&mut self, key: PoolKey) {
         let Some(group) = self.groups.get(key) else { return };
+        let is_blind = !group.only_if_absent;
         let keys: Vec<_> = group.pairs.iter().map(|pair| pair.key.clone()).collect();
         for (place, bytes) in keys.iter().enumerate() {
-            let purpose = LookupPurpose::Group { group: key, pair: place as u32 };
+            let purpose = LookupPurpose::Group { group: key, pair: place as u32, is_blind };
             self.begin_lookup(self.key_ref(bytes), purpose);
         }
     }
@@ -203,7 +204,8 @@ impl<C: Command> Engine<C> {
         let is_over = group.unconfirmed == 0;
         let bytes = place.key.clone();
         let stored = self.key_ref(&bytes);
-        let (slot, tag) = (stored.slot, Tag::of_hash(stored.hash));
+        let (slot, tag, hash) = (stored.slot, stored.tag(), stored.hash);
+        self.settle(hash);
         let partition = self.config.partition_of(slot);
         if let Some(Old::Present(old)) = old {
             self.drop_record(slot, tag, &old);
@@ -216,6 +218,7 @@ impl<C: Command> Engine<C> {
             self.count_stored(location, record_bytes, object_bytes, None);
             self.stats.stored_total += 1;
         }
+        self.outlive_lost(slot, tag, hash);
         if is_over {
             self.end_group(key, Ok(true));
         }

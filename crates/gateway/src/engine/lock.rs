@@ -86,6 +86,8 @@ pub enum Old {
     Unverified,
     /// The record with this tag cannot be read now.
     Unreadable,
+    /// It never will be.
+    Lost,
     Absent,
     Present(OldRecord),
 }

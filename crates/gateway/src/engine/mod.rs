@@ -61,6 +61,7 @@ mod newest;
 mod nodes;
 mod open_stripe;
 mod orders;
+mod outlived;
 mod ownership;
 mod pause;
 mod picture;
@@ -351,6 +352,7 @@ pub struct Engine<C> {
     stalled: stalled::Stalled,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
+    outlived: outlived::Outlived,
     unsettled: Unsettled,
     work: VecDeque<Work>,
     replies: replies::Replies<C>,
@@ -484,6 +486,7 @@ impl<C: Command> Engine<C> {
             suspected: BTreeSet::new(),
             stalled: stalled::Stalled::default(),
             doubtful: Vec::new(),
+            outlived: outlived::Outlived::default(),
             unsettled: Unsettled::default(),
             work: VecDeque::new(),
             replies: replies::Replies::default(),

@@ -245,7 +245,7 @@ impl<C: Command> Engine<C> {
             (End::Delete, Old::Absent) => return Placed::Nothing,
             (End::Delete, Old::Unverified) => return Placed::Later,
             (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
-            (End::Delete, Old::Present(_)) => {
+            (End::Delete, Old::Present(_) | Old::Lost) => {
                 return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
             }
             (End::Store(object), old) => match &object.data {
@@ -274,7 +274,7 @@ impl<C: Command> Engine<C> {
                 let (slot, _) = self.stripes.place_of(old.location);
                 self.stripes.get(slot).is_some_and(|stripe| stripe.phase() == StripePhase::Leaving)
             }
-            Old::Absent | Old::Unverified | Old::Unreadable => false,
+            Old::Absent | Old::Unverified | Old::Unreadable | Old::Lost => false,
         };
         match round.end {
             _ if replaces_leaving || round.helps_cleaning => Urgency::Replacing,
@@ -318,6 +318,8 @@ impl<C: Command> Engine<C> {
         if is_unreadable {
             return self.keep_doubtful(key);
         }
+        let lock = self.locks.get(key).expect("it has a round");
+        self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash);
         self.drop_old(key, None);
         self.release_round(key);
     }
@@ -366,9 +368,8 @@ impl<C: Command> Engine<C> {
                 self.count_kept(location, record_bytes);
             }
         }
-        for done in finished {
-            self.answer_key(done.token, done.command, done.reply);
-        }
+        self.outlive_lost(slot, tag, hash);
+        self.answer_all(finished, group);
         if is_unreadable {
             self.keep_doubtful(key);
         } else if !is_unverified {
