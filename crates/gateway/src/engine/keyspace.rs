@@ -9,14 +9,14 @@
 //! waiting, the step begins anew.
 
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot};
+use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, Tag};
-use super::limits::SCAN_KEYS_MAX;
+use super::limits::{RANDOM_LOOKS_MAX, SCAN_KEYS_MAX};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
-use super::{Engine, Token};
+use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, ScannedKey};
 
@@ -27,10 +27,19 @@ const STEP_TRIES_MAX: u32 = 16;
 
 /// Which keys are asked for.
 #[derive(Clone, Copy, Debug)]
-enum Listing {
+pub(super) enum Listing {
     Scan { cursor: u64, count: usize },
     Slot { slot: u16, count: usize },
-    Random,
+    /// Any key. The one that was drawn may be over: then the next ones from there on, until one is alive.
+    Random(Option<Around>),
+}
+
+/// Where a walk once around all slots goes on, and how many of them are left to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    slot: usize,
+    first: u32,
+    left: usize,
 }
 
 /// One step of a scan whose records are being read.
@@ -40,6 +49,8 @@ pub struct ScanStep {
     listing: Listing,
     tries: u32,
     next: u64,
+    /// What is looked at next if no random key is alive here.
+    around: Option<Around>,
     keys: Vec<ScannedKey>,
     missing: usize,
     has_failed: bool,
@@ -63,7 +74,7 @@ impl<C: Command> Engine<C> {
             KeyspaceRequest::ListSlot { slot, count } => {
                 self.list(token, Listing::Slot { slot, count: count.min(SCAN_KEYS_MAX) }, 1);
             }
-            KeyspaceRequest::RandomKey => self.list(token, Listing::Random, 1),
+            KeyspaceRequest::RandomKey => self.list(token, Listing::Random(None), 1),
             KeyspaceRequest::Own(request) => self.keyspace(token, *request),
         }
     }
@@ -72,21 +83,34 @@ impl<C: Command> Engine<C> {
         self.reply(token, Reply::Keyspace(Ok(reply)));
     }
 
-    fn list(&mut self, token: Token, listing: Listing, tries: u32) {
+    pub(super) fn list(&mut self, token: Token, listing: Listing, tries: u32) {
         // What is listed might be gone, and what is not might be there.
         if self.has_losses() || self.has_doubts() {
             return self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
         }
-        let (found, next) = match listing {
-            Listing::Scan { cursor, count } => self.objects_from(cursor, count),
+        let (found, next, around) = match listing {
+            Listing::Scan { cursor, count } => {
+                let (found, next) = self.objects_from(cursor, count);
+                (found, next, None)
+            }
             Listing::Slot { slot, count } => {
                 let list = |slot| self.index.list(slot, 0, count).0;
                 let entries = Slot::new(slot).map(list).unwrap_or_default();
-                (entries.into_iter().map(|(_, location)| location).take(count).collect(), 0)
+                (entries.into_iter().map(|(_, location)| location).take(count).collect(), 0, None)
             }
-            Listing::Random => (self.some_object().into_iter().collect(), 0),
+            Listing::Random(None) => {
+                let (drawn, around) = self.some_object().unzip();
+                (drawn.into_iter().collect(), 0, around)
+            }
+            Listing::Random(Some(from)) => {
+                let (found, around) = self.objects_around(from);
+                (found, 0, around)
+            }
         };
-        self.read_listed(token, listing, tries, found, next);
+        let (keys, missing) = (Vec::new(), found.len());
+        let (has_failed, is_outdated) = (false, false);
+        let step = ScanStep { token, listing, tries, next, around, keys, missing, has_failed, is_outdated };
+        self.read_listed(step, found);
     }
 
     /// Objects from a cursor on, and the cursor behind them.
@@ -119,21 +143,37 @@ impl<C: Command> Engine<C> {
         ((usize::from(last.0) + 1) * SLOT_COUNT).div_ceil(usize::from(self.config.partition_count))
     }
 
-    /// The first object at or after a place that changes from call to call.
-    fn some_object(&mut self) -> Option<Location> {
+    /// The first object at or after a place that changes from call to call, and a walk that begins there.
+    fn some_object(&mut self) -> Option<(Location, Around)> {
         if self.index.object_count() == 0 {
             return None;
         }
         self.next_version += 1;
         let start = (self.next_version.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize;
-        let slots = (0..SLOT_COUNT).map(|step| Slot::new(((start + step) % SLOT_COUNT) as u16).expect("below"));
-        let entries = slots.map(|slot| self.index.list(slot, 0, usize::MAX).0).find(|entries| !entries.is_empty())?;
-        Some(entries[start % entries.len()].1)
+        let mut slots = (0..SLOT_COUNT).map(|step| (start + step) % SLOT_COUNT);
+        let is_used = |slot: &usize| self.index.count_of(Slot::new(*slot as u16).expect("below")) > 0;
+        let slot = slots.find(is_used)?;
+        let entries = self.index.list(Slot::new(slot as u16).expect("below"), 0, usize::MAX).0;
+        Some((entries[start % entries.len()].1, Around { slot, first: 0, left: SLOT_COUNT }))
     }
 
-    fn read_listed(&mut self, token: Token, listing: Listing, tries: u32, found: Vec<Location>, next: u64) {
-        let (keys, missing) = (Vec::new(), found.len());
-        let step = ScanStep { token, listing, tries, next, keys, missing, has_failed: false, is_outdated: false };
+    /// The next objects of a walk, and where it goes on, if there may be more.
+    fn objects_around(&self, from: Around) -> (Vec<Location>, Option<Around>) {
+        let Around { mut slot, mut first, mut left } = from;
+        let mut found = Vec::new();
+        while left > 0 && found.len() < RANDOM_LOOKS_MAX {
+            let number = Slot::new(slot as u16).expect("below the slot count");
+            let (entries, more) = self.index.list(number, first, RANDOM_LOOKS_MAX - found.len());
+            found.extend(entries.into_iter().map(|(_, location)| location));
+            (slot, first, left) = match more {
+                Some(tag) => (slot, tag, left),
+                None => ((slot + 1) % SLOT_COUNT, 0, left - 1),
+            };
+        }
+        (found, (left > 0).then_some(Around { slot, first, left }))
+    }
+
+    fn read_listed(&mut self, step: ScanStep, found: Vec<Location>) {
         let key = self.scans.insert(step);
         if found.is_empty() {
             return self.end_scan(key);
@@ -190,7 +230,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn scan_listed(&mut self, key: PoolKey, bytes: &[u8], stripe: shorttail_units::StripeId) {
+    fn scan_listed(&mut self, key: PoolKey, bytes: &[u8], stripe: StripeId) {
         let Some(step) = self.scans.get_mut(key) else { return };
         step.missing -= 1;
         if let Ok((record, _)) = Record::parse(bytes, stripe) {
@@ -212,12 +252,20 @@ impl<C: Command> Engine<C> {
             return;
         }
         let step = self.scans.remove(key).expect("it was there");
+        let is_random = matches!(step.listing, Listing::Random(_));
+        if let Some(key) = step.keys.first().filter(|_| is_random) {
+            let found = KeyspaceReply::RandomKey(Some(key.key.clone()));
+            return self.reply(step.token, Reply::Keyspace(Ok(found)));
+        }
         if step.is_outdated && !step.has_failed && step.tries < STEP_TRIES_MAX {
             return self.list(step.token, step.listing, step.tries + 1);
         }
         let result = match step.listing {
             _ if step.has_failed || step.is_outdated => Err(StoreError::Unreadable),
-            Listing::Random => Ok(KeyspaceReply::RandomKey(step.keys.into_iter().next().map(|key| key.key))),
+            Listing::Random(_) => match step.around {
+                Some(_) => return self.work.push_back(Work::List(step.token, Listing::Random(step.around))),
+                None => Ok(KeyspaceReply::RandomKey(None)),
+            },
             Listing::Scan { .. } | Listing::Slot { .. } => {
                 Ok(KeyspaceReply::Scanned { next: step.next, keys: step.keys })
             }
@@ -235,3 +283,6 @@ pub fn cursor_slot(cursor: u64) -> Option<Slot> {
 pub fn cursor_of(slot: Slot) -> u64 {
     (slot.index() as u64) << TAG_BITS
 }
+
+#[cfg(test)]
+mod tests;

@@ -175,6 +175,8 @@ enum Work {
     Rescinded(StripeId),
     /// A node is late or gone: what it was asked goes elsewhere.
     Failover(Vec<PoolKey>),
+    /// More objects are looked at for this request about all keys.
+    List(Token, keyspace::Listing),
 }
 
 /// What the engine waits for from a session.
@@ -657,6 +659,7 @@ impl<C: Command> Engine<C> {
                 Work::Loaded => self.take_loaded(),
                 Work::Rescinded(stripe) => self.end_rescinding(stripe),
                 Work::Failover(tags) => self.failover(tags),
+                Work::List(token, listing) => self.list(token, listing, 1),
             }
         }
     }
