@@ -7,13 +7,17 @@
 //! left out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
 //! readable, stored anew or deleted. If only its stripe is gone, as what was alive in it moved while a node kept the step
 //! waiting, the step begins anew.
+//!
+//! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
+//! listed as one: both have one tag, so one step reads them.
 
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId};
+use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, Tag};
 use super::limits::{RANDOM_LOOKS_MAX, SCAN_KEYS_MAX};
+use super::lock::{LockPhase, Old};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
 use super::{Engine, Token, Work};
@@ -28,8 +32,14 @@ const STEP_TRIES_MAX: u32 = 16;
 /// Which keys are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Listing {
-    Scan { cursor: u64, count: usize },
-    Slot { slot: u16, count: usize },
+    Scan {
+        cursor: u64,
+        count: usize,
+    },
+    Slot {
+        slot: u16,
+        count: usize,
+    },
     /// Any key. The one that was drawn may be over: then the next ones from there on, until one is alive.
     Random(Option<Around>),
 }
@@ -51,20 +61,29 @@ pub struct ScanStep {
     next: u64,
     /// What is looked at next if no random key is alive here.
     around: Option<Around>,
-    keys: Vec<ScannedKey>,
+    found: Vec<Found>,
     missing: usize,
     has_failed: bool,
     /// Of what was listed something lay in a stripe that is gone.
     is_outdated: bool,
 }
 
+/// A record that was listed.
+#[derive(Debug)]
+struct Found {
+    version: Version,
+    is_over: bool,
+    key: ScannedKey,
+}
+
 impl<C: Command> Engine<C> {
     pub(super) fn keyspace(&mut self, token: Token, request: KeyspaceRequest) {
         match request {
-            KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.index.object_count())),
+            KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.object_count())),
             KeyspaceRequest::Stats => self.answer(token, KeyspaceReply::Stats(Box::new(self.stats()))),
             KeyspaceRequest::CountSlot { slot } => {
-                let count = Slot::new(slot).map_or(0, |slot| self.index.count_of(slot));
+                let named = Slot::new(slot).map_or(0, |slot| self.index.count_of(slot));
+                let count = named - self.named_twice().filter(|twice| twice.index() == usize::from(slot)).count();
                 self.answer(token, KeyspaceReply::Count(count as u64));
             }
             KeyspaceRequest::Flush { at } => self.flush(token, at),
@@ -77,6 +96,22 @@ impl<C: Command> Engine<C> {
             KeyspaceRequest::RandomKey => self.list(token, Listing::Random(None), 1),
             KeyspaceRequest::Own(request) => self.keyspace(token, *request),
         }
+    }
+
+    /// Objects that the index names, each once.
+    pub(super) fn object_count(&self) -> u64 {
+        self.index.object_count() - self.named_twice().count() as u64
+    }
+
+    /// Slots of keys that were written, durably, while the record that this replaces is still compared. That record may
+    /// be of another key that is alike, which is then counted a moment later.
+    fn named_twice(&self) -> impl Iterator<Item = Slot> {
+        self.locks.iter().filter_map(|(_, lock)| {
+            let LockPhase::Writing(round) = &lock.phase else { return None };
+            let (written, _) = round.confirmed.filter(|_| matches!(round.old, Old::Unverified | Old::Unreadable))?;
+            let alike = || self.index.candidates(lock.slot, Tag::of_hash(lock.hash));
+            (alike().any(|it| it == written) && alike().any(|it| it != written)).then_some(lock.slot)
+        })
     }
 
     fn answer(&mut self, token: Token, reply: KeyspaceReply) {
@@ -95,8 +130,8 @@ impl<C: Command> Engine<C> {
             }
             Listing::Slot { slot, count } => {
                 let list = |slot| self.index.list(slot, 0, count).0;
-                let entries = Slot::new(slot).map(list).unwrap_or_default();
-                (entries.into_iter().map(|(_, location)| location).take(count).collect(), 0, None)
+                let entries = Slot::new(slot).filter(|_| count > 0).map(list).unwrap_or_default();
+                (entries.into_iter().map(|(_, location)| location).collect(), 0, None)
             }
             Listing::Random(None) => {
                 let (drawn, around) = self.some_object().unzip();
@@ -107,9 +142,10 @@ impl<C: Command> Engine<C> {
                 (found, 0, around)
             }
         };
-        let (keys, missing) = (Vec::new(), found.len());
+        let missing = found.len();
         let (has_failed, is_outdated) = (false, false);
-        let step = ScanStep { token, listing, tries, next, around, keys, missing, has_failed, is_outdated };
+        let step =
+            ScanStep { token, listing, tries, next, around, found: Vec::new(), missing, has_failed, is_outdated };
         self.read_listed(step, found);
     }
 
@@ -234,15 +270,13 @@ impl<C: Command> Engine<C> {
         let Some(step) = self.scans.get_mut(key) else { return };
         step.missing -= 1;
         if let Ok((record, _)) = Record::parse(bytes, stripe) {
-            let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
-            if !is_expired {
-                let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
-                step.keys.push(ScannedKey {
-                    key: record.key.to_vec(),
-                    value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),
-                    expiry: record.expiry,
-                });
-            }
+            let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+            let key = ScannedKey {
+                key: record.key.to_vec(),
+                value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),
+                expiry: record.expiry,
+            };
+            step.found.push(Found { version: record.version, is_over: record.is_over(self.now.unix_ms), key });
         }
         self.end_scan(key);
     }
@@ -251,11 +285,11 @@ impl<C: Command> Engine<C> {
         if self.scans.get(key).is_none_or(|step| step.missing > 0) {
             return;
         }
-        let step = self.scans.remove(key).expect("it was there");
-        let is_random = matches!(step.listing, Listing::Random(_));
-        if let Some(key) = step.keys.first().filter(|_| is_random) {
-            let found = KeyspaceReply::RandomKey(Some(key.key.clone()));
-            return self.reply(step.token, Reply::Keyspace(Ok(found)));
+        let mut step = self.scans.remove(key).expect("it was there");
+        let mut keys = alive(std::mem::take(&mut step.found));
+        if matches!(step.listing, Listing::Random(_)) && !keys.is_empty() {
+            let key = keys.swap_remove(0).key;
+            return self.answer(step.token, KeyspaceReply::RandomKey(Some(key)));
         }
         if step.is_outdated && !step.has_failed && step.tries < STEP_TRIES_MAX {
             return self.list(step.token, step.listing, step.tries + 1);
@@ -266,12 +300,21 @@ impl<C: Command> Engine<C> {
                 Some(_) => return self.work.push_back(Work::List(step.token, Listing::Random(step.around))),
                 None => Ok(KeyspaceReply::RandomKey(None)),
             },
-            Listing::Scan { .. } | Listing::Slot { .. } => {
-                Ok(KeyspaceReply::Scanned { next: step.next, keys: step.keys })
+            Listing::Scan { .. } => Ok(KeyspaceReply::Scanned { next: step.next, keys }),
+            Listing::Slot { count, .. } => {
+                keys.truncate(count);
+                Ok(KeyspaceReply::Scanned { next: step.next, keys })
             }
         };
         self.reply(step.token, Reply::Keyspace(result));
     }
+}
+
+/// What of these is the newest of its key, and not over.
+fn alive(mut found: Vec<Found>) -> Vec<ScannedKey> {
+    found.sort_unstable_by(|one, other| one.key.key.cmp(&other.key.key).then(other.version.cmp(&one.version)));
+    found.dedup_by(|later, first| later.key.key == first.key.key);
+    found.into_iter().filter(|it| !it.is_over).map(|it| it.key).collect()
 }
 
 /// The slot at which a scan with this cursor goes on; `None`: no step answered such a cursor.

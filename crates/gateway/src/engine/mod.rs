@@ -625,7 +625,7 @@ impl<C: Command> Engine<C> {
     /// Counters and gauges of this core.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
-            objects: self.index.object_count(),
+            objects: self.object_count(),
             bytes_used: self.nodes.iter().map(nodes::Node::used_bytes).sum(),
             bytes_limit: self.nodes.iter().map(nodes::Node::memory_bytes).sum(),
             nodes_alive: self.nodes.ready_count() as u16,
