@@ -4,6 +4,9 @@
 /// may have as many in flight as requests, which is as many bytes at most as it may have of large ones.
 pub const LARGE_VALUE_BYTES: usize = 64 << 10;
 
+/// Bytes of keys and values that an owner is asked to store together: as much as one operation of its log takes.
+pub const GROUP_BYTES_MAX: usize = 64 << 10;
+
 /// Bytes of large values that a connection may have under way, and in replies that wait: enough to keep a fast network
 /// busy. A value that is larger goes alone, so a connection takes at most this, one value, and the small ones.
 pub const LARGE_BYTES_MAX: usize = 16 << 20;

@@ -21,6 +21,7 @@ use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
 use super::limits::STALL_US_MAX;
 use super::lock::LockPhase;
 use super::log::{PlaceError, Purpose};
+use super::outlived::Outlived;
 use super::pool::{Pool, PoolKey};
 use super::reserve::Urgency;
 use super::{Engine, Token, Work};
@@ -227,6 +228,7 @@ impl<C: Command> Engine<C> {
         self.flushes.due = self.flushes.due.filter(|&(version, _)| version > floor);
         self.end_losses();
         self.settle_all();
+        self.outlived = Outlived::default();
         self.end_what_was_flushed();
         self.let_rounds_begin();
     }

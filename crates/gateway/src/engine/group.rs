@@ -1,13 +1,15 @@
 //! Groups: several keys of one hash slot stored together or not at all (MSETNX).
 //!
 //! The group queues for the locks of all its keys when it comes; learns which keys exist when it holds them; and
-//! appends all its records as one operation, which is durable or void as a whole.
+//! appends all its records as one operation, which is durable or void as a whole. What one operation does not take is
+//! refused, or stored apart if it may be (see `apart`).
 
 use std::collections::BTreeMap;
 
 use shorttail_store::record::Record;
 use shorttail_units::Version;
 
+use super::apart::Apart;
 use super::index::Location;
 use super::lock::{LockPhase, Old, Waiting};
 use super::log::{PlaceError, Purpose};
@@ -15,14 +17,14 @@ use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::reserve::Urgency;
 use super::stalled::StalledWrite;
-use super::{Engine, Tag, Token, Work};
+use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{GroupPut, Reply};
 
 #[derive(Debug)]
-struct Pair {
-    key: Vec<u8>,
-    value: Vec<u8>,
+pub(super) struct Pair {
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
     lock: Option<PoolKey>,
     /// Known once looked up.
     old: Option<Old>,
@@ -32,11 +34,15 @@ struct Pair {
 #[derive(Debug)]
 pub struct Group {
     pub(super) token: Token,
-    only_if_absent: bool,
-    pairs: Vec<Pair>,
-    version: Version,
+    pub(super) only_if_absent: bool,
+    /// In the order of their keys.
+    pub(super) pairs: Vec<Pair>,
+    /// Of its records, or of the last one that was begun.
+    pub(super) version: Version,
     /// Pairs that are not durable yet.
-    unconfirmed: usize,
+    pub(super) unconfirmed: usize,
+    /// Each pair is stored by itself.
+    pub(super) apart: Option<Apart>,
     /// Since when it waits for memory.
     stalled_us: Option<u64>,
 }
@@ -58,10 +64,15 @@ impl<C: Command> Engine<C> {
         }
         let unconfirmed = pairs.len();
         let version = Version::default();
-        let group =
-            Group { token, only_if_absent: group.only_if_absent, pairs, version, unconfirmed, stalled_us: None };
+        let only_if_absent = group.only_if_absent;
+        let group = Group { token, only_if_absent, pairs, version, unconfirmed, apart: None, stalled_us: None };
+        let goes_together = self.goes_together(&group);
         let key = self.groups.insert(group);
-        self.queue_group(key);
+        match goes_together {
+            true => self.queue_group(key),
+            false if only_if_absent => self.fail_group(key, StoreError::TooLarge),
+            false => self.begin_apart(key),
+        }
     }
 
     /// Takes the locks that are free and waits for the others, all at once: so that commands and groups meet every key
@@ -95,6 +106,9 @@ impl<C: Command> Engine<C> {
             held.phase = LockPhase::Starting;
             return self.work.push_back(Work::Start(lock));
         };
+        if group.apart.is_some() {
+            return self.begin_part(key, lock);
+        }
         held.phase = LockPhase::Held;
         if let Some(pair) = group.pairs.iter_mut().find(|pair| pair.key[..] == held.key[..]) {
             pair.lock = Some(lock);
@@ -111,9 +125,10 @@ impl<C: Command> Engine<C> {
 
     fn look_up_group(&mut self, key: PoolKey) {
         let Some(group) = self.groups.get(key) else { return };
+        let is_blind = !group.only_if_absent;
         let keys: Vec<_> = group.pairs.iter().map(|pair| pair.key.clone()).collect();
         for (place, bytes) in keys.iter().enumerate() {
-            let purpose = LookupPurpose::Group { group: key, pair: place as u32 };
+            let purpose = LookupPurpose::Group { group: key, pair: place as u32, is_blind };
             self.begin_lookup(self.key_ref(bytes), purpose);
         }
     }
@@ -189,7 +204,8 @@ impl<C: Command> Engine<C> {
         let is_over = group.unconfirmed == 0;
         let bytes = place.key.clone();
         let stored = self.key_ref(&bytes);
-        let (slot, tag) = (stored.slot, Tag::of_hash(stored.hash));
+        let (slot, tag, hash) = (stored.slot, stored.tag(), stored.hash);
+        self.settle(hash);
         let partition = self.config.partition_of(slot);
         if let Some(Old::Present(old)) = old {
             self.drop_record(slot, tag, &old);
@@ -202,13 +218,15 @@ impl<C: Command> Engine<C> {
             self.count_stored(location, record_bytes, object_bytes, None);
             self.stats.stored_total += 1;
         }
+        self.outlive_lost(slot, tag, hash);
         if is_over {
             self.end_group(key, Ok(true));
         }
     }
 
     pub(super) fn fail_group(&mut self, key: PoolKey, error: StoreError) {
-        self.end_group(key, Err(error));
+        let is_apart = self.groups.get(key).is_some_and(|group| group.apart.is_some());
+        if is_apart { self.part_ended(key, Err(error)) } else { self.end_group(key, Err(error)) }
     }
 
     pub(super) fn end_group(&mut self, key: PoolKey, result: Result<bool, StoreError>) {

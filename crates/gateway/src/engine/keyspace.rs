@@ -7,16 +7,20 @@
 //! left out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
 //! readable, stored anew or deleted. If only its stripe is gone, as what was alive in it moved while a node kept the step
 //! waiting, the step begins anew.
+//!
+//! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
+//! listed as one: both have one tag, so one step reads them.
 
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot};
+use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, Version};
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, Tag};
-use super::limits::SCAN_KEYS_MAX;
+use super::limits::{RANDOM_LOOKS_MAX, SCAN_KEYS_MAX};
+use super::lock::{LockPhase, Old};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
-use super::{Engine, Token};
+use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, ScannedKey};
 
@@ -27,10 +31,25 @@ const STEP_TRIES_MAX: u32 = 16;
 
 /// Which keys are asked for.
 #[derive(Clone, Copy, Debug)]
-enum Listing {
-    Scan { cursor: u64, count: usize },
-    Slot { slot: u16, count: usize },
-    Random,
+pub(super) enum Listing {
+    Scan {
+        cursor: u64,
+        count: usize,
+    },
+    Slot {
+        slot: u16,
+        count: usize,
+    },
+    /// Any key. The one that was drawn may be over: then the next ones from there on, until one is alive.
+    Random(Option<Around>),
+}
+
+/// Where a walk once around all slots goes on, and how many of them are left to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    slot: usize,
+    first: u32,
+    left: usize,
 }
 
 /// One step of a scan whose records are being read.
@@ -40,20 +59,31 @@ pub struct ScanStep {
     listing: Listing,
     tries: u32,
     next: u64,
-    keys: Vec<ScannedKey>,
+    /// What is looked at next if no random key is alive here.
+    around: Option<Around>,
+    found: Vec<Found>,
     missing: usize,
     has_failed: bool,
     /// Of what was listed something lay in a stripe that is gone.
     is_outdated: bool,
 }
 
+/// A record that was listed.
+#[derive(Debug)]
+struct Found {
+    version: Version,
+    is_over: bool,
+    key: ScannedKey,
+}
+
 impl<C: Command> Engine<C> {
     pub(super) fn keyspace(&mut self, token: Token, request: KeyspaceRequest) {
         match request {
-            KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.index.object_count())),
+            KeyspaceRequest::Count => self.answer(token, KeyspaceReply::Count(self.object_count())),
             KeyspaceRequest::Stats => self.answer(token, KeyspaceReply::Stats(Box::new(self.stats()))),
             KeyspaceRequest::CountSlot { slot } => {
-                let count = Slot::new(slot).map_or(0, |slot| self.index.count_of(slot));
+                let named = Slot::new(slot).map_or(0, |slot| self.index.count_of(slot));
+                let count = named - self.named_twice().filter(|twice| twice.index() == usize::from(slot)).count();
                 self.answer(token, KeyspaceReply::Count(count as u64));
             }
             KeyspaceRequest::Flush { at } => self.flush(token, at),
@@ -63,30 +93,60 @@ impl<C: Command> Engine<C> {
             KeyspaceRequest::ListSlot { slot, count } => {
                 self.list(token, Listing::Slot { slot, count: count.min(SCAN_KEYS_MAX) }, 1);
             }
-            KeyspaceRequest::RandomKey => self.list(token, Listing::Random, 1),
+            KeyspaceRequest::RandomKey => self.list(token, Listing::Random(None), 1),
             KeyspaceRequest::Own(request) => self.keyspace(token, *request),
         }
+    }
+
+    /// Objects that the index names, each once.
+    pub(super) fn object_count(&self) -> u64 {
+        self.index.object_count() - self.named_twice().count() as u64
+    }
+
+    /// Slots of keys that were written, durably, while the record that this replaces is still compared. That record may
+    /// be of another key that is alike, which is then counted a moment later.
+    fn named_twice(&self) -> impl Iterator<Item = Slot> {
+        self.locks.iter().filter_map(|(_, lock)| {
+            let LockPhase::Writing(round) = &lock.phase else { return None };
+            let (written, _) = round.confirmed.filter(|_| matches!(round.old, Old::Unverified | Old::Unreadable))?;
+            let alike = || self.index.candidates(lock.slot, Tag::of_hash(lock.hash));
+            (alike().any(|it| it == written) && alike().any(|it| it != written)).then_some(lock.slot)
+        })
     }
 
     fn answer(&mut self, token: Token, reply: KeyspaceReply) {
         self.reply(token, Reply::Keyspace(Ok(reply)));
     }
 
-    fn list(&mut self, token: Token, listing: Listing, tries: u32) {
+    pub(super) fn list(&mut self, token: Token, listing: Listing, tries: u32) {
         // What is listed might be gone, and what is not might be there.
         if self.has_losses() || self.has_doubts() {
             return self.reply(token, Reply::Keyspace(Err(StoreError::Unreadable)));
         }
-        let (found, next) = match listing {
-            Listing::Scan { cursor, count } => self.objects_from(cursor, count),
+        let (found, next, around) = match listing {
+            Listing::Scan { cursor, count } => {
+                let (found, next) = self.objects_from(cursor, count);
+                (found, next, None)
+            }
             Listing::Slot { slot, count } => {
                 let list = |slot| self.index.list(slot, 0, count).0;
-                let entries = Slot::new(slot).map(list).unwrap_or_default();
-                (entries.into_iter().map(|(_, location)| location).take(count).collect(), 0)
+                let entries = Slot::new(slot).filter(|_| count > 0).map(list).unwrap_or_default();
+                (entries.into_iter().map(|(_, location)| location).collect(), 0, None)
             }
-            Listing::Random => (self.some_object().into_iter().collect(), 0),
+            Listing::Random(None) => {
+                let (drawn, around) = self.some_object().unzip();
+                (drawn.into_iter().collect(), 0, around)
+            }
+            Listing::Random(Some(from)) => {
+                let (found, around) = self.objects_around(from);
+                (found, 0, around)
+            }
         };
-        self.read_listed(token, listing, tries, found, next);
+        let missing = found.len();
+        let (has_failed, is_outdated) = (false, false);
+        let step =
+            ScanStep { token, listing, tries, next, around, found: Vec::new(), missing, has_failed, is_outdated };
+        self.read_listed(step, found);
     }
 
     /// Objects from a cursor on, and the cursor behind them.
@@ -119,21 +179,37 @@ impl<C: Command> Engine<C> {
         ((usize::from(last.0) + 1) * SLOT_COUNT).div_ceil(usize::from(self.config.partition_count))
     }
 
-    /// The first object at or after a place that changes from call to call.
-    fn some_object(&mut self) -> Option<Location> {
+    /// The first object at or after a place that changes from call to call, and a walk that begins there.
+    fn some_object(&mut self) -> Option<(Location, Around)> {
         if self.index.object_count() == 0 {
             return None;
         }
         self.next_version += 1;
         let start = (self.next_version.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as usize;
-        let slots = (0..SLOT_COUNT).map(|step| Slot::new(((start + step) % SLOT_COUNT) as u16).expect("below"));
-        let entries = slots.map(|slot| self.index.list(slot, 0, usize::MAX).0).find(|entries| !entries.is_empty())?;
-        Some(entries[start % entries.len()].1)
+        let mut slots = (0..SLOT_COUNT).map(|step| (start + step) % SLOT_COUNT);
+        let is_used = |slot: &usize| self.index.count_of(Slot::new(*slot as u16).expect("below")) > 0;
+        let slot = slots.find(is_used)?;
+        let entries = self.index.list(Slot::new(slot as u16).expect("below"), 0, usize::MAX).0;
+        Some((entries[start % entries.len()].1, Around { slot, first: 0, left: SLOT_COUNT }))
     }
 
-    fn read_listed(&mut self, token: Token, listing: Listing, tries: u32, found: Vec<Location>, next: u64) {
-        let (keys, missing) = (Vec::new(), found.len());
-        let step = ScanStep { token, listing, tries, next, keys, missing, has_failed: false, is_outdated: false };
+    /// The next objects of a walk, and where it goes on, if there may be more.
+    fn objects_around(&self, from: Around) -> (Vec<Location>, Option<Around>) {
+        let Around { mut slot, mut first, mut left } = from;
+        let mut found = Vec::new();
+        while left > 0 && found.len() < RANDOM_LOOKS_MAX {
+            let number = Slot::new(slot as u16).expect("below the slot count");
+            let (entries, more) = self.index.list(number, first, RANDOM_LOOKS_MAX - found.len());
+            found.extend(entries.into_iter().map(|(_, location)| location));
+            (slot, first, left) = match more {
+                Some(tag) => (slot, tag, left),
+                None => ((slot + 1) % SLOT_COUNT, 0, left - 1),
+            };
+        }
+        (found, (left > 0).then_some(Around { slot, first, left }))
+    }
+
+    fn read_listed(&mut self, step: ScanStep, found: Vec<Location>) {
         let key = self.scans.insert(step);
         if found.is_empty() {
             return self.end_scan(key);
@@ -190,19 +266,17 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn scan_listed(&mut self, key: PoolKey, bytes: &[u8], stripe: shorttail_units::StripeId) {
+    fn scan_listed(&mut self, key: PoolKey, bytes: &[u8], stripe: StripeId) {
         let Some(step) = self.scans.get_mut(key) else { return };
         step.missing -= 1;
         if let Ok((record, _)) = Record::parse(bytes, stripe) {
-            let is_expired = record.expiry.is_some_and(|expiry| expiry <= self.now.unix_ms);
-            if !is_expired {
-                let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
-                step.keys.push(ScannedKey {
-                    key: record.key.to_vec(),
-                    value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),
-                    expiry: record.expiry,
-                });
-            }
+            let manifest = (record.kind == RecordKind::Manifest).then(|| Manifest::parse(record.value)).flatten();
+            let key = ScannedKey {
+                key: record.key.to_vec(),
+                value_bytes: manifest.map_or(record.value.len(), |manifest| manifest.value_bytes),
+                expiry: record.expiry,
+            };
+            step.found.push(Found { version: record.version, is_over: record.is_over(self.now.unix_ms), key });
         }
         self.end_scan(key);
     }
@@ -211,19 +285,36 @@ impl<C: Command> Engine<C> {
         if self.scans.get(key).is_none_or(|step| step.missing > 0) {
             return;
         }
-        let step = self.scans.remove(key).expect("it was there");
+        let mut step = self.scans.remove(key).expect("it was there");
+        let mut keys = alive(std::mem::take(&mut step.found));
+        if matches!(step.listing, Listing::Random(_)) && !keys.is_empty() {
+            let key = keys.swap_remove(0).key;
+            return self.answer(step.token, KeyspaceReply::RandomKey(Some(key)));
+        }
         if step.is_outdated && !step.has_failed && step.tries < STEP_TRIES_MAX {
             return self.list(step.token, step.listing, step.tries + 1);
         }
         let result = match step.listing {
             _ if step.has_failed || step.is_outdated => Err(StoreError::Unreadable),
-            Listing::Random => Ok(KeyspaceReply::RandomKey(step.keys.into_iter().next().map(|key| key.key))),
-            Listing::Scan { .. } | Listing::Slot { .. } => {
-                Ok(KeyspaceReply::Scanned { next: step.next, keys: step.keys })
+            Listing::Random(_) => match step.around {
+                Some(_) => return self.work.push_back(Work::List(step.token, Listing::Random(step.around))),
+                None => Ok(KeyspaceReply::RandomKey(None)),
+            },
+            Listing::Scan { .. } => Ok(KeyspaceReply::Scanned { next: step.next, keys }),
+            Listing::Slot { count, .. } => {
+                keys.truncate(count);
+                Ok(KeyspaceReply::Scanned { next: step.next, keys })
             }
         };
         self.reply(step.token, Reply::Keyspace(result));
     }
+}
+
+/// What of these is the newest of its key, and not over.
+fn alive(mut found: Vec<Found>) -> Vec<ScannedKey> {
+    found.sort_unstable_by(|one, other| one.key.key.cmp(&other.key.key).then(other.version.cmp(&one.version)));
+    found.dedup_by(|later, first| later.key.key == first.key.key);
+    found.into_iter().filter(|it| !it.is_over).map(|it| it.key).collect()
 }
 
 /// The slot at which a scan with this cursor goes on; `None`: no step answered such a cursor.
@@ -235,3 +326,6 @@ pub fn cursor_slot(cursor: u64) -> Option<Slot> {
 pub fn cursor_of(slot: Slot) -> u64 {
     (slot.index() as u64) << TAG_BITS
 }
+
+#[cfg(test)]
+mod tests;

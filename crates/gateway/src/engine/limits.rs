@@ -108,6 +108,9 @@ pub const IDLE_STABLE_US: u64 = 10_000;
 /// Keys that one step of a scan returns at most, whatever COUNT says.
 pub const SCAN_KEYS_MAX: usize = 4096;
 
+/// Objects that are looked at together for a random key, once the first one was over.
+pub const RANDOM_LOOKS_MAX: usize = 64;
+
 /// Direct-mapped places of the recent-access table (8 bytes each).
 pub const RECENT_PLACES: usize = 1 << 15;
 

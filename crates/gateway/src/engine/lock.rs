@@ -17,7 +17,7 @@ use super::index::Location;
 use super::manifest::Manifest;
 use super::pool::{Pool, PoolKey};
 use super::{KeyRef, Token};
-use crate::command::Attributes;
+use crate::command::{Attributes, NewObject};
 
 /// The value of an object, or where it is.
 #[derive(Clone, Debug)]
@@ -52,6 +52,21 @@ pub struct Object {
     pub idle_s: u32,
 }
 
+impl Object {
+    /// What a write of this version stores.
+    pub fn new(new: NewObject, version: Version) -> Self {
+        Object {
+            data: ObjectData::Inline(new.value),
+            flags: new.flags,
+            expiry: new.expiry,
+            cas: new.cas.unwrap_or(version.raw()),
+            attributes: new.attributes,
+            fetched: false,
+            idle_s: 0,
+        }
+    }
+}
+
 /// The committed record of a key, as far as it matters for replacing it.
 #[derive(Clone, Debug)]
 pub struct OldRecord {
@@ -71,6 +86,8 @@ pub enum Old {
     Unverified,
     /// The record with this tag cannot be read now.
     Unreadable,
+    /// It never will be.
+    Lost,
     Absent,
     Present(OldRecord),
 }
@@ -114,6 +131,8 @@ pub struct Round<C> {
     pub helps_cleaning: bool,
     /// The job that ends the object, and the bytes of its record.
     pub job: Option<(PoolKey, usize)>,
+    /// The group of which it is one pair.
+    pub group: Option<PoolKey>,
     /// Since when it waits for memory.
     pub stalled_us: Option<u64>,
 }
@@ -121,17 +140,30 @@ pub struct Round<C> {
 impl<C> Round<C> {
     /// A round that ends an object for want of memory, or because its time is over.
     pub fn ending(old: OldRecord, version: Version, job: Option<(PoolKey, usize)>) -> Self {
+        let round = Round::new(FinishedCommands::new(), End::Delete, version, Old::Present(old));
+        Round { helps_cleaning: true, job, ..round }
+    }
+
+    /// A round that stores one pair of a group.
+    pub fn of_group(group: PoolKey, object: Object, version: Version, old: Old) -> Self {
+        let round = Round::new(FinishedCommands::new(), End::Store(object), version, old);
+        Round { group: Some(group), ..round }
+    }
+
+    /// What these commands leave.
+    pub fn new(finished: FinishedCommands<C>, end: End, version: Version, old: Old) -> Self {
         Round {
-            finished: FinishedCommands::new(),
-            end: End::Delete,
+            finished,
+            end,
             version,
-            old: Old::Present(old),
+            old,
             mark_read: false,
             confirmed: None,
             is_sent: false,
             was_sent: false,
-            helps_cleaning: true,
-            job,
+            helps_cleaning: false,
+            job: None,
+            group: None,
             stalled_us: None,
         }
     }

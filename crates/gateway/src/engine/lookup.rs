@@ -27,8 +27,8 @@ pub enum LookupPurpose<C> {
     Verify { lock: PoolKey, version: Version },
     /// An eviction needs to know whether the key still holds the object whose first stripe this is.
     Evict { lock: PoolKey, first: StripeId },
-    /// A group needs to know whether the key exists, and which record it replaces.
-    Group { group: PoolKey, pair: u32 },
+    /// A group needs to know which record it replaces; unless it is blind, whether the key exists.
+    Group { group: PoolKey, pair: u32, is_blind: bool },
 }
 
 #[derive(Debug)]
@@ -42,12 +42,21 @@ pub struct Lookup<C> {
     restarts: u32,
     /// A candidate could not be read: absence cannot be claimed.
     is_doubtful: bool,
+    /// A candidate never will be read.
+    is_lost: bool,
 }
 
 impl<C> Lookup<C> {
+    fn new(purpose: LookupPurpose<C>, key: KeyRef<'_>, candidates: SmallVec<[Location; 2]>) -> Self {
+        let KeyRef { bytes, hash, slot } = key;
+        let key = KeyBytes::from_slice(bytes);
+        Lookup { purpose, hash, slot, key, candidates, restarts: 0, is_doubtful: false, is_lost: false }
+    }
+
     /// Does what it finds go beyond which record is to be replaced?
     fn shows(&self) -> bool {
-        !matches!(self.purpose, LookupPurpose::Verify { .. } | LookupPurpose::Evict { .. })
+        use LookupPurpose::{Evict, Group, Verify};
+        !matches!(self.purpose, Verify { .. } | Evict { .. } | Group { is_blind: true, .. })
     }
 }
 
@@ -99,21 +108,12 @@ impl<C: Command> Engine<C> {
             candidates.extend(self.index.candidates(slot, key.tag()));
         }
         let purpose = LookupPurpose::Read { token, command };
-        let lookup = Lookup { purpose, hash, slot, key: KeyBytes::new(), candidates, restarts: 0, is_doubtful: false };
-        self.advance_lookup(lookup);
+        self.advance_lookup(Lookup::new(purpose, KeyRef { bytes: &[], hash, slot }, candidates));
     }
 
     pub(super) fn begin_lookup(&mut self, key: KeyRef<'_>, purpose: LookupPurpose<C>) {
         let candidates = self.index.candidates(key.slot, key.tag()).collect();
-        let mut lookup = Lookup {
-            purpose,
-            hash: key.hash,
-            slot: key.slot,
-            key: KeyBytes::from_slice(key.bytes),
-            candidates,
-            restarts: 0,
-            is_doubtful: false,
-        };
+        let mut lookup = Lookup::new(purpose, key, candidates);
         self.skip_own_record(&mut lookup);
         self.advance_lookup(lookup);
     }
@@ -270,7 +270,7 @@ impl<C: Command> Engine<C> {
                         let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
                         return self.start_fetch_without(wanted, excluded | bit);
                     }
-                    self.candidate_unreadable(lookup);
+                    self.candidate_unreadable(lookup, location);
                 }
             },
             Err(_) if !is_current => self.restart_lookup(lookup),
@@ -280,12 +280,15 @@ impl<C: Command> Engine<C> {
                 let wanted = Wanted { purpose: FetchPurpose::Lookup(key), ..wanted };
                 self.start_fetch_without(wanted, excluded);
             }
-            Err(FetchError::Unreadable) => self.candidate_unreadable(lookup),
+            Err(FetchError::Unreadable) => self.candidate_unreadable(lookup, location),
         }
     }
 
-    fn candidate_unreadable(&mut self, mut lookup: Lookup<C>) {
-        lookup.is_doubtful = true;
+    fn candidate_unreadable(&mut self, mut lookup: Lookup<C>, location: Option<Location>) {
+        match location.is_some_and(|location| self.is_lost_for_good(location)) {
+            true => lookup.is_lost = true,
+            false => lookup.is_doubtful = true,
+        }
         self.resume_lookup(lookup);
     }
 
@@ -299,7 +302,7 @@ impl<C: Command> Engine<C> {
         }
         let tag = Self::lookup_key(&lookup).tag();
         lookup.candidates = self.index.candidates(lookup.slot, tag).collect();
-        lookup.is_doubtful = false;
+        (lookup.is_doubtful, lookup.is_lost) = (false, false);
         self.skip_own_record(&mut lookup);
         self.advance_lookup(lookup);
     }
@@ -365,7 +368,7 @@ impl<C: Command> Engine<C> {
             }
             (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Some(old)),
             (LookupPurpose::Verify { lock, version }, _) => self.round_verified(lock, version, Old::Present(old)),
-            (LookupPurpose::Group { group, pair }, digest) => {
+            (LookupPurpose::Group { group, pair, .. }, digest) => {
                 let exists = !matches!(digest, Digest::Expired);
                 self.group_current(group, pair, exists, Old::Present(old));
             }
@@ -400,8 +403,14 @@ impl<C: Command> Engine<C> {
     }
 
     fn lookup_absent(&mut self, mut lookup: Lookup<C>) {
-        lookup.is_doubtful |= lookup.shows() && (self.is_unsettled(lookup.hash) || self.may_be_another(&lookup, None));
-        let old = if lookup.is_doubtful { Old::Unreadable } else { Old::Absent };
+        lookup.is_lost |= self.may_be_outlived(lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
+        let may_be_there = || lookup.is_lost || self.is_unsettled(lookup.hash) || self.may_be_another(&lookup, None);
+        lookup.is_doubtful |= lookup.shows() && may_be_there();
+        let old = match () {
+            () if lookup.is_doubtful => Old::Unreadable,
+            () if lookup.is_lost => Old::Lost,
+            () => Old::Absent,
+        };
         match lookup.purpose {
             LookupPurpose::Read { token, command } if lookup.is_doubtful => {
                 self.refuse(token, &command, StoreError::Unreadable);
@@ -416,7 +425,7 @@ impl<C: Command> Engine<C> {
             LookupPurpose::Group { group, .. } if lookup.is_doubtful => {
                 self.fail_group(group, StoreError::Unreadable);
             }
-            LookupPurpose::Group { group, pair } => self.group_current(group, pair, false, old),
+            LookupPurpose::Group { group, pair, .. } => self.group_current(group, pair, false, old),
         }
     }
 

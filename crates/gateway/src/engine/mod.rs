@@ -19,6 +19,7 @@
 
 mod absence;
 mod again;
+mod apart;
 mod arrays;
 mod budget;
 mod census;
@@ -60,6 +61,7 @@ mod newest;
 mod nodes;
 mod open_stripe;
 mod orders;
+mod outlived;
 mod ownership;
 mod pause;
 mod picture;
@@ -173,6 +175,8 @@ enum Work {
     Rescinded(StripeId),
     /// A node is late or gone: what it was asked goes elsewhere.
     Failover(Vec<PoolKey>),
+    /// More objects are looked at for this request about all keys.
+    List(Token, keyspace::Listing),
 }
 
 /// What the engine waits for from a session.
@@ -350,6 +354,7 @@ pub struct Engine<C> {
     stalled: stalled::Stalled,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
+    outlived: outlived::Outlived,
     unsettled: Unsettled,
     work: VecDeque<Work>,
     replies: replies::Replies<C>,
@@ -483,6 +488,7 @@ impl<C: Command> Engine<C> {
             suspected: BTreeSet::new(),
             stalled: stalled::Stalled::default(),
             doubtful: Vec::new(),
+            outlived: outlived::Outlived::default(),
             unsettled: Unsettled::default(),
             work: VecDeque::new(),
             replies: replies::Replies::default(),
@@ -619,7 +625,7 @@ impl<C: Command> Engine<C> {
     /// Counters and gauges of this core.
     pub fn stats(&self) -> StoreStats {
         StoreStats {
-            objects: self.index.object_count(),
+            objects: self.object_count(),
             bytes_used: self.nodes.iter().map(nodes::Node::used_bytes).sum(),
             bytes_limit: self.nodes.iter().map(nodes::Node::memory_bytes).sum(),
             nodes_alive: self.nodes.ready_count() as u16,
@@ -653,6 +659,7 @@ impl<C: Command> Engine<C> {
                 Work::Loaded => self.take_loaded(),
                 Work::Rescinded(stripe) => self.end_rescinding(stripe),
                 Work::Failover(tags) => self.failover(tags),
+                Work::List(token, listing) => self.list(token, listing, 1),
             }
         }
     }

@@ -49,7 +49,7 @@ pub struct Lost {
     pub refused: SmallVec<[NodeId; 2]>,
     /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
     /// this one knew.
-    had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
+    pub(super) had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
     /// At the last look no order could be given: too few others are there, or nobody can take a chunk.
     is_stuck: bool,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.

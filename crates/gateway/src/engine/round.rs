@@ -166,27 +166,20 @@ impl<C: Command> Engine<C> {
             Current::Absent | Current::Unseen => End::Delete,
         };
         let Some(version) = written else { return self.finish_unwritten(key, finished, &old, mark_read) };
-        let needs_verification = matches!(old, Old::Unverified);
-        if matches!(end, End::Delete) || !lock.queue.is_empty() {
+        self.write_round(key, Round { mark_read, ..Round::new(finished, end, version, old) });
+    }
+
+    /// What a round leaves is known: it is written.
+    pub(super) fn write_round(&mut self, key: PoolKey, round: Round<C>) {
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        let (version, needs_verification) = (round.version, matches!(round.old, Old::Unverified));
+        if matches!(round.end, End::Delete) || !lock.queue.is_empty() {
             self.deferred.press();
         }
-        let round = Round {
-            finished,
-            end,
-            version,
-            old,
-            mark_read,
-            confirmed: None,
-            is_sent: false,
-            was_sent: false,
-            helps_cleaning: false,
-            job: None,
-            stalled_us: None,
-        };
         lock.phase = LockPhase::Writing(Box::new(round));
         if needs_verification {
             let bytes = KeyBytes::from_slice(&lock.key);
-            let looked_for = KeyRef { bytes: &bytes, hash, slot: lock.slot };
+            let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
             self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
         }
         self.send_round(key);
@@ -252,7 +245,7 @@ impl<C: Command> Engine<C> {
             (End::Delete, Old::Absent) => return Placed::Nothing,
             (End::Delete, Old::Unverified) => return Placed::Later,
             (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
-            (End::Delete, Old::Present(_)) => {
+            (End::Delete, Old::Present(_) | Old::Lost) => {
                 return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
             }
             (End::Store(object), old) => match &object.data {
@@ -281,7 +274,7 @@ impl<C: Command> Engine<C> {
                 let (slot, _) = self.stripes.place_of(old.location);
                 self.stripes.get(slot).is_some_and(|stripe| stripe.phase() == StripePhase::Leaving)
             }
-            Old::Absent | Old::Unverified | Old::Unreadable => false,
+            Old::Absent | Old::Unverified | Old::Unreadable | Old::Lost => false,
         };
         match round.end {
             _ if replaces_leaving || round.helps_cleaning => Urgency::Replacing,
@@ -325,6 +318,8 @@ impl<C: Command> Engine<C> {
         if is_unreadable {
             return self.keep_doubtful(key);
         }
+        let lock = self.locks.get(key).expect("it has a round");
+        self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash);
         self.drop_old(key, None);
         self.release_round(key);
     }
@@ -350,7 +345,7 @@ impl<C: Command> Engine<C> {
             }
             End::Delete => None,
         };
-        let finished = std::mem::take(&mut round.finished);
+        let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
         let is_current = version >= floor;
         let next = (stored.is_some() && is_current).then_some(location);
         let is_in_place = !is_unverified && self.drop_old(key, next);
@@ -373,9 +368,8 @@ impl<C: Command> Engine<C> {
                 self.count_kept(location, record_bytes);
             }
         }
-        for done in finished {
-            self.answer_key(done.token, done.command, done.reply);
-        }
+        self.outlive_lost(slot, tag, hash);
+        self.answer_all(finished, group);
         if is_unreadable {
             self.keep_doubtful(key);
         } else if !is_unverified {
@@ -471,19 +465,27 @@ impl<C: Command> Engine<C> {
     /// A round that has nothing to write.
     pub(super) fn finish_round(&mut self, key: PoolKey) {
         let Some(round) = self.round_mut(key) else { return };
-        let finished = std::mem::take(&mut round.finished);
+        let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
         self.free_flushed_stripes(key);
+        self.answer_all(finished, group);
+        self.release_round(key);
+    }
+
+    /// Whoever waits for a round that is durable, or need not be.
+    fn answer_all(&mut self, finished: FinishedCommands<C>, group: Option<PoolKey>) {
         for done in finished {
             self.answer_key(done.token, done.command, done.reply);
         }
-        self.release_round(key);
+        if let Some(group) = group {
+            self.part_ended(group, Ok(()));
+        }
     }
 
     /// The round did not become durable: commands that changed something, or saw the change, are refused.
     pub(super) fn fail_round(&mut self, key: PoolKey, error: StoreError) {
         let Some(round) = self.round_mut(key) else { return };
         let error = if round.was_sent { StoreError::OutcomeUnknown } else { error };
-        let finished = std::mem::take(&mut round.finished);
+        let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
         let changes_object = matches!((&round.end, &round.old), (End::Store(_), Old::Present(_)));
         if changes_object && error == StoreError::OutcomeUnknown {
             let lock = self.locks.get(key).expect("it has a round");
@@ -496,6 +498,9 @@ impl<C: Command> Engine<C> {
             } else {
                 self.refuse(done.token, &done.command, error);
             }
+        }
+        if let Some(group) = group {
+            self.part_ended(group, Err(error));
         }
         self.release_round(key);
     }

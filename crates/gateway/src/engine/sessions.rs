@@ -487,6 +487,7 @@ impl<C: Command> Engine<C> {
         }
         self.usage_us = self.now.mono_us + USAGE_US;
         self.verify_doubtful();
+        self.forget_outlived();
         let ready = self.nodes.iter().filter(|node| node.phase == NodePhase::Ready);
         let sessions =
             ready.flat_map(|node| (0..node.sessions.len()).map(|core| SessionId { node: node.id, core: core as u16 }));

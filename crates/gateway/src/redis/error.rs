@@ -27,6 +27,8 @@ impl CommandError {
     pub const CURSOR: CommandError = CommandError::fixed("ERR invalid cursor");
     pub const TOO_LARGE: CommandError =
         CommandError::fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    pub const TOO_LARGE_TOGETHER: CommandError =
+        CommandError::fixed("ERR keys and values that are stored together or not at all must be shorter");
     pub const KEY_TOO_LARGE: CommandError = CommandError::fixed("ERR key exceeds maximum allowed size");
     pub const CROSS_SLOT: CommandError = CommandError::fixed("CROSSSLOT Keys in request don't hash to the same slot");
     pub const NO_AUTH: CommandError = CommandError::fixed("NOAUTH Authentication required.");

@@ -317,6 +317,8 @@ impl RedisSession {
     fn handle_group_reply(&mut self, id: RequestId, result: Result<bool, StoreError>) {
         let mut out = Vec::new();
         match result {
+            // Of the others each pair is stored by itself then.
+            Err(StoreError::TooLarge) if id.part == PART_COUNTED => CommandError::TOO_LARGE_TOGETHER.encode(&mut out),
             Err(error) if self.is_of_cluster => store_error_in_cluster(error).encode(&mut out),
             Err(error) => store_error(error).encode(&mut out),
             Ok(stored) if id.part == PART_COUNTED => encode::integer(&mut out, i64::from(stored)),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use shorttail_gateway::engine::Engine;
 use shorttail_gateway::request::StoreStats;
-use shorttail_units::NodeId;
+use shorttail_units::{NodeId, StripeId};
 
 use super::{GatewayHost, World, endpoint_of};
 use crate::command_of_model::SimCommand;
@@ -150,6 +150,11 @@ impl World {
     /// What every engine counts.
     pub fn all_stats(&self) -> Vec<StoreStats> {
         self.gateways.iter().flat_map(GatewayHost::engines).map(Engine::stats).collect()
+    }
+
+    /// Stripes of which a node holds a chunk.
+    pub fn stripes_held(&mut self) -> BTreeSet<StripeId> {
+        self.scan_all().into_keys().collect()
     }
 
     /// The nodes that hold chunks of each stripe.

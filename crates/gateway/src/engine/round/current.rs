@@ -46,15 +46,7 @@ impl Current {
         match (effect, self) {
             (Effect::Keep, current) => current,
             (Effect::Delete, _) => Current::Absent,
-            (Effect::Put(new), _) => Current::Present(Object {
-                data: ObjectData::Inline(new.value),
-                flags: new.flags,
-                expiry: new.expiry,
-                cas: new.cas.unwrap_or(version.raw()),
-                attributes: new.attributes,
-                fetched: false,
-                idle_s: 0,
-            }),
+            (Effect::Put(new), _) => Current::Present(Object::new(new, version)),
             (Effect::Amend(amendment), Current::Present(object)) => Current::Present(Object {
                 flags: amendment.flags,
                 expiry: amendment.expiry,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use shorttail_units::Slot;
 
+use crate::limits::GROUP_BYTES_MAX;
 use crate::redis::error::CommandError;
 use crate::redis::fanout::EachKey;
 use crate::redis::plan::{Call, Handled, Plan};
@@ -35,10 +36,10 @@ fn each_key(call: &mut Call<'_>, each: EachKey) -> Handled {
     Ok(Plan::EachKey(each))
 }
 
-/// All at once if the keys share a hash slot, one by one otherwise.
+/// All at once if the keys share a hash slot and there is not too much, one by one otherwise.
 pub fn mset(call: &mut Call<'_>) -> Handled {
     check_pairs(call)?;
-    if call.args.len() > 3 && share_slot(call) {
+    if call.args.len() > 3 && share_slot(call) && fit_together(call) {
         return Ok(Plan::Group(group(call, false)));
     }
     Ok(Plan::EachKey(EachKey::Store))
@@ -49,7 +50,14 @@ pub fn msetnx(call: &mut Call<'_>) -> Handled {
     if !share_slot(call) {
         return Err(CommandError::CROSS_SLOT);
     }
+    if !fit_together(call) {
+        return Err(CommandError::TOO_LARGE_TOGETHER);
+    }
     Ok(Plan::Group(group(call, true)))
+}
+
+fn fit_together(call: &Call<'_>) -> bool {
+    call.args.skip(1).iter().map(<[u8]>::len).sum::<usize>() <= GROUP_BYTES_MAX
 }
 
 fn check_pairs(call: &mut Call<'_>) -> Result<(), CommandError> {

@@ -7,6 +7,8 @@ use super::super::verbs::{Condition, SetReply, StoreExpiry, WriteVerb};
 use super::super::{KeyCommand, connection::Connection};
 use super::*;
 use crate::command::{ApplyContext, Command, Effect, StoreError};
+use crate::limits::GROUP_BYTES_MAX;
+use crate::request::Reply;
 use crate::roster::Kind;
 
 #[test]
@@ -198,6 +200,30 @@ fn many_keys_at_once() {
         ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command"),
         ("MSETNX a 1 b", "-ERR wrong number of arguments for 'msetnx' command"),
     ]);
+}
+
+#[test]
+fn what_an_owner_does_not_store_together_is_stored_one_by_one_or_not_at_all() {
+    let asked = |verb: &str, value_bytes: usize| {
+        let mut client = Client::new();
+        let value = "x".repeat(value_bytes);
+        client.send(&stream(&[&format!("{verb} {{t}}a {value} {{t}}b x")]));
+        let groups = client.asked.iter().filter(|(_, request)| matches!(request, Request::Group(_))).count();
+        (groups, client.asked.len(), String::from_utf8(client.settle()).expect("text"))
+    };
+    let refused = "-ERR keys and values that are stored together or not at all must be shorter\r\n";
+    let most = GROUP_BYTES_MAX - "{t}a{t}bx".len();
+    assert_eq!(asked("MSET", most), (1, 1, "+OK\r\n".into()));
+    assert_eq!(asked("MSET", most + 1), (0, 2, "+OK\r\n".into()));
+    assert_eq!(asked("MSETNX", most), (1, 1, ":1\r\n".into()));
+    assert_eq!(asked("MSETNX", most + 1), (0, 0, refused.into()));
+    // An owner takes less.
+    let mut client = Client::new();
+    client.send(&stream(&["MSETNX {t}a x {t}b x"]));
+    let (id, _) = client.asked.remove(0);
+    let reply = Reply::Group(Err(StoreError::TooLarge));
+    client.session.handle_reply(client.now, &mut client.shared, id, reply, &mut |_, _| {});
+    assert_eq!(client.settle(), refused.as_bytes());
 }
 
 #[test]

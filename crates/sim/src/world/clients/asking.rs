@@ -21,16 +21,16 @@ impl World {
         Some(self.send(client, Kind::Key { key, is_read }, records, Request::Key(command)))
     }
 
-    pub(super) fn ask_group(&mut self, client: u32, pairs: &[(Vec<u8>, Value)], only_if_absent: bool) {
+    pub(super) fn ask_group(&mut self, client: u32, pairs: &[(Vec<u8>, Value)], only_if_absent: bool) -> Option<u64> {
         let action = |value: &Value| match only_if_absent {
             true => Action::Add(value.clone()),
             false => Action::Set(value.clone()),
         };
         let actions = pairs.iter().map(|(key, value)| (key.as_slice(), action(value)));
-        let Some(records) = self.invoke_all(client, actions) else { return };
+        let records = self.invoke_all(client, actions)?;
         let pairs = pairs.iter().map(|(key, value)| (key.clone(), value.as_bytes().to_vec())).collect();
         let request = Request::Group(GroupPut { pairs, only_if_absent });
-        self.send(client, Kind::Group { only_if_absent }, records, request);
+        Some(self.send(client, Kind::Group { only_if_absent }, records, request))
     }
 
     /// `None`, with nothing recorded, when a key's history is full.
@@ -122,6 +122,13 @@ impl World {
     /// A scenario's client asks; see [`World::outcome`].
     pub fn request(&mut self, client: u32, key: &str, action: Action) -> Op {
         let op = self.ask_key(client, key.as_bytes().to_vec(), action.clone(), Verb::Plain(action));
+        self.watch(op.expect("room in the history"))
+    }
+
+    /// A scenario's client stores these together.
+    pub fn request_group(&mut self, client: u32, pairs: &[(&str, Value)], only_if_absent: bool) -> Op {
+        let pairs: Vec<_> = pairs.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.clone())).collect();
+        let op = self.ask_group(client, &pairs, only_if_absent);
         self.watch(op.expect("room in the history"))
     }
 

@@ -160,7 +160,9 @@ impl World {
                 }
                 None => _ = self.ask_key(client, key, Action::Get, Verb::Plain(Action::Get)),
             },
-            Wish::Group { pairs, only_if_absent } => self.ask_group(client, &pairs, only_if_absent),
+            Wish::Group { pairs, only_if_absent } => {
+                self.ask_group(client, &pairs, only_if_absent);
+            }
             Wish::Flush => {
                 self.clients.flushes.may_be_cancelled();
                 let keys = self.clients.keys();
