@@ -181,8 +181,13 @@ pub const GIVE_WAY_US_MAX: u64 = 2_000;
 /// Stripes with lost chunks that are looked at for it.
 pub const REPAIR_LOOKS_MAX: usize = 32;
 
-/// Stripes in a row that wait for busy nodes after which no more are looked at: others would wait as well.
+/// Of the most urgent stripes, those that wait for busy nodes after which no more are looked at; instead so many of all
+/// others, in turn: they may need other nodes.
 pub const REPAIR_BUSY_MAX: usize = 4;
+pub const REPAIR_BEHIND_MAX: usize = 8;
+
+/// Stripes for which no order could be given that are looked at in turn while there are others: some hundred a second.
+pub const REPAIR_STUCK_LOOKS: usize = 4;
 
 /// Microseconds after which an order to rebuild or copy a chunk is sent again: a node answers one that it began within
 /// five seconds.

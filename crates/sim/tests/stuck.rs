@@ -1,0 +1,45 @@
+//! What cannot be repaired, or not from here, holds up nothing that can be done.
+
+use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::{Action, Answer};
+use shorttail_sim::scenario::*;
+use shorttail_sim::world::{Outcome, World};
+
+/// Some dozen chunks move in far less.
+const MOVES_US: u64 = 60_000_000;
+
+/// Stores these values, many at a time.
+fn store(world: &mut World, names: std::ops::Range<u64>, length: usize) {
+    for first in names.clone().step_by(64) {
+        let some = first..names.end.min(first + 64);
+        let ops: Vec<_> =
+            some.map(|name| world.request(0, &format!("key{name}"), Action::Set(value(name, length)))).collect();
+        for op in ops {
+            assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "from {first}: {:?}", world.all_stats());
+        }
+    }
+}
+
+/// More died at once than the code survives: a fifth of the stripes cannot be repaired, far more than one look takes up.
+/// Others are, and a node is emptied all the same.
+#[test]
+fn a_node_is_drained_while_many_stripes_are_stuck() {
+    let config = SimConfig { node_memory_bytes: 8 << 20, audit_events: 100_000, ..nodes_of("rs:2+1", 6) };
+    let mut world = cluster_of(config, 1);
+    store(&mut world, 0..4_000, STRIPED_BYTES);
+    kill(&mut world, &[0, 1]);
+    await_within(&mut world, REPAIR_US, "repaired", |world| missing(world) > 1_000 && to_rebuild(world) == 0);
+    let stuck = missing(&world);
+    assert!(stuck > 1_300, "chunks of more stripes than are looked at while one rests");
+    world.drain_node(3, true);
+    await_within(&mut world, MOVES_US, "drained", |world| world.is_drained(3));
+    assert_eq!(missing(&world), stuck);
+}
+
+fn missing(world: &World) -> u64 {
+    world.all_stats().iter().map(|stats| stats.chunks_missing).sum()
+}
+
+fn to_rebuild(world: &World) -> u64 {
+    world.all_stats().iter().map(|stats| stats.chunks_to_rebuild).sum()
+}
