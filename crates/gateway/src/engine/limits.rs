@@ -76,6 +76,10 @@ pub const WALK_PER_WRITTEN: usize = 8;
 /// Cleaning jobs at once per engine.
 pub const JOBS_MAX: usize = 4;
 
+/// Jobs in all: beside these, as many others are begun as there are jobs whose stripes cannot be read at the moment, up to
+/// this number.
+pub const JOBS_ALL_MAX: usize = 64;
+
 /// Striped stripes of one write that are being installed at once.
 pub const INSTALLS_IN_FLIGHT: usize = 8;
 

@@ -22,6 +22,7 @@ mod again;
 mod arrays;
 mod budget;
 mod census;
+mod choosing;
 mod cleaner;
 mod config;
 mod control;
@@ -95,6 +96,7 @@ mod synchronise;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod unreadable;
 mod unsettled;
 mod watch;
 mod witness;
@@ -365,6 +367,7 @@ pub struct Engine<C> {
     /// Until then writes may wait for memory without a further look for some to reclaim.
     hope_until_us: u64,
     emptiest: emptiest::Emptiest,
+    passed_over: unreadable::PassedOver,
     /// The partition whose tombstones are looked at next.
     tombstone_hand: PartitionId,
     tombstones_due_us: u64,
@@ -494,6 +497,7 @@ impl<C: Command> Engine<C> {
             cramped_us: None,
             hope_until_us: 0,
             emptiest: emptiest::Emptiest::default(),
+            passed_over: unreadable::PassedOver::default(),
             tombstone_hand: PartitionId(0),
             tombstones_due_us: 0,
             tick_us: now.mono_us,

@@ -136,6 +136,11 @@ impl Repair {
         }
     }
 
+    /// Does any stripe lack chunks, or may one?
+    pub(super) fn lacks_any(&self) -> bool {
+        self.lost_count > 0 || !self.losing.is_empty()
+    }
+
     pub fn get_mut(&mut self, stripe: StripeId) -> Option<&mut Lost> {
         self.lost.get_mut(&stripe)
     }
