@@ -636,7 +636,7 @@ impl<C: Command> Engine<C> {
             chunks_to_rebuild: self.repair.to_rebuild_count(),
             repair_bytes_per_s: self.repair.rate.bytes_per_s(),
             lost_of_stripe_max: self.lost_of_stripe_max(),
-            lost_of_readable_max: self.repair.lost_of_stripe_max_through(self.config.tolerance()),
+            lost_of_readable_max: self.lost_of_readable_max(),
             chunks_moved_total: self.moves.moved_count,
             bytes_moved_total: self.moves.moved_bytes,
             move_bytes_per_s: self.moves.rate.bytes_per_s(),
