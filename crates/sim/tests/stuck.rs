@@ -59,3 +59,28 @@ fn cleaning_goes_on_beside_stripes_that_cannot_be_read() {
         (0..12).for_each(|_| store(&mut world, 10_000..10_700, 900));
     }
 }
+
+/// Two nodes do not reach each other, and everybody else reaches both: what one of them has moves to others.
+#[test]
+fn a_node_is_drained_that_does_not_reach_one_of_the_others() {
+    for seed in 0..3 {
+        let mut world = cluster_of(nodes_of("rs:2+1", 5), seed);
+        store(&mut world, 0..200, STRIPED_BYTES);
+        world.cut_nodes(0, 1, FOR_GOOD_US);
+        world.drain_node(0, true);
+        await_within(&mut world, MOVES_US, "drained", |world| world.is_drained(0));
+        assert!(world.is_whole());
+    }
+}
+
+/// All sources are needed, and one of those that take chunks does not reach one of them.
+#[test]
+fn chunks_are_rebuilt_by_nodes_that_reach_what_is_left() {
+    for seed in 0..3 {
+        let mut world = cluster_of(nodes_of("rs:4+2", 9), seed);
+        store(&mut world, 0..200, STRIPED_BYTES);
+        world.cut_nodes(2, 3, FOR_GOOD_US);
+        kill(&mut world, &[0, 1]);
+        await_within(&mut world, MOVES_US, "whole", World::is_whole);
+    }
+}

@@ -70,7 +70,7 @@ pub struct Moves {
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
     under_way: BTreeMap<StripeId, Move>,
-    /// Nodes that said that they cannot take a chunk of a stripe, until all others did.
+    /// Nodes that said that they cannot take a chunk of a stripe, or cannot reach it, until all others did.
     refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
     /// When it is looked again at what should move, and whether loads are being levelled.
     pub(super) due_us: u64,
@@ -388,6 +388,8 @@ impl<C: Command> Engine<C> {
         let Some(order) = self.moves.under_way.remove(&stripe) else { return };
         tracing::debug!(?stripe, node = node.0, %refusal, ?source, "not moved");
         match (refusal, source) {
+            // These two do not reach each other; another one may reach the chunk.
+            (Refusal::Unreachable, _) => self.moves.refuse(stripe, node),
             (_, Some(_)) => self.doubt_chunk(order.from, stripe, Some(refusal)),
             (Refusal::Exists | Refusal::OutOfMemory, None) => self.moves.refuse(stripe, node),
             _ => {}

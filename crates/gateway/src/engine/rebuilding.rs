@@ -515,6 +515,20 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A node does not reach a source of a chunk that it is to rebuild. If there are no others, another node is to: it may
+    /// reach all of them.
+    fn go_round_cut(&mut self, node: NodeId, stripe: StripeId, chunk: usize) {
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
+        let without = self.repair.get(stripe).map_or(0, |lost| lost.chunks | lost.avoided);
+        if self.sources_of(&facts, chunk, without).is_some() {
+            return;
+        }
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            lost.avoided = 0;
+            lost.refused.push(node);
+        }
+    }
+
     /// An order is over.
     pub(super) fn rebuilt(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
         let Some(order) = self.repair.orders.get(stripe).filter(|order| order.target == node) else { return };
@@ -544,6 +558,9 @@ impl<C: Command> Engine<C> {
                 (Refusal::Exists | Refusal::OutOfMemory, None) => lost.refused.push(node),
                 _ => {}
             }
+        }
+        if refusal == Refusal::Unreachable {
+            self.go_round_cut(node, stripe, chunk);
         }
         self.drop_order(stripe);
         if let (Refusal::Exists, None) = (refusal, source) {

@@ -47,7 +47,7 @@ pub struct Lost {
     pub avoided: u128,
     /// Orders that failed since a chunk of it was rebuilt.
     pub(super) failures: u32,
-    /// Nodes that cannot take the chunk.
+    /// Nodes that cannot take the chunk, or did not reach what it is made of, until all others did.
     pub refused: SmallVec<[NodeId; 2]>,
     /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
     /// this one knew.
