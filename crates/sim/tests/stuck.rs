@@ -1,5 +1,6 @@
 //! What cannot be repaired, or not from here, holds up nothing that can be done.
 
+use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
@@ -82,5 +83,32 @@ fn chunks_are_rebuilt_by_nodes_that_reach_what_is_left() {
         world.cut_nodes(2, 3, FOR_GOOD_US);
         kill(&mut world, &[0, 1]);
         await_within(&mut world, MOVES_US, "whole", World::is_whole);
+    }
+}
+
+/// A node without a memory of its own to come back to dies again and again, before what it had is rebuilt there. It is rebuilt
+/// elsewhere.
+#[test]
+fn what_an_unsteady_node_had_is_rebuilt_elsewhere() {
+    let mut config = SimConfig { repair_bytes_per_s: 10_000, audit_events: 10_000, ..nodes_of("rs:4+2", 9) };
+    config.share(1);
+    (config.coordinated, config.lease) = (true, Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 }));
+    let mut world = cluster_of(config, 1);
+    store(&mut world, 0..150, STRIPED_BYTES);
+    let mut missed = Vec::new();
+    for _ in 0..20 {
+        world.crash_node(0, 1_000_000);
+        pass(&mut world, 6_000_000);
+        missed.push(missing(&world));
+    }
+    assert!(missed[0] > 20 && missed[3..].contains(&0), "{missed:?}");
+    await_within(&mut world, MOVES_US, "whole", World::is_whole);
+    holds_all(&mut world, 0..150);
+    concludes(world);
+}
+
+fn holds_all(world: &mut World, names: std::ops::Range<u64>) {
+    for name in names {
+        assert_eq!(get(world, &format!("key{name}")), Some(value(name, STRIPED_BYTES)), "key{name}");
     }
 }

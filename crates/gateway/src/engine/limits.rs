@@ -200,6 +200,10 @@ pub const REBUILD_ASK_US: u64 = 6_000_000;
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 
+/// Microseconds within which a node that loses its memory twice is unsteady, and for how long it is: some times what its
+/// chunks take to be rebuilt.
+pub const UNSTEADY_US: u64 = 60_000_000;
+
 /// Orders for a stripe that have failed one after the other when it is told: after ten seconds, if it rests after each.
 pub const REPAIR_FAILURES_TOLD: u32 = 100;
 

@@ -48,6 +48,7 @@ mod layout;
 mod lease;
 mod levelling;
 pub mod limits;
+mod lives;
 mod loading;
 mod lock;
 mod log;
@@ -319,6 +320,7 @@ pub struct Engine<C> {
     nodes: Nodes,
     topology: topology::Topology,
     retired: BTreeSet<(NodeId, Incarnation)>,
+    lives: lives::Lives,
     codes: CodeCache,
     awaited: Pool<Awaited>,
     races: Pool<race::Race>,
@@ -459,6 +461,7 @@ impl<C: Command> Engine<C> {
             nodes: Nodes::default(),
             topology,
             retired: BTreeSet::new(),
+            lives: lives::Lives::default(),
             codes: CodeCache::default(),
             awaited: Pool::default(),
             races: Pool::default(),

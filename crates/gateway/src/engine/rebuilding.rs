@@ -288,11 +288,16 @@ impl<C: Command> Engine<C> {
         let lost = self.repair.get(stripe);
         let refused = lost.map(|lost| &lost.refused[..]).unwrap_or_default();
         // A damaged chunk is mended where it is.
-        let stays = !self.is_leaving(own) || lost.is_some_and(|lost| lost.damaged & 1 << chunk != 0);
-        if self.nodes.is_ready(own) && stays && !refused.contains(&own) {
-            return if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
+        let is_damaged = lost.is_some_and(|lost| lost.damaged & 1 << chunk != 0);
+        let is_able = self.nodes.is_ready(own) && (!self.is_leaving(own) || is_damaged) && !refused.contains(&own);
+        let of_own = if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
+        // Who lost it more than once of late would lose it again; so would who is away.
+        let is_unsteady = self.is_unsteady(own) && !is_damaged;
+        let is_away = !self.nodes.is_ready(own) && !self.has_lost_memory(own);
+        if is_able && !is_unsteady {
+            return of_own;
         }
-        if !self.is_gone(own) && !self.nodes.is_ready(own) {
+        if is_away && !is_unsteady {
             return Target::Away;
         }
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
@@ -308,7 +313,11 @@ impl<C: Command> Engine<C> {
         let candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
         if candidates.is_empty() {
-            return Target::Nowhere;
+            return match () {
+                () if is_able => of_own,
+                () if is_away => Target::Away,
+                () => Target::Nowhere,
+            };
         }
         let others = facts.members.iter().filter(|&&node| node != own);
         let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
