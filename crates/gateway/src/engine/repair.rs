@@ -56,9 +56,19 @@ pub struct Lost {
     is_stuck: bool,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
-    /// Losses that the stripe still survives.
+    /// Losses that the stripe survives when it is whole, and still.
+    tolerance: usize,
     spare: usize,
     rests_until_us: Option<u64>,
+}
+
+impl Lost {
+    /// How many chunks are lost, and by that how many more the stripe survives.
+    fn count(&mut self) -> u32 {
+        let count = self.chunks.count_ones();
+        self.spare = self.tolerance.saturating_sub(count as usize);
+        count
+    }
 }
 
 /// A count of the chunks that are away, some stripes at a time.
@@ -308,8 +318,8 @@ impl Repair {
         }
         self.stuck_count += u64::from(lost.is_stuck);
         lost.chunks |= 1 << chunk;
-        let lost_count = lost.chunks.count_ones();
-        lost.spare = shape.tolerance().saturating_sub(lost_count as usize);
+        lost.tolerance = shape.tolerance();
+        let lost_count = lost.count();
         let is_given_up = lost.is_stuck && lost.rests_until_us.is_none();
         self.recount(lost_count - 1, lost_count);
         if is_given_up {
@@ -329,11 +339,10 @@ impl Repair {
         lost.chunks &= !(1 << chunk);
         lost.damaged &= !(1 << chunk);
         lost.avoided &= !(1 << chunk);
-        lost.spare += 1;
         lost.failures = 0;
         lost.refused.clear();
         lost.had_by.retain(|(had, _)| usize::from(*had) != chunk);
-        let lost_count = lost.chunks.count_ones();
+        let lost_count = lost.count();
         self.stranded.remove(&stripe);
         self.recount(lost_count + 1, lost_count);
         if lost_count == 0 {

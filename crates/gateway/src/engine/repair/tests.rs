@@ -24,6 +24,23 @@ fn a_stripe_that_lost_more_is_queued_once_and_first() {
     repair.check_invariants();
 }
 
+/// More was lost than the code survives: what comes back is no spare chunk yet.
+#[test]
+fn a_stripe_that_lost_too_much_has_nothing_to_spare_when_one_chunk_is_back() {
+    let shape: CodeShape = "lrc:4+2+2".parse().expect("a shape");
+    let [a, b] = [1, 2].map(|number| StripeId::new(Epoch(1), number));
+    let mut repair = Repair::default();
+    let tolerance = shape.tolerance();
+    (0..=tolerance).for_each(|chunk| repair.mark(b, chunk, shape));
+    (0..tolerance - 1).for_each(|chunk| repair.mark(a, chunk, shape));
+    assert_eq!(repair.due(0, 9), [b, a]);
+    repair.clear(b, 0);
+    assert_eq!(repair.due(0, 9), [b, a], "it survives no further loss, the other one does");
+    assert_eq!(repair.get(b).map(|lost| lost.spare), Some(0));
+    repair.clear(b, 1);
+    assert_eq!(repair.get(b).map(|lost| lost.spare), Some(1));
+}
+
 /// As the engine looks at them: some at a time, every few milliseconds.
 #[test]
 fn whatever_is_stuck_holds_up_nothing_behind_it() {
