@@ -103,6 +103,7 @@ pub fn tell_nodes<C: Command>(engine: &mut Engine<C>, view: &View) {
     members.iter().for_each(|node| engine.handle_domain(node.id, &node.domain));
     let draining: BTreeSet<NodeId> = members.iter().filter(|node| node.draining).map(|node| node.id).collect();
     engine.handle_draining(&draining);
+    members.iter().for_each(|node| engine.handle_life(node.id, node.incarnation));
     for node in members.iter().filter(|node| node.state == NodeState::Retired) {
         engine.handle_retired(node.id, node.incarnation);
     }

@@ -5,7 +5,7 @@
 //! control record is carried over while something older may still exist that it ended (rule R3). A record whose key is
 //! locked is left for the next pass, so that records of a key never overtake each other.
 //!
-//! Which stripe: one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
+//! Which stripe (see `choosing`): one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
 //! and memory is short, the oldest one, whose objects that were not read lately are evicted (a second chance for the
 //! others, as in CLOCK). The oldest, because what it evicts cannot come back from an older stripe: it goes when the
 //! stripe does (see `doomed`). So an eviction needs no memory but for a void record: when jobs wait for memory that
@@ -22,21 +22,20 @@ use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
 use super::kept::horizon_of;
 use super::limits::{
-    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, JOB_RETRY_US, JOBS_MAX,
-    MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX, TICK_US, TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
+    JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, TICK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
 use super::lock::{LockPhase, Move, Round};
-use super::log::{Log, Purpose};
+use super::log::Purpose;
 use super::lookup::old_record;
 use super::pool::PoolKey;
 use super::reserve::Urgency;
 use super::round::Placed;
-use super::stripes::{Stripe, StripePhase};
+use super::stripes::StripePhase;
 use super::{Engine, KeyRef, Tag, WhenFull, Work};
 use crate::command::Command;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Mode {
+pub(super) enum Mode {
     /// Everything alive is kept.
     Move,
     /// What was not read lately goes.
@@ -83,6 +82,8 @@ pub struct Job {
     /// This walk has put something on its way; the last whole one has.
     has_moved: bool,
     is_moving: bool,
+    /// A chunk could not be read: others are begun meanwhile.
+    is_parked: bool,
     /// Chunks that the bytes at hand were read without, because they proved damaged.
     excluded: u128,
 }
@@ -98,6 +99,11 @@ impl Job {
     /// The stripe that it empties.
     pub(super) fn id(&self) -> StripeId {
         self.id
+    }
+
+    /// Does it go on, or will it once there is memory?
+    fn is_at_work(&self) -> bool {
+        self.is_moving && !self.is_parked
     }
 
     /// A part of the chunk was walked and proved to be damaged further on. What is doomed in it is met again, and counts
@@ -150,6 +156,7 @@ impl<C: Command> Engine<C> {
             must_walk_again: false,
             has_moved: false,
             is_moving: true,
+            is_parked: false,
             excluded: 0,
         });
         self.work.push_back(Work::Job(job));
@@ -166,20 +173,25 @@ impl<C: Command> Engine<C> {
         self.evict_striped();
         self.expire_striped();
         let fit = usize::try_from(self.spare_stripes()).unwrap_or(usize::MAX).saturating_sub(1);
-        while self.jobs.len() < JOBS_MAX.min(fit).max(1) {
+        while self.jobs_at_work() < JOBS_MAX.min(fit).max(1) && self.jobs.len() < JOBS_ALL_MAX {
             let Some((slot, mode)) = self.choose_victim() else { break };
             self.begin_emptying(slot, mode);
         }
         self.relieve();
     }
 
+    /// Jobs whose stripes can be read.
+    pub(super) fn jobs_at_work(&self) -> usize {
+        self.jobs.iter().filter(|(_, job)| !job.is_parked).count()
+    }
+
     /// Memory has been cramped for a while: what is to be evicted whatever the other jobs do.
     fn relieve(&mut self) {
         let may_evict = self.is_stuck() && self.config.when_full == WhenFull::Evict && self.too_few_nodes().is_ok();
-        let evicting = self.jobs.iter().filter(|(_, job)| job.mode == Mode::Evict);
+        let evicting = self.jobs.iter().filter(|(_, job)| job.mode == Mode::Evict && !job.is_parked);
         let (count, moving) =
             evicting.fold((0, 0), |(all, moving), (_, job)| (all + 1, moving + usize::from(job.is_moving)));
-        if !may_evict || moving > 0 || count >= JOBS_MAX {
+        if !may_evict || moving > 0 || count >= JOBS_MAX || self.jobs.len() >= JOBS_ALL_MAX {
             return;
         }
         if let Some(slot) = self.choose_relief() {
@@ -188,7 +200,8 @@ impl<C: Command> Engine<C> {
         // The oldest stripes wait to be moved, for which there is no memory.
         let is_oldest = |job: &Job| self.stripes.by_age(job.partition).next().is_some_and(|(id, _)| id == job.id);
         let moves = |job: &Job| job.mode == Mode::Move && self.stripes.at(job.slot).open.is_none();
-        let waiting = self.jobs.iter().filter(|(_, job)| moves(job) && is_oldest(job)).min_by_key(|(_, job)| job.id);
+        let waits = |job: &Job| !job.is_parked && moves(job) && is_oldest(job);
+        let waiting = self.jobs.iter().filter(|(_, job)| waits(job)).min_by_key(|(_, job)| job.id);
         if let Some(key) = waiting.map(|(key, _)| key) {
             self.jobs.get_mut(key).expect("found above").mode = Mode::Evict;
             self.work.push_back(Work::Job(key));
@@ -213,167 +226,13 @@ impl<C: Command> Engine<C> {
         self.start_job(slot, mode, HashSet::new());
     }
 
-    /// The oldest stripe of a partition that has a stripe for its void record, if there is such a one; rather one of
-    /// small values than one with the manifests of large ones, and one that needs no tombstones.
-    fn choose_relief(&self) -> Option<StripeSlot> {
-        let oldest = |(&partition, log): (&PartitionId, &Log)| {
-            self.oldest_if_sealed(partition).map(|(id, slot)| {
-                let has_manifests = self.stripes.at(slot).manifests.is_expected;
-                ((log.open.is_empty(), self.may_hold_older(slot), has_manifests, id), slot)
-            })
-        };
-        self.logs.iter().filter_map(oldest).min_by_key(|&(rank, _)| rank).map(|(_, slot)| slot)
-    }
-
-    /// The sealed stripe with least to keep, and its share; see `emptiest`.
-    fn choose_emptiest(&mut self) -> Option<(StripeSlot, f64)> {
-        for slot in self.emptiest.turn(self.stripes.slot_count(), SHARE_LOOKS_MAX) {
-            self.file_share(slot);
-        }
-        while let Some(slot) = self.emptiest.first() {
-            if let Some(share) = self.file_share(slot) {
-                return Some((slot, share));
-            }
-        }
-        None
-    }
-
-    /// The share of a sealed stripe, if it is what it was filed under.
-    fn file_share(&mut self, slot: StripeSlot) -> Option<f64> {
-        let stripe = self.stripes.get(slot).filter(|stripe| stripe.phase() == StripePhase::Sealed);
-        let stripe = stripe.filter(|stripe| !self.is_held_back(stripe.id));
-        let share = stripe.map(|stripe| self.live_share(stripe));
-        let is_new = self.emptiest.file(slot, share);
-        share.filter(|_| !is_new)
-    }
-
-    /// See `docs/decisions/0012-cleaning-ends.md` for why this comes to an end.
-    fn choose_victim(&mut self) -> Option<(StripeSlot, Mode)> {
-        let victim = self.find_victim();
-        if victim.is_some() {
-            self.emptiest.note_found();
-        }
-        victim
-    }
-
-    fn find_victim(&mut self) -> Option<(StripeSlot, Mode)> {
-        let is_short = self.is_short_of_memory();
-        if !is_short && let Some(slot) = self.choose_stranded() {
-            return Some((slot, Mode::Move));
-        }
-        if !is_short && !self.has_much_garbage() {
-            return None;
-        }
-        let (emptiest, share) = self.choose_emptiest()?;
-        if share <= self.live_share_max() {
-            return Some((emptiest, Mode::Move));
-        }
-        if let Some(slot) = self.choose_to_end_tombstones() {
-            return Some((slot, Mode::Move));
-        }
-        if !is_short || self.config.when_full == WhenFull::Error || self.jobs.len() > 1 {
-            return None;
-        }
-        let oldest = self.logs.keys().filter_map(|&partition| self.oldest_if_sealed(partition));
-        // Where a striped object is older still, it goes first.
-        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
-        oldest.map(|(_, slot)| (slot, Mode::Evict))
-    }
-
-    /// Up to which share a stripe is worth cleaning. Deletes that wait have no other hope than what they left.
-    fn live_share_max(&self) -> f64 {
-        let is_last_hope = self.config.when_full == WhenFull::Error && self.stalled.has_deletes();
-        if is_last_hope { CLEAN_LIVE_SHARE_MAX_OF_DELETES } else { CLEAN_LIVE_SHARE_MAX }
-    }
-
-    /// A stripe with a lost chunk that no node takes: what is in it is stored anew.
-    fn choose_stranded(&self) -> Option<StripeSlot> {
-        self.too_few_nodes().ok()?;
-        let mut stranded = self.repair.stranded.iter().filter_map(|&id| self.stripes.slot_of(id));
-        stranded.find(|&slot| {
-            let stripe = self.stripes.at(slot);
-            stripe.phase() == StripePhase::Sealed && !self.repair.orders.contains(stripe.id)
-        })
-    }
-
-    fn oldest_if_sealed(&self, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {
-        let oldest = self.stripes.by_age(partition).next();
-        oldest.filter(|&(id, slot)| self.stripes.at(slot).phase() == StripePhase::Sealed && !self.is_held_back(id))
-    }
-
-    /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however
-    /// much of it is alive.
-    ///
-    /// Where there are many stripes, partitions are looked at in turn, and not every time.
-    fn choose_to_end_tombstones(&mut self) -> Option<StripeSlot> {
-        if self.now.mono_us < self.tombstones_due_us {
-            return None;
-        }
-        let partitions: Vec<_> = self.logs.keys().copied().collect();
-        let first = partitions.iter().position(|&partition| partition >= self.tombstone_hand).unwrap_or(0);
-        let mut looks = 0;
-        for &partition in partitions[first..].iter().chain(&partitions[..first]) {
-            if looks >= SHARE_LOOKS_MAX {
-                self.tombstone_hand = partition;
-                break;
-            }
-            let mut by_age = self.stripes.by_age(partition).map(|(id, _)| id);
-            let (oldest, next) = (by_age.next(), by_age.next());
-            let (mut kept, mut taken) = (0, 0);
-            for (id, slot) in self.stripes.by_age(partition) {
-                let beside = if Some(id) == oldest { next } else { oldest };
-                kept += self.stripes.at(slot).kept.ending_bytes(beside);
-                taken += self.stripe_bytes();
-                looks += 1;
-            }
-            if kept > taken / CLEAN_KEPT_PART
-                && let Some((_, slot)) = self.oldest_if_sealed(partition)
-            {
-                return Some(slot);
-            }
-        }
-        if looks >= SHARE_LOOKS_MAX {
-            self.tombstones_due_us = self.now.mono_us + TOMBSTONE_LOOK_US;
-        }
-        None
-    }
-
-    fn stripe_bytes(&self) -> u64 {
-        (self.config.data_count() * self.config.chunk_bytes) as u64
-    }
-
-    /// Little is left, or somebody waits for memory. Who waits for a seal does not: nothing is given up for a burst.
-    pub(super) fn is_short_of_memory(&self) -> bool {
-        let waits_for_memory =
-            || !self.stalled.is_empty() && !self.logs.keys().any(|&partition| self.waits_for_seals(partition));
-        self.spare_stripes() <= self.stripes_left_by(Urgency::Client) + self.reserved_stripes() || waits_for_memory()
-    }
-
-    /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the
-    /// same records would leave such tails again; but a stripe that was sealed early gains its room.
-    fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
-        let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
-        let used = used.max(self.stripe_bytes() * 3 / 4);
-        let kept = stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id));
-        (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
-    }
-
-    /// Do packed stripes take much more memory than what is stored in them?
-    fn has_much_garbage(&self) -> bool {
-        let stripe_bytes = self.stripe_bytes() as f64;
-        let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
-        let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
-        let packed_bytes = self.stats.bytes_stored.saturating_sub(self.striped.value_bytes());
-        taken > self.config.clean_above * packed_bytes as f64
-    }
-
     /// Can a write that waits for memory hope?
     ///
     /// A store that evicts always has something to give up, though between two steps of an eviction nothing shows it.
     pub(super) fn can_reclaim(&mut self) -> bool {
         let may_evict = self.config.when_full == WhenFull::Evict && self.index.object_count() > 0;
         may_evict
-            || !self.jobs.is_empty()
+            || self.jobs_at_work() > 0
             || self.is_reclaiming()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
@@ -453,6 +312,7 @@ impl<C: Command> Engine<C> {
         let excluded = job.excluded & 1 << data_index;
         let stripe = self.stripes.at(slot);
         if let Some(open) = &stripe.open {
+            job.is_parked = false;
             job.source = Source::Loaded { bytes: open.chunk(data_index).to_vec(), offset: 0, is_near: false };
             return;
         }
@@ -465,6 +325,7 @@ impl<C: Command> Engine<C> {
         let stripe = self.stripes.at(slot);
         let job = self.jobs.get_mut(key).expect("a job that goes on");
         if let Some(bytes) = near {
+            job.is_parked = false;
             job.source = Source::Loaded { bytes, offset: 0, is_near: true };
             return;
         }
@@ -492,15 +353,25 @@ impl<C: Command> Engine<C> {
                 assert_eq!(job.data_index, wanted.data_index, "a job loads one chunk at a time");
                 job.source = Source::Loaded { bytes: bytes.to_vec(), offset: 0, is_near: false };
                 job.excluded = excluded;
+                job.is_parked = false;
                 self.work.push_back(Work::Job(key));
             }
             Err(_) => self.retry_later(key),
         }
     }
 
+    /// A chunk cannot be read. If nothing in the stripe is needed, it need not be; else the job waits, and leaves its place
+    /// to another.
     fn retry_later(&mut self, key: PoolKey) {
+        let Some(slot) = self.jobs.get(key).map(|job| job.slot) else { return };
+        let is_void = self.is_void_anyway(self.stripes.at(slot));
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.source = Source::Next;
+        if is_void {
+            job.data_index = self.config.data_count();
+            return self.work.push_back(Work::Job(key));
+        }
+        job.is_parked = true;
         job.again_us = self.now.mono_us + JOB_RETRY_US;
     }
 
@@ -545,7 +416,7 @@ impl<C: Command> Engine<C> {
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
             live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id))
         };
-        let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
+        let jobs = self.jobs.iter().filter(|(_, job)| job.is_at_work() && job.again_us <= self.now.mono_us);
         // One whose stripe must stay all the same gives nothing back.
         let jobs = jobs.map(|(key, job)| (self.is_held_back(job.id), left(job), job.id, key));
         let first = jobs.min_by_key(|&(is_held, left, id, _)| (is_held, left, id));

@@ -29,9 +29,11 @@ impl<C: Command> Engine<C> {
             return;
         }
         let room = EVICTIONS_MAX.saturating_sub(self.evictions);
-        let oldest_packed = self.logs.keys().filter_map(|&partition| self.stripes.by_age(partition).next());
-        let oldest_packed = oldest_packed.filter(|&(_, slot)| !self.stripes.at(slot).is_unsealed()).map(|(id, _)| id);
-        let until = oldest_packed.min();
+        let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
+        let oldest = partitions.into_iter().filter_map(|partition| self.oldest_in_sight(&sight, partition));
+        let oldest: Vec<_> = oldest.collect();
+        let sealed = oldest.into_iter().filter(|&(_, slot)| !self.stripes.at(slot).is_unsealed());
+        let until = sealed.map(|(id, _)| id).min();
         if self.oldest_striped().is_none_or(|oldest| until.is_some_and(|until| oldest > until)) {
             return;
         }

@@ -47,6 +47,7 @@ impl<C: Command> Engine<C> {
         node.sessions.resize_with(usize::from(hello.core_count), Session::default);
         let known = node.incarnation.replace(hello.incarnation);
         let forgotten = known.is_some_and(|old| old != hello.incarnation);
+        self.lives.note(hello.node, hello.incarnation, self.now.mono_us);
         let session = &mut node.sessions[usize::from(id.core)];
         session.memory_bytes = hello.memory_bytes;
         session.used_bytes = hello.used_bytes;

@@ -107,7 +107,7 @@ impl<C: Command> Engine<C> {
             });
         }
         for had_by in self.repair.had_by() {
-            let had_it = |node: NodeId| had_by.map_or_else(|| self.is_gone(node), |had_by| node == had_by);
+            let had_it = |node: NodeId| had_by.map_or_else(|| self.has_lost_memory(node), |had_by| node == had_by);
             left.iter_mut().filter(|(node, _)| had_it(**node)).for_each(|(_, count)| *count += 1);
         }
         self.moves.left = left;

@@ -76,6 +76,10 @@ pub const WALK_PER_WRITTEN: usize = 8;
 /// Cleaning jobs at once per engine.
 pub const JOBS_MAX: usize = 4;
 
+/// Jobs in all: beside these, as many others are begun as there are jobs whose stripes cannot be read at the moment, up to
+/// this number.
+pub const JOBS_ALL_MAX: usize = 64;
+
 /// Striped stripes of one write that are being installed at once.
 pub const INSTALLS_IN_FLIGHT: usize = 8;
 
@@ -184,8 +188,13 @@ pub const GIVE_WAY_US_MAX: u64 = 2_000;
 /// Stripes with lost chunks that are looked at for it.
 pub const REPAIR_LOOKS_MAX: usize = 32;
 
-/// Stripes in a row that wait for busy nodes after which no more are looked at: others would wait as well.
+/// Of the most urgent stripes, those that wait for busy nodes after which no more are looked at; instead so many of all
+/// others, in turn: they may need other nodes.
 pub const REPAIR_BUSY_MAX: usize = 4;
+pub const REPAIR_BEHIND_MAX: usize = 8;
+
+/// Stripes for which no order could be given that are looked at in turn while there are others: some hundred a second.
+pub const REPAIR_STUCK_LOOKS: usize = 4;
 
 /// Microseconds after which an order to rebuild or copy a chunk is sent again: a node answers one that it began within
 /// five seconds.
@@ -193,6 +202,10 @@ pub const REBUILD_ASK_US: u64 = 6_000_000;
 
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
+
+/// Microseconds within which a node that loses its memory twice is unsteady, and for how long it is: some times what its
+/// chunks take to be rebuilt.
+pub const UNSTEADY_US: u64 = 60_000_000;
 
 /// Orders for a stripe that have failed one after the other when it is told: after ten seconds, if it rests after each.
 pub const REPAIR_FAILURES_TOLD: u32 = 100;

@@ -44,6 +44,10 @@ impl AllLosing {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    pub fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
 }
 
 impl<C: Command> Engine<C> {
@@ -108,5 +112,43 @@ impl<C: Command> Engine<C> {
             looks -= object.stripes().count().min(looks);
         }
         end == self.stripes.slot_count() && objects.next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shorttail_units::{Epoch, Incarnation, PartitionId};
+
+    use super::*;
+    use crate::engine::stripes::Stripe;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    /// The coordinator gives up no more nodes than may be missing, by what it is told.
+    #[test]
+    fn what_is_not_marked_yet_is_told() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        for number in 0..100 {
+            let id = StripeId::new(Epoch(1), number);
+            engine.stripes.insert(Stripe::inherited(id, PartitionId(0), members.clone(), Box::from([0; 4])));
+        }
+        let told = |engine: &Engine<crate::any::AnyCommand>| {
+            let stats = engine.stats();
+            (stats.lost_of_readable_max, stats.lost_of_stripe_max)
+        };
+        engine.handle_retired(NodeId(0), Incarnation(1));
+        engine.handle_retired(NodeId(1), Incarnation(1));
+        assert_eq!(told(&engine), (2, 2), "nothing was looked at");
+        for looks in 0..7 {
+            engine.lose_some();
+            let (readable, all) = told(&engine);
+            assert!(readable >= 2 && all >= 2, "after {looks} looks: {readable}, {all}");
+        }
+        while engine.repair.losing.count() > 0 {
+            engine.lose_some();
+        }
+        assert_eq!(told(&engine), (2, 2), "all of it is marked");
     }
 }

@@ -33,10 +33,17 @@ impl<C: Command> Engine<C> {
         self.losses.stripes.insert(id, LostStripe { partition, members });
     }
 
-    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive.
+    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What a node had
+    /// that was given up, and is not marked yet, may be of any stripe: too many are told for some seconds, never too few.
     pub(super) fn lost_of_stripe_max(&self) -> u64 {
         let beyond = self.config.tolerance() as u64 + 1;
-        self.repair.lost_of_stripe_max().max(if self.has_losses() { beyond } else { 0 })
+        let marked = self.repair.lost_of_stripe_max().max(if self.has_losses() { beyond } else { 0 });
+        marked + self.repair.losing.count()
+    }
+
+    /// The same, of stripes that lost no more than the code survives.
+    pub(super) fn lost_of_readable_max(&self) -> u64 {
+        self.repair.lost_of_stripe_max_through(self.config.tolerance()) + self.repair.losing.count()
     }
 
     pub(super) fn is_lost(&self, id: StripeId) -> bool {

@@ -23,6 +23,7 @@ mod apart;
 mod arrays;
 mod budget;
 mod census;
+mod choosing;
 mod cleaner;
 mod config;
 mod control;
@@ -48,6 +49,7 @@ mod layout;
 mod lease;
 mod levelling;
 pub mod limits;
+mod lives;
 mod loading;
 mod lock;
 mod log;
@@ -97,6 +99,7 @@ mod synchronise;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod unreadable;
 mod unsettled;
 mod watch;
 mod witness;
@@ -321,6 +324,7 @@ pub struct Engine<C> {
     nodes: Nodes,
     topology: topology::Topology,
     retired: BTreeSet<(NodeId, Incarnation)>,
+    lives: lives::Lives,
     codes: CodeCache,
     awaited: Pool<Awaited>,
     races: Pool<race::Race>,
@@ -370,6 +374,7 @@ pub struct Engine<C> {
     /// Until then writes may wait for memory without a further look for some to reclaim.
     hope_until_us: u64,
     emptiest: emptiest::Emptiest,
+    passed_over: unreadable::PassedOver,
     /// The partition whose tombstones are looked at next.
     tombstone_hand: PartitionId,
     tombstones_due_us: u64,
@@ -461,6 +466,7 @@ impl<C: Command> Engine<C> {
             nodes: Nodes::default(),
             topology,
             retired: BTreeSet::new(),
+            lives: lives::Lives::default(),
             codes: CodeCache::default(),
             awaited: Pool::default(),
             races: Pool::default(),
@@ -500,6 +506,7 @@ impl<C: Command> Engine<C> {
             cramped_us: None,
             hope_until_us: 0,
             emptiest: emptiest::Emptiest::default(),
+            passed_over: unreadable::PassedOver::default(),
             tombstone_hand: PartitionId(0),
             tombstones_due_us: 0,
             tick_us: now.mono_us,
@@ -638,7 +645,7 @@ impl<C: Command> Engine<C> {
             chunks_to_rebuild: self.repair.to_rebuild_count(),
             repair_bytes_per_s: self.repair.rate.bytes_per_s(),
             lost_of_stripe_max: self.lost_of_stripe_max(),
-            lost_of_readable_max: self.repair.lost_of_stripe_max_through(self.config.tolerance()),
+            lost_of_readable_max: self.lost_of_readable_max(),
             chunks_moved_total: self.moves.moved_count,
             bytes_moved_total: self.moves.moved_bytes,
             move_bytes_per_s: self.moves.rate.bytes_per_s(),

@@ -70,7 +70,7 @@ pub struct Moves {
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
     under_way: BTreeMap<StripeId, Move>,
-    /// Nodes that said that they cannot take a chunk of a stripe, until all others did.
+    /// Nodes that said that they cannot take a chunk of a stripe, or cannot reach it, until all others did.
     refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
     /// When it is looked again at what should move, and whether loads are being levelled.
     pub(super) due_us: u64,
@@ -189,7 +189,7 @@ impl<C: Command> Engine<C> {
         self.moves.draining.contains(&node) && self.can_spare_draining()
     }
 
-    /// Moves what should be moved, while nothing is to be repaired.
+    /// Moves what should be moved, while nothing can be repaired.
     pub(super) fn advance_moves(&mut self) {
         if !matches!(self.phase, Phase::Serving) {
             return;
@@ -228,11 +228,14 @@ impl<C: Command> Engine<C> {
         let Planned { stripe, from, to } = planned;
         let Reparable::Whole(facts) = self.reparable(stripe) else { return Some(()) };
         let Some(chunk) = facts.members.iter().position(|&member| member == from) else { return Some(()) };
-        let is_lacking = self.repair.lacks(stripe) != 0 || self.moves.under_way.contains_key(&stripe);
-        if is_lacking || !self.nodes.is_ready(from) {
+        // What can be repaired is repaired first; where nothing can be, what is left may leave its node all the same.
+        let lost = self.repair.lacks(stripe);
+        let is_repaired = lost != 0 && !self.repair.is_stuck(stripe) || lost & 1 << chunk != 0;
+        if is_repaired || self.moves.under_way.contains_key(&stripe) || !self.nodes.is_ready(from) {
             return Some(());
         }
-        let others = facts.members.iter().copied().filter(|&node| node != from);
+        let others = facts.members.iter().enumerate().filter(|&(other, _)| other != chunk && lost & 1 << other == 0);
+        let others = others.map(|(_, &node)| node);
         let (ready, away): (Vec<NodeId>, Vec<NodeId>) = others.partition(|&node| self.nodes.is_ready(node));
         // As with a repair: a later owner that does not hear the target must hear of it.
         if ready.len() < facts.shape.tolerance() && away.iter().any(|&node| !self.is_gone(node)) {
@@ -269,6 +272,9 @@ impl<C: Command> Engine<C> {
         let order =
             Move { partition, chunk, from, target, configuration, members, untold, has_failed: false, asked_us: None };
         self.moves.under_way.insert(stripe, order);
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            lost.is_told = false;
+        }
         let what = What::Announce { stripe, configuration };
         ready.iter().for_each(|&node| self.reconfigure_on(node, stripe, &facts, what));
         if ready.is_empty() {
@@ -382,6 +388,8 @@ impl<C: Command> Engine<C> {
         let Some(order) = self.moves.under_way.remove(&stripe) else { return };
         tracing::debug!(?stripe, node = node.0, %refusal, ?source, "not moved");
         match (refusal, source) {
+            // These two do not reach each other; another one may reach the chunk.
+            (Refusal::Unreachable, _) => self.moves.refuse(stripe, node),
             (_, Some(_)) => self.doubt_chunk(order.from, stripe, Some(refusal)),
             (Refusal::Exists | Refusal::OutOfMemory, None) => self.moves.refuse(stripe, node),
             _ => {}

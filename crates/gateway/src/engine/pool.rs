@@ -94,10 +94,6 @@ impl<T> Pool<T> {
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 #[cfg(test)]

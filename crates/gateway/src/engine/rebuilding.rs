@@ -25,8 +25,8 @@ use shorttail_units::{Configuration, NodeId, StripeId};
 use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Source};
 
 use super::limits::{
-    REBUILD_ASK_US, REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX, REPAIR_ORDERS_MAX,
-    REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, TICK_US,
+    REBUILD_ASK_US, REPAIR_BEHIND_MAX, REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX,
+    REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, REPAIR_STUCK_LOOKS, TICK_US,
 };
 use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
@@ -82,10 +82,27 @@ enum Target {
     Node(NodeId),
     /// Those that could have enough to do.
     Busy,
+    /// Those that could are slow.
+    Slow,
     /// Its node may come back.
     Away,
     /// No node has room that does not hold a chunk of the stripe already.
     Nowhere,
+}
+
+/// What can be done about a stripe.
+enum Look {
+    Order {
+        chunk: usize,
+        target: NodeId,
+        sources: Vec<usize>,
+    },
+    /// It waits for nodes that have enough to do.
+    Busy,
+    /// Nothing, until something changes. `is_stranded`: no node with room is without a chunk of it.
+    Stuck {
+        is_stranded: bool,
+    },
 }
 
 impl<C: Command> Engine<C> {
@@ -114,12 +131,26 @@ impl<C: Command> Engine<C> {
         }
         self.count_missing();
         self.order_again();
-        let (mut busy_count, before) = (0, self.repair.orders.count());
-        for stripe in self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX) {
+        self.look_at_stuck();
+        let before = self.repair.orders.count();
+        let urgent = self.repair.due(self.now.mono_us, REPAIR_LOOKS_MAX);
+        if self.repair_some(urgent, before, REPAIR_BUSY_MAX) {
+            let others = self.repair.behind(REPAIR_BEHIND_MAX);
+            self.repair_some(others, before, REPAIR_BEHIND_MAX);
+        }
+    }
+
+    /// Gives orders for these stripes, until there are enough beside the ones of before or so many wait for busy nodes;
+    /// true: these stopped it.
+    fn repair_some(&mut self, stripes: Vec<StripeId>, before: usize, busy_max: usize) -> bool {
+        let mut busy_count = 0;
+        for stripe in stripes {
             let count = self.repair.orders.count();
-            let is_enough = count >= REPAIR_ORDERS_MAX || count >= before + REPAIR_GIVEN_MAX;
-            if is_enough || busy_count == REPAIR_BUSY_MAX {
-                return;
+            if count >= REPAIR_ORDERS_MAX || count >= before + REPAIR_GIVEN_MAX {
+                return false;
+            }
+            if busy_count == busy_max {
+                return true;
             }
             // What is lost comes first.
             self.cancel_move(stripe);
@@ -129,57 +160,99 @@ impl<C: Command> Engine<C> {
                 Reparable::Over => self.repair.give_up(stripe),
             }
         }
+        busy_count == busy_max
+    }
+
+    /// Looks whether an order can be given for stripes for which none could be: some at a time, and few while there are
+    /// others.
+    fn look_at_stuck(&mut self) {
+        let count = if self.repair.has_waiting() { REPAIR_STUCK_LOOKS } else { REPAIR_LOOKS_MAX };
+        for stripe in self.repair.due_stuck(self.now.mono_us, count) {
+            let facts = match self.reparable(stripe) {
+                Reparable::Whole(facts) => facts,
+                Reparable::NotYet => {
+                    self.rest(stripe);
+                    continue;
+                }
+                Reparable::Over => {
+                    self.repair.give_up(stripe);
+                    continue;
+                }
+            };
+            match self.look_at(stripe, &facts) {
+                Look::Order { .. } | Look::Busy => self.repair.unstick(stripe),
+                Look::Stuck { is_stranded } => self.stick(stripe, &facts, is_stranded),
+            }
+        }
     }
 
     fn rest(&mut self, stripe: StripeId) {
         self.repair.rest(stripe, self.now.mono_us + REPAIR_REST_US);
     }
 
-    fn rest_stuck(&mut self, stripe: StripeId) {
-        self.repair.rest_stuck(stripe, self.now.mono_us + REPAIR_REST_US);
-    }
-
     /// Gives an order for one chunk of the stripe, or lets it rest; true: it waits for nodes that have enough to do.
     fn repair_stripe(&mut self, stripe: StripeId, facts: Facts) -> bool {
-        let Some((lost, avoided)) = self.repair.get(stripe).map(|lost| (lost.chunks, lost.avoided)) else {
-            return false;
-        };
-        let (mut is_stranded, mut is_busy) = (false, false);
-        for chunk in (0..facts.members.len()).filter(|chunk| lost & 1 << chunk != 0) {
-            let Some(sources) = self.sources_of(&facts, chunk, lost | avoided) else { continue };
-            let target = match self.target_of(stripe, &facts, chunk) {
-                Target::Node(node) => node,
-                Target::Busy => {
-                    is_busy = true;
-                    continue;
-                }
-                Target::Away => continue,
-                Target::Nowhere => {
-                    is_stranded = true;
-                    continue;
-                }
-            };
-            let number = self.repair.take_order_number();
-            let order =
-                Order { number, chunk, target, sources, telling: None, untold: 0, has_failed: false, asked_us: None };
-            self.begin_order(stripe, facts, order);
-            return false;
+        match self.look_at(stripe, &facts) {
+            Look::Order { chunk, target, sources } => {
+                let number = self.repair.take_order_number();
+                let (telling, has_failed) = (None, false);
+                let order = Order { number, chunk, target, sources, telling, untold: 0, has_failed, asked_us: None };
+                self.begin_order(stripe, facts, order);
+                false
+            }
+            Look::Busy => true,
+            Look::Stuck { is_stranded } => {
+                self.stick(stripe, &facts, is_stranded);
+                false
+            }
         }
-        if is_busy {
+    }
+
+    /// For which chunk of the stripe an order can be given, if for one.
+    fn look_at(&mut self, stripe: StripeId, facts: &Facts) -> Look {
+        let (mut is_stranded, mut is_busy) = (false, false);
+        let (lost, avoided) = self.repair.get(stripe).map_or((0, 0), |lost| (lost.chunks, lost.avoided));
+        for chunk in (0..facts.members.len()).filter(|chunk| lost & 1 << chunk != 0) {
+            let Some(sources) = self.sources_of(facts, chunk, lost | avoided) else { continue };
+            match self.target_of(stripe, facts, chunk) {
+                Target::Node(target) if self.can_tell(stripe, facts, chunk, target) => {
+                    return Look::Order { chunk, target, sources };
+                }
+                Target::Busy => is_busy = true,
+                Target::Nowhere => is_stranded = true,
+                Target::Node(_) | Target::Slow | Target::Away => {}
+            }
+        }
+        if is_busy { Look::Busy } else { Look::Stuck { is_stranded } }
+    }
+
+    /// Are enough members there to be told of the target? A later owner hears all but as many nodes as may be lost. So many
+    /// members are told: should it not hear the target, it hears one of them.
+    fn can_tell(&self, stripe: StripeId, facts: &Facts, chunk: usize, target: NodeId) -> bool {
+        let is_known = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
+        if target == facts.members[chunk] && is_known {
             return true;
         }
+        let lost = self.repair.lacks(stripe);
+        let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
+        let (ready, away): (Vec<_>, Vec<_>) =
+            others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
+        ready.len() >= facts.shape.tolerance() || away.into_iter().all(|node| self.is_gone(node))
+    }
+
+    /// Nothing can be done about the stripe now.
+    fn stick(&mut self, stripe: StripeId, facts: &Facts, is_stranded: bool) {
         if let Some(lost) = self.repair.get_mut(stripe) {
             lost.avoided = 0;
         }
-        self.rest_stuck(stripe);
-        self.lose_gone_members(stripe, &facts);
+        self.repair.rest_stuck(stripe, self.now.mono_us + REPAIR_REST_US);
+        self.lose_gone_members(stripe, facts);
         if is_stranded {
             if let Some(lost) = self.repair.get_mut(stripe) {
                 lost.refused.clear();
             }
             self.repair.stranded.insert(stripe);
         }
-        false
     }
 
     /// What is on nodes that are gone for good is lost, whether anybody noticed or not.
@@ -215,11 +288,16 @@ impl<C: Command> Engine<C> {
         let lost = self.repair.get(stripe);
         let refused = lost.map(|lost| &lost.refused[..]).unwrap_or_default();
         // A damaged chunk is mended where it is.
-        let stays = !self.is_leaving(own) || lost.is_some_and(|lost| lost.damaged & 1 << chunk != 0);
-        if self.nodes.is_ready(own) && stays && !refused.contains(&own) {
-            return if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
+        let is_damaged = lost.is_some_and(|lost| lost.damaged & 1 << chunk != 0);
+        let is_able = self.nodes.is_ready(own) && (!self.is_leaving(own) || is_damaged) && !refused.contains(&own);
+        let of_own = if self.takes_orders(own) { Target::Node(own) } else { Target::Busy };
+        // Who lost it more than once of late would lose it again; so would who is away.
+        let is_unsteady = self.is_unsteady(own) && !is_damaged;
+        let is_away = !self.nodes.is_ready(own) && !self.has_lost_memory(own);
+        if is_able && !is_unsteady {
+            return of_own;
         }
-        if !self.is_gone(own) && !self.nodes.is_ready(own) {
+        if is_away && !is_unsteady {
             return Target::Away;
         }
         let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
@@ -235,13 +313,20 @@ impl<C: Command> Engine<C> {
         let candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
         if candidates.is_empty() {
-            return Target::Nowhere;
+            return match () {
+                () if is_able => of_own,
+                () if is_away => Target::Away,
+                () => Target::Nowhere,
+            };
         }
         let others = facts.members.iter().filter(|&&node| node != own);
         let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
         let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
         let choice = choose_replacement(self.topology.placement(), &candidates, &others, &wish);
-        choice.map_or(Target::Busy, Target::Node)
+        // Who is slow may be so for long.
+        let has_more_to_do = |one: &Candidate| !self.is_evaded(one.node);
+        let otherwise = if candidates.iter().any(has_more_to_do) { Target::Busy } else { Target::Slow };
+        choice.map_or(otherwise, Target::Node)
     }
 
     pub(super) fn takes_orders(&self, node: NodeId) -> bool {
@@ -265,16 +350,9 @@ impl<C: Command> Engine<C> {
         let lost = self.repair.lacks(stripe);
         let is_told = facts.configuration.is_first() || self.repair.get(stripe).is_some_and(|lost| lost.is_told);
         let others = facts.members.iter().enumerate().filter(|(chunk, _)| lost & 1 << chunk == 0);
-        let (ready, away): (Vec<_>, Vec<_>) =
-            others.map(|(_, &node)| node).partition(|&node| self.nodes.is_ready(node));
-        // A later owner hears all but as many nodes as may be lost. So many members are told: should it not hear the target,
-        // it hears one of them.
+        let ready: Vec<_> = others.map(|(_, &node)| node).filter(|&node| self.nodes.is_ready(node)).collect();
+        // As many as `can_tell` asks for, others for each stripe.
         let tolerance = facts.shape.tolerance();
-        let is_away = |node: &NodeId| !self.is_gone(*node);
-        if !is_told && ready.len() < tolerance && away.iter().any(is_away) {
-            return self.rest_stuck(stripe);
-        }
-        // Others for each stripe.
         let first = (stripe.raw() % ready.len().max(1) as u64) as usize;
         let told: Vec<NodeId> = ready.iter().cycle().skip(first).take(tolerance.min(ready.len())).copied().collect();
         order.untold = if is_told { 0 } else { told.len() };
@@ -446,6 +524,20 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A node does not reach a source of a chunk that it is to rebuild. If there are no others, another node is to: it may
+    /// reach all of them.
+    fn go_round_cut(&mut self, node: NodeId, stripe: StripeId, chunk: usize) {
+        let Reparable::Whole(facts) = self.reparable(stripe) else { return };
+        let without = self.repair.get(stripe).map_or(0, |lost| lost.chunks | lost.avoided);
+        if self.sources_of(&facts, chunk, without).is_some() {
+            return;
+        }
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            lost.avoided = 0;
+            lost.refused.push(node);
+        }
+    }
+
     /// An order is over.
     pub(super) fn rebuilt(&mut self, node: NodeId, stripe: StripeId, outcome: Result<(), (Refusal, Option<u8>)>) {
         let Some(order) = self.repair.orders.get(stripe).filter(|order| order.target == node) else { return };
@@ -475,6 +567,9 @@ impl<C: Command> Engine<C> {
                 (Refusal::Exists | Refusal::OutOfMemory, None) => lost.refused.push(node),
                 _ => {}
             }
+        }
+        if refusal == Refusal::Unreachable {
+            self.go_round_cut(node, stripe, chunk);
         }
         self.drop_order(stripe);
         if let (Refusal::Exists, None) = (refusal, source) {

@@ -118,17 +118,6 @@ impl<C: Command> Engine<C> {
         away == 0 || has_waited && away <= tolerated && !may_hide
     }
 
-    /// Was the memory that the node had given up for good?
-    pub(super) fn is_gone(&self, id: NodeId) -> bool {
-        if self.nodes.is_reachable(id) {
-            return false;
-        }
-        match self.nodes.get(id).and_then(|node| node.incarnation) {
-            Some(known) => self.is_retired(id, known),
-            None => self.retired.iter().any(|&(node, _)| node == id),
-        }
-    }
-
     /// Where to note what nodes hold, until the take-over is complete.
     pub(super) fn census_mut(&mut self) -> Option<&mut Census> {
         census_of(&mut self.phase, &mut self.completing)

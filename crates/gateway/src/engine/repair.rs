@@ -4,16 +4,18 @@
 //!        node retired, or back with an empty memory               Rebuilt, or found by a scan
 //! there ---------------------------------------------> lost ------------------------------------> there
 //!                                                      | ^
-//!                              most urgent first: order' 'rest: no target, a source failed, its node is away
+//!                              most urgent first: order' 'rest: a source failed; stuck: no target, its node is away
 //! ```
 //! Only chunks of sealed stripes, those that are being emptied among them, and of striped objects are here: an unsealed
 //! stripe that loses a member is emptied from the owner's memory. Reads know what is lost and decode it at once.
 //!
-//! Invariant: a stripe with lost chunks is in the queue, rests, has an order, or is void.
+//! Invariant: a stripe with lost chunks is in the queue, rests, is stuck, has an order, or is void. What is stuck is looked at
+//! in turn, beside the queue: however much of it there is, it holds up nothing that can be repaired.
 //!
 //! Must not know: how a chunk is rebuilt (see `rebuilding`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use shorttail_units::{CodeShape, Configuration, NodeId, PartitionId, StripeId};
@@ -45,7 +47,7 @@ pub struct Lost {
     pub avoided: u128,
     /// Orders that failed since a chunk of it was rebuilt.
     pub(super) failures: u32,
-    /// Nodes that cannot take the chunk.
+    /// Nodes that cannot take the chunk, or did not reach what it is made of, until all others did.
     pub refused: SmallVec<[NodeId; 2]>,
     /// Who had which chunk, or was to have it, before it was to be rebuilt where it is to be now. `None`: an owner before
     /// this one knew.
@@ -54,9 +56,19 @@ pub struct Lost {
     is_stuck: bool,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
-    /// Losses that the stripe still survives.
+    /// Losses that the stripe survives when it is whole, and still.
+    tolerance: usize,
     spare: usize,
     rests_until_us: Option<u64>,
+}
+
+impl Lost {
+    /// How many chunks are lost, and by that how many more the stripe survives.
+    fn count(&mut self) -> u32 {
+        let count = self.chunks.count_ones();
+        self.spare = self.tolerance.saturating_sub(count as usize);
+        count
+    }
 }
 
 /// A count of the chunks that are away, some stripes at a time.
@@ -75,9 +87,15 @@ pub struct Repair {
     stripes_by_lost: BTreeMap<u32, u64>,
     /// To be looked at, the fewest spare chunks first.
     queue: BTreeSet<(usize, StripeId)>,
+    /// The last that was looked at beside the most urgent ones.
+    passed: (usize, StripeId),
     resting: BTreeSet<(u64, StripeId)>,
-    /// So many of those that rest are looked at all the same: a node is in use again, which may be what they lacked.
+    /// Those for which no order can be given, by when they are looked at again.
+    stuck: BTreeSet<(u64, StripeId)>,
+    /// So many of those that rest, and that are stuck, are looked at all the same: a node is in use again, which may be
+    /// what they lacked.
     woken_count: usize,
+    woken_stuck_count: usize,
     pub(super) orders: Orders,
     /// Not all that these nodes had is marked yet.
     pub(super) losing: AllLosing,
@@ -126,6 +144,11 @@ impl Repair {
                 lost.damaged |= 1 << chunk;
             }
         }
+    }
+
+    /// Does any stripe lack chunks, or may one?
+    pub(super) fn lacks_any(&self) -> bool {
+        self.lost_count > 0 || !self.losing.is_empty()
     }
 
     pub fn get_mut(&mut self, stripe: StripeId) -> Option<&mut Lost> {
@@ -218,8 +241,26 @@ impl Repair {
 
     /// No order can be given for the stripe now: it is looked at again at this time.
     pub(super) fn rest_stuck(&mut self, stripe: StripeId, until_us: u64) {
-        self.rest(stripe, until_us);
+        self.take_out(stripe);
         self.set_stuck(stripe, true);
+        if let Some(lost) = self.lost.get_mut(&stripe) {
+            lost.rests_until_us = Some(until_us);
+            self.stuck.insert((until_us, stripe));
+        }
+    }
+
+    /// An order can perhaps be given for the stripe: it has its place in the queue.
+    pub(super) fn unstick(&mut self, stripe: StripeId) {
+        if self.is_stuck(stripe) {
+            self.take_out(stripe);
+            self.set_stuck(stripe, false);
+            self.queue.extend(self.place_of(stripe));
+        }
+    }
+
+    /// Does the stripe lack chunks for which no order could be given at the last look?
+    pub(super) fn is_stuck(&self, stripe: StripeId) -> bool {
+        self.lost.get(&stripe).is_some_and(|lost| lost.is_stuck)
     }
 
     /// A lost chunk is to be rebuilt on another node than on this one, or than on whichever an earlier owner knew of.
@@ -261,7 +302,7 @@ impl Repair {
 
     /// Where a stripe is to be in the queue, if it is.
     fn place_of(&self, stripe: StripeId) -> Option<(usize, StripeId)> {
-        let lost = self.lost.get(&stripe).filter(|lost| lost.rests_until_us.is_none())?;
+        let lost = self.lost.get(&stripe).filter(|lost| lost.rests_until_us.is_none() && !lost.is_stuck)?;
         (!self.orders.contains(stripe)).then_some((lost.spare, stripe))
     }
 
@@ -277,25 +318,31 @@ impl Repair {
         }
         self.stuck_count += u64::from(lost.is_stuck);
         lost.chunks |= 1 << chunk;
-        let lost_count = lost.chunks.count_ones();
-        lost.spare = shape.tolerance().saturating_sub(lost_count as usize);
+        lost.tolerance = shape.tolerance();
+        let lost_count = lost.count();
+        let is_given_up = lost.is_stuck && lost.rests_until_us.is_none();
         self.recount(lost_count - 1, lost_count);
+        if is_given_up {
+            self.set_stuck(stripe, false);
+        }
     }
 
     /// The chunk is there.
     pub(super) fn clear(&mut self, stripe: StripeId, chunk: usize) {
+        if self.lacks(stripe) & 1 << chunk == 0 {
+            return;
+        }
         // What could not be rebuilt without it perhaps can.
-        self.set_stuck(stripe, false);
-        let Some(lost) = self.lost.get_mut(&stripe).filter(|lost| lost.chunks & 1 << chunk != 0) else { return };
+        self.unstick(stripe);
+        let Some(lost) = self.lost.get_mut(&stripe) else { return };
         self.queue.remove(&(lost.spare, stripe));
         lost.chunks &= !(1 << chunk);
         lost.damaged &= !(1 << chunk);
         lost.avoided &= !(1 << chunk);
-        lost.spare += 1;
         lost.failures = 0;
         lost.refused.clear();
         lost.had_by.retain(|(had, _)| usize::from(*had) != chunk);
-        let lost_count = lost.chunks.count_ones();
+        let lost_count = lost.count();
         self.stranded.remove(&stripe);
         self.recount(lost_count + 1, lost_count);
         if lost_count == 0 {
@@ -327,7 +374,8 @@ impl Repair {
         if let Some(lost) = self.lost.get_mut(&stripe) {
             self.queue.remove(&(lost.spare, stripe));
             if let Some(until_us) = lost.rests_until_us.take() {
-                self.resting.remove(&(until_us, stripe));
+                let among = if lost.is_stuck { &mut self.stuck } else { &mut self.resting };
+                among.remove(&(until_us, stripe));
             }
         }
     }
@@ -335,6 +383,7 @@ impl Repair {
     /// The stripe is looked at again at this time.
     pub(super) fn rest(&mut self, stripe: StripeId, until_us: u64) {
         self.take_out(stripe);
+        self.set_stuck(stripe, false);
         if let Some(lost) = self.lost.get_mut(&stripe) {
             lost.rests_until_us = Some(until_us);
             self.resting.insert((until_us, stripe));
@@ -343,8 +392,8 @@ impl Repair {
 
     /// A node is in use again: what rests now need not wait any longer.
     pub(super) fn wake_resting(&mut self) {
-        self.woken_count = self.resting.len();
-        if self.woken_count > 0 {
+        (self.woken_count, self.woken_stuck_count) = (self.resting.len(), self.stuck.len());
+        if self.woken_count + self.woken_stuck_count > 0 {
             self.due_us = 0;
         }
     }
@@ -367,6 +416,24 @@ impl Repair {
             }
         }
         self.queue.iter().take(count).map(|&(_, stripe)| stripe).collect()
+    }
+
+    /// The next of all others in turn: what is most urgent may wait for nodes that these do not need.
+    pub(super) fn behind(&mut self, count: usize) -> Vec<StripeId> {
+        let from = (Bound::Excluded(self.passed), Bound::Unbounded);
+        let next: Vec<_> = self.queue.range(from).take(count).copied().collect();
+        self.passed = next.last().copied().filter(|_| next.len() == count).unwrap_or_default();
+        next.into_iter().map(|(_, stripe)| stripe).collect()
+    }
+
+    /// Stuck stripes whose turn it is; each of them is to be found stuck again, or not.
+    pub(super) fn due_stuck(&mut self, now_us: u64, count: usize) -> Vec<StripeId> {
+        let woken = self.woken_stuck_count.min(count);
+        let in_turn = self.stuck.iter().take(count).enumerate();
+        let due = in_turn.take_while(|&(place, &(until_us, _))| place < woken || until_us <= now_us);
+        let due: Vec<_> = due.map(|(_, &(_, stripe))| stripe).collect();
+        self.woken_stuck_count = self.woken_stuck_count.saturating_sub(due.len());
+        due
     }
 
     /// Takes the stripe out of the queue while an order for it is under way.
@@ -405,11 +472,19 @@ impl Repair {
         for (stripe, lost) in &self.lost {
             assert!(lost.chunks != 0, "{stripe:?} lacks nothing");
             assert!(lost.damaged & !lost.chunks == 0, "{stripe:?}: a damaged chunk is lacking");
-            let rests = lost.rests_until_us.is_some_and(|until_us| self.resting.contains(&(until_us, *stripe)));
+            let among = if lost.is_stuck { &self.stuck } else { &self.resting };
+            let rests = lost.rests_until_us.is_some_and(|until_us| among.contains(&(until_us, *stripe)));
             assert_eq!(rests, lost.rests_until_us.is_some(), "{stripe:?} rests");
             let is_lost = |(chunk, _): &(u8, Option<NodeId>)| lost.chunks & 1 << chunk != 0;
             assert!(lost.had_by.iter().all(is_lost), "{stripe:?}: who had what is not lost");
         }
+        let is_queued = |&(spare, stripe): &(usize, StripeId)| {
+            let lost = self.lost.get(&stripe);
+            lost.is_some_and(|lost| lost.spare == spare && !lost.is_stuck && lost.rests_until_us.is_none())
+        };
+        assert!(self.queue.iter().all(is_queued), "a stripe is queued that rests, is stuck or is not what it was");
+        let resting = self.lost.values().filter(|lost| lost.rests_until_us.is_some()).count();
+        assert_eq!(self.resting.len() + self.stuck.len(), resting, "each rests once");
         let stuck = self.lost.values().filter(|lost| lost.is_stuck);
         let count: u64 = stuck.map(|lost| u64::from(lost.chunks.count_ones())).sum();
         assert_eq!(self.stuck_count, count, "chunks that cannot be rebuilt are counted");
@@ -641,48 +716,4 @@ impl<C: Command> Engine<C> {
 }
 
 #[cfg(test)]
-mod tests {
-    use shorttail_units::Epoch;
-
-    use super::*;
-
-    #[test]
-    fn a_stripe_that_lost_more_is_queued_once_and_first() {
-        let shape = CodeShape::reed_solomon(4, 2).expect("a shape");
-        let [a, b, c] = [1, 2, 3].map(|number| StripeId::new(Epoch(1), number));
-        let mut repair = Repair::default();
-        repair.mark(b, 5, shape);
-        repair.mark_all(&[(a, 0, shape), (c, 0, shape), (b, 5, shape), (c, 3, shape)]);
-        assert_eq!(repair.due(0, 9), [c, a, b]);
-        assert_eq!((repair.missing_count(), repair.lost_of_stripe_max()), (4, 2));
-        assert_eq!([0, 1, 2, 3].map(|count| repair.lost_of_stripe_max_through(count)), [0, 1, 2, 2]);
-        repair.check_invariants();
-        repair.clear(c, 3);
-        assert_eq!(repair.due(0, 9), [a, b, c]);
-        repair.rest(a, 7);
-        repair.mark_all(&[(a, 1, shape), (b, 1, shape)]);
-        assert_eq!(repair.due(6, 9), [b, c], "what rests waits, whatever it loses");
-        assert_eq!(repair.due(7, 9), [a, b, c]);
-        repair.check_invariants();
-    }
-
-    #[test]
-    fn what_rests_is_looked_at_once_a_node_is_in_use_again_some_at_a_time() {
-        let shape = CodeShape::reed_solomon(4, 2).expect("a shape");
-        let [a, b, c] = [1, 2, 3].map(|number| StripeId::new(Epoch(1), number));
-        let mut repair = Repair::default();
-        for stripe in [a, b, c] {
-            repair.mark(stripe, 0, shape);
-            repair.rest(stripe, 100);
-        }
-        assert_eq!(repair.due(6, 2), []);
-        repair.wake_resting();
-        assert_eq!(repair.due(7, 2), [a, b]);
-        repair.rest(a, 107);
-        repair.rest(b, 107);
-        assert_eq!(repair.due(8, 2), [c], "those that were woken rest again");
-        repair.rest(c, 108);
-        assert_eq!(repair.due(9, 2), []);
-        repair.check_invariants();
-    }
-}
+mod tests;

@@ -53,14 +53,18 @@ impl<C: Command> Engine<C> {
                 self.note_given_up(node);
                 self.lose_chunks_of(node);
             }
-            self.void_frees_of(node);
+            // In a later life it may hold what an owner before this one put there.
+            if self.lives.present(node).is_none_or(|present| present <= incarnation) {
+                self.void_frees_of(node);
+            }
         }
         self.run_work();
     }
 
-    /// Is a life of a node's memory over for good?
+    /// Is a life of a node's memory over for good: given up, or followed by another one?
     pub(super) fn is_retired(&self, node: NodeId, life: Incarnation) -> bool {
-        self.retired.range((node, life)..=(node, Incarnation(u64::MAX))).next().is_some()
+        let is_followed = self.lives.present(node).is_some_and(|present| life < present);
+        is_followed || self.retired.range((node, life)..=(node, Incarnation(u64::MAX))).next().is_some()
     }
 
     /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.
@@ -75,6 +79,7 @@ impl<C: Command> Engine<C> {
         self.topology.remove(node);
         self.moves.forgive(node);
         self.forget_absence(node);
+        self.lives.forget(node);
     }
 
     /// Nothing is asked of a node any more, and nothing it says counts, until it is greeted again.

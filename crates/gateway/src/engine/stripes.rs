@@ -258,7 +258,12 @@ impl<I> Stripes<I> {
 
     /// The oldest stripe of a partition, and from there on upwards.
     pub fn by_age(&self, partition: PartitionId) -> impl Iterator<Item = (StripeId, StripeSlot)> {
-        let range = (partition, StripeId::default())..=(partition, StripeId::from_raw(u64::MAX));
+        self.by_age_from(partition, StripeId::default())
+    }
+
+    /// As [`Stripes::by_age`], from this id on.
+    pub fn by_age_from(&self, partition: PartitionId, first: StripeId) -> impl Iterator<Item = (StripeId, StripeSlot)> {
+        let range = (partition, first)..=(partition, StripeId::from_raw(u64::MAX));
         self.by_age.range(range).map(|(&(_, id), &slot)| (id, slot))
     }
 

@@ -390,6 +390,12 @@ impl World {
         self.cut(endpoint_of(node), endpoint_of_gateway(gateway), cut_us);
     }
 
+    /// Nothing that one of these nodes sends reaches the other one for so long; everybody else reaches both.
+    pub fn cut_nodes(&mut self, one: usize, other: usize, cut_us: u64) {
+        self.cut(endpoint_of(one), endpoint_of(other), cut_us);
+        self.cut(endpoint_of(other), endpoint_of(one), cut_us);
+    }
+
     /// Nothing that a node sends reaches a gateway for so long.
     pub fn cut_replies_to(&mut self, gateway: usize, node: usize, cut_us: u64) {
         self.cut(endpoint_of(node), endpoint_of_gateway(gateway), cut_us);

@@ -169,6 +169,11 @@ impl World {
         if kept.is_none() {
             self.renew_voters();
         }
+        if !self.config.coordinated {
+            let id = self.nodes[node].id;
+            let engines = self.gateways.iter_mut().flat_map(super::GatewayHost::engines_mut);
+            engines.for_each(|engine| engine.handle_life(id, incarnation));
+        }
     }
 
     /// The process dies and its memory with it.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shorttail_gateway::engine::{Engine, EngineConfig, Standing, Terms};
 use shorttail_gateway::terms::{TermsTaken, is_over, tell_nodes};
-use shorttail_units::{Epoch, PartitionId};
+use shorttail_units::{Epoch, Incarnation, PartitionId};
 
 use super::{Hosted, count};
 use crate::command_of_model::SimCommand;
@@ -88,6 +88,8 @@ impl World {
         }
         engine.handle_draining(&self.draining_ids());
         let is_lost = |node: &&NodeHost| !node.is_up() && !node.is_kept();
+        let met = members.iter().map(|&node| &self.nodes[node]).filter(|node| node.incarnation != Incarnation(0));
+        met.for_each(|node| engine.handle_life(node.id, node.incarnation));
         for node in members.iter().map(|&node| &self.nodes[node]).filter(is_lost) {
             engine.handle_retired(node.id, node.incarnation);
         }

@@ -133,6 +133,32 @@ fn what_a_node_refuses_for_other_reasons_says_nothing_of_its_chunk() {
     scene.asks_nothing();
 }
 
+/// The two do not reach each other: another one may reach both.
+#[test]
+fn who_does_not_reach_a_chunk_does_not_get_it() {
+    let mut scene = scene();
+    scene.begin(4);
+    scene.report(4, Err((Refusal::Unreachable, Some(0))));
+    let Reparable::Whole(facts) = scene.engine.reparable(scene.stripe) else { panic!("the stripe is there") };
+    let targets = scene.engine.targets_of_move(scene.stripe, &facts);
+    assert_eq!(targets.iter().map(|one| one.node).collect::<Vec<_>>(), [NodeId(5)]);
+}
+
+/// All that is left is needed, and the node that is to rebuild does not reach a part of it.
+#[test]
+fn another_node_rebuilds_what_one_does_not_reach_all_of() {
+    let mut scene = scene();
+    [0, 1].into_iter().for_each(|node| scene.lose(node));
+    [0, 1].into_iter().for_each(|chunk| scene.engine.repair.mark(scene.stripe, chunk, shape()));
+    let first = scene.orders_at(0);
+    scene.report(first, Err((Refusal::Unreachable, Some(2))));
+    let second = scene.orders_at(1_000_000);
+    assert_ne!(second, first);
+    scene.report(second, Ok(()));
+    assert_eq!(scene.lacking(), 0b10);
+    scene.engine.check_invariants();
+}
+
 /// A member was away when the stripe was read, and told before the new owner serves that it holds nothing, though its memory
 /// is old enough.
 #[test]
