@@ -20,7 +20,6 @@ use super::control::VoidRecord;
 use super::doomed::Doomed;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
-use super::kept::horizon_of;
 use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, JOB_RETRY_US, JOBS_MAX,
     MOVES_IN_FLIGHT_BYTES, RELIEF_US, SHARE_LOOKS_MAX, TICK_US, TOMBSTONE_LOOK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
@@ -644,6 +643,9 @@ impl<C: Command> Engine<C> {
         }
         let purpose = Purpose::Carry { job: key, from };
         let urgency = self.urgency_of_job(key);
+        let horizon = self.horizon_in(job.id, record).map(|horizon| horizon.raw().to_le_bytes());
+        let horizon = horizon.as_ref().filter(|_| record.kind == RecordKind::Tombstone);
+        let record = &Record { value: horizon.map_or(record.value, |horizon| horizon.as_slice()), ..*record };
         if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
             return Step::Wait;
         }
@@ -654,7 +656,7 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
         let oldest = self.oldest_beside(partition, own);
-        let horizon = horizon_of(record, self.config.epoch);
+        let horizon = self.horizon_in(own, record);
         let ends_something = horizon.zip(oldest).is_some_and(|(horizon, oldest)| oldest < horizon);
         match record.kind {
             RecordKind::Tombstone => ends_something,

@@ -179,7 +179,7 @@ impl Picture {
         for (data_index, chunk) in chunks.iter().enumerate() {
             let mut offset = 0;
             while let Ok((record, record_bytes)) = Record::parse(&chunk[offset..], id) {
-                kept.add(&record, record_bytes, config.epoch);
+                kept.add(&record, record_bytes, config.epoch, is_sealed);
                 let location = self.stripes.location(slot, data_index, offset);
                 let place = Place { stripe: id, slot, partition, location, record_bytes };
                 match record.kind {

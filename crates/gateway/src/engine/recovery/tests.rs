@@ -46,6 +46,8 @@ struct Scene {
     keys: BTreeSet<Vec<u8>>,
     /// Floors that were appended, counted at one node.
     floor_count: u32,
+    /// Of the tombstone that was appended last.
+    horizon: Option<StripeId>,
 }
 
 impl Scene {
@@ -78,7 +80,7 @@ impl Scene {
         engine.phase = Phase::Completing;
         engine.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
         let (appended, voided, freed, keys) = (Vec::new(), BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Scene { engine, partition, appended, voided, freed, keys, floor_count: 0 }
+        Scene { engine, partition, appended, voided, freed, keys, floor_count: 0, horizon: None }
     }
 
     /// Some turns pass, in which nodes open what they are to.
@@ -111,6 +113,9 @@ impl Scene {
                 Some(Control::Void(void)) => _ = self.voided.insert(void),
                 Some(Control::Floor { .. }) => self.floor_count += u32::from(node == NODES[0]),
                 _ => {}
+            }
+            if record.kind == RecordKind::Tombstone {
+                self.horizon = record.value.try_into().ok().map(|raw| StripeId::from_raw(u64::from_le_bytes(raw)));
             }
             self.keys.insert(record.key.to_vec());
             bytes = &bytes[length..];
@@ -161,10 +166,29 @@ fn what_replaces_a_tombstone_in_doubt_holds_what_that_held() {
         [(2, &[tombstone], Held::ByOne), (5, &[object(KEY, 1)], Held::Certainly), (4, &[object(KEY, 3)], Held::ByOne)];
     let mut scene = Scene::new(&stripes);
     scene.pass();
-    assert!(scene.is_emptied(2) && scene.is_emptied(5));
+    assert!(scene.is_emptied(5) && !scene.is_emptied(2) && !scene.is_emptied(4));
     assert!(scene.voided.is_empty(), "{:?}", scene.voided);
     (0..3).for_each(|_| scene.confirm());
     assert_eq!(scene.freed, [2, 4, 5].map(id).into());
+}
+
+/// A delete that its owner gave up, and above its horizon the object, which that owner moved on.
+#[test]
+fn an_inherited_tombstone_lasts_until_nothing_inherited_is_left() {
+    let horizon = id(3).raw().to_le_bytes();
+    let tombstone = Record { kind: RecordKind::Tombstone, value: &horizon, ..object(KEY, 2) };
+    let moved = [object(KEY, 1), object(b"other", 1)];
+    for left in [Held::ByOne, Held::Certainly] {
+        let mut scene = Scene::new(&[(2, &[tombstone], left), (3, &moved, Held::Sealed)]);
+        scene.pass();
+        (0..3).for_each(|_| scene.confirm());
+        assert_eq!(scene.freed, [id(2)].into());
+        assert!(scene.keys.contains(KEY), "it is carried");
+        assert_eq!(scene.horizon, Some(StripeId::new(Epoch(2), 0)), "for the owners to come");
+    }
+    // Where all of a stripe was confirmed its owner knew what it ended.
+    let scene = Scene::new(&[(2, &[tombstone], Held::Sealed), (3, &moved, Held::Sealed)]);
+    assert!(!scene.engine.is_needed(scene.partition, id(2), &tombstone));
 }
 
 /// While memory is cramped one job goes on: one that gives some back.
