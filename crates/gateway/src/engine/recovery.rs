@@ -156,7 +156,7 @@ impl<C: Command> Engine<C> {
         if !gathering.loading.as_ref().is_some_and(Loading::is_over) {
             return;
         }
-        if !self.is_preparing() && !self.do_manifests_hold() {
+        if !self.is_preparing() && !self.does_all_hold() {
             return self.read_all_anew();
         }
         let Phase::Gathering(gathering) = std::mem::replace(&mut self.phase, Phase::Serving) else { return };
