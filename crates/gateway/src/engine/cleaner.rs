@@ -546,10 +546,20 @@ impl<C: Command> Engine<C> {
         };
         let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
         // One whose stripe must stay all the same gives nothing back.
-        let jobs = jobs.map(|(key, job)| (self.is_held_back(job.id), left(job), job.id, key));
-        let first = jobs.min_by_key(|&(is_held, left, id, _)| (is_held, left, id));
-        let (_, left, ..) = first.filter(|&(.., first)| first == key)?;
-        Some(if left <= self.stripe_bytes() * 3 / 4 { Urgency::Freeing } else { Urgency::Cleaning })
+        let jobs = jobs.map(|(key, job)| {
+            let left = left(job);
+            let is_much = left > self.stripe_bytes() * 3 / 4 && !self.is_only_way(job.id);
+            (self.is_held_back(job.id), is_much, left, job.id, key)
+        });
+        let (_, is_much, .., first) =
+            jobs.min_by_key(|&(is_held, is_much, left, id, _)| (is_held, is_much, left, id))?;
+        (first == key).then_some(if is_much { Urgency::Cleaning } else { Urgency::Freeing })
+    }
+
+    /// Must the stripe be emptied before anybody is served, and can nothing be evicted for that?
+    fn is_only_way(&self, id: StripeId) -> bool {
+        let is_evicting = || self.jobs.iter().any(|(_, job)| job.mode == Mode::Evict) || self.choose_relief().is_some();
+        self.is_uncertain(id) && (self.config.when_full == WhenFull::Error || !is_evicting())
     }
 
     /// The record at the front of these bytes, if there is one.

@@ -289,10 +289,31 @@ impl Picture {
 
     /// A record in the one stripe counts no more because of the one at `by`.
     fn shadow(&mut self, slot: StripeSlot, by: Location) {
-        let (other, data_index) = self.stripes.place_of(by);
-        let certain = self.certain_bytes.get(&other).map_or(usize::MAX, |certain| certain[data_index]);
-        if other != slot && usize::from(by.offset) >= certain {
+        if self.stripes.place_of(by).0 != slot && !self.is_certain_at(by) {
             self.shadowed.insert(self.stripes.at(slot).id);
+        }
+    }
+
+    fn is_certain_at(&self, location: Location) -> bool {
+        let (slot, data_index) = self.stripes.place_of(location);
+        let certain = self.certain_bytes.get(&slot).map(|certain| certain[data_index]);
+        certain.is_none_or(|certain| usize::from(location.offset) < certain)
+    }
+
+    /// Does a stripe say so of which everything is certain? Of a floor: or that there is a higher one.
+    pub fn is_said(&self, partition: PartitionId, version: Version, control: Control) -> bool {
+        let slot_of = |&stripe: &StripeId| self.stripes.slot_of(stripe);
+        let is_certain = |stripe| slot_of(stripe).is_some_and(|slot| !self.certain_bytes.contains_key(&slot));
+        match control {
+            Control::Void(void) => self.voids.get(&void).is_some_and(|records| records.keys().any(is_certain)),
+            Control::Floor { floor, .. } => self
+                .floors
+                .get(&partition)
+                .is_some_and(|known| known.version >= floor && known.stripes.iter().any(is_certain)),
+            Control::FlushDue(at) => {
+                let mut dues = self.flushes_due.get(&partition).into_iter().flatten();
+                dues.any(|due| (due.version, due.at) == (version, at) && is_certain(&due.stripe))
+            }
         }
     }
 
