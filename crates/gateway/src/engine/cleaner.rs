@@ -544,7 +544,9 @@ impl<C: Command> Engine<C> {
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
             live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id))
         };
-        let jobs = self.jobs.iter().filter(|(_, job)| job.is_moving && job.again_us <= self.now.mono_us);
+        // One that met only what is locked keeps nobody waiting; this one has come to something else.
+        let goes_on = |it: PoolKey, job: &Job| (job.is_moving || it == key) && job.again_us <= self.now.mono_us;
+        let jobs = self.jobs.iter().filter(|&(it, job)| goes_on(it, job));
         // One whose stripe must stay all the same gives nothing back.
         let jobs = jobs.map(|(key, job)| {
             let left = left(job);

@@ -6,6 +6,7 @@ use shorttail_wire::node::{NodeRequest, next_frame};
 
 use super::*;
 use crate::any::AnyCommand;
+use crate::engine::lock::LockPhase;
 use crate::engine::picture::Loaded;
 use crate::engine::reconstruct::Content;
 use crate::engine::testing::engine_of_ready_nodes;
@@ -351,6 +352,19 @@ fn what_a_control_record_says_for_certain_is_not_in_doubt() {
             assert!(scene.engine.is_held_back(id(3)), "its record may be dropped for the copy");
         }
     }
+}
+
+/// A client had the lock of its key when the job passed.
+#[test]
+fn what_was_locked_is_moved_later_though_memory_is_cramped() {
+    let mut scene = Scene::new(&[(2, &[object(KEY, 1)], Held::Certainly)]);
+    scene.leave_room(1);
+    let lock = scene.engine.locks.insert(scene.engine.key_ref(KEY), LockPhase::Held);
+    scene.pass();
+    assert!(scene.engine.is_cramped && scene.keys.is_empty());
+    scene.engine.locks.remove(lock);
+    scene.pass();
+    assert!(scene.keys.contains(KEY));
 }
 
 /// A void record of which one node alone knows: what it ended might come back, and with it what later records ended there.
