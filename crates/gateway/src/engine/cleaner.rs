@@ -20,7 +20,6 @@ use super::control::VoidRecord;
 use super::doomed::Doomed;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, StripeSlot};
-use super::kept::horizon_of;
 use super::limits::{
     JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, TICK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,
 };
@@ -416,12 +415,24 @@ impl<C: Command> Engine<C> {
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
             live_bytes + stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id))
         };
-        let jobs = self.jobs.iter().filter(|(_, job)| job.is_at_work() && job.again_us <= self.now.mono_us);
+        // One that met only what is locked keeps nobody waiting; this one has come to something else.
+        let goes_on = |it: PoolKey, job: &Job| (job.is_at_work() || it == key) && job.again_us <= self.now.mono_us;
+        let jobs = self.jobs.iter().filter(|&(it, job)| goes_on(it, job));
         // One whose stripe must stay all the same gives nothing back.
-        let jobs = jobs.map(|(key, job)| (self.is_held_back(job.id), left(job), job.id, key));
-        let first = jobs.min_by_key(|&(is_held, left, id, _)| (is_held, left, id));
-        let (_, left, ..) = first.filter(|&(.., first)| first == key)?;
-        Some(if left <= self.stripe_bytes() * 3 / 4 { Urgency::Freeing } else { Urgency::Cleaning })
+        let jobs = jobs.map(|(key, job)| {
+            let left = left(job);
+            let is_much = left > self.stripe_bytes() * 3 / 4 && !self.is_only_way(job.id);
+            (self.is_held_back(job.id), is_much, left, job.id, key)
+        });
+        let (_, is_much, .., first) =
+            jobs.min_by_key(|&(is_held, is_much, left, id, _)| (is_held, is_much, left, id))?;
+        (first == key).then_some(if is_much { Urgency::Cleaning } else { Urgency::Freeing })
+    }
+
+    /// Must the stripe be emptied before anybody is served, and can nothing be evicted for that?
+    fn is_only_way(&self, id: StripeId) -> bool {
+        let is_evicting = || self.jobs.iter().any(|(_, job)| job.mode == Mode::Evict) || self.choose_relief().is_some();
+        self.is_uncertain(id) && (self.config.when_full == WhenFull::Error || !is_evicting())
     }
 
     /// The record at the front of these bytes, if there is one.
@@ -515,6 +526,9 @@ impl<C: Command> Engine<C> {
         }
         let purpose = Purpose::Carry { job: key, from };
         let urgency = self.urgency_of_job(key);
+        let horizon = self.horizon_in(job.id, record).map(|horizon| horizon.raw().to_le_bytes());
+        let horizon = horizon.as_ref().filter(|_| record.kind == RecordKind::Tombstone);
+        let record = &Record { value: horizon.map_or(record.value, |horizon| horizon.as_slice()), ..*record };
         if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
             return Step::Wait;
         }
@@ -525,7 +539,7 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
         let oldest = self.oldest_beside(partition, own);
-        let horizon = horizon_of(record, self.config.epoch);
+        let horizon = self.horizon_in(own, record);
         let ends_something = horizon.zip(oldest).is_some_and(|(horizon, oldest)| oldest < horizon);
         match record.kind {
             RecordKind::Tombstone => ends_something,

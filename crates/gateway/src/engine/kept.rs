@@ -7,6 +7,10 @@
 //! An earlier owner may have given up a floor, served on, and moved what it ends to stripes at or above its horizon. Whoever
 //! finds the floor applies it: from then on all that it ends is in stripes of earlier owners, wherever these lie.
 //!
+//! So he may have given up a delete, and moved on the object that was to end. Its tombstone lies in a stripe that was never
+//! sealed then, as a seal waits until everything is confirmed; and it counts once an owner found it there. That one takes
+//! it in the same way, and carries it with the horizon that follows.
+//!
 //! Must not know: which stripes exist.
 
 use shorttail_store::record::{Control, Record, RecordKind};
@@ -23,9 +27,10 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Counts a record of `bytes` bytes, if it is of a kind that is kept. `epoch`: of the owner.
-    pub fn add(&mut self, record: &Record<'_>, bytes: usize, epoch: Epoch) {
-        let Some(horizon) = horizon_of(record, epoch) else {
+    /// Counts a record of `bytes` bytes, if it is of a kind that is kept. `epoch`: of the owner. `is_settled`: it does not
+    /// lie in a stripe that an earlier owner left unsealed.
+    pub fn add(&mut self, record: &Record<'_>, bytes: usize, epoch: Epoch, is_settled: bool) {
+        let Some(horizon) = horizon_of(record, epoch, is_settled) else {
             let is_control = record.kind == RecordKind::Control;
             return self.control_bytes += if is_control { bytes as u64 } else { 0 };
         };
@@ -50,18 +55,18 @@ impl Kept {
     }
 }
 
-/// Below which stripe lies what a tombstone or floor ended, for an owner of this epoch; `None`: the record is neither.
-pub fn horizon_of(record: &Record<'_>, epoch: Epoch) -> Option<StripeId> {
+/// Below which stripe lies what a tombstone or floor ended, for an owner of this epoch (see [`Kept::add`]); `None`: the
+/// record is neither.
+pub fn horizon_of(record: &Record<'_>, epoch: Epoch, is_settled: bool) -> Option<StripeId> {
+    let own = StripeId::new(epoch, 0);
     match record.kind {
-        // One that cannot be read is kept for ever.
-        RecordKind::Tombstone => Some(
-            record
-                .value
-                .try_into()
-                .map_or(StripeId::from_raw(u64::MAX), |bytes| StripeId::from_raw(u64::from_le_bytes(bytes))),
-        ),
+        RecordKind::Tombstone => {
+            // One that cannot be read is kept for ever.
+            let raw = record.value.try_into().map_or(u64::MAX, u64::from_le_bytes);
+            Some(StripeId::from_raw(raw).max(if is_settled { StripeId::default() } else { own }))
+        }
         RecordKind::Control => match Control::parse(record.value) {
-            Some(Control::Floor { horizon, .. }) => Some(horizon.max(StripeId::new(epoch, 0))),
+            Some(Control::Floor { horizon, .. }) => Some(horizon.max(own)),
             _ => None,
         },
         RecordKind::Object | RecordKind::Manifest => None,
@@ -81,7 +86,7 @@ mod tests {
     fn tombstone(horizon: StripeId, kept: &mut Kept) {
         let value = horizon.raw().to_le_bytes();
         let object = Record::object(b"key", &value, Version::new(Epoch(1), 1));
-        kept.add(&Record { kind: RecordKind::Tombstone, ..object }, 30, Epoch(1));
+        kept.add(&Record { kind: RecordKind::Tombstone, ..object }, 30, Epoch(1), true);
     }
 
     #[test]
@@ -95,12 +100,23 @@ mod tests {
     }
 
     #[test]
+    fn a_tombstone_that_was_left_unsealed_counts_while_anything_inherited_exists() {
+        let horizon = id(5).raw().to_le_bytes();
+        let record = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, Version::default()) };
+        let (mut sealed, mut left) = (Kept::default(), Kept::default());
+        sealed.add(&record, 30, Epoch(2), true);
+        left.add(&record, 30, Epoch(2), false);
+        assert_eq!((sealed.needed_bytes(Some(id(9))), left.needed_bytes(Some(id(9)))), (0, 30));
+        assert_eq!(left.needed_bytes(Some(StripeId::new(Epoch(2), 1))), 0);
+    }
+
+    #[test]
     fn a_control_record_counts_until_it_is_dropped_and_an_object_never() {
         let mut kept = Kept::default();
         let void = Control::Void(id(3)).encode();
         let object = Record::object(b"", &void, Version::new(Epoch(1), 1));
-        kept.add(&object, 40, Epoch(1));
-        kept.add(&Record { kind: RecordKind::Control, ..object }, 40, Epoch(1));
+        kept.add(&object, 40, Epoch(1), true);
+        kept.add(&Record { kind: RecordKind::Control, ..object }, 40, Epoch(1), true);
         assert_eq!(kept.needed_bytes(None), 40);
         kept.drop_control(40);
         assert_eq!(kept.needed_bytes(Some(id(1))), 0);
@@ -111,8 +127,8 @@ mod tests {
         let floor = Control::Floor { floor: Version::new(Epoch(1), 5), horizon: id(6) }.encode();
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", &floor, Version::new(Epoch(1), 5)) };
         let (mut own, mut inherited) = (Kept::default(), Kept::default());
-        own.add(&record, 40, Epoch(1));
-        inherited.add(&record, 40, Epoch(2));
+        own.add(&record, 40, Epoch(1), true);
+        inherited.add(&record, 40, Epoch(2), true);
         assert_eq!((own.needed_bytes(Some(id(9))), inherited.needed_bytes(Some(id(9)))), (0, 40));
         assert_eq!(inherited.needed_bytes(Some(StripeId::new(Epoch(2), 1))), 0);
     }

@@ -428,7 +428,8 @@ impl<C: Command> Engine<C> {
             let Some(loading) = self.loading() else { break };
             let (stripe, load) = loading.loads.pop_last().expect("it has a last");
             let Step::Done { content, is_sealed } = load.step else { break };
-            if !content.is_certain() {
+            let is_void = loading.picture.as_ref().is_some_and(|picture| picture.is_void(stripe));
+            if !content.is_certain() && !is_void {
                 loading.uncertain.insert(stripe);
                 let mut doubts = std::mem::take(&mut loading.doubts);
                 doubts.take(stripe, load.partition, &content, &self.config);

@@ -560,7 +560,7 @@ impl<C: Command> Engine<C> {
         let open = stripe.open.as_ref().expect("what is confirmed just now is unsealed or being left");
         let bytes = open.item_bytes(data_index, usize::from(location.offset), length);
         let (record, _) = Record::parse(bytes, stripe.id).expect("the owner's own bytes are a record");
-        stripe.kept.add(&record, length, self.config.epoch);
+        stripe.kept.add(&record, length, self.config.epoch, true);
     }
 
     /// Parities fold soon even when nothing more is appended.

@@ -76,6 +76,13 @@ struct FlushDue {
     stripe: StripeId,
 }
 
+/// The highest floor of a partition, and the stripes that say so.
+#[derive(Debug, Default)]
+struct Floor {
+    version: Version,
+    stripes: BTreeSet<StripeId>,
+}
+
 #[derive(Debug)]
 pub struct Picture {
     pub index: Index,
@@ -86,7 +93,7 @@ pub struct Picture {
     striped: HashMap<KeyId, StripedFound>,
     /// Void stripes, with the stripes that say so and the length of the record there.
     voids: BTreeMap<StripeId, BTreeMap<StripeId, usize>>,
-    floors: BTreeMap<PartitionId, Version>,
+    floors: BTreeMap<PartitionId, Floor>,
     flushes_due: BTreeMap<PartitionId, Vec<FlushDue>>,
     /// Stripes that cannot be read any more.
     lost: BTreeMap<StripeId, (PartitionId, Arc<[NodeId]>)>,
@@ -179,7 +186,7 @@ impl Picture {
         for (data_index, chunk) in chunks.iter().enumerate() {
             let mut offset = 0;
             while let Ok((record, record_bytes)) = Record::parse(&chunk[offset..], id) {
-                kept.add(&record, record_bytes, config.epoch);
+                kept.add(&record, record_bytes, config.epoch, is_sealed);
                 let location = self.stripes.location(slot, data_index, offset);
                 let place = Place { stripe: id, slot, partition, location, record_bytes };
                 match record.kind {
@@ -201,8 +208,13 @@ impl Picture {
             }
             Some(Control::Floor { floor, .. }) => {
                 let known = self.floors.entry(partition).or_default();
-                self.is_floor_new |= floor > *known;
-                *known = floor.max(*known);
+                if floor > known.version {
+                    *known = Floor { version: floor, stripes: BTreeSet::new() };
+                    self.is_floor_new = true;
+                }
+                if floor == known.version {
+                    known.stripes.insert(stripe);
+                }
             }
             Some(Control::FlushDue(at)) => {
                 let due = FlushDue { version: record.version, at, stripe };
@@ -219,7 +231,7 @@ impl Picture {
         config: &EngineConfig,
         is_void_manifest: &dyn Fn(&Manifest) -> bool,
     ) {
-        if self.floors.get(&place.partition).is_some_and(|&floor| record.version < floor) {
+        if self.floors.get(&place.partition).is_some_and(|floor| record.version < floor.version) {
             return;
         }
         let key = KeyId::of(record.key, config);
@@ -277,10 +289,31 @@ impl Picture {
 
     /// A record in the one stripe counts no more because of the one at `by`.
     fn shadow(&mut self, slot: StripeSlot, by: Location) {
-        let (other, data_index) = self.stripes.place_of(by);
-        let certain = self.certain_bytes.get(&other).map_or(usize::MAX, |certain| certain[data_index]);
-        if other != slot && usize::from(by.offset) >= certain {
+        if self.stripes.place_of(by).0 != slot && !self.is_certain_at(by) {
             self.shadowed.insert(self.stripes.at(slot).id);
+        }
+    }
+
+    fn is_certain_at(&self, location: Location) -> bool {
+        let (slot, data_index) = self.stripes.place_of(location);
+        let certain = self.certain_bytes.get(&slot).map(|certain| certain[data_index]);
+        certain.is_none_or(|certain| usize::from(location.offset) < certain)
+    }
+
+    /// Does a stripe say so of which everything is certain? Of a floor: or that there is a higher one.
+    pub fn is_said(&self, partition: PartitionId, version: Version, control: Control) -> bool {
+        let slot_of = |&stripe: &StripeId| self.stripes.slot_of(stripe);
+        let is_certain = |stripe| slot_of(stripe).is_some_and(|slot| !self.certain_bytes.contains_key(&slot));
+        match control {
+            Control::Void(void) => self.voids.get(&void).is_some_and(|records| records.keys().any(is_certain)),
+            Control::Floor { floor, .. } => self
+                .floors
+                .get(&partition)
+                .is_some_and(|known| known.version >= floor && known.stripes.iter().any(is_certain)),
+            Control::FlushDue(at) => {
+                let mut dues = self.flushes_due.get(&partition).into_iter().flatten();
+                dues.any(|due| (due.version, due.at) == (version, at) && is_certain(&due.stripe))
+            }
         }
     }
 
@@ -335,7 +368,7 @@ impl Picture {
         newest.retain(|record| {
             let (slot, _) = self.stripes.place_of(record.location);
             let partition = self.stripes.at(slot).partition;
-            let is_below = self.floors.get(&partition).is_some_and(|&floor| record.version < floor);
+            let is_below = self.floors.get(&partition).is_some_and(|floor| record.version < floor.version);
             let stays = !is_below && (!self.dropped.contains(&slot) || self.let_stand_in(record));
             if !stays {
                 self.end_live(record);
@@ -352,12 +385,19 @@ impl Picture {
                 !records.is_empty()
             });
             self.flushes_due.values_mut().for_each(|dues| dues.retain(|due| due.stripe != id));
+            self.floors.values_mut().for_each(|floor| _ = floor.stripes.remove(&id));
         }
+    }
+
+    /// Does a stripe say of each floor that it stands? Its owner may have given it up, and dropped it with the stripe: then
+    /// what was left out as below it may be alive. To be asked when everything is settled.
+    pub fn do_floors_hold(&self) -> bool {
+        self.floors.values().all(|floor| !floor.stripes.is_empty())
     }
 
     /// The delayed flush that is still to come: the one declared last, unless everything was flushed since.
     pub fn flush_due(&self) -> Option<(Version, UnixMs)> {
-        let floor = |partition| self.floors.get(partition).copied().unwrap_or_default();
+        let floor = |partition| self.floors.get(partition).map(|floor| floor.version).unwrap_or_default();
         // What was declared last in a partition counts there.
         let last = |dues: &Vec<FlushDue>| dues.iter().map(|due| (due.version, due.at)).max();
         let due = self.flushes_due.iter().filter_map(|(partition, dues)| Some((partition, last(dues)?)));
@@ -365,7 +405,7 @@ impl Picture {
     }
 
     pub fn floors(&self) -> impl Iterator<Item = (PartitionId, Version)> {
-        self.floors.iter().map(|(&partition, &floor)| (partition, floor))
+        self.floors.iter().map(|(&partition, floor)| (partition, floor.version))
     }
 
     pub fn striped(&self) -> impl Iterator<Item = &StripedFound> {

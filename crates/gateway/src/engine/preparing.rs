@@ -11,7 +11,8 @@
 //!
 //! The census of the last round, under the fence, decides as at any take-over. A stripe of the picture that it does not
 //! show as sealed everywhere and readable, or a manifest that it shows to be void, ends the picture as a whole: then
-//! everything is read anew. That is slow and right; it takes the loss of a node's memory at just that time.
+//! everything is read anew. That is slow and right; it takes the loss of a node's memory at just that time. So does a
+//! floor of which no record is left: its owner may have given it up.
 //!
 //! Must not know: when the terms come.
 
@@ -71,6 +72,9 @@ impl<C: Command> Engine<C> {
     /// What could be read is read.
     pub(super) fn end_round(&mut self, mut picture: Picture, census: Census) {
         picture.settle();
+        if !picture.do_floors_hold() {
+            picture = Picture::new(self.config.data_count());
+        }
         let rests_until_us = Some(self.now.mono_us + REST_US);
         self.preparing = Some(Preparing { is_prepared: true, rests_until_us });
         self.begin_round(picture, census);
@@ -156,8 +160,9 @@ impl<C: Command> Engine<C> {
         Picture::new(self.config.data_count())
     }
 
-    /// Does every manifest make an object that was taken without a look at its pieces?
-    pub(super) fn do_manifests_hold(&mut self) -> bool {
+    /// Now that everything is read: does every manifest make an object that was taken without a look at its pieces? Is
+    /// every floor still there that something was left out for?
+    pub(super) fn does_all_hold(&mut self) -> bool {
         let Phase::Gathering(gathering) = &mut self.phase else { return true };
         if !gathering.was_prepared {
             return true;
@@ -166,14 +171,14 @@ impl<C: Command> Engine<C> {
             picture.settle();
         }
         let Phase::Gathering(gathering) = &self.phase else { return true };
-        let picture = gathering.loading.as_ref().and_then(Loading::picture);
-        let mut found = picture.into_iter().flat_map(Picture::striped);
-        found.all(|found| !self.is_void_manifest(found.partition, &found.manifest))
+        let Some(picture) = gathering.loading.as_ref().and_then(Loading::picture) else { return true };
+        picture.do_floors_hold()
+            && picture.striped().all(|found| !self.is_void_manifest(found.partition, &found.manifest))
     }
 
     /// Begins with an empty picture and the census that is there.
     pub(super) fn read_all_anew(&mut self) {
-        tracing::warn!("a striped object was never whole: everything is read anew");
+        tracing::warn!("what was prepared does not hold: everything is read anew");
         let picture = Picture::new(self.config.data_count());
         if let Phase::Gathering(gathering) = &mut self.phase {
             (gathering.loading, gathering.picture, gathering.was_prepared) = (None, Some(picture), false);

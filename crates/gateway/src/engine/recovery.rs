@@ -145,13 +145,13 @@ impl<C: Command> Engine<C> {
         if !gathering.loading.as_ref().is_some_and(Loading::is_over) {
             return;
         }
-        if !self.is_preparing() && !self.do_manifests_hold() {
+        if !self.is_preparing() && !self.does_all_hold() {
             return self.read_all_anew();
         }
         let Phase::Gathering(gathering) = std::mem::replace(&mut self.phase, Phase::Serving) else { return };
         let Gathering { census, loading, to_read, .. } = *gathering;
         self.inherited_read = to_read;
-        let Some((Some(mut picture), uncertain, doubts)) = loading.map(Loading::into_parts) else { return };
+        let Some((Some(mut picture), uncertain, mut doubts)) = loading.map(Loading::into_parts) else { return };
         if self.is_preparing() {
             return self.end_round(picture, census);
         }
@@ -159,6 +159,8 @@ impl<C: Command> Engine<C> {
             let nodes = self.nodes.iter().map(|node| node.id);
             nodes.filter(|&node| !self.nodes.is_ready(node) && !self.is_gone(node)).collect()
         };
+        picture.settle();
+        doubts.drop_copies(&picture);
         let shadowed = picture.take_shadowed();
         let voids = self.rebuild(picture, &census, &away);
         self.phase = Phase::Completing;

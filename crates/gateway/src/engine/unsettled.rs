@@ -9,13 +9,17 @@
 //! to be over, or gone: what a command made of an object cannot come after its end. So whoever finds nothing of such a
 //! key is told that it cannot be read.
 //!
+//! A delete that failed so may count for the owner that finds its tombstone, wherever the object lies by then (see `kept`).
+//!
 //! Must not know: which command it was.
 
 use std::collections::{BTreeMap, HashMap};
 
+use shorttail_store::record::Record;
 use shorttail_units::{PartitionId, Slot, StripeId};
 
 use super::Engine;
+use super::kept::horizon_of;
 use super::stripes::StripePhase;
 use crate::command::Command;
 
@@ -55,6 +59,13 @@ impl<C: Command> Engine<C> {
             stripe.phase() == StripePhase::Leaving && !stripe.is_sealed()
         };
         self.stripes.by_age(partition).find(|&(_, slot)| is_left(slot)).map(|(id, _)| id)
+    }
+
+    /// Below which stripe lies what this record of a stripe ended, if it is a tombstone or floor.
+    pub(super) fn horizon_in(&self, stripe: StripeId, record: &Record<'_>) -> Option<StripeId> {
+        let is_left = self.stripes.slot_of(stripe).is_some_and(|slot| !self.stripes.at(slot).is_sealed());
+        let is_settled = !is_left || stripe.epoch() == self.config.epoch;
+        horizon_of(record, self.config.epoch, is_settled)
     }
 
     /// Forgets those whose stripes are void.

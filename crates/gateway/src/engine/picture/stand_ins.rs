@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use shorttail_units::UnixMs;
+use shorttail_units::{UnixMs, Version};
 
 use super::Picture;
 use crate::engine::index::{Location, Tag};
@@ -50,6 +50,14 @@ impl Picture {
     pub(super) fn youngest_stand_in(&self, key: KeyId) -> Option<StandIn> {
         let there = self.stand_ins.0.get(&key)?.iter().filter(|copy| self.is_there(copy.location));
         there.copied().max_by_key(|copy| self.stripes.at(self.stripes.place_of(copy.location).0).id)
+    }
+
+    /// Is there a copy of the newest record of a key that is certain, and is it of this version?
+    pub fn is_certain(&self, key: KeyId, version: Version) -> bool {
+        let Some(newest) = self.newest.get(key).filter(|newest| newest.version == version) else { return false };
+        let copies = self.stand_ins.0.get(&key).into_iter().flatten().map(|copy| copy.location);
+        let mut places = std::iter::once(newest.location).chain(copies);
+        places.any(|place| self.is_there(place) && self.is_certain_at(place))
     }
 
     /// The newest record of a key; one of a stripe that was dropped only if no copy stands in for it.

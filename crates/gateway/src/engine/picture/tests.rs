@@ -130,6 +130,27 @@ fn no_copy_of_what_was_overwritten_or_flushed_returns() {
     assert!(scene.found().is_empty());
 }
 
+/// Its owner gave it up: only one of its partitions has it, and that one's stripe is emptied.
+#[test]
+fn a_floor_holds_as_long_as_a_stripe_says_so() {
+    let [lower, higher] = [8, 9].map(|counter| Control::Floor { floor: version(counter), horizon: id(6) }.encode());
+    let floor_at = |scene: &mut Scene, stripe, value: &[u8]| scene.take(id(stripe), &[control(value, 8)]);
+    for (beside, holds) in [(None, false), (Some(&lower), false), (Some(&higher), true)] {
+        let mut scene = Scene::new();
+        assert!(scene.picture.do_floors_hold(), "there is none");
+        scene.take(id(4), &[object(7)]);
+        floor_at(&mut scene, 5, &higher);
+        beside.into_iter().for_each(|value| floor_at(&mut scene, 6, value));
+        scene.picture.settle();
+        assert!(scene.found().is_empty() && scene.picture.do_floors_hold());
+        scene.go(id(5));
+        assert_eq!(scene.picture.do_floors_hold(), holds);
+        // One that was carried is read after the stripe went that it was in.
+        floor_at(&mut scene, 8, &higher);
+        assert!(scene.picture.do_floors_hold());
+    }
+}
+
 /// While stripes are still read: a void record took the copy that counted, and something older is met after it.
 #[test]
 fn nothing_older_takes_the_place_of_a_copy_that_is_left() {
