@@ -406,10 +406,12 @@ impl<C: Command> Engine<C> {
 
     /// How a job may append now. While memory is cramped one job goes on, the one with the least to move, so that what
     /// room there is ends a stripe; and what fits into one stripe for sure may take the last.
-    fn urgency_of_job(&self, key: PoolKey) -> Option<Urgency> {
+    fn urgency_of_job(&mut self, key: PoolKey) -> Option<Urgency> {
         if !self.is_cramped {
             return Some(Urgency::Cleaning);
         }
+        // What must be emptied before anybody is served is the only way then.
+        let is_alone = self.completing.is_some() && !self.can_evict();
         let left = |job: &Job| {
             let stripe = self.stripes.at(job.slot);
             let live_bytes = stripe.live_bytes.saturating_sub(job.doomed_bytes);
@@ -421,7 +423,8 @@ impl<C: Command> Engine<C> {
         // One whose stripe must stay all the same gives nothing back.
         let jobs = jobs.map(|(key, job)| {
             let left = left(job);
-            let is_much = left > self.stripe_bytes() * 3 / 4 && !self.is_only_way(job.id);
+            let is_only_way = is_alone && self.is_uncertain(job.id);
+            let is_much = left > self.stripe_bytes() * 3 / 4 && !is_only_way;
             (self.is_held_back(job.id), is_much, left, job.id, key)
         });
         let (_, is_much, .., first) =
@@ -429,10 +432,10 @@ impl<C: Command> Engine<C> {
         (first == key).then_some(if is_much { Urgency::Cleaning } else { Urgency::Freeing })
     }
 
-    /// Must the stripe be emptied before anybody is served, and can nothing be evicted for that?
-    fn is_only_way(&self, id: StripeId) -> bool {
-        let is_evicting = || self.jobs.iter().any(|(_, job)| job.mode == Mode::Evict) || self.choose_relief().is_some();
-        self.is_uncertain(id) && (self.config.when_full == WhenFull::Error || !is_evicting())
+    /// Is something being evicted, or can it be?
+    fn can_evict(&mut self) -> bool {
+        let is_evicting = self.jobs.iter().any(|(_, job)| job.mode == Mode::Evict);
+        self.config.when_full == WhenFull::Evict && (is_evicting || self.choose_relief().is_some())
     }
 
     /// The record at the front of these bytes, if there is one.
@@ -525,8 +528,9 @@ impl<C: Command> Engine<C> {
             return Step::Done;
         }
         let purpose = Purpose::Carry { job: key, from };
+        let id = job.id;
         let urgency = self.urgency_of_job(key);
-        let horizon = self.horizon_in(job.id, record).map(|horizon| horizon.raw().to_le_bytes());
+        let horizon = self.horizon_in(id, record).map(|horizon| horizon.raw().to_le_bytes());
         let horizon = horizon.as_ref().filter(|_| record.kind == RecordKind::Tombstone);
         let record = &Record { value: horizon.map_or(record.value, |horizon| horizon.as_slice()), ..*record };
         if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
