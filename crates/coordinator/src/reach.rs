@@ -106,6 +106,12 @@ impl Coordinator {
         !status.nodes.is_empty() && self.are_enough(&reached(status), &self.voters_wanted())
     }
 
+    /// Does some gateway reach so many nodes that it could follow any owner, as it told last?
+    pub(crate) fn could_anybody_follow(&self) -> bool {
+        let voters = self.voters_wanted();
+        self.living().any(|gateway| gateway.has_told && self.are_enough(&reached(&gateway.status), &voters))
+    }
+
     /// So few of the nodes that live that it cannot read everything, or store anything.
     fn is_short_of_nodes(&self, status: &GatewayStatus) -> bool {
         let (alive, reached) = (self.nodes_alive(), reached(status));

@@ -1,13 +1,15 @@
 //! Nodes that stay dead are given up: none that may still be serving, and no more than may be missing.
 //!
 //! ```text
-//!      `retire_after` without an answer to anybody        it holds nothing, or no stripe lacks too much without it
+//!                                                         it holds nothing, or no stripe lacks too much without it,
+//!      `retire_after` without an answer to anybody        and somebody could make up for it
 //! dead -------------------------------------------> due ----------------------------------------------------------> retired
 //!                                                    '--else: waited for, until it is back, or that holds,
 //!                                                       or the operator takes it out
 //! ```
 //! What is given up is wiped when it is back. Nodes that are only out of reach, or stopped, have all that they held: were
-//! more of them given up than the code survives, everything would be lost though no memory was.
+//! more of them given up than the code survives, everything would be lost though no memory was. And while no gateway reaches
+//! enough of them to own anything, this side of a cut may be the smaller one: nothing is gained by giving up the other.
 //!
 //! Must not know: how chunks are rebuilt.
 
@@ -36,7 +38,7 @@ impl Coordinator {
         for (_, id) in due {
             if self.may_be_serving(id) {
                 self.nodes.get_mut(&id).expect("listed above").presence.since_us = now.mono_us;
-            } else if self.is_bearable(id) {
+            } else if self.may_be_given_up(id) {
                 self.retire(now, id);
             }
         }
@@ -64,14 +66,19 @@ impl Coordinator {
         !self.living().any(|gateway| gateway.has_told) || self.living().any(is_seen)
     }
 
-    /// Does the code survive it that what the node holds is lost, too?
-    fn is_bearable(&self, id: u16) -> bool {
-        self.is_empty(id) || self.lost_at_worst(id) < self.settings.code.tolerance()
+    /// Does the code survive it that what the node holds is lost, too, and would that be made up for?
+    fn may_be_given_up(&self, id: u16) -> bool {
+        self.is_empty(id) || self.could_be_rebuilt() && self.lost_at_worst(id) < self.settings.code.tolerance()
     }
 
-    /// Is it dead for so long that it would be given up, if the code survived that?
+    /// Are there owners, or may there be some?
+    fn could_be_rebuilt(&self) -> bool {
+        self.partitions_served() == self.settings.partition_count || self.could_anybody_follow()
+    }
+
+    /// Is it dead for so long that it would be given up, if it might?
     pub(crate) fn is_waited_for(&self, id: u16) -> bool {
-        self.nodes.get(&id).is_some_and(|node| self.is_due(node, self.now_us)) && !self.is_bearable(id)
+        self.nodes.get(&id).is_some_and(|node| self.is_due(node, self.now_us)) && !self.may_be_given_up(id)
     }
 
     /// What a node held is lost from now on.
@@ -158,12 +165,20 @@ impl Coordinator {
             ),
         };
         let code = self.settings.code;
-        Some(format!(
-            "{who} not given up, as stripes may have lost {} chunks already and {code} survives the loss of {}: start {them} \
-             again; `shorttail remove node {first} --lost` {first_lost}",
-            self.lost_at_worst(*first),
-            code.tolerance()
-        ))
+        let why = if self.could_be_rebuilt() {
+            let lost = self.lost_at_worst(*first);
+            format!(
+                "stripes may have lost {lost} chunks already and {code} survives the loss of {}: start {them} again",
+                code.tolerance()
+            )
+        } else {
+            let (needed, nodes) = self.reach_needed();
+            format!(
+                "no gateway reaches {needed} of {nodes} nodes, which it takes to own partitions: start {them} again, or see \
+                 to the network"
+            )
+        };
+        Some(format!("{who} not given up, as {why}; `shorttail remove node {first} --lost` {first_lost}"))
     }
 }
 

@@ -592,9 +592,12 @@ fn no_more_nodes_are_given_up_than_may_be_missing() {
 fn while_a_partition_is_taken_over_as_few_are_given_up() {
     use NodeState::{Dead, Retired};
     let mut cluster = Cluster::new(12);
-    (0..4).for_each(|id| cluster.die(id));
-    let there = cluster.nodes[4..].to_vec();
-    cluster.scene.pass_ms(10 * RETIRE_AFTER_MS, &there);
+    cluster.scene.watcher = None;
+    (0..2).for_each(|id| cluster.die(id));
+    cluster.pass_taking_over(2 * RETIRE_AFTER_MS, &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(cluster.states(0..2), [Retired; 2]);
+    (2..4).for_each(|id| cluster.die(id));
+    cluster.pass_taking_over(10 * RETIRE_AFTER_MS, &[4, 5, 6, 7, 8, 9, 10, 11]);
     assert_eq!(cluster.states(0..4), [Retired, Retired, Dead, Dead]);
     cluster.pass_telling(LOSS_TOLD_MS, 4, &THREE_FOUR_EMPTY, 0);
     assert_eq!(cluster.states(0..4), [Retired; 4], "nothing was lost with the first two");

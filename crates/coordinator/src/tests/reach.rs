@@ -130,8 +130,9 @@ fn nothing_moves_when_nobody_reaches_enough_nodes() {
 fn nobody_follows_where_nodes_that_were_given_up_may_prove_the_owner() {
     let (mut stage, [one, two, three]) = served();
     let owners = stage.owners();
-    stage.is_cut(three);
     (5..NODES).for_each(|node| stage.close_node(node));
+    stage.reaches(three, 5);
+    // The third is not proven yet without them.
     for _ in 0..RETIRE_AFTER_MS / 1000 + 10 {
         for id in [one, two] {
             stage.reaches(id, 5);
@@ -139,8 +140,38 @@ fn nobody_follows_where_nodes_that_were_given_up_may_prove_the_owner() {
         }
         stage.pass_ms(1000);
     }
-    assert_eq!(stage.scene.state(7), NodeState::Retired, "the others reach every node that is left");
+    assert_eq!(stage.scene.state(7), NodeState::Retired, "the gateways reach every node that is left");
+    stage.is_cut(three);
+    stage.pass_ms(5 * UNPROVEN_MS_MAX);
     assert_eq!(stage.owners(), owners);
+}
+
+/// All of them may live on the other side of a cut, with the gateways that are not heard here.
+#[test]
+fn nodes_are_not_given_up_by_a_gateway_that_reaches_too_few_to_own_anything() {
+    let (mut stage, [one, two, three]) = served();
+    (0..NODES).for_each(|node| stage.close_node(node));
+    [one, two].iter().for_each(|&id| stage.die(id));
+    let are_all_dead = |stage: &Stage| (0..NODES).all(|id| stage.scene.state(id) == NodeState::Dead);
+    for reached in [0, ENOUGH - 1] {
+        stage.reaches(three, reached);
+        stage.tells(three, TenureState::TakingOver, false);
+        stage.pass_ms(2 * RETIRE_AFTER_MS);
+        assert!(are_all_dead(&stage), "{reached} reached");
+    }
+    let problems = stage.problems().join("\n");
+    assert!(
+        problems.contains("nodes 5, 6, 7 are away for long and are not given up, as no gateway reaches"),
+        "{problems}"
+    );
+    // One that serves what it has by itself cannot rebuild anything either.
+    stage.is_cut(three);
+    stage.pass_ms(2 * RETIRE_AFTER_MS);
+    assert!(are_all_dead(&stage));
+    stage.reaches(three, ENOUGH);
+    stage.tells(three, TenureState::TakingOver, false);
+    stage.pass_ms(2 * RETIRE_AFTER_MS);
+    assert_eq!([6, 7].map(|id| stage.scene.state(id)), [NodeState::Retired; 2], "the rest is enough to take over from");
 }
 
 #[test]

@@ -147,8 +147,10 @@ fn memory_that_is_given_up_before_the_next_owner_serves_is_lost() {
     let mut stage = Stage::left_by_its_owner();
     (0..3).for_each(|id| stage.close_node(id));
     stage.nodes.drain(..3);
-    stage.join();
+    let next = stage.join();
     stage.report(|_| TenureState::TakingOver);
+    // The third one is only out of the coordinator's sight.
+    stage.gateways.get_mut(&next).expect("known").nodes = (0..NODES).map(|id| (id, id >= 2)).collect();
     stage.pass_ms(RETIRE_AFTER_MS + 1_000);
     assert_eq!([0, 1, 2].map(|id| stage.scene.state(id)), [NodeState::Retired, NodeState::Retired, NodeState::Dead]);
     stage.scene.node(node(2, Some(2))).1.expect("let in, with another memory");
