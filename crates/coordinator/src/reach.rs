@@ -207,9 +207,10 @@ impl Coordinator {
     pub(crate) fn is_out_of_reach(&self, epoch: u32, tenure: &DurableTenure, now: Now) -> bool {
         let owner = tenure.gateway;
         let since_us = self.tenures.unproven_since_us.get(&epoch).copied();
+        let takes_over = self.standing_of(epoch).is_none_or(|standing| standing.state == TenureState::TakingOver);
         is_over(since_us, now)
             && self.is_owner_alive(tenure)
-            && (self.serves(epoch) || self.is_cut_off(owner) || !self.could_be_accepted(owner, tenure))
+            && (!takes_over || self.is_cut_off(owner) || !self.could_be_accepted(owner, tenure))
             && self.alive_gateways().any(|other| other != owner && self.could_follow(other, tenure, now))
     }
 
@@ -226,7 +227,7 @@ impl Coordinator {
 
     /// Notes since when a tenure is not proven.
     pub(crate) fn note_proof(&mut self, now: Now, standing: &Standing) {
-        let waits = matches!(standing.state, TenureState::TakingOver | TenureState::Serving);
+        let waits = matches!(standing.state, TenureState::TakingOver | TenureState::Serving | TenureState::LettingGo);
         let unproven = &mut self.tenures.unproven_since_us;
         match standing.proven_by {
             0 if waits => _ = unproven.entry(standing.epoch.0).or_insert(now.mono_us),

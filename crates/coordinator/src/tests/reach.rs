@@ -233,6 +233,26 @@ fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     assert_eq!(stage.loads(), [(two, 8), (three, 4)].into());
 }
 
+/// A core of it may stand still, or it is cut off from the nodes that are to release what it had.
+#[test]
+fn who_lets_go_and_does_not_come_to_an_end_is_followed() {
+    for reached in [0, EVERY] {
+        let (mut stage, [one, two, three]) = served();
+        stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+        stage.prepare();
+        assert_eq!(stage.lets_go(one), [1]);
+        stage.tells(one, TenureState::LettingGo, true);
+        stage.pass_ms(2 * UNPROVEN_MS_MAX);
+        assert_eq!(stage.loads()[&one], 4, "it ends what is under way");
+        stage.tells(one, TenureState::LettingGo, false);
+        stage.reaches(one, reached);
+        stage.pass_ms(UNPROVEN_MS_MAX);
+        assert_eq!(stage.loads()[&one], 4, "nodes may be late");
+        stage.pass_ms(UNPROVEN_MS_MAX);
+        assert_eq!(stage.loads(), [(two, 6), (three, 6)].into());
+    }
+}
+
 /// A few nodes confirm it, and it can neither read everything nor store anything.
 #[test]
 fn what_is_proven_of_a_gateway_that_reaches_too_few_nodes_is_handed_over() {

@@ -245,7 +245,8 @@ pub const STRIPE_IDS_MAX: u64 = (1 << 34) - (1 << 24);
 pub const LET_GO_US_MAX: u64 = 50_000;
 
 /// Microseconds that it waits for the last nodes to release them, once so many did that the next owner is accepted: some
-/// turns of a busy node. That owner would wait for the others' promises to run out, which takes a lease.
+/// turns of a busy node. That owner would wait for the others' promises to run out, which takes a lease; for so long it
+/// waits if fewer did.
 pub const RELEASE_US_MAX: u64 = 20_000;
 
 /// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.

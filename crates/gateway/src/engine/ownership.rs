@@ -276,9 +276,12 @@ impl<C: Command> Engine<C> {
     fn advance_letting_go(&mut self) {
         let Some(since_us) = self.ownership.letting_go_since_us else { return };
         if let Some(releasing) = &mut self.ownership.releasing {
-            // As many may be missing when the next owner is accepted.
+            // As many may be missing when the next owner is accepted. And a lease later nothing is promised to this one any
+            // more, give or take what clocks run apart: nodes know, and here nothing is answered since it releases.
             let are_enough = releasing.missing.len() <= self.config.tolerance();
-            if are_enough && self.now.mono_us >= releasing.since_us + RELEASE_US_MAX {
+            let lease_us = self.lease.config().map_or(0, |config| config.lease_us);
+            let waits_us = if are_enough { RELEASE_US_MAX } else { lease_us.max(RELEASE_US_MAX) };
+            if self.now.mono_us >= releasing.since_us + waits_us {
                 releasing.missing.clear();
             }
             return;
@@ -331,6 +334,7 @@ mod tests {
     use super::*;
     use crate::any::AnyCommand;
     use crate::engine::lease::{Lease, LeaseConfig};
+    use crate::engine::nodes::NodePhase;
     use crate::engine::testing::engine_of_ready_nodes;
 
     fn serving(has_lease: bool) -> Engine<AnyCommand> {
@@ -352,6 +356,24 @@ mod tests {
             engine.advance_ownership();
             assert_eq!(engine.standing(), Standing::Deposed, "nothing was under way");
         }
+    }
+
+    /// They are connected, and taken for hung already: no request to them fails before the connections end.
+    #[test]
+    fn an_owner_that_nodes_do_not_answer_has_let_go_a_lease_later() {
+        let mut engine = serving(true);
+        for node in engine.nodes.iter_mut() {
+            node.phase = NodePhase::Hung;
+            node.sessions[0].incarnation = Some(Incarnation(1));
+        }
+        engine.let_go(Now::default());
+        let mut standing_at = |mono_us: u64| {
+            engine.set_now(Now { mono_us, ..Now::default() });
+            engine.advance_ownership();
+            engine.standing()
+        };
+        assert_eq!([0, 999_999].map(&mut standing_at), [Standing::LettingGo; 2], "they may answer yet");
+        assert_eq!(standing_at(1_000_000), Standing::Released);
     }
 
     #[test]
