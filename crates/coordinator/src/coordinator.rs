@@ -248,6 +248,7 @@ impl Coordinator {
         gateway.untold_losses = 0;
         gateway.has_told = true;
         gateway.presence.apply(now.mono_us, Event::Heartbeat);
+        self.note_told_losses(id);
         self.note_met(now);
         self.note_reach(now, id);
     }

@@ -78,6 +78,8 @@ pub struct DurableTenure {
     pub before: Vec<Vec<DurableVoter>>,
     /// Lives in whose memory its predecessors stored what it is to read, whatever became of them; empty once it serves.
     pub stored_on: Vec<Vec<DurableVoter>>,
+    /// Chunks of one stripe that its owner knows to be lost, if the code does not survive so many; 0: none.
+    pub lost: u16,
 }
 
 impl Durable {

@@ -7,8 +7,10 @@
 //!
 //! ```text
 //! tenure ends --its sets of voters--> `stored_on` of those that follow --one serves: more than m lives of a set are gone?--.
-//!   '--its owner missed more than m chunks of a stripe---------------------------------------------------> lossy partitions
+//!   '--its owner told, while it served, that a stripe lost more than m chunks: `lost`--------------------> lossy partitions
 //! ```
+//! What an owner tells is kept with its tenure at once: its gateway may be forgotten before the tenure ends, or the coordinator
+//! begin anew. It is no loss of the partition before: what is stored anew, or deleted, is not missed.
 //! What goes while an owner serves it rebuilds, and lives that went are its voters no more: they are not counted here.
 //!
 //! Must not know: stripes.
@@ -51,18 +53,32 @@ impl Coordinator {
         Ok(format!("the losses of {count} partition(s) are acknowledged"))
     }
 
+    /// A gateway told how many chunks some stripe lost. Of what lets go it may count no more.
+    pub(crate) fn note_told_losses(&mut self, id: u16) {
+        let owner = &self.gateways[&id];
+        let life = owner.registration.life;
+        let lost = u16::try_from(owner.status.totals.lost_of_stripe_max).unwrap_or(u16::MAX);
+        let lost = if usize::from(lost) > self.settings.code.tolerance() { lost } else { 0 };
+        let (tenures, plan) = (&self.tenures, &self.tenures.hand_over);
+        let counts = |epoch: u32| tenures.serves(epoch) && plan.as_ref().is_none_or(|plan| !plan.is_ordered(epoch));
+        let mut changed = false;
+        for (&epoch, tenure) in &mut self.durable.tenures {
+            if (tenure.gateway, tenure.gateway_life) != (id, life) || !tenures.has_served(epoch) {
+                continue;
+            }
+            let lost = if counts(epoch) { lost } else { lost.max(tenure.lost) };
+            changed |= std::mem::replace(&mut tenure.lost, lost) != lost;
+        }
+        if changed {
+            self.persist();
+        }
+    }
+
     /// These tenures end: what their owners knew to be lost the next ones may not find.
     pub(crate) fn note_known_losses(&mut self, ended: &[u32]) {
-        let tolerance = self.settings.code.tolerance();
-        for epoch in ended {
-            let tenure = &self.durable.tenures[epoch];
-            let owner = self.gateways.get(&tenure.gateway);
-            let owner = owner.filter(|owner| owner.registration.life == tenure.gateway_life);
-            let lost = owner.map_or(0, |owner| owner.status.totals.lost_of_stripe_max as usize);
-            if lost > tolerance {
-                let partitions = tenure.partitions.clone();
-                remember(&mut self.durable.lossy, &partitions, lost);
-            }
+        let Durable { tenures, lossy, .. } = &mut self.durable;
+        for tenure in ended.iter().map(|epoch| &tenures[epoch]).filter(|tenure| tenure.lost > 0) {
+            remember(lossy, &tenure.partitions, usize::from(tenure.lost));
         }
     }
 

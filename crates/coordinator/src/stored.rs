@@ -47,6 +47,12 @@ struct StoredTenure {
     before: Vec<usize>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     stored_on: Vec<usize>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    lost: u16,
+}
+
+fn is_zero(count: &u16) -> bool {
+    *count == 0
 }
 
 impl From<Durable> for Stored {
@@ -68,6 +74,7 @@ impl From<Durable> for Stored {
             voters: place_all(tenure.voters),
             before: place_all(tenure.before),
             stored_on: place_all(tenure.stored_on),
+            lost: tenure.lost,
         };
         let tenures = tenures.into_iter().map(|(epoch, tenure)| (epoch, stored(tenure))).collect();
         let mut voter_sets = vec![Vec::new(); places.len()];
@@ -88,9 +95,9 @@ impl TryFrom<Stored> for Durable {
         };
         let sets = |places: Vec<usize>| places.into_iter().map(set).collect::<Result<Vec<_>, String>>();
         let read = |tenure: StoredTenure| -> Result<DurableTenure, String> {
-            let StoredTenure { gateway, gateway_life, partitions, terms, voters, before, stored_on } = tenure;
+            let StoredTenure { gateway, gateway_life, partitions, terms, voters, before, stored_on, lost } = tenure;
             let (voters, before, stored_on) = (sets(voters)?, sets(before)?, sets(stored_on)?);
-            Ok(DurableTenure { gateway, gateway_life, partitions, terms, voters, before, stored_on })
+            Ok(DurableTenure { gateway, gateway_life, partitions, terms, voters, before, stored_on, lost })
         };
         let tenures = tenures.into_iter().map(|(epoch, tenure)| Ok((epoch, read(tenure)?)));
         let tenures = tenures.collect::<Result<BTreeMap<_, _>, String>>()?;

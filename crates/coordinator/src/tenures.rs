@@ -54,6 +54,11 @@ impl Tenures {
         self.standings.contains_key(&epoch)
     }
 
+    /// Did it report that it serves?
+    pub fn serves(&self, epoch: u32) -> bool {
+        self.standings.get(&epoch).is_some_and(|standing| standing.state == TenureState::Serving)
+    }
+
     /// Did it report that it has read what it took over?
     pub fn has_served(&self, epoch: u32) -> bool {
         self.standings.get(&epoch).is_some_and(|standing| standing.state.has_served())
@@ -386,8 +391,8 @@ impl Coordinator {
             self.tenures.to_tell.insert(predecessor.gateway);
         }
         let gateway_life = self.gateways[&gateway].registration.life;
-        let tenure =
-            DurableTenure { gateway, gateway_life, partitions, terms: 1, voters: vec![voters], before, stored_on };
+        let voters = vec![voters];
+        let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters, before, stored_on, lost: 0 };
         self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
     }
@@ -466,7 +471,7 @@ impl Coordinator {
     }
 
     pub(crate) fn serves(&self, epoch: u32) -> bool {
-        self.standing_of(epoch).is_some_and(|known| known.state == TenureState::Serving)
+        self.tenures.serves(epoch)
     }
 
     pub(crate) fn alive_gateways(&self) -> impl Iterator<Item = u16> + '_ {

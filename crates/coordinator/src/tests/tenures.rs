@@ -91,9 +91,18 @@ impl Stage {
     }
 
     pub fn join(&mut self) -> u16 {
-        let (connection, welcome) = self.scene.gateway(None);
-        let id = welcome.expect("let in").session.gateway_id;
+        self.join_at(None)
+    }
+
+    /// A gateway that is to be reached there.
+    fn join_at(&mut self, forward: Option<&str>) -> u16 {
+        let connection = self.scene.connect();
         let life = 1000 + connection.0;
+        let mut registration = gateway_registration(None, life);
+        registration.forward = forward.map(str::to_owned).or(registration.forward);
+        self.scene.outputs.clear();
+        let (_, welcome) = self.scene.register_gateway(connection, registration);
+        let id = welcome.expect("let in").session.gateway_id;
         let actor = Actor { connection, life, standings: BTreeMap::new(), is_silent: false, nodes: BTreeMap::new() };
         self.gateways.insert(id, actor);
         id

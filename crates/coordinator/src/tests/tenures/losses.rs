@@ -168,6 +168,16 @@ fn nodes_that_are_away_have_lost_nothing() {
     assert_eq!(stage.lossy(), NONE);
 }
 
+impl Stage {
+    /// A gateway tells how many chunks of a stripe it lost, and how far it is.
+    fn tells_lost(&mut self, id: u16, state: TenureState, lost_of_stripe_max: u64) {
+        let standings = self.gateways[&id].standings.values().map(|&standing| Standing { state, ..standing }).collect();
+        let totals = StoreTotals { lost_of_stripe_max, ..StoreTotals::default() };
+        let status = GatewayStatus { standings, totals, ..GatewayStatus::default() };
+        self.scene.tell(self.gateways[&id].connection, ToCoordinator::GatewayStatus(status));
+    }
+}
+
 /// An owner that misses more than can be made up for says so itself; the next one may find no trace of it.
 #[test]
 fn what_an_owner_knew_to_be_lost_is_a_problem_when_it_is_gone() {
@@ -175,13 +185,56 @@ fn what_an_owner_knew_to_be_lost_is_a_problem_when_it_is_gone() {
         let mut stage = Stage::new(1, 4);
         let owner = stage.join();
         stage.serve();
-        let standings = stage.gateways[&owner].standings.values().copied().collect();
-        let totals = StoreTotals { lost_of_stripe_max, ..StoreTotals::default() };
-        let status = GatewayStatus { standings, totals, ..GatewayStatus::default() };
-        stage.scene.tell(stage.gateways[&owner].connection, ToCoordinator::GatewayStatus(status));
+        stage.tells_lost(owner, TenureState::Serving, lost_of_stripe_max);
         assert_eq!(stage.lossy(), NONE, "it tells what it lost");
         stage.die(owner);
         stage.follow();
         assert_eq!(stage.lossy(), expected, "{lost_of_stripe_max}");
     }
+}
+
+/// Its gateway is forgotten at once where another one serves at its addresses.
+#[test]
+fn what_an_owner_knew_to_be_lost_outlives_its_gateway_and_the_coordinator() {
+    let place = Some("127.0.0.1:7200");
+    for begins_anew in [false, true] {
+        let mut stage = Stage::new(1, 4);
+        let owner = stage.join_at(place);
+        stage.serve();
+        stage.tells_lost(owner, TenureState::Serving, 3);
+        stage.die(owner);
+        if begins_anew {
+            stage = stage.begin_anew();
+        }
+        stage.join_at(place);
+        stage.serve();
+        stage.pass_ms(GATEWAY_RETURN_MS + GATEWAY_RETURN_SPREAD_MS);
+        stage.serve();
+        assert_eq!((stage.loads().len(), stage.lossy()), (1, ALL), "{begins_anew}");
+    }
+}
+
+#[test]
+fn what_an_owner_counts_when_it_has_let_go_is_not_what_it_knew() {
+    let mut stage = Stage::new(2, 4);
+    let (one, two) = (stage.join(), stage.join());
+    stage.serve();
+    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+    stage.prepare();
+    stage.tells_lost(one, TenureState::Serving, 3);
+    for state in [TenureState::Serving, TenureState::LettingGo, TenureState::LetGo] {
+        stage.tells_lost(one, state, 0);
+    }
+    assert_eq!((stage.loads(), stage.lossy()), ([(two, 4)].into(), (2, true)), "another core had let go first");
+}
+
+#[test]
+fn what_an_owner_misses_no_more_is_not_lost() {
+    let mut stage = Stage::new(1, 4);
+    let owner = stage.join();
+    stage.serve();
+    [3, 0].iter().for_each(|&lost| stage.tells_lost(owner, TenureState::Serving, lost));
+    stage.die(owner);
+    stage.follow();
+    assert_eq!(stage.lossy(), NONE, "it was stored anew, or deleted");
 }

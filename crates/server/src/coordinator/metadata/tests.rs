@@ -146,6 +146,7 @@ fn large_state() -> Durable {
         voters: vec![voters(0), voters(1)],
         before: vec![voters(0), voters(2)],
         stored_on: vec![voters(0), voters(1)],
+        lost: u16::MAX,
     };
     let nodes = (0..4096).map(|id| (id, node(id))).collect();
     Durable { nodes, tenures: (0..256).map(|epoch| (epoch, tenure(epoch))).collect(), ..state(9) }
