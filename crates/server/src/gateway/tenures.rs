@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use mio::Registry;
 use shorttail_gateway::any::AnyCommand;
+use shorttail_gateway::engine::limits::HELD_US_MAX;
 use shorttail_gateway::engine::{Engine, EngineConfig, Standing};
 use shorttail_gateway::request::StoreStats;
 use shorttail_gateway::terms::{TermsTaken, is_over, state_at_end, state_of, tell_nodes};
@@ -35,6 +36,8 @@ pub struct Tenure {
     ending_since_us: Option<u64>,
     /// What was published last.
     told: Option<Standing>,
+    /// When it was last found to be proven.
+    proven_us: Option<u64>,
 }
 
 pub struct Tenures {
@@ -146,8 +149,15 @@ impl Tenures {
         self.place_next = self.place_next.wrapping_add(1);
         peers.set_addresses(self.addresses.clone());
         tell_nodes(&mut engine, &self.view);
-        let tenure =
-            Tenure { epoch: epoch.0, engine, peers, terms: TermsTaken::default(), ending_since_us: None, told: None };
+        let tenure = Tenure {
+            epoch: epoch.0,
+            engine,
+            peers,
+            terms: TermsTaken::default(),
+            ending_since_us: None,
+            told: None,
+            proven_us: None,
+        };
         self.running.insert(epoch.0, tenure);
     }
 
@@ -204,6 +214,16 @@ impl Tenures {
         has_changed
     }
 
+    /// Is everything answered that this core has, as far as it is not yet to come? While nodes do not confirm an owner its
+    /// replies wait; when they have waited for long, and not before, they become errors.
+    pub fn do_all_serve(&mut self, now: Now) -> bool {
+        let mut do_all = self.ended.is_empty();
+        for tenure in self.running.values_mut() {
+            do_all &= tenure.is_to_come() || tenure.serves(now);
+        }
+        do_all
+    }
+
     /// What all engines did that ever were here, and what the present ones hold; `None`: there never was any.
     pub fn stats(&self) -> Option<StoreStats> {
         self.counted.stats(self.iter().map(|tenure| &tenure.engine))
@@ -225,6 +245,18 @@ impl Tenure {
     fn share(&self, now: Now) -> Share {
         let (engine, terms) = (&self.engine, &self.terms);
         Share { epoch: self.epoch, state: state_of(engine.standing()), proven_by: terms.proven_by(engine, now) }
+    }
+
+    fn is_to_come(&self) -> bool {
+        matches!(self.engine.standing(), Standing::Preparing | Standing::Prepared)
+    }
+
+    fn serves(&mut self, now: Now) -> bool {
+        if self.engine.is_proven(now) {
+            self.proven_us = Some(now.mono_us);
+        }
+        let is_proven = self.proven_us.is_some_and(|proven_us| now.mono_us < proven_us + HELD_US_MAX);
+        is_proven && self.engine.standing() == Standing::Serving
     }
 
     pub fn close(&mut self, registry: &Registry) {

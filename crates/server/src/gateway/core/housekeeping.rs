@@ -5,12 +5,9 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use shorttail_wire::control::TenureState;
-
 use super::Core;
 use super::sessions::Until;
 use crate::gateway::CoreReport;
-use crate::gateway::shares::Share;
 
 /// Microseconds between two looks at housekeeping: gauges, idle clients, lost nodes.
 const HOUSEKEEPING_US: u64 = 50_000;
@@ -79,9 +76,7 @@ impl Core {
             self.shared.settings.memory_limit_bytes = stats.bytes_limit;
         }
         let shares = self.exchange.tenures.shares(self.now);
-        let is_to_come = |share: &Share| matches!(share.state, TenureState::Preparing | TenureState::Prepared);
-        let mut present = shares.iter().filter(|share| !is_to_come(share));
-        let serves = self.exchange.table.is_complete() && present.all(|share| share.state == TenureState::Serving);
+        let serves = self.exchange.table.is_complete() && self.exchange.tenures.do_all_serve(self.now);
         self.gauges.is_serving.store(usize::from(serves), Ordering::Release);
         let mut published = self.gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
         *published = CoreReport { stats, nodes, shares, at_us: self.now.mono_us };

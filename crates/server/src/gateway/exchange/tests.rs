@@ -272,3 +272,38 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     assert_eq!(seen.len(), usize::from(NODE_COUNT));
     assert!(seen.iter().all(|seen| seen.connected && writes(seen) > 0));
 }
+
+/// Whatever it is asked is refused then; for a moment before that it only waits.
+#[test]
+fn who_is_not_proven_for_long_does_not_serve() {
+    let mut world = World::new();
+    let mut was_early = false;
+    for _ in 0..100 {
+        world.turn();
+        let is_proven = world.exchange.tenures.iter().all(|tenure| tenure.engine.is_proven(world.now));
+        was_early |= world.exchange.tenures.do_all_serve(world.now) && !is_proven;
+        world.now.mono_us += STEP_US;
+    }
+    assert!(!was_early, "before it was ever proven");
+    assert!(world.exchange.tenures.do_all_serve(world.now));
+    world.get(1);
+    world.answer(world.now).expect("at once: it is proven");
+
+    // Its nodes say nothing any more.
+    let since_us = world.now.mono_us;
+    let mut until_us = since_us;
+    while world.now.mono_us < since_us + 3 * LEASE.lease_us {
+        world.exchange.end_turn(world.now);
+        if world.exchange.tenures.do_all_serve(world.now) {
+            until_us = world.now.mono_us;
+        }
+        world.now.mono_us += STEP_US;
+    }
+    assert_eq!(world.standing(), Some(Standing::Serving));
+    let served_us = until_us - since_us;
+    assert!((LEASE.lease_us..2 * LEASE.lease_us).contains(&served_us), "for {served_us} us, as replies wait");
+    world.run_until("proven again", |world| {
+        world.exchange.tenures.iter().all(|tenure| tenure.engine.is_proven(world.now))
+    });
+    assert!(world.exchange.tenures.do_all_serve(world.now));
+}
