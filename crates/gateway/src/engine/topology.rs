@@ -2,6 +2,7 @@
 //!
 //! Must not know: who is there at the moment, loads.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use shorttail_placement::{CodingSets, Domain, Placement};
@@ -14,13 +15,14 @@ pub(super) struct Topology {
     /// Labels of failure domains; the place of one is its number.
     labels: Vec<String>,
     domains: BTreeMap<NodeId, Option<Domain>>,
-    sets: CodingSets,
+    /// Drawn when it is first asked for them after something changed: a view may tell of thousands of nodes, one by one.
+    sets: OnceCell<CodingSets>,
 }
 
 impl Topology {
     pub fn new(placement: Placement, shape: CodeShape) -> Self {
         let (labels, domains) = (Vec::new(), BTreeMap::new());
-        Topology { placement, shape, labels, domains, sets: CodingSets::default() }
+        Topology { placement, shape, labels, domains, sets: OnceCell::new() }
     }
 
     pub fn placement(&self) -> Placement {
@@ -31,20 +33,21 @@ impl Topology {
     pub fn add(&mut self, node: NodeId, label: Option<&str>) {
         let domain = label.map(|label| self.domain(label)).unwrap_or_else(|| self.domain_of(node));
         if self.domains.insert(node, domain) != Some(domain) {
-            self.draw_sets();
+            self.sets.take();
         }
     }
 
     /// A node that is no part of the cluster any more.
     pub fn remove(&mut self, node: NodeId) {
         if self.domains.remove(&node).is_some() {
-            self.draw_sets();
+            self.sets.take();
         }
     }
 
-    fn draw_sets(&mut self) {
-        if let Placement::CodingSets { spare_count } = self.placement {
-            self.sets = CodingSets::new(&self.domains, self.shape, spare_count);
+    fn draw_sets(&self) -> CodingSets {
+        match self.placement {
+            Placement::CodingSets { spare_count } => CodingSets::new(&self.domains, self.shape, spare_count),
+            _ => CodingSets::default(),
         }
     }
 
@@ -53,7 +56,7 @@ impl Topology {
     }
 
     pub fn set_of(&self, node: NodeId) -> Option<usize> {
-        self.sets.set_of(node)
+        self.sets.get_or_init(|| self.draw_sets()).set_of(node)
     }
 
     fn domain(&mut self, label: &str) -> Option<Domain> {
@@ -87,6 +90,22 @@ mod tests {
         topology.add(NodeId(0), Some("blue"));
         assert_eq!(domain_of(&topology, 0), domain_of(&topology, 1));
         assert_eq!(topology.set_of(NodeId(0)), None, "there are no sets");
+    }
+
+    #[test]
+    fn sets_are_drawn_once_for_a_whole_view() {
+        let nodes: Vec<NodeId> = (0..1000).map(NodeId).collect();
+        let mut topology = Topology::new(Placement::CodingSets { spare_count: 1 }, CodeShape::default());
+        for round in 0..3 {
+            nodes.iter().for_each(|&node| topology.add(node, None));
+            nodes.iter().for_each(|&node| topology.add(node, Some(&format!("rack {}", (node.0 + round) / 20))));
+            assert!(topology.sets.get().is_none(), "nobody asked for them");
+            assert!(nodes.iter().all(|&node| topology.set_of(node).is_some()));
+            nodes.iter().for_each(|&node| topology.add(node, None));
+            assert!(topology.sets.get().is_some(), "nothing changed since");
+        }
+        topology.remove(NodeId(7));
+        assert_eq!(topology.set_of(NodeId(7)), None);
     }
 
     #[test]
