@@ -12,8 +12,9 @@ use shorttail_units::{CodeShape, NodeId};
 pub(super) struct Topology {
     placement: Placement,
     shape: CodeShape,
-    /// Labels of failure domains; the place of one is its number.
-    labels: Vec<String>,
+    /// Labels of failure domains, and how many nodes have each; the place of one is its number. One that no node has leaves
+    /// its place to the next.
+    labels: Vec<(String, usize)>,
     domains: BTreeMap<NodeId, Option<Domain>>,
     /// Drawn when it is first asked for them after something changed: a view may tell of thousands of nodes, one by one.
     sets: OnceCell<CodingSets>,
@@ -31,16 +32,32 @@ impl Topology {
 
     /// A node of the cluster; an empty label: it fails alone.
     pub fn add(&mut self, node: NodeId, label: Option<&str>) {
-        let domain = label.map(|label| self.domain(label)).unwrap_or_else(|| self.domain_of(node));
-        if self.domains.insert(node, domain) != Some(domain) {
-            self.sets.take();
+        let domain = match label {
+            Some(label) => self.domain(label),
+            None => self.domain_of(node),
+        };
+        let before = self.domains.insert(node, domain);
+        if before == Some(domain) {
+            return;
         }
+        self.sets.take();
+        if let Some(Domain(place)) = domain {
+            self.labels[usize::from(place)].1 += 1;
+        }
+        self.leave(before.flatten());
     }
 
     /// A node that is no part of the cluster any more.
     pub fn remove(&mut self, node: NodeId) {
-        if self.domains.remove(&node).is_some() {
+        if let Some(domain) = self.domains.remove(&node) {
             self.sets.take();
+            self.leave(domain);
+        }
+    }
+
+    fn leave(&mut self, domain: Option<Domain>) {
+        if let Some(Domain(place)) = domain {
+            self.labels[usize::from(place)].1 -= 1;
         }
     }
 
@@ -63,10 +80,13 @@ impl Topology {
         if label.is_empty() {
             return None;
         }
-        let place = self.labels.iter().position(|known| known == label).unwrap_or_else(|| {
-            self.labels.push(label.to_owned());
-            self.labels.len() - 1
-        });
+        let place_where = |holds: &dyn Fn(&(String, usize)) -> bool| self.labels.iter().position(holds);
+        let known = place_where(&|(known, node_count)| *node_count > 0 && known == label);
+        let place = known.or_else(|| place_where(&|&(_, node_count)| node_count == 0)).unwrap_or(self.labels.len());
+        if known.is_none() {
+            self.labels.resize(self.labels.len().max(place + 1), (String::new(), 0));
+            self.labels[place].0 = label.to_owned();
+        }
         Some(Domain(u16::try_from(place).expect("there are fewer domains than nodes")))
     }
 }
@@ -90,6 +110,26 @@ mod tests {
         topology.add(NodeId(0), Some("blue"));
         assert_eq!(domain_of(&topology, 0), domain_of(&topology, 1));
         assert_eq!(topology.set_of(NodeId(0)), None, "there are no sets");
+    }
+
+    #[test]
+    fn labels_that_no_node_has_take_no_place() {
+        let mut topology = Topology::new(Placement::LeastLoaded, CodeShape::default());
+        topology.add(NodeId(1), Some("blue"));
+        let blue = topology.domain_of(NodeId(1));
+        for round in 0..70_000 {
+            topology.add(NodeId(0), Some(&format!("rack {round}")));
+            assert!(topology.domain_of(NodeId(0)).is_some_and(|domain| Some(domain) != blue));
+        }
+        assert!(topology.labels.len() <= 3, "{} places", topology.labels.len());
+        topology.add(NodeId(0), Some("blue"));
+        topology.remove(NodeId(1));
+        assert_eq!(topology.domain_of(NodeId(0)), blue, "a node of it is left");
+        topology.add(NodeId(0), Some(""));
+        topology.add(NodeId(2), Some("rack 69999"));
+        topology.add(NodeId(3), Some("blue"));
+        let of = |node| topology.domain_of(NodeId(node));
+        assert!(of(0).is_none() && of(2).is_some() && of(3).is_some() && of(2) != of(3));
     }
 
     #[test]
