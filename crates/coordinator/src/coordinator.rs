@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use shorttail_units::{CodeShape, NodeId, Now};
+use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
     FromCoordinator, GatewayEntry, GatewayStatus, NodeEntry, NodeSeen, NodeState, NodeStatus, Order, ToCoordinator,
     View,
@@ -119,7 +119,7 @@ impl Coordinator {
             let member = NodeMember {
                 presence,
                 since_us: now.mono_us,
-                incarnation: shorttail_units::Incarnation(node.incarnation),
+                incarnation: Incarnation(node.incarnation),
                 address: node.address.clone(),
                 pid: 0,
                 memory_limit_bytes: 0,
@@ -251,6 +251,7 @@ impl Coordinator {
         self.note_told_losses(id);
         self.note_met(now);
         self.note_reach(now, id);
+        self.forget_removed(now);
     }
 
     fn handle_closed(&mut self, now: Now, connection: ConnectionId) {
@@ -343,7 +344,7 @@ impl Coordinator {
 
     /// The membership as it is now, and who should own what.
     pub fn view(&self) -> View {
-        let nodes = self.nodes.iter().map(|(&id, node)| NodeEntry {
+        let known = self.nodes.iter().map(|(&id, node)| NodeEntry {
             id: NodeId(id),
             incarnation: node.incarnation,
             address: node.address.clone(),
@@ -352,6 +353,18 @@ impl Coordinator {
             draining: self.is_draining(id),
             removed: self.is_removed(id),
         });
+        // Stripes may name it for ever, if they are lost: nobody waits for it.
+        let forgotten = self.durable.removed.iter().map(|id| NodeEntry {
+            id: NodeId(id),
+            incarnation: Incarnation(0),
+            address: String::new(),
+            domain: String::new(),
+            state: NodeState::Retired,
+            draining: false,
+            removed: true,
+        });
+        let mut nodes: Vec<NodeEntry> = known.chain(forgotten).collect();
+        nodes.sort_unstable_by_key(|node| node.id);
         let gateways = self.gateways.iter().map(|(&id, gateway)| GatewayEntry {
             id,
             is_alive: gateway.presence.is_alive(),
@@ -362,7 +375,7 @@ impl Coordinator {
         View {
             number: self.view_number,
             node_count_expected: self.node_count_expected(),
-            nodes: nodes.collect(),
+            nodes,
             gateways: gateways.collect(),
             tenures: self.tenure_entries(),
         }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use shorttail_units::CodeShape;
 
+use crate::numbers::Numbers;
 use crate::stored::Stored;
 
 /// State that is on disk before any message that rests on it leaves; how it is written down: [`Stored`].
@@ -25,6 +26,8 @@ pub struct Durable {
     pub nodes: BTreeMap<u16, DurableNode>,
     /// By epoch. A partition that is in none was never owned.
     pub tenures: BTreeMap<u32, DurableTenure>,
+    /// Of nodes that were taken out, and of which nothing else needs to be known any more.
+    pub removed: Numbers,
     /// Gateways that are to own nothing.
     pub draining: BTreeSet<u16>,
     /// Partitions of which acknowledged writes may be gone, with how many nodes' memory; until that is acknowledged.
@@ -39,7 +42,7 @@ pub struct DurableChoice {
     pub partitions: u16,
 }
 
-/// A node that has ever been a member. Its number is never given to another.
+/// A node that is a member, or was until lately. Its number is never given to another.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DurableNode {
@@ -95,6 +98,7 @@ impl Durable {
             gateway_id_next: 0,
             nodes: BTreeMap::new(),
             tenures: BTreeMap::new(),
+            removed: Numbers::default(),
             draining: BTreeSet::new(),
             lossy: BTreeMap::new(),
         }

@@ -6,10 +6,12 @@
 //!    ^---cancel------'  '--cancel-----------------------'               ^
 //!    '--------------------------------remove --lost--------------------'
 //! ```
-//! That a node drains, and that it was removed, is durable. Whether it is drained is what the node itself and all
-//! owners report: it holds nothing, and they know that it is to get nothing.
+//! That a node drains, and that it was removed, is durable: of the latter only the number, in the end. Whether it is drained
+//! is what the node itself and all owners report: it holds nothing, and they know that it is to get nothing.
 //!
 //! Must not know: how chunks move.
+
+use std::collections::BTreeSet;
 
 use shorttail_units::Now;
 use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeState, Refusal};
@@ -17,6 +19,7 @@ use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeState, Refusal};
 use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
 use crate::members::NodeMember;
+use crate::retiring::is_told;
 
 impl Coordinator {
     pub(crate) fn is_draining(&self, id: u16) -> bool {
@@ -24,7 +27,7 @@ impl Coordinator {
     }
 
     pub(crate) fn is_removed(&self, id: u16) -> bool {
-        self.durable.nodes.get(&id).is_some_and(|node| node.removed)
+        self.durable.removed.contains(id) || self.durable.nodes.get(&id).is_some_and(|node| node.removed)
     }
 
     /// Nodes that were not taken out.
@@ -34,7 +37,8 @@ impl Coordinator {
 
     /// As many as the cluster began with, without those taken out, and at least what a stripe needs.
     pub(crate) fn node_count_expected(&self) -> u16 {
-        let removed = self.durable.nodes.values().filter(|node| node.removed).count() as u16;
+        let removed = self.durable.nodes.values().filter(|node| node.removed).count() + self.durable.removed.count();
+        let removed = u16::try_from(removed).unwrap_or(u16::MAX);
         let needed = (self.settings.code.chunk_count() as u16).min(self.settings.node_count_expected);
         self.settings.node_count_expected.saturating_sub(removed).max(needed)
     }
@@ -144,10 +148,10 @@ impl Coordinator {
     /// # Errors
     /// Why that cannot be, and what to do.
     pub(crate) fn remove_node(&mut self, now: Now, id: u16, lost: bool) -> Result<String, String> {
-        let node = self.nodes.get(&id).ok_or_else(|| format!("there is no node {id}"))?;
         if self.is_removed(id) {
             return Err(format!("node {id} was removed already"));
         }
+        let node = self.nodes.get(&id).ok_or_else(|| format!("there is no node {id}"))?;
         let (is_alive, is_empty) = (node.presence.is_alive(), self.is_empty(id));
         let is_given_up = node.presence.state == NodeState::Retired;
         let others = self.nodes_kept().filter(|(other, node)| **other != id && node.presence.is_alive()).count();
@@ -227,6 +231,33 @@ impl Coordinator {
         }
         presence.apply(now.mono_us, Event::GivenUp);
         self.mark_view_changed();
+    }
+
+    /// Of nodes that were taken out only the number is kept once no tenure asks for one of their lives, and all that they
+    /// had is rebuilt, as owners told: until then they count as losses.
+    pub(crate) fn forget_removed(&mut self, now: Now) {
+        if !self.durable.nodes.values().any(|node| node.removed) || !self.can_tell_losses() {
+            return;
+        }
+        if self.living().any(|gateway| gateway.status.totals.lost_of_readable_max > 0) {
+            return;
+        }
+        let tenures = self.durable.tenures.values();
+        let sets = tenures.flat_map(|tenure| tenure.voters.iter().chain(&tenure.before).chain(&tenure.stored_on));
+        let named: BTreeSet<u16> = sets.flatten().map(|&(id, _)| id).collect();
+        let is_over = |&(&id, node): &(&u16, &NodeMember)| {
+            let is_told = is_told(node.presence.since_us, now.mono_us) && !self.is_loss_untold(node);
+            self.is_removed(id) && is_told && !named.contains(&id)
+        };
+        let over: Vec<u16> = self.nodes.iter().filter(is_over).map(|(&id, _)| id).collect();
+        for id in &over {
+            self.nodes.remove(id);
+            self.durable.nodes.remove(id);
+            self.durable.removed.insert(*id);
+        }
+        if !over.is_empty() {
+            self.persist();
+        }
     }
 }
 

@@ -22,6 +22,7 @@ mod lifecycle;
 pub mod limits;
 mod losses;
 mod members;
+mod numbers;
 mod orders;
 mod problems;
 mod reach;
@@ -37,4 +38,5 @@ mod tests;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};
+pub use numbers::Numbers;
 pub use seat::Seat;

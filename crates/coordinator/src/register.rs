@@ -73,7 +73,8 @@ impl Coordinator {
     }
 
     fn free_node_id(&self) -> Result<u16, Refusal> {
-        let id = (0..=u16::MAX).find(|id| !self.durable.nodes.contains_key(id));
+        let is_used = |id: u16| self.durable.nodes.contains_key(&id) || self.durable.removed.contains(id);
+        let id = (0..=u16::MAX).find(|&id| !is_used(id));
         id.filter(|_| self.has_room_for_node()).ok_or_else(full_of_nodes)
     }
 

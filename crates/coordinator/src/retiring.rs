@@ -183,6 +183,6 @@ impl Coordinator {
 }
 
 /// Is it so long ago that owners have told of it?
-fn is_told(since_us: u64, now_us: u64) -> bool {
+pub(crate) fn is_told(since_us: u64, now_us: u64) -> bool {
     now_us.saturating_sub(since_us) / 1000 >= LOSS_TOLD_MS
 }

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};
+use crate::numbers::Numbers;
 
 /// The state, to be written or just read. An older layout lacks what came later: its format says so.
 #[derive(Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Stored {
     voter_sets: Vec<Vec<DurableVoter>>,
     #[serde(default)]
     tenures: BTreeMap<u32, StoredTenure>,
+    #[serde(default, skip_serializing_if = "Numbers::is_empty")]
+    removed: Numbers,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     draining: BTreeSet<u16>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -57,7 +60,8 @@ fn is_zero(count: &u16) -> bool {
 
 impl From<Durable> for Stored {
     fn from(durable: Durable) -> Self {
-        let Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining, lossy } = durable;
+        let Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, removed, draining, lossy } =
+            durable;
         let mut places: BTreeMap<Vec<DurableVoter>, usize> = BTreeMap::new();
         let mut place_all = |sets: Vec<Vec<DurableVoter>>| -> Vec<usize> {
             let mut place = |set| {
@@ -79,7 +83,19 @@ impl From<Durable> for Stored {
         let tenures = tenures.into_iter().map(|(epoch, tenure)| (epoch, stored(tenure))).collect();
         let mut voter_sets = vec![Vec::new(); places.len()];
         places.into_iter().for_each(|(set, place)| voter_sets[place] = set);
-        Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining, lossy }
+        Stored {
+            format,
+            cluster_id,
+            choice,
+            epoch,
+            gateway_id_next,
+            nodes,
+            voter_sets,
+            tenures,
+            removed,
+            draining,
+            lossy,
+        }
     }
 }
 
@@ -87,8 +103,19 @@ impl TryFrom<Stored> for Durable {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Self, String> {
-        let Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, draining, lossy } =
-            stored;
+        let Stored {
+            format,
+            cluster_id,
+            choice,
+            epoch,
+            gateway_id_next,
+            nodes,
+            voter_sets,
+            tenures,
+            removed,
+            draining,
+            lossy,
+        } = stored;
         let set = |place: usize| {
             let no_such = || format!("a tenure names set {place} of voters, and there are {}", voter_sets.len());
             voter_sets.get(place).cloned().ok_or_else(no_such)
@@ -101,6 +128,6 @@ impl TryFrom<Stored> for Durable {
         };
         let tenures = tenures.into_iter().map(|(epoch, tenure)| Ok((epoch, read(tenure)?)));
         let tenures = tenures.collect::<Result<BTreeMap<_, _>, String>>()?;
-        Ok(Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, draining, lossy })
+        Ok(Durable { format, cluster_id, choice, epoch, gateway_id_next, nodes, tenures, removed, draining, lossy })
     }
 }

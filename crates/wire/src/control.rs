@@ -116,6 +116,7 @@ pub struct View {
 pub struct NodeEntry {
     #[serde(with = "ids::node_id")]
     pub id: NodeId,
+    /// 0: one that was taken out so long ago that only its number is known.
     #[serde(with = "ids::incarnation")]
     pub incarnation: Incarnation,
     /// `host:port` or `unix:/path`.

@@ -65,9 +65,12 @@ impl<C: Command> Engine<C> {
 
     /// A node was taken out of the cluster: it is gone for good, and nobody waits for it.
     pub fn handle_removed(&mut self, node: NodeId, incarnation: Incarnation) {
-        // It may have begun another life that the coordinator did not hear of.
+        // It may have begun another life that the coordinator did not hear of. What is over already is no news by the name
+        // of another life.
         let known = self.nodes.get(node).and_then(|node| node.incarnation);
-        self.handle_retired(node, known.map_or(incarnation, |known| known.max(incarnation)));
+        let over = self.retired.range((node, Incarnation(0))..=(node, Incarnation(u64::MAX))).next_back();
+        let lives = [Some(incarnation), known, over.map(|&(_, life)| life)];
+        self.handle_retired(node, lives.into_iter().flatten().max().unwrap_or(incarnation));
         self.nodes.remove(node);
         self.topology.remove(node);
         self.moves.forgive(node);

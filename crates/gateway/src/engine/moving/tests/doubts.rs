@@ -192,6 +192,22 @@ fn who_is_removed_has_lost_what_it_had_in_any_life() {
     scene.engine.check_invariants();
 }
 
+/// Of one that was taken out long ago the coordinator knows no life any more.
+#[test]
+fn who_was_removed_is_not_lost_again_by_another_name() {
+    let mut scene = scene();
+    scene.engine.handle_removed(NodeId(1), Incarnation(1));
+    scene.engine.give_orders();
+    let retired = scene.engine.retired.clone();
+    assert!(scene.engine.repair.losing.is_empty(), "all of it is looked at");
+    scene.engine.handle_removed(NodeId(1), Incarnation(0));
+    assert!(scene.engine.retired == retired && scene.engine.repair.losing.is_empty(), "nothing is looked at again");
+    assert!(!scene.engine.is_gone(NodeId(40)));
+    scene.engine.handle_removed(NodeId(40), Incarnation(0));
+    assert!(scene.engine.is_gone(NodeId(40)), "nobody waits for it");
+    scene.engine.check_invariants();
+}
+
 #[test]
 fn a_stripe_that_is_stuck_has_lost_what_is_on_nodes_that_are_gone() {
     let mut scene = scene();

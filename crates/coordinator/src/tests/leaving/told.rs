@@ -1,0 +1,152 @@
+//! Scenarios: what is told of nodes that are away or full.
+
+use super::*;
+
+#[test]
+fn a_cluster_that_cannot_store_says_why() {
+    let mut cluster = Cluster::new(6);
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.problems(), [""; 0]);
+    cluster.reports(4, 1, 1 << 28);
+    cluster.refuses(0);
+    assert_eq!(cluster.problems(), [""; 0], "where objects are evicted a full node is none");
+    cluster.refuses(3);
+    let problems = cluster.problems();
+    assert!(
+        problems[0].contains("16 % is in use, only 5 of 6 nodes have room for more chunks and a stripe needs 6;"),
+        "{problems:?}"
+    );
+    cluster.die(0);
+    let problems = cluster.problems();
+    assert!(
+        problems[0].contains("only 5 nodes are alive and a stripe needs 6: what is stored is served"),
+        "{problems:?}"
+    );
+}
+
+#[test]
+fn stores_that_are_refused_are_a_problem_however_much_is_free() {
+    let mut cluster = Cluster::new(6);
+    cluster.refuses(0);
+    let half = NodeStatus { memory_used_bytes: 1 << 27, memory_room_bytes: 1 << 27, ..NodeStatus::default() };
+    for memory_room_bytes in [1 << 27, 1 << 20] {
+        let status = NodeStatus { memory_room_bytes, ..half.clone() };
+        (0..6).for_each(|id| cluster.scene.tell(cluster.nodes[id], ToCoordinator::NodeStatus(status.clone())));
+        assert_eq!(cluster.problems(), [""; 0], "nobody was refused anything");
+    }
+    cluster.refuses(1);
+    let problems = cluster.problems();
+    let pieces = "50 % is in use, 49 % is free in pieces that no chunk fits in, no node has room for more chunks;";
+    assert!(problems[0].contains(pieces), "{problems:?}");
+    (0..6).for_each(|id| cluster.scene.tell(cluster.nodes[id], ToCoordinator::NodeStatus(half.clone())));
+    let problems = cluster.problems();
+    assert!(problems[0].contains("50 % is in use, the rest is kept for deletes and cleaning"), "{problems:?}");
+    cluster.scene.now.mono_us += 10_000_000;
+    cluster.refuses(1);
+    assert_eq!(cluster.problems(), [""; 0], "none since");
+}
+
+#[test]
+fn what_cannot_be_read_is_not_called_served() {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    for (id, lacking) in [(2, 1), (4, 2)] {
+        cluster.die(id);
+        assert_eq!((cluster.problems().len(), cluster.repair().lacking_of_stripe_max), (0, lacking));
+    }
+    cluster.die(7);
+    let problems = cluster.problems();
+    assert!(
+        problems.len() == 1 && problems[0].starts_with("nodes 2, 4, 7 are away, and rs:4+2 survives"),
+        "{problems:?}"
+    );
+    cluster.die(8);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("nodes 2, 4, 7, 8 are away"), "{problems:?}");
+    assert!(problems[1].ends_with("a stripe needs 6: nothing new is stored; start nodes"), "{problems:?}");
+    // Of what nodes 7 and 8 held there is enough elsewhere.
+    cluster.counts(&[(7, 0), (8, 0)], 0);
+    let problems = cluster.problems();
+    assert!(problems.len() == 1 && problems[0].contains("what is stored is served"), "{problems:?}");
+    cluster.counts(&[(7, 0), (8, 0)], 1);
+    let problems = cluster.problems();
+    assert!(
+        problems[0].starts_with("nodes 2, 4 are away, beside 1 of a stripe's chunks that are lost"),
+        "{problems:?}"
+    );
+    cluster.counts(&[(7, 0), (8, 0)], 3);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("some stripes lost 3 chunks"), "{problems:?}");
+}
+
+#[test]
+fn a_dead_node_is_rebuilt_once_nobody_misses_a_chunk_of_it() {
+    let mut cluster = Cluster::new(8);
+    let rebuilt =
+        |cluster: &Cluster| cluster.scene.coordinator.status().nodes.iter().map(|node| node.rebuilt).collect();
+    let none: Vec<bool> = vec![false; 8];
+    cluster.counts(&[(3, 0)], 0);
+    assert_eq!(none, rebuilt(&cluster), "it lives");
+    cluster.die(3);
+    cluster.counts(&[(3, 10)], 0);
+    assert_eq!(none, rebuilt(&cluster));
+    cluster.counts(&[(3, 0)], 0);
+    let which: Vec<bool> = rebuilt(&cluster);
+    assert!(which[3] && which.iter().filter(|is_rebuilt| **is_rebuilt).count() == 1, "{which:?}");
+}
+
+/// Who takes over has not counted what it takes over, whatever it said before.
+#[test]
+fn no_node_is_rebuilt_while_a_partition_is_taken_over() {
+    let mut cluster = Cluster::new(8);
+    cluster.die(3);
+    let is_rebuilt = |cluster: &Cluster| cluster.scene.coordinator.status().nodes[3].rebuilt;
+    let (heir, welcome) = cluster.scene.gateway(None);
+    welcome.expect("let in");
+    let owner = std::mem::replace(&mut cluster.gateway, heir);
+    cluster.counts(&[(3, 0)], 0);
+    cluster.scene.handle(Input::Closed { connection: owner });
+    assert!(!is_rebuilt(&cluster), "nobody told of what the first owner had");
+    assert!(cluster.remove(3, false).is_err());
+    cluster.counts(&[(3, 7)], 0);
+    assert!(!is_rebuilt(&cluster));
+    cluster.counts(&[(3, 0)], 0);
+    assert!(is_rebuilt(&cluster));
+    cluster.remove(3, false).expect("all of it is elsewhere");
+}
+
+#[test]
+fn what_is_rebuilt_is_told_however_few_nodes_there_are_and_what_cannot_be_is_not_waited_for() {
+    let mut cluster = Cluster::new(6);
+    let totals = StoreTotals {
+        chunks_missing: 40,
+        chunks_to_rebuild: 27,
+        chunks_rebuilt_total: 10,
+        bytes_rebuilt_total: 10 << 16,
+        repair_bytes_per_s: 1 << 16,
+        ..StoreTotals::default()
+    };
+    let standings = cluster.standings(TenureState::Serving);
+    let status = GatewayStatus { totals, standings, ..GatewayStatus::default() };
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status.clone()));
+    assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
+    cluster.die(0);
+    assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (1 << 16, Some(27)));
+    let totals = StoreTotals { chunks_to_rebuild: 0, repair_bytes_per_s: 0, ..totals };
+    cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(GatewayStatus { totals, ..status }));
+    assert_eq!((cluster.repair().bytes_per_s, cluster.repair().seconds_left), (0, None));
+}
+
+#[test]
+fn partitions_that_nobody_serves_are_a_problem() {
+    let mut cluster = Cluster::new(8);
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("4 of 4 partitions are not served yet"), "{problems:?}");
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.problems(), [""; 0]);
+    let connection = cluster.gateway;
+    cluster.scene.watcher = None;
+    cluster.scene.handle(Input::Closed { connection });
+    let problems = cluster.problems();
+    assert!(problems[0].starts_with("no gateway is alive: nobody serves"), "{problems:?}");
+}
