@@ -6,8 +6,8 @@
 //!    ^---cancel------'  '--cancel-----------------------'               ^
 //!    '--------------------------------remove --lost--------------------'
 //! ```
-//! That a node drains, and that it was removed, is durable: of the latter only the number, in the end. Whether it is drained is what the node itself and all
-//! owners report: it holds nothing, and they know that it is to get nothing.
+//! That a node drains, and that it was removed, is durable: of the latter only the number, in the end. Whether it is drained
+//! is what the node itself and all owners report: it holds nothing, and they know that it is to get nothing.
 //!
 //! Must not know: how chunks move.
 

@@ -83,7 +83,19 @@ impl From<Durable> for Stored {
         let tenures = tenures.into_iter().map(|(epoch, tenure)| (epoch, stored(tenure))).collect();
         let mut voter_sets = vec![Vec::new(); places.len()];
         places.into_iter().for_each(|(set, place)| voter_sets[place] = set);
-        Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, removed, draining, lossy }
+        Stored {
+            format,
+            cluster_id,
+            choice,
+            epoch,
+            gateway_id_next,
+            nodes,
+            voter_sets,
+            tenures,
+            removed,
+            draining,
+            lossy,
+        }
     }
 }
 
@@ -91,8 +103,19 @@ impl TryFrom<Stored> for Durable {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Self, String> {
-        let Stored { format, cluster_id, choice, epoch, gateway_id_next, nodes, voter_sets, tenures, removed, draining, lossy } =
-            stored;
+        let Stored {
+            format,
+            cluster_id,
+            choice,
+            epoch,
+            gateway_id_next,
+            nodes,
+            voter_sets,
+            tenures,
+            removed,
+            draining,
+            lossy,
+        } = stored;
         let set = |place: usize| {
             let no_such = || format!("a tenure names set {place} of voters, and there are {}", voter_sets.len());
             voter_sets.get(place).cloned().ok_or_else(no_such)

@@ -392,8 +392,7 @@ impl Coordinator {
         }
         let gateway_life = self.gateways[&gateway].registration.life;
         let voters = vec![voters];
-        let tenure =
-            DurableTenure { gateway, gateway_life, partitions, terms: 1, voters, before, stored_on, lost: 0 };
+        let tenure = DurableTenure { gateway, gateway_life, partitions, terms: 1, voters, before, stored_on, lost: 0 };
         self.durable.tenures.insert(epoch, tenure);
         self.tenures.to_tell.insert(gateway);
     }

@@ -160,7 +160,10 @@ fn nodes_are_not_given_up_by_a_gateway_that_reaches_too_few_to_own_anything() {
         assert!(are_all_dead(&stage), "{reached} reached");
     }
     let problems = stage.problems().join("\n");
-    assert!(problems.contains("nodes 5, 6, 7 are away for long and are not given up, as no gateway reaches"), "{problems}");
+    assert!(
+        problems.contains("nodes 5, 6, 7 are away for long and are not given up, as no gateway reaches"),
+        "{problems}"
+    );
     // One that serves what it has by itself cannot rebuild anything either.
     stage.is_cut(three);
     stage.pass_ms(2 * RETIRE_AFTER_MS);
