@@ -16,8 +16,8 @@ pub const REPORT_US_MAX: u64 = 1_500_000;
 pub const ASKED_MAX: usize = 16_384;
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that may wait for the socket to another gateway: all that it may be asked at once. What was asked too long ago is
-/// not counted there any more, but waits here.
+/// Bytes that may wait for the socket to another gateway: all that it may be asked at once. What was asked too long ago
+/// is not counted there any more, but waits here.
 pub const NEIGHBOUR_OUTBOX_BYTES_MAX: usize = ASKED_BYTES_MAX;
 
 /// Microseconds between two attempts to connect to another gateway: the first follows soon, later ones more slowly.
