@@ -251,6 +251,7 @@ impl Coordinator {
         self.note_told_losses(id);
         self.note_met(now);
         self.note_reach(now, id);
+        self.note_rebuilt(now);
         self.forget_removed(now);
     }
 

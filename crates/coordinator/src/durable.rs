@@ -50,6 +50,9 @@ pub struct DurableNode {
     pub incarnation: u64,
     /// Incarnations up to this one were given up; 0: none.
     pub retired_through: u64,
+    /// Of what those up to this one had nothing is missing any more, as owners told. Not written while it is 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rebuilt_through: u64,
     pub address: String,
     /// What it fails together with; empty: it fails alone.
     #[serde(default)]
@@ -60,6 +63,10 @@ pub struct DurableNode {
     /// It was taken out of the cluster.
     #[serde(default)]
     pub removed: bool,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A node and one of its incarnations.

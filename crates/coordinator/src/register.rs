@@ -95,6 +95,7 @@ impl Coordinator {
         let durable = DurableNode {
             incarnation: registration.incarnation.0,
             retired_through,
+            rebuilt_through: self.durable.nodes.get(&id).map_or(0, |known| known.rebuilt_through),
             address: registration.address,
             domain: registration.domain,
             draining: self.is_draining(id),

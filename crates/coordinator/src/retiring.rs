@@ -128,7 +128,8 @@ impl Coordinator {
 
     /// How many chunks may be lost at most of a stripe that is not lost itself, node `beside` being left out of account. A
     /// gateway's report that came after a node was given up may have been made before. While some partition is not served
-    /// nobody can tell of it: then nothing that was ever given up counts as rebuilt, whatever became of its node.
+    /// nobody can tell of it: then nothing counts as rebuilt that was given up and of which nobody told before, whatever became of
+    /// its node.
     pub(crate) fn lost_at_worst(&self, beside: u16) -> usize {
         let told = self.living().map(|gateway| gateway.status.totals.lost_of_readable_max as usize);
         let told = told.max().unwrap_or(0);
@@ -137,9 +138,35 @@ impl Coordinator {
         if self.can_tell_losses() {
             return told + untold;
         }
-        let was_given_up = |id: &u16| self.durable.nodes[id].retired_through > 0;
-        let all = others().filter(|(id, node)| was_given_up(id) || self.is_loss_untold(node)).count();
+        let all = others().filter(|(id, node)| self.may_miss(**id) || self.is_loss_untold(node)).count();
         all.min(self.settings.code.tolerance()).max(told + untold)
+    }
+
+    /// May something be missing of what a node had that was given up?
+    fn may_miss(&self, id: u16) -> bool {
+        let node = &self.durable.nodes[&id];
+        node.retired_through > node.rebuilt_through
+    }
+
+    /// Owners tell that nothing is missing that could be rebuilt: that is kept, as nobody can tell while they are replaced.
+    pub(crate) fn note_rebuilt(&mut self, now: Now) {
+        if !self.nodes.keys().any(|&id| self.may_miss(id)) || !self.can_tell_losses() {
+            return;
+        }
+        if self.living().any(|gateway| gateway.status.totals.lost_of_readable_max > 0) {
+            return;
+        }
+        let is_rebuilt = |&(&id, node): &(&u16, &NodeMember)| {
+            self.may_miss(id) && is_told(node.since_us, now.mono_us) && !self.is_loss_untold(node)
+        };
+        let rebuilt: Vec<u16> = self.nodes.iter().filter(is_rebuilt).map(|(&id, _)| id).collect();
+        for id in &rebuilt {
+            let node = self.durable.nodes.get_mut(id).expect("every member is durable");
+            node.rebuilt_through = node.retired_through;
+        }
+        if !rebuilt.is_empty() {
+            self.persist();
+        }
     }
 
     /// May owners not have told yet of what was lost with this life, or with the one before?

@@ -638,6 +638,31 @@ fn what_is_not_rebuilt_is_not_forgotten_while_nobody_serves() {
     }
 }
 
+/// What the last owner told to be rebuilt need not be waited for, however long ago it was lost.
+#[test]
+fn what_was_rebuilt_does_not_count_while_nobody_serves() {
+    let all_but_two: Vec<u16> = [0, 1].into_iter().chain(3..9).collect();
+    for come_back in [true, false] {
+        let mut cluster = Cluster::new(9);
+        cluster.counts(&[], 0);
+        let reached = if come_back { &all_but_two[..] } else { &all_but_two[2..] };
+        if come_back {
+            cluster.return_empty(0..2, 2);
+        } else {
+            (0..2).for_each(|id| _ = cluster.remove(id, true).expect("the code survives it"));
+        }
+        let there = if come_back { 0..9 } else { 2..9 };
+        cluster.pass_telling(LOSS_TOLD_MS, usize::from(there.start), &[], 2);
+        cluster.reaches(there.clone(), 2);
+        cluster.pass_telling(HEARTBEAT_MS, usize::from(there.start), &[], 2);
+        cluster.reaches(there, 0);
+        cluster.die(2);
+        cluster.is_followed(reached);
+        cluster.pass_taking_over(RETIRE_AFTER_MS + 1_000, reached);
+        assert_eq!(cluster.entry(2).state, NodeState::Retired, "{come_back}: {:?}", cluster.problems());
+    }
+}
+
 impl Cluster {
     /// A node joins, and is taken out again; its number.
     fn come_and_go(&mut self, incarnation: u64) -> u16 {

@@ -33,15 +33,16 @@ impl<C: Command> Engine<C> {
         self.losses.stripes.insert(id, LostStripe { partition, members });
     }
 
-    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What a node had
-    /// that was given up, and is not marked yet, may be of any stripe: too many are told for some seconds, never too few.
+    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What is not marked
+    /// yet proves no stripe to be beyond that.
     pub(super) fn lost_of_stripe_max(&self) -> u64 {
-        let beyond = self.config.tolerance() as u64 + 1;
-        let marked = self.repair.lost_of_stripe_max().max(if self.has_losses() { beyond } else { 0 });
-        marked + self.repair.losing.count()
+        let tolerance = self.config.tolerance() as u64;
+        let marked = self.repair.lost_of_stripe_max().max(if self.has_losses() { tolerance + 1 } else { 0 });
+        marked.max((marked + self.repair.losing.count()).min(tolerance))
     }
 
-    /// The same, of stripes that lost no more than the code survives.
+    /// The same, of stripes that lost no more than the code survives. What a node had that was given up, and is not marked
+    /// yet, may be of any stripe: too many are told for some seconds, never too few.
     pub(super) fn lost_of_readable_max(&self) -> u64 {
         self.repair.lost_of_stripe_max_through(self.config.tolerance()) + self.repair.losing.count()
     }
