@@ -218,7 +218,7 @@ impl<C: Command> Engine<C> {
             self.count_stored(location, record_bytes, object_bytes, None);
             self.stats.stored_total += 1;
         }
-        self.outlive_lost(slot, tag, hash);
+        self.outlive_lost(slot, tag, hash, Some(location));
         if is_over {
             self.end_group(key, Ok(true));
         }

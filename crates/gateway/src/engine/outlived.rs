@@ -15,6 +15,7 @@ use shorttail_units::{Slot, StripeId};
 use smallvec::SmallVec;
 
 use super::index::Location;
+use super::lock::LockPhase;
 use super::{Engine, Tag};
 use crate::command::Command;
 
@@ -31,6 +32,11 @@ impl Outlived {
     fn of(&self, slot: Slot, tag: Tag) -> impl Iterator<Item = StripeId> {
         let all = (slot, tag, StripeId::default())..=(slot, tag, StripeId::from_raw(u64::MAX));
         self.records.range(all).map(|&(.., stripe)| stripe)
+    }
+
+    /// Does the stripe hold what the index does not name any more, and what may be the newest of some other key?
+    pub fn holds(&self, stripe: StripeId) -> bool {
+        self.stripes.contains(&stripe)
     }
 }
 
@@ -51,13 +57,18 @@ impl<C: Command> Engine<C> {
             && !lost.had_by.iter().any(may_return)
     }
 
-    /// A write of a key is durable: nothing older of it counts.
-    pub(super) fn outlive_lost(&mut self, slot: Slot, tag: Tag, hash: u64) {
+    /// A write of a key is durable, at `own`: nothing older of it counts.
+    pub(super) fn outlive_lost(&mut self, slot: Slot, tag: Tag, hash: u64, own: Option<Location>) {
         if self.outlived.records.is_empty() && self.repair.lost_of_stripe_max() <= self.config.tolerance() as u64 {
             return;
         }
-        let candidates = self.index.candidates(slot, tag);
-        let lost: SmallVec<[Location; 2]> = candidates.filter(|&location| self.is_lost_for_good(location)).collect();
+        // Of what is being moved a copy is on its way, which may be another key's.
+        let is_moved = |from: Location| {
+            self.locks.iter().any(|(_, lock)| matches!(&lock.phase, LockPhase::Moving(moved) if moved.from == from))
+        };
+        let candidates = self.index.candidates(slot, tag).filter(|&location| Some(location) != own);
+        let is_over = |&location: &Location| self.is_lost_for_good(location) && !is_moved(location);
+        let lost: SmallVec<[Location; 2]> = candidates.filter(is_over).collect();
         for location in lost {
             self.index.remove(slot, tag, location);
             let (held_in, _) = self.stripes.place_of(location);
@@ -86,5 +97,72 @@ impl<C: Command> Engine<C> {
             self.outlived.records.retain(|(.., stripe)| self.outlived.stripes.contains(stripe));
             self.outlived.keys.retain(|(_, stripe)| self.outlived.stripes.contains(stripe));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shorttail_units::{CodeShape, Epoch, NodeId};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::lock::Move;
+    use crate::engine::stripes::Stripe;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    const KEY: &[u8] = b"key";
+    const AT: Location = Location { chunk_number: 0, offset: 0 };
+
+    /// An owner of one record, which is in a stripe that is lost for good.
+    fn engine() -> (Engine<AnyCommand>, StripeId) {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 2);
+        let (id, members) = (StripeId::new(Epoch(1), 1), Arc::from([NodeId(0), NodeId(1)]));
+        let key = engine.key_ref(KEY);
+        let partition = engine.config.partition_of(key.slot);
+        let mut stripe = Stripe::inherited(id, partition, members, Box::from([100]));
+        stripe.live_count = 1;
+        engine.stripes.insert(stripe);
+        engine.index.insert(key.slot, key.tag(), AT);
+        [0, 1].into_iter().for_each(|chunk| engine.repair.mark(id, chunk, shape));
+        (engine, id)
+    }
+
+    fn outlive(engine: &mut Engine<AnyCommand>, own: Option<Location>) -> usize {
+        let key = engine.key_ref(KEY);
+        let (slot, tag, hash) = (key.slot, key.tag(), key.hash);
+        engine.outlive_lost(slot, tag, hash, own);
+        engine.index.candidates(slot, tag).count()
+    }
+
+    /// Another key of this tag may have its newest record there: who comes later is to know that it is lost.
+    #[test]
+    fn a_stripe_with_what_was_outlived_is_not_void() {
+        let (mut engine, id) = engine();
+        assert_eq!(outlive(&mut engine, None), 0);
+        let stripe = engine.stripes.at(engine.stripes.slot_of(id).expect("it is there"));
+        assert_eq!(stripe.live_count, 0);
+        assert!(!engine.is_void_anyway(stripe));
+        let key = engine.key_ref(KEY);
+        assert!(!engine.may_be_outlived(key.slot, key.tag(), key.hash));
+        assert!(engine.may_be_outlived(key.slot, key.tag(), key.hash + 1));
+    }
+
+    /// The round waited for another record to be readable, and its own was lost meanwhile.
+    #[test]
+    fn what_was_written_does_not_outlive_itself() {
+        assert_eq!(outlive(&mut engine().0, Some(AT)), 1);
+    }
+
+    #[test]
+    fn what_is_being_moved_is_not_outlived() {
+        let (mut engine, _) = engine();
+        let moving = LockPhase::Moving(Move { from: AT, record_bytes: 100, expiry: None });
+        let lock = engine.locks.insert(engine.key_ref(b"another"), moving);
+        assert_eq!(outlive(&mut engine, None), 1);
+        engine.locks.remove(lock);
+        assert_eq!(outlive(&mut engine, None), 0);
     }
 }

@@ -416,7 +416,9 @@ impl Picture {
         std::mem::take(&mut self.striped).into_values()
     }
 
+    /// Stripes with what is replaced by something that is not certain, or of which the copy that counts is not.
     pub fn take_shadowed(&mut self) -> BTreeSet<StripeId> {
+        self.shadow_stand_ins();
         std::mem::take(&mut self.shadowed)
     }
 

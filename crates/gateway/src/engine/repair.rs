@@ -308,6 +308,11 @@ impl Repair {
 
     /// The chunk is lost; the stripe is in the queue no more.
     fn note(&mut self, stripe: StripeId, chunk: usize, shape: CodeShape) {
+        let lacks = self.lacks(stripe);
+        if lacks & 1 << chunk == 0 && (lacks.count_ones() as usize) < shape.tolerance() {
+            // It is more urgent now, if anything can be done.
+            self.unstick(stripe);
+        }
         let lost = self.lost.entry(stripe).or_default();
         lost.damaged &= !(1 << chunk);
         if lost.chunks & 1 << chunk != 0 {

@@ -318,8 +318,9 @@ impl<C: Command> Engine<C> {
         if is_unreadable {
             return self.keep_doubtful(key);
         }
+        let own = round.confirmed.map(|(location, _)| location);
         let lock = self.locks.get(key).expect("it has a round");
-        self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash);
+        self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash, own);
         self.drop_old(key, None);
         self.release_round(key);
     }
@@ -368,7 +369,7 @@ impl<C: Command> Engine<C> {
                 self.count_kept(location, record_bytes);
             }
         }
-        self.outlive_lost(slot, tag, hash);
+        self.outlive_lost(slot, tag, hash, Some(location));
         self.answer_all(finished, group);
         if is_unreadable {
             self.keep_doubtful(key);

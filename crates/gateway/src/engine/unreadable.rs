@@ -47,9 +47,10 @@ impl<C: Command> Engine<C> {
         sight.is_all_there || self.is_readable(sight, stripe) || self.is_void_anyway(stripe)
     }
 
-    /// Nothing in the stripe is alive or kept.
+    /// Nothing in the stripe is alive or kept. What is outlived may be another key's (see `outlived`).
     pub(super) fn is_void_anyway(&self, stripe: &Stripe<Purpose>) -> bool {
-        stripe.live_count == 0 && stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id)) == 0
+        let is_dead = stripe.live_count == 0 && !self.outlived.holds(stripe.id);
+        is_dead && stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id)) == 0
     }
 
     fn is_readable(&self, sight: &Sight, stripe: &Stripe<Purpose>) -> bool {

@@ -90,6 +90,15 @@ impl Picture {
         true
     }
 
+    /// The copy that a stand-in was compared with may have been another one than counts now.
+    pub(super) fn shadow_stand_ins(&mut self) {
+        let pairs = self.stand_ins.0.iter().filter_map(|(&key, copies)| Some((self.newest.get(key)?.location, copies)));
+        let pairs = pairs.flat_map(|(by, copies)| copies.iter().map(move |copy| (copy.location, by)));
+        for (copy, by) in pairs.collect::<Vec<_>>() {
+            self.shadow(self.stripes.place_of(copy).0, by);
+        }
+    }
+
     /// Forgets copies in stripes that were dropped, and of records that are over.
     pub(super) fn settle_stand_ins(&mut self) {
         let mut stand_ins = std::mem::take(&mut self.stand_ins);
