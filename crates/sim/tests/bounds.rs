@@ -31,7 +31,7 @@ fn only(faults: FaultWeights) -> impl Fn(&mut SimConfig) {
 #[test]
 fn a_partition_whose_gateway_fails_is_served_again_in_time() {
     let faults = FaultWeights { gateway_crash: 2, gateway_stall: 1, cut_coordinator: 1, ..FaultWeights::default() };
-    let coordinated = counts_of(Profile::Coordinated, 0..4, |config| {
+    let coordinated = counts_of(Profile::Coordinated, 0..16, |config| {
         only(faults)(config);
         (config.active_us, config.fault_us_mean) = (60_000_000, 5_000_000);
     });

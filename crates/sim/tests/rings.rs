@@ -126,10 +126,10 @@ fn a_node_that_stands_still_gets_what_was_put_and_what_was_sent_in_order() {
             for op in ops {
                 assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done));
             }
+            assert!(put_count(&world) > 0);
             take_over(&mut world, 1_000);
             holds_round(&mut world, names(), round);
         }
-        assert!(put_count(&world) > 0);
         concludes(world);
     }
 }

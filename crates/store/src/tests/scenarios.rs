@@ -165,11 +165,11 @@ fn r4_the_highest_close_wins_and_voids_what_is_later() {
     assert_eq!(stripe.send(0, &sent(2, 1, 5), 0), Ok(op(2)), "what the close counts may be completed");
     assert_eq!(stripe.send(0, &sent(3, 2, 7), 0), Err(Refusal::Immutable));
     let report = stripe.report(0);
-    assert_eq!((report.close_epoch, report.close_op, report.last), (Epoch(6), op(2), op(2)));
+    assert_eq!((report.close_epoch, report.close_op, report.last), (Epoch(7), op(2), op(2)));
     let mut chunk = stripe.stores[0].chunk_mut(stripe_id(1)).expect("here");
     assert_eq!(chunk.seal(op(3), op(2), 0), Err(Refusal::Immutable));
     assert_eq!(chunk.seal(op(2), op(2), 0), Ok(()));
-    assert_eq!(chunk.close(Epoch(7), op(1)), Err(Refusal::Immutable));
+    assert_eq!(chunk.close(Epoch(8), op(1)), Err(Refusal::Immutable));
 }
 
 #[test]
