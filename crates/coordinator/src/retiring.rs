@@ -150,10 +150,7 @@ impl Coordinator {
 
     /// Owners tell that nothing is missing that could be rebuilt: that is kept, as nobody can tell while they are replaced.
     pub(crate) fn note_rebuilt(&mut self, now: Now) {
-        if !self.nodes.keys().any(|&id| self.may_miss(id)) || !self.can_tell_losses() {
-            return;
-        }
-        if self.living().any(|gateway| gateway.status.totals.lost_of_readable_max > 0) {
+        if !self.nodes.keys().any(|&id| self.may_miss(id)) || !self.is_all_rebuilt() {
             return;
         }
         let is_rebuilt = |&(&id, node): &(&u16, &NodeMember)| {
@@ -177,6 +174,12 @@ impl Coordinator {
     /// An owner that takes over counts nothing yet, and of a dead one nothing counts.
     pub(crate) fn can_tell_losses(&self) -> bool {
         self.durable.tenures.values().all(|tenure| self.is_owner_alive(tenure)) && self.is_quiet()
+    }
+
+    /// Do owners tell that nothing is missing that could be rebuilt?
+    pub(crate) fn is_all_rebuilt(&self) -> bool {
+        let is_missing = |gateway: &GatewayMember| gateway.status.totals.lost_of_readable_max > 0;
+        self.can_tell_losses() && !self.living().any(is_missing)
     }
 
     pub(crate) fn waiting_problem(&self) -> Option<String> {

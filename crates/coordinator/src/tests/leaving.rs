@@ -607,21 +607,26 @@ impl Cluster {
     }
 }
 
+/// Of nine nodes two lost their memory, and came back or were taken out; those that are there, and of these all but node 2.
+fn two_memories_lost(come_back: bool) -> (Cluster, std::ops::Range<u16>, Vec<u16>) {
+    let mut cluster = Cluster::new(9);
+    cluster.counts(&[], 0);
+    if come_back {
+        cluster.return_empty(0..2, 2);
+    } else {
+        (0..2).for_each(|id| _ = cluster.remove(id, true).expect("the code survives it"));
+    }
+    let there = if come_back { 0..9 } else { 2..9 };
+    (cluster, there.clone(), there.filter(|&id| id != 2).collect())
+}
+
 /// The last owner told of what two nodes lost, and it was not rebuilt: what a third has may be the last that there is.
 #[test]
 fn what_is_not_rebuilt_is_not_forgotten_while_nobody_serves() {
-    let all_but_two: Vec<u16> = [0, 1].into_iter().chain(3..9).collect();
     for come_back in [true, false] {
-        let mut cluster = Cluster::new(9);
-        cluster.counts(&[], 0);
-        let reached = if come_back { &all_but_two[..] } else { &all_but_two[2..] };
-        if come_back {
-            cluster.return_empty(0..2, 2);
-        } else {
-            (0..2).for_each(|id| _ = cluster.remove(id, true).expect("the code survives it"));
-        }
+        let (mut cluster, there, reached) = two_memories_lost(come_back);
         cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 2);
-        cluster.reaches(if come_back { 0..9 } else { 2..9 }, 2);
+        cluster.reaches(there, 2);
         cluster.die(2);
         for _ in 0..RETIRE_AFTER_MS / HEARTBEAT_MS + 2 {
             let there: Vec<ConnectionId> = reached.iter().map(|&id| cluster.nodes[usize::from(id)]).collect();
@@ -629,8 +634,8 @@ fn what_is_not_rebuilt_is_not_forgotten_while_nobody_serves() {
             cluster.counts(&[], 2);
         }
         assert_eq!(cluster.entry(2).state, NodeState::Dead, "stripes lack two chunks");
-        cluster.is_followed(reached);
-        cluster.pass_taking_over(RETIRE_AFTER_MS + 1_000, reached);
+        cluster.is_followed(&reached);
+        cluster.pass_taking_over(RETIRE_AFTER_MS + 1_000, &reached);
         assert_eq!(cluster.entry(2).state, NodeState::Dead, "as many as before, whoever is to tell of it");
         let problems = cluster.problems().join("\n");
         assert!(problems.contains("may have lost 2 chunks already and rs:4+2 survives the loss of 2"), "{problems}");
@@ -641,24 +646,15 @@ fn what_is_not_rebuilt_is_not_forgotten_while_nobody_serves() {
 /// What the last owner told to be rebuilt need not be waited for, however long ago it was lost.
 #[test]
 fn what_was_rebuilt_does_not_count_while_nobody_serves() {
-    let all_but_two: Vec<u16> = [0, 1].into_iter().chain(3..9).collect();
     for come_back in [true, false] {
-        let mut cluster = Cluster::new(9);
-        cluster.counts(&[], 0);
-        let reached = if come_back { &all_but_two[..] } else { &all_but_two[2..] };
-        if come_back {
-            cluster.return_empty(0..2, 2);
-        } else {
-            (0..2).for_each(|id| _ = cluster.remove(id, true).expect("the code survives it"));
-        }
-        let there = if come_back { 0..9 } else { 2..9 };
+        let (mut cluster, there, reached) = two_memories_lost(come_back);
         cluster.pass_telling(LOSS_TOLD_MS, usize::from(there.start), &[], 2);
         cluster.reaches(there.clone(), 2);
         cluster.pass_telling(HEARTBEAT_MS, usize::from(there.start), &[], 2);
         cluster.reaches(there, 0);
         cluster.die(2);
-        cluster.is_followed(reached);
-        cluster.pass_taking_over(RETIRE_AFTER_MS + 1_000, reached);
+        cluster.is_followed(&reached);
+        cluster.pass_taking_over(RETIRE_AFTER_MS + 1_000, &reached);
         assert_eq!(cluster.entry(2).state, NodeState::Retired, "{come_back}: {:?}", cluster.problems());
     }
 }

@@ -384,7 +384,7 @@ mod tests {
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
     use crate::engine::striped::StripedObject;
-    use crate::engine::testing::engine_of_ready_nodes;
+    use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
     use crate::memcached::{MemcachedCommand, MemcachedSession};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
     use crate::session::{Session, Settings, Shared};
@@ -463,18 +463,6 @@ mod tests {
         engine.end_turn(Now { mono_us, ..engine.now });
     }
 
-    /// All that was sent of the stripe is confirmed.
-    fn confirm(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
-        let stripe = engine.stripes.at(slot);
-        let (id, members) = (stripe.id, stripe.members.clone());
-        let last = stripe.open.as_ref().expect("its bytes").last_op();
-        for &node in members.iter() {
-            engine.stripe_opened(node, id);
-            engine.acknowledged(node, id, last);
-        }
-        engine.run_work();
-    }
-
     fn order(engine: &mut Engine<AnyCommand>, at: UnixMs) {
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) }));
@@ -488,7 +476,7 @@ mod tests {
             let at = UnixMs(5_000);
             order(&mut engine, at);
             let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
-            logs.iter().for_each(|&slot| confirm(&mut engine, slot));
+            logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
             assert!(engine.is_flush_due(at));
             // What is carried is not confirmed.
             engine.abandon(logs[0]);
@@ -517,11 +505,11 @@ mod tests {
         let floor = engine.take_version();
         engine.apply_floor(floor);
         let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
-        logs.iter().for_each(|&slot| confirm(&mut engine, slot));
+        logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
         assert!(!engine.is_flush_due(at) && engine.is_ordering(), "a later owner would not find it");
         assert_eq!(controls_in(&engine, logs[0]), [Control::FlushDue(at); 2]);
         pass(&mut engine);
-        logs.iter().for_each(|&slot| confirm(&mut engine, slot));
+        logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
         assert!(engine.flushes.due.is_some_and(|(version, due)| due == at && version > floor));
         assert!(!engine.is_ordering());
     }

@@ -2,6 +2,7 @@
 
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now};
 
+use super::index::StripeSlot;
 use super::nodes::NodePhase;
 use super::{Engine, EngineConfig, Phase};
 use crate::any::AnyCommand;
@@ -25,4 +26,16 @@ pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine<AnyCom
     }
     engine.phase = Phase::Serving;
     engine
+}
+
+/// All that was sent of an unsealed stripe is confirmed.
+pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
+    let stripe = engine.stripes.at(slot);
+    let (id, members) = (stripe.id, stripe.members.clone());
+    let last = stripe.open.as_ref().expect("its bytes").last_op();
+    for &node in members.iter() {
+        engine.stripe_opened(node, id);
+        engine.acknowledged(node, id, last);
+    }
+    engine.run_work();
 }

@@ -5,7 +5,7 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, UnixMs};
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::stripes::Stripe;
-use crate::engine::testing::engine_of_ready_nodes;
+use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
 use crate::memcached::{MemcachedCommand, MemcachedSession};
 use crate::request::{Request, RequestId};
 use crate::session::{Session, Settings, Shared};
@@ -24,16 +24,7 @@ fn store(engine: &mut Engine<AnyCommand>, text: &str) {
         engine.handle_request(engine.now, Token { connection: 1, id }, request);
     }
     engine.flush_logs();
-    for slot in engine.stripes.unsealed().to_vec() {
-        let stripe = engine.stripes.at(slot);
-        let (id, members) = (stripe.id, stripe.members.clone());
-        let last = stripe.open.as_ref().expect("its bytes").last_op();
-        for &node in members.iter() {
-            engine.stripe_opened(node, id);
-            engine.acknowledged(node, id, last);
-        }
-    }
-    engine.run_work();
+    engine.stripes.unsealed().to_vec().into_iter().for_each(|slot| confirm_all(engine, slot));
     while let Some((_, reply)) = engine.poll_reply(engine.now) {
         assert!(matches!(&reply, Reply::Bytes(bytes) if bytes.starts_with(b"STORED")), "{reply:?}");
     }
