@@ -81,6 +81,38 @@ fn what_a_late_node_owes_beside_a_dead_and_a_hung_one_is_read_from_it_after_all(
     }
 }
 
+/// The owner dies while a node hangs, and another one hangs once its next owner has heard it: what that one would tell is
+/// made up for after half a second, whether slow nodes are gone round or not, and whether there is a node to write to instead.
+#[test]
+fn a_take_over_waits_for_a_node_that_hangs_for_half_a_second() {
+    const HEARD_US: u64 = 400_000;
+    /// Half a second for the one that was never heard, and half a second for the other.
+    const SERVED_US: u64 = 1_200_000;
+    let mut owed = 0;
+    for (node_count, read_sidestep, seed) in [(8, false, 1), (8, true, 2), (6, false, 3), (6, true, 4)] {
+        let mut config = nodes_of("rs:4+2", node_count);
+        config.policy.read_sidestep = read_sidestep;
+        let mut world = cluster_of(config, seed);
+        fill(&mut world, 0..100);
+        world.stall_node(0, 10_000_000);
+        let begun_us = world.now_us();
+        world.crash_gateway(1_000);
+        pass(&mut world, HEARD_US);
+        world.stall_node(1, 10_000_000);
+        let left_us = begun_us + SERVED_US - world.now_us();
+        await_within(&mut world, left_us, "served", World::is_settled);
+        owed += usize::from(world.now_us() > begun_us + SERVED_US / 2);
+        if node_count > 6 {
+            // Without a node to write to, what was under way may be refused until they are back.
+            holds(&mut world, 0..100);
+        }
+        pass(&mut world, 10_000_000);
+        holds(&mut world, 0..100);
+        concludes(world);
+    }
+    assert!(owed >= 2, "it mostly did not matter");
+}
+
 /// Nothing fails for as many nodes as the code tolerates, and what they hold counts as missing.
 #[test]
 fn what_is_on_hung_nodes_is_missing_until_they_answer() {

@@ -451,6 +451,12 @@ fn who_is_accepted_late_serves_nevertheless() {
     passes_wholly(Profile::Gateways, &[150_127]);
 }
 
+/// A take-over waited for a second node that stood still for as long as reads do where slow nodes are not gone round.
+#[test]
+fn a_take_over_waits_for_no_second_node_for_long() {
+    passes_wholly(Profile::Long, &[100_819]);
+}
+
 /// The simulator's own: nodes that lose answers passed for well, and a chunk of which bits had turned over for one that
 /// never held what was stored.
 #[test]

@@ -165,6 +165,9 @@ pub const EVICTIONS_MAX: usize = 8;
 /// has answered nothing at all is hung: longer than any pause that is usual, and what a client can be asked to wait.
 pub const HUNG_DEADLINES: u64 = 20;
 
+/// As many make a node suspect for who takes over.
+pub const TAKE_OVER_DEADLINES: u64 = 5;
+
 /// Microseconds until a part of a greeting that is not answered is taken for lost.
 pub const GREETING_US_MAX: u64 = 2_000_000;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
-use super::limits::{GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, USAGE_US};
+use super::limits::{GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
 use super::session::is_unhurried;
@@ -408,14 +408,18 @@ impl<C: Command> Engine<C> {
             let Some(sent_us) = open.oldest_sent_us().filter(|&sent_us| sent_us < before_us) else { continue };
             open.laggards(before_us).into_iter().for_each(|member| note(stripe.members[member], sent_us));
         }
-        let hung_before_us = self.now.mono_us.saturating_sub(self.config.request_deadline_us * HUNG_DEADLINES);
+        let deadlines_before = |count| self.now.mono_us.saturating_sub(self.config.request_deadline_us * count);
+        let hung_before_us = deadlines_before(HUNG_DEADLINES);
+        // Who takes over keeps everybody waiting, and what it reads it has of others, too.
+        let takes_over = !self.is_serving() && !self.is_preparing();
+        let suspect_before_us = if takes_over { deadlines_before(TAKE_OVER_DEADLINES) } else { hung_before_us };
         let goes_round = self.policies.iter().any(|policy| policy.read_sidestep);
         for (node, oldest_us) in late {
             // Without a spare node to write to, leaving a slow one would fail writes that it only delays. What is known
             // to be slow is gone round already.
             let has_spare = self.nodes.ready_count() > self.config.member_count();
             let is_known = self.monitor.is_fail_slow(node);
-            if oldest_us < hung_before_us || has_spare && !is_known && goes_round {
+            if oldest_us < suspect_before_us || has_spare && !is_known && goes_round {
                 self.suspect(node, oldest_us);
             } else if goes_round {
                 // Its reads are decoded from others, as far as there is a way; all else goes on waiting for it.

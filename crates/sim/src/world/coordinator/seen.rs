@@ -9,7 +9,7 @@ use crate::world::GatewayHost;
 
 impl World {
     /// Is every partition served by who should, and does every gateway know who that is?
-    pub(in crate::world) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         if self.is_alone() {
             return self.gateways[0].is_serving();
         }
