@@ -262,15 +262,15 @@ pub fn run(options: SimOptions) -> anyhow::Result<()> {
     match options.seed {
         Some(seed) => run_one(&options, seed),
         None => {
-            quiet_panics();
+            brief_panics();
             run_campaign(&options)
         }
     }
 }
 
-/// In a campaign a machine's panic is a finding with a seed; replaying the seed shows where it was.
-fn quiet_panics() {
-    std::panic::set_hook(Box::new(|_| {}));
+/// In a campaign a machine's panic is a finding with a seed, and a line is enough: replaying the seed shows where it was.
+fn brief_panics() {
+    std::panic::set_hook(Box::new(|panic| _ = writeln!(std::io::stderr(), "{panic}")));
 }
 
 fn run_one(options: &SimOptions, seed: u64) -> anyhow::Result<()> {
