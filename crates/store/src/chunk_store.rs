@@ -297,21 +297,19 @@ impl ChunkStore {
     }
 
     /// The oldest operations that are kept make room for those to come. What an open chunk needs to be what it is after a
-    /// restart goes to the end: a chunk may rest for ever while others are written to. Not too much of it at a time.
+    /// restart goes to the end: a chunk may rest for ever while others are written to.
     fn make_room_for_operations(&mut self) {
         let Some(kept) = &mut self.kept else { return };
-        let mut carried_bytes = 0;
         while let Some((stripe, op)) = kept.crowding() {
             let needs = |chunk: &Chunk| {
                 let header = self.arena.bytes(&chunk.allocation).first_chunk();
                 let state = header.and_then(read_state);
                 state.is_some_and(|state| !state.sealed && !state.fold_mark && op > state.folded)
             };
-            let is_needed = self.chunks.get(stripe).is_some_and(needs);
-            if is_needed && carried_bytes < kept.room_bytes() {
-                carried_bytes += kept.carry_oldest();
-            } else {
+            if !self.chunks.get(stripe).is_some_and(needs) {
                 kept.drop_oldest();
+            } else if !kept.carry_oldest() {
+                break;
             }
         }
     }

@@ -12,8 +12,9 @@
 //! there three times, so that a damaged operation does not hide those behind it.
 //!
 //! A data chunk has the bytes in place already: none are kept of it. When little room is left, the oldest operation goes,
-//! or goes to the end, as whoever knows its chunk says (see `chunk_store`). When there is none, it goes. So whoever reads
-//! must see from the numbers whether any is missing: each names the one before.
+//! or goes to the end, as whoever knows its chunk says (see `chunk_store`), so much at a time that all of them were looked
+//! at before there is none. Then it goes. So whoever reads must see from the numbers whether any is missing: each names the
+//! one before.
 //!
 //! Must not know: chunks; which operations are stable.
 
@@ -23,7 +24,9 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use shorttail_units::{OpNumber, StripeId};
 
 use crate::chunk::Append;
-use crate::limits::{KEPT_OPS_BYTES_MAX, KEPT_OPS_BYTES_MIN, KEPT_OPS_FREE_PART, RAW_RESERVE_PART};
+use crate::limits::{
+    BLOCK_BYTES, KEPT_OPS_BYTES_MAX, KEPT_OPS_BYTES_MIN, KEPT_OPS_CARRIED, KEPT_OPS_FREE_PART, RAW_RESERVE_PART,
+};
 use crate::mapping::{Mapping, PAGE_BYTES};
 
 const HEAD_BYTES: usize = 40;
@@ -51,6 +54,8 @@ pub(crate) struct KeptOps {
     tail: u64,
     head: u64,
     mended: u64,
+    /// Bytes that may still go to the end before the next operation comes.
+    carried_max: usize,
 }
 
 impl KeptOps {
@@ -61,7 +66,7 @@ impl KeptOps {
     }
 
     pub fn new(memory: Mapping) -> Self {
-        let mut kept = KeptOps { memory, tail: 0, head: 0, mended: 0 };
+        let mut kept = KeptOps { memory, tail: 0, head: 0, mended: 0, carried_max: 0 };
         let copies = PLACES_AT.map(|at| kept.read_places(at));
         (kept.tail, kept.head) = copies.into_iter().flatten().next().unwrap_or_default();
         let is_written = |at: usize| kept.memory[at..at + PLACES_BYTES] != [0; PLACES_BYTES];
@@ -92,14 +97,9 @@ impl KeptOps {
         (is_whole && is_sound && tail.is_multiple_of(8) && head.is_multiple_of(8)).then_some((tail, head))
     }
 
-    /// Bytes that are to be free before an operation comes.
-    pub fn room_bytes(&self) -> usize {
-        self.ring_bytes() / KEPT_OPS_FREE_PART
-    }
-
-    /// What the oldest operation says it is, if less is free. It may be damaged.
+    /// What the oldest operation says it is, if little is free. It may be damaged.
     pub fn crowding(&self) -> Option<(StripeId, OpNumber)> {
-        let is_crowded = self.head > self.tail && self.free_bytes() < self.room_bytes();
+        let is_crowded = self.head > self.tail && self.free_bytes() < self.ring_bytes() / KEPT_OPS_FREE_PART;
         is_crowded.then(|| name_of(&self.get(self.tail, HEAD_BYTES)))
     }
 
@@ -107,28 +107,28 @@ impl KeptOps {
         self.ring_bytes() - (self.head - self.tail) as usize
     }
 
-    /// The oldest operation goes; its bytes here.
-    pub fn drop_oldest(&mut self) -> usize {
-        let size = self.pass_oldest();
+    /// The oldest operation goes.
+    pub fn drop_oldest(&mut self) {
+        self.pass_oldest();
         self.put_places();
-        size
     }
 
-    /// The oldest operation goes to the end, if there is room for both; its bytes here.
-    pub fn carry_oldest(&mut self) -> usize {
+    /// The oldest operation goes to the end. False: it stays, as there is no room for both, or enough was carried for now.
+    pub fn carry_oldest(&mut self) -> bool {
         let size = self.oldest_bytes();
-        if size <= self.free_bytes() {
-            let op = self.get(self.tail, size);
-            self.put(self.head, &op);
-            self.head += size as u64;
+        if size > self.free_bytes().min(self.carried_max) {
+            return false;
         }
-        self.drop_oldest()
+        self.carried_max -= size;
+        let op = self.get(self.tail, size);
+        self.put(self.head, &op);
+        self.head += size as u64;
+        self.drop_oldest();
+        true
     }
 
-    fn pass_oldest(&mut self) -> usize {
-        let size = self.oldest_bytes();
-        self.tail += size as u64;
-        size
+    fn pass_oldest(&mut self) {
+        self.tail += self.oldest_bytes() as u64;
     }
 
     fn oldest_bytes(&self) -> usize {
@@ -142,6 +142,9 @@ impl KeptOps {
         if size > self.ring_bytes() {
             return;
         }
+        let carried = size * KEPT_OPS_CARRIED;
+        // What is saved up is enough for the longest.
+        self.carried_max = carried.max((self.carried_max + carried).min(2 * BLOCK_BYTES));
         let tail = self.tail;
         while size > self.free_bytes() {
             self.pass_oldest();
@@ -325,7 +328,8 @@ mod tests {
         kept.push(stripe_id(1), &append(2, b"second"), true);
         let before = kept.by_stripe();
         for _ in 0..5000 {
-            kept.carry_oldest();
+            kept.carried_max = usize::MAX;
+            assert!(kept.carry_oldest());
             assert_eq!(kept.by_stripe(), before);
         }
         assert!(kept.head > kept.ring_bytes() as u64, "around");

@@ -57,6 +57,10 @@ pub const KEPT_OPS_BYTES_MAX: usize = RAW_RESERVE_BYTES_MAX;
 /// goes to the end then.
 pub const KEPT_OPS_FREE_PART: usize = 8;
 
+/// As many times an operation's own bytes may go to the end after it: twice what it takes to look at all of it while that
+/// part is filled.
+pub const KEPT_OPS_CARRIED: usize = 2 * KEPT_OPS_FREE_PART;
+
 /// Stripes that one request may free: a value of 1 GiB in pieces of 16 KiB over four nodes.
 pub const FREE_COUNT_MAX: usize = 16_384;
 

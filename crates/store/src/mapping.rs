@@ -100,7 +100,9 @@ impl Mapping {
     pub(crate) fn reserve(&self, range: Range<usize>) -> io::Result<()> {
         let Some((file, offset)) = &self.file else { return Ok(()) };
         let bytes = (range.end - range.start) as u64;
-        Ok(fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes)?)
+        // Before Linux 6.7 any signal cuts it short.
+        let reserve = || fallocate(file, FallocateFlags::KEEP_SIZE, offset + range.start as u64, bytes);
+        Ok(rustix::io::retry_on_intr(reserve)?)
     }
 
     /// Writes two bytes that tell of others, at once: after all that was written before, and before all that is written

@@ -311,6 +311,32 @@ mod tests {
         }
     }
 
+    /// Its owner waits for another member, and nothing becomes stable: more than an eighth of the log is needed, and behind it
+    /// is what nobody needs.
+    #[test]
+    fn what_is_needed_goes_only_when_all_of_the_log_is() {
+        let mut kept = Kept::open(3, 1);
+        for number in 0..6 {
+            kept.stripe.append(number % 3, &[number + 1; 3_900], 0);
+        }
+        let before = kept.seen(3);
+        let other = description_of(3, kept.stripe.shape, CHUNK_BYTES);
+        let store = &mut kept.stripe.stores[3];
+        for stripe in 2..60 {
+            store.open(&ChunkDescription { stripe: stripe_id(stripe), ..other.clone() }).expect("room");
+            for number in 1..200 {
+                let (op, previous) = (op(number), op(number - 1));
+                let offset = (number - 1) * 40;
+                let append = crate::Append { op, previous, stable: previous, data_index: 0, offset, bytes: &[4; 40] };
+                store.chunk_mut(stripe_id(stripe)).expect("here").append(&append).expect("room");
+            }
+            store.free(stripe_id(stripe), 1, crate::tests::PARTITION).expect("here");
+        }
+        kept.restart(3);
+        assert!(!damaged(&kept, 3));
+        assert_eq!(kept.seen(3), before);
+    }
+
     #[test]
     fn what_the_state_does_not_tell_of_reads_as_zeros() {
         let mut kept = Kept::open(1, 1);
