@@ -5,7 +5,8 @@
 //!                                                   no, and none is: silent ones, until they are hung
 //! waits for a silent one, and another is in use again ------------------------> begins anew
 //! ```
-//! What a node refused for good, or answered wrongly, stays excluded.
+//! So are those that answered wrongly: what they sent may have been damaged on its way. What a node refused for good stays
+//! excluded.
 //!
 //! Must not know: which way a read takes (see `sources`).
 
@@ -90,6 +91,14 @@ impl<C: Command> Engine<C> {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return false };
         let back = fetch.excluded.back(&self.nodes, &fetch.wanted.members, 0);
         fetch.forgive(back)
+    }
+
+    /// What is decoded is wrong, and no other parity is there: they are asked again, and what was late. As
+    /// [`Engine::pieces_again`].
+    pub(super) fn parities_again(&mut self, key: PoolKey) -> bool {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return false };
+        let back = fetch.excluded.back(&self.nodes, &fetch.wanted.members, 0);
+        fetch.forget_parities(back)
     }
 
     /// The node is in use again: reads that wait for one that does not answer may go on with this one.

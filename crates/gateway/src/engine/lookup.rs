@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::Location;
-use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX};
+use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
 use super::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Waiting};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
@@ -40,6 +40,9 @@ pub struct Lookup<C> {
     key: KeyBytes,
     candidates: SmallVec<[Location; 2]>,
     restarts: u32,
+    /// Something that was read is damaged, perhaps on its way only; and how often all was read again for that.
+    met_damage: bool,
+    rereads: u8,
     /// A candidate could not be read: absence cannot be claimed.
     is_doubtful: bool,
     /// A candidate never will be read.
@@ -50,7 +53,18 @@ impl<C> Lookup<C> {
     fn new(purpose: LookupPurpose<C>, key: KeyRef<'_>, candidates: SmallVec<[Location; 2]>) -> Self {
         let KeyRef { bytes, hash, slot } = key;
         let key = KeyBytes::from_slice(bytes);
-        Lookup { purpose, hash, slot, key, candidates, restarts: 0, is_doubtful: false, is_lost: false }
+        Lookup {
+            purpose,
+            hash,
+            slot,
+            key,
+            candidates,
+            restarts: 0,
+            met_damage: false,
+            rereads: 0,
+            is_doubtful: false,
+            is_lost: false,
+        }
     }
 
     /// Does what it finds go beyond which record is to be replaced?
@@ -263,6 +277,7 @@ impl<C: Command> Engine<C> {
                 Err(error) => {
                     // The bytes are not a record: an erasure. Decode it from the others, if that was not tried.
                     let bit = 1 << wanted.data_index;
+                    lookup.met_damage = true;
                     if excluded & bit == 0 {
                         tracing::warn!(stripe = ?wanted.stripe, offset = wanted.offset, %error, "damaged record");
                         self.suspect_chunk(wanted.members[wanted.data_index], wanted.stripe);
@@ -285,6 +300,10 @@ impl<C: Command> Engine<C> {
     }
 
     fn candidate_unreadable(&mut self, mut lookup: Lookup<C>, location: Option<Location>) {
+        if std::mem::take(&mut lookup.met_damage) && lookup.rereads < READ_AGAIN_MAX {
+            lookup.rereads += 1;
+            return self.restart_lookup(lookup);
+        }
         match location.is_some_and(|location| self.is_lost_for_good(location)) {
             true => lookup.is_lost = true,
             false => lookup.is_doubtful = true,

@@ -68,6 +68,20 @@ impl PieceFetch {
         self.excluded.forgive(back)
     }
 
+    /// The same with parities that arrived.
+    pub(super) fn forget_parities(&mut self, back: Chunks) -> bool {
+        let parities = self.arrived() & self.parities();
+        let is_worth_it = self.forgive(back | parities);
+        if is_worth_it {
+            self.parts.retain(|part| parities >> part.0 & 1 == 0);
+        }
+        is_worth_it
+    }
+
+    fn parities(&self) -> Chunks {
+        Chunks::MAX << self.wanted.shape.data_count()
+    }
+
     fn relied_on(&self) -> Chunks {
         self.arrived() | self.outstanding() & !self.given_up
     }
@@ -82,9 +96,8 @@ impl PieceFetch {
             let bytes = self.decode(plan);
             open_piece(&bytes, self.wanted.stripe).is_some().then_some((left_out, bytes))
         };
-        let parities = Chunks::MAX << self.wanted.shape.data_count();
         right(0, plan).or_else(|| {
-            let mut others = distrust::plans_without(&self.code, piece, self.arrived(), parities);
+            let mut others = distrust::plans_without(&self.code, piece, self.arrived(), self.parities());
             others.find_map(|(left_out, plan)| right(left_out, &plan))
         })
     }
@@ -295,15 +308,26 @@ impl<C: Command> Engine<C> {
     fn ask_another_parity(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
-        let data_count = fetch.wanted.shape.data_count();
-        let is_free = |chunk: &usize| taken >> chunk & 1 == 0 && self.nodes.is_ready(fetch.wanted.members[*chunk]);
-        match (0..fetch.wanted.members.len()).rev().find(is_free).filter(|&chunk| chunk >= data_count) {
-            Some(parity) => self.ask_chunks(key, 1 << parity),
-            None if fetch.asked.is_empty() => {
-                tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parities");
-                self.end_pieces(key, None);
-            }
-            None => {}
+        let (members, is_over) = (&fetch.wanted.members, fetch.asked.is_empty());
+        let free = each(!taken & fetch.parities()).take_while(|&chunk| chunk < members.len());
+        let free: SmallVec<[usize; 8]> = free.collect();
+        if let Some(&parity) = free.iter().rev().find(|&&parity| self.nodes.is_ready(members[parity])) {
+            return self.ask_chunks(key, 1 << parity);
+        }
+        if !is_over {
+            return;
+        }
+        // One that is silent may only be late, and takes longest.
+        let silent = free.into_iter().find(|&parity| self.nodes.is_reachable(members[parity]));
+        if self.parities_again(key) {
+            return self.go_on(key);
+        }
+        if let Some(parity) = silent {
+            return self.ask_chunks(key, 1 << parity);
+        }
+        if let Some(fetch) = self.piece_fetches.get(key) {
+            tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parities");
+            self.end_pieces(key, None);
         }
     }
 
@@ -324,7 +348,7 @@ impl<C: Command> Engine<C> {
         let is_data = usize::from(part) < wanted.shape.data_count();
         if bytes.len() != wanted.chunk_bytes as usize || is_data && open_piece(bytes, wanted.stripe).is_none() {
             tracing::warn!(stripe = ?wanted.stripe, part, "damaged piece");
-            return self.piece_refused(key, part, Some(Refusal::Damaged));
+            return self.piece_failed(key, part, Some(Refusal::Damaged), false);
         }
         let Some(place) = fetch.asked.iter().position(|asked| asked.0 == part) else { return };
         fetch.asked.swap_remove(place);
@@ -332,8 +356,13 @@ impl<C: Command> Engine<C> {
         self.finish_pieces(key);
     }
 
-    /// Chunk `part` gave nothing of use: refused, late, damaged, or its session ended.
+    /// Chunk `part` gave nothing: refused, late, or its session ended.
     pub(super) fn piece_refused(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>) {
+        self.piece_failed(key, part, refusal, refusal.is_some());
+    }
+
+    /// `is_for_good`: asked again it would be the same.
+    fn piece_failed(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>, is_for_good: bool) {
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         if refusal.is_some() {
             let (node, stripe) = (fetch.wanted.members[usize::from(part)], fetch.wanted.stripe);
@@ -341,7 +370,7 @@ impl<C: Command> Engine<C> {
         }
         let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
         fetch.asked.retain(|asked| asked.0 != part);
-        fetch.excluded.add(usize::from(part), refusal.is_some());
+        fetch.excluded.add(usize::from(part), is_for_good);
         if self.is_replaced(key) {
             // No use to wait for the rest: the reader has a newer value to read.
             return self.end_pieces(key, None);
