@@ -206,7 +206,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn apply_floor(&mut self, floor: Version) {
+    pub(super) fn apply_floor(&mut self, floor: Version) {
         for number in 0..SLOT_COUNT as u16 {
             let slot = Slot::new(number).expect("below the slot count");
             self.index.clear_slot(slot);

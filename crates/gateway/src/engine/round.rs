@@ -15,7 +15,7 @@ use shorttail_units::Version;
 use super::index::Location;
 use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX};
 use super::lock::{
-    End, Finished, FinishedCommands, KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
+    End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
 };
 use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
@@ -384,17 +384,19 @@ impl<C: Command> Engine<C> {
         self.refuse_queue(key, StoreError::Unreadable);
     }
 
-    /// The round's object will not exist: its stripes go, unless they are the old object's.
-    fn free_unused_stripes(&mut self, key: PoolKey) {
-        let Some(lock) = self.locks.get(key) else { return };
-        let partition = self.config.partition_of(lock.slot);
-        let Some(round) = self.round_mut(key) else { return };
+    /// The round's object does not exist: its stripes go, unless they are the old object's, or a later owner may find
+    /// the manifest.
+    fn leave_stripes(&mut self, key: PoolKey, is_unknown: bool) {
+        let Some(Lock { hash, slot, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
+        let (hash, slot) = (*hash, *slot);
         let is_old = |manifest: &Manifest| match &round.old {
             Old::Present(old) => old.manifest.as_ref().is_some_and(|old| old.first == manifest.first),
             _ => false,
         };
-        if let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() {
-            self.free_striped(partition, &manifest);
+        let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() else { return };
+        match is_unknown {
+            true => self.note_unsettled_value(hash, slot, manifest),
+            false => self.free_striped(self.config.partition_of(slot), &manifest),
         }
     }
 
@@ -492,7 +494,7 @@ impl<C: Command> Engine<C> {
             let lock = self.locks.get(key).expect("it has a round");
             self.note_unsettled(lock.hash, lock.slot);
         }
-        self.free_unused_stripes(key);
+        self.leave_stripes(key, error == StoreError::OutcomeUnknown);
         for done in finished {
             if done.is_independent {
                 self.answer_key(done.token, done.command, done.reply);
