@@ -242,10 +242,10 @@ impl<C: Command> Engine<C> {
         }
         let urgency = self.urgency_of(round);
         let record = match (&round.end, &round.old) {
-            (End::Delete, Old::Absent) => return Placed::Nothing,
+            (End::Delete, Old::Absent) if !self.may_be_present(key) => return Placed::Nothing,
             (End::Delete, Old::Unverified) => return Placed::Later,
             (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
-            (End::Delete, Old::Present(_) | Old::Lost) => {
+            (End::Delete, Old::Present(_) | Old::Lost | Old::Absent) => {
                 return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
             }
             (End::Store(object), old) => match &object.data {
@@ -265,6 +265,12 @@ impl<C: Command> Engine<C> {
         let (object, manifest) = record;
         let record = object.record(RecordKind::Manifest, bytes, &manifest, round.version);
         self.append_record(partition, &record, Purpose::Write(key), urgency).into()
+    }
+
+    /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it in
+    /// one round was not told.
+    fn may_be_present(&self, key: PoolKey) -> bool {
+        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, Tag::of_hash(lock.hash), lock.hash))
     }
 
     /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
