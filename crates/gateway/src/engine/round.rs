@@ -33,19 +33,25 @@ impl<C: Command> Engine<C> {
         let key = self.key_ref(command.key());
         self.index.prefetch(key.slot, key.tag());
         if let Some(found) = self.locks.find(key) {
-            let lock = self.locks.get_mut(found).expect("it was found");
-            if lock.queue.len() >= KEY_QUEUE_MAX {
-                return self.refuse(token, &command, StoreError::Overloaded);
-            }
-            if lock.is_doubtful() {
-                return self.refuse(token, &command, StoreError::Unreadable);
+            if let Err(error) = self.may_queue(found) {
+                return self.refuse(token, &command, error);
             }
             self.deferred.press();
+            let lock = self.locks.get_mut(found).expect("it was found");
             return lock.queue.push_back(Waiting::Command(token, command));
         }
         let lock = self.locks.insert(key, LockPhase::Starting);
         self.locks.get_mut(lock).expect("just inserted").queue.push_back(Waiting::Command(token, command));
         self.start(lock);
+    }
+
+    /// May one more that changes the key wait for its lock?
+    pub(super) fn may_queue(&self, lock: PoolKey) -> Result<(), StoreError> {
+        match self.locks.get(lock) {
+            Some(lock) if lock.queue.len() >= KEY_QUEUE_MAX => Err(StoreError::Overloaded),
+            Some(lock) if lock.is_doubtful() => Err(StoreError::Unreadable),
+            _ => Ok(()),
+        }
     }
 
     /// Begins the next round of a lock, or lets go of it when nobody waits.
@@ -384,10 +390,21 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Both records stay in the index, and the lock stays, until it is known which key the older one is of.
+    /// Both records stay in the index, and the lock stays, until it is known which key the older one is of. Nothing
+    /// changes the key until then; who reads it sees what was written.
     fn keep_doubtful(&mut self, key: PoolKey) {
         self.doubtful.push(key);
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let is_read =
+            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.access() == Access::Read);
+        let (reads, others): (Vec<_>, _) = std::mem::take(&mut lock.queue).into_iter().partition(is_read);
+        lock.queue = others.into();
         self.refuse_queue(key, StoreError::Unreadable);
+        for waiting in reads {
+            if let Waiting::Command(token, command) = waiting {
+                self.read(token, command);
+            }
+        }
     }
 
     /// The round's object does not exist: its stripes go, unless they are the old object's, or a later owner may find

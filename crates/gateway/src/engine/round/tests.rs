@@ -7,7 +7,7 @@ use super::*;
 use crate::any::AnyCommand;
 use crate::command::Attributes;
 use crate::engine::stripes::Stripe;
-use crate::engine::testing::{engine_of_ready_nodes, leave_stripe};
+use crate::engine::testing::{confirm_all, engine_of_ready_nodes, leave_stripe};
 use crate::limits::LARGE_BYTES_MAX;
 use crate::memcached::MemcachedSession;
 use crate::request::{Reply, Request, RequestId};
@@ -128,4 +128,28 @@ fn what_is_stored_and_removed_at_once_leaves_a_trace_where_something_may_come_ba
         let expected = if may_come_back { vec![RecordKind::Tombstone] } else { Vec::new() };
         assert_eq!(written(&engine), expected, "compared: {is_compared}");
     }
+}
+
+/// Whether it replaced the record that cannot be read is not known; what it wrote is.
+#[test]
+fn who_waits_to_read_a_key_that_nothing_may_change_sees_what_was_written() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    name_a_record(&mut engine, b"a");
+    ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+    let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+    for waiting in [&b"get a\r\n"[..], b"set a 0 0 1\r\n2\r\n", b"get a\r\n"] {
+        ask(&mut engine, waiting);
+    }
+    let slot = engine.stripes.unsealed()[0];
+    confirm_all(&mut engine, slot);
+    let version = engine.round_mut(lock).expect("it is being compared").version;
+    engine.round_verified(lock, version, Old::Unreadable);
+    let now = engine.now;
+    let mut told: Vec<_> = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect();
+    let count = |word: &[u8]| {
+        let has_word = |reply: &Reply| matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(word));
+        told.extract_if(.., |reply| has_word(reply)).count()
+    };
+    assert_eq!([&b"STORED"[..], b"VALUE a 0 1\r\n1", b"SERVER_ERROR"].map(count), [1, 2, 1]);
+    assert!(told.is_empty() && engine.locks.get(lock).is_some_and(Lock::is_doubtful), "{told:?}");
 }
