@@ -1,7 +1,7 @@
 //! Flushes that were ordered for later.
 
 use shorttail_sim::config::SimConfig;
-use shorttail_sim::model::{Answer, Value};
+use shorttail_sim::model::{Action, Answer, Value};
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::Outcome;
 
@@ -24,6 +24,40 @@ fn a_flush_that_is_overdue_does_not_end_one_that_is_ordered() {
         world.run_until(start_us + 800_000);
         assert_eq!(get(&mut world, "key"), None, "ordered after {order_us} us of sleep");
         concludes(world);
+    }
+}
+
+/// What is stored once a flush is over its time is not what was ordered to go: whether its owner slept meanwhile, or
+/// another one takes over. It was acknowledged, and went with the floor that was declared after it.
+#[test]
+fn a_late_flush_does_not_end_what_was_stored_after_its_time() {
+    for is_taken_over in [true, false] {
+        for seed in 0..6 {
+            let mut world = cluster_of(SimConfig::scripted(), seed);
+            set(&mut world, "key", &Value::bytes(b"first"));
+            set(&mut world, "other", &Value::bytes(b"first"));
+            let start_us = world.now_us();
+            world.order_flush(0, 40);
+            world.run_until(start_us + 30_000 + seed * 1_000);
+            match is_taken_over {
+                true => world.crash_gateway(5_000),
+                false => world.stall_gateway(0, 60_000),
+            }
+            world.run_until(start_us + 45_000);
+            let op = world.request(1, "key", Action::Set(Value::bytes(b"second")));
+            let mut outcome = world.await_op(op);
+            while is_taken_over && outcome == Outcome::Refused {
+                // Nobody serves yet: at the first moment that somebody does.
+                pass(&mut world, 200);
+                outcome = world.ask("key", Action::Set(Value::bytes(b"second")));
+            }
+            assert_eq!(outcome, Outcome::Answered(Answer::Done), "taken over: {is_taken_over}, seed {seed}");
+            pass(&mut world, 100_000);
+            let found = get(&mut world, "key");
+            assert_eq!(found, Some(Value::bytes(b"second")), "taken over: {is_taken_over}, seed {seed}");
+            assert_eq!(get(&mut world, "other"), None, "it was flushed");
+            concludes(world);
+        }
     }
 }
 

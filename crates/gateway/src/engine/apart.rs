@@ -47,6 +47,10 @@ impl<C: Command> Engine<C> {
         for bytes in group.pairs.iter().map(|pair| pair.key.clone()).collect::<Vec<_>>() {
             let wanted = self.key_ref(&bytes);
             let found = self.locks.find(wanted);
+            if let Some(error) = found.and_then(|lock| self.may_queue(lock).err()) {
+                self.part_ended(key, Err(error));
+                continue;
+            }
             let lock = found.unwrap_or_else(|| self.locks.insert(wanted, LockPhase::Starting));
             self.locks.get_mut(lock).expect("it is there").queue.push_back(Waiting::Group(key));
             match found {

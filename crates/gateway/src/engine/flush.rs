@@ -12,6 +12,13 @@
 //!
 //! A delayed flush is a control record too, so that it happens although the owner changes meanwhile. An immediate flush
 //! cancels it: its version is below the floor.
+//!
+//! ```text
+//! ordered --its time--> overdue: no round begins --declared, as above-->
+//!                          '--no place for so long as a write waits for memory--> rounds begin; declared when it can be
+//! ```
+//! An owner may notice late that it is time, as it slept or has just taken over: what was asked after that must not go with
+//! a floor that it declares then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +53,14 @@ struct Postponed {
     is_begun: bool,
 }
 
+/// A flush for later that is to be declared.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    token: Token,
+    at: UnixMs,
+    since_us: u64,
+}
+
 /// Why a control record is not on its way to every partition.
 #[derive(Debug)]
 struct NotDeclared {
@@ -69,6 +84,10 @@ pub struct Flushes {
     floors: BTreeMap<PartitionId, Version>,
     /// The delayed flush that is to come, and the version of its declaration.
     due: Option<(Version, UnixMs)>,
+    /// Since when it is overdue, once its floor was to be declared.
+    overdue_us: Option<u64>,
+    /// Its floor found no place for long: nobody waits for it.
+    is_given_up: bool,
     declarations: Pool<Declaration>,
     /// The floor that is being declared.
     declaring: Option<PoolKey>,
@@ -76,7 +95,7 @@ pub struct Flushes {
     held_locks: Vec<PoolKey>,
     held_groups: Vec<PoolKey>,
     /// Flushes for later that were ordered meanwhile.
-    held_orders: Vec<(Token, UnixMs)>,
+    held_orders: Vec<Order>,
     /// Clients whose flush found no memory yet.
     postponed: Vec<Postponed>,
 }
@@ -87,16 +106,25 @@ impl<C: Command> Engine<C> {
         if let Err(PlaceError::Refuse(error)) = self.too_few_nodes() {
             return self.answer_flush(token, Err(error));
         }
-        match at.filter(|&at| at > self.now.unix_ms) {
-            // A floor that is declared, or should be, has a higher version than an order of now: it would end it.
-            Some(at) if self.is_flushing() || self.is_flush_overdue() => self.flushes.held_orders.push((token, at)),
-            Some(at) => {
-                let version = self.take_version();
-                if let Err(failed) = self.declare(version, Control::FlushDue(at), vec![token]) {
-                    self.answer_flush(token, Err(failed.store_error()));
-                }
-            }
-            None => self.flush_now(Postponed { token, since_us: self.now.mono_us, is_begun: false }),
+        let since_us = self.now.mono_us;
+        match at {
+            Some(at) => self.order_flush(Order { token, at, since_us }),
+            None => self.flush_now(Postponed { token, since_us, is_begun: false }),
+        }
+    }
+
+    fn order_flush(&mut self, order: Order) {
+        let Order { token, at, since_us } = order;
+        if at <= self.now.unix_ms {
+            return self.flush_now(Postponed { token, since_us, is_begun: false });
+        }
+        // A floor that is declared, or should be, has a higher version than an order of now: it would end it.
+        if self.is_flushing() || self.is_flush_overdue() {
+            return self.flushes.held_orders.push(order);
+        }
+        let version = self.take_version();
+        if let Err(failed) = self.declare(version, Control::FlushDue(at), vec![token]) {
+            self.answer_flush(token, Err(failed.store_error()));
         }
     }
 
@@ -162,7 +190,7 @@ impl<C: Command> Engine<C> {
             Control::FlushDue(at) if self.is_below_a_floor(declaration.version) => {
                 return self.declare_order_again(at, declaration.waiting);
             }
-            Control::FlushDue(at) => self.flushes.due = Some((declaration.version, at)),
+            Control::FlushDue(at) => self.set_due(Some((declaration.version, at))),
             Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
                 return self.declare_floor_again(declaration.waiting);
             }
@@ -206,7 +234,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn apply_floor(&mut self, floor: Version) {
+    pub(super) fn apply_floor(&mut self, floor: Version) {
         for number in 0..SLOT_COUNT as u16 {
             let slot = Slot::new(number).expect("below the slot count");
             self.index.clear_slot(slot);
@@ -225,7 +253,7 @@ impl<C: Command> Engine<C> {
         for &partition in &self.config.partitions {
             self.flushes.floors.insert(partition, floor);
         }
-        self.flushes.due = self.flushes.due.filter(|&(version, _)| version > floor);
+        self.set_due(self.flushes.due.filter(|&(version, _)| version > floor));
         self.end_losses();
         self.settle_all();
         self.outlived = Outlived::default();
@@ -275,14 +303,14 @@ impl<C: Command> Engine<C> {
         for group in std::mem::take(&mut self.flushes.held_groups) {
             self.look_up_when_held(group);
         }
-        for (token, at) in std::mem::take(&mut self.flushes.held_orders) {
-            self.flush(token, Some(at));
+        for order in std::mem::take(&mut self.flushes.held_orders) {
+            self.order_flush(order);
         }
     }
 
     /// What was not declared is given back: it may wait for what an owner that lets go does not begin any more.
     pub(super) fn give_back_flushes(&mut self) {
-        for (token, _) in std::mem::take(&mut self.flushes.held_orders) {
+        for Order { token, .. } in std::mem::take(&mut self.flushes.held_orders) {
             self.answer_flush(token, Err(StoreError::NotOwner));
         }
         for Postponed { token, is_begun, .. } in std::mem::take(&mut self.flushes.postponed) {
@@ -316,9 +344,14 @@ impl<C: Command> Engine<C> {
         self.flushes.declaring.is_some()
     }
 
+    /// Is a floor being declared, or is one that everybody waits for?
+    fn holds_rounds(&self) -> bool {
+        self.is_flushing() || self.is_flush_overdue() && !self.flushes.is_given_up
+    }
+
     /// Does a flush keep rounds from beginning? Then the lock's turn comes afterwards.
     pub(super) fn hold_for_flush(&mut self, lock: PoolKey) -> bool {
-        if !self.is_flushing() {
+        if !self.holds_rounds() {
             return false;
         }
         if let Some(held) = self.locks.get_mut(lock) {
@@ -330,7 +363,7 @@ impl<C: Command> Engine<C> {
 
     /// As [`Engine::hold_for_flush`], for a group that has all its locks.
     pub(super) fn hold_group_for_flush(&mut self, group: PoolKey) -> bool {
-        if !self.is_flushing() {
+        if !self.holds_rounds() {
             return false;
         }
         if !self.flushes.held_groups.contains(&group) {
@@ -354,7 +387,11 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn inherit_flush_due(&mut self, version: Version, at: UnixMs) {
-        self.flushes.due = Some((version, at));
+        self.set_due(Some((version, at)));
+    }
+
+    fn set_due(&mut self, due: Option<(Version, UnixMs)>) {
+        (self.flushes.due, self.flushes.overdue_us, self.flushes.is_given_up) = (due, None, false);
     }
 
     /// Flushes when it is time, and tries again what found no memory.
@@ -365,9 +402,31 @@ impl<C: Command> Engine<C> {
         for flush in std::mem::take(&mut self.flushes.postponed) {
             self.flush_now(flush);
         }
-        if self.is_flush_overdue() && !self.is_flushing() && !self.is_ordering() {
-            // What finds no place now is tried again at the next tick.
-            _ = self.declare_floor(Vec::new());
+        if self.is_flushing() || self.is_ordering() {
+            return;
+        }
+        if self.is_flush_overdue() {
+            return self.declare_overdue();
+        }
+        // Whoever waited for one that was overdue: another took its place.
+        self.let_rounds_begin();
+    }
+
+    /// What finds no place now is tried again at the next tick; who waits for it does so for a while.
+    fn declare_overdue(&mut self) {
+        let now_us = self.now.mono_us;
+        let since_us = *self.flushes.overdue_us.get_or_insert(now_us);
+        let Err(failed) = self.declare_floor(Vec::new()) else { return };
+        let has_waited = |since_us: u64| now_us.saturating_sub(since_us) > STALL_US_MAX;
+        // Of an order itself nothing was sent.
+        let error = NotDeclared { is_untouched: true, ..failed }.store_error();
+        let orders = self.flushes.held_orders.extract_if(.., |order| has_waited(order.since_us));
+        for Order { token, .. } in orders.collect::<Vec<_>>() {
+            self.answer_flush(token, Err(error));
+        }
+        if has_waited(since_us) && !self.flushes.is_given_up {
+            self.flushes.is_given_up = true;
+            self.let_rounds_begin();
         }
     }
 }
@@ -417,15 +476,20 @@ mod tests {
         }
     }
 
-    /// A flush of which partition 0 may get a record and partition 1 gets none for now, given back as its owner lets go.
-    fn given_back(has_room: bool) -> StoreError {
+    /// No record finds a place in this partition for now.
+    fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
-        let full = if has_room { PartitionId(1) } else { PartitionId(0) };
         while !engine.waits_for_seals(full) {
             engine.open_stripe(full, Urgency::Client).expect("there is room");
         }
         engine.logs.get_mut(&full).expect("its partition").open.clear();
+        engine
+    }
+
+    /// A flush of which partition 0 may get a record and partition 1 gets none for now, given back as its owner lets go.
+    fn given_back(has_room: bool) -> StoreError {
+        let mut engine = engine_without_room(if has_room { PartitionId(1) } else { PartitionId(0) });
         let now = engine.now;
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
@@ -518,6 +582,38 @@ mod tests {
     fn a_flush_that_reached_a_partition_is_not_given_back_as_if_it_had_not_begun() {
         assert_eq!(given_back(true), StoreError::OutcomeUnknown);
         assert_eq!(given_back(false), StoreError::NotOwner);
+    }
+
+    /// Neither a write nor an order waits longer for a flush that is late than a write does for memory.
+    #[test]
+    fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
+        let mut engine = engine_without_room(PartitionId(1));
+        let is_of_first = |engine: &Engine<AnyCommand>, key: &str| {
+            engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == PartitionId(0)
+        };
+        let key = (0..).map(|number| format!("key{number}")).find(|key| is_of_first(&engine, key)).expect("a key");
+        let version = engine.take_version();
+        engine.inherit_flush_due(version, UnixMs(5_000));
+        engine.now.unix_ms = UnixMs(6_000);
+        ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
+        let is_begun = |engine: &Engine<AnyCommand>| {
+            let lock = engine.locks.find(engine.key_ref(key.as_bytes())).and_then(|lock| engine.locks.get(lock));
+            matches!(lock.expect("it is not over").phase, LockPhase::Writing(_))
+        };
+        assert!(!is_begun(&engine), "before the owner was to declare it");
+        engine.advance_flushes();
+        order(&mut engine, UnixMs(9_000));
+        let begun_us = engine.now.mono_us;
+        for (waited_us, has_begun) in [(0, false), (STALL_US_MAX - 20_000, false), (STALL_US_MAX + 20_000, true)] {
+            engine.now.mono_us = begun_us + waited_us;
+            engine.advance_flushes();
+            engine.run_work();
+            assert_eq!(is_begun(&engine), has_begun, "after {waited_us} us");
+            let now = engine.now;
+            let told = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).next();
+            let refused = has_begun.then_some(Reply::Keyspace(Err(StoreError::OutOfMemory)));
+            assert_eq!(told, refused, "after {waited_us} us");
+        }
     }
 
     fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {

@@ -80,6 +80,10 @@ impl<C: Command> Engine<C> {
     fn queue_group(&mut self, key: PoolKey) {
         let Some(group) = self.groups.get(key) else { return };
         let keys: Vec<_> = group.pairs.iter().map(|pair| pair.key.clone()).collect();
+        let refused = keys.iter().find_map(|bytes| self.may_queue(self.locks.find(self.key_ref(bytes))?).err());
+        if let Some(error) = refused {
+            return self.fail_group(key, error);
+        }
         let mut locks = Vec::with_capacity(keys.len());
         for bytes in &keys {
             let wanted = self.key_ref(bytes);

@@ -2,7 +2,7 @@
 
 use shorttail_policy::Update;
 use shorttail_store::record::{Record, RecordKind};
-use shorttail_units::{Now, OpNumber, StripeId, Version};
+use shorttail_units::{Now, OpNumber, Slot, StripeId, Version};
 use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
@@ -11,7 +11,7 @@ use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
 use super::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Waiting};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
-use super::{Engine, KeyRef, Token};
+use super::{Engine, KeyRef, Tag, Token};
 use crate::command::{ApplyContext, Attributes, Command, ObjectRef, StoreError, Wants};
 use crate::limits::LARGE_VALUE_BYTES;
 use crate::request::Reply;
@@ -421,10 +421,18 @@ impl<C: Command> Engine<C> {
         self.is_overshadowed(lookup.slot, found) || self.is_in_doubt(lookup.hash, lookup.slot, found)
     }
 
+    /// May there be something of a key that the index does not name?
+    pub(super) fn is_absence_doubtful(&self, slot: Slot, tag: Tag, hash: u64) -> bool {
+        self.may_be_outlived(slot, tag, hash)
+            || self.is_unsettled(hash)
+            || self.is_overshadowed(slot, None)
+            || self.is_in_doubt(hash, slot, None)
+    }
+
     fn lookup_absent(&mut self, mut lookup: Lookup<C>) {
-        lookup.is_lost |= self.may_be_outlived(lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
-        let may_be_there = || lookup.is_lost || self.is_unsettled(lookup.hash) || self.may_be_another(&lookup, None);
-        lookup.is_doubtful |= lookup.shows() && may_be_there();
+        let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
+        lookup.is_lost |= self.may_be_outlived(slot, tag, hash);
+        lookup.is_doubtful |= lookup.shows() && (lookup.is_lost || self.is_absence_doubtful(slot, tag, hash));
         let old = match () {
             () if lookup.is_doubtful => Old::Unreadable,
             () if lookup.is_lost => Old::Lost,

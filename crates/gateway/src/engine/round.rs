@@ -15,7 +15,7 @@ use shorttail_units::Version;
 use super::index::Location;
 use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX};
 use super::lock::{
-    End, Finished, FinishedCommands, KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
+    End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
 };
 use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
@@ -33,19 +33,25 @@ impl<C: Command> Engine<C> {
         let key = self.key_ref(command.key());
         self.index.prefetch(key.slot, key.tag());
         if let Some(found) = self.locks.find(key) {
-            let lock = self.locks.get_mut(found).expect("it was found");
-            if lock.queue.len() >= KEY_QUEUE_MAX {
-                return self.refuse(token, &command, StoreError::Overloaded);
-            }
-            if lock.is_doubtful() {
-                return self.refuse(token, &command, StoreError::Unreadable);
+            if let Err(error) = self.may_queue(found) {
+                return self.refuse(token, &command, error);
             }
             self.deferred.press();
+            let lock = self.locks.get_mut(found).expect("it was found");
             return lock.queue.push_back(Waiting::Command(token, command));
         }
         let lock = self.locks.insert(key, LockPhase::Starting);
         self.locks.get_mut(lock).expect("just inserted").queue.push_back(Waiting::Command(token, command));
         self.start(lock);
+    }
+
+    /// May one more that changes the key wait for its lock?
+    pub(super) fn may_queue(&self, lock: PoolKey) -> Result<(), StoreError> {
+        match self.locks.get(lock) {
+            Some(lock) if lock.queue.len() >= KEY_QUEUE_MAX => Err(StoreError::Overloaded),
+            Some(lock) if lock.is_doubtful() => Err(StoreError::Unreadable),
+            _ => Ok(()),
+        }
     }
 
     /// Begins the next round of a lock, or lets go of it when nobody waits.
@@ -242,10 +248,10 @@ impl<C: Command> Engine<C> {
         }
         let urgency = self.urgency_of(round);
         let record = match (&round.end, &round.old) {
-            (End::Delete, Old::Absent) => return Placed::Nothing,
+            (End::Delete, Old::Absent) if !self.may_be_present(key) => return Placed::Nothing,
             (End::Delete, Old::Unverified) => return Placed::Later,
             (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
-            (End::Delete, Old::Present(_) | Old::Lost) => {
+            (End::Delete, Old::Present(_) | Old::Lost | Old::Absent) => {
                 return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
             }
             (End::Store(object), old) => match &object.data {
@@ -265,6 +271,12 @@ impl<C: Command> Engine<C> {
         let (object, manifest) = record;
         let record = object.record(RecordKind::Manifest, bytes, &manifest, round.version);
         self.append_record(partition, &record, Purpose::Write(key), urgency).into()
+    }
+
+    /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it in
+    /// one round was not told.
+    fn may_be_present(&self, key: PoolKey) -> bool {
+        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, Tag::of_hash(lock.hash), lock.hash))
     }
 
     /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
@@ -378,23 +390,36 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Both records stay in the index, and the lock stays, until it is known which key the older one is of.
+    /// Both records stay in the index, and the lock stays, until it is known which key the older one is of. Nothing
+    /// changes the key until then; who reads it sees what was written.
     fn keep_doubtful(&mut self, key: PoolKey) {
         self.doubtful.push(key);
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let is_read =
+            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.access() == Access::Read);
+        let (reads, others): (Vec<_>, _) = std::mem::take(&mut lock.queue).into_iter().partition(is_read);
+        lock.queue = others.into();
         self.refuse_queue(key, StoreError::Unreadable);
+        for waiting in reads {
+            if let Waiting::Command(token, command) = waiting {
+                self.read(token, command);
+            }
+        }
     }
 
-    /// The round's object will not exist: its stripes go, unless they are the old object's.
-    fn free_unused_stripes(&mut self, key: PoolKey) {
-        let Some(lock) = self.locks.get(key) else { return };
-        let partition = self.config.partition_of(lock.slot);
-        let Some(round) = self.round_mut(key) else { return };
+    /// The round's object does not exist: its stripes go, unless they are the old object's, or a later owner may find
+    /// the manifest.
+    fn leave_stripes(&mut self, key: PoolKey, is_unknown: bool) {
+        let Some(Lock { hash, slot, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
+        let (hash, slot) = (*hash, *slot);
         let is_old = |manifest: &Manifest| match &round.old {
             Old::Present(old) => old.manifest.as_ref().is_some_and(|old| old.first == manifest.first),
             _ => false,
         };
-        if let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() {
-            self.free_striped(partition, &manifest);
+        let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() else { return };
+        match is_unknown {
+            true => self.note_unsettled_value(hash, slot, manifest),
+            false => self.free_striped(self.config.partition_of(slot), &manifest),
         }
     }
 
@@ -492,7 +517,7 @@ impl<C: Command> Engine<C> {
             let lock = self.locks.get(key).expect("it has a round");
             self.note_unsettled(lock.hash, lock.slot);
         }
-        self.free_unused_stripes(key);
+        self.leave_stripes(key, error == StoreError::OutcomeUnknown);
         for done in finished {
             if done.is_independent {
                 self.answer_key(done.token, done.command, done.reply);

@@ -1,9 +1,11 @@
 //! What unit tests of the engine's parts begin with.
 
-use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now};
+use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, StripeId};
 
 use super::index::StripeSlot;
 use super::nodes::NodePhase;
+use super::open_stripe::OpenStripe;
+use super::stripes::{Stripe, StripePhase};
 use super::{Engine, EngineConfig, Phase};
 use crate::any::AnyCommand;
 
@@ -26,6 +28,18 @@ pub fn engine_of_ready_nodes(shape: CodeShape, node_count: u16) -> Engine<AnyCom
     }
     engine.phase = Phase::Serving;
     engine
+}
+
+/// A stripe of a key's partition was left before it was sealed.
+pub fn leave_stripe(engine: &mut Engine<AnyCommand>, key: &[u8]) -> StripeId {
+    let id = engine.take_stripe_ids(1);
+    let open = OpenStripe::new(engine.config.shape, engine.config.chunk_bytes);
+    let members = (0..engine.config.member_count() as u16).map(NodeId).collect();
+    let partition = engine.config.partition_of(engine.key_ref(key).slot);
+    let slot = engine.stripes.insert(Stripe::new(id, partition, members, open));
+    engine.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
+    engine.stripes.no_longer_unsealed(slot);
+    id
 }
 
 /// All that was sent of an unsealed stripe is confirmed.

@@ -11,6 +11,10 @@
 //!
 //! A delete that failed so may count for the owner that finds its tombstone, wherever the object lies by then (see `kept`).
 //!
+//! The pieces of a striped value stay until then, too: for who finds the manifest they are a value, and a member that
+//! freed its own would make that void for the owner after, with all that was made of it (rule R8). If this owner ends
+//! before, the next one has the manifest, or pieces without one.
+//!
 //! Must not know: which command it was.
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,36 +24,69 @@ use shorttail_units::{PartitionId, Slot, StripeId};
 
 use super::Engine;
 use super::kept::horizon_of;
+use super::manifest::Manifest;
 use super::stripes::StripePhase;
 use crate::command::Command;
 
-/// By the keys' hashes: the partition, and a stripe that is younger than all that hold the record.
+/// Of a record: its partition, and a stripe that is younger than all that hold it.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    partition: PartitionId,
+    horizon: StripeId,
+}
+
+/// By the keys' hashes.
 #[derive(Debug, Default)]
-pub(super) struct Unsettled(HashMap<u64, (PartitionId, StripeId)>);
+pub(super) struct Unsettled {
+    /// Writes that were to change an object.
+    changes: HashMap<u64, Left>,
+    /// Striped values, whatever they were to replace. Each takes more memory of the nodes than of this owner.
+    values: HashMap<u64, Vec<(Left, Manifest)>>,
+}
+
+impl Unsettled {
+    fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.values.is_empty()
+    }
+}
 
 impl<C: Command> Engine<C> {
     /// A write that changes an object was sent, and failed.
     pub(super) fn note_unsettled(&mut self, hash: u64, slot: Slot) {
-        let horizon = self.take_stripe_ids(0);
-        self.unsettled.0.insert(hash, (self.config.partition_of(slot), horizon));
+        let left = self.left_now(slot);
+        self.unsettled.changes.insert(hash, left);
+    }
+
+    /// The manifest of a value was sent, and failed: its pieces are kept.
+    pub(super) fn note_unsettled_value(&mut self, hash: u64, slot: Slot, manifest: Manifest) {
+        let left = self.left_now(slot);
+        self.unsettled.values.entry(hash).or_default().push((left, manifest));
+    }
+
+    fn left_now(&mut self, slot: Slot) -> Left {
+        Left { partition: self.config.partition_of(slot), horizon: self.take_stripe_ids(0) }
     }
 
     /// A later write is durable: its version is higher.
     pub(super) fn settle(&mut self, hash: u64) {
-        if !self.unsettled.0.is_empty() {
-            self.unsettled.0.remove(&hash);
+        if self.unsettled.is_empty() {
+            return;
+        }
+        self.unsettled.changes.remove(&hash);
+        for (left, manifest) in self.unsettled.values.remove(&hash).unwrap_or_default() {
+            self.free_striped(left.partition, &manifest);
         }
     }
 
-    /// A flush is durable: whatever was written before is gone.
+    /// A flush is durable: whatever was written before is gone, pieces too.
     pub(super) fn settle_all(&mut self) {
         self.unsettled = Unsettled::default();
     }
 
     /// May a write come back that would have changed what is over, or gone?
     pub(super) fn is_unsettled(&self, hash: u64) -> bool {
-        let concerned = self.unsettled.0.get(&hash);
-        concerned.is_some_and(|&(partition, horizon)| self.oldest_left(partition).is_some_and(|left| left < horizon))
+        let concerned = self.unsettled.changes.get(&hash);
+        concerned.is_some_and(|left| self.oldest_left(left.partition).is_some_and(|oldest| oldest < left.horizon))
     }
 
     /// The oldest stripe that was left before it was sealed.
@@ -70,15 +107,78 @@ impl<C: Command> Engine<C> {
 
     /// Forgets those whose stripes are void.
     pub(super) fn forget_settled(&mut self) {
-        if self.unsettled.0.is_empty() {
+        if self.unsettled.is_empty() {
             return;
         }
         let mut unsettled = std::mem::take(&mut self.unsettled);
         let mut oldest = BTreeMap::new();
-        unsettled.0.retain(|_, &mut (partition, horizon)| {
-            let left = *oldest.entry(partition).or_insert_with(|| self.oldest_left(partition));
-            left.is_some_and(|left| left < horizon)
+        let mut is_over = |left: Left| {
+            let oldest = *oldest.entry(left.partition).or_insert_with(|| self.oldest_left(left.partition));
+            oldest.is_none_or(|oldest| oldest >= left.horizon)
+        };
+        unsettled.changes.retain(|_, &mut left| !is_over(left));
+        let mut over = Vec::new();
+        unsettled.values.retain(|_, values| {
+            over.extend(values.extract_if(.., |&mut (left, _)| is_over(left)));
+            !values.is_empty()
         });
         self.unsettled = unsettled;
+        for (left, manifest) in over {
+            self.free_striped(left.partition, &manifest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, NodeId, Version};
+
+    use super::*;
+    use crate::command::{NewObject, StoreError};
+    use crate::engine::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, Round};
+    use crate::engine::striped::StripedObject;
+    use crate::engine::testing::{engine_of_ready_nodes, leave_stripe};
+
+    const KEY: &[u8] = b"key";
+
+    /// The owner of a striped value whose round fails; its manifest may have been sent. Are there pieces in the end?
+    fn has_pieces(was_sent: bool, ends: &str) -> bool {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let left = leave_stripe(&mut engine, KEY);
+        let (shape, first) = (engine.config.shape, engine.take_stripe_ids(1));
+        let members = (0..engine.config.member_count() as u16).map(NodeId).collect();
+        let manifest = Manifest { value_bytes: 9, first, stripe_count: 1, piece_bytes: 13, shape, members };
+        let partition = engine.config.partition_of(engine.key_ref(KEY).slot);
+        engine.striped.insert(StripedObject::new(KEY.to_vec(), partition, manifest.clone()));
+        let version = engine.take_version();
+        let data = ObjectData::Striped { manifest, value: None };
+        let end = End::Store(Object { data, ..Object::new(NewObject::default(), version) });
+        let round = Round { was_sent, ..Round::new(FinishedCommands::new(), end, Version::default(), Old::Unverified) };
+        let lock = engine.locks.insert(engine.key_ref(KEY), LockPhase::Writing(Box::new(round)));
+        engine.fail_round(lock, StoreError::OutOfMemory);
+        match ends {
+            "a later write" => engine.settle(engine.key_ref(KEY).hash),
+            "a flush" => {
+                let floor = engine.take_version();
+                engine.apply_floor(floor);
+            }
+            "void" => {
+                let slot = engine.stripes.slot_of(left).expect("a stripe");
+                drop(engine.stripes.remove(slot));
+            }
+            _ => {}
+        }
+        engine.forget_settled();
+        assert!(ends.is_empty() || engine.unsettled.is_empty(), "{ends}");
+        engine.striped.contains_key(&first)
+    }
+
+    #[test]
+    fn pieces_are_kept_while_a_later_owner_may_find_their_manifest() {
+        assert!(!has_pieces(false, ""), "nobody was told of it");
+        assert!(has_pieces(true, ""));
+        for ends in ["a later write", "a flush", "void"] {
+            assert!(!has_pieces(true, ends), "{ends}");
+        }
     }
 }

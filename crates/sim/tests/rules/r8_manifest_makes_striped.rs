@@ -1,8 +1,9 @@
 //! R8: a striped object exists by its manifest alone.
 //!
 //! Holds by `installed` (gateway/src/engine/striped.rs): the manifest is appended when every chunk of every stripe is
-//! held; and by `is_void_manifest` (recovery.rs). With the manifest sent when all pieces but one are held, a new owner
-//! voids what was acknowledged; with such a manifest believed, an object has fewer pieces than it promises.
+//! held; by `is_void_manifest` (recovery.rs); and by `leave_stripes` (round.rs). With the manifest sent when all pieces
+//! but one are held, a new owner voids what was acknowledged; with such a manifest believed, an object has fewer pieces
+//! than it promises; with pieces freed of which nobody knows whether they are an object, one that was shown is gone.
 
 use super::*;
 
@@ -44,6 +45,35 @@ fn a_large_value_is_acknowledged_when_every_piece_is_held() {
         }
     }
     assert!((4..24).contains(&answered), "{answered} of 24 are answered");
+}
+
+/// All hold the manifest, its owner hears of one node alone and gives up; so does the next owner of all others, and shows
+/// the value. It stays what it is when the one node is back.
+#[test]
+fn a_large_value_of_unknown_outcome_that_was_shown_stays() {
+    let (mut unknown, mut shown) = (0, 0);
+    for beside in 0..8 {
+        for offset_us in (0..1_200).step_by(100) {
+            let mut world = cluster(offset_us);
+            set(&mut world, "large", &value(1, 60));
+            let op = world.request(0, "large", Action::Set(value(2, 3_900)));
+            pass(&mut world, offset_us);
+            (0..8).filter(|&node| node != beside).for_each(|node| world.cut_replies_of(node, 10_000_000));
+            unknown += u32::from(world.await_op(op) == Outcome::Unknown);
+            pass(&mut world, 5_000);
+            world.mend_all();
+            world.cut_gateway_from(0, beside, 10_000_000);
+            take_over(&mut world, 5_000);
+            let found = get(&mut world, "large");
+            shown += u32::from(found == Some(value(2, 3_900)));
+            assert_eq!(world.ask("large", Action::Touch), Outcome::Answered(Answer::Applied(true)));
+            world.mend_all();
+            take_over(&mut world, 5_000);
+            assert_eq!(get(&mut world, "large"), found, "beside {beside}, after {offset_us} us");
+            concludes(world);
+        }
+    }
+    assert!(unknown >= 8 && shown >= 8, "{unknown} are unknown, {shown} are shown");
 }
 
 #[test]

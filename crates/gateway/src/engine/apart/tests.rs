@@ -6,6 +6,9 @@ use shorttail_units::CodeShape;
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::Token;
+use crate::engine::index::Location;
+use crate::engine::limits::KEY_QUEUE_MAX;
+use crate::engine::lock::{End, FinishedCommands};
 use crate::engine::testing::engine_of_ready_nodes;
 use crate::request::{GroupPut, Reply, Request, RequestId};
 
@@ -122,4 +125,32 @@ fn what_was_begun_is_unknown_once_the_owner_is_over() {
     engine.give_up_all(engine.now);
     assert_eq!(reply(&mut engine), Some(Reply::Group(Err(StoreError::OutcomeUnknown))));
     assert_eq!(reply(&mut engine), None);
+}
+
+/// A key that nothing may change for now, or for which as many wait as may.
+#[test]
+fn a_group_waits_for_no_key_for_which_a_command_would_not() {
+    let (full, unreadable) = (Err(StoreError::Overloaded), Err(StoreError::Unreadable));
+    for (lengths, only_if_absent) in [([1, 1], false), ([1, 1], true), ([33_000, 33_000], false)] {
+        for told in [full, unreadable] {
+            let mut engine = engine();
+            let (key, _) = pairs(&lengths).remove(0);
+            let round = Round::new(FinishedCommands::new(), End::Delete, Version::default(), Old::Unreadable);
+            let confirmed = (told == unreadable).then_some((Location { chunk_number: 0, offset: 0 }, 9));
+            let phase = LockPhase::Writing(Box::new(Round { confirmed, ..round }));
+            let lock = engine.locks.insert(engine.key_ref(&key), phase);
+            let waiting = if told == full { KEY_QUEUE_MAX } else { 0 };
+            let nobody = (0..waiting).map(|_| Waiting::Group(PoolKey::from_raw(u64::MAX)));
+            engine.locks.get_mut(lock).expect("just inserted").queue.extend(nobody);
+            let is_apart = lengths[0] > 1;
+            let expected = (!is_apart).then_some(Reply::Group(told));
+            assert_eq!(store(&mut engine, &lengths, only_if_absent), expected);
+            assert_eq!(engine.locks.get(lock).expect("it stays").queue.len(), waiting, "it does not wait");
+            if is_apart {
+                let (other, _) = engine.locks.iter().find(|&(other, _)| other != lock).expect("the other key");
+                engine.finish_round(other);
+                assert_eq!(reply(&mut engine), Some(Reply::Group(Err(StoreError::OutcomeUnknown))));
+            }
+        }
+    }
 }

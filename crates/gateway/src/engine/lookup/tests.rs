@@ -5,9 +5,8 @@ use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs};
 use super::*;
 use crate::any::AnyCommand;
 use crate::engine::lock::Round;
-use crate::engine::open_stripe::OpenStripe;
-use crate::engine::stripes::{Stripe, StripePhase};
-use crate::engine::testing::engine_of_ready_nodes;
+use crate::engine::stripes::Stripe;
+use crate::engine::testing::{engine_of_ready_nodes, leave_stripe};
 use crate::memcached::{MemcachedCommand, MemcachedSession};
 use crate::request::{Request, RequestId};
 use crate::session::{Session, Settings, Shared};
@@ -87,15 +86,10 @@ impl Scene {
 
     /// A write of the key was sent to a stripe, which was left, and failed. Answers the stripe.
     fn fail_to_write(&mut self) -> StripeId {
-        let id = self.engine.take_stripe_ids(1);
-        let open = OpenStripe::new(self.engine.config.shape, self.engine.config.chunk_bytes);
-        let members = [0, 1, 2, 3].map(NodeId).to_vec().into();
+        let left = leave_stripe(&mut self.engine, KEY);
         let key = self.engine.key_ref(KEY);
-        let partition = self.engine.config.partition_of(key.slot);
-        let slot = self.engine.stripes.insert(Stripe::new(id, partition, members, open));
-        self.engine.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
         self.engine.note_unsettled(key.hash, key.slot);
-        id
+        left
     }
 
     /// The record of the stripe comes, at this moment.

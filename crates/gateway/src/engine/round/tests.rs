@@ -1,11 +1,13 @@
-//! Reads of a large value that wait for a write of its key: how much of it is answered at once.
+//! Reads that wait for a write of their key: how much of a large value is answered at once, and what is shown of a key
+//! that nothing may change. What a round leaves behind.
 
-use shorttail_units::CodeShape;
+use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, StripeId};
 
 use super::*;
 use crate::any::AnyCommand;
 use crate::command::Attributes;
-use crate::engine::testing::engine_of_ready_nodes;
+use crate::engine::stripes::Stripe;
+use crate::engine::testing::{confirm_all, engine_of_ready_nodes, leave_stripe};
 use crate::limits::LARGE_BYTES_MAX;
 use crate::memcached::MemcachedSession;
 use crate::request::{Reply, Request, RequestId};
@@ -66,4 +68,88 @@ fn a_connection_that_does_not_read_gets_no_more_than_it_may_have_under_way() {
     let (replies, someone_waits) = answered(std::mem::take(&mut asked));
     assert!(replies.iter().all(|(_, reply)| matches!(reply, Reply::Bytes(bytes) if bytes.len() > VALUE_BYTES)));
     assert_eq!((replies.len(), someone_waits), (COMBINE_REPLY_BYTES_MAX / VALUE_BYTES, true));
+}
+
+fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
+    let (mut session, mut shared, mut asked) = (MemcachedSession::default(), Shared::new(Settings::default()), vec![]);
+    session.handle_input(Default::default(), &mut shared, input, &mut sink(&mut asked));
+    for (id, command) in asked {
+        engine.handle_request(engine.now, Token { connection: 1, id }, Request::Key(command));
+    }
+    engine.flush_logs();
+}
+
+/// The index names a record, which may be of this key, in a stripe that was sealed.
+fn name_a_record(engine: &mut Engine<AnyCommand>, key: &[u8]) {
+    let members = (0..engine.config.member_count() as u16).map(NodeId).collect();
+    let fills = vec![0; engine.config.data_count()].into();
+    let stripe = Stripe::inherited(StripeId::new(Epoch(1), 1), PartitionId(0), members, fills);
+    let slot = engine.stripes.insert(stripe);
+    let (location, key) = (engine.stripes.location(slot, 0, 0), engine.key_ref(key));
+    engine.index.insert(key.slot, key.tag(), location);
+}
+
+/// The kinds of the records in stripes that take appends.
+fn written(engine: &Engine<AnyCommand>) -> Vec<RecordKind> {
+    let mut kinds = Vec::new();
+    for stripe in engine.stripes.unsealed().iter().map(|&slot| engine.stripes.at(slot)) {
+        let open = stripe.open.as_ref().expect("its bytes");
+        for data_index in 0..engine.config.data_count() {
+            let mut bytes = open.chunk(data_index);
+            while let Ok((record, length)) = Record::parse(bytes, stripe.id) {
+                kinds.push(record.kind);
+                bytes = &bytes[length..];
+            }
+        }
+    }
+    kinds
+}
+
+/// Nothing is there for this owner; a later one may find what was written with an unknown outcome.
+#[test]
+fn what_is_stored_and_removed_at_once_leaves_a_trace_where_something_may_come_back() {
+    for (is_compared, may_come_back) in [(false, true), (false, false), (true, true), (true, false)] {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let lock = engine.locks.insert(engine.key_ref(b"a"), LockPhase::Held);
+        if may_come_back {
+            leave_stripe(&mut engine, b"a");
+            let key = engine.key_ref(b"a");
+            engine.note_unsettled(key.hash, key.slot);
+        }
+        if is_compared {
+            name_a_record(&mut engine, b"a");
+        }
+        ask(&mut engine, b"set a 0 0 1\r\n1\r\ndelete a\r\n");
+        engine.start(lock);
+        if is_compared {
+            let version = engine.round_mut(lock).expect("it waits").version;
+            engine.round_verified(lock, version, Old::Absent);
+        }
+        let expected = if may_come_back { vec![RecordKind::Tombstone] } else { Vec::new() };
+        assert_eq!(written(&engine), expected, "compared: {is_compared}");
+    }
+}
+
+/// Whether it replaced the record that cannot be read is not known; what it wrote is.
+#[test]
+fn who_waits_to_read_a_key_that_nothing_may_change_sees_what_was_written() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    name_a_record(&mut engine, b"a");
+    ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+    let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+    for waiting in [&b"get a\r\n"[..], b"set a 0 0 1\r\n2\r\n", b"get a\r\n"] {
+        ask(&mut engine, waiting);
+    }
+    let slot = engine.stripes.unsealed()[0];
+    confirm_all(&mut engine, slot);
+    let version = engine.round_mut(lock).expect("it is being compared").version;
+    engine.round_verified(lock, version, Old::Unreadable);
+    let now = engine.now;
+    let mut told: Vec<_> = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect();
+    let count = |word: &[u8]| {
+        let has_word = |reply: &Reply| matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(word));
+        told.extract_if(.., |reply| has_word(reply)).count()
+    };
+    assert_eq!([&b"STORED"[..], b"VALUE a 0 1\r\n1", b"SERVER_ERROR"].map(count), [1, 2, 1]);
+    assert!(told.is_empty() && engine.locks.get(lock).is_some_and(Lock::is_doubtful), "{told:?}");
 }
