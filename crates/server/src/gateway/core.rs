@@ -117,7 +117,7 @@ impl Core {
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
         let place = Place { identity: setup.identity, core: setup.core };
-        let mut exchange = Exchange::new(place, setup.cores, setup.engine);
+        let mut exchange = Exchange::new(place, setup.cores, setup.engine, Arc::clone(&setup.totals.waiting));
         exchange.is_of_cluster = settings.redis_cluster;
         exchange.table.begin_alone(alone(&settings, setup.identity));
         let served = Arc::default();
