@@ -7,6 +7,7 @@
 //!
 //! Must not know: what clients ask, or what the engine tells the nodes.
 
+mod backlog;
 mod client;
 mod core;
 mod counted;

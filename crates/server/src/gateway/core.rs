@@ -31,6 +31,7 @@ use shorttail_gateway::session::{Settings, Shared};
 use shorttail_units::Now;
 use shorttail_wire::control::{GatewayEntry, View};
 
+use super::backlog::BacklogRoom;
 use super::client::{Client, Protocol};
 use super::exchange::{Answer, Exchange, Place, asks_stats, is_stats};
 use super::guests::Guest;
@@ -91,6 +92,8 @@ pub struct Core {
     gauges: Arc<CoreGauges>,
     totals: Arc<Totals>,
     clients: HashMap<u64, Client>,
+    /// For replies that clients do not read.
+    backlog_room: BacklogRoom,
     next_client: u64,
     /// Connections of other gateways; numbered as clients are.
     guests: HashMap<u64, Guest>,
@@ -117,6 +120,7 @@ impl Core {
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
         let place = Place { identity: setup.identity, core: setup.core };
+        let core_count = setup.cores.len();
         let mut exchange = Exchange::new(place, setup.cores, setup.engine, Arc::clone(&setup.totals.waiting));
         exchange.is_of_cluster = settings.redis_cluster;
         exchange.table.begin_alone(alone(&settings, setup.identity));
@@ -141,6 +145,7 @@ impl Core {
             gauges: setup.gauges,
             totals: setup.totals,
             clients: HashMap::new(),
+            backlog_room: BacklogRoom::of_core(core_count),
             // Numbers are unique over all cores: other cores answer requests by them.
             next_client: FIRST_CLIENT + ((setup.core as u64) << 40),
             guests: HashMap::new(),
