@@ -99,7 +99,7 @@ pub struct Core {
     guests: HashMap<u64, Guest>,
     /// Clients with output, or that may have become closable.
     dirty: Vec<u64>,
-    /// Clients with input left in their socket or buffer.
+    /// Clients, and other gateways, with input left in their socket or buffer.
     unread: Vec<u64>,
     scratch: Vec<u8>,
     housekeeping_us: u64,
@@ -172,8 +172,9 @@ impl Core {
         loop {
             self.await_events(&mut events)?;
             self.now = self.read_clock();
-            for client in std::mem::take(&mut self.unread) {
-                self.read_client(client);
+            for number in std::mem::take(&mut self.unread) {
+                self.read_guest(number);
+                self.read_client(number);
             }
             for event in &events {
                 self.handle_event(event)?;
