@@ -22,6 +22,9 @@ const GREEDY_BYTES_MAX: usize = (16 + 1) * VALUE_BYTES;
 /// Of values that are not large, and so many replies that a socket does not take them.
 const UNREAD_VALUE_BYTES: usize = 60_000;
 const UNREAD: usize = 200;
+/// The same for clients of Redis, for which much more is put aside; of so many at least, and at most, the replies are.
+const UNREAD_OF_REDIS: usize = 2400;
+const PUT_ASIDE: std::ops::Range<usize> = 1100..1800;
 
 /// A request of more bytes than may wait while nothing is wanted.
 const WORDS: usize = 100_000;
@@ -191,6 +194,9 @@ struct Speech {
     stored: &'static str,
     set: fn(&str, &str) -> String,
     value: fn(&str) -> String,
+    /// How often it asks without reading, and how many of that are answered.
+    unread: usize,
+    answered: std::ops::Range<usize>,
 }
 
 #[test]
@@ -202,6 +208,8 @@ fn who_does_not_read_may_not_send_on() {
         stored: "STORED\r\n",
         set: |key, value| format!("set {key} 0 0 {}\r\n{value}\r\n", value.len()),
         value: |value| format!("VALUE kept 0 {}\r\n{value}\r\nEND\r\n", value.len()),
+        unread: UNREAD,
+        answered: UNREAD..UNREAD + 1,
     };
     let redis = Speech {
         address: redis,
@@ -212,6 +220,8 @@ fn who_does_not_read_may_not_send_on() {
             format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n{key}\r\n${value_bytes}\r\n{value}\r\n")
         },
         value: |value| format!("${}\r\n{value}\r\n", value.len()),
+        unread: UNREAD_OF_REDIS,
+        answered: PUT_ASIDE,
     };
     let mut user = connect(&cluster.memcached);
     for speech in [memcached, redis] {
@@ -222,9 +232,9 @@ fn who_does_not_read_may_not_send_on() {
         let set = (speech.set)("own", &"x".repeat(VALUE_BYTES));
         let (beginning, rest) = set.split_at(1000);
         let hits = stat(&mut user, "get_hits");
-        stream.get_mut().write_all((speech.get.repeat(UNREAD) + beginning).as_bytes()).expect("sent");
-        // All are answered; most of it waits for the client.
-        await_stat(&mut user, "get_hits", |count| count >= hits + UNREAD);
+        stream.get_mut().write_all((speech.get.repeat(speech.unread) + beginning).as_bytes()).expect("sent");
+        // What is answered waits for the client, most of it here.
+        await_stat(&mut user, "get_hits", |count| count >= hits + speech.answered.start);
         let more = rest.to_owned() + &set.repeat(64);
         stream.get_mut().set_write_timeout(Some(Duration::from_secs(2))).expect("a socket");
         let mut sent = 0;
@@ -236,14 +246,35 @@ fn who_does_not_read_may_not_send_on() {
             }
         }
         assert!(sent < more.len() / 2, "{sent} bytes were taken");
+        let answered = stat(&mut user, "get_hits") - hits;
+        assert!(answered < speech.answered.end, "{answered} were answered");
         is_served(&mut user);
         // It goes on when the client reads.
-        let replies = (speech.value)(&kept).repeat(UNREAD);
+        let replies = (speech.value)(&kept).repeat(speech.unread);
         let mut heard = vec![0; replies.len()];
         stream.read_exact(&mut heard).expect("the replies");
         assert!(heard == replies.as_bytes());
         stream.get_mut().set_write_timeout(None).expect("a socket");
         stream.get_mut().write_all(&rest.as_bytes()[sent.min(rest.len())..]).expect("sent");
         assert_eq!(line(&mut stream), speech.stored);
+    }
+}
+
+/// As the usual libraries do with a pipeline, however long.
+#[test]
+fn a_client_of_redis_may_write_all_it_asks_before_it_reads() {
+    const COUNT: usize = 1_000_000;
+    let (_cluster, redis) = cluster_with_redis();
+    for (request, reply_of) in [
+        ("*2\r\n$4\r\nINCR\r\n$1\r\na\r\n", (|number| format!(":{number}\r\n")) as fn(usize) -> String),
+        ("*2\r\n$3\r\nGET\r\n$1\r\na\r\n", |_| format!("${}\r\n{COUNT}\r\n", COUNT.to_string().len())),
+    ] {
+        let mut stream = connect(&redis);
+        stream.get_mut().set_write_timeout(Some(PATIENCE)).expect("a socket");
+        stream.get_mut().write_all(request.repeat(COUNT).as_bytes()).expect("it is taken although nothing is read");
+        let replies: String = (1..=COUNT).map(reply_of).collect();
+        let mut heard = vec![0; replies.len()];
+        stream.read_exact(&mut heard).expect("the replies");
+        assert!(heard == replies.as_bytes());
     }
 }

@@ -38,6 +38,11 @@ impl AnyCommand {
         either!(self, command => command.is_well_formed())
     }
 
+    /// Is it a read that takes a value of any length?
+    pub fn reads_any_length(&self) -> bool {
+        self.access() == Access::Read && either!(self, command => command.takes_any_length())
+    }
+
     /// Could it have written this reply? Asked of what comes from outside.
     pub fn is_answered_by(&self, reply: &[u8]) -> bool {
         match self {

@@ -68,6 +68,11 @@ impl Ask {
         }
     }
 
+    /// Is it a read that is answered with a value of any length?
+    pub fn reads_any_length(&self) -> bool {
+        matches!(&self.request, Request::Key(command) if command.reads_any_length())
+    }
+
     /// Could an owner have answered this? A client's session relies on it.
     pub fn is_answered_by(&self, reply: &Reply) -> bool {
         match (&self.request, reply) {

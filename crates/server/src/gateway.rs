@@ -7,6 +7,7 @@
 //!
 //! Must not know: what clients ask, or what the engine tells the nodes.
 
+mod backlog;
 mod client;
 mod core;
 mod counted;
@@ -63,6 +64,7 @@ use shares::{Share, standings};
 pub use stranger::Window;
 use stranger::await_welcome;
 use tallies::{Tallies, Teller};
+use waiting::WaitingTotal;
 
 /// Between two looks at what the cores publish; while a tenure is on its way, when clients may wait for the coordinator
 /// to hear of it, and for so long after it was told of one.
@@ -105,6 +107,8 @@ pub struct Totals {
     pub connections_rejected: AtomicU64,
     /// Connections of other gateways.
     pub guests_total: AtomicU64,
+    /// Requests that wait for an owner.
+    pub waiting: Arc<WaitingTotal>,
     /// What the engines of each core measured of the nodes' speed.
     pub opinions: Mutex<Vec<Vec<shorttail_monitor::View>>>,
 }

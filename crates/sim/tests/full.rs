@@ -86,6 +86,79 @@ fn a_full_store_deletes_whatever_it_holds() {
     }
 }
 
+/// What a planned hand-over may take; see `world/service.rs`.
+const HAND_OVER_US_MAX: u64 = 100_000;
+
+/// A cluster of two gateways, whose partition is one's.
+fn shared_and_full(when_full: WhenFull, seed: u64) -> (World, usize) {
+    let mut config = SimConfig {
+        when_full,
+        node_memory_bytes: 1 << 19,
+        chunk_bytes: 4000,
+        block_bytes: 512,
+        client_count: 2,
+        audit_events: 5_000,
+        ..SimConfig::scripted()
+    };
+    config.share(2);
+    let world = cluster_of(config, seed);
+    let owner = world.owner_of("key0").expect("everything is dealt");
+    (world, owner)
+}
+
+/// These requests are asked of the owner at once, and it is to let go: none is refused, and none waits for long.
+fn are_done_while_it_lets_go(world: &mut World, owner: usize, requests: Vec<(String, Action, Answer)>, what: &str) {
+    world.prepare_hand_over(owner, 1 - owner);
+    pass(world, 150_000);
+    world.go_on_with_hand_over();
+    let asked_us = world.now_us();
+    let ask = |(key, action, wanted): (String, _, _)| (world.request(owner as u32, &key, action), wanted);
+    let ops: Vec<_> = requests.into_iter().map(ask).collect();
+    pass(world, 10_000);
+    // What comes later is the next owner's.
+    let read = world.request(owner as u32, "key0", Action::Get);
+    for (op, wanted) in ops {
+        assert_eq!(world.await_op(op), Outcome::Answered(wanted), "{what}: {:?}", world.all_stats());
+    }
+    assert!(matches!(world.await_op(read), Outcome::Answered(_)), "{what}");
+    let took_us = world.now_us() - asked_us;
+    assert!(took_us < HAND_OVER_US_MAX, "{what}: {took_us} us");
+    assert_eq!(world.owner_of("key0"), Some(1 - owner), "{what}");
+}
+
+/// Writes of a full cache wait for what is evicted, also while its owner lets go.
+#[test]
+fn a_full_cache_hands_over_without_refusing_a_write() {
+    for seed in 0..4 {
+        let (mut world, owner) = shared_and_full(WhenFull::Evict, seed);
+        for burst in 0..30 {
+            let names = burst * 128..(burst + 1) * 128;
+            let ops: Vec<_> =
+                names.map(|name| world.request(0, &format!("key{name}"), Action::Set(value(name, 900)))).collect();
+            for op in ops {
+                assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "seed {seed}, burst {burst}");
+            }
+        }
+        let set = |name| (format!("new{name}"), Action::Set(value(name, 900)), Answer::Done);
+        are_done_while_it_lets_go(&mut world, owner, (0..256).map(set).collect(), &format!("seed {seed}"));
+        concludes(world);
+    }
+}
+
+/// Deletes of a full store wait for what cleaning gives back, also while its owner lets go.
+#[test]
+fn a_full_store_hands_over_without_refusing_a_delete() {
+    for seed in 0..4 {
+        let (mut world, owner) = shared_and_full(WhenFull::Error, seed);
+        let mut names = fill_to_the_brim(&mut world, 120);
+        names.sort_by_key(|name| name.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let delete = |name| (format!("key{name}"), Action::Delete, Answer::Existed(true));
+        let deletes = names.into_iter().take(2_048).map(delete).collect();
+        are_done_while_it_lets_go(&mut world, owner, deletes, &format!("seed {seed}"));
+        concludes(world);
+    }
+}
+
 /// Stores values of this length until there is no room for any; their names.
 fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
     let (mut names, mut refused_count) = (Vec::new(), 0);

@@ -166,7 +166,7 @@ impl<C: Command> Engine<C> {
         for key in self.jobs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.work.push_back(Work::Job(key));
         }
-        if self.is_ending() {
+        if !self.may_reclaim() {
             return;
         }
         self.evict_striped();
@@ -240,14 +240,14 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn advance_job(&mut self, key: PoolKey) {
-        let is_flushing = self.is_flushing() || self.is_ending();
+        let is_held = self.is_flushing() || !self.may_reclaim();
         let data_count = self.config.data_count();
         if let Some(job) = self.jobs.get_mut(key) {
             job.is_queued = false;
         }
         loop {
             let Some(job) = self.jobs.get_mut(key) else { return };
-            if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_flushing {
+            if job.in_flight_bytes >= MOVES_IN_FLIGHT_BYTES || job.again_us > self.now.mono_us || is_held {
                 return;
             }
             if self.walk_left_bytes == 0 {

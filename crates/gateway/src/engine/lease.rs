@@ -9,11 +9,12 @@
 //! others are accepted; *accepted* by a set of voters when all but at most `m` of them are fenced by its epoch, core
 //! for core. Any two such sets share a voter, so nobody else is accepted while an owner is proven.
 //!
-//! A voter whose node came back with another memory is dead: what it promised ends one lease later, and from then on it
+//! A voter whose node came back with a later memory is dead: what it promised ends one lease later, and from then on it
 //! counts as fenced.
 //!
 //! Must not know: sessions, requests, replies.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use shorttail_units::{Incarnation, NodeId};
@@ -178,8 +179,12 @@ impl Lease {
         let Some(config) = self.config else { return true };
         let accepts = |voter: &&Voter| {
             let Some(known) = self.nodes.get(&voter.node) else { return false };
-            let is_alive = known.incarnation == voter.incarnation;
-            if is_alive { known.is_fenced } else { now_us >= known.since_us + config.lease_us }
+            match known.incarnation.cmp(&voter.incarnation) {
+                Ordering::Equal => known.is_fenced,
+                Ordering::Greater => now_us >= known.since_us + config.lease_us,
+                // It is not met yet: what is known died before it, and says nothing of it.
+                Ordering::Less => false,
+            }
         };
         let is_enough = |set: &VoterSet| set.iter().filter(accepts).count() + self.tolerance >= set.len();
         self.before.iter().all(is_enough)
@@ -276,6 +281,21 @@ mod tests {
         lease.fenced(voter(1, 2));
         assert!(!lease.is_accepted(1_699));
         assert!(lease.is_accepted(1_700));
+    }
+
+    /// The coordinator tells of it before the node's connection does.
+    #[test]
+    fn a_voter_that_is_not_met_yet_is_not_taken_for_a_dead_one() {
+        let mut lease = Lease::new(Some(LEASE), 1);
+        lease.greeted(voter(1, 1), 0);
+        lease.greeted(voter(0, 1), 0);
+        lease.set_terms(Terms { voters: voters(0..3), before: vec![vec![voter(0, 1), voter(1, 2), voter(2, 1)]] }, 0);
+        lease.fenced(voter(0, 1));
+        assert!([0, 1_000, u64::MAX].iter().all(|&now_us| !lease.is_accepted(now_us)));
+        lease.greeted(voter(1, 2), 5_000);
+        assert!(!lease.is_accepted(u64::MAX), "it may be promised to another");
+        lease.fenced(voter(1, 2));
+        assert!(lease.is_accepted(5_000));
     }
 
     #[test]

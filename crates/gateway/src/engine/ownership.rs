@@ -123,6 +123,13 @@ impl<C: Command> Engine<C> {
         self.ownership.letting_go_since_us.is_some() || self.ownership.is_superseded
     }
 
+    /// Is memory to be reclaimed? While the owner lets go, for as long as a write waits for it: no heir fences before the
+    /// release, which waits for that write.
+    pub(super) fn may_reclaim(&self) -> bool {
+        let is_awaited = || self.ownership.releasing.is_none() && !self.stalled.is_empty();
+        !self.is_ending() || !self.is_superseded() && is_awaited()
+    }
+
     pub(super) fn is_superseded(&self) -> bool {
         self.ownership.is_superseded
     }

@@ -150,6 +150,16 @@ impl MemcachedCommand {
         }
     }
 
+    /// As a read.
+    pub(crate) fn takes_any_length(&self) -> bool {
+        match self {
+            MemcachedCommand::Get(verb) => verb.takes_large,
+            MemcachedCommand::MetaGet(verb) => verb.takes_large,
+            MemcachedCommand::WithoutCas(command) => command.takes_any_length(),
+            _ => true,
+        }
+    }
+
     /// The command that came back as [`Command::deferred`] said, to be asked again.
     pub(super) fn again(bytes: &[u8]) -> Option<Self> {
         let mut command: Self = postcard::from_bytes(bytes).ok()?;
@@ -208,13 +218,11 @@ impl Command for MemcachedCommand {
     }
 
     fn deferred(&self) -> Option<Vec<u8>> {
-        let takes_large = match self {
-            MemcachedCommand::Get(verb) => verb.takes_large,
-            MemcachedCommand::MetaGet(verb) => verb.takes_large,
-            MemcachedCommand::WithoutCas(command) => command.deferred().is_none(),
-            _ => true,
-        };
-        if takes_large { None } else { Some(postcard::to_allocvec(self).expect("commands serialise into memory")) }
+        if self.takes_any_length() {
+            None
+        } else {
+            Some(postcard::to_allocvec(self).expect("commands serialise into memory"))
+        }
     }
 
     fn touches(&self) -> bool {

@@ -62,6 +62,11 @@ impl KeyCommand {
         self.takes_large = true;
     }
 
+    /// As a read.
+    pub(crate) fn takes_any_length(&self) -> bool {
+        self.takes_large
+    }
+
     /// The command that came back as [`Command::deferred`] said, to be asked again.
     pub(super) fn again(bytes: &[u8]) -> Option<Self> {
         let command: Self = postcard::from_bytes(bytes).ok()?;
@@ -124,7 +129,11 @@ impl Command for KeyCommand {
     }
 
     fn deferred(&self) -> Option<Vec<u8>> {
-        if self.takes_large { None } else { Some(postcard::to_allocvec(self).expect("commands serialise into memory")) }
+        if self.takes_any_length() {
+            None
+        } else {
+            Some(postcard::to_allocvec(self).expect("commands serialise into memory"))
+        }
     }
 
     fn touches(&self) -> bool {

@@ -1,8 +1,9 @@
 //! A client connection: its socket and the session of its protocol.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{self, Write};
 
+use mio::Registry;
 use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
@@ -10,6 +11,7 @@ use shorttail_gateway::request::{Reply, Request, RequestId};
 use shorttail_gateway::session::{Session, Shared};
 use shorttail_units::Now;
 
+use super::backlog::{Backlog, BacklogRoom};
 use crate::net::{Link, Stream};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +38,8 @@ pub fn let_go(mut stream: Stream, why: &str) {
 pub struct Client {
     pub link: Link,
     pub session: ClientSession,
+    /// Replies that left the session and did not leave yet.
+    pub backlog: Backlog,
     /// Monotonic time of the last input, in microseconds.
     pub heard_us: u64,
     /// Parts of requests that are not answered.
@@ -51,6 +55,32 @@ pub struct Client {
 pub enum ClientSession {
     Memcached(Box<MemcachedSession>),
     Redis(Box<RedisSession>),
+}
+
+impl Client {
+    /// Bytes of replies that wait for its socket.
+    pub fn output_bytes(&mut self) -> usize {
+        self.backlog.bytes() + self.session.output().len()
+    }
+
+    /// Sends what the socket takes.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn send(&mut self, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
+        let link = &mut self.link;
+        self.backlog.send(room, |piece| link.write(piece, registry))?;
+        let output = self.session.output();
+        if self.backlog.bytes() > 0 || output.is_empty() { Ok(()) } else { link.write(output, registry) }
+    }
+
+    /// What the socket did not take is put aside, if there is room: the session goes on then.
+    ///
+    /// A client of memcached waits until it is read, as in memcached, which reads nothing while it has something to send.
+    pub fn put_aside(&mut self, room: &mut BacklogRoom) -> bool {
+        let is_redis = matches!(self.session, ClientSession::Redis(_));
+        is_redis && self.backlog.take(self.session.output(), room)
+    }
 }
 
 macro_rules! either {

@@ -31,6 +31,7 @@ use shorttail_gateway::session::{Settings, Shared};
 use shorttail_units::Now;
 use shorttail_wire::control::{GatewayEntry, View};
 
+use super::backlog::BacklogRoom;
 use super::client::{Client, Protocol};
 use super::exchange::{Answer, Exchange, Place, asks_stats, is_stats};
 use super::guests::Guest;
@@ -91,12 +92,14 @@ pub struct Core {
     gauges: Arc<CoreGauges>,
     totals: Arc<Totals>,
     clients: HashMap<u64, Client>,
+    /// For replies that clients do not read.
+    backlog_room: BacklogRoom,
     next_client: u64,
     /// Connections of other gateways; numbered as clients are.
     guests: HashMap<u64, Guest>,
     /// Clients with output, or that may have become closable.
     dirty: Vec<u64>,
-    /// Clients with input left in their socket or buffer.
+    /// Clients, and other gateways, with input left in their socket or buffer.
     unread: Vec<u64>,
     scratch: Vec<u8>,
     housekeeping_us: u64,
@@ -117,7 +120,8 @@ impl Core {
         settings.started_us = now.mono_us;
         let reports_node_memory = settings.memory_limit_bytes == 0;
         let place = Place { identity: setup.identity, core: setup.core };
-        let mut exchange = Exchange::new(place, setup.cores, setup.engine);
+        let core_count = setup.cores.len();
+        let mut exchange = Exchange::new(place, setup.cores, setup.engine, Arc::clone(&setup.totals.waiting));
         exchange.is_of_cluster = settings.redis_cluster;
         exchange.table.begin_alone(alone(&settings, setup.identity));
         let served = Arc::default();
@@ -141,6 +145,7 @@ impl Core {
             gauges: setup.gauges,
             totals: setup.totals,
             clients: HashMap::new(),
+            backlog_room: BacklogRoom::of_core(core_count),
             // Numbers are unique over all cores: other cores answer requests by them.
             next_client: FIRST_CLIENT + ((setup.core as u64) << 40),
             guests: HashMap::new(),
@@ -167,8 +172,9 @@ impl Core {
         loop {
             self.await_events(&mut events)?;
             self.now = self.read_clock();
-            for client in std::mem::take(&mut self.unread) {
-                self.read_client(client);
+            for number in std::mem::take(&mut self.unread) {
+                self.read_guest(number);
+                self.read_client(number);
             }
             for event in &events {
                 self.handle_event(event)?;

@@ -40,7 +40,7 @@ use super::gather::{Gather, Part, Whom};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::Table;
 use super::tenures::Tenures;
-use super::waiting::{NEWS_US_MAX, REST_US, WAIT_US_MAX, WAITING_BYTES_MAX, WAITING_MAX, Waiter, Waiting};
+use super::waiting::{NEWS_US_MAX, REST_US, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
 use crate::net::Outlet;
 
 /// Connections of other cores' parts of requests about all keys: no client has such a number.
@@ -98,7 +98,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig) -> Self {
+    /// `waiting`: what waits in all cores of the gateway.
+    pub fn new(place: Place, cores: Vec<Outlet<ToCore>>, config: EngineConfig, waiting: Arc<WaitingTotal>) -> Self {
         let table = Table::new(config.partition_count);
         let told = table.topology(place.identity.cluster, place.identity.gateway, &BTreeSet::new());
         Exchange {
@@ -107,7 +108,7 @@ impl Exchange {
             is_of_cluster: false,
             over: Vec::new(),
             neighbours: Neighbours::new(place.identity),
-            waiting: Waiting::default(),
+            waiting: Waiting::new(waiting),
             followers: Followers::default(),
             passed: vec![0; usize::from(config.partition_count)],
             gather: Gather::new(GATHER_CONNECTIONS + place.core as u64),
@@ -207,16 +208,10 @@ impl Exchange {
     }
 
     fn wait(&mut self, waiter: Waiter) {
-        if self.is_full() {
+        if self.waiting.is_full() {
             return self.refuse(&waiter, StoreError::Overloaded);
         }
         self.waiting.put(waiter);
-    }
-
-    fn is_full(&self) -> bool {
-        let (waiting, followers, cores) = (&self.waiting, &self.followers, self.cores.len());
-        let count = waiting.count() + followers.count();
-        count >= WAITING_MAX / cores || waiting.bytes() + followers.bytes() >= WAITING_BYTES_MAX / cores
     }
 
     fn refuse(&mut self, waiter: &Waiter, error: StoreError) {
@@ -256,7 +251,7 @@ impl Exchange {
         if is_elsewhere || self.followers.concerns(&waiter) {
             self.followers.enter(&waiter);
             if !self.followers.may_go(waiter.number) {
-                self.hold(waiter);
+                self.followers.hold(waiter);
                 return None;
             }
         }
@@ -291,13 +286,6 @@ impl Exchange {
     /// Did its tenure end, and it should have heard by now of who follows?
     fn hears_nothing(&self, now: Now, epoch: u32) -> bool {
         now.mono_us.checked_sub(NEWS_US_MAX).is_some_and(|before_us| self.tenures.has_ended(epoch, before_us))
-    }
-
-    fn hold(&mut self, waiter: Waiter) {
-        if self.is_full() {
-            return self.refuse(&waiter, StoreError::Overloaded);
-        }
-        self.followers.hold(waiter);
     }
 
     /// Tries those that wait again, partition by partition, in their order.

@@ -39,24 +39,13 @@ pub struct Followers {
     lines: HashMap<LineName, Line>,
     /// The lines that a request is in.
     entered: HashMap<u64, Vec<LineName>>,
-    /// With the bytes that each takes.
-    held: BTreeMap<u64, (Waiter, usize)>,
-    bytes: usize,
+    /// Sessions bound how many, and their bytes, as they do where an owner is here.
+    held: BTreeMap<u64, Waiter>,
 }
 
 impl Followers {
     pub fn is_empty(&self) -> bool {
         self.entered.is_empty()
-    }
-
-    /// Requests that are held.
-    pub fn count(&self) -> usize {
-        self.held.len()
-    }
-
-    /// What they take.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Notes a request that goes elsewhere, unless it is noted.
@@ -96,9 +85,7 @@ impl Followers {
 
     /// Holds one that may not go.
     pub fn hold(&mut self, waiter: Waiter) {
-        let bytes = waiter.ask.bytes();
-        self.bytes += bytes;
-        self.held.insert(waiter.number, (waiter, bytes));
+        self.held.insert(waiter.number, waiter);
     }
 
     /// A request is over, or has nothing more to fear: those that may go now, in their order.
@@ -117,20 +104,12 @@ impl Followers {
         next.sort_unstable();
         next.dedup();
         next.retain(|&number| self.may_go(number));
-        let free: Vec<_> = next.into_iter().filter_map(|number| self.held.remove(&number)).collect();
-        self.without_bytes(free)
+        next.into_iter().filter_map(|number| self.held.remove(&number)).collect()
     }
 
     /// Those held whose time is over; they have not left their lines.
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Waiter> {
-        let expired = self.held.extract_if(.., |_, (waiter, _)| waiter.deadline_us <= now_us);
-        let expired = expired.map(|(_, expired)| expired).collect();
-        self.without_bytes(expired)
-    }
-
-    fn without_bytes(&mut self, taken: Vec<(Waiter, usize)>) -> Vec<Waiter> {
-        self.bytes -= taken.iter().map(|(_, bytes)| bytes).sum::<usize>();
-        taken.into_iter().map(|(waiter, _)| waiter).collect()
+        self.held.extract_if(.., |_, waiter| waiter.deadline_us <= now_us).map(|(_, waiter)| waiter).collect()
     }
 
     fn name_of(&self, waiter: &Waiter, key: &[u8]) -> LineName {

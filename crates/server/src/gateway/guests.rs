@@ -1,30 +1,139 @@
 //! A connection from another gateway: its greeting, what it asks, and what it is answered.
 //!
+//! ```text
+//! read --> asks --> exchange --> answers --> outbox --> socket
+//!   '-- reads of any length are held while what they take may not fit into the outbox
+//! ```
+//! While much waits for the socket nothing is read: the other gateway has to take its answers first.
+//!
 //! Must not know: whose partitions are asked for.
 
+use std::collections::VecDeque;
+use std::io;
+
+use mio::Registry;
 use shorttail_gateway::command::StoreError;
 use shorttail_gateway::forward::{Ask, put_reply};
 use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
 use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, next_kind, put_frame};
 
+use super::backlog::Pieces;
 use super::exchange::Answer;
-use super::limits::GREETING_US_MAX;
+use super::limits::{ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_READ_BYTES};
 use super::neighbours::Identity;
-use crate::net::Link;
+use crate::net::{Link, ReadEnd};
 
 pub struct Guest {
     pub link: Link,
-    pub outbox: Vec<u8>,
+    outbox: Vec<u8>,
+    /// What the socket did not take, before what is in the outbox.
+    unsent: Pieces,
     is_greeted: bool,
     since_us: u64,
+    /// Tags of reads of any length that are asked and not answered.
+    reads: Vec<u64>,
+    /// Such reads that wait for room, with their tags.
+    held: VecDeque<(u64, Ask)>,
+    /// What it sends was left in the socket.
+    has_unread: bool,
     /// To be closed once the outbox has left.
     pub is_over: bool,
 }
 
 impl Guest {
     pub fn new(link: Link, now_us: u64) -> Self {
-        Guest { link, outbox: Vec::new(), is_greeted: false, since_us: now_us, is_over: false }
+        Guest {
+            link,
+            outbox: Vec::new(),
+            unsent: Pieces::default(),
+            is_greeted: false,
+            since_us: now_us,
+            reads: Vec::new(),
+            held: VecDeque::new(),
+            has_unread: false,
+            is_over: false,
+        }
+    }
+
+    /// Reads what it asks, as far as there is room for the answers. Requests go to `sink` with their tags.
+    pub fn read(&mut self, identity: Identity, scratch: &mut [u8], mut sink: impl FnMut(u64, Ask)) {
+        while self.has_room_to_read()
+            && let Some((tag, ask)) = self.held.pop_front()
+        {
+            self.reads.push(tag);
+            sink(tag, ask);
+        }
+        loop {
+            self.has_unread = !self.has_room();
+            if self.has_unread {
+                return;
+            }
+            let (mut asks, mut problem) = (Vec::new(), None);
+            let (is_greeted, outbox) = (&mut self.is_greeted, &mut self.outbox);
+            let end = self.link.read(scratch, |input| {
+                let take = |tag, ask| asks.push((tag, ask));
+                Self::take_frames(is_greeted, identity, input, outbox, take).unwrap_or_else(|found| {
+                    problem = Some(found);
+                    input.len()
+                })
+            });
+            asks.into_iter().for_each(|(tag, ask)| self.admit(tag, ask, &mut sink));
+            match end {
+                ReadEnd::Paused if problem.is_none() => {}
+                ReadEnd::Drained if problem.is_none() => return,
+                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => self.is_over = true,
+            }
+            if let Some(problem) = problem {
+                tracing::warn!(problem, "another gateway is not understood");
+            }
+            if self.is_over {
+                return;
+            }
+        }
+    }
+
+    /// Bytes that wait for its socket.
+    pub fn outbox_bytes(&self) -> usize {
+        self.unsent.bytes() + self.outbox.len()
+    }
+
+    /// Sends what the socket takes.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn send(&mut self, registry: &Registry) -> io::Result<()> {
+        let link = &mut self.link;
+        self.unsent.send(|piece| link.write(piece, registry))?;
+        if self.unsent.bytes() == 0 && !self.outbox.is_empty() {
+            link.write(&mut self.outbox, registry)?;
+        }
+        self.unsent.take(&mut self.outbox);
+        Ok(())
+    }
+
+    /// Has room come for what was left or held?
+    pub fn may_go_on(&self) -> bool {
+        self.has_unread && self.has_room() || !self.held.is_empty() && self.has_room_to_read()
+    }
+
+    fn has_room(&self) -> bool {
+        self.outbox_bytes() < GUEST_ANSWERS_BYTES_MAX && self.held.len() < ASKED_MAX
+    }
+
+    /// Is there room for one more value of any length?
+    fn has_room_to_read(&self) -> bool {
+        self.outbox_bytes() + self.reads.len() * GUEST_READ_BYTES < GUEST_ANSWERS_BYTES_MAX
+    }
+
+    fn admit(&mut self, tag: u64, ask: Ask, sink: &mut impl FnMut(u64, Ask)) {
+        if ask.reads_any_length() {
+            if !self.has_room_to_read() {
+                return self.held.push_back((tag, ask));
+            }
+            self.reads.push(tag);
+        }
+        sink(tag, ask);
     }
 
     /// Has it been here for long without saying who it is?
@@ -36,7 +145,7 @@ impl Guest {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn take_frames(
+    fn take_frames(
         is_greeted: &mut bool,
         identity: Identity,
         input: &[u8],
@@ -65,12 +174,10 @@ impl Guest {
         Ok(taken)
     }
 
-    /// Link and the rest apart, to be used at the same time.
-    pub fn parts(&mut self) -> (&mut Link, &mut Vec<u8>, &mut bool) {
-        (&mut self.link, &mut self.outbox, &mut self.is_greeted)
-    }
-
     pub fn answer(&mut self, tag: u64, answer: &Answer) {
+        if let Some(place) = self.reads.iter().position(|&read| read == tag) {
+            self.reads.swap_remove(place);
+        }
         match answer {
             None | Some(Reply::Keyspace(Err(StoreError::NotOwner)) | Reply::Group(Err(StoreError::NotOwner))) => {
                 begin_frame(&mut self.outbox, Kind::NotOwner, tag, |_| {});
@@ -94,8 +201,19 @@ fn greet(hello: &Hello, identity: Identity, outbox: &mut Vec<u8>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::{Read, Write};
+
+    use mio::net::UnixStream;
+    use mio::{Poll, Token};
+    use shorttail_gateway::any::AnyCommand;
+    use shorttail_gateway::memcached::MemcachedSession;
+    use shorttail_gateway::request::Request;
+    use shorttail_gateway::session::{Session, Settings, Shared};
+    use shorttail_units::Now;
     use shorttail_wire::gateway::{GATEWAY_PROTOCOL_VERSION, HEADER_BYTES, HELLO_BYTES_MAX};
+
+    use super::*;
+    use crate::net::Stream;
 
     const IDENTITY: Identity = Identity { cluster: ClusterId(7), gateway: 1 };
 
@@ -123,11 +241,84 @@ mod tests {
         take(&greeting).expect_err("too long for a greeting");
     }
 
-    #[test]
-    fn after_the_greeting_a_long_request_is_waited_for() {
+    fn greeting() -> Vec<u8> {
         let hello = Hello { version: GATEWAY_PROTOCOL_VERSION, cluster_id: 7, gateway: 2, auth: Vec::new() };
         let mut input = Vec::new();
         put_frame(&mut input, Kind::Hello, 0, &hello);
+        input
+    }
+
+    /// What a client asks that asks nothing else: a read takes a value of any length then.
+    fn ask(line: &[u8]) -> Ask {
+        let mut asked = Vec::new();
+        let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
+        let mut session = MemcachedSession::default();
+        session.handle_input(Now::default(), &mut Shared::new(Settings::default()), line, &mut sink);
+        Ask { partition: 0, epoch: 0, request: asked.pop().expect("one request") }
+    }
+
+    /// It asks for many large values and reads nothing for long: what waits for it is bounded, what is small is not held
+    /// up until it is much, and all is answered when it reads.
+    #[test]
+    fn what_waits_for_another_gateway_that_does_not_read_is_bounded_and_it_stays() {
+        const VALUE_BYTES: usize = 1 << 20;
+        const READS: u64 = 300;
+        let poll = Poll::new().expect("an epoll instance");
+        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+        let link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
+        let mut guest = Guest::new(link, 0);
+        let mut scratch = vec![0; 4096];
+        let mut read = |guest: &mut Guest| {
+            let mut tags = Vec::new();
+            guest.read(IDENTITY, &mut scratch, |tag, _| tags.push(tag));
+            tags
+        };
+        let mut said = greeting();
+        (0..READS).for_each(|tag| ask(b"get key\r\n").put(&mut said, tag));
+        ask(b"set key 0 0 1\r\n1\r\n").put(&mut said, READS);
+        far.write_all(&said).expect("it fits");
+        let said_count = READS as usize + 1;
+        let asked = read(&mut guest);
+        let at_once = asked.len() as u64 - 1;
+        assert!(asked.ends_with(&[READS]) && (16..READS / 2).contains(&at_once), "{asked:?}");
+
+        let [stored, value] = [b"STORED\r\n".to_vec(), vec![b'v'; VALUE_BYTES]].map(|reply| Some(Reply::Bytes(reply)));
+        let (mut waiting, mut heard, mut answered_count) = (asked, Vec::new(), 0);
+        let mut bytes_max = 0;
+        for does_read in [false, true] {
+            loop {
+                answered_count += waiting.len();
+                waiting.iter().for_each(|&tag| guest.answer(tag, if tag == READS { &stored } else { &value }));
+                guest.send(poll.registry()).expect("it is there");
+                bytes_max = bytes_max.max(guest.outbox_bytes());
+                waiting = if guest.may_go_on() { read(&mut guest) } else { Vec::new() };
+                let mut piece = [0; 1 << 16];
+                while does_read && let Ok(count @ 1..) = far.read(&mut piece) {
+                    heard.extend_from_slice(&piece[..count]);
+                }
+                if waiting.is_empty() && (!does_read || guest.outbox_bytes() == 0) {
+                    break;
+                }
+            }
+            if !does_read {
+                assert!(answered_count < READS as usize / 2, "most is held");
+                // Nothing more is read until it reads.
+                far.write_all(&said[greeting().len()..]).expect("it fits");
+                assert!(read(&mut guest).is_empty() && !guest.is_over);
+            }
+        }
+        assert!(bytes_max < GUEST_ANSWERS_BYTES_MAX + 2 * VALUE_BYTES, "{bytes_max} bytes waited");
+        let mut frames = 0;
+        let mut left = &heard[..];
+        while let Some((_, bytes)) = next_frame(left).expect("frames") {
+            (left, frames) = (&left[bytes..], frames + 1);
+        }
+        assert_eq!((answered_count, frames), (2 * said_count, 2 * said_count + 1), "the welcome, and every answer");
+    }
+
+    #[test]
+    fn after_the_greeting_a_long_request_is_waited_for() {
+        let mut input = greeting();
         let greeting_bytes = input.len();
         input.extend_from_slice(&begun(Kind::Ask, 1 << 20));
         let (mut is_greeted, mut outbox) = (false, Vec::new());

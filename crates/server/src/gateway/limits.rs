@@ -38,6 +38,13 @@ pub const GUEST_COUNT_MAX: usize = 4096;
 /// Microseconds within which one that connected has said that it is a gateway: much longer than that takes.
 pub const GREETING_US_MAX: u64 = 5_000_000;
 
-/// Bytes that may wait for another gateway that does not read its answers: more than it may ask for at once, with
-/// replies of the largest usual size.
+/// Bytes of answers that may wait for another gateway before nothing more is read of what it asks: as much as it may ask
+/// at once.
+pub const GUEST_ANSWERS_BYTES_MAX: usize = ASKED_BYTES_MAX;
+
+/// What is counted beforehand for each read of a value of any length that another gateway asks: the largest usual one. So
+/// some dozens are under way at once.
+pub const GUEST_READ_BYTES: usize = 1 << 20;
+
+/// Bytes beyond which another gateway is let go: with values of the usual sizes there are never so many.
 pub const GUEST_OUTBOX_BYTES_MAX: usize = 1 << 30;

@@ -6,6 +6,8 @@
 //! Must not know: why a request waits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::forward::Ask;
@@ -13,8 +15,9 @@ use shorttail_gateway::forward::Ask;
 /// Microseconds for which a request waits: what it takes to find a gateway silent (1.5 s), until what nodes promised it
 /// is over (1 s), and to take over. An error in time is better than a later answer.
 pub const WAIT_US_MAX: u64 = 4_000_000;
-/// Requests that wait in a gateway, over all its cores.
-pub const WAITING_MAX: usize = 4096;
+/// Requests that wait in a gateway, over all its cores: in a planned hand-over all that clients ask of a tenure, of
+/// which one core may have most.
+pub const WAITING_MAX: usize = 65_536;
 /// Bytes of them. Values may be large, and a gateway that has memory for an index must not end because another one did.
 pub const WAITING_BYTES_MAX: usize = 256 << 20;
 /// Microseconds after the end of a tenure by which a gateway that the coordinator hears knows who is to follow; with the
@@ -37,24 +40,49 @@ pub struct Waiter {
     pub may_travel: bool,
 }
 
+/// What waits in all cores of a gateway.
 #[derive(Debug, Default)]
+pub struct WaitingTotal {
+    count: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+#[derive(Debug)]
 pub struct Waiting {
     /// With the bytes that each takes.
     waiters: BTreeMap<(u16, u64), (Waiter, usize)>,
-    bytes: usize,
+    total: Arc<WaitingTotal>,
+}
+
+impl WaitingTotal {
+    fn add(&self, bytes: usize) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Cores that look at the same time may go beyond it by one request each.
+    fn is_full(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= WAITING_MAX || self.bytes.load(Ordering::Relaxed) >= WAITING_BYTES_MAX
+    }
 }
 
 impl Waiting {
+    pub fn new(total: Arc<WaitingTotal>) -> Self {
+        Waiting { waiters: BTreeMap::new(), total }
+    }
+
+    /// Do as many wait in this gateway as may?
+    pub fn is_full(&self) -> bool {
+        self.total.is_full()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
-    }
-
-    pub fn count(&self) -> usize {
-        self.waiters.len()
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Does one of this partition wait that came before?
@@ -65,14 +93,19 @@ impl Waiting {
 
     pub fn put(&mut self, waiter: Waiter) {
         let bytes = waiter.ask.bytes();
-        self.bytes += bytes;
+        self.total.add(bytes);
         self.waiters.insert((waiter.ask.partition, waiter.number), (waiter, bytes));
     }
 
     /// The partitions of those that wait.
     pub fn partitions(&self) -> Vec<u16> {
-        let mut partitions: Vec<u16> = self.waiters.keys().map(|(partition, _)| *partition).collect();
-        partitions.dedup();
+        let mut partitions = Vec::new();
+        let mut from = Some(0);
+        // From one to the next: of each there may be very many.
+        while let Some((&(partition, _), _)) = from.and_then(|from| self.waiters.range((from, 0)..).next()) {
+            partitions.push(partition);
+            from = partition.checked_add(1);
+        }
         partitions
     }
 
@@ -83,15 +116,17 @@ impl Waiting {
             return None;
         }
         let (waiter, bytes) = self.waiters.remove(&key)?;
-        self.bytes -= bytes;
+        self.total.remove(bytes);
         Some(waiter)
     }
 
     pub fn take_expired(&mut self, now_us: u64) -> Vec<Waiter> {
         let expired = self.waiters.extract_if(.., |_, (waiter, _)| waiter.deadline_us <= now_us);
-        let (expired, bytes): (Vec<_>, Vec<usize>) = expired.map(|(_, expired)| expired).unzip();
-        self.bytes -= bytes.iter().sum::<usize>();
-        expired
+        let without_bytes = |(waiter, bytes)| {
+            self.total.remove(bytes);
+            waiter
+        };
+        expired.map(|(_, expired)| without_bytes(expired)).collect()
     }
 }
 
@@ -113,9 +148,13 @@ mod tests {
         }
     }
 
+    fn counted(total: &WaitingTotal) -> (usize, bool) {
+        (total.count.load(Ordering::Relaxed), total.bytes.load(Ordering::Relaxed) > 0)
+    }
+
     #[test]
     fn those_of_a_partition_keep_their_order() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Waiting::new(Arc::default());
         assert!(!waiting.is_behind(&waiter(1, 9)));
         for number in [5, 2, 7] {
             waiting.put(waiter(1, number));
@@ -125,18 +164,38 @@ mod tests {
             waiting.is_behind(&waiter(1, 3)) && !waiting.is_behind(&waiter(1, 2)) && !waiting.is_behind(&waiter(0, 9))
         );
         assert_eq!(waiting.partitions(), [1, 3]);
+        waiting.put(waiter(u16::MAX, 4));
+        assert_eq!(waiting.partitions(), [1, 3, u16::MAX]);
         let numbers: Vec<u64> = std::iter::from_fn(|| waiting.take_first(1, 0)).map(|waiter| waiter.number).collect();
-        assert_eq!((numbers, waiting.count()), (vec![2, 5, 7], 1));
+        assert_eq!((numbers, waiting.partitions()), (vec![2, 5, 7], vec![3, u16::MAX]));
     }
 
     #[test]
     fn one_that_rests_holds_those_behind_it_and_none_waits_for_ever() {
-        let mut waiting = Waiting::default();
+        let total = Arc::default();
+        let mut waiting = Waiting::new(Arc::clone(&total));
         waiting.put(Waiter { rests_until_us: 50, ..waiter(1, 1) });
         waiting.put(waiter(1, 2));
         assert!(waiting.take_first(1, 49).is_none());
+        assert_eq!(counted(&total), (2, true));
         assert_eq!(waiting.take_expired(101).len(), 1);
+        assert_eq!(counted(&total), (1, true));
         assert_eq!(waiting.take_first(1, 49).map(|waiter| waiter.number), Some(2));
-        assert!(waiting.is_empty() && waiting.bytes() == 0);
+        assert!(waiting.is_empty());
+        assert_eq!(counted(&total), (0, false));
+    }
+
+    #[test]
+    fn all_cores_of_a_gateway_have_the_same_room() {
+        let total = Arc::default();
+        let [mut one, mut other] = [(); 2].map(|()| Waiting::new(Arc::clone(&total)));
+        for number in 1..WAITING_MAX as u64 {
+            one.put(waiter(1, number));
+        }
+        assert!(!one.is_full() && !other.is_full(), "one core may have nearly all");
+        other.put(waiter(2, 1));
+        assert!(one.is_full() && other.is_full());
+        one.take_first(1, 0).expect("one that waits");
+        assert!(!one.is_full() && !other.is_full());
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of
-//! its replies came or the client took some of its output. Where it leaves the beginning of a request, it is given more.
+//! its replies came or the client took some of its output, or some was put aside (see `backlog`). Where it leaves the beginning of a request, it is given more.
 //!
 //! Must not know: what clients ask, who owns it, nodes, other gateways.
 
@@ -20,6 +20,7 @@ use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::Reply;
 
 use super::{Core, ToCore};
+use crate::gateway::backlog::Backlog;
 use crate::gateway::client::{Client, ClientSession, Protocol, let_go};
 use crate::net::{Link, OtherEnd, ReadEnd, Stream};
 
@@ -88,6 +89,7 @@ impl Core {
         let client = Client {
             link,
             session,
+            backlog: Backlog::default(),
             heard_us: self.now.mono_us,
             in_flight: 0,
             has_unread: false,
@@ -163,7 +165,7 @@ impl Core {
         }
     }
 
-    /// The client took some of its output: what waited for that goes on in the next turn.
+    /// The client took some of its output, or it was put aside: what waited for that goes on in the next turn.
     fn resume_client(&mut self, number: u64) {
         let Some(client) = self.clients.get_mut(&number) else { return };
         let (exchange, now, in_flight) = (&mut self.exchange, self.now, &mut client.in_flight);
@@ -185,17 +187,17 @@ impl Core {
             self.resume_input(number);
             let Some(client) = self.clients.get_mut(&number) else { continue };
             client.is_dirty = false;
-            let output = client.session.output();
-            let before = output.len();
-            let result = if before == 0 { Ok(()) } else { client.link.write(output, self.poll.registry()) };
-            let left = client.session.output().len();
+            let before = client.output_bytes();
+            let result = client.send(&mut self.backlog_room, self.poll.registry());
+            let left = client.output_bytes();
             self.shared.counters.bytes_written += (before - left) as u64;
-            if result.is_ok() && left < before {
+            let is_put_aside = client.put_aside(&mut self.backlog_room);
+            if result.is_ok() && (left < before || is_put_aside) {
                 self.resume_client(number);
             }
             let Some(client) = self.clients.get_mut(&number) else { continue };
             let is_over = client.session.closing() || client.is_half_closed && client.in_flight == 0;
-            if result.is_err() || is_over && client.session.output().is_empty() {
+            if result.is_err() || is_over && client.output_bytes() == 0 {
                 self.drop_client(number);
             }
         }
@@ -205,6 +207,7 @@ impl Core {
     fn drop_client(&mut self, number: u64) {
         if let Some(mut client) = self.clients.remove(&number) {
             client.link.close(self.poll.registry());
+            client.backlog.clear(&mut self.backlog_room);
             self.totals.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }

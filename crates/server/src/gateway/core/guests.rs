@@ -11,7 +11,7 @@ use shorttail_gateway::request::RequestId;
 use super::{Core, ToCore};
 use crate::gateway::guests::Guest;
 use crate::gateway::limits::{GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
-use crate::net::{Link, OtherEnd, ReadEnd, Stream};
+use crate::net::{Link, OtherEnd, Stream};
 
 impl Core {
     pub(super) fn accept_guests(&mut self) {
@@ -42,30 +42,11 @@ impl Core {
 
     pub(super) fn read_guest(&mut self, number: u64) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
-        let (link, outbox, is_greeted) = guest.parts();
-        let (identity, exchange, now) = (self.identity, &mut self.exchange, self.now);
-        let mut problem = None;
-        let is_over = loop {
-            let end = link.read(&mut self.scratch, |input| {
-                let ask = |tag, ask| {
-                    let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
-                    exchange.ask_as_guest(now, token, ask);
-                };
-                Guest::take_frames(is_greeted, identity, input, outbox, ask).unwrap_or_else(|found| {
-                    problem = Some(found);
-                    input.len()
-                })
-            });
-            match end {
-                ReadEnd::Paused if problem.is_none() => {}
-                ReadEnd::Drained if problem.is_none() => break false,
-                ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => break true,
-            }
-        };
-        if let Some(problem) = problem {
-            tracing::warn!(problem, "another gateway is not understood");
-        }
-        guest.is_over |= is_over;
+        let (exchange, now) = (&mut self.exchange, self.now);
+        guest.read(self.identity, &mut self.scratch, |tag, ask| {
+            let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
+            exchange.ask_as_guest(now, token, ask);
+        });
     }
 
     pub(super) fn drop_silent_guests(&mut self) {
@@ -75,12 +56,14 @@ impl Core {
     }
 
     pub(super) fn write_guests(&mut self) {
-        let registry = self.poll.registry();
-        self.guests.retain(|_, guest| {
-            let is_broken = !guest.outbox.is_empty() && guest.link.write(&mut guest.outbox, registry).is_err();
-            let is_over = guest.is_over || is_broken || guest.outbox.len() > GUEST_OUTBOX_BYTES_MAX;
+        let (registry, unread) = (self.poll.registry(), &mut self.unread);
+        self.guests.retain(|&number, guest| {
+            let is_broken = guest.send(registry).is_err();
+            let is_over = guest.is_over || is_broken || guest.outbox_bytes() > GUEST_OUTBOX_BYTES_MAX;
             if is_over {
                 guest.link.close(registry);
+            } else if guest.may_go_on() {
+                unread.push(number);
             }
             !is_over
         });

@@ -1,5 +1,7 @@
 //! A core's requests and two nodes, in virtual time and without sockets.
 
+mod neighbour;
+
 use std::collections::HashMap;
 
 use mio::{Poll, Token as MioToken};
@@ -57,7 +59,7 @@ impl World {
         config.partition_count = 1;
         config.lease = Some(LEASE);
         let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
-        let exchange = Exchange::new(place, vec![outlet], config);
+        let exchange = Exchange::new(place, vec![outlet], config, Arc::default());
         let nodes = (0..NODE_COUNT).map(node).collect();
         let now = Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) };
         let mut world = World { poll, exchange, nodes, sessions: HashMap::new(), view: View::default(), now };

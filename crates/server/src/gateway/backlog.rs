@@ -1,0 +1,175 @@
+//! Replies to a client that sends on before it reads, as those do that write a whole pipeline first. What its socket does
+//! not take is put aside here, so that its session has room and takes the next requests.
+//!
+//! ```text
+//! session: output --> socket, while it takes all
+//!             '-----> backlog, while there is room --> socket, before any later output
+//! ```
+//! Where there is no room the output stays with the session, which takes no more requests then.
+//!
+//! Must not know: protocols, sockets.
+
+use std::collections::VecDeque;
+use std::io;
+
+/// Bytes that are put aside for one client: replies of some millions of counters, or of a thousand values that are not
+/// large.
+pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that are put aside for all clients of a gateway; each core has its part, and room for one client at least.
+const BACKLOGS_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of a piece that takes further output: what is left of a piece is moved whenever the socket took some of it.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Room for the clients of one core.
+#[derive(Debug)]
+pub struct BacklogRoom {
+    bytes_left: usize,
+}
+
+impl BacklogRoom {
+    pub fn of_core(core_count: usize) -> Self {
+        BacklogRoom { bytes_left: (BACKLOGS_BYTES_MAX / core_count).max(BACKLOG_BYTES_MAX) }
+    }
+}
+
+/// Bytes that wait for a socket, in pieces: however many there are, few are moved when it takes some.
+#[derive(Debug, Default)]
+pub struct Pieces {
+    pieces: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Pieces {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes all of the output.
+    pub fn take(&mut self, output: &mut Vec<u8>) {
+        self.bytes += output.len();
+        match self.pieces.back_mut() {
+            Some(last) if last.len() + output.len() <= PIECE_BYTES => last.append(output),
+            _ if output.is_empty() => {}
+            _ => self.pieces.push_back(std::mem::take(output)),
+        }
+    }
+
+    /// Has `write` take piece after piece from the front, until it leaves some.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn send(&mut self, mut write: impl FnMut(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
+        while let Some(piece) = self.pieces.front_mut() {
+            let before = piece.len();
+            let result = write(piece);
+            let left = piece.len();
+            self.bytes -= before - left;
+            result?;
+            if left > 0 {
+                break;
+            }
+            self.pieces.pop_front();
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Backlog {
+    pieces: Pieces,
+}
+
+impl Backlog {
+    pub fn bytes(&self) -> usize {
+        self.pieces.bytes
+    }
+
+    /// Takes all of the output, if there is some, and room for it.
+    pub fn take(&mut self, output: &mut Vec<u8>, room: &mut BacklogRoom) -> bool {
+        let bytes = output.len();
+        if bytes == 0 || self.bytes() + bytes > BACKLOG_BYTES_MAX || bytes > room.bytes_left {
+            return false;
+        }
+        self.pieces.take(output);
+        room.bytes_left -= bytes;
+        true
+    }
+
+    /// See [`Pieces::send`].
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn send(
+        &mut self,
+        room: &mut BacklogRoom,
+        write: impl FnMut(&mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let before = self.bytes();
+        let result = self.pieces.send(write);
+        room.bytes_left += before - self.bytes();
+        result
+    }
+
+    /// Its client is gone.
+    pub fn clear(&mut self, room: &mut BacklogRoom) {
+        room.bytes_left += self.bytes();
+        *self = Backlog::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn fill(backlog: &mut Backlog, room: &mut BacklogRoom) -> usize {
+        (0..).take_while(|_| backlog.take(&mut vec![0; MIB], room)).count()
+    }
+
+    #[test]
+    fn a_client_has_room_for_so_much_and_all_of_a_core_for_some_such() {
+        for (core_count, full_count) in [(1, 4), (4, 1), (64, 1)] {
+            let mut room = BacklogRoom::of_core(core_count);
+            let mut full: Vec<Backlog> = (0..full_count).map(|_| Backlog::default()).collect();
+            for backlog in &mut full {
+                assert_eq!(fill(backlog, &mut room), BACKLOG_BYTES_MAX / MIB);
+                let mut output = vec![0; 1];
+                assert!(!backlog.take(&mut output, &mut room) && output.len() == 1, "it stays where it is");
+            }
+            let mut other = Backlog::default();
+            assert_eq!(fill(&mut other, &mut room), 0, "{core_count} cores");
+            full[0].clear(&mut room);
+            assert_eq!(fill(&mut other, &mut room), BACKLOG_BYTES_MAX / MIB);
+        }
+    }
+
+    #[test]
+    fn what_was_put_aside_leaves_in_its_order_and_makes_room() {
+        let mut room = BacklogRoom::of_core(64);
+        let mut backlog = Backlog::default();
+        let said: Vec<u8> = (0..4 * PIECE_BYTES).map(|place| (place % 251) as u8).collect();
+        let (mut at, mut step) = (0, 1);
+        while at < said.len() {
+            let end = said.len().min(at + step);
+            assert!(backlog.take(&mut said[at..end].to_vec(), &mut room));
+            (at, step) = (end, step * 3);
+        }
+        assert_eq!(backlog.bytes(), said.len());
+        let mut heard = Vec::new();
+        while backlog.bytes() > 0 {
+            // A socket that takes this much at a time.
+            let mut takes = PIECE_BYTES / 3;
+            let write = |piece: &mut Vec<u8>| {
+                heard.extend(piece.drain(..takes.min(piece.len())));
+                takes = 0;
+                Ok(())
+            };
+            backlog.send(&mut room, write).expect("it takes some");
+        }
+        assert!(heard == said);
+        assert_eq!(fill(&mut backlog, &mut room), BACKLOG_BYTES_MAX / MIB, "all room is back");
+    }
+}

@@ -1,0 +1,137 @@
+//! A core that asks another gateway, or waits until it can.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use mio::Events;
+use shorttail_gateway::forward::put_reply;
+use shorttail_wire::gateway::{Kind, Welcome, next_frame, put_frame};
+
+use super::*;
+use crate::gateway::neighbours::gateway_of;
+
+const CORE_COUNT: usize = 64;
+/// Requests of one connection; fewer than a session asks for at once.
+const PIPELINED: u64 = 200;
+
+/// Core 0 of a gateway of many, which owns nothing.
+struct Asker {
+    poll: Poll,
+    exchange: Exchange,
+    now: Now,
+}
+
+impl Asker {
+    fn new() -> Self {
+        let poll = Poll::new().expect("an epoll instance");
+        let (_, outlet) = Inbox::new(&poll, MioToken(0)).expect("an event descriptor");
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut config = EngineConfig::new(shape, Epoch(0), CLUSTER, NODE_COUNT);
+        config.partition_count = 1;
+        let place = Place { identity: Identity { cluster: CLUSTER, gateway: 0 }, core: 0 };
+        let exchange = Exchange::new(place, vec![outlet; CORE_COUNT], config, Arc::default());
+        Asker { poll, exchange, now: Now { mono_us: 1, unix_ms: UnixMs(1_700_000_000_000) } }
+    }
+
+    fn set(&mut self, seq: u64) {
+        let mut asked = Vec::new();
+        let mut session = MemcachedSession::default();
+        let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
+        session.handle_input(self.now, &mut Shared::new(Settings::default()), b"set key 0 0 1\r\n1\r\n", &mut sink);
+        let id = RequestId { seq, part: 0 };
+        self.exchange.ask(self.now, Token { connection: 1, id }, asked.pop().expect("one request"));
+    }
+
+    fn answers(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let answers = std::iter::from_fn(|| self.exchange.poll_answer(self.now));
+        let bytes = |(token, answer): (Token, Answer)| match answer {
+            Some(Reply::Bytes(bytes)) => (token.id.seq, bytes),
+            other => panic!("{other:?}"),
+        };
+        answers.map(bytes).collect()
+    }
+
+    /// Takes what another gateway has sent.
+    fn read(&mut self) {
+        let mut events = Events::with_capacity(8);
+        self.poll.poll(&mut events, Some(Duration::from_secs(10))).expect("events");
+        for event in &events {
+            if let Some(gateway) = gateway_of(event.token()) {
+                self.exchange.read_neighbour(self.now, gateway, event, &mut [0; 4096], self.poll.registry());
+            }
+        }
+    }
+}
+
+/// The gateway that owns everything: its end of the connection.
+struct Owner {
+    stream: UnixStream,
+    input: Vec<u8>,
+}
+
+impl Owner {
+    /// It has let this one in.
+    fn of(asker: &mut Asker) -> Self {
+        let path = std::env::temp_dir().join(format!("shorttail-exchange-{}", std::process::id()));
+        // Of an earlier run with this number, if any.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let forward = Some(format!("unix:{}", path.display()));
+        let gateways = vec![GatewayEntry { id: 1, is_alive: true, forward, ..GatewayEntry::default() }];
+        let tenures = vec![TenureEntry { epoch: Epoch(1), gateway: 1, partitions: vec![0] }];
+        let view = View { number: 1, gateways, tenures, ..View::default() };
+        asker.exchange.take_view(asker.now, &view, asker.poll.registry());
+        let (stream, _) = listener.accept().expect("it connects");
+        std::fs::remove_file(&path).expect("it is there");
+        stream.set_nonblocking(true).expect("a socket");
+        let mut owner = Owner { stream, input: Vec::new() };
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        assert_eq!(owner.take(), [(Kind::Hello, 0)]);
+        let mut welcome = Vec::new();
+        put_frame(&mut welcome, Kind::Welcome, 0, &Welcome { gateway: 1 });
+        owner.stream.write_all(&welcome).expect("sent");
+        asker.read();
+        owner
+    }
+
+    /// Kinds and tags of what has come.
+    fn take(&mut self) -> Vec<(Kind, u64)> {
+        let mut piece = [0; 4096];
+        while let Ok(count @ 1..) = self.stream.read(&mut piece) {
+            self.input.extend_from_slice(&piece[..count]);
+        }
+        let (mut taken, mut frames) = (0, Vec::new());
+        while let Some((frame, bytes)) = next_frame(&self.input[taken..]).expect("frames") {
+            frames.push((frame.kind, frame.tag));
+            taken += bytes;
+        }
+        self.input.drain(..taken);
+        frames
+    }
+}
+
+#[test]
+fn writes_of_one_key_that_another_gateway_owns_wait_for_each_other_and_are_not_refused() {
+    let mut asker = Asker::new();
+    let mut owner = Owner::of(&mut asker);
+    (0..PIPELINED).for_each(|seq| asker.set(seq));
+    assert_eq!(asker.answers(), [], "none is refused");
+    for seq in 0..PIPELINED {
+        asker.exchange.write_neighbours(asker.now, asker.poll.registry());
+        let [(Kind::Ask, tag)] = owner.take()[..] else { panic!("one after the other") };
+        let (mut answer, stored) = (Vec::new(), b"STORED\r\n".to_vec());
+        put_reply(&mut answer, tag, &Reply::Bytes(stored.clone()));
+        owner.stream.write_all(&answer).expect("sent");
+        asker.read();
+        assert_eq!(asker.answers(), [(seq, stored)]);
+    }
+}
+
+#[test]
+fn one_core_of_many_may_have_all_that_waits_for_an_owner() {
+    let mut asker = Asker::new();
+    let count = 8 * CORE_COUNT as u64;
+    (0..count).for_each(|seq| asker.set(seq));
+    assert_eq!(asker.answers(), [], "none is refused");
+}
