@@ -246,6 +246,8 @@ impl Candidate {
 
     fn win(&mut self, lease: Lease, news: Option<State>) -> News {
         let until_us = lease.map(|term| term.until_us);
+        // One that was told to look rested as a follower, for longer than a lease perhaps.
+        self.rests_until_us = 0;
         self.standing = Standing::Leads(lease);
         let Some(state) = news else { return News::Renewed { until_us } };
         self.reign += 1;

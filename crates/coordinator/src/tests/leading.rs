@@ -267,6 +267,19 @@ fn who_follows_looks_when_it_is_told_to_and_by_itself() {
     assert_eq!(candidate.next(2_001_001), Next::Campaign, "told after it asked");
 }
 
+/// It looked before its time: what was left of that is no time of a leader.
+#[test]
+fn who_was_told_to_look_and_wins_renews_its_lease_in_time() {
+    let mut candidate = Candidate::default();
+    assert_eq!(candidate.next(0), Next::Campaign);
+    let lost = Campaign::Lost { leader: Some("other".into()), choice: None, again_after_us: 60_000_000 };
+    candidate.handle(0, Said::Campaigned(lost));
+    candidate.look();
+    assert!(matches!(wins(&mut candidate, Some(State::NewCluster)), Some(News::Leads { .. })));
+    assert_eq!(candidate.next(0), Next::Rest(Some(1_600_000)));
+    assert_eq!(candidate.next(1_600_000), Next::Renew);
+}
+
 /// Or one that is told often would save nothing, nor keep its lease.
 #[test]
 fn who_leads_looks_when_nothing_else_is_to_be_done() {
