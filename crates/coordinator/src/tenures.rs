@@ -411,7 +411,7 @@ impl Coordinator {
     }
 
     /// Until when gateways may come back that were not heard of since this coordinator began.
-    pub(crate) fn return_until_us(&self) -> u64 {
+    fn return_until_us(&self) -> u64 {
         let first_us = self.gateways.values().map(|member| member.since_us).min();
         let spread_us = first_us.map_or(0, |first_us| first_us + GATEWAY_RETURN_SPREAD_MS * 1000);
         spread_us.max(self.started_us + GATEWAY_RETURN_MS * 1000)
