@@ -49,14 +49,16 @@ pub(crate) struct Tenures {
 }
 
 impl Tenures {
-    /// Did the owner report?
-    pub fn is_known(&self, epoch: u32) -> bool {
-        self.standings.contains_key(&epoch)
-    }
-
     /// Did it report that it serves?
     pub fn serves(&self, epoch: u32) -> bool {
         self.standings.get(&epoch).is_some_and(|standing| standing.state == TenureState::Serving)
+    }
+
+    /// Did the owner report that it has not served yet? One that ended may have.
+    pub fn is_to_serve(&self, epoch: u32) -> bool {
+        self.standings.get(&epoch).is_some_and(|standing| {
+            matches!(standing.state, TenureState::TakingOver | TenureState::Preparing | TenureState::Prepared)
+        })
     }
 
     /// Did it report that it has read what it took over?
