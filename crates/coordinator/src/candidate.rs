@@ -20,6 +20,7 @@
 //!
 //! One that may renew and not save (a store asks for less to prolong a lease) would keep others from leading for ever,
 //! and do nothing. So it resigns, and lets others try first: alone, it tries again, as it may be the store that takes nothing.
+//! So does one that wins and hears of no state, although it did not lead a moment ago.
 //!
 //! Must not know: how a store is asked, or the coordinator's machine.
 
@@ -246,8 +247,20 @@ impl Candidate {
 
     fn win(&mut self, lease: Lease, news: Option<State>) -> News {
         let until_us = lease.map(|term| term.until_us);
+        // One that was told to look rested as a follower, for longer than a lease perhaps.
+        self.rests_until_us = 0;
+        let has_led = matches!(self.standing, Standing::Leads(_) | Standing::Lapsed);
         self.standing = Standing::Leads(lease);
-        let Some(state) = news else { return News::Renewed { until_us } };
+        let state = match news {
+            Some(state) => state,
+            None if has_led => return News::Renewed { until_us },
+            // It would keep others from leading, and do nothing.
+            None => {
+                let why = "it leads, and was not told from which state on".to_owned();
+                self.refused = Some(Refused { why: why.clone(), renewal_count: RENEWALS_IN_VAIN_MAX });
+                return News::Away(why);
+            }
+        };
         self.reign += 1;
         (self.pending, self.refused) = (None, None);
         News::Leads { reign: self.reign, state, until_us }

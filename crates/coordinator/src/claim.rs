@@ -203,9 +203,10 @@ impl Claim {
         Some(Question::Save { reign, revision, text })
     }
 
-    /// Leads no more; the lease that is to be ended.
+    /// Leads no more; the lease that is to be ended. Should it lead again, all that it finds is news: its machine is gone.
     pub fn resign(&mut self) -> Option<i64> {
         self.reign = None;
+        self.seen = Seen::default();
         self.lease.take().map(|lease| lease.id)
     }
 

@@ -127,7 +127,8 @@ impl Coordinator {
                 allows_chaos: false,
                 status: NodeStatus::default(),
                 has_told: false,
-                given_up_us: None,
+                // Owners may not have heard of that, or told the coordinator before alone.
+                given_up_us: (node.retired_through > node.rebuilt_through).then_some(now.mono_us),
                 // The life before may have ended a moment ago.
                 is_met: node.retired_through == 0 || node.incarnation <= node.retired_through,
             };

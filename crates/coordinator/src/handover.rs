@@ -22,7 +22,7 @@ use shorttail_wire::control::{TenureState, Terms};
 
 use crate::coordinator::Coordinator;
 use crate::dealing::{Loose, deal};
-use crate::limits::PREPARE_MS_MAX;
+use crate::limits::{FORGET_GATEWAY_AFTER_MS, PREPARE_MS_MAX};
 use crate::members::GatewayMember;
 
 /// Who follows the owner of a tenure with some of its partitions.
@@ -172,7 +172,9 @@ impl Coordinator {
         if self.tenures.hand_over.as_ref().is_some_and(|plan| !holds(plan)) {
             self.drop_plan();
         }
-        let (gateways, may_return) = (&self.gateways, self.now_us < self.return_until_us());
+        // Longer than until others get what it owned: it is the same process whenever it comes.
+        let may_return = self.now_us < self.started_us + FORGET_GATEWAY_AFTER_MS * 1000;
+        let gateways = &self.gateways;
         let known = self.durable.draining.len();
         self.durable.draining.retain(|id| may_return || gateways.contains_key(id));
         if self.durable.draining.len() != known {

@@ -108,7 +108,7 @@ pub(crate) fn stored_on(epoch: u32, tenure: &DurableTenure, tenures: &Tenures) -
     match tenure.stored_on.is_empty() {
         // It has not read it: nothing that was lost before is made up for.
         false => tenure.stored_on.clone(),
-        true if tenures.is_known(epoch) && !tenures.has_served(epoch) => Vec::new(),
+        true if tenures.is_to_serve(epoch) => Vec::new(),
         true => tenure.voters.clone(),
     }
 }

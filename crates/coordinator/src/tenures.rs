@@ -49,14 +49,16 @@ pub(crate) struct Tenures {
 }
 
 impl Tenures {
-    /// Did the owner report?
-    pub fn is_known(&self, epoch: u32) -> bool {
-        self.standings.contains_key(&epoch)
-    }
-
     /// Did it report that it serves?
     pub fn serves(&self, epoch: u32) -> bool {
         self.standings.get(&epoch).is_some_and(|standing| standing.state == TenureState::Serving)
+    }
+
+    /// Did the owner report that it has not served yet? One that ended may have.
+    pub fn is_to_serve(&self, epoch: u32) -> bool {
+        self.standings.get(&epoch).is_some_and(|standing| {
+            matches!(standing.state, TenureState::TakingOver | TenureState::Preparing | TenureState::Prepared)
+        })
     }
 
     /// Did it report that it has read what it took over?
@@ -411,7 +413,7 @@ impl Coordinator {
     }
 
     /// Until when gateways may come back that were not heard of since this coordinator began.
-    pub(crate) fn return_until_us(&self) -> u64 {
+    fn return_until_us(&self) -> u64 {
         let first_us = self.gateways.values().map(|member| member.since_us).min();
         let spread_us = first_us.map_or(0, |first_us| first_us + GATEWAY_RETURN_SPREAD_MS * 1000);
         spread_us.max(self.started_us + GATEWAY_RETURN_MS * 1000)

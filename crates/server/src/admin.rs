@@ -9,7 +9,7 @@
 mod metrics;
 pub mod status;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::net::SocketAddr;
 

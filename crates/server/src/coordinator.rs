@@ -384,8 +384,8 @@ impl Server {
                 }
                 Ok(Question::Order { members, order, done }) => {
                     for (place, member) in members.into_iter().enumerate() {
-                        if self.seat.machine().is_none() {
-                            let _ = done.try_send((place, Err(format!("not leading: {}", self.who_leads()))));
+                        if let Some(why) = self.why_no_orders() {
+                            let _ = done.try_send((place, Err(why)));
                             continue;
                         }
                         let ticket = self.ticket_next;

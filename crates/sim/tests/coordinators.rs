@@ -194,6 +194,26 @@ fn a_leader_that_may_not_save_gives_way() {
     }
 }
 
+/// Nobody else may lead, and nobody saved anything meanwhile: it begins anew from the state that it knew.
+#[test]
+fn a_leader_that_resigned_leads_again_when_the_store_takes_something() {
+    for seed in 0..4 {
+        let mut world = cluster_of(config(2), seed);
+        fill(&mut world, 0..20);
+        let first = world.leader().expect("one leads");
+        world.cut_from_store(1 - first, 40_000_000);
+        world.refuse_saves_of(Some(first));
+        world.crash_gateway_number(1, FOR_GOOD_US);
+        pass(&mut world, 6_000_000);
+        world.refuse_saves_of(None);
+        await_within(&mut world, 2 * LED_US, "led", |world| world.leader() == Some(first));
+        assert_eq!(world.counts().resignations, 1, "{:?}", world.counts());
+        await_served(&mut world);
+        holds(&mut world, 0..20);
+        concludes(world);
+    }
+}
+
 /// A node joins and takes its share, another one is emptied and taken out, while leaders change.
 #[test]
 fn nodes_join_and_go_while_leaders_change() {

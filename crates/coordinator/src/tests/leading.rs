@@ -186,6 +186,41 @@ fn whoever_knew_of_a_state_misses_it() {
     assert_eq!(standby.handle(0, found((9, LEASE), None)), Step::Done(Outcome::Gone));
 }
 
+/// It dropped its machine, and would hold the leader's key for ever without one.
+#[test]
+fn who_resigned_and_leads_again_begins_from_the_state_that_it_finds() {
+    for (text, revision) in [("one", 5), ("two", 9)] {
+        let mut claim = leader();
+        claim.save("two".into()).expect("leads");
+        claim.handle(0, Answer::Away("refused".into()));
+        assert_eq!(claim.resign(), Some(LEASE));
+        assert_eq!(claim.campaign(0), Question::Grant);
+        asks(&claim.handle(0, Answer::Granted { lease: 9, ttl_s: TTL_S }), &Question::Lead { lease: 9 });
+        let won = claim.handle(0, found((12, 9), Some((text, revision))));
+        let Step::Done(Outcome::Won { found, .. }) = won else { panic!("nobody else leads: {won:?}") };
+        assert_eq!(found, Found::State(text.into()), "although it is what it knew");
+    }
+    let mut claim = leader();
+    claim.resign();
+    claim.campaign(0);
+    asks(&claim.handle(0, Answer::Granted { lease: 9, ttl_s: TTL_S }), &Question::Lead { lease: 9 });
+    assert_eq!(claim.handle(0, found((12, 9), None)), Step::Done(Outcome::Gone), "that there was one it still knows");
+}
+
+/// Whatever a store says.
+#[test]
+fn who_did_not_lead_and_hears_of_no_state_resigns() {
+    let mut candidate = Candidate::default();
+    follows(&mut candidate, 0);
+    candidate.look();
+    let told = wins(&mut candidate, None);
+    assert!(matches!(told, Some(News::Away(_))), "there is no machine that could go on: {told:?}");
+    assert_eq!(candidate.next(0), Next::Resign);
+    assert!(matches!(candidate.handle(0, Said::Resigned), Some(News::Resigned(_))));
+    assert_eq!(candidate.next(RESIGNED_US - 1), Next::Rest(Some(RESIGNED_US)));
+    assert_eq!(candidate.next(RESIGNED_US), Next::Campaign);
+}
+
 /// A lease that lasts is worth nothing without the state.
 #[test]
 fn a_candidate_whose_state_is_gone_campaigns_until_it_is_there() {
@@ -265,6 +300,19 @@ fn who_follows_looks_when_it_is_told_to_and_by_itself() {
     candidate
         .handle(2_001_000, Said::Campaigned(Campaign::Lost { leader: None, choice: None, again_after_us: 2_000_000 }));
     assert_eq!(candidate.next(2_001_001), Next::Campaign, "told after it asked");
+}
+
+/// It looked before its time: what was left of that is no time of a leader.
+#[test]
+fn who_was_told_to_look_and_wins_renews_its_lease_in_time() {
+    let mut candidate = Candidate::default();
+    assert_eq!(candidate.next(0), Next::Campaign);
+    let lost = Campaign::Lost { leader: Some("other".into()), choice: None, again_after_us: 60_000_000 };
+    candidate.handle(0, Said::Campaigned(lost));
+    candidate.look();
+    assert!(matches!(wins(&mut candidate, Some(State::NewCluster)), Some(News::Leads { .. })));
+    assert_eq!(candidate.next(0), Next::Rest(Some(1_600_000)));
+    assert_eq!(candidate.next(1_600_000), Next::Renew);
 }
 
 /// Or one that is told often would save nothing, nor keep its lease.

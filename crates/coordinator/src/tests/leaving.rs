@@ -560,18 +560,50 @@ fn nodes_that_came_back_empty_count_until_owners_know_and_have_told() {
     cluster.remove(2, true).expect("they lack one");
 }
 
+impl Cluster {
+    /// The coordinator begins anew, and all that it lets in come back to it as they are.
+    fn begin_anew(self) -> Self {
+        let mut scene = self.scene.restart();
+        let lives = scene.persisted.nodes.clone();
+        let nodes = lives.iter().map(|(&id, known)| scene.node(node(known.incarnation, Some(id))).0).collect();
+        let gateway = scene.connect();
+        let session = GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id: 0 };
+        let life = scene.persisted.tenures.values().next().expect("a tenure").gateway_life;
+        scene.register_gateway(gateway, gateway_registration(Some(session), life)).1.expect("let in");
+        Cluster { scene, gateway, nodes }
+    }
+}
+
+/// What they had was given up by the coordinator before, of which the owner may not have heard.
+#[test]
+fn what_was_given_up_before_a_coordinator_began_counts_until_owners_have_told() {
+    let (cluster, _, _) = two_memories_lost(false);
+    let mut cluster = cluster.begin_anew();
+    cluster.counts(&[], 0);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+    cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
+    cluster.remove(2, true).expect("nothing is missing");
+}
+
+#[test]
+fn what_was_rebuilt_before_a_coordinator_began_does_not_count() {
+    let mut cluster = Cluster::new(10);
+    cluster.counts(&[], 0);
+    (0..2).for_each(|id| cluster.die(id));
+    cluster.pass_telling(RETIRE_AFTER_MS + 1_000, 2, &[], 0);
+    assert_eq!(cluster.states(0..2), [NodeState::Retired; 2]);
+    cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
+    let mut cluster = cluster.begin_anew();
+    cluster.counts(&[], 0);
+    (2..4).for_each(|id| _ = cluster.remove(id, true).expect("the code survives two"));
+}
+
 #[test]
 fn a_coordinator_that_begins_does_not_know_who_was_met() {
     let mut cluster = Cluster::new(9);
     cluster.counts(&[], 0);
     cluster.return_empty(0..2, 2);
-    let mut scene = cluster.scene.restart();
-    let nodes = (0..9).map(|id| scene.node(node(if id < 2 { 2 } else { 1 }, Some(id))).0).collect();
-    let gateway = scene.connect();
-    let session = GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id: 0 };
-    let life = scene.persisted.tenures.values().next().expect("a tenure").gateway_life;
-    scene.register_gateway(gateway, gateway_registration(Some(session), life)).1.expect("let in");
-    cluster = Cluster { scene, gateway, nodes };
+    cluster = cluster.begin_anew();
     cluster.counts(&[], 0);
     assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
     cluster.pass_telling(LOSS_TOLD_MS, 0, &[], 0);

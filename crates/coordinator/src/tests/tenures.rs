@@ -480,6 +480,25 @@ fn a_drain_outlives_the_coordinator_and_ends_with_the_gateway() {
     assert!(stage.scene.persisted.draining.is_empty());
 }
 
+/// Its machine stood still together with that of the coordinator, say.
+#[test]
+fn a_drain_outlives_the_coordinator_however_late_the_gateway_comes() {
+    for (away_ms, is_drained) in [(FORGET_GATEWAY_AFTER_MS - 1_000, true), (FORGET_GATEWAY_AFTER_MS + 1_000, false)] {
+        let (stage, old, new) = planned();
+        let mut stage = stage.restart();
+        stage.gateways.get_mut(&old).expect("known").is_silent = true;
+        stage.return_of(new).expect("let in");
+        stage.serve();
+        stage.pass_ms(away_ms);
+        assert_eq!((stage.loads(), stage.scene.persisted.draining.contains(&old)), ([(new, 8)].into(), is_drained));
+        stage.return_of(old).expect("let in");
+        stage.gateways.get_mut(&old).expect("known").is_silent = false;
+        stage.serve();
+        stage.pass_ms(2 * SETTLED_MS);
+        assert_eq!(stage.to_come(old).is_empty(), is_drained, "{away_ms}");
+    }
+}
+
 /// The process is the same, and so is what the operator wants of it.
 #[test]
 fn a_drained_gateway_that_comes_back_owns_nothing() {

@@ -15,11 +15,11 @@ use super::OrderOutcome;
 use super::metrics::{self, strict};
 use crate::coordinator::tests::{MEEK, RunningCoordinator, gateway, node};
 
-fn get(address: SocketAddr, path: &str) -> String {
+pub fn get(address: SocketAddr, path: &str) -> String {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
 }
 
-fn post(address: SocketAddr, path: &str, kind: &str, body: &str) -> String {
+pub fn post(address: SocketAddr, path: &str, kind: &str, body: &str) -> String {
     let head = format!("Host: x\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {}", body.len());
     ask(address, &format!("POST {path} HTTP/1.1\r\n{head}\r\n\r\n{body}"))
 }

@@ -12,7 +12,7 @@ use shorttail_wire::control::{
 
 use super::backoff::Backoff;
 use super::role::{HURRIED, Role};
-use super::search::{Found, Search};
+use super::search::{Answer, Search};
 use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
@@ -257,7 +257,7 @@ enum NotWelcome {
 enum Left<W> {
     Broken,
     /// Another coordinator leads.
-    For(Found<W>),
+    For(Answer<W>),
 }
 
 impl<R: Role> Worker<R> {
@@ -358,15 +358,19 @@ impl<R: Role> Worker<R> {
             self.shared.push(ControlEvent::Connected);
             let mut search = None;
             // Whatever breaks the connection, the answer is to connect again.
-            let found = match self.serve(&mut stream, &mut search).unwrap_or(Left::Broken) {
-                Left::For(found) => Some(found),
+            let answer = match self.serve(&mut stream, &mut search).unwrap_or(Left::Broken) {
+                Left::For(answer) => Some(answer),
                 Left::Broken => {
                     let _ = stream.closer().map(|closer| closer.close());
                     let wait_with = |closer| self.shared.lock().closer = Some(closer);
                     search.filter(|_| !self.shared.is_stopping()).and_then(|search| search.finish::<R>(wait_with))
                 }
             };
-            let Some(found) = found else { return Ok(End::Lost) };
+            let found = match answer {
+                Some(Answer::LetIn(found)) => found,
+                Some(Answer::Over(refusal)) => return Ok(End::Refused(refusal)),
+                None => return Ok(End::Lost),
+            };
             (self.current, stream, welcome) = (found.place, found.stream, found.welcome);
             self.shared.lock().closer = Some(stream.closer()?);
         }
@@ -425,8 +429,8 @@ impl<R: Role> Worker<R> {
                 *search = Some(Search::new(self.current, self.coordinators.0.len()));
             }
             let Some(looking) = search else { continue };
-            if let Some(found) = looking.advance::<R>(&self.coordinators, &self.registration, LISTEN) {
-                return Ok(Left::For(found));
+            if let Some(answer) = looking.advance::<R>(&self.coordinators, &self.registration, LISTEN) {
+                return Ok(Left::For(answer));
             }
             if looking.is_over() {
                 *search = None;

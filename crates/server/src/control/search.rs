@@ -4,12 +4,15 @@
 //! at hand   --status--> --status--> --status-->        beats are late, but it may lead all the same
 //! search         register -----(one that stands still answers nothing)----- the next one's turn, or found
 //! ```
-//! One is asked at a time. Only connecting blocks, and for less than the coordinator at hand misses.
+//! Who lets the member in leads, and so does who says that it is over for good; whatever else is said is left. One is asked
+//! at a time. Only connecting blocks, and for less than the coordinator at hand misses.
 //!
 //! Must not know: what is said to the coordinator at hand.
 
 use std::io;
 use std::time::{Duration, Instant};
+
+use shorttail_wire::control::{FromCoordinator, Refusal};
 
 use super::role::Role;
 use super::stream::{Closer, ControlStream, IO_TIMEOUT};
@@ -32,6 +35,13 @@ pub struct Found<W> {
     pub place: usize,
     pub stream: ControlStream,
     pub welcome: W,
+}
+
+/// What one that leads answered.
+pub enum Answer<W> {
+    LetIn(Found<W>),
+    /// The member is over for good.
+    Over(Refusal),
 }
 
 /// One look round over all others.
@@ -58,7 +68,7 @@ impl Search {
         coordinators: &Addresses,
         registration: &R::Registration,
         moment: Duration,
-    ) -> Option<Found<R::Welcome>> {
+    ) -> Option<Answer<R::Welcome>> {
         let mut asked = match self.asked.take() {
             Some(asked) => asked,
             None => {
@@ -67,10 +77,7 @@ impl Search {
             }
         };
         match asked.stream.receive_until(Instant::now() + moment) {
-            Ok(Some(message)) => {
-                let welcome = R::welcome(message).ok()?;
-                Some(Found { place: asked.place, stream: asked.stream, welcome })
-            }
+            Ok(Some(message)) => asked.take_answer::<R>(message),
             Ok(None) if Instant::now() < asked.until => {
                 self.asked = Some(asked);
                 None
@@ -80,12 +87,21 @@ impl Search {
     }
 
     /// The one at hand is lost: what another one says that was asked is waited for, as it may have let the member in.
-    pub fn finish<R: Role>(mut self, wait_with: impl FnOnce(Closer)) -> Option<Found<R::Welcome>> {
+    pub fn finish<R: Role>(mut self, wait_with: impl FnOnce(Closer)) -> Option<Answer<R::Welcome>> {
         let mut asked = self.asked.take()?;
         wait_with(asked.stream.closer().ok()?);
         let message = asked.stream.receive_until(Instant::now() + FINISH_MAX).ok()??;
-        let welcome = R::welcome(message).ok()?;
-        Some(Found { place: asked.place, stream: asked.stream, welcome })
+        asked.take_answer::<R>(message)
+    }
+}
+
+impl Asked {
+    fn take_answer<R: Role>(self, message: FromCoordinator) -> Option<Answer<R::Welcome>> {
+        match R::welcome(message) {
+            Ok(welcome) => Some(Answer::LetIn(Found { place: self.place, stream: self.stream, welcome })),
+            Err(FromCoordinator::Refused(refusal)) if refusal.is_final() => Some(Answer::Over(refusal)),
+            Err(_) => None,
+        }
     }
 }
 

@@ -193,6 +193,31 @@ fn one_that_lets_the_member_in_is_not_left_because_the_one_at_hand_is_lost() {
     assert!(first.was_not_asked());
 }
 
+/// The one at hand stands still, or is lost meanwhile.
+#[test]
+fn a_member_of_a_coordinator_that_hangs_hears_of_the_next_one_that_it_is_over() {
+    for is_lost in [false, true] {
+        let (client, [first, second], _dir) = member();
+        let mut at_hand = first.let_in();
+        let mut other = second.asked();
+        other.say(&FromCoordinator::Refused(Refusal::NotLeading("not yet".into())));
+        let mut other = second.asked();
+        if is_lost {
+            at_hand.leave();
+        }
+        other.say(&FromCoordinator::Refused(Refusal::Removed(3)));
+        let told = loop {
+            match client.poll_event() {
+                Some(ControlEvent::Connected) => {}
+                Some(event) => break event,
+                None => assert!(second.was_not_asked(), "it goes on, and asks again"),
+            }
+        };
+        assert_eq!(told, ControlEvent::Refused(Refusal::Removed(3)), "{is_lost}");
+        assert!(first.was_not_asked());
+    }
+}
+
 /// A coordinator that begins or ceases to lead hangs up on whoever asks just then.
 #[test]
 fn who_asks_for_the_status_asks_again_when_the_coordinator_hangs_up() {

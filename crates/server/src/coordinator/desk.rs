@@ -59,6 +59,8 @@ impl Desk {
         let mut outcomes = vec![Err("the coordinator does not answer".to_owned()); members.len()];
         let (done, answers) = sync_channel(members.len());
         if self.questions.try_send(Question::Order { members, order, done }).is_ok() && self.waker.wake().is_ok() {
+            // The store may have ceased to answer a moment before.
+            outcomes.fill(Err("no answer in time: it may be carried out later, see `shorttail status`".to_owned()));
             // The channel ends when all are answered, or when the coordinator does.
             while let Ok((place, outcome)) = answers.recv_timeout(ANSWERED_WITHIN) {
                 outcomes[place] = outcome;

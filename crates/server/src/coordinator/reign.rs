@@ -22,6 +22,19 @@ impl Server {
         }
     }
 
+    /// Why an order is not taken now: what waits for the store would be done when it is back, whatever is so by then and
+    /// although whoever gave the order was told nothing.
+    pub(super) fn why_no_orders(&self) -> Option<String> {
+        if self.seat.takes_members(self.now().mono_us) {
+            return None;
+        }
+        Some(match (self.seat.machine(), &self.about.metadata_problem) {
+            (None, _) => format!("not leading: {}", self.who_leads()),
+            (Some(_), Some(_)) => self.who_leads(),
+            (Some(_), None) => "the metadata store does not answer".to_owned(),
+        })
+    }
+
     /// # Errors
     /// When this is another cluster than was asked for.
     pub(super) fn handle_news(&mut self, news: News) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ use shorttail_units::{CodeShape, Incarnation, NodeId};
 use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, Refusal, StoreTotals, View};
 
 use super::*;
+use crate::admin::tests::post;
 use crate::config::{Address, Addresses, MetadataPlace, NodeConfig, NodeMembership};
 use crate::control::tests::{Peer, registration};
 use crate::control::{self, ControlError, ControlEvent, GatewayAddresses, GatewayControl, NodeControl};
@@ -411,36 +412,96 @@ impl metadata::Metadata for HeldStore {
     fn resign(&mut self) {}
 }
 
-#[test]
-fn who_is_let_in_hears_that_before_any_beat() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("control.sock");
-    let control = Address::Unix(path.clone());
-    let hold = Arc::new((Mutex::new(false), Condvar::new()));
-    let set_held = |is_held| {
-        *hold.0.lock().expect("no panic") = is_held;
-        hold.1.notify_all();
-    };
-    let config = config(&control, MetadataPlace::Nowhere);
-    let server = Server::bind_with(&config, about(&config), Clock::start(), Box::new(HeldStore(Arc::clone(&hold))));
-    let running = RunningCoordinator::run(control, server.expect("free addresses"));
-    while !control::read_status(&running.control).expect("it answers").coordinator.leading {}
-    let register = |id| {
-        let mut member = Peer::connect(&path);
+/// A coordinator over such a store, and the hand that holds it.
+struct Held {
+    running: RunningCoordinator,
+    hold: Arc<(Mutex<bool>, Condvar)>,
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Held {
+    /// It leads, and the store is not held yet.
+    fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("control.sock");
+        let control = Address::Unix(path.clone());
+        let hold = Arc::new((Mutex::new(false), Condvar::new()));
+        let config = config(&control, MetadataPlace::Nowhere);
+        let store = Box::new(HeldStore(Arc::clone(&hold)));
+        let server = Server::bind_with(&config, about(&config), Clock::start(), store);
+        let running = RunningCoordinator::run(control, server.expect("free addresses"));
+        let held = Held { running, hold, path, _dir: dir };
+        while !held.status().coordinator.leading {}
+        held
+    }
+
+    fn set_held(&self, is_held: bool) {
+        *self.hold.0.lock().expect("no panic") = is_held;
+        self.hold.1.notify_all();
+    }
+
+    fn register(&self, id: u16) -> Peer {
+        let mut member = Peer::connect(&self.path);
         member.say(&ToCoordinator::RegisterNode(registration(id)));
         member
-    };
-    let mut first = register(1);
+    }
+
+    fn status(&self) -> ClusterStatus {
+        control::read_status(&self.running.control).expect("it answers")
+    }
+}
+
+/// The coordinator ends once its store does.
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set_held(false);
+    }
+}
+
+#[test]
+fn who_is_let_in_hears_that_before_any_beat() {
+    let held = Held::start();
+    let mut first = held.register(1);
     assert!(matches!(first.hear(), FromCoordinator::NodeRegistered(_)));
-    set_held(true);
+    held.set_held(true);
     // It waits for the store.
-    let mut second = register(2);
+    let mut second = held.register(2);
     let mut beats = 0;
     while beats < 3 {
         beats += usize::from(matches!(first.hear(), FromCoordinator::Beat));
     }
-    set_held(false);
+    held.set_held(false);
     assert!(matches!(second.hear(), FromCoordinator::NodeRegistered(_)));
+}
+
+/// Or it would be carried out when the store is back, and whoever gave it was told that it failed.
+#[test]
+fn an_order_is_not_taken_while_the_store_does_not_answer() {
+    let held = Held::start();
+    let order = |path: &str, body: &str| post(held.running.admin, path, "application/json", body);
+    let mut nodes: Vec<Peer> = (0..8).map(|id| held.register(id)).collect();
+    nodes.iter_mut().for_each(|node| assert!(matches!(node.hear(), FromCoordinator::NodeRegistered(_))));
+    assert!(order("/drain", r#"{"node":0}"#).contains("node 0 drains"));
+    held.set_held(true);
+    let _waits = held.register(8);
+    // The answer to what was ordered in the first moment waits, too.
+    while !order("/acknowledge", r#""losses""#).contains("no answer in time: it may be carried out later") {}
+    let refused = [
+        order("/drain", r#"{"node":1}"#),
+        order("/drain", r#"{"cancel":0}"#),
+        order("/remove", r#"{"node":2,"lost":true}"#),
+        order("/acknowledge", r#""losses""#),
+    ];
+    for answer in refused {
+        assert!(answer.contains("the metadata store does not answer"), "{answer}");
+    }
+    held.set_held(false);
+    while !order("/acknowledge", r#""losses""#).contains("no loss is known") {}
+    let nodes = held.status().nodes;
+    let draining: Vec<u16> = nodes.iter().filter(|node| node.drain.is_some()).map(|node| node.id).collect();
+    assert_eq!(draining, [0]);
+    assert!(nodes.iter().any(|node| node.id == 2), "it is not taken out: {nodes:?}");
 }
 
 /// A store that prolongs a lease again and again, and saves nothing.

@@ -130,6 +130,19 @@ fn what_was_lost_before_an_owner_that_never_served_is_not_forgotten() {
     assert_eq!(stage.lossy(), ALL);
 }
 
+/// It was deposed, and is dealt the same again.
+#[test]
+fn what_an_owner_stored_that_ended_is_not_forgotten() {
+    let mut stage = Stage::new(1, 4);
+    let owner = stage.join();
+    stage.serve();
+    stage.report(|_| TenureState::Ended);
+    assert_eq!(stage.owners(), [(2, owner, 4)]);
+    (0..3).for_each(|id| stage.lose_memory_of(id));
+    stage.serve();
+    assert_eq!(stage.lossy(), ALL);
+}
+
 /// Before anything is stored nothing is lost.
 #[test]
 fn an_owner_that_never_served_and_has_no_predecessor_leaves_nothing() {

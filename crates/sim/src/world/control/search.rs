@@ -80,6 +80,8 @@ impl World {
                     Ok(Some((FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_), _))) => {
                         self.change_over(who);
                     }
+                    // Whoever says so leads: that is heard as of the one at hand.
+                    Ok(Some((FromCoordinator::Refused(refusal), _))) if refusal.is_final() => self.change_over(who),
                     Ok(Some(_)) => self.look_on_without(who, session),
                     Ok(None) => {}
                     Err(error) => {
