@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! read --> asks --> exchange --> answers --> outbox --> socket
-//!   '-- reads of any length are held while what they take may not fit into the outbox
+//!   '-- while the socket does not take all: reads of any length are held if what they take may not fit into the
+//!       outbox, and whatever is asked after them
 //! ```
-//! While much waits for the socket nothing is read: the other gateway has to take its answers first.
+//! While much waits for the socket nothing is read: the other gateway has to take its answers first. One that takes them is
+//! held up by nothing, however long some of what it asks waits for its answer.
 //!
 //! Must not know: whose partitions are asked for.
 
@@ -33,7 +35,7 @@ pub struct Guest {
     since_us: u64,
     /// Tags of reads of any length that are asked and not answered.
     reads: Vec<u64>,
-    /// Such reads that wait for room, with their tags.
+    /// What waits for room, with its tags, in its order: reads of one key may follow each other.
     held: VecDeque<(u64, Ask)>,
     /// What it sends was left in the socket.
     has_unread: bool,
@@ -58,11 +60,10 @@ impl Guest {
 
     /// Reads what it asks, as far as there is room for the answers. Requests go to `sink` with their tags.
     pub fn read(&mut self, identity: Identity, scratch: &mut [u8], mut sink: impl FnMut(u64, Ask)) {
-        while self.has_room_to_read()
+        while self.is_next_free()
             && let Some((tag, ask)) = self.held.pop_front()
         {
-            self.reads.push(tag);
-            sink(tag, ask);
+            self.pass(tag, ask, &mut sink);
         }
         loop {
             self.has_unread = !self.has_room();
@@ -114,23 +115,33 @@ impl Guest {
 
     /// Has room come for what was left or held?
     pub fn may_go_on(&self) -> bool {
-        self.has_unread && self.has_room() || !self.held.is_empty() && self.has_room_to_read()
+        self.has_unread && self.has_room() || self.is_next_free()
     }
 
     fn has_room(&self) -> bool {
         self.outbox_bytes() < GUEST_ANSWERS_BYTES_MAX && self.held.len() < ASKED_MAX
     }
 
-    /// Is there room for one more value of any length?
-    fn has_room_to_read(&self) -> bool {
-        self.outbox_bytes() + self.reads.len() * GUEST_READ_BYTES < GUEST_ANSWERS_BYTES_MAX
+    /// Is there room for the answer, of whatever length?
+    fn has_room_for(&self, ask: &Ask) -> bool {
+        let bytes = self.outbox_bytes() + self.reads.len() * GUEST_READ_BYTES;
+        !ask.reads_any_length() || self.unsent.bytes() == 0 || bytes < GUEST_ANSWERS_BYTES_MAX
+    }
+
+    /// Is there something held for which there is room?
+    fn is_next_free(&self) -> bool {
+        self.held.front().is_some_and(|(_, ask)| self.has_room_for(ask))
     }
 
     fn admit(&mut self, tag: u64, ask: Ask, sink: &mut impl FnMut(u64, Ask)) {
+        if !self.held.is_empty() || !self.has_room_for(&ask) {
+            return self.held.push_back((tag, ask));
+        }
+        self.pass(tag, ask, sink);
+    }
+
+    fn pass(&mut self, tag: u64, ask: Ask, sink: &mut impl FnMut(u64, Ask)) {
         if ask.reads_any_length() {
-            if !self.has_room_to_read() {
-                return self.held.push_back((tag, ask));
-            }
             self.reads.push(tag);
         }
         sink(tag, ask);
@@ -257,63 +268,91 @@ mod tests {
         Ask { partition: 0, epoch: 0, request: asked.pop().expect("one request") }
     }
 
-    /// It asks for many large values and reads nothing for long: what waits for it is bounded, what is small is not held
-    /// up until it is much, and all is answered when it reads.
+    /// It asks for many large values and reads nothing for long: what waits for it is bounded, and all is answered when it
+    /// reads.
     #[test]
     fn what_waits_for_another_gateway_that_does_not_read_is_bounded_and_it_stays() {
         const VALUE_BYTES: usize = 1 << 20;
         const READS: u64 = 300;
-        let poll = Poll::new().expect("an epoll instance");
-        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
-        let link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
-        let mut guest = Guest::new(link, 0);
-        let mut scratch = vec![0; 4096];
-        let mut read = |guest: &mut Guest| {
-            let mut tags = Vec::new();
-            guest.read(IDENTITY, &mut scratch, |tag, _| tags.push(tag));
-            tags
-        };
-        let mut said = greeting();
+        let (mut scene, mut said) = (Scene::new(), Vec::new());
         (0..READS).for_each(|tag| ask(b"get key\r\n").put(&mut said, tag));
         ask(b"set key 0 0 1\r\n1\r\n").put(&mut said, READS);
-        far.write_all(&said).expect("it fits");
-        let said_count = READS as usize + 1;
-        let asked = read(&mut guest);
-        let at_once = asked.len() as u64 - 1;
-        assert!(asked.ends_with(&[READS]) && (16..READS / 2).contains(&at_once), "{asked:?}");
+        let first = READS + 1;
+        let mut one = Vec::new();
+        ask(b"get key\r\n").put(&mut one, first);
+        assert_eq!(scene.read(&one), [first]);
 
         let [stored, value] = [b"STORED\r\n".to_vec(), vec![b'v'; VALUE_BYTES]].map(|reply| Some(Reply::Bytes(reply)));
-        let (mut waiting, mut heard, mut answered_count) = (asked, Vec::new(), 0);
-        let mut bytes_max = 0;
+        scene.guest.answer(first, &value);
+        scene.guest.send(scene.poll.registry()).expect("it is there");
+        // Its socket has not taken all of that.
+        let mut waiting = scene.read(&said);
+        assert!((16..READS as usize / 2).contains(&waiting.len()), "{waiting:?}");
+        let (mut heard, mut answered, mut bytes_max) = (Vec::new(), Vec::new(), 0);
         for does_read in [false, true] {
             loop {
-                answered_count += waiting.len();
-                waiting.iter().for_each(|&tag| guest.answer(tag, if tag == READS { &stored } else { &value }));
-                guest.send(poll.registry()).expect("it is there");
-                bytes_max = bytes_max.max(guest.outbox_bytes());
-                waiting = if guest.may_go_on() { read(&mut guest) } else { Vec::new() };
+                waiting.iter().for_each(|&tag| scene.guest.answer(tag, if tag == READS { &stored } else { &value }));
+                answered.append(&mut waiting);
+                scene.guest.send(scene.poll.registry()).expect("it is there");
+                bytes_max = bytes_max.max(scene.guest.outbox_bytes());
+                waiting = if scene.guest.may_go_on() { scene.read(&[]) } else { Vec::new() };
                 let mut piece = [0; 1 << 16];
-                while does_read && let Ok(count @ 1..) = far.read(&mut piece) {
+                while does_read && let Ok(count @ 1..) = scene.far.read(&mut piece) {
                     heard.extend_from_slice(&piece[..count]);
                 }
-                if waiting.is_empty() && (!does_read || guest.outbox_bytes() == 0) {
+                if waiting.is_empty() && (!does_read || scene.guest.outbox_bytes() == 0) {
                     break;
                 }
             }
             if !does_read {
-                assert!(answered_count < READS as usize / 2, "most is held");
+                assert!(answered.len() < READS as usize / 2, "most is held");
                 // Nothing more is read until it reads.
-                far.write_all(&said[greeting().len()..]).expect("it fits");
-                assert!(read(&mut guest).is_empty() && !guest.is_over);
+                assert!(scene.read(&one).is_empty() && !scene.guest.is_over);
             }
         }
+        let all: Vec<u64> = (0..=READS).chain([first]).collect();
+        assert_eq!(answered, all, "in their order");
         assert!(bytes_max < GUEST_ANSWERS_BYTES_MAX + 2 * VALUE_BYTES, "{bytes_max} bytes waited");
         let mut frames = 0;
         let mut left = &heard[..];
         while let Some((_, bytes)) = next_frame(left).expect("frames") {
             (left, frames) = (&left[bytes..], frames + 1);
         }
-        assert_eq!((answered_count, frames), (2 * said_count, 2 * said_count + 1), "the welcome, and every answer");
+        assert_eq!(frames, 1 + 1 + all.len(), "the welcome, and every answer");
+    }
+
+    /// Many reads wait for an owner that is taking over, and others are of what is served.
+    #[test]
+    fn reads_that_wait_for_their_answers_hold_up_no_others() {
+        let (mut scene, mut said) = (Scene::new(), Vec::new());
+        (0..1_000).for_each(|tag| ask(b"get key\r\n").put(&mut said, tag));
+        assert_eq!(scene.read(&said).len(), 1_000);
+    }
+
+    struct Scene {
+        poll: Poll,
+        guest: Guest,
+        far: UnixStream,
+    }
+
+    impl Scene {
+        /// It said who it is.
+        fn new() -> Self {
+            let poll = Poll::new().expect("an epoll instance");
+            let (near, far) = UnixStream::pair().expect("a pair of sockets");
+            let link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
+            let mut scene = Scene { poll, guest: Guest::new(link, 0), far };
+            assert!(scene.read(&greeting()).is_empty());
+            scene
+        }
+
+        /// It says this; tags of what is asked then.
+        fn read(&mut self, said: &[u8]) -> Vec<u64> {
+            let mut tags = Vec::new();
+            self.far.write_all(said).expect("it fits");
+            self.guest.read(IDENTITY, &mut [0; 4096], |tag, _| tags.push(tag));
+            tags
+        }
     }
 
     #[test]
