@@ -386,6 +386,8 @@ impl<C: Command> Engine<C> {
             return self.cancel_move(stripe);
         };
         let Some(order) = self.moves.under_way.remove(&stripe) else { return };
+        // The order may have been given again, which crosses this answer, and be carried out.
+        self.free_on(order.target, stripe, order.partition);
         tracing::debug!(?stripe, node = node.0, %refusal, ?source, "not moved");
         match (refusal, source) {
             // These two do not reach each other; another one may reach the chunk.
