@@ -420,16 +420,21 @@ impl<C: Command> Engine<C> {
         // One that met only what is locked keeps nobody waiting; this one has come to something else.
         let goes_on = |it: PoolKey, job: &Job| (job.is_at_work() || it == key) && job.again_us <= self.now.mono_us;
         let jobs = self.jobs.iter().filter(|&(it, job)| goes_on(it, job));
-        // One whose stripe must stay all the same gives nothing back.
+        let spare = self.spare_stripes();
+        let has_place = |partition: PartitionId, urgency: Urgency| {
+            !self.logs[&partition].open.is_empty() || spare > self.stripes_left_by(urgency)
+        };
+        // One whose stripe must stay all the same gives nothing back; one that finds no place keeps nobody waiting.
         let jobs = jobs.map(|(key, job)| {
             let left = left(job);
             let is_only_way = is_alone && self.is_uncertain(job.id);
             let is_much = left > self.stripe_bytes() * 3 / 4 && !is_only_way;
-            (self.is_held_back(job.id), is_much, left, job.id, key)
+            let urgency = if is_much { Urgency::Cleaning } else { Urgency::Freeing };
+            let lacks_place = !has_place(job.partition, urgency);
+            ((lacks_place, self.is_held_back(job.id), is_much, left, job.id), key, urgency)
         });
-        let (_, is_much, .., first) =
-            jobs.min_by_key(|&(is_held, is_much, left, id, _)| (is_held, is_much, left, id))?;
-        (first == key).then_some(if is_much { Urgency::Cleaning } else { Urgency::Freeing })
+        let (_, first, urgency) = jobs.min_by_key(|&(rank, ..)| rank)?;
+        (first == key).then_some(urgency)
     }
 
     /// Is something being evicted, or can it be?
@@ -661,3 +666,6 @@ fn is_each_once(doomed: &[Doomed]) -> bool {
     let mut met = HashSet::new();
     doomed.iter().all(|one| met.insert(one.old.location))
 }
+
+#[cfg(test)]
+mod tests;
