@@ -90,8 +90,7 @@ impl<C: Command> Engine<C> {
         }
         let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
         let oldest = partitions.into_iter().filter_map(|partition| self.oldest_to_evict(&sight, partition));
-        // Where a striped object is older still, it goes first.
-        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
+        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| !self.goes_before(id));
         oldest.map(|(_, slot)| (slot, Mode::Evict))
     }
 

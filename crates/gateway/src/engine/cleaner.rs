@@ -221,6 +221,9 @@ impl<C: Command> Engine<C> {
     }
 
     fn begin_emptying(&mut self, slot: StripeSlot, mode: Mode) {
+        if mode == Mode::Evict {
+            self.note_packed_eviction();
+        }
         self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
         self.start_job(slot, mode, HashSet::new());
     }
@@ -235,7 +238,7 @@ impl<C: Command> Engine<C> {
             || self.is_reclaiming()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
-            || self.evictions > 0
+            || self.evictions.looking > 0
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
 

@@ -338,10 +338,7 @@ pub struct Engine<C> {
     read_room: read_room::ReadRoom<(striped::Reader<C>, lock::Object)>,
     /// Striped objects by their first stripe: in the order in which they were written.
     striped: striped::StripedObjects,
-    /// Striped objects that are being evicted.
-    evictions: usize,
-    eviction_hand: StripeId,
-    expiry_hand: StripeId,
+    evictions: evict::Evictions,
     groups: Pool<group::Group>,
     jobs: Pool<cleaner::Job>,
     scans: Pool<keyspace::ScanStep>,
@@ -478,9 +475,7 @@ impl<C: Command> Engine<C> {
             striped_writes: Pool::default(),
             striped_reads: Pool::default(),
             striped: striped::StripedObjects::default(),
-            evictions: 0,
-            eviction_hand: StripeId::default(),
-            expiry_hand: StripeId::default(),
+            evictions: evict::Evictions::default(),
             groups: Pool::default(),
             jobs: Pool::default(),
             scans: Pool::default(),
