@@ -163,6 +163,15 @@ impl<C: Command> Engine<C> {
 
     /// Starts jobs while there is something to gain, and lets waiting ones go on.
     pub(super) fn start_jobs(&mut self) {
+        // What is begun may find no memory and ask for some: that is being done.
+        if std::mem::replace(&mut self.is_starting_jobs, true) {
+            return;
+        }
+        self.start_what_helps();
+        self.is_starting_jobs = false;
+    }
+
+    fn start_what_helps(&mut self) {
         for key in self.jobs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.work.push_back(Work::Job(key));
         }

@@ -26,6 +26,8 @@ use crate::command::Command;
 pub struct Evictions {
     /// Objects that are being looked up.
     pub(super) looking: usize,
+    /// Objects whose rounds are under way.
+    ending: usize,
     hand: StripeId,
     /// The first id that no stripe had when the lap began.
     lap_end: StripeId,
@@ -33,6 +35,17 @@ pub struct Evictions {
     vain_looks: usize,
     /// Of what is over.
     expiry_hand: StripeId,
+}
+
+impl Evictions {
+    /// How many more may be begun.
+    fn room(&self) -> usize {
+        EVICTIONS_MAX.saturating_sub(self.looking + self.ending)
+    }
+
+    pub(super) fn note_end(&mut self) {
+        self.ending -= 1;
+    }
 }
 
 impl<C: Command> Engine<C> {
@@ -70,7 +83,7 @@ impl<C: Command> Engine<C> {
         if self.evictions.hand == StripeId::default() {
             self.evictions.lap_end = self.next_stripe_id();
         }
-        let room = EVICTIONS_MAX.saturating_sub(self.evictions.looking);
+        let room = self.evictions.room();
         let next = self.striped.range(self.evictions.hand..).take_while(|&(&first, _)| is_older(first)).take(room);
         let next: Vec<_> = next.map(|(&first, object)| (first, object.key.clone())).collect();
         for (first, key) in next {
@@ -91,7 +104,7 @@ impl<C: Command> Engine<C> {
             Some((first, _)) if looked_at.len() == EXPIRY_LOOKS_MAX => first.plus(1),
             _ => StripeId::default(),
         };
-        let room = EVICTIONS_MAX.saturating_sub(self.evictions.looking);
+        let room = self.evictions.room();
         let over = looked_at.into_iter().filter(|(_, object)| object.is_over(now)).take(room);
         let over: Vec<_> = over.map(|(&first, object)| (first, object.key.clone())).collect();
         for (first, key) in over {
@@ -126,8 +139,9 @@ impl<C: Command> Engine<C> {
             self.stats.evicted_total += 1;
             self.evictions.vain_looks = 0;
         }
-        let round = Round::ending(old, self.take_version(), None);
+        let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
         if let Some(lock) = self.locks.get_mut(key) {
+            self.evictions.ending += 1;
             lock.phase = LockPhase::Writing(Box::new(round));
         }
         self.send_round(key);
@@ -141,8 +155,10 @@ mod tests {
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::limits::TICK_US;
+    use crate::engine::index::StripeSlot;
+    use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::manifest::Manifest;
+    use crate::engine::open_stripe::OpenStripe;
     use crate::engine::striped::StripedObject;
     use crate::engine::stripes::{Stripe, StripePhase};
     use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
@@ -196,12 +212,42 @@ mod tests {
         engine
     }
 
+    /// So many stripes of each partition wait for their seals that nothing can be written.
+    fn hold_seals(engine: &mut Engine<AnyCommand>) -> Vec<StripeSlot> {
+        let mut held = Vec::new();
+        for partition in engine.config.partitions.clone() {
+            for _ in 0..UNSEALED_MAX {
+                let id = engine.take_stripe_ids(1);
+                let open = OpenStripe::new(engine.config.shape, engine.config.chunk_bytes);
+                let slot = engine.stripes.insert(Stripe::new(id, partition, members(), open));
+                engine.stripes.at_mut(slot).become_phase(StripePhase::Sealing);
+                held.push(slot);
+            }
+        }
+        held
+    }
+
     fn turn(engine: &mut Engine<AnyCommand>) {
         let mut now = engine.now;
         (now.mono_us, now.unix_ms) = (now.mono_us + TICK_US, OVER);
         engine.end_turn(now);
         let open: Vec<_> = engine.logs.values().flat_map(|log| log.open.clone()).collect();
         open.into_iter().for_each(|slot| confirm_all(engine, slot));
+    }
+
+    /// Each that finds no place for its tombstone looks for memory, which is to begin with others.
+    #[test]
+    fn large_values_that_are_over_end_some_at_a_time() {
+        let mut engine = engine_of_large(2_000, Some(OVER));
+        let held = hold_seals(&mut engine);
+        for _ in 0..3 {
+            turn(&mut engine);
+            assert!(engine.locks.iter().count() <= EVICTIONS_MAX, "{} at once", engine.locks.iter().count());
+        }
+        assert_eq!(engine.striped.len(), 2_000);
+        held.into_iter().for_each(|slot| drop(engine.stripes.remove(slot)));
+        (0..20).for_each(|_| turn(&mut engine));
+        assert!(engine.striped.len() <= 2_000 - 10 * EVICTIONS_MAX, "{} are left", engine.striped.len());
     }
 
     /// Each was read since the hand passed it last.
