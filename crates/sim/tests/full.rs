@@ -118,6 +118,33 @@ fn a_full_store_deletes_whatever_it_holds() {
     }
 }
 
+/// A node with less memory than the others is full before them. What is left to deletes and to cleaning is there all the
+/// same when one of the large ones dies for good.
+#[test]
+fn a_full_store_deletes_when_a_node_is_gone_and_another_one_was_full_before() {
+    for (seed, partition_count) in [(0, 1), (1, 4), (2, 1)] {
+        let config = SimConfig {
+            node_count: 7,
+            halved_node_count: 1,
+            node_memory_bytes: 1 << 19,
+            partition_count,
+            // With its header it leaves nothing of a block unused.
+            chunk_bytes: 4096 - 256,
+            audit_events: 50_000,
+            ..SimConfig::scripted()
+        };
+        let mut world = cluster_of(config, seed);
+        let names = fill_to_the_brim(&mut world, SMALL_BYTES);
+        kill(&mut world, &[seed as usize]);
+        let some = names.iter().step_by(names.len() / 50);
+        let ops: Vec<_> = some.map(|name| world.request(0, &format!("key{name}"), Action::Delete)).collect();
+        for op in ops {
+            let wanted = Outcome::Answered(Answer::Existed(true));
+            assert_eq!(world.await_op(op), wanted, "seed {seed}: {:?}", world.all_stats());
+        }
+    }
+}
+
 /// Stores values of this length until there is no room for any; their names.
 fn fill_to_the_brim(world: &mut World, length: usize) -> Vec<u64> {
     let (mut names, mut refused_count) = (Vec::new(), 0);
