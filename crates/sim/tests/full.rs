@@ -54,6 +54,38 @@ fn a_full_cache_takes_whatever_comes() {
     }
 }
 
+/// A large value that is read all the time becomes older than all that is small. It stays, and what is small goes.
+#[test]
+fn a_large_value_that_is_read_often_holds_up_no_eviction() {
+    for (seed, partition_count) in [(0, 1), (1, 4)] {
+        let config = SimConfig {
+            when_full: WhenFull::Evict,
+            node_memory_bytes: 1 << 18,
+            partition_count,
+            audit_events: 50_000,
+            ..SimConfig::scripted()
+        };
+        let mut world = cluster_of(config, seed);
+        let large = value(0, STRIPED_BYTES);
+        set(&mut world, "large", &large);
+        for first in (0..).step_by(32) {
+            let ops: Vec<_> = (first..first + 32)
+                .map(|name| world.request(0, &format!("key{name}"), Action::Set(value(name, SMALL_BYTES))))
+                .collect();
+            for op in ops {
+                let what = format!("seed {seed}, from {first}: {:?}", world.all_stats());
+                assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "{what}");
+            }
+            assert_eq!(get(&mut world, "large"), Some(large.clone()), "seed {seed}, from {first}");
+            let stats = &world.all_stats()[0];
+            if stats.evicted_total > 3 * stats.objects {
+                break;
+            }
+        }
+        concludes(world);
+    }
+}
+
 /// Where nothing may be evicted, deleting is what makes room: it is not refused for want of any. Neighbours in the log
 /// are deleted far from each other, so that for long no stripe has much garbage; tombstones of the shortest values take
 /// more than these did.
@@ -156,6 +188,33 @@ fn a_full_store_hands_over_without_refusing_a_delete() {
         let deletes = names.into_iter().take(2_048).map(delete).collect();
         are_done_while_it_lets_go(&mut world, owner, deletes, &format!("seed {seed}"));
         concludes(world);
+    }
+}
+
+/// A node with less memory than the others is full before them. What is left to deletes and to cleaning is there all the
+/// same when one of the large ones dies for good.
+#[test]
+fn a_full_store_deletes_when_a_node_is_gone_and_another_one_was_full_before() {
+    for (seed, partition_count) in [(0, 1), (1, 4), (2, 1)] {
+        let config = SimConfig {
+            node_count: 7,
+            halved_node_count: 1,
+            node_memory_bytes: 1 << 19,
+            partition_count,
+            // With its header it leaves nothing of a block unused.
+            chunk_bytes: 4096 - 256,
+            audit_events: 50_000,
+            ..SimConfig::scripted()
+        };
+        let mut world = cluster_of(config, seed);
+        let names = fill_to_the_brim(&mut world, SMALL_BYTES);
+        kill(&mut world, &[seed as usize]);
+        let some = names.iter().step_by(names.len() / 50);
+        let ops: Vec<_> = some.map(|name| world.request(0, &format!("key{name}"), Action::Delete)).collect();
+        for op in ops {
+            let wanted = Outcome::Answered(Answer::Existed(true));
+            assert_eq!(world.await_op(op), wanted, "seed {seed}: {:?}", world.all_stats());
+        }
     }
 }
 

@@ -18,7 +18,6 @@ use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, SHARE_LOOKS_MAX, TOMBSTONE_LOOK_US,
 };
 use super::log::Purpose;
-use super::reserve::Urgency;
 use super::stripes::{Stripe, StripePhase};
 use super::unreadable::Sight;
 use super::{Engine, WhenFull};
@@ -90,8 +89,7 @@ impl<C: Command> Engine<C> {
         }
         let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
         let oldest = partitions.into_iter().filter_map(|partition| self.oldest_to_evict(&sight, partition));
-        // Where a striped object is older still, it goes first.
-        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| self.oldest_striped().is_none_or(|it| it > id));
+        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| !self.goes_before(id));
         oldest.map(|(_, slot)| (slot, Mode::Evict))
     }
 
@@ -168,7 +166,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn is_short_of_memory(&self) -> bool {
         let waits_for_memory =
             || !self.stalled.is_empty() && !self.logs.keys().any(|&partition| self.waits_for_seals(partition));
-        self.spare_stripes() <= self.stripes_left_by(Urgency::Client) + self.reserved_stripes() || waits_for_memory()
+        self.stripes_for_clients() <= self.reserved_stripes() || waits_for_memory()
     }
 
     /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the

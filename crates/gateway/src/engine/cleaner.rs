@@ -163,6 +163,15 @@ impl<C: Command> Engine<C> {
 
     /// Starts jobs while there is something to gain, and lets waiting ones go on.
     pub(super) fn start_jobs(&mut self) {
+        // What is begun may find no memory and ask for some: that is being done.
+        if std::mem::replace(&mut self.is_starting_jobs, true) {
+            return;
+        }
+        self.start_what_helps();
+        self.is_starting_jobs = false;
+    }
+
+    fn start_what_helps(&mut self) {
         for key in self.jobs.iter().map(|(key, _)| key).collect::<Vec<_>>() {
             self.work.push_back(Work::Job(key));
         }
@@ -221,6 +230,9 @@ impl<C: Command> Engine<C> {
     }
 
     fn begin_emptying(&mut self, slot: StripeSlot, mode: Mode) {
+        if mode == Mode::Evict {
+            self.note_packed_eviction();
+        }
         self.stripes.at_mut(slot).become_phase(StripePhase::Leaving);
         self.start_job(slot, mode, HashSet::new());
     }
@@ -235,7 +247,7 @@ impl<C: Command> Engine<C> {
             || self.is_reclaiming()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
-            || self.evictions > 0
+            || self.evictions.looking > 0
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
 
@@ -420,16 +432,21 @@ impl<C: Command> Engine<C> {
         // One that met only what is locked keeps nobody waiting; this one has come to something else.
         let goes_on = |it: PoolKey, job: &Job| (job.is_at_work() || it == key) && job.again_us <= self.now.mono_us;
         let jobs = self.jobs.iter().filter(|&(it, job)| goes_on(it, job));
-        // One whose stripe must stay all the same gives nothing back.
+        let spare = self.spare_stripes();
+        let has_place = |partition: PartitionId, urgency: Urgency| {
+            !self.logs[&partition].open.is_empty() || spare > self.stripes_left_by(urgency)
+        };
+        // One whose stripe must stay all the same gives nothing back; one that finds no place keeps nobody waiting.
         let jobs = jobs.map(|(key, job)| {
             let left = left(job);
             let is_only_way = is_alone && self.is_uncertain(job.id);
             let is_much = left > self.stripe_bytes() * 3 / 4 && !is_only_way;
-            (self.is_held_back(job.id), is_much, left, job.id, key)
+            let urgency = if is_much { Urgency::Cleaning } else { Urgency::Freeing };
+            let lacks_place = !has_place(job.partition, urgency);
+            ((lacks_place, self.is_held_back(job.id), is_much, left, job.id), key, urgency)
         });
-        let (_, is_much, .., first) =
-            jobs.min_by_key(|&(is_held, is_much, left, id, _)| (is_held, is_much, left, id))?;
-        (first == key).then_some(if is_much { Urgency::Cleaning } else { Urgency::Freeing })
+        let (_, first, urgency) = jobs.min_by_key(|&(rank, ..)| rank)?;
+        (first == key).then_some(urgency)
     }
 
     /// Is something being evicted, or can it be?
@@ -661,3 +678,6 @@ fn is_each_once(doomed: &[Doomed]) -> bool {
     let mut met = HashSet::new();
     doomed.iter().all(|one| met.insert(one.old.location))
 }
+
+#[cfg(test)]
+mod tests;

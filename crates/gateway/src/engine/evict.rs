@@ -1,8 +1,16 @@
 //! Evicting striped objects, and ending those that are over: their stripes are no part of the log, so cleaning does not
 //! meet them.
 //!
-//! A hand goes round the objects in the order of their age; one that was read since the hand passed stays until the
-//! next time (CLOCK). An eviction is a round of the key's lock that deletes: a tombstone, then the stripes are freed.
+//! A hand goes over the objects that are older than the oldest packed stripe, in the order of their age; one that was
+//! read since the hand passed stays until the next lap (CLOCK). An eviction is a round of the key's lock that deletes: a
+//! tombstone, then the stripes are freed.
+//!
+//! ```text
+//! lap:  begins ------ hand --> oldest packed stripe ..... all packed stripes of its begin are gone: the next one begins
+//!       object that stays       object that is younger: that stripe goes first
+//! ```
+//! What is read all the time stays for ever and is older than all that is packed in the end. So what the hand has passed
+//! holds up nothing, and after some looks in vain a packed stripe goes.
 
 use shorttail_units::StripeId;
 
@@ -13,35 +21,74 @@ use super::pool::PoolKey;
 use super::{Engine, Tag, WhenFull, Work};
 use crate::command::Command;
 
+/// Striped objects that are on their way out, and where the hands are that look for more.
+#[derive(Debug, Default)]
+pub struct Evictions {
+    /// Objects that are being looked up.
+    pub(super) looking: usize,
+    /// Objects whose rounds are under way.
+    ending: usize,
+    hand: StripeId,
+    /// The first id that no stripe had when the lap began.
+    lap_end: StripeId,
+    /// Objects looked at, one after the other, none of which went.
+    vain_looks: usize,
+    /// Of what is over.
+    expiry_hand: StripeId,
+}
+
+impl Evictions {
+    /// How many more may be begun.
+    fn room(&self) -> usize {
+        EVICTIONS_MAX.saturating_sub(self.looking + self.ending)
+    }
+
+    pub(super) fn note_end(&mut self) {
+        self.ending -= 1;
+    }
+}
+
 impl<C: Command> Engine<C> {
     /// Changes what happens when memory is full, from now on.
     pub fn set_when_full(&mut self, when_full: WhenFull) {
         self.config.when_full = when_full;
     }
 
-    pub(super) fn oldest_striped(&self) -> Option<StripeId> {
-        self.striped.keys().next().copied()
+    /// Is a striped object to be looked at before a packed stripe is evicted?
+    pub(super) fn goes_before(&self, packed: StripeId) -> bool {
+        let is_next = self.striped.range(self.evictions.hand..).next().is_some_and(|(&first, _)| first < packed);
+        is_next && self.evictions.vain_looks < EVICTIONS_MAX
     }
 
-    /// Starts to evict striped objects while memory is short and the oldest of them is older than the packed ones.
+    /// A packed stripe is evicted.
+    pub(super) fn note_packed_eviction(&mut self) {
+        self.evictions.vain_looks = 0;
+    }
+
+    /// Starts to evict striped objects while memory is short and the one at the hand is older than the packed ones.
     pub(super) fn evict_striped(&mut self) {
-        if self.config.when_full == WhenFull::Error || !self.is_short_of_memory() {
+        if self.config.when_full == WhenFull::Error || self.striped.is_empty() || !self.is_short_of_memory() {
             return;
         }
-        let room = EVICTIONS_MAX.saturating_sub(self.evictions);
         let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
         let oldest = partitions.into_iter().filter_map(|partition| self.oldest_in_sight(&sight, partition));
         let oldest: Vec<_> = oldest.collect();
-        let sealed = oldest.into_iter().filter(|&(_, slot)| !self.stripes.at(slot).is_unsealed());
-        let until = sealed.map(|(id, _)| id).min();
-        if self.oldest_striped().is_none_or(|oldest| until.is_some_and(|until| oldest > until)) {
-            return;
+        let goes = |&(id, slot): &(StripeId, _)| !self.stripes.at(slot).is_unsealed() && !self.is_held_back(id);
+        let packed = oldest.into_iter().filter(goes).map(|(id, _)| id).min();
+        let is_older = |first: StripeId| packed.is_none_or(|packed| first < packed);
+        let is_lap_over = packed.is_none_or(|packed| packed >= self.evictions.lap_end);
+        if is_lap_over && self.striped.range(self.evictions.hand..).next().is_none_or(|(&first, _)| !is_older(first)) {
+            self.evictions.hand = StripeId::default();
         }
-        let hand = self.eviction_hand;
-        let around = self.striped.range(hand..).chain(self.striped.range(..hand));
-        let keys: Vec<_> = around.take(room).map(|(&first, object)| (first, object.key.clone())).collect();
-        for (first, key) in keys {
-            self.eviction_hand = first.plus(1);
+        if self.evictions.hand == StripeId::default() {
+            self.evictions.lap_end = self.next_stripe_id();
+        }
+        let room = self.evictions.room();
+        let next = self.striped.range(self.evictions.hand..).take_while(|&(&first, _)| is_older(first)).take(room);
+        let next: Vec<_> = next.map(|(&first, object)| (first, object.key.clone())).collect();
+        for (first, key) in next {
+            self.evictions.hand = first.plus(1);
+            self.evictions.vain_looks += 1;
             self.begin_eviction(first, &key);
         }
     }
@@ -51,13 +98,13 @@ impl<C: Command> Engine<C> {
         if self.is_flushing() || self.striped.is_empty() {
             return;
         }
-        let (hand, now) = (self.expiry_hand, self.now.unix_ms);
+        let (hand, now) = (self.evictions.expiry_hand, self.now.unix_ms);
         let looked_at: Vec<_> = self.striped.range(hand..).take(EXPIRY_LOOKS_MAX).collect();
-        self.expiry_hand = match looked_at.last() {
+        self.evictions.expiry_hand = match looked_at.last() {
             Some((first, _)) if looked_at.len() == EXPIRY_LOOKS_MAX => first.plus(1),
             _ => StripeId::default(),
         };
-        let room = EVICTIONS_MAX.saturating_sub(self.evictions);
+        let room = self.evictions.room();
         let over = looked_at.into_iter().filter(|(_, object)| object.is_over(now)).take(room);
         let over: Vec<_> = over.map(|(&first, object)| (first, object.key.clone())).collect();
         for (first, key) in over {
@@ -71,13 +118,13 @@ impl<C: Command> Engine<C> {
             return;
         }
         let lock = self.locks.insert(key, LockPhase::Looking);
-        self.evictions += 1;
+        self.evictions.looking += 1;
         self.begin_lookup(key, LookupPurpose::Evict { lock, first });
     }
 
     /// What the key holds now is known: it is deleted if it is still the object that was chosen.
     pub(super) fn eviction_found(&mut self, key: PoolKey, first: StripeId, old: Option<OldRecord>) {
-        self.evictions -= 1;
+        self.evictions.looking -= 1;
         let is_same = |old: &OldRecord| old.manifest.as_ref().is_some_and(|manifest| manifest.first == first);
         let Some(old) = old.filter(is_same) else { return self.work.push_back(Work::Start(key)) };
         let Some(lock) = self.locks.get(key) else { return };
@@ -90,11 +137,137 @@ impl<C: Command> Engine<C> {
             self.stats.expired_total += 1;
         } else {
             self.stats.evicted_total += 1;
+            self.evictions.vain_looks = 0;
         }
-        let round = Round::ending(old, self.take_version(), None);
+        let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
         if let Some(lock) = self.locks.get_mut(key) {
+            self.evictions.ending += 1;
             lock.phase = LockPhase::Writing(Box::new(round));
         }
         self.send_round(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_store::record::{Record, RecordKind};
+    use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs, Version};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::index::StripeSlot;
+    use crate::engine::limits::{TICK_US, UNSEALED_MAX};
+    use crate::engine::manifest::Manifest;
+    use crate::engine::open_stripe::OpenStripe;
+    use crate::engine::striped::StripedObject;
+    use crate::engine::stripes::{Stripe, StripePhase};
+    use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
+
+    const OVER: UnixMs = UnixMs(1_000);
+
+    fn shape() -> CodeShape {
+        CodeShape::reed_solomon(1, 1).expect("a code")
+    }
+
+    fn members() -> std::sync::Arc<[NodeId]> {
+        std::sync::Arc::from([NodeId(0), NodeId(1)])
+    }
+
+    /// Large values, older than the packed stripes that hold their manifests, which the owner has at hand.
+    fn engine_of_large(count: u64, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+        let mut engine = engine_of_ready_nodes(shape(), 2);
+        let mut held_in = None;
+        for number in 0..count {
+            let (bytes, place) = (format!("key{number}").into_bytes(), number % 500);
+            if place == 0 {
+                let id = StripeId::new(Epoch(1), 2 << 20 | number);
+                let stripe = Stripe::inherited(id, PartitionId(0), members(), Box::from([60_000]));
+                held_in = Some((engine.stripes.insert(stripe), id));
+            }
+            let (slot, id) = held_in.expect("a stripe");
+            let location = engine.stripes.location(slot, 0, place as usize * 120);
+            let first = StripeId::new(Epoch(1), 1 << 20 | number);
+            let manifest = Manifest {
+                value_bytes: 0,
+                first,
+                stripe_count: 1,
+                piece_bytes: 64,
+                shape: shape(),
+                members: members(),
+            };
+            let value = manifest.encode();
+            let object = Record::object(&bytes, &value, Version::new(Epoch(1), number + 1));
+            let record = Record { kind: RecordKind::Manifest, expiry, ..object };
+            let mut encoded = vec![0; record.encoded_bytes(Epoch(1))];
+            record.encode(id, &mut encoded);
+            let key = engine.key_ref(&bytes);
+            let (key_slot, tag, partition) = (key.slot, key.tag(), engine.config.partition_of(key.slot));
+            engine.index.insert(key_slot, tag, location);
+            engine.stripes.at_mut(slot).manifests.keep(location, &encoded);
+            engine.count_stored(location, encoded.len(), encoded.len() as u64, expiry);
+            let mut object = StripedObject::new(bytes, partition, manifest);
+            object.expiry = expiry;
+            engine.striped.insert(object);
+        }
+        engine
+    }
+
+    /// So many stripes of each partition wait for their seals that nothing can be written.
+    fn hold_seals(engine: &mut Engine<AnyCommand>) -> Vec<StripeSlot> {
+        let mut held = Vec::new();
+        for partition in engine.config.partitions.clone() {
+            for _ in 0..UNSEALED_MAX {
+                let id = engine.take_stripe_ids(1);
+                let open = OpenStripe::new(engine.config.shape, engine.config.chunk_bytes);
+                let slot = engine.stripes.insert(Stripe::new(id, partition, members(), open));
+                engine.stripes.at_mut(slot).become_phase(StripePhase::Sealing);
+                held.push(slot);
+            }
+        }
+        held
+    }
+
+    fn turn(engine: &mut Engine<AnyCommand>) {
+        let mut now = engine.now;
+        (now.mono_us, now.unix_ms) = (now.mono_us + TICK_US, OVER);
+        engine.end_turn(now);
+        let open: Vec<_> = engine.logs.values().flat_map(|log| log.open.clone()).collect();
+        open.into_iter().for_each(|slot| confirm_all(engine, slot));
+    }
+
+    /// Each that finds no place for its tombstone looks for memory, which is to begin with others.
+    #[test]
+    fn large_values_that_are_over_end_some_at_a_time() {
+        let mut engine = engine_of_large(2_000, Some(OVER));
+        let held = hold_seals(&mut engine);
+        for _ in 0..3 {
+            turn(&mut engine);
+            assert!(engine.locks.iter().count() <= EVICTIONS_MAX, "{} at once", engine.locks.iter().count());
+        }
+        assert_eq!(engine.striped.len(), 2_000);
+        held.into_iter().for_each(|slot| drop(engine.stripes.remove(slot)));
+        (0..20).for_each(|_| turn(&mut engine));
+        assert!(engine.striped.len() <= 2_000 - 10 * EVICTIONS_MAX, "{} are left", engine.striped.len());
+    }
+
+    /// Each was read since the hand passed it last.
+    #[test]
+    fn many_large_values_that_stay_hold_up_no_eviction() {
+        let mut engine = engine_of_large(100, None);
+        let (slot, _) = engine.stripes.iter().next().expect("a stripe");
+        engine.stripes.at_mut(slot).live_bytes = 60_000;
+        for number in 0..100 {
+            let bytes = format!("key{number}").into_bytes();
+            let key = engine.key_ref(&bytes);
+            let (key_slot, tag) = (key.slot, key.tag());
+            let location = engine.stripes.location(slot, 0, number * 120);
+            engine.index.mark_read(key_slot, tag, location);
+        }
+        let bytes = 8 * engine.chunk_room_bytes(engine.config.chunk_bytes);
+        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
+        assert!(engine.is_short_of_memory());
+        turn(&mut engine);
+        assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Leaving);
+        assert_eq!(engine.striped.len(), 100);
     }
 }

@@ -231,7 +231,8 @@ impl<C: Command> Engine<C> {
 
     fn session_ready(&mut self, id: SessionId) {
         let Some(node) = self.nodes.get_mut(id.node) else { return };
-        node.sessions[usize::from(id.core)].greeted = true;
+        let session = &mut node.sessions[usize::from(id.core)];
+        (session.greeted, session.told) = (true, session.incarnation);
         if node.sessions.iter().all(|session| session.greeted) {
             node.phase = NodePhase::Ready;
             self.repair.is_away_stale = true;

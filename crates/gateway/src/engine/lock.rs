@@ -131,6 +131,8 @@ pub struct Round<C> {
     pub helps_cleaning: bool,
     /// The job that ends the object, and the bytes of its record.
     pub job: Option<(PoolKey, usize)>,
+    /// It ends a striped object, of which not many go at once.
+    pub is_eviction: bool,
     /// The group of which it is one pair.
     pub group: Option<PoolKey>,
     /// Since when it waits for memory.
@@ -163,6 +165,7 @@ impl<C> Round<C> {
             was_sent: false,
             helps_cleaning: false,
             job: None,
+            is_eviction: false,
             group: None,
             stalled_us: None,
         }

@@ -141,17 +141,19 @@ impl<C: Command> Engine<C> {
         if self.waits_for_seals(partition) {
             return Err(PlaceError::Wait);
         }
-        if self.spare_stripes() <= self.stripes_left_by(urgency) {
+        let is_tight = self.stripes_for_clients() == 0;
+        let is_client = urgency == Urgency::Client;
+        if is_client && is_tight || self.spare_stripes() <= self.stripes_left_by(urgency) {
             self.too_few_nodes()?;
             return Err(PlaceError::Wait);
         }
+        let members = if is_tight { Err(PlaceError::Wait) } else { self.sociable_members(partition) };
         // What is left must not come to lie on fewer nodes than a stripe has: the roomiest take it, also slow ones.
-        let is_tight = urgency != Urgency::Client && self.spare_stripes() <= self.stripes_left_by(Urgency::Client);
-        let members = if is_tight {
-            self.choose_roomiest(self.config.shape, self.chunk_room_bytes(self.config.chunk_bytes))?
-        } else {
-            self.sociable_members(partition)?
+        let of_rest = |error| match is_client {
+            true => Err(error),
+            false => self.choose_roomiest(self.config.shape, self.chunk_room_bytes(self.config.chunk_bytes)),
         };
+        let members = members.or_else(of_rest)?;
         let id = self.take_stripe_ids(1);
         let (shape, chunk_bytes) = (self.config.shape, self.config.chunk_bytes);
         let open = match self.spare.take(self.now.mono_us) {
@@ -184,9 +186,9 @@ impl<C: Command> Engine<C> {
     /// partition, wakes one data node and the parity nodes.
     fn sociable_members(&mut self, partition: PartitionId) -> Result<Arc<[NodeId]>, PlaceError> {
         let sidesteps = self.log_sidesteps(partition);
-        let bytes = self.chunk_room_bytes(self.config.chunk_bytes);
+        let (bytes, kept_bytes) = (self.chunk_room_bytes(self.config.chunk_bytes), self.kept_bytes());
         let is_good = |&id: &NodeId| {
-            let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes);
+            let node = self.nodes.get(id).filter(|node| node.free_bytes() >= bytes + kept_bytes);
             node.is_some() && self.nodes.is_ready(id) && !(sidesteps && self.is_evaded(id))
         };
         // Where memory is short every chunk counts: room on a few nodes is none.

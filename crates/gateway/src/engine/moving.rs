@@ -285,8 +285,7 @@ impl<C: Command> Engine<C> {
 
     /// Who could hold a chunk of the stripe that leaves a node.
     fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
-        let reserve = self.reserved_stripes() * self.chunk_room_bytes(self.config.chunk_bytes);
-        let needed = self.chunk_room_bytes(facts.chunk_bytes) + reserve;
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.left_by_repair_bytes();
         let is_able = |node: &&Node| {
             let id = node.id;
             self.nodes.is_ready(id)
@@ -386,6 +385,8 @@ impl<C: Command> Engine<C> {
             return self.cancel_move(stripe);
         };
         let Some(order) = self.moves.under_way.remove(&stripe) else { return };
+        // The order may have been given again, which crosses this answer, and be carried out.
+        self.free_on(order.target, stripe, order.partition);
         tracing::debug!(?stripe, node = node.0, %refusal, ?source, "not moved");
         match (refusal, source) {
             // These two do not reach each other; another one may reach the chunk.

@@ -186,6 +186,13 @@ impl Nodes {
         session.is_some_and(|session| session.greeted)
     }
 
+    /// Did a core tell all that it holds of the memory that was met there last, be it away now?
+    pub fn has_told_once(&self, id: SessionId) -> bool {
+        let Some(node) = self.get(id.node) else { return false };
+        let told = node.sessions.get(usize::from(id.core)).and_then(|session| session.told);
+        told.is_some() && told == node.incarnation
+    }
+
     /// In use, even if late: the last resort of a degraded read.
     pub fn is_reachable(&self, id: NodeId) -> bool {
         self.get(id).is_some_and(|node| matches!(node.phase, NodePhase::Ready | NodePhase::Suspect))

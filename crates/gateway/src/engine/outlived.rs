@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use shorttail_units::{Slot, StripeId};
+use shorttail_units::{NodeId, Slot, StripeId};
 use smallvec::SmallVec;
 
 use super::index::Location;
@@ -46,10 +46,18 @@ impl<C: Command> Engine<C> {
         let (slot, data_index) = self.stripes.place_of(location);
         // Of some the owner has the bytes.
         let stripe = self.stripes.get(slot).filter(|it| it.open.is_none() && it.manifests.get(location).is_none());
-        let Some(lost) = stripe.and_then(|stripe| self.repair.get(stripe.id)) else { return false };
+        let Some((stripe, lost)) = stripe.and_then(|stripe| Some((stripe, self.repair.get(stripe.id)?))) else {
+            return false;
+        };
+        // Of whom it is not known yet what it holds, it may hold the chunk.
+        let has_shown = |node: NodeId| self.nodes.has_told_once(self.nodes.session_of(node, stripe.id));
+        let is_gone = |chunk: usize| {
+            let node = stripe.members[chunk];
+            self.is_gone(node) || self.has_lost_memory(node) || has_shown(node)
+        };
         // What is damaged may be right where it is read; who had a chunk before it moved may still have it.
         let gone = lost.chunks & !lost.damaged;
-        let is_there = |chunk: usize| gone & 1 << chunk == 0;
+        let is_there = |chunk: usize| gone & 1 << chunk == 0 || !is_gone(chunk);
         let may_return =
             |&(_, node): &(u8, Option<_>)| node.is_none_or(|node| !self.is_gone(node) && !self.nodes.is_ready(node));
         !is_there(data_index)
@@ -73,8 +81,11 @@ impl<C: Command> Engine<C> {
             self.index.remove(slot, tag, location);
             let (held_in, _) = self.stripes.place_of(location);
             let stripe = self.stripes.at_mut(held_in);
-            // How long it was is lost, too.
+            // How long it was is lost, too: what all of them took is taken off with the last one.
             stripe.live_count -= 1;
+            if stripe.live_count == 0 {
+                self.stats.bytes_stored -= std::mem::take(&mut stripe.live_bytes);
+            }
             self.outlived.records.insert((slot, tag, stripe.id));
             self.outlived.stripes.insert(stripe.id);
         }
@@ -104,13 +115,14 @@ impl<C: Command> Engine<C> {
 mod tests {
     use std::sync::Arc;
 
-    use shorttail_units::{CodeShape, Epoch, NodeId};
+    use shorttail_units::{CodeShape, Epoch, Incarnation};
 
     use super::*;
     use crate::any::AnyCommand;
     use crate::engine::lock::Move;
     use crate::engine::stripes::Stripe;
     use crate::engine::testing::engine_of_ready_nodes;
+    use crate::engine::{NodePhase, SessionId};
 
     const KEY: &[u8] = b"key";
     const AT: Location = Location { chunk_number: 0, offset: 0 };
@@ -127,7 +139,15 @@ mod tests {
         engine.stripes.insert(stripe);
         engine.index.insert(key.slot, key.tag(), AT);
         [0, 1].into_iter().for_each(|chunk| engine.repair.mark(id, chunk, shape));
+        [0, 1].into_iter().for_each(|node| tell(&mut engine, node));
         (engine, id)
+    }
+
+    /// A node told all that it holds of the memory that it has now.
+    fn tell(engine: &mut Engine<AnyCommand>, node: u16) {
+        let node = engine.nodes.get_mut(NodeId(node)).expect("a node");
+        node.incarnation = Some(Incarnation(1));
+        node.sessions[0].told = node.incarnation;
     }
 
     fn outlive(engine: &mut Engine<AnyCommand>, own: Option<Location>) -> usize {
@@ -154,6 +174,41 @@ mod tests {
     #[test]
     fn what_was_written_does_not_outlive_itself() {
         assert_eq!(outlive(&mut engine().0, Some(AT)), 1);
+    }
+
+    /// A node is back that this owner never met: its chunks count as lost until it told what it has.
+    #[test]
+    fn what_is_not_told_yet_is_not_lost_for_good() {
+        let (mut engine, _) = engine();
+        let id = SessionId { node: NodeId(1), core: 0 };
+        let session = |engine: &mut Engine<AnyCommand>| engine.nodes.session_mut(id).expect("a session").told.take();
+        assert_eq!(session(&mut engine), Some(Incarnation(1)));
+        assert_eq!(outlive(&mut engine, None), 1);
+        tell(&mut engine, 1);
+        engine.nodes.get_mut(NodeId(1)).expect("a node").incarnation = Some(Incarnation(2));
+        assert_eq!(outlive(&mut engine, None), 1, "it told of another memory");
+        engine.nodes.get_mut(NodeId(1)).expect("a node").phase = NodePhase::Away;
+        engine.retired.insert((NodeId(1), Incarnation(2)));
+        assert_eq!(outlive(&mut engine, None), 0, "nobody will tell");
+    }
+
+    #[test]
+    fn who_told_and_is_away_brings_nothing_back() {
+        let (mut engine, _) = engine();
+        let node = engine.nodes.get_mut(NodeId(1)).expect("a node");
+        node.phase = NodePhase::Away;
+        node.sessions[0].restart(false);
+        assert_eq!(outlive(&mut engine, None), 0);
+    }
+
+    /// What nobody knows the length of counts no longer than the stripe has other records.
+    #[test]
+    fn what_was_outlived_takes_no_memory() {
+        let (mut engine, id) = engine();
+        let slot = engine.stripes.slot_of(id).expect("it is there");
+        (engine.stripes.at_mut(slot).live_bytes, engine.stats.bytes_stored) = (90, 100);
+        assert_eq!(outlive(&mut engine, None), 0);
+        assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.bytes_stored), (0, 10));
     }
 
     #[test]

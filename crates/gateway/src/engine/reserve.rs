@@ -11,11 +11,15 @@
 //! as much as it takes until every stripe has garbage that is worth it: a tombstone is at most twice as long as the record
 //! that it ends, so those of `n` stripes' memory leave garbage of half of it.
 //!
+//! What clients leave is still there when nodes die, as many as the code survives and more than a stripe needs are: each
+//! node keeps its part of it. One that has less than the others, and is full first, keeps it, too.
+//!
 //! Must not know: how memory is reclaimed.
 
 use smallvec::SmallVec;
 
 use super::limits::{CRAMPED_STRIPES, DELETE_PART, DELETE_PART_MAX};
+use super::nodes::Node;
 use super::{Engine, WhenFull};
 use crate::command::Command;
 
@@ -53,7 +57,9 @@ impl<C: Command> Engine<C> {
         let spare = self.spare_stripes();
         self.is_cramped = spare <= CRAMPED_STRIPES;
         let is_strict = self.config.when_full == WhenFull::Error;
-        self.is_kept_from_clients = self.is_cramped || is_strict && spare < self.stripes_left_by(Urgency::Client);
+        let is_for_clients =
+            || spare >= self.stripes_left_by(Urgency::Client) && self.stripes_above(self.kept() - 1) > 0;
+        self.is_kept_from_clients = self.is_cramped || is_strict && !is_for_clients();
         self.is_kept_from_deletes = is_strict && spare < self.stripes_left_by(Urgency::Deleting);
         // While nodes are away nothing can be known of memory, nor done for it.
         let is_cramped = self.is_cramped && self.too_few_nodes().is_ok();
@@ -95,18 +101,91 @@ impl<C: Command> Engine<C> {
         (all / DELETE_PART + u64::from(self.config.partition_count)).min(all / DELETE_PART_MAX)
     }
 
+    /// How many more stripes clients may open.
+    pub(super) fn stripes_for_clients(&self) -> u64 {
+        let left = self.spare_stripes().saturating_sub(self.stripes_left_by(Urgency::Client));
+        left.min(self.stripes_above(self.kept()))
+    }
+
+    /// Bytes that clients leave on each node.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept() * self.chunk_room_bytes(self.config.chunk_bytes)
+    }
+
+    /// Bytes that repair and moves leave on each node. They may bring a chunk to the only node that has none of its stripe,
+    /// which is the one that was full first.
+    pub(super) fn left_by_repair_bytes(&self) -> u64 {
+        self.kept().max(self.reserved_stripes()) * self.chunk_room_bytes(self.config.chunk_bytes)
+    }
+
+    /// Chunks that clients leave on each node: so many that what they leave in all fits without those that may die.
+    fn kept(&self) -> u64 {
+        let member_count = self.config.member_count() as u64;
+        let node_count = self.taking_nodes().count() as u64;
+        let dying_count = node_count.saturating_sub(member_count).min(self.config.tolerance() as u64);
+        let staying_count = (node_count - dying_count).max(member_count);
+        (self.stripes_left_by(Urgency::Client) * member_count).div_ceil(staying_count)
+    }
+
     /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of
     /// other sizes may lie so that a few less do.
     pub(super) fn spare_stripes(&self) -> u64 {
+        self.stripes_above(0)
+    }
+
+    /// The same beside so many chunks on each node.
+    fn stripes_above(&self, kept: u64) -> u64 {
         let chunk_bytes = self.chunk_room_bytes(self.config.chunk_bytes);
-        let rooms: SmallVec<[u64; 32]> = self.taking_nodes().map(|node| node.free_bytes() / chunk_bytes).collect();
+        let room = |node: &Node| (node.free_bytes() / chunk_bytes).saturating_sub(kept);
+        let rooms: SmallVec<[u64; 32]> = self.taking_nodes().map(room).collect();
         stripes_that_fit(&rooms, self.config.member_count() as u64)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::stripes_that_fit;
+    use shorttail_units::{CodeShape, PartitionId};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::testing::engine_of_ready_nodes;
+
+    /// Nodes with room for so many chunks, in RS(2,2), where clients leave six stripes.
+    fn engine(rooms: &[u64]) -> Engine<AnyCommand> {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(2, 2).expect("a code"), rooms.len() as u16);
+        let chunk_bytes = engine.chunk_room_bytes(engine.config.chunk_bytes);
+        for (node, room) in engine.nodes.iter_mut().zip(rooms) {
+            node.sessions[0].memory_bytes = room * chunk_bytes;
+        }
+        assert_eq!(engine.stripes_left_by(Urgency::Client), 6);
+        engine
+    }
+
+    #[test]
+    fn what_clients_leave_is_there_without_those_that_may_die() {
+        for (rooms, kept, stripes) in [
+            // As many nodes as a stripe has members: none may die.
+            (&[9, 9, 9, 9][..], 6, 3),
+            (&[9, 9, 9, 6], 6, 0),
+            (&[9, 9, 9, 9, 9], 6, 3),
+            (&[9, 9, 9, 9, 6], 6, 3),
+            (&[9, 9, 9, 6, 6], 6, 0),
+            (&[9, 9, 9, 9, 9, 9], 6, 4),
+            // Two of them may die, and six keep what four would.
+            (&[9, 9, 9, 9, 9, 9, 9, 9], 4, 10),
+        ] {
+            let engine = engine(rooms);
+            assert_eq!((engine.kept(), engine.stripes_for_clients()), (kept, stripes), "{rooms:?}");
+        }
+    }
+
+    /// It is full before the others, which are filled all the same.
+    #[test]
+    fn who_has_no_more_than_it_keeps_is_no_member() {
+        let mut engine = engine(&[6, 99, 99, 99, 99]);
+        let slot = engine.open_stripe(PartitionId(0), Urgency::Client).expect("there is room");
+        assert!(engine.stripes.at(slot).members.iter().all(|node| node.0 != 0));
+    }
 
     #[test]
     fn as_many_stripes_fit_as_find_different_nodes() {

@@ -535,10 +535,12 @@ impl<C: Command> Engine<C> {
         let Some(lock) = self.locks.get_mut(key) else { return };
         let ended = std::mem::replace(&mut lock.phase, LockPhase::Starting);
         self.release_lock(key);
-        if let LockPhase::Writing(round) = ended
-            && let Some((job, bytes)) = round.job
-        {
+        let LockPhase::Writing(round) = ended else { return };
+        if let Some((job, bytes)) = round.job {
             self.count_landed(job, bytes);
+        }
+        if round.is_eviction {
+            self.evictions.note_end();
         }
     }
 

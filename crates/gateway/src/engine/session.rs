@@ -57,6 +57,8 @@ pub struct Session {
     pub changes_known: u64,
     /// Hello, fence and scan are done.
     pub greeted: bool,
+    /// Of which memory the core told all that it holds, in this session or an earlier one.
+    pub told: Option<Incarnation>,
     /// Tags in the order in which they were asked, with the time; answered ones are dropped lazily.
     pub asked: VecDeque<(u64, PoolKey)>,
     /// How many of `asked` were looked at for hedging already.
@@ -222,6 +224,7 @@ impl Session {
         *self = Session {
             connected,
             asked,
+            told: self.told,
             memory_bytes: self.memory_bytes,
             used_bytes: self.used_bytes,
             held_bytes: self.held_bytes,

@@ -24,7 +24,6 @@ use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
 use super::repair::Facts;
-use super::reserve::Urgency;
 use super::{Engine, Token, What, Work};
 use crate::command::{ApplyContext, Command, StoreError};
 
@@ -287,8 +286,7 @@ impl<C: Command> Engine<C> {
         // Its manifest will need a whole stripe.
         self.too_few_nodes()?;
         let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
-        let is_room = self.spare_stripes() >= self.stripes_left_by(Urgency::Client) + as_stripes;
-        if is_room { Ok(()) } else { Err(PlaceError::Wait) }
+        if self.stripes_for_clients() >= as_stripes { Ok(()) } else { Err(PlaceError::Wait) }
     }
 
     /// The nodes of the value that is overwritten in place, if the new one is coded alike. One that is dead is

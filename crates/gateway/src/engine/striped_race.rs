@@ -124,8 +124,9 @@ impl<C: Command> Engine<C> {
 
     /// Members of which none is late; `None` if there are not enough of them.
     fn members_not_late(&mut self, shape: CodeShape, per_node: u64) -> Option<Arc<[NodeId]>> {
+        let needed = per_node + self.kept_bytes();
         let fits = |node: &super::nodes::Node| {
-            self.nodes.is_ready(node.id) && !self.is_evaded(node.id) && node.free_bytes() >= per_node
+            self.nodes.is_ready(node.id) && !self.is_evaded(node.id) && node.free_bytes() >= needed
         };
         if self.nodes.iter().filter(|node| fits(node)).count() < shape.chunk_count() {
             return None;

@@ -63,6 +63,8 @@ pub struct SimConfig {
     pub lease: Option<LeaseConfig>,
     /// Memory of one core of a node, in bytes.
     pub node_memory_bytes: usize,
+    /// Nodes that have half as much, the last ones.
+    pub halved_node_count: u16,
     pub partition_count: u16,
     pub chunk_bytes: usize,
     pub block_bytes: usize,
@@ -189,6 +191,7 @@ impl SimConfig {
             leader_lease_s: 2,
             lease: None,
             node_memory_bytes: 1 << 20,
+            halved_node_count: 0,
             partition_count: *rng.choose(&[1, 2, 4]).expect("counts"),
             chunk_bytes: *rng.choose(&[1024, 2048, 2048, 4000]).expect("sizes"),
             block_bytes: *rng.choose(&[128, 512]).expect("sizes"),

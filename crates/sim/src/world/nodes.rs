@@ -118,11 +118,17 @@ impl NodeHost {
 }
 
 impl World {
+    /// Memory of one of a node's cores, in bytes.
+    pub(super) fn memory_of(&self, node: usize) -> usize {
+        let first_halved = usize::from(self.config.node_count - self.config.halved_node_count);
+        self.config.node_memory_bytes / if node < first_halved { 1 } else { 2 }
+    }
+
     pub(super) fn start_node(&mut self, node: usize) {
         let core_count = self.config.node_core_count;
         let clock = self.new_clock();
         let now = self.now_by(clock);
-        let (fresh, memory_bytes) = (Incarnation(self.incarnation_next), self.config.node_memory_bytes);
+        let (fresh, memory_bytes) = (Incarnation(self.incarnation_next), self.memory_of(node));
         let host = &mut self.nodes[node];
         if self.config.keeps_memory && host.memory.is_none() {
             host.memory = Some(MemoryFile::without_name(core_count, memory_bytes).expect("memory"));
@@ -142,7 +148,7 @@ impl World {
                     incarnation,
                     core,
                     core_count,
-                    memory_bytes: self.config.node_memory_bytes,
+                    memory_bytes,
                     auth: Vec::new(),
                     repair_bytes_per_s: self.config.repair_bytes_per_s,
                     scrub_bytes_per_s: self.config.scrub_bytes_per_s,

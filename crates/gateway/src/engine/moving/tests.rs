@@ -262,6 +262,30 @@ fn a_target_that_answers_nothing_is_ordered_the_same_again() {
     assert_eq!(scene.counts(), (told, nodes([4, 1, 2, 3])));
 }
 
+/// The order that was given again crosses the answer to the first one, and is carried out.
+#[test]
+fn r11_a_move_that_failed_while_it_was_ordered_again_leaves_no_chunk_behind() {
+    let mut scene = scene();
+    let order = scene.begin(4);
+    scene.answer(4, order, &DONE);
+    let (told, _) = scene.counts();
+    scene.engine.now.mono_us = REBUILD_ASK_US + 1;
+    scene.engine.repair.due_us = 0;
+    scene.engine.give_orders();
+    scene.is_ordered(4, told);
+    scene.report(4, Err((Refusal::Unreachable, Some(0))));
+    let (free, up_to) = scene.is_to_free(4);
+    assert!(up_to >= told && scene.engine.is_to_free(NodeId(4), scene.stripe));
+    (0..4).for_each(|node| assert_eq!(scene.asked(node).len(), 1, "node {node}"));
+    // What is ordered there later is another number's.
+    scene.engine.moves.forgive(NodeId(4));
+    scene.plan(0, 4);
+    scene.asks_nothing();
+    scene.answer(4, free, &DONE);
+    scene.begin(4);
+    assert!(scene.counts().0 > up_to);
+}
+
 #[test]
 fn who_is_to_rebuild_a_chunk_and_answers_nothing_is_ordered_it_again() {
     let mut scene = scene();

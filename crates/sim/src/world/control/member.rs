@@ -131,7 +131,7 @@ impl World {
             address: format!("node-{node}"),
             incarnation,
             pid: 1,
-            memory_limit_bytes: u64::from(core_count) * self.config.node_memory_bytes as u64,
+            memory_limit_bytes: u64::from(core_count) * self.memory_of(node) as u64,
             core_count,
             wanted_id: Some(id.0),
             domain: self.domain_of(node),

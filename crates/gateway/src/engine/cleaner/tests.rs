@@ -1,0 +1,59 @@
+//! Jobs that want the last memory.
+
+use std::sync::Arc;
+
+use shorttail_units::{CodeShape, NodeId};
+
+use super::*;
+use crate::any::AnyCommand;
+use crate::engine::open_stripe::OpenStripe;
+use crate::engine::stripes::Stripe;
+use crate::engine::testing::engine_of_ready_nodes;
+
+fn members() -> Arc<[NodeId]> {
+    Arc::from([NodeId(0), NodeId(1)])
+}
+
+/// Room for so many more stripes.
+fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
+    let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
+    engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
+    engine.look_at_room();
+    assert!(engine.is_cramped && engine.spare_stripes() == stripe_count);
+}
+
+fn job_of(engine: &mut Engine<AnyCommand>, partition: u16, live_bytes: u64) -> PoolKey {
+    let (id, fills) = (engine.take_stripe_ids(1), Box::from([60_000]));
+    let mut stripe = Stripe::inherited(id, PartitionId(partition), members(), fills);
+    (stripe.live_bytes, stripe.live_count) = (live_bytes, 1);
+    let slot = engine.stripes.insert(stripe);
+    engine.begin_emptying(slot, Mode::Move);
+    let (key, _) = engine.jobs.iter().find(|(_, job)| job.slot == slot).expect("just begun");
+    key
+}
+
+/// Its partition has no open stripe, and none fits: the one with more to move goes on, whose partition has one.
+#[test]
+fn a_job_without_a_place_keeps_no_other_waiting() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+    let (id, open) = (engine.take_stripe_ids(1), OpenStripe::new(engine.config.shape, engine.config.chunk_bytes));
+    let open = engine.stripes.insert(Stripe::new(id, PartitionId(1), members(), open));
+    engine.logs.get_mut(&PartitionId(1)).expect("a log").open.push(open);
+    let (short, long) = (job_of(&mut engine, 0, 100), job_of(&mut engine, 1, 200));
+    leave_room(&mut engine, 0);
+    assert_eq!([short, long].map(|job| engine.urgency_of_job(job)), [None, Some(Urgency::Freeing)]);
+    leave_room(&mut engine, 1);
+    assert_eq!([short, long].map(|job| engine.urgency_of_job(job)), [Some(Urgency::Freeing), None]);
+}
+
+/// What a job has much of to move leaves the last stripe to others.
+#[test]
+fn a_job_with_much_to_move_has_no_place_in_the_last_stripe() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+    let (id, open) = (engine.take_stripe_ids(1), OpenStripe::new(engine.config.shape, engine.config.chunk_bytes));
+    let open = engine.stripes.insert(Stripe::new(id, PartitionId(1), members(), open));
+    engine.logs.get_mut(&PartitionId(1)).expect("a log").open.push(open);
+    let (much, more) = (job_of(&mut engine, 0, 60_000), job_of(&mut engine, 1, 61_000));
+    leave_room(&mut engine, 1);
+    assert_eq!([much, more].map(|job| engine.urgency_of_job(job)), [None, Some(Urgency::Cleaning)]);
+}
