@@ -152,7 +152,7 @@ fn what_is_damaged_on_its_way_is_asked_for_again_where_nothing_else_helps() {
     let hurt = Fault { kind: Kind::Corrupt(Corrupt { share_ppm: 150_000 }), for_us: None };
     for member in [1, 3, 4, 5] {
         let mut scene = Scene::new("rs:4+2", Hedge::Off, SmallWrite::Packed, STRIPED);
-        scene.world.apply_fault(usize::from(scene.stripe.members[member].0), hurt.clone());
+        scene.world.apply_fault(usize::from(scene.stripe.members[member].0), hurt);
         scene.kill(0);
         scene.kill(2);
         for _ in 0..40 {
@@ -163,7 +163,7 @@ fn what_is_damaged_on_its_way_is_asked_for_again_where_nothing_else_helps() {
         let mut world = cluster_of(nodes_of("rs:4+2", 6), 1);
         let names: Vec<u64> = (0..200).filter(|name| name % 5 > 0).collect();
         fill(&mut world, names.clone());
-        world.apply_fault(node, hurt.clone());
+        world.apply_fault(node, hurt);
         kill(&mut world, &[0, 1]);
         holds(&mut world, names);
     }
