@@ -74,7 +74,12 @@ class World:
             self.node(number, self.list)
         self.memcached = f"127.0.0.1:{free_ports(1)[0]}"
         self.gateway = self.role("gateway", "gateway", "--memcached", self.memcached, "--redis", "off", "--coordinator", self.list)
-        wait_until(self.is_whole, SECONDS_MAX, "one coordinator leads, and all members are with it")
+        try:
+            self.whole()
+        except RuntimeError:
+            for process in self.processes:
+                print(f"---- {process.name}, {process.process.poll()}\n{process.log()[-4000:]}")
+            raise
         self.load = Load(self.memcached)
         self.load.start()
 

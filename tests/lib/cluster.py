@@ -27,14 +27,29 @@ PRELOAD_COUNT = 2000
 GATEWAYS_MAX = 8
 
 
+def listeners_ports():
+    """Ports that the kernel gives to no connection: one of those might be taken before it is listened on."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first, last = map(int, file.read().split())
+    return range(last + 1, 65536) if first < 20000 else range(16384, first)
+
+
+HANDED_OUT = set()
+
+
 def free_ports(count):
-    """Ports that nobody listens on now; held together so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports that nobody listens on now, and that were not handed out before."""
+    ports, candidates = [], listeners_ports()
+    while len(ports) < count:
+        port = secrets.choice(candidates)
+        with socket.socket() as each:
+            try:
+                each.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in HANDED_OUT:
+            HANDED_OUT.add(port)
+            ports.append(port)
     return ports
 
 
