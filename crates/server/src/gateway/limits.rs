@@ -42,9 +42,9 @@ pub const GREETING_US_MAX: u64 = 5_000_000;
 /// at once.
 pub const GUEST_ANSWERS_BYTES_MAX: usize = ASKED_BYTES_MAX;
 
-/// What is counted beforehand for each read of a value of any length that another gateway asks: the largest usual one. So
-/// some dozens are under way at once.
+/// What is counted beforehand for each read of a value of any length that another gateway asks while it does not take its
+/// answers: the largest usual one.
 pub const GUEST_READ_BYTES: usize = 1 << 20;
 
-/// Bytes beyond which another gateway is let go: with values of the usual sizes there are never so many.
+/// Bytes beyond which another gateway is let go: that takes a thousand such reads under way when it ceases to take answers.
 pub const GUEST_OUTBOX_BYTES_MAX: usize = 1 << 30;
