@@ -10,7 +10,7 @@
 //!
 //! Must not know: whose partitions are asked for.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 
 use mio::Registry;
@@ -34,7 +34,7 @@ pub struct Guest {
     is_greeted: bool,
     since_us: u64,
     /// Tags of reads of any length that are asked and not answered.
-    reads: Vec<u64>,
+    reads: HashSet<u64>,
     /// What waits for room, with its tags, in its order: reads of one key may follow each other.
     held: VecDeque<(u64, Ask)>,
     /// What it sends was left in the socket.
@@ -51,7 +51,7 @@ impl Guest {
             unsent: Pieces::default(),
             is_greeted: false,
             since_us: now_us,
-            reads: Vec::new(),
+            reads: HashSet::new(),
             held: VecDeque::new(),
             has_unread: false,
             is_over: false,
@@ -142,7 +142,7 @@ impl Guest {
 
     fn pass(&mut self, tag: u64, ask: Ask, sink: &mut impl FnMut(u64, Ask)) {
         if ask.reads_any_length() {
-            self.reads.push(tag);
+            self.reads.insert(tag);
         }
         sink(tag, ask);
     }
@@ -186,9 +186,7 @@ impl Guest {
     }
 
     pub fn answer(&mut self, tag: u64, answer: &Answer) {
-        if let Some(place) = self.reads.iter().position(|&read| read == tag) {
-            self.reads.swap_remove(place);
-        }
+        self.reads.remove(&tag);
         match answer {
             None | Some(Reply::Keyspace(Err(StoreError::NotOwner)) | Reply::Group(Err(StoreError::NotOwner))) => {
                 begin_frame(&mut self.outbox, Kind::NotOwner, tag, |_| {});
