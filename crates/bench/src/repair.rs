@@ -19,6 +19,7 @@
 
 mod filler;
 mod loopback;
+mod phases;
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -33,11 +34,11 @@ use crate::beside::{Beside, LoadEnd};
 use crate::load::{self, LoadOptions};
 use crate::output::{OutputOptions, write_results};
 use crate::peers::{ClusterOptions, Running};
-use crate::samples::Sample;
 use crate::sizes::SizeDistribution;
 use crate::workload::Workload;
 use filler::Filler;
 use loopback::{Estimator, Loopback};
+use phases::{PhaseSamples, Phases};
 
 /// Seconds after a kill until everybody has noticed.
 const SETTLING_S: f64 = 0.25;
@@ -89,6 +90,9 @@ pub struct RepairOptions {
     /// The node to kill.
     #[arg(long, default_value_t = 3)]
     pub victim: u64,
+    /// Times that all of it is done, each with a cluster of its own: medians are told, and percentiles of all runs together.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub runs: u32,
     /// What each node may fetch in a second, as `shorttail up` takes it.
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     pub repair_bandwidth: String,
@@ -121,8 +125,19 @@ struct Course {
     progress: Vec<(f64, u64)>,
 }
 
+/// All runs.
 #[derive(Clone, Debug, Serialize)]
 struct Results {
+    runs: Vec<Run>,
+    median_share_of_estimate: f64,
+    median_p99_ratio: f64,
+    /// Of the operations of all runs.
+    pooled: Phases,
+    pooled_p99_ratio: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Run {
     machine: String,
     code: String,
     nodes: usize,
@@ -148,26 +163,9 @@ struct Results {
     operations_degraded: usize,
     operations_repairing: usize,
     latencies: Phases,
+    /// The operations during repair that took longest: seconds since it began, microseconds.
+    slowest: Vec<(f64, f64)>,
     error_count: u64,
-}
-
-/// What operations took in each phase.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct Phases {
-    healthy: Latencies,
-    beside: Latencies,
-    degraded: Latencies,
-    repairing: Latencies,
-}
-
-/// Percentiles, in microseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-struct Latencies {
-    p50_us: f64,
-    p90_us: f64,
-    p99_us: f64,
-    p999_us: f64,
-    longest_us: f64,
 }
 
 /// Runs it, prints and writes the results.
@@ -176,15 +174,51 @@ struct Latencies {
 /// The cluster does not start, repair does not end in time, anything is lost, stale or wrong, or a goal was to be
 /// enforced and is missed.
 pub fn run(options: RepairOptions) -> anyhow::Result<()> {
+    let (mut runs, mut all) = (Vec::new(), PhaseSamples::default());
+    for number in 1..=options.runs {
+        if options.runs > 1 {
+            tell(&options, &format!("run {number} of {}", options.runs));
+        }
+        let (run, samples) = run_once(&options)?;
+        runs.push(run);
+        all.extend(samples);
+    }
+    let pooled = all.phases()?;
+    let results = Results {
+        median_share_of_estimate: median(runs.iter().map(|run| run.share_of_estimate)),
+        median_p99_ratio: median(runs.iter().map(|run| run.p99_ratio)),
+        pooled_p99_ratio: pooled.repairing.p99_us / pooled.healthy.p99_us,
+        pooled,
+        runs,
+    };
+    write_results(options.output.json.as_deref(), &results, || table(&results))?;
+    let error_count: u64 = results.runs.iter().map(|run| run.error_count).sum();
+    ensure!(error_count == 0, "{error_count} operations failed");
+    if options.enforce {
+        let (share, ratio) = (results.median_share_of_estimate, results.median_p99_ratio);
+        ensure!(share >= GOAL_SHARE, "{share:.2} of the estimate, not 0.6");
+        ensure!(ratio <= 1.3, "the p99 grew {ratio:.2} times, not 1.3 at most");
+    }
+    Ok(())
+}
+
+/// The upper one of two in the middle.
+fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = of.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}
+
+fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
     let name = options.cluster.code.as_deref().unwrap_or("rs:4+2");
     let code = Code::parse(name)?;
-    tell(&options, "measuring what the loopback and decoding could do");
+    tell(options, "measuring what the loopback and decoding could do");
     let mut estimator = Estimator::new(&code, options.chunk_mib << 20)?;
     let mut estimates =
         (0..ESTIMATES).map(|_| estimator.measure(options.chunk_mib << 20)).collect::<Result<Vec<_>, _>>()?;
     estimates.sort_by(|one, other| one.mb_per_s.total_cmp(&other.mb_per_s));
     let estimate = estimates[ESTIMATES / 2];
-    tell(&options, "starting the cluster");
+    tell(options, "starting the cluster");
     let grace_seconds = options.grace_seconds.to_string();
     let grace = [
         "--retire-after",
@@ -200,10 +234,10 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let running = Running::shorttail(&cluster, (9, "rs:4+2"), options.chunk_mib * 2 + 64)?;
     let admin = running.admin.clone().context("the cluster has no admin address")?;
     let status = Status::get(&admin)?;
-    let shares = Shares::of(&options, &status)?;
-    let filling = load_of(&options, &running, shares.filler_keys, SizeDistribution::Fixed(options.filler_bytes));
+    let shares = Shares::of(options, &status)?;
+    let filling = load_of(options, &running, shares.filler_keys, SizeDistribution::Fixed(options.filler_bytes));
     let (count, bytes) = (shares.filler_keys, options.filler_bytes);
-    tell(&options, &format!("filling {} nodes with {count} values of {bytes} B", status.nodes.len()));
+    tell(options, &format!("filling {} nodes with {count} values of {bytes} B", status.nodes.len()));
     let filler = Filler::store(LoadOptions { key_prefix: "filler".to_owned(), pipeline: FILL_PIPELINE, ..filling })?;
     let load = LoadOptions {
         workload: Some(options.workload),
@@ -213,7 +247,7 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
         verify_all: true,
         expect_all: true,
         keep_samples: true,
-        ..load_of(&options, &running, shares.keys, options.value_size.clone())
+        ..load_of(options, &running, shares.keys, options.value_size.clone())
     };
     let watched = options.clone();
     let goal_mb_per_s = estimate.mb_per_s * GOAL_SHARE;
@@ -224,24 +258,14 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let (report, samples) = load::execute_with_samples(&load, &mut beside)?;
     let course = beside.finish()?.context("the load never began")?;
     load::check(&report)?;
-    tell(&options, "reading back what the nodes were filled with");
+    tell(options, "reading back what the nodes were filled with");
     let filler = filler.finish()?;
-    let degraded = course.killed_s + SETTLING_S..course.given_up_s;
-    let repairing = course.given_up_s..course.whole_s;
-    let latencies = Phases {
-        healthy: latencies(&samples, 0.0..course.beside_from_s).context("no operations before the kill")?,
-        beside: latencies(&samples, course.beside_from_s..course.beside_to_s)
-            .context("no operations beside the estimate's work")?,
-        degraded: latencies(&samples, degraded.clone()).context("no operations before the repair: raise --rate")?,
-        repairing: latencies(&samples, repairing.clone()).context("no operations during repair: raise --rate")?,
-    };
-    let p99_of = |phase: Latencies| (phase.p99_us, phase.p99_us / latencies.healthy.p99_us);
-    let (healthy, _) = p99_of(latencies.healthy);
-    let (beside_us, beside_ratio) = p99_of(latencies.beside);
-    let (degraded_us, degraded_ratio) = p99_of(latencies.degraded);
-    let (repairing_us, repairing_ratio) = p99_of(latencies.repairing);
+    let slowest = phases::slowest(&samples, course.given_up_s..course.whole_s);
+    let samples = PhaseSamples::of(&samples, &course);
+    let latencies = samples.phases()?;
+    let ratio = |p99_us: f64| p99_us / latencies.healthy.p99_us;
     let rate = course.bytes as f64 / 1e6 / (course.whole_s - course.given_up_s).max(1e-3);
-    let results = Results {
+    let run = Run {
         machine: crate::process::machine(),
         code: status.code,
         nodes: status.nodes.len(),
@@ -251,25 +275,20 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
         share_of_estimate: rate / estimate.mb_per_s,
         estimate,
         estimates_mb_per_s: estimates.iter().map(|estimate| estimate.mb_per_s).collect(),
-        p99_us_healthy: healthy,
-        p99_us_beside: beside_us,
-        p99_us_degraded: degraded_us,
-        p99_us_repairing: repairing_us,
-        p99_ratio_beside: beside_ratio,
-        p99_ratio_degraded: degraded_ratio,
-        p99_ratio: repairing_ratio,
-        operations_degraded: within(&samples, degraded).count(),
-        operations_repairing: within(&samples, repairing).count(),
+        p99_us_healthy: latencies.healthy.p99_us,
+        p99_us_beside: latencies.beside.p99_us,
+        p99_us_degraded: latencies.degraded.p99_us,
+        p99_us_repairing: latencies.repairing.p99_us,
+        p99_ratio_beside: ratio(latencies.beside.p99_us),
+        p99_ratio_degraded: ratio(latencies.degraded.p99_us),
+        p99_ratio: ratio(latencies.repairing.p99_us),
+        operations_degraded: samples.degraded.len(),
+        operations_repairing: samples.repairing.len(),
         latencies,
+        slowest,
         error_count: report.error_count + filler.error_count,
     };
-    write_results(options.output.json.as_deref(), &results, || table(&results))?;
-    ensure!(results.error_count == 0, "{} operations failed", results.error_count);
-    if options.enforce {
-        ensure!(results.share_of_estimate >= GOAL_SHARE, "{:.2} of the estimate, not 0.6", results.share_of_estimate);
-        ensure!(results.p99_ratio <= 1.3, "the p99 grew {:.2} times, not 1.3 at most", results.p99_ratio);
-    }
-    Ok(())
+    Ok((run, samples))
 }
 
 /// Operations under way on each connection while nodes are filled: more would only wait for stripes to be sealed.
@@ -368,25 +387,29 @@ fn kill_and_watch(
     }
 }
 
-fn within(samples: &[Sample], span: std::ops::Range<f64>) -> impl Iterator<Item = &Sample> {
-    samples.iter().filter(move |sample| span.contains(&(sample.intended_ns as f64 / 1e9)))
-}
-
-/// Of the operations that were meant to start in the span; `None`: there is none.
-fn latencies(samples: &[Sample], span: std::ops::Range<f64>) -> Option<Latencies> {
-    let mut latencies: Vec<u64> = within(samples, span).map(|sample| sample.latency_ns).collect();
-    latencies.sort_unstable();
-    let longest = *latencies.last()?;
-    let us = |ns: u64| ns as f64 / 1e3;
-    let at = |per_mille: usize| us(latencies[(latencies.len() * per_mille).div_ceil(1000) - 1]);
-    let [p50_us, p90_us, p99_us, p999_us] = [500, 900, 990, 999].map(at);
-    Some(Latencies { p50_us, p90_us, p99_us, p999_us, longest_us: us(longest) })
-}
-
 fn table(results: &Results) -> String {
-    let Results { course, estimate, .. } = results;
     let mut out = String::new();
-    let _ = writeln!(out, "{}; {} nodes, {}", results.machine, results.nodes, results.code);
+    results.runs.iter().for_each(|run| run_table(&mut out, run));
+    if results.runs.len() > 1 {
+        let pooled = &results.pooled;
+        let _ = writeln!(
+            out,
+            "{} runs: medians: share {:.2}, p99 {:.2} times the undisturbed one; all operations together: p99 {:.0} us \
+             undisturbed, {:.0} us during repair: {:.2} times",
+            results.runs.len(),
+            results.median_share_of_estimate,
+            results.median_p99_ratio,
+            pooled.healthy.p99_us,
+            pooled.repairing.p99_us,
+            results.pooled_p99_ratio
+        );
+    }
+    out
+}
+
+fn run_table(out: &mut String, run: &Run) {
+    let Run { course, estimate, .. } = run;
+    let _ = writeln!(out, "{}; {} nodes, {}", run.machine, run.nodes, run.code);
     let _ = writeln!(
         out,
         "killed at {:.2} s, given up at {:.2} s, whole at {:.2} s: {} chunks, {:.1} MB",
@@ -400,36 +423,30 @@ fn table(results: &Results) -> String {
         out,
         "rebuilt {:.1} MB/s at a bandwidth of {} for each node; loopback, decoding and copying alone: \
          {:.1} MB/s (the median of {:.0?}); share {:.2}",
-        results.rebuilt_mb_per_s,
-        results.repair_bandwidth,
-        estimate.mb_per_s,
-        results.estimates_mb_per_s,
-        results.share_of_estimate
+        run.rebuilt_mb_per_s, run.repair_bandwidth, estimate.mb_per_s, run.estimates_mb_per_s, run.share_of_estimate
     );
     let _ = writeln!(
         out,
         "p99 {:.0} us undisturbed; {:.0} us beside {:.1} MB/s of the estimate's work: {:.2} times; \
          {:.0} us degraded, nothing being rebuilt ({} operations): {:.2} times; \
          {:.0} us during repair ({} operations): {:.2} times",
-        results.p99_us_healthy,
-        results.p99_us_beside,
+        run.p99_us_healthy,
+        run.p99_us_beside,
         course.beside_mb_per_s,
-        results.p99_ratio_beside,
-        results.p99_us_degraded,
-        results.operations_degraded,
-        results.p99_ratio_degraded,
-        results.p99_us_repairing,
-        results.operations_repairing,
-        results.p99_ratio
+        run.p99_ratio_beside,
+        run.p99_us_degraded,
+        run.operations_degraded,
+        run.p99_ratio_degraded,
+        run.p99_us_repairing,
+        run.operations_repairing,
+        run.p99_ratio
     );
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::admin::NodeStatus;
-    use crate::workload::OperationClass;
 
     #[derive(clap::Parser)]
     struct Flags {
@@ -471,17 +488,9 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_the_operations_meant_to_start_in_the_span() {
-        let sample = |ms: u64, us: u64| Sample {
-            intended_ns: ms * 1_000_000,
-            latency_ns: us * 1_000,
-            class: OperationClass::Get,
-            is_failed: false,
-        };
-        let samples: Vec<Sample> = (0..200).map(|at| sample(at, if at < 100 { at + 1 } else { 5_000 })).collect();
-        let first = Latencies { p50_us: 50.0, p90_us: 90.0, p99_us: 99.0, p999_us: 100.0, longest_us: 100.0 };
-        assert_eq!(latencies(&samples, 0.0..0.1), Some(first));
-        assert_eq!(latencies(&samples, 0.1..0.2).map(|second| second.p50_us), Some(5_000.0));
-        assert_eq!(latencies(&samples, 1.0..2.0), None);
+    fn of_an_even_number_the_upper_one_is_the_median() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0].into_iter()), 4.0);
+        assert_eq!(median(std::iter::empty()), 0.0);
     }
 }

@@ -1,8 +1,8 @@
 //! When a background thread may run: while nothing else wants the processor, and a little more if that never happens.
 //!
 //! ```text
-//! lowest class --waits far longer than it runs--> ordinary class, nice 10
-//!      '-------------nothing to do---------------------------------'--------> no thread
+//! lowest class, half of the processors --waits far longer than it runs--> ordinary class, nice 10, all processors
+//!      '-------------nothing to do----------------------------------------------'--------> no thread
 //! ```
 //! In the lowest class a thread is interrupted at once by whatever else wants to run, but has some thousandth of a
 //! processor that is never free; what was lost would stay lost for as long. A thread must not leave that class without
@@ -92,6 +92,7 @@ impl<T> Watch<T> {
             let _ = rustix::process::setpriority_process(None, NICE);
         } else {
             scheduling::yield_to_everything();
+            scheduling::keep_to_half();
         }
         self.shared.thread.store(this_thread().unwrap_or(0), Ordering::Relaxed);
     }
