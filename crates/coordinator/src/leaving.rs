@@ -236,7 +236,7 @@ impl Coordinator {
     /// Of nodes that were taken out only the number is kept once no tenure asks for one of their lives, and all that they
     /// had is rebuilt, as owners told: until then they count as losses.
     pub(crate) fn forget_removed(&mut self, now: Now) {
-        if !self.durable.nodes.values().any(|node| node.removed) || !self.is_all_rebuilt() {
+        if self.rests() || !self.durable.nodes.values().any(|node| node.removed) || !self.is_all_rebuilt() {
             return;
         }
         let tenures = self.durable.tenures.values();

@@ -5,6 +5,7 @@ use shorttail_wire::control::Order;
 
 use super::*;
 
+mod late;
 mod told;
 
 /// Nodes 0 to `count - 1`, and one gateway that owns everything.
