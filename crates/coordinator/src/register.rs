@@ -204,6 +204,8 @@ impl Coordinator {
         if let Some(old) = self.gateways.get(&id).and_then(|gateway| gateway.presence.connection) {
             self.close(now, old);
         }
+        // Its first report may be older than what it has yet to hear.
+        self.count_losses_anew(now);
         let known = self.gateways.get(&id);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
         let (status, recent, reach) = remembered.unwrap_or_default();

@@ -52,3 +52,15 @@ fn what_was_given_up_as_the_store_went_away_counts_until_owners_have_told() {
         cluster.remove(2, true).expect("nothing is missing");
     }
 }
+
+/// What it tells first it knew before it came.
+#[test]
+fn the_first_report_of_a_gateway_says_nothing_of_what_was_given_up() {
+    let (cluster, _, _) = two_memories_lost(false);
+    let mut cluster = cluster.begin_anew_without_gateway(LOSS_TOLD_MS + 1_000);
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.rebuilt(), [0; 2]);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+    cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
+    cluster.remove(2, true).expect("nothing is missing");
+}
