@@ -460,6 +460,22 @@ fn planned() -> (Stage, u16, u16) {
     (stage, old, new)
 }
 
+/// Nobody would own what it lets go as long as the store is away.
+#[test]
+fn an_owner_is_told_to_let_go_when_the_store_has_answered() {
+    let (mut stage, old, _) = planned();
+    let before = stage.scene.outputs.len();
+    stage.prepare();
+    assert_eq!(stage.lets_go(old), [1]);
+    let place = |is_it: fn(&Output) -> bool| stage.scene.outputs[before..].iter().position(is_it);
+    let order = place(|output| match output {
+        Output::Send { message: FromCoordinator::Terms(terms), .. } => terms.iter().any(|terms| terms.lets_go),
+        _ => false,
+    });
+    let saved = place(|output| matches!(output, Output::Persist(_)));
+    assert!(saved.is_some() && saved < order, "{saved:?} {order:?}");
+}
+
 #[test]
 fn an_owner_lets_go_when_its_heir_is_not_prepared_for_long() {
     let (mut stage, old, new) = planned();
