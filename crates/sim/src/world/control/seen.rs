@@ -58,6 +58,13 @@ impl World {
         machine.map_or_else(Vec::new, |machine| machine.status().problems)
     }
 
+    /// Why a node that drains is not empty yet, as the coordinator that leads says.
+    pub fn drain_problem(&self, node: usize) -> Option<String> {
+        let status = self.control.processes[self.leader()?].seat.machine()?.status();
+        let entry = status.nodes.into_iter().find(|entry| entry.id == self.nodes[node].id.0)?;
+        entry.drain?.problem
+    }
+
     /// May a gateway answer for a key, whoever should?
     pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
         let (partition, now) = (self.partition_of(key.as_bytes()), self.now_of_gateway(gateway));
