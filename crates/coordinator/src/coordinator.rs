@@ -95,6 +95,10 @@ pub struct Coordinator {
     outputs: VecDeque<Output>,
     /// What members are to know waits: outputs are not taken.
     is_held: bool,
+    /// It surely leads.
+    leads: bool,
+    /// It rested at the last input.
+    has_rested: bool,
     view_number: u64,
     view_changed: bool,
     /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
@@ -148,6 +152,8 @@ impl Coordinator {
             now_us: now.mono_us,
             outputs: VecDeque::new(),
             is_held: false,
+            leads: true,
+            has_rested: false,
             view_number: 0,
             view_changed: false,
         }
@@ -156,6 +162,10 @@ impl Coordinator {
     pub fn handle(&mut self, now: Now, input: Input) {
         self.forgive_silence(now);
         self.now_us = now.mono_us;
+        let rests = self.rests();
+        if std::mem::replace(&mut self.has_rested, rests) && !rests {
+            self.end_rest(now);
+        }
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),
             Input::Closed { connection } => self.handle_closed(now, connection),
@@ -172,6 +182,16 @@ impl Coordinator {
     pub fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
         self.tell();
+    }
+
+    /// Whether it surely leads: its lease may be over, and another one lead.
+    pub fn set_leading(&mut self, leads: bool) {
+        self.leads = leads;
+    }
+
+    /// Nothing can be saved now, as far as is known: nobody is let in, or told what is decided.
+    pub(crate) fn rests(&self) -> bool {
+        self.is_held || !self.leads
     }
 
     fn tell(&mut self) {

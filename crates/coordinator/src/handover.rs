@@ -9,7 +9,8 @@
 //!   |-- let go ----------------->| persists their tenures               |
 //!   |                            |-- terms ---------------------------->| fence, read the rest, serve
 //! ```
-//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. It is
+//! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What there is is
+//! saved once more before the owner is told to let go, so that it goes on while the store is away. A plan is
 //! dropped when an heir is gone, or reaches too few nodes. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
 //! is told to let go.
 //!
@@ -142,6 +143,8 @@ impl Coordinator {
         if let Some(plan) = &mut self.tenures.hand_over {
             plan.is_ordered = true;
         }
+        // Nobody would own what it lets go until the store has its heirs' tenures: the store is to answer first.
+        self.persist();
         self.tenures.to_tell.insert(owner);
     }
 

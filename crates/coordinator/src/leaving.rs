@@ -118,9 +118,24 @@ impl Coordinator {
         let bytes_left = node.status.memory_used_bytes;
         let drained = self.is_empty(id);
         let stuck = format!("{stranded} chunks find no node that has room and holds nothing of their stripe");
-        let problem = self.drain_problem(id).or((stranded > 0).then_some(stuck)).filter(|_| !drained);
+        let problem = self.drain_problem(id).or((stranded > 0).then_some(stuck)).or(self.remains_problem(id));
+        let problem = problem.filter(|_| !drained);
         let seconds_left = bytes_left.checked_div(rate).filter(|_| !drained);
         Some(DrainStatus { drained, chunks_left: self.chunks_held(id), bytes_left, seconds_left, problem })
+    }
+
+    /// What stays of stripes that are lost. A later owner learns of the loss by it, and no owner counts it.
+    fn remains_problem(&self, id: u16) -> Option<String> {
+        let node = self.nodes.get(&id)?;
+        let tolerance = self.settings.code.tolerance() as u64;
+        let is_some_lost = self.living().any(|gateway| gateway.status.totals.lost_of_stripe_max > tolerance);
+        let holds = node.has_told && self.chunks_held(id) > 0;
+        (holds && is_some_lost && self.do_owners_count_nothing(id)).then(|| {
+            format!(
+                "{} left of stripes that are lost, until all is flushed: `shorttail remove node {id} --lost` takes the node out",
+                remains(self.chunks_held(id))
+            )
+        })
     }
 
     fn chunks_held(&self, id: u16) -> u64 {
@@ -131,16 +146,20 @@ impl Coordinator {
     /// a partition is being taken over nobody knows: its last owner's word is over, and the next one has not counted.
     pub(crate) fn is_empty(&self, id: u16) -> bool {
         let Some(node) = self.nodes.get(&id) else { return true };
+        // Of a dead node only owners can tell.
+        let says_itself = !node.presence.is_alive() || node.has_told && self.chunks_held(id) == 0;
+        says_itself && self.do_owners_count_nothing(id)
+    }
+
+    /// Is everything served, and do all owners say that they have nothing there?
+    fn do_owners_count_nothing(&self, id: u16) -> bool {
         let is_served =
             self.durable.tenures.iter().all(|(&epoch, tenure)| self.is_owner_alive(tenure) && self.serves(epoch));
         let mut owners = self.gateways.iter().filter(|(id, gateway)| {
             gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
         });
         let counts_nothing = |seen: &shorttail_wire::control::NodeSeen| seen.id == id && seen.chunks_left == Some(0);
-        let all_say = owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing));
-        // Of a dead node only owners can tell.
-        let says_itself = !node.presence.is_alive() || node.has_told && self.chunks_held(id) == 0;
-        is_served && all_say && says_itself
+        is_served && owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing))
     }
 
     /// Takes a node out for good.
@@ -162,6 +181,9 @@ impl Coordinator {
         match lost {
             false if is_alive && !(self.is_draining(id) && is_empty) => {
                 let held = chunk_count(self.chunks_held(id));
+                if let Some(remains) = self.remains_problem(id).filter(|_| self.is_draining(id)) {
+                    return Err(format!("node {id} is not empty: {remains}"));
+                }
                 return Err(match self.is_draining(id) {
                     true => format!("node {id} is being drained and still holds {held}: wait until it is drained"),
                     false => format!(
@@ -236,7 +258,7 @@ impl Coordinator {
     /// Of nodes that were taken out only the number is kept once no tenure asks for one of their lives, and all that they
     /// had is rebuilt, as owners told: until then they count as losses.
     pub(crate) fn forget_removed(&mut self, now: Now) {
-        if !self.durable.nodes.values().any(|node| node.removed) || !self.is_all_rebuilt() {
+        if self.rests() || !self.durable.nodes.values().any(|node| node.removed) || !self.is_all_rebuilt() {
             return;
         }
         let tenures = self.durable.tenures.values();
@@ -256,6 +278,11 @@ impl Coordinator {
             self.persist();
         }
     }
+}
+
+/// For people.
+fn remains(count: u64) -> String {
+    format!("{} {}", chunk_count(count), if count == 1 { "is" } else { "are" })
 }
 
 /// For people.

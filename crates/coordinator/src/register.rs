@@ -198,9 +198,14 @@ impl Coordinator {
             self.durable.gateway_id_next = id.wrapping_add(1);
             self.persist();
         }
+        if self.alive_gateways().next().is_none() {
+            self.await_gateways(now);
+        }
         if let Some(old) = self.gateways.get(&id).and_then(|gateway| gateway.presence.connection) {
             self.close(now, old);
         }
+        // Its first report may be older than what it has yet to hear.
+        self.count_losses_anew(now);
         let known = self.gateways.get(&id);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
         let (status, recent, reach) = remembered.unwrap_or_default();
@@ -209,8 +214,17 @@ impl Coordinator {
             other == id || gateway.presence.is_alive() || !is_in_place_of(&registration, &gateway.registration)
         });
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
-        let has_told = false;
-        let member = GatewayMember { presence, since_us, registration, status, has_told, untold_losses, recent, reach };
+        let member = GatewayMember {
+            presence,
+            since_us,
+            registration,
+            status,
+            has_told: false,
+            is_missed: false,
+            untold_losses,
+            recent,
+            reach,
+        };
         self.gateways.insert(id, member);
         self.connections.insert(connection, Member::Gateway(id));
         let welcome = GatewayWelcome {

@@ -10,6 +10,8 @@
 //! What is given up is wiped when it is back. Nodes that are only out of reach, or stopped, have all that they held: were
 //! more of them given up than the code survives, everything would be lost though no memory was. And while no gateway reaches
 //! enough of them to own anything, this side of a cut may be the smaller one: nothing is gained by giving up the other.
+//! While the metadata store is away nobody is given up either: owners would hear of it much later, and rebuild nothing until
+//! then, and nodes that are back are not let in.
 //!
 //! Must not know: how chunks are rebuilt.
 
@@ -32,6 +34,9 @@ impl Coordinator {
 
     /// Gives up nodes that are due, those first that died first.
     pub(crate) fn retire_nodes(&mut self, now: Now) {
+        if self.rests() {
+            return;
+        }
         let due = self.nodes.iter().filter(|(_, node)| self.is_due(node, now.mono_us));
         let mut due: Vec<(u64, u16)> = due.map(|(&id, node)| (node.presence.since_us, id)).collect();
         due.sort_unstable();
@@ -40,6 +45,23 @@ impl Coordinator {
                 self.nodes.get_mut(&id).expect("listed above").presence.since_us = now.mono_us;
             } else if self.may_be_given_up(id) {
                 self.retire(now, id);
+            }
+        }
+    }
+
+    /// The store is there again: who is dead may come back now, and owners hear only now of what was given up before.
+    pub(crate) fn end_rest(&mut self, now: Now) {
+        let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
+        dead.for_each(|node| node.presence.since_us = now.mono_us);
+        self.count_losses_anew(now);
+    }
+
+    /// Owners may not have heard yet of what was given up and is not known to be rebuilt, whatever they tell first.
+    pub(crate) fn count_losses_anew(&mut self, now: Now) {
+        for (id, node) in &mut self.nodes {
+            let durable = &self.durable.nodes[id];
+            if durable.retired_through > durable.rebuilt_through {
+                node.given_up_us = node.given_up_us.map(|_| now.mono_us);
             }
         }
     }
@@ -150,7 +172,7 @@ impl Coordinator {
 
     /// Owners tell that nothing is missing that could be rebuilt: that is kept, as nobody can tell while they are replaced.
     pub(crate) fn note_rebuilt(&mut self, now: Now) {
-        if !self.nodes.keys().any(|&id| self.may_miss(id)) || !self.is_all_rebuilt() {
+        if self.rests() || !self.nodes.keys().any(|&id| self.may_miss(id)) || !self.is_all_rebuilt() {
             return;
         }
         let is_rebuilt = |&(&id, node): &(&u16, &NodeMember)| {

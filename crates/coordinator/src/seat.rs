@@ -5,6 +5,7 @@
 //!             stands by            leads                     store away, lease over
 //! members     sent to the leader   welcome; beats            those that are there stay, without beats
 //! persists                         at once                   wait; so does what would be sent after them
+//! dead nodes                       given up in time          not given up; their time begins anew afterwards
 //! ```
 //!
 //! What the machine puts out after a `Persist` leaves when the store has it.
@@ -34,6 +35,10 @@ struct Reign {
 }
 
 impl Reign {
+    fn lasts(&self, now_us: u64) -> bool {
+        self.until_us.is_none_or(|until_us| now_us < until_us)
+    }
+
     fn waits_long(&self, now_us: u64) -> bool {
         self.saving_since_us.is_some_and(|since_us| now_us - since_us > SAVING_LONG_US)
     }
@@ -126,7 +131,7 @@ impl Seat {
 
     /// Surely: nobody else can.
     pub fn leads(&self, now_us: u64) -> bool {
-        self.reign.as_ref().is_some_and(|reign| reign.until_us.is_none_or(|until_us| now_us < until_us))
+        self.reign.as_ref().is_some_and(|reign| reign.lasts(now_us))
     }
 
     /// Can new members be let in? What they are told may have to be saved first.
@@ -143,6 +148,7 @@ impl Seat {
     pub fn handle(&mut self, now: Now, input: Input) {
         if let Some(reign) = &mut self.reign {
             reign.machine.hold(reign.waits_long(now.mono_us));
+            reign.machine.set_leading(reign.lasts(now.mono_us));
             reign.machine.handle(now, input);
         }
     }

@@ -39,6 +39,8 @@ pub(crate) struct Tenures {
     pub hand_over: Option<HandOver>,
     /// When the first gateway came while some partition was never owned.
     gathering_since_us: Option<u64>,
+    /// When the first of all gateways came that were out of sight.
+    returning_since_us: Option<u64>,
     /// Gateways whose terms changed since they were told.
     pub to_tell: BTreeSet<u16>,
     /// What gateways were told of tenures that are served or not, by epoch.
@@ -401,20 +403,35 @@ impl Coordinator {
 
     /// Tenures whose partitions are to be dealt again.
     fn ended_tenures(&self, now: Now) -> Vec<u32> {
-        let all_here = self.alive_gateways().count() >= usize::from(self.settings.gateway_count_expected);
-        let may_return = now.mono_us < self.return_until_us() && !all_here;
+        let may_return = now.mono_us < self.return_until_us() && !self.are_as_many_here();
         let is_ended = |epoch: &u32, tenure: &DurableTenure| {
             let state = self.standing_of(*epoch).map(|standing| standing.state);
             let left = matches!(state, Some(TenureState::LetGo | TenureState::Ended));
-            let was_seen = self.gateways.contains_key(&tenure.gateway) || !may_return;
-            left || !self.is_owner_alive(tenure) && was_seen || self.is_out_of_reach(*epoch, tenure, now)
+            let was_seen = self.gateways.get(&tenure.gateway).is_some_and(|member| !member.is_missed);
+            let is_gone = !self.is_owner_alive(tenure) && (was_seen || !may_return);
+            left || is_gone || self.is_out_of_reach(*epoch, tenure, now)
         };
         self.durable.tenures.iter().filter(|(epoch, tenure)| is_ended(epoch, tenure)).map(|(&epoch, _)| epoch).collect()
     }
 
-    /// Until when gateways may come back that were not heard of since this coordinator began.
+    /// Are as many gateways alive as were announced, and as many as own something? Then others came in the place of those
+    /// that are gone.
+    fn are_as_many_here(&self) -> bool {
+        let tenures = self.durable.tenures.values();
+        let owners: BTreeSet<(u16, u64)> = tenures.map(|tenure| (tenure.gateway, tenure.gateway_life)).collect();
+        self.alive_gateways().count() >= owners.len().max(usize::from(self.settings.gateway_count_expected))
+    }
+
+    /// The first gateway comes while none is alive: it was this coordinator that was gone, or out of sight, and the others will
+    /// follow.
+    pub(crate) fn await_gateways(&mut self, now: Now) {
+        self.tenures.returning_since_us = Some(now.mono_us);
+        self.gateways.values_mut().for_each(|member| member.is_missed = true);
+    }
+
+    /// Until when gateways may come back that were not heard of since this coordinator began, or since all were out of sight.
     fn return_until_us(&self) -> u64 {
-        let first_us = self.gateways.values().map(|member| member.since_us).min();
+        let first_us = self.tenures.returning_since_us;
         let spread_us = first_us.map_or(0, |first_us| first_us + GATEWAY_RETURN_SPREAD_MS * 1000);
         spread_us.max(self.started_us + GATEWAY_RETURN_MS * 1000)
     }

@@ -334,6 +334,28 @@ fn memory_that_was_rebuilt_is_not_missed() {
     }
 }
 
+/// Nobody could own what an owner lets go then: it goes on until the store is there again.
+#[test]
+fn what_is_to_be_handed_over_is_served_while_the_store_is_away() {
+    for seed in 0..6 {
+        let mut world = cluster_of(config(), seed);
+        fill(&mut world, 0..20);
+        world.drain_gateway(0);
+        await_within(&mut world, SERVED_US, "prepared", |world| world.is_prepared(1));
+        world.lose_store(20_000_000);
+        for _ in 0..190 {
+            pass(&mut world, 100_000);
+            assert!((0..20).all(|name| world.serves(&format!("key{name}"))), "seed {seed}\n{}", world.trace());
+        }
+        holds(&mut world, 0..20);
+        await_within(&mut world, SERVED_US, "drained", |world| {
+            (0..20).map(|name| format!("key{name}")).all(|key| world.owner_of(&key) == Some(1) && world.serves(&key))
+        });
+        assert_eq!(world.counts().tenures_taken_over, 0, "{:?}", world.counts());
+        concludes(world);
+    }
+}
+
 /// What must be saved waits for the store; nobody is told of it before.
 #[test]
 fn no_tenure_begins_while_the_store_is_away() {

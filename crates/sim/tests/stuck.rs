@@ -37,6 +37,48 @@ fn a_node_is_drained_while_many_stripes_are_stuck() {
     assert_eq!(missing(&world), stuck);
 }
 
+/// A later owner learns by them what is lost: they do not move, and whoever empties the node is told what to do.
+#[test]
+fn chunks_of_lost_stripes_that_keep_a_node_from_being_drained_are_told() {
+    let mut config = SimConfig { node_memory_bytes: 8 << 20, audit_events: 100_000, ..nodes_of("rs:2+1", 6) };
+    config.share(1);
+    (config.coordinated, config.lease) = (true, Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 }));
+    let mut world = cluster_of(config, 1);
+    store(&mut world, 0..3_000, SMALL_BYTES);
+    crash_for_good(&mut world, &[0, 1]);
+    // The second one is waited for, as stripes may lack a chunk of the first.
+    repeat_until(&mut world, |world| {
+        world.order_removal(0, true);
+        world.order_removal(1, true);
+        world.counts().removals == 2
+    });
+    world.crash_gateway_number(0, 500_000);
+    pass(&mut world, 1_000_000);
+    await_within(&mut world, REPAIR_US, "served", |world| world.serves("key0"));
+    world.order_drain(3, false);
+    repeat_until(&mut world, |world| {
+        let problem = world.drain_problem(3);
+        problem.is_some_and(|problem| problem.contains("stripes that are lost"))
+    });
+    assert!(!world.is_drained(3));
+    repeat_until(&mut world, |world| {
+        world.order_removal(3, true);
+        world.is_removed(3)
+    });
+    assert!(world.serves("key0"));
+}
+
+/// Looks once a second.
+fn repeat_until(world: &mut World, mut is_so: impl FnMut(&mut World) -> bool) {
+    for _ in 0..MOVES_US / 1_000_000 {
+        pass(world, 1_000_000);
+        if is_so(world) {
+            return;
+        }
+    }
+    panic!("{:?} {:?} {:?}\n{}", world.counts(), world.all_stats(), world.problems(), world.trace());
+}
+
 fn missing(world: &World) -> u64 {
     world.all_stats().iter().map(|stats| stats.chunks_missing).sum()
 }

@@ -407,6 +407,35 @@ fn what_rests_on_records_waits_until_they_are_saved() {
     assert!(seat.leads(4_499_999) && !seat.leads(4_500_000) && !seat.takes_members(4_500_000));
 }
 
+/// Another one may lead, and have given up others.
+#[test]
+fn who_does_not_surely_lead_gives_nobody_up() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let mut now = Now::default();
+    seat.begin_reign(now, 1, State::Known(Durable::new(77)), 77, Some(4_500_000)).expect("the same cluster");
+    let tell = |seat: &mut Seat, now: Now, input: Input| {
+        seat.handle(now, input);
+        while seat.poll_output(now.mono_us).is_some() {
+            seat.handle_saved(1);
+        }
+    };
+    let message = |number: u64, message: ToCoordinator| Input::Message { connection: ConnectionId(number), message };
+    tell(&mut seat, now, message(1, ToCoordinator::RegisterNode(node(1, Some(0)))));
+    tell(&mut seat, now, message(2, ToCoordinator::RegisterGateway(gateway_registration(None, 9))));
+    tell(&mut seat, now, Input::Closed { connection: ConnectionId(1) });
+    let mut pass_ms = |seat: &mut Seat, ms: u64| {
+        for _ in 0..ms / 100 {
+            now.mono_us += 100_000;
+            tell(seat, now, message(2, sees(&[])));
+        }
+        seat.machine().expect("it goes on").view().nodes[0].state
+    };
+    assert_eq!(pass_ms(&mut seat, 2 * RETIRE_AFTER_MS), NodeState::Dead);
+    seat.renew(None);
+    assert_eq!(pass_ms(&mut seat, RETIRE_AFTER_MS), NodeState::Dead, "it may come back only now");
+    assert_eq!(pass_ms(&mut seat, 200), NodeState::Retired);
+}
+
 /// The state was put back from a backup.
 #[test]
 fn a_reign_does_not_begin_before_an_epoch_that_an_earlier_one_knew() {

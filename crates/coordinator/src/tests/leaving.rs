@@ -5,6 +5,7 @@ use shorttail_wire::control::Order;
 
 use super::*;
 
+mod late;
 mod told;
 
 /// Nodes 0 to `count - 1`, and one gateway that owns everything.
@@ -563,9 +564,15 @@ fn nodes_that_came_back_empty_count_until_owners_know_and_have_told() {
 impl Cluster {
     /// The coordinator begins anew, and all that it lets in come back to it as they are.
     fn begin_anew(self) -> Self {
+        self.begin_anew_without_gateway(0)
+    }
+
+    /// The gateway comes after so long.
+    fn begin_anew_without_gateway(self, ms: u64) -> Self {
         let mut scene = self.scene.restart();
         let lives = scene.persisted.nodes.clone();
-        let nodes = lives.iter().map(|(&id, known)| scene.node(node(known.incarnation, Some(id))).0).collect();
+        let nodes: Vec<_> = lives.iter().map(|(&id, known)| scene.node(node(known.incarnation, Some(id))).0).collect();
+        scene.pass_ms(ms, &nodes);
         let gateway = scene.connect();
         let session = GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id: 0 };
         let life = scene.persisted.tenures.values().next().expect("a tenure").gateway_life;

@@ -348,6 +348,52 @@ fn gateways_come_back_one_after_the_other() {
     assert_eq!(stage.loads(), [(ids[0], 6), (ids[1], 6)].into());
 }
 
+/// More gateways than were announced: who comes first may be one of several.
+#[test]
+fn who_comes_back_first_gets_nothing_of_those_that_follow() {
+    for announced in [1, 3] {
+        let mut stage = Stage::new(3, 12);
+        let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+        stage.serve();
+        let owners = stage.owners();
+        stage.scene.settings.gateway_count_expected = announced;
+        let mut stage = stage.restart();
+        ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
+        for &id in &ids {
+            stage.return_of(id).expect("let in");
+            stage.gateways.get_mut(&id).expect("known").is_silent = false;
+            stage.serve();
+            assert_eq!(stage.owners(), owners, "{announced}");
+        }
+        stage.pass_ms(2 * GATEWAY_RETURN_MS);
+        assert_eq!(stage.owners(), owners, "{announced}");
+    }
+}
+
+/// It was the coordinator that was cut off.
+#[test]
+fn gateways_that_were_all_out_of_sight_have_time_to_come_back() {
+    let mut stage = Stage::new(3, 12);
+    let ids: Vec<u16> = (0..3).map(|_| stage.join()).collect();
+    stage.serve();
+    let owners = stage.owners();
+    stage.pass_ms(2 * GATEWAY_RETURN_MS);
+    ids.iter().for_each(|id| stage.gateways.get_mut(id).expect("known").is_silent = true);
+    stage.pass_ms(2 * GATEWAY_DEAD_AFTER_MS);
+    assert_eq!(stage.scene.coordinator.status().partitions_served, 0, "nobody is seen");
+    for (&id, passed_ms) in ids[..2].iter().zip([200, GATEWAY_RETURN_SPREAD_MS - 350]) {
+        stage.return_of(id).expect("let in");
+        stage.gateways.get_mut(&id).expect("known").is_silent = false;
+        stage.serve();
+        stage.pass_ms(passed_ms);
+        assert_eq!(stage.owners(), owners);
+    }
+    stage.pass_ms(200);
+    assert_eq!(stage.loads(), [(ids[0], 6), (ids[1], 6)].into(), "the third is dead");
+    stage.die(ids[1]);
+    assert_eq!(stage.loads(), [(ids[0], 12)].into(), "at once, as another one is there");
+}
+
 #[test]
 fn a_newcomer_gets_its_share_by_a_hand_over() {
     let mut stage = Stage::new(1, 8);
@@ -412,6 +458,22 @@ fn planned() -> (Stage, u16, u16) {
     stage.scene.handle(Input::Order { ticket: 5, member: old, order: control::Order::Drain });
     assert_eq!((stage.lets_go(old), stage.to_come(new)), (vec![], vec![3]));
     (stage, old, new)
+}
+
+/// Nobody would own what it lets go as long as the store is away.
+#[test]
+fn an_owner_is_told_to_let_go_when_the_store_has_answered() {
+    let (mut stage, old, _) = planned();
+    let before = stage.scene.outputs.len();
+    stage.prepare();
+    assert_eq!(stage.lets_go(old), [1]);
+    let place = |is_it: fn(&Output) -> bool| stage.scene.outputs[before..].iter().position(is_it);
+    let order = place(|output| match output {
+        Output::Send { message: FromCoordinator::Terms(terms), .. } => terms.iter().any(|terms| terms.lets_go),
+        _ => false,
+    });
+    let saved = place(|output| matches!(output, Output::Persist(_)));
+    assert!(saved.is_some() && saved < order, "{saved:?} {order:?}");
 }
 
 #[test]

@@ -95,6 +95,25 @@ fn a_dead_node_is_rebuilt_once_nobody_misses_a_chunk_of_it() {
     assert!(which[3] && which.iter().filter(|is_rebuilt| **is_rebuilt).count() == 1, "{which:?}");
 }
 
+/// A later owner learns by them that something is missing: they do not move, and no owner counts them.
+#[test]
+fn what_is_left_of_lost_stripes_on_a_node_that_drains_is_told() {
+    let mut cluster = Cluster::new(8);
+    cluster.drain(3).expect("enough others");
+    cluster.reports(3, 1, 1 << 16);
+    let problem = |cluster: &Cluster| cluster.drain_status(3).expect("it drains").problem;
+    for (left, lost) in [(2, 3), (0, 2)] {
+        cluster.counts(&[(3, left)], lost);
+        assert_eq!(problem(&cluster), None, "a chunk of a stripe that can be read is on its way");
+    }
+    cluster.counts(&[(3, 0)], 3);
+    let told = problem(&cluster).expect("it would drain for ever");
+    assert!(told.starts_with("1 chunk is left of stripes that are lost"), "{told}");
+    let refused = cluster.remove(3, false).expect_err("it holds something");
+    assert!(refused.contains("not empty: 1 chunk is left") && refused.contains("remove node 3 --lost"), "{refused}");
+    cluster.remove(3, true).expect("nothing that can be read is lost with it");
+}
+
 /// Who takes over has not counted what it takes over, whatever it said before.
 #[test]
 fn no_node_is_rebuilt_while_a_partition_is_taken_over() {

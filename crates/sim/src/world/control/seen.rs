@@ -1,5 +1,6 @@
 //! Who should own what, as the coordinator or a member sees it.
 
+use shorttail_gateway::engine::Standing;
 use shorttail_wire::control::{GatewayEntry, View};
 
 use super::member::gateway_of_address;
@@ -57,11 +58,23 @@ impl World {
         machine.map_or_else(Vec::new, |machine| machine.status().problems)
     }
 
+    /// Why a node that drains is not empty yet, as the coordinator that leads says.
+    pub fn drain_problem(&self, node: usize) -> Option<String> {
+        let status = self.control.processes[self.leader()?].seat.machine()?.status();
+        let entry = status.nodes.into_iter().find(|entry| entry.id == self.nodes[node].id.0)?;
+        entry.drain?.problem
+    }
+
     /// May a gateway answer for a key, whoever should?
     pub fn answers_for(&self, gateway: usize, key: &str) -> bool {
         let (partition, now) = (self.partition_of(key.as_bytes()), self.now_of_gateway(gateway));
         let mut engines = self.gateways[gateway].engines();
         engines.any(|it| it.is_serving() && it.is_proven(now) && it.config().partitions.contains(&partition))
+    }
+
+    /// Has a gateway read what it is to inherit in a hand-over?
+    pub fn is_prepared(&self, gateway: usize) -> bool {
+        self.gateways[gateway].engines().any(|engine| engine.standing() == Standing::Prepared)
     }
 
     /// Whoever lost memory lost it so long ago that all owners know, and everybody is there.

@@ -1,0 +1,66 @@
+//! Scenarios: owners hear late of what was given up, as the metadata store was away, or they were.
+
+use super::*;
+
+impl Cluster {
+    /// Which lives of the first two nodes nothing is missing of any more, as owners told.
+    fn rebuilt(&self) -> [u64; 2] {
+        [0, 1].map(|id| self.scene.persisted.nodes[&id].rebuilt_through)
+    }
+
+    /// The metadata store is away, and a save waits for it or not; or it is there again.
+    fn lose_store(&mut self, is_away: bool, saves: bool) {
+        match saves {
+            true => self.scene.coordinator.hold(is_away),
+            false => self.scene.coordinator.set_leading(!is_away),
+        }
+    }
+}
+
+/// A switch was out, say, first for one rack and then for the next: what they hold is all there.
+#[test]
+fn nobody_is_given_up_while_the_store_is_away() {
+    use NodeState::{Dead, Retired};
+    for saves in [true, false] {
+        let mut cluster = Cluster::new(12);
+        cluster.counts(&[], 0);
+        cluster.lose_store(true, saves);
+        (0..5).for_each(|id| cluster.die(id));
+        cluster.pass_telling(RETIRE_AFTER_MS + 4 * LOSS_TOLD_MS, 5, &[], 0);
+        assert_eq!(cluster.states(0..5), [Dead; 5]);
+        cluster.lose_store(false, saves);
+        cluster.pass_telling(RETIRE_AFTER_MS - 1_000, 5, &[], 0);
+        assert_eq!(cluster.states(0..5), [Dead; 5], "they were not let in before");
+        cluster.pass_telling(2_000, 5, &[], 0);
+        cluster.pass_telling(4 * LOSS_TOLD_MS, 5, &[], 2);
+        assert_eq!(cluster.states(0..5), [Retired, Retired, Dead, Dead, Dead]);
+    }
+}
+
+/// Owners rebuild nothing before they are told.
+#[test]
+fn what_was_given_up_as_the_store_went_away_counts_until_owners_have_told() {
+    for saves in [true, false] {
+        let (mut cluster, _, _) = two_memories_lost(false);
+        cluster.lose_store(true, saves);
+        cluster.pass_telling(4 * LOSS_TOLD_MS, 2, &[], 0);
+        cluster.lose_store(false, saves);
+        cluster.counts(&[], 0);
+        assert_eq!(cluster.rebuilt(), [0; 2]);
+        assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+        cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
+        cluster.remove(2, true).expect("nothing is missing");
+    }
+}
+
+/// What it tells first it knew before it came.
+#[test]
+fn the_first_report_of_a_gateway_says_nothing_of_what_was_given_up() {
+    let (cluster, _, _) = two_memories_lost(false);
+    let mut cluster = cluster.begin_anew_without_gateway(LOSS_TOLD_MS + 1_000);
+    cluster.counts(&[], 0);
+    assert_eq!(cluster.rebuilt(), [0; 2]);
+    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+    cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
+    cluster.remove(2, true).expect("nothing is missing");
+}
