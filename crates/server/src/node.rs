@@ -256,7 +256,7 @@ fn start_cores(
         }
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
-        all_beside.add(beside, watcher)?;
+        all_beside.add(beside, watcher);
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let core_loop =
