@@ -53,8 +53,8 @@ impl Settling {
     }
 }
 
-/// So many threads allocate in earnest: the others share their heaps, each of which would keep some of what it once
-/// had.
+/// So many threads have heaps of their own: those that begin later share them, as each would keep some of what it once
+/// had. What a thread had that ended the next one gets.
 pub fn share_heaps(threads: usize) {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call only changes how the allocator goes about its work.

@@ -24,7 +24,7 @@ use std::thread;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::preadv;
 use shorttail_node::{MakeRing, Node, NodeConfig, NodeError};
-use shorttail_store::{NearReader, NearWriter, RingReader, RingWriter};
+use shorttail_store::{NearReader, NearWriter, RingReader, RingWriter, RoomsView};
 use shorttail_wire::node::NearMemory;
 
 use crate::scheduling;
@@ -54,9 +54,20 @@ pub fn own(node: &Node) -> Option<impl NearReader + 'static> {
 
 /// For a background of this process to write beside the node's core, if the memory is no file on a disk: where that is
 /// full, pages that were not written are not there.
-pub fn own_to_write(node: &Node) -> Option<impl NearWriter + 'static> {
+pub fn own_to_write(node: &Node) -> Option<Box<dyn NearWriter>> {
     let file = node.memory()?;
-    is_in_memory(file).ok()?.then(|| GivingWay(NearFile(Arc::clone(file))))
+    is_in_memory(file).ok()?.then(|| writer(file))
+}
+
+fn writer(file: &Arc<File>) -> Box<dyn NearWriter> {
+    let read = GivingWay(NearFile(Arc::clone(file)));
+    match RoomsView::of_file(file) {
+        Ok(rooms) => Box::new(NearRooms { read, rooms }),
+        Err(error) => {
+            tracing::debug!(%error, "what is rebuilt is written by system calls");
+            Box::new(read)
+        }
+    }
 }
 
 fn is_in_memory(file: &File) -> io::Result<bool> {
@@ -202,17 +213,49 @@ impl<M: NearReader> NearReader for GivingWay<M> {
 
 impl<M: NearWriter> NearWriter for GivingWay<M> {
     fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
-        // Some tens of microseconds of decoding are behind it.
-        scheduling::give_way();
-        let last = bytes.len().saturating_sub(1) / WRITTEN_BYTES * WRITTEN_BYTES;
-        for at in (0..last).step_by(WRITTEN_BYTES) {
-            if !self.0.write(position + at as u64, WRITTEN_BYTES, &bytes[at..at + WRITTEN_BYTES]) {
-                return false;
-            }
-            scheduling::give_way();
-        }
-        self.0.write(position + last as u64, room_bytes - last, &bytes[last..])
+        write_in_pieces(position, room_bytes, bytes, |at, room_bytes, bytes| self.0.write(at, room_bytes, bytes))
     }
+}
+
+/// Memory that is written where it is mapped: so the core never waits for the lock of the whole file, which a background may
+/// have when it has to stop. To read by system calls takes no lock that others wait for.
+#[derive(Debug)]
+struct NearRooms {
+    read: GivingWay<NearFile>,
+    rooms: RoomsView,
+}
+
+impl NearReader for NearRooms {
+    fn read(&self, position: u64, into: &mut [u8]) -> usize {
+        self.read.read(position, into)
+    }
+
+    fn read_both(&self, position: u64, first: &mut [u8], second: &mut [u8]) -> usize {
+        self.read.read_both(position, first, second)
+    }
+}
+
+impl NearWriter for NearRooms {
+    fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
+        let write = |at: u64, room_bytes: usize, bytes: &[u8]| self.rooms.write(at, room_bytes, bytes).is_ok();
+        let is_written = write_in_pieces(position, room_bytes, bytes, write);
+        self.rooms.let_go(position, room_bytes);
+        is_written
+    }
+}
+
+/// Others get the processor between the pieces.
+fn write_in_pieces(position: u64, room_bytes: usize, bytes: &[u8], write: impl Fn(u64, usize, &[u8]) -> bool) -> bool {
+    // Some tens of microseconds of decoding are behind it.
+    scheduling::give_way();
+    let last = bytes.len().saturating_sub(1) / WRITTEN_BYTES * WRITTEN_BYTES;
+    for at in (0..last).step_by(WRITTEN_BYTES) {
+        if !write(position + at as u64, WRITTEN_BYTES, &bytes[at..at + WRITTEN_BYTES]) {
+            return false;
+        }
+        scheduling::give_way();
+    }
+    write(position + last as u64, room_bytes - last, &bytes[last..])
 }
 
 #[cfg(test)]
@@ -250,21 +293,43 @@ mod tests {
         assert_eq!(memory.read_both(10, &mut first, &mut second), 0);
     }
 
+    fn memory(bytes: usize) -> Arc<File> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+        let file = File::from(rustix::fs::memfd_create("memory", flags).expect("memory"));
+        file.set_len(bytes as u64).expect("longer");
+        Arc::new(file)
+    }
+
     #[test]
     fn all_that_is_written_piece_by_piece_is_there_and_the_rest_of_its_room() {
+        let room_bytes = 4 * WRITTEN_BYTES;
+        let by_calls = |file: &Arc<File>| -> Box<dyn NearWriter> { Box::new(GivingWay(NearFile(Arc::clone(file)))) };
         for length in [0, 1, WRITTEN_BYTES, WRITTEN_BYTES + 1, 3 * WRITTEN_BYTES - 1] {
-            let file = File::from(rustix::fs::memfd_create("memory", rustix::fs::MemfdFlags::CLOEXEC).expect("memory"));
-            let room_bytes = 4 * WRITTEN_BYTES;
-            file.set_len(2 * room_bytes as u64).expect("longer");
-            let memory = GivingWay(NearFile(Arc::new(file)));
-            let bytes: Vec<u8> = (0..length).map(|at| at as u8 ^ (at >> 8) as u8).collect();
-            assert!(memory.write(4096, room_bytes, &bytes), "{length}");
-            let mut read = vec![1; room_bytes];
-            assert_eq!(memory.read(4096, &mut read), room_bytes);
-            assert!(read[..length] == bytes && read[length..].iter().all(|&byte| byte == 0), "{length}");
-            let taken_bytes = memory.0.0.metadata().expect("it is a file").blocks() * 512;
-            assert_eq!(taken_bytes, room_bytes as u64, "{length}: no more and no less than its room");
+            for make in [by_calls, writer] {
+                let file = memory(2 * room_bytes);
+                let memory = make(&file);
+                let bytes: Vec<u8> = (0..length).map(|at| at as u8 ^ (at >> 8) as u8).collect();
+                assert!(memory.write(4096, room_bytes, &bytes), "{length}");
+                let mut read = vec![1; room_bytes];
+                assert_eq!(memory.read(4096, &mut read), room_bytes);
+                assert!(read[..length] == bytes && read[length..].iter().all(|&byte| byte == 0), "{length}");
+                let taken_bytes = file.metadata().expect("it is a file").blocks() * 512;
+                assert_eq!(taken_bytes, room_bytes as u64, "{length}: no more and no less than its room");
+            }
         }
+    }
+
+    /// Each of them would lock the file, and the core would wait.
+    #[test]
+    fn rooms_are_written_without_system_calls_that_write() {
+        let file = memory(2 * WRITTEN_BYTES);
+        let memory = writer(&file);
+        rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::FUTURE_WRITE).expect("sealed");
+        assert!(!NearFile(Arc::clone(&file)).write(64, WRITTEN_BYTES, &[7; 9000]), "it is refused");
+        assert!(memory.write(64, WRITTEN_BYTES, &[7; 9000]));
+        let mut read = vec![0; 9000];
+        assert_eq!(memory.read(64, &mut read), 9000);
+        assert!(read.iter().all(|&byte| byte == 7));
     }
 
     #[test]

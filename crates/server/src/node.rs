@@ -58,7 +58,9 @@ pub struct CoreGauges {
 /// When the address is taken, the memory is not to be had, or the coordinator refuses the node for good.
 pub fn run(config: NodeConfig) -> anyhow::Result<()> {
     crate::panics::end_the_process();
-    crate::footprint::share_heaps(config.threads);
+    // A core and what is done beside it each, and the few that begin first: the main thread, control, signals. Who shares a
+    // heap with a thread of the lowest class waits for it.
+    crate::footprint::share_heaps(2 * config.threads + 4);
     let listener = Listener::bind(&config.listen).with_context(|| format!("cannot listen on {}", config.listen))?;
     let listening = listener.address()?;
     let desk = OrderDesk::new(config.allow_chaos);
@@ -251,12 +253,12 @@ fn start_cores(
             None => giver,
         };
         match near::own_to_write(&machine) {
-            Some(memory) => rebuilds = rebuilds.with_memory(Box::new(memory)),
+            Some(memory) => rebuilds = rebuilds.with_memory(memory),
             None => machine.give_no_room(),
         }
         let to_core = outlets[usize::from(core)].clone();
         let (beside, watcher) = Background::new(background_poll, background_inbox, to_core, rebuilds, giver);
-        all_beside.add(beside, watcher)?;
+        all_beside.add(beside, watcher);
         let builder = std::thread::Builder::new().name(format!("core {core}")).stack_size(STACK_BYTES);
         builder.spawn(move || {
             let core_loop =

@@ -25,6 +25,8 @@
 //! | 36 | u32 | zero |
 //! | 40 | u8 x 16 | which start of the machine it was written in |
 //!
+//! All of it zero from byte 8 on: it is nobody's, for however many cores and bytes it was made.
+//!
 //! What is not on tmpfs outlives the machine, but in no certain state: memory of an earlier start of it is *stale*.
 //!
 //! Must not know: where the file is, what is in the notes.
@@ -121,10 +123,7 @@ impl MemoryFile {
         }
         let mut memory = MemoryFile { file: Arc::new(file), boot, identity: None, is_stale: false, cores, core_bytes };
         let length = memory.file.metadata()?.len();
-        let page = if length > 0 { memory.read_page()? } else { None };
-        if length > 0 && length != memory.length() {
-            return Err(MemoryFileError::Foreign);
-        }
+        let page = if length > 0 { memory.read_page(length)? } else { None };
         match page {
             // The other copy may be damaged.
             Some(page) => memory.write_page(&page)?,
@@ -167,9 +166,7 @@ impl MemoryFile {
         page[32..34].copy_from_slice(&identity.node.0.to_le_bytes());
         page[34..36].copy_from_slice(&self.cores.to_le_bytes());
         page[BOOT].copy_from_slice(&self.boot.0);
-        let sum = crc32c::crc32c(&page[8..]);
-        page[4..8].copy_from_slice(&sum.to_le_bytes());
-        self.write_page(&page)?;
+        self.write_page(&with_sum(page))?;
         self.identity = Some(identity);
         Ok(())
     }
@@ -188,12 +185,13 @@ impl MemoryFile {
     /// # Errors
     /// What the kernel says.
     pub fn wipe(&mut self) -> io::Result<()> {
-        self.void()?;
         self.empty()
     }
 
     fn empty(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
+        // Before it is long: a process that dies leaves nothing of which nobody can tell what it is.
+        self.void()?;
         self.file.set_len(self.length())
     }
 
@@ -203,7 +201,7 @@ impl MemoryFile {
     /// What the kernel says.
     pub fn void(&mut self) -> io::Result<()> {
         (self.identity, self.is_stale) = (None, false);
-        self.write_page(&[0; IDENTITY_BYTES])
+        self.write_page(&nobody_s())
     }
 
     /// The part of a core, below the number of cores.
@@ -238,16 +236,13 @@ impl MemoryFile {
         (PAGE_BYTES + usize::from(self.cores) * part_bytes(self.core_bytes)) as u64
     }
 
-    /// The copy of the identity that counts; `None`: a file that was never begun, or is void.
-    fn read_page(&mut self) -> Result<Option<[u8; IDENTITY_BYTES]>, MemoryFileError> {
+    /// The copy of the identity that counts, of a file of so many bytes; `None`: it is nobody's.
+    fn read_page(&mut self, length: u64) -> Result<Option<[u8; IDENTITY_BYTES]>, MemoryFileError> {
         let mut copies = [[0; IDENTITY_BYTES]; IDENTITY_AT.len()];
         for (copy, at) in copies.iter_mut().zip(IDENTITY_AT) {
             if self.file.read_exact_at(copy, at as u64).is_err() {
                 return Err(MemoryFileError::Foreign);
             }
-        }
-        if copies == [[0; IDENTITY_BYTES]; IDENTITY_AT.len()] {
-            return Ok(None);
         }
         let is_whole =
             |page: &[u8; IDENTITY_BYTES]| page[..4] == MAGIC && page[4..8] == crc32c::crc32c(&page[8..]).to_le_bytes();
@@ -255,7 +250,14 @@ impl MemoryFile {
             let is_other = copies[0][..3] == MAGIC_ANY && copies[0][..4] != MAGIC;
             return Err(if is_other { MemoryFileError::Layout } else { MemoryFileError::Foreign });
         };
-        self.identity = Some(self.read_identity(&page)?);
+        if page == nobody_s() {
+            return Ok(None);
+        }
+        let identity = self.read_identity(&page)?;
+        if length != self.length() {
+            return Err(MemoryFileError::Foreign);
+        }
+        self.identity = Some(identity);
         Ok(Some(page))
     }
 
@@ -273,6 +275,19 @@ impl MemoryFile {
             incarnation: Incarnation(u64_at(16)),
         })
     }
+}
+
+/// The identity of a file that is nobody's.
+fn nobody_s() -> [u8; IDENTITY_BYTES] {
+    let mut page = [0; IDENTITY_BYTES];
+    page[..4].copy_from_slice(&MAGIC);
+    with_sum(page)
+}
+
+fn with_sum(mut page: [u8; IDENTITY_BYTES]) -> [u8; IDENTITY_BYTES] {
+    let sum = crc32c::crc32c(&page[8..]);
+    page[4..8].copy_from_slice(&sum.to_le_bytes());
+    page
 }
 
 fn part_bytes(core_bytes: usize) -> usize {
@@ -409,7 +424,34 @@ mod tests {
         }
         take().expect("ours").void().expect("written");
         file.write_all_at(&[1], 9).expect("written");
+        assert_eq!(take().expect("nobody's").identity(), None);
+        for at in IDENTITY_AT {
+            file.write_all_at(&[1], at as u64 + 9).expect("written");
+        }
         assert!(matches!(take(), Err(MemoryFileError::Foreign)), "who knows");
+    }
+
+    #[test]
+    fn what_is_nobody_s_is_taken_for_any_number_of_cores_and_bytes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("memory");
+        let take = |cores: u16, core_bytes: usize| {
+            let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            MemoryFile::take(options.expect("a file"), BOOT_ID, cores, core_bytes)
+        };
+        let identity = MemoryIdentity { cluster: ClusterId(7), node: NodeId(3), incarnation: Incarnation(11) };
+        drop(take(2, BYTES).expect("a new file"));
+        for (cores, core_bytes) in [(1, BYTES), (1, 2 * BYTES), (3, BYTES)] {
+            let mut memory = take(cores, core_bytes).expect("nobody's");
+            assert_eq!(memory.identity(), None);
+            memory.begin(identity).expect("written");
+            drop(memory);
+            assert!(matches!(take(2, BYTES), Err(MemoryFileError::Size { .. })), "somebody's");
+            take(cores, core_bytes).expect("ours").void().expect("written");
+        }
+        let memory = take(2, BYTES).expect("nobody's");
+        assert_eq!(memory.file.metadata().expect("it is a file").len(), memory.length());
+        assert_eq!(open(&memory).chunk_count(), 0);
     }
 
     /// A process that says that its memory is void may still be writing to it.

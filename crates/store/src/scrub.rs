@@ -32,12 +32,16 @@ impl ChunkStore {
         self.chunks.sealed_behind(place)
     }
 
-    /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once.
+    /// Looks at a sealed chunk; `None`: there is none. What is damaged is remembered, and counted once, until a later look
+    /// finds that it holds: memory may be read wrong once.
     pub fn look_at(&mut self, stripe: StripeId) -> Option<Looked> {
         let chunk = self.chunk(stripe).ok().filter(|chunk| chunk.open.is_none() && !chunk.was_left_open())?;
         let looked = Looked { bytes: chunk.bytes.len(), is_damaged: !chunk.holds() };
         if looked.is_damaged {
             self.note_damaged(stripe);
+        } else if self.damaged.remove(&stripe) {
+            // Owners that heard of the damage hear that it is over.
+            self.chunks.touch(stripe);
         }
         Some(looked)
     }
@@ -154,6 +158,7 @@ mod tests {
     use shorttail_wire::node::ChunkKind;
 
     use super::*;
+    use crate::chunks::Wanted;
     use crate::limits::MEMORY_BYTES_MIN as MEMORY_BYTES;
     use crate::memory_file::MemoryFile;
     use crate::piece::seal_piece;
@@ -191,8 +196,29 @@ mod tests {
                 assert!(is_damaged || bit / 8 < 4, "bit {bit}");
                 flip(&mut store);
             }
-            assert_eq!(store.counters().corruptions_found, 1, "one chunk");
+            assert_eq!(store.look_at(stripe).map(|looked| looked.is_damaged), Some(false));
         }
+    }
+
+    #[test]
+    fn what_was_damaged_and_holds_again_is_not_told_as_damaged() {
+        let (mut store, described) = stores().remove(0);
+        let stripe = described.stripe;
+        let flip = |store: &mut ChunkStore| store.chunk_mut(stripe).expect("here").payload()[5] ^= 4;
+        flip(&mut store);
+        for _ in 0..2 {
+            assert_eq!(store.look_at(stripe).map(|looked| looked.is_damaged), Some(true));
+        }
+        let seen = store.scan(everything());
+        let damaged_chunks = store.counters().damaged_chunks;
+        assert_eq!((seen.reports[0].damaged, damaged_chunks, store.counters().corruptions_found), (true, 1, 1));
+        flip(&mut store);
+        let before = store.scan(everything()).change;
+        assert_eq!(store.look_at(stripe).map(|looked| looked.is_damaged), Some(false));
+        let later = store.scan(Wanted { since: before, ..everything() });
+        assert_eq!(later.reports.iter().map(|report| report.damaged).collect::<Vec<_>>(), [false], "it is told");
+        assert_eq!(store.counters().damaged_chunks, 0);
+        store.check_invariants();
     }
 
     /// What went meanwhile, and what is open, is passed over.

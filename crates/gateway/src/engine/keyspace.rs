@@ -6,7 +6,7 @@
 //! each step reads the records that it lists. A step that lists an object that cannot be read is an error as a whole:
 //! left out, the object would seem gone. The client may ask with the same cursor again; it gets on once the object is
 //! readable, stored anew or deleted. If only its stripe is gone, as what was alive in it moved while a node kept the step
-//! waiting, the step begins anew.
+//! waiting, the step begins anew. So it does a few times if something was damaged that it read: on its way perhaps.
 //!
 //! Until it is known which record a durable write replaces, the index names both. They are counted as one object, and
 //! listed as one: both have one tag, so one step reads them.
@@ -16,7 +16,7 @@ use shorttail_units::{OpNumber, PartitionId, SLOT_COUNT, Slot, StripeId, Version
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::{Location, Tag};
-use super::limits::{RANDOM_LOOKS_MAX, SCAN_KEYS_MAX};
+use super::limits::{RANDOM_LOOKS_MAX, READ_AGAIN_MAX, SCAN_KEYS_MAX};
 use super::lock::{LockPhase, Old};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
@@ -64,6 +64,8 @@ pub struct ScanStep {
     found: Vec<Found>,
     missing: usize,
     has_failed: bool,
+    /// Something that was read was no record.
+    met_damage: bool,
     /// Of what was listed something lay in a stripe that is gone.
     is_outdated: bool,
 }
@@ -143,9 +145,18 @@ impl<C: Command> Engine<C> {
             }
         };
         let missing = found.len();
-        let (has_failed, is_outdated) = (false, false);
-        let step =
-            ScanStep { token, listing, tries, next, around, found: Vec::new(), missing, has_failed, is_outdated };
+        let step = ScanStep {
+            token,
+            listing,
+            tries,
+            next,
+            around,
+            found: Vec::new(),
+            missing,
+            has_failed: false,
+            met_damage: false,
+            is_outdated: false,
+        };
         self.read_listed(step, found);
     }
 
@@ -247,8 +258,12 @@ impl<C: Command> Engine<C> {
         result: Result<&[u8], FetchError>,
     ) {
         let bit = 1 << wanted.data_index;
+        let is_record = |bytes: &[u8]| Record::parse(bytes, wanted.stripe).is_ok();
+        if let (Some(step), Ok(bytes)) = (self.scans.get_mut(key), result) {
+            step.met_damage |= !is_record(bytes);
+        }
         match result {
-            Ok(bytes) if Record::parse(bytes, wanted.stripe).is_ok() => self.scan_listed(key, bytes, wanted.stripe),
+            Ok(bytes) if is_record(bytes) => self.scan_listed(key, bytes, wanted.stripe),
             Ok(_) if excluded & bit == 0 => self.start_fetch_without(wanted, excluded | bit),
             // The object was moved, replaced or deleted since the step began: it may be left out only if it is gone.
             Err(FetchError::Gone) if self.stripes.slot_of(wanted.stripe).is_some() => {
@@ -291,7 +306,7 @@ impl<C: Command> Engine<C> {
             let key = keys.swap_remove(0).key;
             return self.answer(step.token, KeyspaceReply::RandomKey(Some(key)));
         }
-        if step.is_outdated && !step.has_failed && step.tries < STEP_TRIES_MAX {
+        if step.tries < step.tries_max() {
             return self.list(step.token, step.listing, step.tries + 1);
         }
         let result = match step.listing {
@@ -307,6 +322,17 @@ impl<C: Command> Engine<C> {
             }
         };
         self.reply(step.token, Reply::Keyspace(result));
+    }
+}
+
+impl ScanStep {
+    /// How often it may begin in all; 0: what it found, or that it failed, is the answer.
+    fn tries_max(&self) -> u32 {
+        match (self.has_failed, self.met_damage, self.is_outdated) {
+            (true, true, _) => 1 + u32::from(READ_AGAIN_MAX),
+            (false, _, true) => STEP_TRIES_MAX,
+            (true, false, _) | (false, _, false) => 0,
+        }
     }
 }
 

@@ -2,15 +2,19 @@
 //!
 //! ```text
 //! resting: its events wake this thread --something came up--> a thread of its own
-//!    '------------------ nothing to do, or another thread because it starves --------'
+//!    |'----------------- nothing to do, or another thread because it starves --------'
+//!    '--there is no thread--> waiting: tried again at each look
 //! ```
+//! All nodes of a machine may be without a thread more at the same time, where the system bounds their number. So none ends
+//! for want of one: what is done in the background waits, and the node serves.
+//!
 //! Must not know: what there is to do.
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::Context;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
@@ -19,71 +23,180 @@ use super::background::{Background, Returned, Watcher};
 
 struct Beside {
     watcher: Watcher,
-    resting: Option<Background>,
+    /// Of what has no thread.
+    idle: Option<Idle>,
 }
+
+enum Idle {
+    Resting(Background),
+    /// There was no thread for it; whether that is to make up for one that starved.
+    Waiting(Background, bool),
+}
+
+type Job = Box<dyn FnOnce() + Send>;
 
 pub struct AllBeside {
     all: Vec<Beside>,
     /// Of those that rest.
     poll: Poll,
     events: Events,
+    spawn: Box<dyn FnMut(Job) -> io::Result<()>>,
 }
 
 impl AllBeside {
+    /// # Errors
+    /// When the system has no polling.
     pub fn new() -> io::Result<Self> {
-        Ok(AllBeside { all: Vec::new(), poll: Poll::new()?, events: Events::with_capacity(16) })
+        Self::with_threads_from(|job| {
+            let builder = std::thread::Builder::new().name("background".to_owned()).stack_size(STACK_BYTES);
+            builder.spawn(job).map(drop)
+        })
     }
 
-    pub fn add(&mut self, background: Background, watcher: Watcher) -> anyhow::Result<()> {
-        self.all.push(Beside { watcher, resting: None });
-        self.rest(self.all.len() - 1, background)
+    fn with_threads_from(spawn: impl FnMut(Job) -> io::Result<()> + 'static) -> io::Result<Self> {
+        let events = Events::with_capacity(16);
+        Ok(AllBeside { all: Vec::new(), poll: Poll::new()?, events, spawn: Box::new(spawn) })
+    }
+
+    pub fn add(&mut self, background: Background, watcher: Watcher) {
+        self.all.push(Beside { watcher, idle: None });
+        self.rest(self.all.len() - 1, background);
     }
 
     /// Waits for so long, or until something comes up; starts threads for that, and another one where one starves.
     ///
     /// # Errors
-    /// When the system has no thread, or its polling fails.
-    pub fn watch(&mut self, longest: Duration) -> anyhow::Result<()> {
+    /// When the system's polling fails.
+    pub fn watch(&mut self, longest: Duration) -> io::Result<()> {
         match self.poll.poll(&mut self.events, Some(longest)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => {}
         }
         for place in 0..self.all.len() {
             match self.all[place].watcher.look() {
                 Some(Returned { work, starves: true }) => {
                     tracing::info!("the processors have no time for repair: it goes on at their cost");
-                    start(work, true)?;
+                    self.start(place, work, true);
                 }
-                Some(Returned { work, starves: false }) => self.rest(place, work)?,
-                None => {}
-            }
-            let Some(mut background) = self.all[place].resting.take() else { continue };
-            if background.turn(Duration::ZERO)? {
-                self.poll.registry().deregister(&mut SourceFd(&background.as_raw_fd()))?;
-                start(background, false)?;
-            } else {
-                self.all[place].resting = Some(background);
+                Some(Returned { work, starves: false }) => self.rest(place, work),
+                None => self.attend(place)?,
             }
         }
         Ok(())
     }
 
-    fn rest(&mut self, place: usize, background: Background) -> anyhow::Result<()> {
-        let events = &mut SourceFd(&background.as_raw_fd());
-        self.poll.registry().register(events, Token(place), Interest::READABLE).context("cannot watch a core")?;
-        self.all[place].resting = Some(background);
+    fn attend(&mut self, place: usize) -> io::Result<()> {
+        match self.all[place].idle.take() {
+            Some(Idle::Resting(mut background)) => {
+                if background.turn(Duration::ZERO)? {
+                    // It is not there if it could not be watched.
+                    let _ = self.poll.registry().deregister(&mut SourceFd(&background.as_raw_fd()));
+                    self.start(place, background, false);
+                } else {
+                    self.all[place].idle = Some(Idle::Resting(background));
+                }
+            }
+            // That there is still none was told.
+            Some(Idle::Waiting(background, makes_up)) => drop(self.try_start(place, background, makes_up)),
+            None => {}
+        }
         Ok(())
+    }
+
+    fn rest(&mut self, place: usize, background: Background) {
+        let events = &mut SourceFd(&background.as_raw_fd());
+        if let Err(error) = self.poll.registry().register(events, Token(place), Interest::READABLE) {
+            tracing::debug!(%error, "what a core does in the background is only looked at now and then");
+        }
+        self.all[place].idle = Some(Idle::Resting(background));
+    }
+
+    fn start(&mut self, place: usize, background: Background, makes_up: bool) {
+        if let Err(error) = self.try_start(place, background, makes_up) {
+            tracing::warn!(%error, "no thread is to be had for what a core does in the background: it waits for one");
+        }
+    }
+
+    /// Starts what a core does in the background, or goes on with it; if there is no thread it waits.
+    fn try_start(&mut self, place: usize, background: Background, makes_up: bool) -> io::Result<()> {
+        // What a thread is to begin with goes with it if there is none.
+        let kept = Arc::new(Mutex::new(Some(background)));
+        let take = |kept: &Mutex<Option<Background>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let begun = Arc::clone(&kept);
+        let run = move || {
+            let Some(background) = take(&begun) else { return };
+            if let Err(error) = background.run(makes_up) {
+                tracing::error!(%error, "what a core does in the background ended; the node ends with it");
+                std::process::exit(1);
+            }
+        };
+        (self.spawn)(Box::new(run)).inspect_err(|_| {
+            self.all[place].idle = take(&kept).map(|background| Idle::Waiting(background, makes_up));
+        })
     }
 }
 
-/// Starts what a core does in the background, or goes on with it.
-fn start(background: Background, makes_up: bool) -> anyhow::Result<()> {
-    let builder = std::thread::Builder::new().name("background".to_owned()).stack_size(STACK_BYTES);
-    builder.spawn(move || {
-        if let Err(error) = background.run(makes_up) {
-            tracing::error!(%error, "what a core does in the background ended; the node ends with it");
-            std::process::exit(1);
+#[cfg(test)]
+mod tests {
+    use std::thread::JoinHandle;
+
+    use mio::net::UnixStream;
+    use shorttail_node::{Node, NodeConfig};
+    use shorttail_units::{ClusterId, Incarnation, NodeId};
+
+    use super::super::background::{INBOX, ToBackground};
+    use super::*;
+    use crate::net::{Inbox, Outlet, Stream};
+
+    /// What a core does in the background, and how it is told something.
+    fn background() -> (Background, Watcher, Outlet<ToBackground>) {
+        let config = NodeConfig {
+            node: NodeId(1),
+            cluster: ClusterId(9),
+            incarnation: Incarnation(1),
+            core: 0,
+            core_count: 1,
+            memory_bytes: 1 << 20,
+            auth: Vec::new(),
+            repair_bytes_per_s: 1,
+            scrub_bytes_per_s: 0,
+        };
+        let mut node = Node::new(config).expect("memory");
+        let [poll, core_poll] = [(); 2].map(|()| Poll::new().expect("polling"));
+        let (inbox, outlet) = Inbox::new(&poll, INBOX).expect("an event");
+        let (_, core) = Inbox::new(&core_poll, INBOX).expect("an event");
+        let (background, watcher) = Background::new(poll, inbox, core, node.rebuild_elsewhere(), node.giver());
+        (background, watcher, outlet)
+    }
+
+    #[test]
+    fn a_node_without_a_thread_more_goes_on_and_its_background_waits() {
+        let started: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
+        let (handle, mut tries) = (Arc::clone(&started), 0);
+        let spawn = move |job: Job| {
+            tries += 1;
+            if tries <= 2 {
+                return Err(io::Error::from_raw_os_error(libc::EAGAIN));
+            }
+            *handle.lock().expect("no panic") = Some(std::thread::Builder::new().spawn(job)?);
+            Ok(())
+        };
+        let mut all = AllBeside::with_threads_from(spawn).expect("polling");
+        let (background, watcher, outlet) = background();
+        all.add(background, watcher);
+        all.watch(Duration::ZERO).expect("it goes on");
+        assert!(matches!(all.all[0].idle, Some(Idle::Resting(_))), "there is nothing to do");
+        let (stream, _other_end) = UnixStream::pair().expect("sockets");
+        outlet.send(ToBackground::Connection { stream: Stream::Unix(stream), bytes: Vec::new() });
+        for look in 1..=2 {
+            all.watch(Duration::ZERO).expect("it goes on");
+            assert!(matches!(all.all[0].idle, Some(Idle::Waiting(_, false))), "look {look}");
         }
-    })?;
-    Ok(())
+        all.watch(Duration::ZERO).expect("it goes on");
+        assert!(all.all[0].idle.is_none(), "a thread has it");
+        let thread = started.lock().expect("no panic").take().expect("started");
+        thread.join().expect("it ends when there is nothing to do");
+        all.watch(Duration::ZERO).expect("it goes on");
+        assert!(matches!(all.all[0].idle, Some(Idle::Resting(_))), "what it worked on is there again");
+    }
 }
