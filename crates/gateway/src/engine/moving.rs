@@ -415,7 +415,7 @@ impl<C: Command> Engine<C> {
     /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it
     /// when it is back (see `refresh_configuration`).
     pub(super) fn tell_members(&mut self, stripe: StripeId) {
-        // Even of an object that is written anew just now: what some were told must not stay under a number of other members.
+        // Whatever becomes of the object: what some were told must not stay under a number of other members.
         let Some(facts) = self.facts_of(stripe) else { return };
         let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };
         self.set_members(stripe, &facts);

@@ -517,7 +517,7 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) enum Reparable {
     Whole(Facts),
-    /// Its object is being written.
+    /// Its object does not exist yet.
     NotYet,
     /// It is void or was left unsealed, or does not exist.
     Over,
@@ -546,7 +546,7 @@ impl<C: Command> Engine<C> {
             };
         }
         let Some((first, object)) = self.striped_of(id) else { return Reparable::Over };
-        if self.striped_in_flight().contains(&first) {
+        if self.is_in_the_making(first) {
             return Reparable::NotYet;
         }
         Reparable::Whole(object.facts_of(id))

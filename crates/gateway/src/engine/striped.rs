@@ -19,7 +19,7 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 use super::fetch::{Extent, FetchPurpose, Wanted};
 use super::layout::Layout;
 use super::limits::INSTALLS_IN_FLIGHT;
-use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord};
+use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord, Round};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
@@ -570,14 +570,28 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Start(lock));
     }
 
-    /// First stripes of striped objects that do not exist yet: their rounds decide what becomes of them.
+    /// First stripes of striped objects that rounds are about to make, or to keep: these decide what becomes of them.
     pub(super) fn striped_in_flight(&self) -> Vec<StripeId> {
-        let writing = self.striped_writes.iter().map(|(_, write)| write.manifest.first);
-        let unconfirmed = self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
-            LockPhase::Writing(round) if round.confirmed.is_none() => round.manifest(),
+        let unconfirmed = self.unconfirmed_rounds().filter_map(|round| round.manifest());
+        self.striped_being_written().chain(unconfirmed.map(|manifest| manifest.first)).collect()
+    }
+
+    /// Does the object with this first stripe not exist yet? One that is touched does, and its pieces stay what they are:
+    /// there may be no end of that.
+    pub(super) fn is_in_the_making(&self, first: StripeId) -> bool {
+        let mut made = self.unconfirmed_rounds().filter_map(|round| round.new_manifest());
+        self.striped_being_written().any(|written| written == first) || made.any(|manifest| manifest.first == first)
+    }
+
+    fn striped_being_written(&self) -> impl Iterator<Item = StripeId> {
+        self.striped_writes.iter().map(|(_, write)| write.manifest.first)
+    }
+
+    fn unconfirmed_rounds(&self) -> impl Iterator<Item = &Round<C>> {
+        self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
+            LockPhase::Writing(round) if round.confirmed.is_none() => Some(&**round),
             _ => None,
-        });
-        writing.chain(unconfirmed.map(|manifest| manifest.first)).collect()
+        })
     }
 
     /// Pieces are gone: the object was replaced while it was read, or too many nodes failed.
