@@ -177,7 +177,7 @@ impl<C: Command> Engine<C> {
         self.visit_chunk_bytes(|node, bytes| *own.entry(node).or_default() += bytes);
         let share =
             |part: u64, of: u64, whole: u64| (u128::from(part) * u128::from(of) / u128::from(whole.max(1))) as u64;
-        let reserve = self.left_by_repair_bytes();
+        let reserve = self.kept_bytes();
         let mut quotas = Quotas::default();
         for group in groups {
             let mean = mean_of(group);

@@ -285,7 +285,7 @@ impl<C: Command> Engine<C> {
 
     /// Who could hold a chunk of the stripe that leaves a node.
     fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
-        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.left_by_repair_bytes();
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
         let is_able = |node: &&Node| {
             let id = node.id;
             self.nodes.is_ready(id)

@@ -300,7 +300,7 @@ impl<C: Command> Engine<C> {
         if is_away && !is_unsteady {
             return Target::Away;
         }
-        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.left_by_repair_bytes();
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
         // Who has another chunk of the stripe, of an owner before this one, is to free it first.
         let census = self.completing.as_ref().map(|completing| &completing.census);
         let holders: Vec<NodeId> = census.into_iter().flat_map(|census| census.holders(stripe)).collect();
