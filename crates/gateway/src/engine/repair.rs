@@ -54,6 +54,8 @@ pub struct Lost {
     pub(super) had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
     /// At the last look no order could be given: too few others are there, or nobody can take a chunk.
     is_stuck: bool,
+    /// Since when only nodes that are slow could take a chunk where placement would have it.
+    pub(super) slow_since_us: Option<u64>,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
     /// Losses that the stripe survives when it is whole, and still.
