@@ -526,7 +526,7 @@ impl<C: Command> Engine<C> {
         self.repair.orders.get(stripe)?.telling.clone()
     }
 
-    /// A node is away: what it was to rebuild is not to be expected of it any more.
+    /// A node is away, or hung: what it was to rebuild is not to be expected of it any more.
     pub(super) fn drop_orders_of(&mut self, node: NodeId) {
         self.repair.is_away_stale = true;
         // It may have the order, and carry it out: it frees when it is back.
