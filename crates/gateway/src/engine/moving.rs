@@ -31,6 +31,7 @@ use smallvec::SmallVec;
 
 use super::levelling::Off;
 use super::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX};
+use super::losing::Walk;
 use super::nodes::Node;
 use super::rate::Rate;
 use super::repair::{Facts, Reparable};
@@ -69,6 +70,8 @@ pub struct Moves {
     /// Nodes that are to hold nothing any more.
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
+    /// Where the last look at what is on nodes that drain ended.
+    pub(super) drain_walk: Walk,
     under_way: BTreeMap<StripeId, Move>,
     /// Nodes that said that they cannot take a chunk of a stripe, or cannot reach it, until all others did.
     refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
@@ -152,6 +155,7 @@ impl<C: Command> Engine<C> {
         if self.moves.draining != *nodes {
             self.moves.draining.clone_from(nodes);
             self.moves.plan.clear();
+            self.moves.drain_walk = Walk::default();
             self.moves.left.clear();
             (self.moves.due_us, self.moves.left_due_us) = (self.now.mono_us, self.now.mono_us);
         }

@@ -8,7 +8,6 @@ use super::*;
 use crate::engine::KeyRef;
 use crate::engine::census::Census;
 use crate::engine::index::Location;
-use crate::engine::limits::REPAIR_REST_US;
 use crate::engine::lock::{End, LockPhase, Object, ObjectData, OldRecord, Round};
 use crate::engine::manifest::Manifest;
 use crate::engine::striped::StripedObject;
