@@ -450,26 +450,41 @@ impl<C: Command> Engine<C> {
         self.striped.get_mut(&first)
     }
 
-    pub(super) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object) {
-        self.load_striped(Reader::Command { token, command }, object);
+    pub(super) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object, is_next: bool) {
+        self.load_striped(Reader::Command { token, command }, object, is_next);
     }
 
     pub(super) fn load_striped_for_round(&mut self, lock: PoolKey, object: Object, old: OldRecord) {
-        self.load_striped(Reader::Round { lock, old }, object);
+        self.load_striped(Reader::Round { lock, old }, object, false);
     }
 
-    fn load_striped(&mut self, reader: Reader<C>, object: Object) {
-        let ObjectData::Striped { manifest, .. } = &object.data else { return };
-        if let Some((reader, object)) = self.read_room.admit(manifest.value_bytes, (reader, object)) {
+    fn load_striped(&mut self, reader: Reader<C>, object: Object, is_next: bool) {
+        let (bytes, reader) = (object.data.value_bytes(), (reader, object));
+        let admitted = match is_next {
+            true => self.read_room.admit_next(bytes, reader),
+            false => self.read_room.admit(bytes, reader),
+        };
+        if let Some((reader, object)) = admitted {
             self.start_striped_read(reader, object);
         }
     }
 
-    /// Reads that waited for room begin.
+    /// Reads that waited for room begin; those whose value was replaced meanwhile, with the one that is there now.
     pub(super) fn resume_striped_reads(&mut self) {
         while let Some((reader, object)) = self.read_room.next() {
-            self.start_striped_read(reader, object);
+            match reader {
+                Reader::Command { token, command } if self.is_replaced_value(&object) => {
+                    self.read_room.leave(object.data.value_bytes());
+                    self.read_replaced(token, command);
+                }
+                reader => self.start_striped_read(reader, object),
+            }
         }
+    }
+
+    fn is_replaced_value(&self, object: &Object) -> bool {
+        let ObjectData::Striped { manifest, .. } = &object.data else { return false };
+        !self.striped.contains_key(&manifest.first)
     }
 
     /// A read is over: what it took is free for those that wait.
@@ -599,7 +614,7 @@ impl<C: Command> Engine<C> {
         let Some(read) = self.take_striped_read(key) else { return };
         let was_replaced = !self.striped.contains_key(&read.manifest.first);
         match read.reader {
-            Reader::Command { token, command } if was_replaced => self.read(token, command),
+            Reader::Command { token, command } if was_replaced => self.read_replaced(token, command),
             Reader::Command { token, command } => self.refuse(token, &command, StoreError::Unreadable),
             Reader::Round { lock, old } if !self.is_current(lock, &old) => self.start_round_again(lock),
             Reader::Round { lock, .. } => self.round_unreadable(lock),
@@ -624,3 +639,6 @@ fn cut(manifest: &Manifest, number: u32, value: &[u8], code: &shorttail_codes::C
     data.append(&mut parities);
     data
 }
+
+#[cfg(test)]
+mod tests;
