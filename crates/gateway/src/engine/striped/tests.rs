@@ -1,31 +1,39 @@
-//! Reads whose values are replaced while they wait for room, and writes beside a pause of their owner.
+//! Reads whose values are replaced while they wait for room or whose pieces are hard to get, and writes beside a pause of their owner.
 
 use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::{Epoch, Now, Version};
+use shorttail_wire::node::{NodeReply, next_frame};
 
 use super::*;
 use crate::any::AnyCommand;
+use crate::engine::SessionId;
 use crate::engine::index::{Location, StripeSlot};
-use crate::engine::limits::PAUSE_US;
+use crate::engine::limits::{PAUSE_US, READ_AGAIN_MAX};
+use crate::engine::nodes::NodePhase;
 use crate::engine::read_room::ReadRoom;
 use crate::engine::stripes::Stripe;
 use crate::engine::testing::engine_of_ready_nodes;
 use crate::memcached::{MemcachedCommand, MemcachedSession};
-use crate::request::Request;
+use crate::request::{Reply, Request};
 use crate::session::{Session, Settings, Shared};
 
 const VALUE_BYTES: usize = 80;
 
-fn members() -> Arc<[NodeId]> {
-    Arc::from([NodeId(0), NodeId(1)])
+fn members(engine: &Engine<AnyCommand>) -> Arc<[NodeId]> {
+    (0..engine.config.member_count() as u16).map(NodeId).collect()
 }
 
 /// There is room to read one value at once.
 fn engine() -> (Engine<AnyCommand>, StripeSlot) {
-    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 4);
+    engine_of(CodeShape::reed_solomon(1, 1).expect("a code"), 4)
+}
+
+fn engine_of(shape: CodeShape, node_count: u16) -> (Engine<AnyCommand>, StripeSlot) {
+    let mut engine = engine_of_ready_nodes(shape, node_count);
     engine.config.read_bytes_max = VALUE_BYTES;
     engine.read_room = ReadRoom::new(VALUE_BYTES);
-    let manifests = Stripe::inherited(StripeId::new(Epoch(1), 1 << 20), PartitionId(0), members(), Box::from([60_000]));
+    let fills = vec![60_000; shape.data_count()].into();
+    let manifests = Stripe::inherited(StripeId::new(Epoch(1), 1 << 20), PartitionId(0), members(&engine), fills);
     let slot = engine.stripes.insert(manifests);
     (engine, slot)
 }
@@ -44,12 +52,16 @@ fn say(engine: &mut Engine<AnyCommand>, text: &[u8]) {
     }
 }
 
+fn manifest_of(engine: &Engine<AnyCommand>, first: StripeId) -> Manifest {
+    let (shape, members) = (engine.config.shape, members(engine));
+    let (stripe_count, piece_bytes) = Manifest::cut(VALUE_BYTES, shape.data_count(), engine.config.chunk_bytes, 0);
+    Manifest { value_bytes: VALUE_BYTES, first, stripe_count, piece_bytes, shape, members }
+}
+
 /// A value is durable, in the place of the one that was there.
 fn store(engine: &mut Engine<AnyCommand>, slot: StripeSlot, bytes: &[u8], number: u64) -> StripeId {
-    let shape = engine.config.shape;
     let first = StripeId::new(Epoch(1), number);
-    let manifest =
-        Manifest { value_bytes: VALUE_BYTES, first, stripe_count: 1, piece_bytes: 128, shape, members: members() };
+    let manifest = manifest_of(engine, first);
     let value = manifest.encode();
     let version = Version::new(Epoch(1), number);
     let record = Record { kind: RecordKind::Manifest, ..Record::object(bytes, &value, version) };
@@ -122,5 +134,60 @@ fn a_write_is_not_late_for_a_pause_of_its_owner() {
         now.mono_us += PAUSE_US / 2;
         assert!(now.mono_us < 2 * pause_us, "it is late in the end");
         engine.end_turn(now);
+    }
+}
+
+/// Each node answers what it was asked to read of a stripe, all of its chunk; who did.
+fn answer(engine: &mut Engine<AnyCommand>, chunks: &[Vec<u8>]) -> Vec<u16> {
+    let mut asked = Vec::new();
+    for (node, chunk) in (0..).zip(chunks) {
+        let session = SessionId { node: NodeId(node), core: 0 };
+        let bytes = std::mem::take(engine.nodes.session_mut(session).expect("a session").rest());
+        let mut at = 0;
+        while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
+            at += length;
+            let reply = match NodeRequest::parse(&frame).expect("a request") {
+                NodeRequest::ReadRange { .. } => NodeReply::Bytes(chunk),
+                _ => continue,
+            };
+            let mut bytes = Vec::new();
+            reply.encode(frame.tag, &mut bytes);
+            engine.handle_session_input(engine.now, session, &bytes).expect("a reply");
+            asked.push(node);
+        }
+    }
+    asked
+}
+
+/// RS(4,2): the node of piece 1 is late when the read begins, one parity is damaged, and the other one's node is dead. When it
+/// shows the late one is in use again, or still late.
+#[test]
+fn a_piece_that_was_gone_round_is_read_where_the_parities_do_not_help() {
+    for is_back in [true, false] {
+        let (mut engine, slot) = engine_of(CodeShape::default(), 6);
+        let first = store(&mut engine, slot, b"a", 1);
+        let become_phase = |engine: &mut Engine<AnyCommand>, node: u16, phase| {
+            engine.nodes.get_mut(NodeId(node)).expect("a node").phase = phase;
+        };
+        become_phase(&mut engine, 1, NodePhase::Suspect);
+        become_phase(&mut engine, 5, NodePhase::Away);
+        say(&mut engine, b"get a\r\n");
+        if is_back {
+            become_phase(&mut engine, 1, NodePhase::Ready);
+        }
+        let (manifest, code) = (manifest_of(&engine, first), engine.codes.get(engine.config.shape));
+        let mut chunks = cut(&manifest, 0, &[b'x'; VALUE_BYTES], &code);
+        chunks[4][0] ^= 1;
+        assert_eq!(answer(&mut engine, &chunks), [0, 2, 3, 4]);
+        for _ in 0..READ_AGAIN_MAX {
+            // Parities are asked again, as they may have been hurt on their way only.
+            answer(&mut engine, &chunks);
+        }
+        answer(&mut engine, &chunks);
+        let reply = engine.poll_reply(engine.now).expect("a reply").1;
+        let Reply::Bytes(reply) = reply else { panic!("{reply:?}") };
+        let value = [b'x'; VALUE_BYTES];
+        assert!(reply.windows(VALUE_BYTES).any(|it| it == value), "{}", reply.escape_ascii());
+        assert!(!is_back || engine.suspected.contains(&(NodeId(4), first)), "it is looked at");
     }
 }
