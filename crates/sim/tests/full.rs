@@ -54,6 +54,36 @@ fn a_full_cache_takes_whatever_comes() {
     }
 }
 
+/// Repair leaves no more on each node than eviction makes room for.
+#[test]
+fn a_full_cache_of_many_nodes_is_repaired() {
+    for (seed, partition_count) in [(0, 4), (1, 8)] {
+        let config = SimConfig {
+            when_full: WhenFull::Evict,
+            node_memory_bytes: 1 << 18,
+            partition_count,
+            audit_events: 50_000,
+            ..nodes_of("rs:2+1", 12)
+        };
+        let mut world = cluster_of(config, seed);
+        for first in (0..).step_by(32) {
+            let set = |name| world.request(0, &format!("key{name}"), Action::Set(value(name, STRIPED_BYTES)));
+            let ops: Vec<_> = (first..first + 32).map(set).collect();
+            for op in ops {
+                let what = format!("seed {seed}, from {first}: {:?}", world.all_stats());
+                assert_eq!(world.await_op(op), Outcome::Answered(Answer::Done), "{what}");
+            }
+            if world.all_stats()[0].evicted_total > 100 {
+                break;
+            }
+        }
+        kill(&mut world, &[seed as usize]);
+        await_whole(&mut world);
+        assert!(world.counts().rebuilds > 0);
+        concludes(world);
+    }
+}
+
 /// A large value that is read all the time becomes older than all that is small. It stays, and what is small goes.
 #[test]
 fn a_large_value_that_is_read_often_holds_up_no_eviction() {

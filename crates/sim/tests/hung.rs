@@ -131,6 +131,22 @@ fn what_is_on_hung_nodes_is_missing_until_they_answer() {
     concludes(world);
 }
 
+/// It took orders to copy chunks, and hangs before it carried them out: others take them, long before it is given up.
+#[test]
+fn a_node_is_drained_although_one_that_takes_its_chunks_hangs() {
+    for (seed, hung) in [(1, 4), (2, 5), (3, 8)] {
+        let slow = SimConfig { repair_bytes_per_s: 20_000, ..nodes_of("rs:4+2", 9) };
+        let mut world = cluster_of(slow, seed);
+        fill(&mut world, 0..100);
+        world.drain_node(3, true);
+        await_within(&mut world, HUNG_US, "moving", |world| world.counts().rebuilds > 0);
+        world.stall_node(hung, FOR_GOOD_US);
+        await_within(&mut world, GIVEN_UP_US, "drained", |world| world.is_drained(3));
+        assert!(world.is_stalled(hung));
+        holds(&mut world, 0..100);
+    }
+}
+
 /// It is given up, its chunks are rebuilt while it hangs, and when it goes on it starts anew: nobody uses what it had.
 #[test]
 fn a_hung_node_is_given_up_and_comes_back_empty() {

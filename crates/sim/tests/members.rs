@@ -153,6 +153,21 @@ fn two_nodes_drain_together() {
     concludes(world);
 }
 
+/// It may come back, so it is not given up.
+#[test]
+fn a_node_is_drained_beside_one_that_drains_and_is_away() {
+    for (seed, away) in [(1, 2), (2, 5), (3, 8)] {
+        let mut world = cluster_of(config("rs:4+2", 9, 0), seed);
+        fill(&mut world, 0..200);
+        world.cut_gateway_from(0, away, FOR_GOOD_US);
+        pass(&mut world, 1_000_000);
+        world.drain_node(away, true);
+        world.drain_node(3, true);
+        await_that(&mut world, "drained", |world| world.is_drained(3));
+        holds(&mut world, 0..200);
+    }
+}
+
 /// Whoever dies in the middle, nothing is lost and the node becomes empty: the one that drains, one
 /// that takes, the owner.
 #[test]

@@ -2,8 +2,10 @@
 //!
 //! RS(4,2): two chunks may be lost.
 
+use shorttail_chaos::{Fault, Kind, Slow};
 use shorttail_placement::Placement;
 use shorttail_sim::config::SimConfig;
+use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::World;
 use shorttail_units::NodeId;
@@ -73,6 +75,40 @@ fn stripes_stay_within_a_coding_set_even_after_repair() {
         holds(&mut world, striped(0..40));
         concludes(world);
     }
+}
+
+/// Reads large values all the time, until this holds.
+fn read_until(world: &mut World, us: u64, what: &str, holds: impl Fn(&World) -> bool) {
+    let until_us = world.now_us() + us;
+    for number in 0.. {
+        if holds(world) {
+            return;
+        }
+        assert!(world.now_us() < until_us, "never {what}: {:?}\n{}", world.all_stats(), world.trace());
+        world.request(0, &format!("key{}", 5 * (number % 40)), Action::Get);
+        pass(world, 2_000);
+    }
+}
+
+/// Of a domain one node died, and the only other one that could have its chunks of some stripes is slow. A node is drained
+/// all the same; and some seconds later these stripes have more chunks in a domain than may be lost, rather than lack one.
+#[test]
+fn a_slow_node_holds_up_no_move_and_repair_for_some_seconds() {
+    const SLOW: usize = 3;
+    let mut world = cluster(Placement::LeastLoaded, 9, 3, 1);
+    fill(&mut world, striped(0..40));
+    read_until(&mut world, 2_000_000, "warm", |world| world.now_us() > 1_000_000);
+    let kind = Kind::Slow(Slow { delay_us: 50_000, ..Slow::default() });
+    world.apply_fault(SLOW, Fault { kind, for_us: None });
+    let is_found = |world: &World| world.verdicts().iter().any(|(_, verdict)| usize::from(verdict.node.0) == SLOW);
+    read_until(&mut world, 5_000_000, "found", is_found);
+    world.crash_node(0, FOR_GOOD_US);
+    world.drain_node(1, true);
+    read_until(&mut world, 3_000_000, "drained", |world| world.is_drained(1));
+    assert!(!world.is_whole(), "what only the slow one is to have waits for it");
+    read_until(&mut world, 20_000_000, "whole", World::is_whole);
+    holds(&mut world, striped(0..40));
+    concludes(world);
 }
 
 /// With all but five nodes of each set gone, stripes go wherever there is room.

@@ -1,7 +1,9 @@
 //! Lost chunks are rebuilt by nodes: deaths may follow each other as long as repair is done in between.
 
+use shorttail_chaos::{Fault, Kind, Slow};
 use shorttail_sim::command::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
+use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;
 use shorttail_sim::world::World;
 
@@ -172,6 +174,43 @@ fn what_a_node_missed_of_a_hand_over_is_made_up_for() {
         kill(&mut world, &[(silent + 1) % usize::from(node_count)]);
         holds(&mut world, 0..80);
         concludes(world);
+    }
+}
+
+/// Touches one large value without a pause, until this holds.
+fn touch_until(world: &mut World, what: &str, holds: impl Fn(&World) -> bool) {
+    let until_us = world.now_us() + 8_000_000;
+    let mut touches = [None; 4];
+    while !holds(world) {
+        assert!(world.now_us() < until_us, "never {what}: {:?}\n{}", world.all_stats(), world.trace());
+        for touch in &mut touches {
+            if touch.is_none_or(|touch| world.outcome(touch).is_some()) {
+                *touch = Some(world.request(0, "large", Action::Touch));
+            }
+            pass(world, 2_000);
+        }
+    }
+}
+
+/// A write of its key is always under way, which keeps its pieces as they are.
+#[test]
+fn a_value_that_is_touched_all_the_time_is_repaired_and_moved() {
+    for seed in 0..3 {
+        let mut world = cluster_of(nodes_of("rs:4+2", 8), seed);
+        let large = value(0, STRIPED_BYTES);
+        set(&mut world, "large", &large);
+        pass(&mut world, 20_000);
+        let members = world.striped_seen().pop_first().expect("its pieces").1.members;
+        // A key's history has room for some thousand writes.
+        let kind = Kind::Slow(Slow { delay_us: 20_000, ..Slow::default() });
+        (0..8).for_each(|node| world.apply_fault(node, Fault { kind, for_us: None }));
+        world.crash_node(usize::from(members[0].0), FOR_GOOD_US);
+        let noticed_us = world.now_us() + NOTICED_US;
+        touch_until(&mut world, "whole", |world| world.now_us() > noticed_us && world.is_whole());
+        let drained = usize::from(members[1].0);
+        world.drain_node(drained, true);
+        touch_until(&mut world, "drained", |world| world.is_drained(drained));
+        assert_eq!(get(&mut world, "large"), Some(large));
     }
 }
 

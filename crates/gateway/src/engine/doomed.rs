@@ -43,10 +43,13 @@ impl<C: Command> Engine<C> {
                 held.push(one);
                 continue;
             }
-            let (slot, tag) = (key.slot, Tag::of_hash(key.hash));
-            self.drop_record(slot, tag, &one.old);
-            if let Some(manifest) = one.old.manifest {
-                self.free_striped(partition, &manifest);
+            let (slot, hash) = (key.slot, key.hash);
+            self.drop_record(slot, Tag::of_hash(hash), &one.old);
+            match one.old.manifest {
+                // What was to change the object may be found yet, and names the same pieces.
+                Some(manifest) if self.is_unsettled(hash) => self.note_unsettled_value(hash, slot, manifest),
+                Some(manifest) => self.free_striped(partition, &manifest),
+                None => {}
             }
             match one.is_expired {
                 true => self.stats.expired_total += 1,

@@ -24,7 +24,7 @@ impl<C: Command> Engine<C> {
         self.ownership.is_deposed = true;
         self.give_up_locks();
         for lookup in self.lookups.take_all() {
-            if let LookupPurpose::Read { token, command } = lookup.purpose {
+            if let LookupPurpose::Read { token, command, .. } = lookup.purpose {
                 self.refuse(token, &command, StoreError::NotOwner);
             }
         }

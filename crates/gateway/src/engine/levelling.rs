@@ -22,6 +22,7 @@ use super::limits::{
     LEVEL_BEGIN_CHUNKS, LEVEL_BEGIN_LOOKS, LEVEL_BEGIN_PERCENT, LEVEL_END_CHUNKS, LEVEL_END_PERCENT, LEVEL_LOOK_US,
     LEVEL_REST_US, MOVE_PLAN_MAX,
 };
+use super::losing::Walk;
 use super::moving::Planned;
 use crate::command::Command;
 
@@ -113,18 +114,34 @@ impl<C: Command> Engine<C> {
         self.moves.left = left;
     }
 
+    /// Goes on where the last look ended, so that what cannot move holds up nothing behind it.
     fn plan_draining(&mut self) {
         if self.moves.draining.is_empty() {
             return;
         }
-        let (draining, mut plan) = (&self.moves.draining, Vec::new());
-        self.visit_chunks(|stripe, members, _, is_sealed| {
-            let from = members.iter().find(|node| draining.contains(node));
-            if let Some(&from) = from.filter(|_| is_sealed && plan.len() < MOVE_PLAN_MAX) {
-                plan.push(Planned { stripe, from, to: None });
-            }
-        });
+        let begin = std::mem::take(&mut self.moves.drain_walk);
+        let mut plan = self.plan_draining_from(begin);
+        if plan.is_empty() && begin != Walk::default() {
+            plan = self.plan_draining_from(Walk::default());
+        }
         self.moves.plan = plan.into();
+    }
+
+    fn plan_draining_from(&mut self, mut walk: Walk) -> Vec<Planned> {
+        let mut plan = Vec::new();
+        // Those of one that is away stay until it is back.
+        let drains = |node: &&NodeId| self.moves.draining.contains(node) && self.nodes.is_ready(**node);
+        while plan.len() < MOVE_PLAN_MAX {
+            let looks_max = MOVE_PLAN_MAX - plan.len();
+            let is_over = self.walk_stripes(&mut walk, looks_max, |stripe, members, _| {
+                plan.extend(members.iter().find(drains).map(|&from| Planned { stripe, from, to: None }));
+            });
+            if is_over {
+                return plan;
+            }
+        }
+        self.moves.drain_walk = walk;
+        plan
     }
 
     fn plan_levelling(&mut self) {
@@ -177,7 +194,7 @@ impl<C: Command> Engine<C> {
         self.visit_chunk_bytes(|node, bytes| *own.entry(node).or_default() += bytes);
         let share =
             |part: u64, of: u64, whole: u64| (u128::from(part) * u128::from(of) / u128::from(whole.max(1))) as u64;
-        let reserve = self.left_by_repair_bytes();
+        let reserve = self.kept_bytes();
         let mut quotas = Quotas::default();
         for group in groups {
             let mean = mean_of(group);

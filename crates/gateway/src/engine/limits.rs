@@ -206,6 +206,10 @@ pub const REBUILD_ASK_US: u64 = 6_000_000;
 /// Microseconds after which a stripe that could not be repaired is looked at again.
 pub const REPAIR_REST_US: u64 = 100_000;
 
+/// Microseconds that a stripe waits for slow nodes to take a chunk where placement would have it, before any node takes it:
+/// what most hiccups take.
+pub const REPAIR_SLOW_US: u64 = 5_000_000;
+
 /// Microseconds within which a node that loses its memory twice is unsteady, and for how long it is: some times what its
 /// chunks take to be rebuilt.
 pub const UNSTEADY_US: u64 = 60_000_000;

@@ -19,8 +19,8 @@ use crate::request::Reply;
 /// Who looks, and for what.
 #[derive(Debug)]
 pub enum LookupPurpose<C> {
-    /// A reading command.
-    Read { token: Token, command: C },
+    /// A reading command. `is_next`: it waited for room for the value, which was replaced meanwhile.
+    Read { token: Token, command: C, is_next: bool },
     /// A round needs the current object.
     Round { lock: PoolKey, wants_value: bool },
     /// A round that replaces the object unseen needs to know which record it replaces.
@@ -97,6 +97,15 @@ enum Digest {
 impl<C: Command> Engine<C> {
     /// Answers a reading command, or starts to find out what it reads.
     pub(super) fn read(&mut self, token: Token, command: C) {
+        self.read_as(token, command, false);
+    }
+
+    /// What was read, or was to be, was replaced: the key is looked up anew, and its value comes before all that wait.
+    pub(super) fn read_replaced(&mut self, token: Token, command: C) {
+        self.read_as(token, command, true);
+    }
+
+    fn read_as(&mut self, token: Token, command: C, is_next: bool) {
         let key = self.key_ref(command.key());
         let (hash, slot) = (key.hash, key.slot);
         let mut candidates: SmallVec<[Location; 2]> = SmallVec::new();
@@ -121,7 +130,7 @@ impl<C: Command> Engine<C> {
         } else {
             candidates.extend(self.index.candidates(slot, key.tag()));
         }
-        let purpose = LookupPurpose::Read { token, command };
+        let purpose = LookupPurpose::Read { token, command, is_next };
         self.advance_lookup(Lookup::new(purpose, KeyRef { bytes: &[], hash, slot }, candidates));
     }
 
@@ -351,17 +360,17 @@ impl<C: Command> Engine<C> {
         }
         let (slot, tag, hash) = (lookup.slot, Self::lookup_key(&lookup).tag(), lookup.hash);
         match (lookup.purpose, digest) {
-            (LookupPurpose::Read { token, command }, Digest::Expired) if self.is_written_now(&command) => {
+            (LookupPurpose::Read { token, command, .. }, Digest::Expired) if self.is_written_now(&command) => {
                 self.read(token, command);
             }
-            (LookupPurpose::Read { token, command }, Digest::Answer(reply)) => {
+            (LookupPurpose::Read { token, command, .. }, Digest::Answer(reply)) => {
                 if command.touches() {
                     self.index.mark_read(slot, tag, old.location);
                     self.recent.touch(hash, self.now.unix_ms.seconds());
                 }
                 self.answer_key(token, command, reply);
             }
-            (LookupPurpose::Read { token, command }, Digest::Object(object)) => {
+            (LookupPurpose::Read { token, command, is_next }, Digest::Object(object)) => {
                 if let Some(large) = deferred(&command, &object) {
                     return self.reply_error(token, large);
                 }
@@ -369,9 +378,9 @@ impl<C: Command> Engine<C> {
                     self.index.mark_read(slot, tag, old.location);
                     self.recent.touch(hash, self.now.unix_ms.seconds());
                 }
-                self.load_striped_for_read(token, command, object);
+                self.load_striped_for_read(token, command, object, is_next);
             }
-            (LookupPurpose::Read { token, command }, Digest::Expired) => {
+            (LookupPurpose::Read { token, command, .. }, Digest::Expired) => {
                 self.stats.met_expired_total += 1;
                 self.answer_absent(token, command);
             }
@@ -439,10 +448,10 @@ impl<C: Command> Engine<C> {
             () => Old::Absent,
         };
         match lookup.purpose {
-            LookupPurpose::Read { token, command } if lookup.is_doubtful => {
+            LookupPurpose::Read { token, command, .. } if lookup.is_doubtful => {
                 self.refuse(token, &command, StoreError::Unreadable);
             }
-            LookupPurpose::Read { token, command } => self.answer_absent(token, command),
+            LookupPurpose::Read { token, command, .. } => self.answer_absent(token, command),
             LookupPurpose::Round { lock, .. } if lookup.is_doubtful => {
                 self.round_unreadable(lock);
             }

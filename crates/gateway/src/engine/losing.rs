@@ -22,7 +22,7 @@ use super::{Engine, Phase};
 use crate::command::Command;
 
 /// How far a look at all stripes got: packed ones by their slots, then those of striped objects.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Walk {
     slot: usize,
     first: StripeId,

@@ -31,6 +31,7 @@ use smallvec::SmallVec;
 
 use super::levelling::Off;
 use super::limits::{LEVEL_LOOK_US, MOVE_LOOKS_MAX, REPAIR_BUSY_MAX, REPAIR_ORDERS_MAX};
+use super::losing::Walk;
 use super::nodes::Node;
 use super::rate::Rate;
 use super::repair::{Facts, Reparable};
@@ -69,6 +70,8 @@ pub struct Moves {
     /// Nodes that are to hold nothing any more.
     pub(super) draining: BTreeSet<NodeId>,
     pub(super) plan: VecDeque<Planned>,
+    /// Where the last look at what is on nodes that drain ended.
+    pub(super) drain_walk: Walk,
     under_way: BTreeMap<StripeId, Move>,
     /// Nodes that said that they cannot take a chunk of a stripe, or cannot reach it, until all others did.
     refused: BTreeMap<StripeId, SmallVec<[NodeId; 2]>>,
@@ -152,6 +155,7 @@ impl<C: Command> Engine<C> {
         if self.moves.draining != *nodes {
             self.moves.draining.clone_from(nodes);
             self.moves.plan.clear();
+            self.moves.drain_walk = Walk::default();
             self.moves.left.clear();
             (self.moves.due_us, self.moves.left_due_us) = (self.now.mono_us, self.now.mono_us);
         }
@@ -285,7 +289,7 @@ impl<C: Command> Engine<C> {
 
     /// Who could hold a chunk of the stripe that leaves a node.
     fn targets_of_move(&self, stripe: StripeId, facts: &Facts) -> Vec<Candidate> {
-        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.left_by_repair_bytes();
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
         let is_able = |node: &&Node| {
             let id = node.id;
             self.nodes.is_ready(id)
@@ -415,7 +419,7 @@ impl<C: Command> Engine<C> {
     /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it
     /// when it is back (see `refresh_configuration`).
     pub(super) fn tell_members(&mut self, stripe: StripeId) {
-        // Even of an object that is written anew just now: what some were told must not stay under a number of other members.
+        // Whatever becomes of the object: what some were told must not stay under a number of other members.
         let Some(facts) = self.facts_of(stripe) else { return };
         let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };
         self.set_members(stripe, &facts);

@@ -33,6 +33,9 @@ impl<C: Command> Engine<C> {
             node.write_late_us.iter_mut().for_each(shift);
             shift(&mut node.silent_since_us);
         }
+        for write in self.striped_writes.values_mut() {
+            write.flights.values_mut().for_each(|flight| shift(&mut flight.sent_us));
+        }
         for slot in self.stripes.unsealed().to_vec() {
             if let Some(open) = &mut self.stripes.at_mut(slot).open {
                 open.sent_times_mut().for_each(shift);

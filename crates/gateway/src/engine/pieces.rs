@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use shorttail_codes::{Code, Cost, Plan};
 use shorttail_policy::Hedge;
+use shorttail_units::NodeId;
 use shorttail_wire::node::{NodeRequest, Refusal};
 use smallvec::SmallVec;
 
@@ -303,8 +304,8 @@ impl<C: Command> Engine<C> {
         self.end_pieces(key, Some(decoded));
     }
 
-    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more,
-    /// another set may do.
+    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more, another set may do;
+    /// or the pieces that were gone round, which prove themselves.
     fn ask_another_parity(&mut self, key: PoolKey) {
         let Some(fetch) = self.piece_fetches.get(key) else { return };
         let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
@@ -314,21 +315,41 @@ impl<C: Command> Engine<C> {
         if let Some(&parity) = free.iter().rev().find(|&&parity| self.nodes.is_ready(members[parity])) {
             return self.ask_chunks(key, 1 << parity);
         }
+        let of_own = |is_there: &dyn Fn(NodeId) -> bool| {
+            let own = each(fetch.pieces & !taken).filter(|&piece| is_there(members[piece]));
+            own.fold(0, |bits, piece| bits | 1 << piece)
+        };
+        let ready = of_own(&|node| self.nodes.is_ready(node));
+        if ready != 0 {
+            self.suspect_parities(key);
+            return self.ask_chunks(key, ready);
+        }
         if !is_over {
             return;
         }
         // One that is silent may only be late, and takes longest.
-        let silent = free.into_iter().find(|&parity| self.nodes.is_reachable(members[parity]));
+        let silent = of_own(&|node| self.nodes.is_reachable(node));
+        let silent_parity = free.into_iter().find(|&parity| self.nodes.is_reachable(members[parity]));
+        let silent = silent | silent_parity.map_or(0, |parity| 1 << parity);
         if self.parities_again(key) {
             return self.go_on(key);
         }
-        if let Some(parity) = silent {
-            return self.ask_chunks(key, 1 << parity);
+        if silent != 0 {
+            return self.ask_chunks(key, silent);
         }
         if let Some(fetch) = self.piece_fetches.get(key) {
             tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parities");
+            self.suspect_parities(key);
             self.end_pieces(key, None);
         }
+    }
+
+    /// One of the parities that arrived is damaged, or was hurt on its way.
+    fn suspect_parities(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
+        let parities = fetch.arrived() & fetch.parities();
+        each(parities).for_each(|parity| self.suspect_chunk(members[parity], stripe));
     }
 
     fn end_pieces(&mut self, key: PoolKey, decoded: Option<Vec<(u8, Vec<u8>)>>) {

@@ -3,6 +3,7 @@
 //! ```text
 //! admit --fits, nobody waits--> under way --leave--> the next ones that fit
 //!   '------------------------> waits ------------------'
+//! admit, as the next one --fits-----------^    '--- comes before all that wait
 //! ```
 //! A value that is larger than all of the room is read alone. What is under way waits for nodes only, never for what
 //! waits here, so all that waits is read in the end.
@@ -27,6 +28,16 @@ impl<R> ReadRoom<R> {
     pub fn admit(&mut self, bytes: usize, reader: R) -> Option<R> {
         if !self.waiting.is_empty() || !self.fits(bytes) {
             self.waiting.push_back((bytes, reader));
+            return None;
+        }
+        self.bytes += bytes;
+        Some(reader)
+    }
+
+    /// As [`ReadRoom::admit`], of one whose turn has come already: before all that wait.
+    pub fn admit_next(&mut self, bytes: usize, reader: R) -> Option<R> {
+        if !self.fits(bytes) {
+            self.waiting.push_front((bytes, reader));
             return None;
         }
         self.bytes += bytes;
@@ -81,6 +92,18 @@ mod tests {
         assert_eq!((room.admit(6, 'a'), room.admit(5, 'b'), room.admit(4, 'c')), (Some('a'), None, None));
         room.leave(6);
         assert_eq!((room.next(), room.next(), room.next()), (Some('b'), Some('c'), None));
+    }
+
+    #[test]
+    fn whose_turn_has_come_overtakes_those_that_wait() {
+        let mut room = ReadRoom::new(10);
+        assert_eq!((room.admit(6, 'a'), room.admit(6, 'b'), room.admit(2, 'c')), (Some('a'), None, None));
+        assert_eq!((room.admit_next(4, 'd'), room.admit_next(6, 'e')), (Some('d'), None));
+        room.leave(6);
+        assert_eq!((room.next(), room.next()), (Some('e'), None));
+        room.leave(4);
+        room.leave(6);
+        assert_eq!((room.next(), room.next()), (Some('b'), Some('c')));
     }
 
     #[test]

@@ -26,7 +26,8 @@ use shorttail_wire::node::{ChunkDescription, Members, NodeRequest, Refusal, Sour
 
 use super::limits::{
     REBUILD_ASK_US, REPAIR_BEHIND_MAX, REPAIR_BUSY_MAX, REPAIR_FAILURES_TOLD, REPAIR_GIVEN_MAX, REPAIR_LOOKS_MAX,
-    REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, REPAIR_STUCK_LOOKS, TICK_US,
+    REPAIR_ORDERS_MAX, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SENT_MAX, REPAIR_SLOW_US, REPAIR_STUCK_LOOKS,
+    TICK_US,
 };
 use super::repair::{Facts, Reparable};
 use super::{Engine, Phase, What};
@@ -82,7 +83,7 @@ enum Target {
     Node(NodeId),
     /// Those that could have enough to do.
     Busy,
-    /// Those that could are slow.
+    /// Those that placement would have are slow.
     Slow,
     /// Its node may come back.
     Away,
@@ -210,7 +211,7 @@ impl<C: Command> Engine<C> {
 
     /// For which chunk of the stripe an order can be given, if for one.
     fn look_at(&mut self, stripe: StripeId, facts: &Facts) -> Look {
-        let (mut is_stranded, mut is_busy) = (false, false);
+        let (mut is_stranded, mut is_busy, mut is_slow) = (false, false, false);
         let (lost, avoided) = self.repair.get(stripe).map_or((0, 0), |lost| (lost.chunks, lost.avoided));
         for chunk in (0..facts.members.len()).filter(|chunk| lost & 1 << chunk != 0) {
             let Some(sources) = self.sources_of(facts, chunk, lost | avoided) else { continue };
@@ -220,8 +221,12 @@ impl<C: Command> Engine<C> {
                 }
                 Target::Busy => is_busy = true,
                 Target::Nowhere => is_stranded = true,
-                Target::Node(_) | Target::Slow | Target::Away => {}
+                Target::Slow => is_slow = true,
+                Target::Node(_) | Target::Away => {}
             }
+        }
+        if let Some(lost) = self.repair.get_mut(stripe) {
+            lost.slow_since_us = lost.slow_since_us.or(Some(self.now.mono_us)).filter(|_| is_slow);
         }
         if is_busy { Look::Busy } else { Look::Stuck { is_stranded } }
     }
@@ -300,7 +305,7 @@ impl<C: Command> Engine<C> {
         if is_away && !is_unsteady {
             return Target::Away;
         }
-        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.left_by_repair_bytes();
+        let needed = self.chunk_room_bytes(facts.chunk_bytes) + self.kept_bytes();
         // Who has another chunk of the stripe, of an owner before this one, is to free it first.
         let census = self.completing.as_ref().map(|completing| &completing.census);
         let holders: Vec<NodeId> = census.into_iter().flat_map(|census| census.holders(stripe)).collect();
@@ -309,7 +314,7 @@ impl<C: Command> Engine<C> {
         let has_room = |node: &&super::nodes::Node| node.free_bytes() >= needed;
         let able = self.taking_nodes().filter(is_free).filter(has_room);
         let is_busy = |node: NodeId| self.is_evaded(node) || !self.takes_orders(node) || self.is_to_free(node, stripe);
-        let candidates: Vec<_> =
+        let mut candidates: Vec<_> =
             able.map(|node| Candidate { is_evaded: is_busy(node.id), ..self.candidate(node) }).collect();
         if candidates.is_empty() {
             return match () {
@@ -321,11 +326,25 @@ impl<C: Command> Engine<C> {
         let others = facts.members.iter().filter(|&&node| node != own);
         let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
         let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
-        let choice = choose_replacement(self.topology.placement(), &candidates, &others, &wish);
-        // Who is slow may be so for long.
-        let has_more_to_do = |one: &Candidate| !self.is_evaded(one.node);
-        let otherwise = if candidates.iter().any(has_more_to_do) { Target::Busy } else { Target::Slow };
-        choice.map_or(otherwise, Target::Node)
+        let choose =
+            |candidates: &[Candidate]| choose_replacement(self.topology.placement(), candidates, &others, &wish);
+        if let Some(node) = choose(&candidates) {
+            return Target::Node(node);
+        }
+        let unless_slow = |one: &Candidate| Candidate { is_evaded: self.is_evaded(one.node), ..*one };
+        if choose(&candidates.iter().map(unless_slow).collect::<Vec<_>>()).is_some() {
+            return Target::Busy;
+        }
+        // Who is slow may be so for long. Then others take the chunk, also where they are not to: a stripe that lacks it
+        // has as little to spare.
+        candidates.retain(|one| !self.is_evaded(one.node));
+        let since_us = lost.and_then(|lost| lost.slow_since_us);
+        let has_waited = since_us.is_some_and(|since_us| self.now.mono_us >= since_us + REPAIR_SLOW_US);
+        match choose(&candidates) {
+            _ if candidates.is_empty() || !has_waited => Target::Slow,
+            Some(node) => Target::Node(node),
+            None => Target::Busy,
+        }
     }
 
     pub(super) fn takes_orders(&self, node: NodeId) -> bool {
@@ -507,7 +526,7 @@ impl<C: Command> Engine<C> {
         self.repair.orders.get(stripe)?.telling.clone()
     }
 
-    /// A node is away: what it was to rebuild is not to be expected of it any more.
+    /// A node is away, or hung: what it was to rebuild is not to be expected of it any more.
     pub(super) fn drop_orders_of(&mut self, node: NodeId) {
         self.repair.is_away_stale = true;
         // It may have the order, and carry it out: it frees when it is back.

@@ -54,6 +54,8 @@ pub struct Lost {
     pub(super) had_by: SmallVec<[(u8, Option<NodeId>); 2]>,
     /// At the last look no order could be given: too few others are there, or nobody can take a chunk.
     is_stuck: bool,
+    /// Since when only nodes that are slow could take a chunk where placement would have it.
+    pub(super) slow_since_us: Option<u64>,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
     /// Losses that the stripe survives when it is whole, and still.
@@ -517,7 +519,7 @@ pub(super) struct Facts {
 #[derive(Debug)]
 pub(super) enum Reparable {
     Whole(Facts),
-    /// Its object is being written.
+    /// Its object does not exist yet.
     NotYet,
     /// It is void or was left unsealed, or does not exist.
     Over,
@@ -546,7 +548,7 @@ impl<C: Command> Engine<C> {
             };
         }
         let Some((first, object)) = self.striped_of(id) else { return Reparable::Over };
-        if self.striped_in_flight().contains(&first) {
+        if self.is_in_the_making(first) {
             return Reparable::NotYet;
         }
         Reparable::Whole(object.facts_of(id))

@@ -107,15 +107,10 @@ impl<C: Command> Engine<C> {
         left.min(self.stripes_above(self.kept()))
     }
 
-    /// Bytes that clients leave on each node.
+    /// Bytes that clients leave on each node. So do repair and moves: they may bring a chunk to the only node that has none
+    /// of its stripe, which is the one that was full first. But no more: eviction ends where clients find room.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.kept() * self.chunk_room_bytes(self.config.chunk_bytes)
-    }
-
-    /// Bytes that repair and moves leave on each node. They may bring a chunk to the only node that has none of its stripe,
-    /// which is the one that was full first.
-    pub(super) fn left_by_repair_bytes(&self) -> u64 {
-        self.kept().max(self.reserved_stripes()) * self.chunk_room_bytes(self.config.chunk_bytes)
     }
 
     /// Chunks that clients leave on each node: so many that what they leave in all fits without those that may die.
@@ -176,6 +171,22 @@ mod tests {
         ] {
             let engine = engine(rooms);
             assert_eq!((engine.kept(), engine.stripes_for_clients()), (kept, stripes), "{rooms:?}");
+        }
+    }
+
+    /// Where something may be evicted, that goes on until repair finds room, however many nodes there are.
+    #[test]
+    fn what_is_evicted_for_clients_makes_room_for_repair_too() {
+        for node_count in [4, 5, 6, 9, 16, 60] {
+            let with_rooms = |room: u64| {
+                let mut engine = engine(&vec![room; node_count]);
+                engine.config.when_full = WhenFull::Evict;
+                engine
+            };
+            let engine = (0..).map(with_rooms).find(|engine| !engine.is_short_of_memory()).expect("some room suffices");
+            let needed = engine.chunk_room_bytes(engine.config.chunk_bytes) + engine.kept_bytes();
+            assert!(engine.nodes.iter().all(|node| node.free_bytes() >= needed), "{node_count} nodes");
+            assert_eq!(engine.stripes_left_by(Urgency::Client), engine.reserved_stripes());
         }
     }
 

@@ -412,11 +412,7 @@ impl<C: Command> Engine<C> {
     fn leave_stripes(&mut self, key: PoolKey, is_unknown: bool) {
         let Some(Lock { hash, slot, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
         let (hash, slot) = (*hash, *slot);
-        let is_old = |manifest: &Manifest| match &round.old {
-            Old::Present(old) => old.manifest.as_ref().is_some_and(|old| old.first == manifest.first),
-            _ => false,
-        };
-        let Some(manifest) = round.manifest().filter(|manifest| !is_old(manifest)).cloned() else { return };
+        let Some(manifest) = round.new_manifest().cloned() else { return };
         match is_unknown {
             true => self.note_unsettled_value(hash, slot, manifest),
             false => self.free_striped(self.config.partition_of(slot), &manifest),
@@ -617,5 +613,14 @@ impl<C> Round<C> {
             End::Store(Object { data: ObjectData::Striped { manifest, .. }, .. }) => Some(manifest),
             _ => None,
         }
+    }
+
+    /// That of a value which is no object yet; a round that keeps the value, as a touch does, has the old object's.
+    pub(super) fn new_manifest(&self) -> Option<&Manifest> {
+        let old = match &self.old {
+            Old::Present(old) => old.manifest.as_ref().map(|manifest| manifest.first),
+            _ => None,
+        };
+        self.manifest().filter(|manifest| Some(manifest.first) != old)
     }
 }

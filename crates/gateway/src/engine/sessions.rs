@@ -444,13 +444,16 @@ impl<C: Command> Engine<C> {
     fn wait_no_longer(&mut self, before_us: u64) {
         let is_hung =
             |node: &&mut super::nodes::Node| node.phase == NodePhase::Suspect && node.silent_since_us < before_us;
+        let mut hung = Vec::new();
         for node in self.nodes.iter_mut().filter(is_hung) {
             tracing::warn!(node = node.id.0, epoch = self.config.epoch.0, "node is hung: nothing waits for it");
             node.phase = NodePhase::Hung;
             let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
             self.work.push_back(Work::Failover(tags));
-            self.repair.is_away_stale = true;
+            hung.push(node.id);
         }
+        // Repair and moves wait for it no longer, either.
+        hung.into_iter().for_each(|node| self.drop_orders_of(node));
     }
 
     /// Asks a silent node for a sign of life, whatever it owes: an answer that was lost is not to be waited for.

@@ -19,7 +19,7 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, NodeRequest, Refusal};
 use super::fetch::{Extent, FetchPurpose, Wanted};
 use super::layout::Layout;
 use super::limits::INSTALLS_IN_FLIGHT;
-use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord};
+use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord, Round};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
 use super::pool::PoolKey;
@@ -450,26 +450,41 @@ impl<C: Command> Engine<C> {
         self.striped.get_mut(&first)
     }
 
-    pub(super) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object) {
-        self.load_striped(Reader::Command { token, command }, object);
+    pub(super) fn load_striped_for_read(&mut self, token: Token, command: C, object: Object, is_next: bool) {
+        self.load_striped(Reader::Command { token, command }, object, is_next);
     }
 
     pub(super) fn load_striped_for_round(&mut self, lock: PoolKey, object: Object, old: OldRecord) {
-        self.load_striped(Reader::Round { lock, old }, object);
+        self.load_striped(Reader::Round { lock, old }, object, false);
     }
 
-    fn load_striped(&mut self, reader: Reader<C>, object: Object) {
-        let ObjectData::Striped { manifest, .. } = &object.data else { return };
-        if let Some((reader, object)) = self.read_room.admit(manifest.value_bytes, (reader, object)) {
+    fn load_striped(&mut self, reader: Reader<C>, object: Object, is_next: bool) {
+        let (bytes, reader) = (object.data.value_bytes(), (reader, object));
+        let admitted = match is_next {
+            true => self.read_room.admit_next(bytes, reader),
+            false => self.read_room.admit(bytes, reader),
+        };
+        if let Some((reader, object)) = admitted {
             self.start_striped_read(reader, object);
         }
     }
 
-    /// Reads that waited for room begin.
+    /// Reads that waited for room begin; those whose value was replaced meanwhile, with the one that is there now.
     pub(super) fn resume_striped_reads(&mut self) {
         while let Some((reader, object)) = self.read_room.next() {
-            self.start_striped_read(reader, object);
+            match reader {
+                Reader::Command { token, command } if self.is_replaced_value(&object) => {
+                    self.read_room.leave(object.data.value_bytes());
+                    self.read_replaced(token, command);
+                }
+                reader => self.start_striped_read(reader, object),
+            }
         }
+    }
+
+    fn is_replaced_value(&self, object: &Object) -> bool {
+        let ObjectData::Striped { manifest, .. } = &object.data else { return false };
+        !self.striped.contains_key(&manifest.first)
     }
 
     /// A read is over: what it took is free for those that wait.
@@ -570,14 +585,28 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Start(lock));
     }
 
-    /// First stripes of striped objects that do not exist yet: their rounds decide what becomes of them.
+    /// First stripes of striped objects that rounds are about to make, or to keep: these decide what becomes of them.
     pub(super) fn striped_in_flight(&self) -> Vec<StripeId> {
-        let writing = self.striped_writes.iter().map(|(_, write)| write.manifest.first);
-        let unconfirmed = self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
-            LockPhase::Writing(round) if round.confirmed.is_none() => round.manifest(),
+        let unconfirmed = self.unconfirmed_rounds().filter_map(|round| round.manifest());
+        self.striped_being_written().chain(unconfirmed.map(|manifest| manifest.first)).collect()
+    }
+
+    /// Does the object with this first stripe not exist yet? One that is touched does, and its pieces stay what they are:
+    /// there may be no end of that.
+    pub(super) fn is_in_the_making(&self, first: StripeId) -> bool {
+        let mut made = self.unconfirmed_rounds().filter_map(|round| round.new_manifest());
+        self.striped_being_written().any(|written| written == first) || made.any(|manifest| manifest.first == first)
+    }
+
+    fn striped_being_written(&self) -> impl Iterator<Item = StripeId> {
+        self.striped_writes.iter().map(|(_, write)| write.manifest.first)
+    }
+
+    fn unconfirmed_rounds(&self) -> impl Iterator<Item = &Round<C>> {
+        self.locks.iter().filter_map(|(_, lock)| match &lock.phase {
+            LockPhase::Writing(round) if round.confirmed.is_none() => Some(&**round),
             _ => None,
-        });
-        writing.chain(unconfirmed.map(|manifest| manifest.first)).collect()
+        })
     }
 
     /// Pieces are gone: the object was replaced while it was read, or too many nodes failed.
@@ -585,7 +614,7 @@ impl<C: Command> Engine<C> {
         let Some(read) = self.take_striped_read(key) else { return };
         let was_replaced = !self.striped.contains_key(&read.manifest.first);
         match read.reader {
-            Reader::Command { token, command } if was_replaced => self.read(token, command),
+            Reader::Command { token, command } if was_replaced => self.read_replaced(token, command),
             Reader::Command { token, command } => self.refuse(token, &command, StoreError::Unreadable),
             Reader::Round { lock, old } if !self.is_current(lock, &old) => self.start_round_again(lock),
             Reader::Round { lock, .. } => self.round_unreadable(lock),
@@ -610,3 +639,6 @@ fn cut(manifest: &Manifest, number: u32, value: &[u8], code: &shorttail_codes::C
     data.append(&mut parities);
     data
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,8 +12,9 @@
 //! A delete that failed so may count for the owner that finds its tombstone, wherever the object lies by then (see `kept`).
 //!
 //! The pieces of a striped value stay until then, too: for who finds the manifest they are a value, and a member that
-//! freed its own would make that void for the owner after, with all that was made of it (rule R8). If this owner ends
-//! before, the next one has the manifest, or pieces without one.
+//! freed its own would make that void for the owner after, with all that was made of it (rule R8). So do those of an
+//! object that goes meanwhile, if the write was to keep its value. If this owner ends before, the next one has the
+//! manifest, or pieces without one.
 //!
 //! Must not know: which command it was.
 
@@ -135,8 +136,10 @@ mod tests {
 
     use super::*;
     use crate::command::{NewObject, StoreError};
-    use crate::engine::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, Round};
+    use crate::engine::doomed::Doomed;
+    use crate::engine::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, OldRecord, Round};
     use crate::engine::striped::StripedObject;
+    use crate::engine::stripes::Stripe;
     use crate::engine::testing::{engine_of_ready_nodes, leave_stripe};
 
     const KEY: &[u8] = b"key";
@@ -171,6 +174,38 @@ mod tests {
         engine.forget_settled();
         assert!(ends.is_empty() || engine.unsettled.is_empty(), "{ends}");
         engine.striped.contains_key(&first)
+    }
+
+    /// A value was touched, nobody knows whether, and is over by what is known: the stripe of its manifest is void.
+    #[test]
+    fn pieces_are_kept_while_a_later_owner_may_find_that_they_were_touched() {
+        for is_touched in [false, true] {
+            let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+            let left = leave_stripe(&mut engine, KEY);
+            let (slot, tag, hash) = (engine.key_ref(KEY).slot, engine.key_ref(KEY).tag(), engine.key_ref(KEY).hash);
+            let (shape, first, id) = (engine.config.shape, engine.take_stripe_ids(1), engine.take_stripe_ids(1));
+            let members: std::sync::Arc<[NodeId]> = (0..engine.config.member_count() as u16).map(NodeId).collect();
+            let partition = engine.config.partition_of(slot);
+            let held_in = Stripe::inherited(id, partition, members.clone(), Box::from([100, 0, 0, 0]));
+            let held_in = engine.stripes.insert(held_in);
+            let location = engine.stripes.location(held_in, 0, 0);
+            let manifest = Manifest { value_bytes: 9, first, stripe_count: 1, piece_bytes: 13, shape, members };
+            engine.striped.insert(StripedObject::new(KEY.to_vec(), partition, manifest.clone()));
+            engine.index.insert(slot, tag, location);
+            engine.count_stored(location, 100, 109, None);
+            let version = Version::default();
+            let old = OldRecord { location, version, record_bytes: 100, object_bytes: 109, manifest: Some(manifest) };
+            if is_touched {
+                engine.note_unsettled(hash, slot);
+            }
+            let held = engine.drop_doomed(partition, vec![Doomed { key: KEY.to_vec(), old, is_expired: true }]);
+            assert!(held.is_empty() && !engine.index.contains(slot, tag, location));
+            assert_eq!(engine.striped.contains_key(&first), is_touched);
+            let left = engine.stripes.slot_of(left).expect("a stripe");
+            drop(engine.stripes.remove(left));
+            engine.forget_settled();
+            assert!(!engine.striped.contains_key(&first));
+        }
     }
 
     #[test]

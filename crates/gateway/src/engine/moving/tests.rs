@@ -5,7 +5,9 @@ use shorttail_wire::node::{NodeReply, NodeRequest, Refusal, next_frame};
 
 use super::Planned;
 use crate::any::AnyCommand;
-use crate::engine::limits::{GATHER_US, REBUILD_ASK_US};
+use crate::engine::limits::{
+    GATHER_US, HUNG_DEADLINES, MOVE_PLAN_MAX, REBUILD_ASK_US, REPAIR_ORDERS_OF_NODE_MAX, REPAIR_REST_US, REPAIR_SLOW_US,
+};
 use crate::engine::nodes::NodePhase;
 use crate::engine::repair::Reparable;
 use crate::engine::stripes::{Stripe, StripePhase};
@@ -284,6 +286,97 @@ fn r11_a_move_that_failed_while_it_was_ordered_again_leaves_no_chunk_behind() {
     scene.answer(4, free, &DONE);
     scene.begin(4);
     assert!(scene.counts().0 > up_to);
+}
+
+/// It took the orders, and hangs before it carries them out.
+#[test]
+fn who_hangs_is_to_take_no_chunk_any_more() {
+    let mut scene = scene();
+    let order = scene.begin(4);
+    scene.answer(4, order, &DONE);
+    scene.engine.nodes.get_mut(NodeId(4)).expect("a node").phase = NodePhase::Suspect;
+    scene.engine.now.mono_us = scene.engine.config.request_deadline_us * HUNG_DEADLINES;
+    scene.engine.check_deadlines();
+    assert!(scene.engine.is_moving_to(scene.stripe, NodeId(4)), "it may only be late");
+    scene.engine.now.mono_us += 1;
+    scene.engine.check_deadlines();
+    assert!(scene.engine.moves.is_idle() && scene.engine.is_to_free(NodeId(4), scene.stripe));
+    for node in [0, 1, 2, 3] {
+        scene.hears(node, [0, 1, 2, 3], &DONE);
+    }
+    scene.begin(5);
+}
+
+/// What is noted at one look may be unable to move, whatever for.
+#[test]
+fn each_look_at_what_drains_goes_on_where_the_last_one_ended() {
+    let mut scene = scene();
+    for number in 0..MOVE_PLAN_MAX as u64 {
+        let id = StripeId::new(Epoch(1), 100 + number);
+        scene.engine.stripes.insert(Stripe::inherited(
+            id,
+            PartitionId(0),
+            nodes([0, 1, 2, 3]).into(),
+            Box::from([0; 2]),
+        ));
+    }
+    scene.engine.moves.draining = [0, 1].map(NodeId).into();
+    scene.engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Away;
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        scene.engine.plan_moves();
+        let plan = std::mem::take(&mut scene.engine.moves.plan);
+        assert!(plan.iter().all(|planned| planned.from == NodeId(1)), "the other one is away");
+        counts.push(plan.len());
+    }
+    assert_eq!(counts, [MOVE_PLAN_MAX, 1, MOVE_PLAN_MAX]);
+}
+
+/// Nodes 0 and 4 are in one failure domain, and the others in another, of which the stripe has three.
+fn scene_of_domains() -> Scene {
+    let mut scene = scene();
+    for node in 0..6 {
+        scene.engine.handle_domain(NodeId(node), if node % 4 == 0 { "a" } else { "b" });
+    }
+    scene.lose(0);
+    scene.engine.repair.mark(scene.stripe, 0, shape());
+    scene
+}
+
+/// The other one of its domain is slow, and nobody else is to have the chunk. That holds up nothing; for some seconds it is
+/// waited for.
+#[test]
+fn a_chunk_that_only_a_slow_node_is_to_have_goes_elsewhere_in_the_end() {
+    let mut scene = scene_of_domains();
+    scene.engine.nodes.get_mut(NodeId(4)).expect("a node").write_late_us = Some(0);
+    for at_us in [1, REPAIR_SLOW_US] {
+        scene.engine.now.mono_us = at_us;
+        scene.engine.give_orders();
+        assert!(scene.engine.repair.is_stuck(scene.stripe) && !scene.engine.repair.is_pressing(), "at {at_us} us");
+        scene.asks_nothing();
+    }
+    assert_eq!(scene.orders_at(REPAIR_SLOW_US + REPAIR_REST_US), 5);
+    scene.engine.check_invariants();
+}
+
+/// It has enough to do: some moments later it has not.
+#[test]
+fn a_chunk_that_a_busy_node_is_to_have_waits_for_it() {
+    let mut scene = scene_of_domains();
+    for number in 0..REPAIR_ORDERS_OF_NODE_MAX as u64 {
+        let busy = StripeId::new(Epoch(1), 100 + number);
+        scene.engine.stripes.insert(Stripe::inherited(
+            busy,
+            PartitionId(0),
+            nodes([0, 1, 2, 3]).into(),
+            Box::from([0; 2]),
+        ));
+        let planned = Planned { stripe: busy, from: NodeId(1), to: Some(NodeId(4)) };
+        assert!(scene.engine.begin_move(planned).is_some());
+    }
+    scene.engine.now.mono_us = 2 * REPAIR_SLOW_US;
+    scene.engine.give_orders();
+    assert!(!scene.engine.repair.is_stuck(scene.stripe) && scene.engine.repair.orders.count() == 0);
 }
 
 #[test]
