@@ -78,6 +78,8 @@ pub struct Job {
     copied: HashSet<Location>,
     /// Something carried found no place: walk again.
     must_walk_again: bool,
+    /// The length of the record that found no place; else of the shortest there may be.
+    awaited_bytes: usize,
     /// This walk has put something on its way; the last whole one has.
     has_moved: bool,
     is_moving: bool,
@@ -153,6 +155,7 @@ impl<C: Command> Engine<C> {
             doomed_bytes: 0,
             copied: HashSet::new(),
             must_walk_again: false,
+            awaited_bytes: 1,
             has_moved: false,
             is_moving: true,
             is_parked: false,
@@ -433,8 +436,8 @@ impl<C: Command> Engine<C> {
         let goes_on = |it: PoolKey, job: &Job| (job.is_at_work() || it == key) && job.again_us <= self.now.mono_us;
         let jobs = self.jobs.iter().filter(|&(it, job)| goes_on(it, job));
         let spare = self.spare_stripes();
-        let has_place = |partition: PartitionId, urgency: Urgency| {
-            !self.logs[&partition].open.is_empty() || spare > self.stripes_left_by(urgency)
+        let has_place = |job: &Job, urgency: Urgency| {
+            self.has_room_in_open(job.partition, job.awaited_bytes) || spare > self.stripes_left_by(urgency)
         };
         // One whose stripe must stay all the same gives nothing back; one that finds no place keeps nobody waiting.
         let jobs = jobs.map(|(key, job)| {
@@ -442,7 +445,7 @@ impl<C: Command> Engine<C> {
             let is_only_way = is_alone && self.is_uncertain(job.id);
             let is_much = left > self.stripe_bytes() * 3 / 4 && !is_only_way;
             let urgency = if is_much { Urgency::Cleaning } else { Urgency::Freeing };
-            let lacks_place = !has_place(job.partition, urgency);
+            let lacks_place = !has_place(job, urgency);
             ((lacks_place, self.is_held_back(job.id), is_much, left, job.id), key, urgency)
         });
         let (_, first, urgency) = jobs.min_by_key(|&(rank, ..)| rank)?;
@@ -465,7 +468,7 @@ impl<C: Command> Engine<C> {
 
     fn deal_with_object(&mut self, key: PoolKey, met: &Met<'_>, offset: usize) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
-        let (mode, partition) = (job.mode, job.partition);
+        let mode = job.mode;
         let from = self.stripes.location(job.slot, job.data_index, offset);
         let &Met { ref record, length, key: looked_at } = met;
         let (slot, tag) = (looked_at.slot, looked_at.tag());
@@ -489,10 +492,19 @@ impl<C: Command> Engine<C> {
         }
         let moving = LockPhase::Moving(Move { from, record_bytes: length, expiry: record.expiry });
         let lock = self.locks.insert(looked_at, moving);
-        let purpose = Purpose::Move { lock, job: key };
-        let urgency = self.urgency_of_job(key);
-        if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
+        let step = self.append_for_job(key, record, Purpose::Move { lock, job: key }, length);
+        if matches!(step, Step::Wait) {
             self.locks.remove(lock);
+        }
+        step
+    }
+
+    /// Puts a record that a job moves or carries, of so many bytes there, to the end of the log.
+    fn append_for_job(&mut self, key: PoolKey, record: &Record<'_>, purpose: Purpose, length: usize) -> Step {
+        let partition = self.jobs.get(key).expect("a job that walks").partition;
+        let Some(urgency) = self.urgency_of_job(key) else { return Step::Wait };
+        if self.append_record(partition, record, purpose, urgency).is_err() {
+            self.jobs.get_mut(key).expect("a job that walks").awaited_bytes = record.encoded_bytes(self.config.epoch);
             return Step::Wait;
         }
         self.count_in_flight(key, length);
@@ -515,6 +527,11 @@ impl<C: Command> Engine<C> {
             let place = |urgency| self.place_tombstone(partition, record.key, version, Purpose::Write(lock), urgency);
             let Some(Placed::Sent) = urgency.map(place) else {
                 self.locks.remove(lock);
+                if urgency.is_some() {
+                    let tombstone = Record::object(record.key, &[0; size_of::<StripeId>()], version);
+                    let job = self.jobs.get_mut(key).expect("a job that walks");
+                    job.awaited_bytes = tombstone.encoded_bytes(self.config.epoch);
+                }
                 return Step::Wait;
             };
             self.round_mut(lock).expect("just inserted").is_sent = true;
@@ -546,16 +563,14 @@ impl<C: Command> Engine<C> {
         }
         let purpose = Purpose::Carry { job: key, from };
         let id = job.id;
-        let urgency = self.urgency_of_job(key);
         let horizon = self.horizon_in(id, record).map(|horizon| horizon.raw().to_le_bytes());
         let horizon = horizon.as_ref().filter(|_| record.kind == RecordKind::Tombstone);
         let record = &Record { value: horizon.map_or(record.value, |horizon| horizon.as_slice()), ..*record };
-        if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
-            return Step::Wait;
+        let step = self.append_for_job(key, record, purpose, length);
+        if matches!(step, Step::Done) {
+            self.jobs.get_mut(key).expect("a job that walks").settled.insert(from);
         }
-        self.jobs.get_mut(key).expect("a job that walks").settled.insert(from);
-        self.count_in_flight(key, length);
-        Step::Done
+        step
     }
 
     pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
@@ -576,7 +591,7 @@ impl<C: Command> Engine<C> {
 
     fn count_in_flight(&mut self, key: PoolKey, bytes: usize) {
         let job = self.jobs.get_mut(key).expect("a job that walks");
-        (job.has_moved, job.is_moving) = (true, true);
+        (job.has_moved, job.is_moving, job.awaited_bytes) = (true, true, 1);
         job.in_flight_count += 1;
         job.in_flight_bytes += bytes;
     }

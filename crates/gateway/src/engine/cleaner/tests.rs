@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shorttail_units::{CodeShape, NodeId};
+use shorttail_units::{CodeShape, NodeId, Version};
 
 use super::*;
 use crate::any::AnyCommand;
@@ -56,4 +56,35 @@ fn a_job_with_much_to_move_has_no_place_in_the_last_stripe() {
     let (much, more) = (job_of(&mut engine, 0, 60_000), job_of(&mut engine, 1, 61_000));
     leave_room(&mut engine, 1);
     assert_eq!([much, more].map(|job| engine.urgency_of_job(job)), [None, Some(Urgency::Cleaning)]);
+}
+
+/// A stripe that takes appends is no place for what does not fit into it.
+#[test]
+fn a_job_whose_record_fits_nowhere_keeps_no_other_waiting() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+    for (partition, left) in [(0, 20), (1, 1_000)] {
+        let (id, mut open) =
+            (engine.take_stripe_ids(1), OpenStripe::new(engine.config.shape, engine.config.chunk_bytes));
+        open.append(0, engine.config.chunk_bytes - left, Purpose::Flushed);
+        let slot = engine.stripes.insert(Stripe::new(id, PartitionId(partition), members(), open));
+        engine.logs.get_mut(&PartitionId(partition)).expect("a log").open.push(slot);
+    }
+    let (short, long) = (job_of(&mut engine, 0, 100), job_of(&mut engine, 1, 200));
+    leave_room(&mut engine, 0);
+    let mut keys = (0..).map(|number| format!("key{number}").into_bytes());
+    let key = keys.find(|key| engine.config.partition_of(engine.key_ref(key).slot) == PartitionId(0));
+    let key = key.expect("a key of the first partition");
+    let job = engine.jobs.get_mut(short).expect("a job");
+    let (slot, id) = (job.slot, job.id);
+    let record = Record::object(&key, b"a value of some bytes", Version::default());
+    let mut bytes = vec![0; record.encoded_bytes(id.epoch())];
+    record.encode(id, &mut bytes);
+    job.source = Source::Loaded { bytes, offset: 0, is_near: false };
+    let (named, location) = (engine.key_ref(&key), engine.stripes.location(slot, 0, 0));
+    let (key_slot, tag) = (named.slot, named.tag());
+    engine.index.insert(key_slot, tag, location);
+    assert_eq!(engine.urgency_of_job(long), None, "the first has less to move");
+    engine.begin_walks();
+    engine.advance_job(short);
+    assert_eq!(engine.urgency_of_job(long), Some(Urgency::Freeing));
 }
