@@ -250,7 +250,7 @@ impl<C: Command> Engine<C> {
             || self.is_reclaiming()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
-            || self.evictions.looking > 0
+            || self.evictions.goes_on()
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
 

@@ -220,7 +220,14 @@ impl<C: Command> Engine<C> {
         lock.key = bytes;
         lock.phase = LockPhase::Writing(round);
         match outcome {
-            Placed::Sent => self.round_mut(key).expect("just put back").is_sent = true,
+            Placed::Sent => {
+                let round = self.round_mut(key).expect("just put back");
+                round.is_sent = true;
+                let has_waited = round.is_eviction && round.stalled_us.take().is_some();
+                if has_waited {
+                    self.evictions.note_waited();
+                }
+            }
             Placed::Later => {}
             Placed::Nothing => self.finish_round(key),
             Placed::Striped => {
@@ -540,7 +547,10 @@ impl<C: Command> Engine<C> {
             self.count_landed(job, bytes);
         }
         if round.is_eviction {
-            self.evictions.note_end();
+            if round.stalled_us.is_some() {
+                self.evictions.note_waited();
+            }
+            self.evictions.note_end(round.confirmed.is_some());
         }
     }
 
