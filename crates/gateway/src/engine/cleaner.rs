@@ -612,8 +612,8 @@ impl<C: Command> Engine<C> {
         let LockPhase::Moving(moved) = std::mem::replace(&mut held.phase, LockPhase::Starting) else { return };
         // A flush may have ended the object meanwhile: then the copy is dead on arrival.
         if self.index.relocate(slot, tag, moved.from, to) {
-            let (from, _) = self.stripes.place_of(moved.from);
-            let from = self.stripes.at_mut(from);
+            let (from_slot, _) = self.stripes.place_of(moved.from);
+            let from = self.stripes.at_mut(from_slot);
             from.live_bytes -= moved.record_bytes as u64;
             from.live_count -= 1;
             let (to, _) = self.stripes.place_of(to);
@@ -626,6 +626,7 @@ impl<C: Command> Engine<C> {
             if let Some(expiry) = moved.expiry {
                 to.expiry.add(expiry, record_bytes);
             }
+            self.count_outlived(from_slot);
         }
         self.count_landed(job, moved.record_bytes);
         self.release_lock(lock);

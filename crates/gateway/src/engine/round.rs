@@ -487,12 +487,13 @@ impl<C: Command> Engine<C> {
     }
 
     fn count_dropped(&mut self, old: &OldRecord) {
-        let (stripe, _) = self.stripes.place_of(old.location);
-        let stripe = self.stripes.at_mut(stripe);
+        let (slot, _) = self.stripes.place_of(old.location);
+        let stripe = self.stripes.at_mut(slot);
         stripe.manifests.forget(old.location);
         stripe.live_bytes -= old.record_bytes as u64;
         stripe.live_count -= 1;
         self.stats.bytes_stored -= old.object_bytes;
+        self.count_outlived(slot);
     }
 
     /// A round that has nothing to write.
