@@ -3,7 +3,8 @@
 //! A job reads the stripe chunk by chunk (from the owner's memory, the nodes, or decoded) and looks at each record. One
 //! that the index still names is alive: it is moved to the end of the log, with its version, or evicted. A tombstone or
 //! control record is carried over while something older may still exist that it ended (rule R3). A record whose key is
-//! locked is left for the next pass, so that records of a key never overtake each other.
+//! locked is left for the next pass, so that records of a key never overtake each other; but not what a doubtful lock
+//! wrote.
 //!
 //! Which stripe (see `choosing`): one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
 //! and memory is short, the oldest one, whose objects that were not read lately are evicted (a second chance for the
@@ -475,26 +476,35 @@ impl<C: Command> Engine<C> {
         if !self.index.contains(slot, tag, from) {
             return Step::Done;
         }
-        if let Some(lock) = self.locks.find(looked_at) {
-            // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
-            if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
-                self.stalled.put_first(lock);
-                self.work.push_back(Work::Resume);
+        let moved = Move { from, record_bytes: length, expiry: record.expiry };
+        let lock = match self.locks.find(looked_at) {
+            Some(lock) if self.begin_move_of_doubtful(lock, &moved) => lock,
+            Some(lock) => {
+                // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
+                if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
+                    self.stalled.put_first(lock);
+                    self.work.push_back(Work::Resume);
+                }
+                return Step::Done;
             }
-            return Step::Done;
-        }
-        let is_expired = record.is_over(self.now.unix_ms);
-        let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
-        let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
-        let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
-        if is_expired || is_cold {
-            return self.end_object(key, met, from, is_expired);
-        }
-        let moving = LockPhase::Moving(Move { from, record_bytes: length, expiry: record.expiry });
-        let lock = self.locks.insert(looked_at, moving);
+            None => {
+                let is_expired = record.is_over(self.now.unix_ms);
+                let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
+                let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
+                let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
+                if is_expired || is_cold {
+                    return self.end_object(key, met, from, is_expired);
+                }
+                self.locks.insert(looked_at, LockPhase::Moving(moved))
+            }
+        };
         let step = self.append_for_job(key, record, Purpose::Move { lock, job: key }, length);
         if matches!(step, Step::Wait) {
-            self.locks.remove(lock);
+            let held = self.locks.get_mut(lock).expect("it holds the record");
+            held.take_moved();
+            if matches!(held.phase, LockPhase::Starting) {
+                self.locks.remove(lock);
+            }
         }
         step
     }
@@ -609,9 +619,11 @@ impl<C: Command> Engine<C> {
     pub(super) fn move_confirmed(&mut self, lock: PoolKey, job: PoolKey, to: Location, record_bytes: usize) {
         let Some(held) = self.locks.get_mut(lock) else { return };
         let (slot, tag) = (held.slot, Tag::of_hash(held.hash));
-        let LockPhase::Moving(moved) = std::mem::replace(&mut held.phase, LockPhase::Starting) else { return };
+        let Some(moved) = held.take_moved() else { return };
         // A flush may have ended the object meanwhile: then the copy is dead on arrival.
-        if self.index.relocate(slot, tag, moved.from, to) {
+        let is_there = self.index.relocate(slot, tag, moved.from, to);
+        let copy = is_there.then_some((to, record_bytes));
+        if is_there {
             let (from_slot, _) = self.stripes.place_of(moved.from);
             let from = self.stripes.at_mut(from_slot);
             from.live_bytes -= moved.record_bytes as u64;
@@ -629,18 +641,24 @@ impl<C: Command> Engine<C> {
             self.count_outlived(from_slot);
         }
         self.count_landed(job, moved.record_bytes);
-        self.release_lock(lock);
+        match self.round_mut(lock) {
+            Some(_) => self.end_move_of_doubtful(lock, copy),
+            None => self.release_lock(lock),
+        }
     }
 
     /// The stripe that a moved record went to was abandoned: the record stays where it was, for the next walk.
     pub(super) fn move_interrupted(&mut self, lock: PoolKey, job: PoolKey) {
         let Some(held) = self.locks.get_mut(lock) else { return };
-        let LockPhase::Moving(moved) = std::mem::replace(&mut held.phase, LockPhase::Starting) else { return };
+        let Some(moved) = held.take_moved() else { return };
         if let Some(job) = self.jobs.get_mut(job) {
             job.copied.insert(moved.from);
         }
         self.count_landed(job, moved.record_bytes);
-        self.work.push_back(Work::Start(lock));
+        match self.round_mut(lock) {
+            Some(_) => self.end_move_of_doubtful(lock, None),
+            None => self.work.push_back(Work::Start(lock)),
+        }
     }
 
     pub(super) fn carry_confirmed(&mut self, job: PoolKey, to: Location, bytes: usize) {

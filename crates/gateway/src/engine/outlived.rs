@@ -15,7 +15,6 @@ use shorttail_units::{NodeId, Slot, StripeId};
 use smallvec::SmallVec;
 
 use super::index::{Location, StripeSlot};
-use super::lock::LockPhase;
 use super::{Engine, Tag};
 use crate::command::Command;
 
@@ -71,9 +70,8 @@ impl<C: Command> Engine<C> {
             return;
         }
         // Of what is being moved a copy is on its way, which may be another key's.
-        let is_moved = |from: Location| {
-            self.locks.iter().any(|(_, lock)| matches!(&lock.phase, LockPhase::Moving(moved) if moved.from == from))
-        };
+        let is_moved =
+            |from: Location| self.locks.iter().any(|(_, lock)| lock.moved().is_some_and(|moved| moved.from == from));
         let candidates = self.index.candidates(slot, tag).filter(|&location| Some(location) != own);
         let is_over = |&location: &Location| self.is_lost_for_good(location) && !is_moved(location);
         let lost: SmallVec<[Location; 2]> = candidates.filter(is_over).collect();
@@ -124,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::lock::{Move, OldRecord};
+    use crate::engine::lock::{LockPhase, Move, OldRecord};
     use crate::engine::stripes::Stripe;
     use crate::engine::testing::engine_of_ready_nodes;
     use crate::engine::{NodePhase, SessionId};
