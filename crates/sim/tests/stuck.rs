@@ -103,6 +103,32 @@ fn cleaning_goes_on_beside_stripes_that_cannot_be_read() {
     }
 }
 
+/// So many nodes are cut off that some records cannot be read, and nothing is given up. What was written over such ones has
+/// doubtful locks, and its keys take nothing more; cleaning goes on, so that the others find room.
+#[test]
+fn cleaning_goes_on_beside_doubtful_locks() {
+    for (seed, partition_count) in [(0, 1), (1, 4)] {
+        let config = SimConfig { chunk_bytes: 4000, partition_count, audit_events: 100_000, ..nodes_of("rs:4+2", 10) };
+        let mut world = cluster_of(config, seed);
+        let names = 0..2_000;
+        store(&mut world, names.clone(), 900);
+        (0..3).for_each(|node| world.cut_gateway_from(0, node, 60_000_000));
+        pass(&mut world, 5_000_000);
+        let mut refused_count = 0;
+        for (round, first) in (1..5).flat_map(|round| names.clone().step_by(64).map(move |first| (round, first))) {
+            let some = first..names.end.min(first + 64);
+            let set = |name| Action::Set(value(10_000 * round + name, 900));
+            let ops: Vec<_> = some.map(|name| world.request(0, &format!("key{name}"), set(name))).collect();
+            let ends = ops.into_iter().map(|op| world.await_op(op));
+            refused_count += ends.filter(|end| *end == Outcome::Refused).count();
+            let stats = &world.all_stats()[0];
+            assert_eq!(stats.stores_refused_total, 0, "seed {seed}, round {round}, from {first}: {stats:?}");
+        }
+        assert!(refused_count > 500, "seed {seed}: {refused_count} were refused");
+        concludes(world);
+    }
+}
+
 /// Two nodes do not reach each other, and everybody else reaches both: what one of them has moves to others.
 #[test]
 fn a_node_is_drained_that_does_not_reach_one_of_the_others() {

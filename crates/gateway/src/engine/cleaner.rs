@@ -3,7 +3,8 @@
 //! A job reads the stripe chunk by chunk (from the owner's memory, the nodes, or decoded) and looks at each record. One
 //! that the index still names is alive: it is moved to the end of the log, with its version, or evicted. A tombstone or
 //! control record is carried over while something older may still exist that it ended (rule R3). A record whose key is
-//! locked is left for the next pass, so that records of a key never overtake each other.
+//! locked is left for the next pass, so that records of a key never overtake each other; but not what a doubtful lock
+//! wrote.
 //!
 //! Which stripe (see `choosing`): one that cannot be repaired; else the emptiest one while there is garbage to gain; when all is alive
 //! and memory is short, the oldest one, whose objects that were not read lately are evicted (a second chance for the
@@ -78,6 +79,8 @@ pub struct Job {
     copied: HashSet<Location>,
     /// Something carried found no place: walk again.
     must_walk_again: bool,
+    /// The length of the record that found no place; else of the shortest there may be.
+    awaited_bytes: usize,
     /// This walk has put something on its way; the last whole one has.
     has_moved: bool,
     is_moving: bool,
@@ -153,6 +156,7 @@ impl<C: Command> Engine<C> {
             doomed_bytes: 0,
             copied: HashSet::new(),
             must_walk_again: false,
+            awaited_bytes: 1,
             has_moved: false,
             is_moving: true,
             is_parked: false,
@@ -247,7 +251,7 @@ impl<C: Command> Engine<C> {
             || self.is_reclaiming()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
-            || self.evictions.looking > 0
+            || self.evictions.goes_on()
             || self.stripes.unsealed().iter().any(|&slot| self.stripes.at(slot).phase() == StripePhase::Sealing)
     }
 
@@ -433,8 +437,8 @@ impl<C: Command> Engine<C> {
         let goes_on = |it: PoolKey, job: &Job| (job.is_at_work() || it == key) && job.again_us <= self.now.mono_us;
         let jobs = self.jobs.iter().filter(|&(it, job)| goes_on(it, job));
         let spare = self.spare_stripes();
-        let has_place = |partition: PartitionId, urgency: Urgency| {
-            !self.logs[&partition].open.is_empty() || spare > self.stripes_left_by(urgency)
+        let has_place = |job: &Job, urgency: Urgency| {
+            self.has_room_in_open(job.partition, job.awaited_bytes) || spare > self.stripes_left_by(urgency)
         };
         // One whose stripe must stay all the same gives nothing back; one that finds no place keeps nobody waiting.
         let jobs = jobs.map(|(key, job)| {
@@ -442,7 +446,7 @@ impl<C: Command> Engine<C> {
             let is_only_way = is_alone && self.is_uncertain(job.id);
             let is_much = left > self.stripe_bytes() * 3 / 4 && !is_only_way;
             let urgency = if is_much { Urgency::Cleaning } else { Urgency::Freeing };
-            let lacks_place = !has_place(job.partition, urgency);
+            let lacks_place = !has_place(job, urgency);
             ((lacks_place, self.is_held_back(job.id), is_much, left, job.id), key, urgency)
         });
         let (_, first, urgency) = jobs.min_by_key(|&(rank, ..)| rank)?;
@@ -465,34 +469,52 @@ impl<C: Command> Engine<C> {
 
     fn deal_with_object(&mut self, key: PoolKey, met: &Met<'_>, offset: usize) -> Step {
         let job = self.jobs.get(key).expect("a job that walks");
-        let (mode, partition) = (job.mode, job.partition);
+        let mode = job.mode;
         let from = self.stripes.location(job.slot, job.data_index, offset);
         let &Met { ref record, length, key: looked_at } = met;
         let (slot, tag) = (looked_at.slot, looked_at.tag());
         if !self.index.contains(slot, tag, from) {
             return Step::Done;
         }
-        if let Some(lock) = self.locks.find(looked_at) {
-            // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
-            if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
-                self.stalled.put_first(lock);
-                self.work.push_back(Work::Resume);
+        let moved = Move { from, record_bytes: length, expiry: record.expiry };
+        let lock = match self.locks.find(looked_at) {
+            Some(lock) if self.begin_move_of_doubtful(lock, &moved) => lock,
+            Some(lock) => {
+                // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
+                if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
+                    self.stalled.put_first(lock);
+                    self.work.push_back(Work::Resume);
+                }
+                return Step::Done;
             }
-            return Step::Done;
+            None => {
+                let is_expired = record.is_over(self.now.unix_ms);
+                let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
+                let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
+                let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
+                if is_expired || is_cold {
+                    return self.end_object(key, met, from, is_expired);
+                }
+                self.locks.insert(looked_at, LockPhase::Moving(moved))
+            }
+        };
+        let step = self.append_for_job(key, record, Purpose::Move { lock, job: key }, length);
+        if matches!(step, Step::Wait) {
+            let held = self.locks.get_mut(lock).expect("it holds the record");
+            held.take_moved();
+            if matches!(held.phase, LockPhase::Starting) {
+                self.locks.remove(lock);
+            }
         }
-        let is_expired = record.is_over(self.now.unix_ms);
-        let may_evict = mode == Mode::Evict && self.config.when_full == WhenFull::Evict;
-        let may_evict = may_evict && !self.jobs.get(key).is_some_and(|job| job.copied.contains(&from));
-        let is_cold = may_evict && (self.is_stuck() || !self.index.was_recent(slot, tag, from));
-        if is_expired || is_cold {
-            return self.end_object(key, met, from, is_expired);
-        }
-        let moving = LockPhase::Moving(Move { from, record_bytes: length, expiry: record.expiry });
-        let lock = self.locks.insert(looked_at, moving);
-        let purpose = Purpose::Move { lock, job: key };
-        let urgency = self.urgency_of_job(key);
-        if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
-            self.locks.remove(lock);
+        step
+    }
+
+    /// Puts a record that a job moves or carries, of so many bytes there, to the end of the log.
+    fn append_for_job(&mut self, key: PoolKey, record: &Record<'_>, purpose: Purpose, length: usize) -> Step {
+        let partition = self.jobs.get(key).expect("a job that walks").partition;
+        let Some(urgency) = self.urgency_of_job(key) else { return Step::Wait };
+        if self.append_record(partition, record, purpose, urgency).is_err() {
+            self.jobs.get_mut(key).expect("a job that walks").awaited_bytes = record.encoded_bytes(self.config.epoch);
             return Step::Wait;
         }
         self.count_in_flight(key, length);
@@ -515,6 +537,11 @@ impl<C: Command> Engine<C> {
             let place = |urgency| self.place_tombstone(partition, record.key, version, Purpose::Write(lock), urgency);
             let Some(Placed::Sent) = urgency.map(place) else {
                 self.locks.remove(lock);
+                if urgency.is_some() {
+                    let tombstone = Record::object(record.key, &[0; size_of::<StripeId>()], version);
+                    let job = self.jobs.get_mut(key).expect("a job that walks");
+                    job.awaited_bytes = tombstone.encoded_bytes(self.config.epoch);
+                }
                 return Step::Wait;
             };
             self.round_mut(lock).expect("just inserted").is_sent = true;
@@ -546,16 +573,14 @@ impl<C: Command> Engine<C> {
         }
         let purpose = Purpose::Carry { job: key, from };
         let id = job.id;
-        let urgency = self.urgency_of_job(key);
         let horizon = self.horizon_in(id, record).map(|horizon| horizon.raw().to_le_bytes());
         let horizon = horizon.as_ref().filter(|_| record.kind == RecordKind::Tombstone);
         let record = &Record { value: horizon.map_or(record.value, |horizon| horizon.as_slice()), ..*record };
-        if urgency.is_none_or(|urgency| self.append_record(partition, record, purpose, urgency).is_err()) {
-            return Step::Wait;
+        let step = self.append_for_job(key, record, purpose, length);
+        if matches!(step, Step::Done) {
+            self.jobs.get_mut(key).expect("a job that walks").settled.insert(from);
         }
-        self.jobs.get_mut(key).expect("a job that walks").settled.insert(from);
-        self.count_in_flight(key, length);
-        Step::Done
+        step
     }
 
     pub(super) fn is_needed(&self, partition: PartitionId, own: StripeId, record: &Record<'_>) -> bool {
@@ -576,7 +601,7 @@ impl<C: Command> Engine<C> {
 
     fn count_in_flight(&mut self, key: PoolKey, bytes: usize) {
         let job = self.jobs.get_mut(key).expect("a job that walks");
-        (job.has_moved, job.is_moving) = (true, true);
+        (job.has_moved, job.is_moving, job.awaited_bytes) = (true, true, 1);
         job.in_flight_count += 1;
         job.in_flight_bytes += bytes;
     }
@@ -594,11 +619,13 @@ impl<C: Command> Engine<C> {
     pub(super) fn move_confirmed(&mut self, lock: PoolKey, job: PoolKey, to: Location, record_bytes: usize) {
         let Some(held) = self.locks.get_mut(lock) else { return };
         let (slot, tag) = (held.slot, Tag::of_hash(held.hash));
-        let LockPhase::Moving(moved) = std::mem::replace(&mut held.phase, LockPhase::Starting) else { return };
+        let Some(moved) = held.take_moved() else { return };
         // A flush may have ended the object meanwhile: then the copy is dead on arrival.
-        if self.index.relocate(slot, tag, moved.from, to) {
-            let (from, _) = self.stripes.place_of(moved.from);
-            let from = self.stripes.at_mut(from);
+        let is_there = self.index.relocate(slot, tag, moved.from, to);
+        let copy = is_there.then_some((to, record_bytes));
+        if is_there {
+            let (from_slot, _) = self.stripes.place_of(moved.from);
+            let from = self.stripes.at_mut(from_slot);
             from.live_bytes -= moved.record_bytes as u64;
             from.live_count -= 1;
             let (to, _) = self.stripes.place_of(to);
@@ -611,20 +638,27 @@ impl<C: Command> Engine<C> {
             if let Some(expiry) = moved.expiry {
                 to.expiry.add(expiry, record_bytes);
             }
+            self.count_outlived(from_slot);
         }
         self.count_landed(job, moved.record_bytes);
-        self.release_lock(lock);
+        match self.round_mut(lock) {
+            Some(_) => self.end_move_of_doubtful(lock, copy),
+            None => self.release_lock(lock),
+        }
     }
 
     /// The stripe that a moved record went to was abandoned: the record stays where it was, for the next walk.
     pub(super) fn move_interrupted(&mut self, lock: PoolKey, job: PoolKey) {
         let Some(held) = self.locks.get_mut(lock) else { return };
-        let LockPhase::Moving(moved) = std::mem::replace(&mut held.phase, LockPhase::Starting) else { return };
+        let Some(moved) = held.take_moved() else { return };
         if let Some(job) = self.jobs.get_mut(job) {
             job.copied.insert(moved.from);
         }
         self.count_landed(job, moved.record_bytes);
-        self.work.push_back(Work::Start(lock));
+        match self.round_mut(lock) {
+            Some(_) => self.end_move_of_doubtful(lock, None),
+            None => self.work.push_back(Work::Start(lock)),
+        }
     }
 
     pub(super) fn carry_confirmed(&mut self, job: PoolKey, to: Location, bytes: usize) {

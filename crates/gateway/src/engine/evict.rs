@@ -26,12 +26,13 @@ use crate::command::Command;
 pub struct Evictions {
     /// Objects that are being looked up.
     pub(super) looking: usize,
-    /// Objects whose rounds are under way.
+    /// Objects whose rounds are under way, and how many of these wait for a place for their tombstones.
     ending: usize,
+    waiting: usize,
     hand: StripeId,
     /// The first id that no stripe had when the lap began.
     lap_end: StripeId,
-    /// Objects looked at, one after the other, none of which went.
+    /// Objects looked at, one after the other, none of which is gone.
     vain_looks: usize,
     /// Of what is over.
     expiry_hand: StripeId,
@@ -43,8 +44,36 @@ impl Evictions {
         EVICTIONS_MAX.saturating_sub(self.looking + self.ending)
     }
 
-    pub(super) fn note_end(&mut self) {
+    /// Is a tombstone on its way?
+    fn is_ending_one(&self) -> bool {
+        self.ending > self.waiting
+    }
+
+    /// Will one be gone soon, unless it stays?
+    pub(super) fn goes_on(&self) -> bool {
+        self.looking > 0 || self.is_ending_one()
+    }
+
+    fn note_stay(&mut self) {
+        self.vain_looks += 1;
+    }
+
+    /// A tombstone found no place.
+    pub(super) fn note_wait(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// One that waited has a place, or is over.
+    pub(super) fn note_waited(&mut self) {
+        self.waiting -= 1;
+    }
+
+    pub(super) fn note_end(&mut self, is_gone: bool) {
         self.ending -= 1;
+        match is_gone {
+            true => self.vain_looks = 0,
+            false => self.note_stay(),
+        }
     }
 }
 
@@ -57,7 +86,9 @@ impl<C: Command> Engine<C> {
     /// Is a striped object to be looked at before a packed stripe is evicted?
     pub(super) fn goes_before(&self, packed: StripeId) -> bool {
         let is_next = self.striped.range(self.evictions.hand..).next().is_some_and(|(&first, _)| first < packed);
-        is_next && self.evictions.vain_looks < EVICTIONS_MAX
+        // They may all wait for a partition that takes nothing for now.
+        let may_go = self.evictions.room() > 0 || self.evictions.is_ending_one();
+        is_next && may_go && self.evictions.vain_looks < EVICTIONS_MAX
     }
 
     /// A packed stripe is evicted.
@@ -88,8 +119,9 @@ impl<C: Command> Engine<C> {
         let next: Vec<_> = next.map(|(&first, object)| (first, object.key.clone())).collect();
         for (first, key) in next {
             self.evictions.hand = first.plus(1);
-            self.evictions.vain_looks += 1;
-            self.begin_eviction(first, &key);
+            if !self.begin_eviction(first, &key) {
+                self.evictions.note_stay();
+            }
         }
     }
 
@@ -112,32 +144,33 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn begin_eviction(&mut self, first: StripeId, bytes: &[u8]) {
+    /// False: its key is locked.
+    fn begin_eviction(&mut self, first: StripeId, bytes: &[u8]) -> bool {
         let key = self.key_ref(bytes);
         if self.locks.find(key).is_some() {
-            return;
+            return false;
         }
         let lock = self.locks.insert(key, LockPhase::Looking);
         self.evictions.looking += 1;
         self.begin_lookup(key, LookupPurpose::Evict { lock, first });
+        true
     }
 
     /// What the key holds now is known: it is deleted if it is still the object that was chosen.
     pub(super) fn eviction_found(&mut self, key: PoolKey, first: StripeId, old: Option<OldRecord>) {
         self.evictions.looking -= 1;
         let is_same = |old: &OldRecord| old.manifest.as_ref().is_some_and(|manifest| manifest.first == first);
-        let Some(old) = old.filter(is_same) else { return self.work.push_back(Work::Start(key)) };
+        let Some(old) = old.filter(is_same) else { return self.stays(key) };
         let Some(lock) = self.locks.get(key) else { return };
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
         let is_over = self.striped.get(&first).is_some_and(|object| object.is_over(self.now.unix_ms));
         if !is_over && self.index.take_recent(slot, tag, old.location) {
-            return self.work.push_back(Work::Start(key));
+            return self.stays(key);
         }
         if is_over {
             self.stats.expired_total += 1;
         } else {
             self.stats.evicted_total += 1;
-            self.evictions.vain_looks = 0;
         }
         let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
         if let Some(lock) = self.locks.get_mut(key) {
@@ -145,6 +178,12 @@ impl<C: Command> Engine<C> {
             lock.phase = LockPhase::Writing(Box::new(round));
         }
         self.send_round(key);
+    }
+
+    /// What was to be evicted is not.
+    fn stays(&mut self, key: PoolKey) {
+        self.evictions.note_stay();
+        self.work.push_back(Work::Start(key));
     }
 }
 
@@ -159,6 +198,7 @@ mod tests {
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::manifest::Manifest;
     use crate::engine::open_stripe::OpenStripe;
+    use crate::engine::stalled::StalledWrite;
     use crate::engine::striped::StripedObject;
     use crate::engine::stripes::{Stripe, StripePhase};
     use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
@@ -175,10 +215,23 @@ mod tests {
 
     /// Large values, older than the packed stripes that hold their manifests, which the owner has at hand.
     fn engine_of_large(count: u64, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+        let names = (0..count).map(|number| format!("key{number}").into_bytes());
+        engine_of_values(names.collect(), expiry)
+    }
+
+    /// The same, whose keys are all of the first partition.
+    fn engine_of_first(count: usize, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+        let engine = engine_of_ready_nodes(shape(), 2);
+        let is_of_first = |name: &Vec<u8>| engine.config.partition_of(engine.key_ref(name).slot) == PartitionId(0);
+        let names = (0..).map(|number| format!("key{number}").into_bytes()).filter(is_of_first);
+        engine_of_values(names.take(count).collect(), expiry)
+    }
+
+    fn engine_of_values(names: Vec<Vec<u8>>, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
         let mut engine = engine_of_ready_nodes(shape(), 2);
         let mut held_in = None;
-        for number in 0..count {
-            let (bytes, place) = (format!("key{number}").into_bytes(), number % 500);
+        for (number, bytes) in (0..).zip(names) {
+            let place = number % 500;
             if place == 0 {
                 let id = StripeId::new(Epoch(1), 2 << 20 | number);
                 let stripe = Stripe::inherited(id, PartitionId(0), members(), Box::from([60_000]));
@@ -213,9 +266,9 @@ mod tests {
     }
 
     /// So many stripes of each partition wait for their seals that nothing can be written.
-    fn hold_seals(engine: &mut Engine<AnyCommand>) -> Vec<StripeSlot> {
+    fn hold_seals(engine: &mut Engine<AnyCommand>, partitions: &[u16]) -> Vec<StripeSlot> {
         let mut held = Vec::new();
-        for partition in engine.config.partitions.clone() {
+        for partition in partitions.iter().copied().map(PartitionId) {
             for _ in 0..UNSEALED_MAX {
                 let id = engine.take_stripe_ids(1);
                 let open = OpenStripe::new(engine.config.shape, engine.config.chunk_bytes);
@@ -239,7 +292,7 @@ mod tests {
     #[test]
     fn large_values_that_are_over_end_some_at_a_time() {
         let mut engine = engine_of_large(2_000, Some(OVER));
-        let held = hold_seals(&mut engine);
+        let held = hold_seals(&mut engine, &[0, 1, 2, 3]);
         for _ in 0..3 {
             turn(&mut engine);
             assert!(engine.locks.iter().count() <= EVICTIONS_MAX, "{} at once", engine.locks.iter().count());
@@ -263,11 +316,61 @@ mod tests {
             let location = engine.stripes.location(slot, 0, number * 120);
             engine.index.mark_read(key_slot, tag, location);
         }
-        let bytes = 8 * engine.chunk_room_bytes(engine.config.chunk_bytes);
-        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
-        assert!(engine.is_short_of_memory());
+        leave_room(&mut engine, 8);
         turn(&mut engine);
         assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Leaving);
         assert_eq!(engine.striped.len(), 100);
+    }
+
+    /// Memory for so many more stripes, which is little.
+    fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
+        let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
+        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
+        engine.look_at_room();
+        assert!(engine.is_short_of_memory());
+    }
+
+    /// A sealed stripe, full of what is alive.
+    fn full_stripe(engine: &mut Engine<AnyCommand>, counter: u64, partition: u16) -> StripeSlot {
+        let id = StripeId::new(Epoch(1), counter);
+        let mut stripe = Stripe::inherited(id, PartitionId(partition), members(), Box::from([60_000]));
+        (stripe.live_bytes, stripe.live_count) = (60_000, 1);
+        engine.stripes.insert(stripe)
+    }
+
+    /// Their tombstones wait for seals of the first partition. Others have something to give up, too.
+    #[test]
+    fn large_values_whose_tombstones_find_no_place_hold_up_no_eviction_elsewhere() {
+        let mut engine = engine_of_first(EVICTIONS_MAX + 1, None);
+        engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
+        hold_seals(&mut engine, &[0]);
+        let slot = full_stripe(&mut engine, (1 << 20) + 1_000, 1);
+        leave_room(&mut engine, 8);
+        (0..2).for_each(|_| turn(&mut engine));
+        assert_eq!(engine.striped.len(), EVICTIONS_MAX + 1);
+        assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Leaving);
+    }
+
+    /// What is packed is younger, and stays while older ones are about to go.
+    #[test]
+    fn large_values_that_are_about_to_go_do_so_before_what_is_packed() {
+        let mut engine = engine_of_first(EVICTIONS_MAX + 1, None);
+        engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
+        leave_room(&mut engine, 8);
+        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, ..engine.now });
+        assert_eq!(engine.evictions.ending, EVICTIONS_MAX);
+        assert_eq!(engine.stripes.at(StripeSlot(0)).phase(), StripePhase::Sealed);
+    }
+
+    /// Until their tombstones are durable nothing else shows that memory comes.
+    #[test]
+    fn a_write_waits_for_large_values_that_are_over() {
+        let mut engine = engine_of_first(3, Some(OVER));
+        engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
+        engine.set_when_full(WhenFull::Error);
+        leave_room(&mut engine, 3);
+        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER, ..engine.now });
+        assert_eq!((engine.evictions.ending, engine.jobs_at_work()), (3, 0));
+        assert!(engine.may_stall(StalledWrite::Round(PoolKey::from_raw(1 << 60)), engine.now.mono_us));
     }
 }

@@ -1,7 +1,7 @@
 //! flush_all: a floor under each partition. Objects of a lower version are gone.
 //!
 //! ```text
-//! declared: a floor record goes to every partition's log; from here on no round of any key begins
+//! declared: a floor record goes to every partition's log, if each has a place; from here on no round of any key begins
 //!    |--all durable--> applied: the index is emptied, the client hears, rounds begin again
 //!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it (see `kept`)
 //! ```
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
 
-use super::limits::STALL_US_MAX;
+use super::limits::{FLUSH_RETRY_US, STALL_US_MAX};
 use super::lock::LockPhase;
 use super::log::{PlaceError, Purpose};
 use super::outlived::Outlived;
@@ -88,6 +88,8 @@ pub struct Flushes {
     overdue_us: Option<u64>,
     /// Its floor found no place for long: nobody waits for it.
     is_given_up: bool,
+    /// A floor found no place: none is declared before, whoever waits for it.
+    again_us: u64,
     declarations: Pool<Declaration>,
     /// The floor that is being declared.
     declaring: Option<PoolKey>,
@@ -145,23 +147,43 @@ impl<C: Command> Engine<C> {
     }
 
     fn declare_floor(&mut self, waiting: Vec<Token>) -> Result<(), NotDeclared> {
+        if self.now.mono_us < self.flushes.again_us {
+            return Err(NotDeclared { error: PlaceError::Wait, is_untouched: true });
+        }
         let floor = self.take_version();
         let horizon = self.take_stripe_ids(0);
-        self.declare(floor, Control::Floor { floor, horizon }, waiting)
+        let declared = self.declare(floor, Control::Floor { floor, horizon }, waiting);
+        if declared.is_err() {
+            self.flushes.again_us = self.now.mono_us + FLUSH_RETRY_US;
+        }
+        declared
+    }
+
+    /// Is there a place for a record of so many bytes in every partition, as far as can be told?
+    fn has_place_everywhere(&self, length: usize) -> bool {
+        let partitions = self.config.partitions.iter().copied();
+        let without: Vec<_> = partitions.filter(|&partition| !self.has_room_in_open(partition, length)).collect();
+        let spare = self.spare_stripes().saturating_sub(self.stripes_left_by(Urgency::Cleaning));
+        without.len() as u64 <= spare && !without.into_iter().any(|partition| self.waits_for_seals(partition))
     }
 
     /// Appends a control record to every partition.
     ///
     /// # Errors
-    /// One found no place. Those before it did, so that a later owner may take them for a flush.
+    /// One has no place. Almost always that is known before the first is appended; if not, a later owner may take those
+    /// before it for a flush. Each is to be kept as long as anything older exists.
     fn declare(&mut self, version: Version, control: Control, waiting: Vec<Token>) -> Result<(), NotDeclared> {
         let partitions: Vec<_> = self.config.partitions.clone();
         let value = control.encode();
         let is_floor = matches!(control, Control::Floor { .. });
+        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
+        if !self.has_place_everywhere(record.encoded_bytes(self.config.epoch)) {
+            let error = self.too_few_nodes().err().unwrap_or(PlaceError::Wait);
+            return Err(NotDeclared { error, is_untouched: true });
+        }
         let unconfirmed = partitions.iter().copied().collect();
         let key = self.flushes.declarations.insert(Declaration { version, control, unconfirmed, waiting });
         for (place, &partition) in partitions.iter().enumerate() {
-            let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
             let purpose = Purpose::Declared { declaration: key, partition };
             if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
                 self.flushes.declarations.remove(key);
@@ -412,7 +434,7 @@ impl<C: Command> Engine<C> {
         self.let_rounds_begin();
     }
 
-    /// What finds no place now is tried again at the next tick; who waits for it does so for a while.
+    /// What finds no place now is tried again soon; who waits for it does so for a while.
     fn declare_overdue(&mut self) {
         let now_us = self.now.mono_us;
         let since_us = *self.flushes.overdue_us.get_or_insert(now_us);
@@ -487,13 +509,14 @@ mod tests {
         engine
     }
 
-    /// A flush of which partition 0 may get a record and partition 1 gets none for now, given back as its owner lets go.
-    fn given_back(has_room: bool) -> StoreError {
-        let mut engine = engine_without_room(if has_room { PartitionId(1) } else { PartitionId(0) });
+    /// A flush that finds no place, given back as its owner lets go.
+    fn given_back(is_begun: bool) -> StoreError {
+        let mut engine = engine_without_room(PartitionId(1));
         let now = engine.now;
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
         assert!(engine.poll_reply(now).is_none(), "it waits");
+        engine.flushes.postponed[0].is_begun |= is_begun;
         engine.let_go(now);
         match engine.poll_reply(now) {
             Some((_, Reply::Keyspace(Err(error)))) => error,
@@ -582,6 +605,20 @@ mod tests {
     fn a_flush_that_reached_a_partition_is_not_given_back_as_if_it_had_not_begun() {
         assert_eq!(given_back(true), StoreError::OutcomeUnknown);
         assert_eq!(given_back(false), StoreError::NotOwner);
+    }
+
+    /// Each would be kept for as long as there is anything older.
+    #[test]
+    fn a_flush_that_finds_no_place_leaves_no_floors_behind() {
+        let mut engine = engine_without_room(PartitionId(1));
+        let version = engine.take_version();
+        engine.inherit_flush_due(version, UnixMs(5_000));
+        engine.now.unix_ms = UnixMs(6_000);
+        let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+        (0..100).for_each(|_| pass(&mut engine));
+        let written: usize = open_of(&engine).map_or(0, |slot| controls_in(&engine, slot).len());
+        assert!(written <= 1, "{written} floors");
     }
 
     /// Neither a write nor an order waits longer for a flush that is late than a write does for memory.

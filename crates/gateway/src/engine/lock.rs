@@ -4,6 +4,7 @@
 //! Starting -> Looking -> Writing -> (released, or Starting again for those that waited)
 //!        \_________________^
 //!         Moving: cleaning copies the record elsewhere
+//!         Writing, and doubtful: the same, and it is released when the copy is there
 //!         Held: a group of keys is written together
 //! ```
 
@@ -123,6 +124,8 @@ pub struct Round<C> {
     pub mark_read: bool,
     /// Where the new record is and its length, once it is durable.
     pub confirmed: Option<(Location, usize)>,
+    /// Cleaning copies that record elsewhere, while what it replaces cannot be read.
+    pub moved: Option<Move>,
     /// It was handed to the log (or to a striped write).
     pub is_sent: bool,
     /// Nodes may hold its record although it is to be sent (again): if it fails, its outcome is unknown.
@@ -161,6 +164,7 @@ impl<C> Round<C> {
             old,
             mark_read: false,
             confirmed: None,
+            moved: None,
             is_sent: false,
             was_sent: false,
             helps_cleaning: false,
@@ -216,6 +220,29 @@ impl<C> Lock<C> {
     pub fn is_doubtful(&self) -> bool {
         matches!(&self.phase, LockPhase::Writing(round)
             if round.confirmed.is_some() && matches!(round.old, Old::Unreadable))
+    }
+
+    /// What cleaning copies elsewhere under it.
+    pub fn moved(&self) -> Option<&Move> {
+        match &self.phase {
+            LockPhase::Moving(moved) => Some(moved),
+            LockPhase::Writing(round) => round.moved.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// The copy is there, or is not to be.
+    pub fn take_moved(&mut self) -> Option<Move> {
+        if let LockPhase::Writing(round) = &mut self.phase {
+            return round.moved.take();
+        }
+        match std::mem::replace(&mut self.phase, LockPhase::Starting) {
+            LockPhase::Moving(moved) => Some(moved),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
     }
 }
 

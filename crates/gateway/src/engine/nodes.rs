@@ -83,6 +83,12 @@ impl Node {
         (stripe.raw().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) as usize % self.sessions.len()
     }
 
+    /// How many of so many consecutive stripes one core of so many has at most: they spread nearly evenly.
+    pub fn stripes_on_core(stripe_count: u64, core_count: usize) -> u64 {
+        let even = stripe_count.div_ceil(core_count as u64);
+        stripe_count.min(even + even / 16 + 3)
+    }
+
     pub fn memory_bytes(&self) -> u64 {
         self.sessions.iter().map(|session| session.memory_bytes).sum()
     }
@@ -215,5 +221,28 @@ impl Nodes {
     /// there is no session.
     pub fn send(&mut self, id: SessionId, request: &NodeRequest<'_>, tag: u64) -> Option<u64> {
         Some(self.session_mut(id).filter(|session| session.connected)?.put(request, tag))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn consecutive_stripes_spread_over_the_cores_nearly_evenly() {
+        let mut node = Node::new(NodeId(0));
+        for core_count in [1, 2, 3, 4, 6, 8, 12, 16, 32, 64] {
+            node.sessions.resize_with(core_count, Session::default);
+            for (start, stripe_count) in (0..200).map(|it| (it * 7_919_333, 1 << (it % 11))) {
+                let mut counts = vec![0; core_count];
+                let first = StripeId::new(Epoch(1 + start as u32 % 97), start);
+                (0..stripe_count).for_each(|it| counts[node.core_of(first.plus(it))] += 1);
+                let most = counts.into_iter().max().unwrap_or(0);
+                let at_most = Node::stripes_on_core(stripe_count, core_count);
+                assert!(most <= at_most, "{most} of {stripe_count} on one of {core_count}, from {start}");
+            }
+        }
     }
 }

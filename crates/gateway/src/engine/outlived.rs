@@ -14,8 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 use shorttail_units::{NodeId, Slot, StripeId};
 use smallvec::SmallVec;
 
-use super::index::Location;
-use super::lock::LockPhase;
+use super::index::{Location, StripeSlot};
 use super::{Engine, Tag};
 use crate::command::Command;
 
@@ -71,9 +70,8 @@ impl<C: Command> Engine<C> {
             return;
         }
         // Of what is being moved a copy is on its way, which may be another key's.
-        let is_moved = |from: Location| {
-            self.locks.iter().any(|(_, lock)| matches!(&lock.phase, LockPhase::Moving(moved) if moved.from == from))
-        };
+        let is_moved =
+            |from: Location| self.locks.iter().any(|(_, lock)| lock.moved().is_some_and(|moved| moved.from == from));
         let candidates = self.index.candidates(slot, tag).filter(|&location| Some(location) != own);
         let is_over = |&location: &Location| self.is_lost_for_good(location) && !is_moved(location);
         let lost: SmallVec<[Location; 2]> = candidates.filter(is_over).collect();
@@ -81,16 +79,21 @@ impl<C: Command> Engine<C> {
             self.index.remove(slot, tag, location);
             let (held_in, _) = self.stripes.place_of(location);
             let stripe = self.stripes.at_mut(held_in);
-            // How long it was is lost, too: what all of them took is taken off with the last one.
             stripe.live_count -= 1;
-            if stripe.live_count == 0 {
-                self.stats.bytes_stored -= std::mem::take(&mut stripe.live_bytes);
-            }
             self.outlived.records.insert((slot, tag, stripe.id));
             self.outlived.stripes.insert(stripe.id);
+            self.count_outlived(held_in);
         }
         let stripes: SmallVec<[StripeId; 2]> = self.outlived.of(slot, tag).collect();
         self.outlived.keys.extend(stripes.into_iter().map(|stripe| (hash, stripe)));
+    }
+
+    /// How long an outlived record was is lost, too: what all of a stripe took is taken off when the last record in it goes.
+    pub(super) fn count_outlived(&mut self, slot: StripeSlot) {
+        let stripe = self.stripes.at_mut(slot);
+        if stripe.live_count == 0 && self.outlived.holds(stripe.id) {
+            self.stats.bytes_stored -= std::mem::take(&mut stripe.live_bytes);
+        }
     }
 
     /// May a record that the index does not name any more be of this key?
@@ -115,11 +118,11 @@ impl<C: Command> Engine<C> {
 mod tests {
     use std::sync::Arc;
 
-    use shorttail_units::{CodeShape, Epoch, Incarnation};
+    use shorttail_units::{CodeShape, Epoch, Incarnation, Version};
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::lock::Move;
+    use crate::engine::lock::{LockPhase, Move, OldRecord};
     use crate::engine::stripes::Stripe;
     use crate::engine::testing::engine_of_ready_nodes;
     use crate::engine::{NodePhase, SessionId};
@@ -208,6 +211,29 @@ mod tests {
         let slot = engine.stripes.slot_of(id).expect("it is there");
         (engine.stripes.at_mut(slot).live_bytes, engine.stats.bytes_stored) = (90, 100);
         assert_eq!(outlive(&mut engine, None), 0);
+        assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.bytes_stored), (0, 10));
+    }
+
+    /// The same where the other record goes last.
+    #[test]
+    fn what_was_outlived_takes_no_memory_once_the_last_record_goes() {
+        let (mut engine, id) = engine();
+        let slot = engine.stripes.slot_of(id).expect("it is there");
+        let other = Location { offset: 500, ..AT };
+        let (key_slot, tag) = (engine.key_ref(b"another").slot, engine.key_ref(b"another").tag());
+        engine.index.insert(key_slot, tag, other);
+        let stripe = engine.stripes.at_mut(slot);
+        (stripe.live_count, stripe.live_bytes, engine.stats.bytes_stored) = (2, 190, 200);
+        assert_eq!(outlive(&mut engine, None), 0);
+        assert_eq!(engine.stats.bytes_stored, 200, "how much of it is not known");
+        let old = OldRecord {
+            location: other,
+            version: Version::default(),
+            record_bytes: 90,
+            object_bytes: 90,
+            manifest: None,
+        };
+        engine.drop_record(key_slot, tag, &old);
         assert_eq!((engine.stripes.at(slot).live_bytes, engine.stats.bytes_stored), (0, 10));
     }
 

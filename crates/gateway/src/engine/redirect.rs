@@ -27,16 +27,17 @@ impl<C: Command> Engine<C> {
         since_us.map_or(0, |since_us| (self.now.mono_us - since_us).max(1))
     }
 
-    /// Members for a new stripe: ready nodes with room beside what they keep, by the rule of placement; evaded ones give their place to those
-    /// that did so least often (ShortTail 3.2.2), as far as there are others.
+    /// Members for what takes so many bytes of a core of each: ready nodes with room beside what they keep, by the rule
+    /// of placement; evaded ones give their place to those that did so least often (ShortTail 3.2.2), as far as there are
+    /// others.
     pub(super) fn choose_members(
         &mut self,
         shape: CodeShape,
-        chunk_bytes: u64,
+        core_bytes: u64,
         sidesteps: bool,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
         self.too_few_nodes()?;
-        let needed = chunk_bytes + self.kept_bytes();
+        let needed = core_bytes + self.kept_bytes();
         let has_room = |node: &&Node| node.free_bytes() >= needed;
         let candidates: Vec<_> = self
             .taking_nodes()

@@ -115,11 +115,28 @@ impl<C: Command> Engine<C> {
 
     /// Chunks that clients leave on each node: so many that what they leave in all fits without those that may die.
     fn kept(&self) -> u64 {
+        self.kept_by(self.taking_nodes().count() as u64)
+    }
+
+    /// Those of so many nodes.
+    fn kept_by(&self, node_count: u64) -> u64 {
         let member_count = self.config.member_count() as u64;
-        let node_count = self.taking_nodes().count() as u64;
         let dying_count = node_count.saturating_sub(member_count).min(self.config.tolerance() as u64);
         let staying_count = (node_count - dying_count).max(member_count);
         (self.stripes_left_by(Urgency::Client) * member_count).div_ceil(staying_count)
+    }
+
+    /// Might clients store what takes so many bytes of a core of each member, if all nodes were there and held nothing?
+    pub(super) fn might_ever_fit(&self, core_bytes: u64) -> bool {
+        let (chunk_bytes, member_count) =
+            (self.chunk_room_bytes(self.config.chunk_bytes), self.config.member_count() as u64);
+        let rooms: SmallVec<[u64; 32]> = self.nodes.iter().map(|node| node.core_bytes() / chunk_bytes).collect();
+        let needed = core_bytes.div_ceil(chunk_bytes);
+        let kept = self.kept_by(rooms.len() as u64);
+        let is_large_enough = |room: &&u64| **room >= needed + kept;
+        let left = self.stripes_left_by(Urgency::Client);
+        rooms.iter().filter(is_large_enough).count() as u64 >= member_count
+            && stripes_that_fit(&rooms, member_count) >= needed + left
     }
 
     /// How many more packed stripes fit, each on `k+m` ready nodes: as many as leave every node its room. Pieces of
@@ -143,6 +160,7 @@ mod tests {
 
     use super::*;
     use crate::any::AnyCommand;
+    use crate::engine::log::PlaceError;
     use crate::engine::testing::engine_of_ready_nodes;
 
     /// Nodes with room for so many chunks, in RS(2,2), where clients leave six stripes.
@@ -199,6 +217,25 @@ mod tests {
             let slot = engine.open_stripe(PartitionId(partition), Urgency::Client).expect("there is room");
             assert!(engine.stripes.at(slot).members.iter().all(|node| node.0 != 0));
         }
+    }
+
+    /// Of a value of many stripes each core has its part.
+    #[test]
+    fn a_value_needs_room_for_its_part_on_the_fullest_core() {
+        let mut engine = engine(&[40; 8]);
+        let chunk_bytes = engine.chunk_room_bytes(engine.config.chunk_bytes);
+        for node in engine.nodes.iter_mut() {
+            node.sessions.resize_with(4, Default::default);
+            node.sessions.iter_mut().for_each(|session| session.memory_bytes = 40 * chunk_bytes);
+        }
+        let needed = |stripe_count| chunk_bytes * Node::stripes_on_core(stripe_count, 4);
+        assert_eq!(engine.striped_fits(needed(80)), Ok(()));
+        assert!(engine.choose_members(engine.config.shape, needed(80), true).is_ok());
+        for node in engine.nodes.iter_mut() {
+            node.sessions[1].used_bytes = 30 * chunk_bytes;
+        }
+        assert_eq!(engine.choose_members(engine.config.shape, needed(80), true), Err(PlaceError::Wait));
+        assert_eq!([80, 120, 130, 160].map(|it| engine.might_ever_fit(needed(it))), [true, true, false, false]);
     }
 
     #[test]

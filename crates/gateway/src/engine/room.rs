@@ -104,6 +104,14 @@ impl<C: Command> Engine<C> {
         Ok(self.least_hampered(partition, length, above).expect("an empty stripe"))
     }
 
+    /// Does a stripe of the partition that takes appends have room for so many bytes?
+    pub(super) fn has_room_in_open(&self, partition: PartitionId, length: usize) -> bool {
+        self.logs[&partition].open.iter().any(|&slot| {
+            let open = self.stripes.at(slot).open.as_ref().expect("a stripe that takes appends has its bytes");
+            open.chunks_with_room(length).next().is_some()
+        })
+    }
+
     /// Stripes in which a record found no room at all are sealed.
     fn seal_full(&mut self, partition: PartitionId, length: usize) {
         let is_full = |slot: &StripeSlot| {

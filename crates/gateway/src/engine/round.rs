@@ -15,7 +15,8 @@ use shorttail_units::Version;
 use super::index::Location;
 use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX};
 use super::lock::{
-    End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting,
+    End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Move, Object, ObjectData, Old, OldRecord, Round,
+    Waiting,
 };
 use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
@@ -220,7 +221,14 @@ impl<C: Command> Engine<C> {
         lock.key = bytes;
         lock.phase = LockPhase::Writing(round);
         match outcome {
-            Placed::Sent => self.round_mut(key).expect("just put back").is_sent = true,
+            Placed::Sent => {
+                let round = self.round_mut(key).expect("just put back");
+                round.is_sent = true;
+                let has_waited = round.is_eviction && round.stalled_us.take().is_some();
+                if has_waited {
+                    self.evictions.note_waited();
+                }
+            }
             Placed::Later => {}
             Placed::Nothing => self.finish_round(key),
             Placed::Striped => {
@@ -330,11 +338,39 @@ impl<C: Command> Engine<C> {
         if is_unreadable {
             return self.keep_doubtful(key);
         }
-        let own = round.confirmed.map(|(location, _)| location);
+        if round.moved.is_none() {
+            self.end_doubt(key);
+        }
+    }
+
+    /// What a durable round replaces is known.
+    fn end_doubt(&mut self, key: PoolKey) {
+        let Some(own) = self.round_mut(key).map(|round| round.confirmed.map(|(location, _)| location)) else { return };
         let lock = self.locks.get(key).expect("it has a round");
         self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash, own);
         self.drop_old(key, None);
         self.release_round(key);
+    }
+
+    /// Is a record that is to be moved what a doubtful lock wrote? Such a lock may be kept for long, and no stripe waits for
+    /// it. It is not released before the copy is there, so that nothing newer of the key overtakes that.
+    pub(super) fn begin_move_of_doubtful(&mut self, key: PoolKey, moved: &Move) -> bool {
+        if !self.locks.get(key).is_some_and(Lock::is_doubtful) {
+            return false;
+        }
+        let Some(round) = self.round_mut(key).filter(|round| round.moved.is_none()) else { return false };
+        let is_its_own = round.confirmed.is_some_and(|(at, _)| at == moved.from);
+        round.moved = is_its_own.then(|| moved.clone());
+        is_its_own
+    }
+
+    /// The copy of what a doubtful lock wrote is there, at `to`, or is not to be.
+    pub(super) fn end_move_of_doubtful(&mut self, key: PoolKey, to: Option<(Location, usize)>) {
+        let Some(round) = self.round_mut(key) else { return };
+        round.confirmed = to.or(round.confirmed);
+        if !matches!(round.old, Old::Unreadable) {
+            self.end_doubt(key);
+        }
     }
 
     /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
@@ -476,12 +512,13 @@ impl<C: Command> Engine<C> {
     }
 
     fn count_dropped(&mut self, old: &OldRecord) {
-        let (stripe, _) = self.stripes.place_of(old.location);
-        let stripe = self.stripes.at_mut(stripe);
+        let (slot, _) = self.stripes.place_of(old.location);
+        let stripe = self.stripes.at_mut(slot);
         stripe.manifests.forget(old.location);
         stripe.live_bytes -= old.record_bytes as u64;
         stripe.live_count -= 1;
         self.stats.bytes_stored -= old.object_bytes;
+        self.count_outlived(slot);
     }
 
     /// A round that has nothing to write.
@@ -536,7 +573,10 @@ impl<C: Command> Engine<C> {
             self.count_landed(job, bytes);
         }
         if round.is_eviction {
-            self.evictions.note_end();
+            if round.stalled_us.is_some() {
+                self.evictions.note_waited();
+            }
+            self.evictions.note_end(round.confirmed.is_some());
         }
     }
 

@@ -55,8 +55,12 @@ impl<C: Command> Engine<C> {
     pub(super) fn stall(&mut self, key: PoolKey) {
         let now_us = self.now.mono_us;
         let Some(round) = self.round_mut(key) else { return };
+        let is_new = round.stalled_us.is_none();
         let since_us = *round.stalled_us.get_or_insert(now_us);
         if matches!(round.end, End::Delete) {
+            if round.is_eviction && is_new {
+                self.evictions.note_wait();
+            }
             return self.stall_delete(key, since_us);
         }
         if !self.may_stall(StalledWrite::Round(key), since_us) {

@@ -22,6 +22,7 @@ use super::limits::INSTALLS_IN_FLIGHT;
 use super::lock::{End, LockPhase, Object, ObjectData, Old, OldRecord, Round};
 use super::log::PlaceError;
 use super::manifest::{Manifest, seal_piece};
+use super::nodes::Node;
 use super::pool::PoolKey;
 use super::repair::Facts;
 use super::{Engine, Token, What, Work};
@@ -207,20 +208,25 @@ impl<C: Command> Engine<C> {
         layout: Layout,
         attempts: u32,
     ) {
-        let per_node = self.striped_bytes_per_node(value.len(), layout);
-        let members = match self.members_for(lock, partition, layout.shape, per_node) {
+        let core_bytes = self.striped_bytes_on_core(value.len(), layout);
+        let members = match self.members_for(lock, partition, layout.shape, core_bytes) {
             Ok(members) => members,
+            // Nothing is given up for what would find no place all the same.
+            Err(PlaceError::Wait) if !self.might_ever_fit(core_bytes) => {
+                return self.postpone_striped(lock, value, PlaceError::Refuse(StoreError::TooLarge));
+            }
             Err(error) => return self.postpone_striped(lock, value, error),
         };
         self.send_attempt(lock, partition, value, layout, attempts, members);
     }
 
-    /// What a value takes of each member.
-    pub(super) fn striped_bytes_per_node(&self, value_bytes: usize, layout: Layout) -> u64 {
+    /// What a value takes of each core of each member at most.
+    pub(super) fn striped_bytes_on_core(&self, value_bytes: usize, layout: Layout) -> u64 {
         let Layout { shape, payload_bytes_min } = layout;
         let (stripe_count, piece_bytes) =
             Manifest::cut(value_bytes, shape.data_count(), self.config.chunk_bytes, payload_bytes_min);
-        self.chunk_room_bytes(piece_bytes) * u64::from(stripe_count)
+        let core_count = self.taking_nodes().map(|node| node.sessions.len()).min().unwrap_or(1);
+        self.chunk_room_bytes(piece_bytes) * Node::stripes_on_core(u64::from(stripe_count), core_count)
     }
 
     /// Begins to send the pieces of a value to these members; `None` if nobody waits for them any more.
@@ -263,29 +269,29 @@ impl<C: Command> Engine<C> {
         Some(write)
     }
 
-    /// The nodes of a value that takes so many bytes of each. Like every client it leaves a reserve to cleaning.
+    /// The nodes of a value that takes so many bytes of a core of each. Like every client it leaves a reserve to cleaning.
     fn members_for(
         &mut self,
         lock: PoolKey,
         partition: PartitionId,
         shape: CodeShape,
-        per_node: u64,
+        core_bytes: u64,
     ) -> Result<Arc<[NodeId]>, PlaceError> {
-        self.striped_fits(per_node)?;
+        self.striped_fits(core_bytes)?;
         match self.members_in_place(lock, partition, shape) {
             Some(members) => {
-                let has_room = |&id: &NodeId| self.nodes.get(id).is_some_and(|it| it.free_bytes() >= per_node);
+                let has_room = |&id: &NodeId| self.nodes.get(id).is_some_and(|it| it.free_bytes() >= core_bytes);
                 if members.iter().all(has_room) { Ok(members) } else { Err(PlaceError::Wait) }
             }
-            None => self.choose_members(shape, per_node, self.policy(partition).write_sidestep),
+            None => self.choose_members(shape, core_bytes, self.policy(partition).write_sidestep),
         }
     }
 
     /// Is there room for a value beside the reserve?
-    pub(super) fn striped_fits(&self, per_node: u64) -> Result<(), PlaceError> {
+    pub(super) fn striped_fits(&self, core_bytes: u64) -> Result<(), PlaceError> {
         // Its manifest will need a whole stripe.
         self.too_few_nodes()?;
-        let as_stripes = per_node.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
+        let as_stripes = core_bytes.div_ceil(self.chunk_room_bytes(self.config.chunk_bytes));
         if self.stripes_for_clients() >= as_stripes { Ok(()) } else { Err(PlaceError::Wait) }
     }
 

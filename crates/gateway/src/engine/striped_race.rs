@@ -104,11 +104,11 @@ impl<C: Command> Engine<C> {
         };
         let StripedWrite { lock, partition, layout, attempts, .. } = *write;
         let value = write.value.clone();
-        let per_node = self.striped_bytes_per_node(value.len(), layout);
-        if self.striped_fits(per_node).is_err() {
+        let core_bytes = self.striped_bytes_on_core(value.len(), layout);
+        if self.striped_fits(core_bytes).is_err() {
             return false;
         }
-        let Some(members) = self.members_not_late(layout.shape, per_node) else { return false };
+        let Some(members) = self.members_not_late(layout.shape, core_bytes) else { return false };
         let Some(second) = self.send_attempt(lock, partition, value, layout, attempts + 1, members) else {
             return false;
         };
@@ -123,15 +123,15 @@ impl<C: Command> Engine<C> {
     }
 
     /// Members of which none is late; `None` if there are not enough of them.
-    fn members_not_late(&mut self, shape: CodeShape, per_node: u64) -> Option<Arc<[NodeId]>> {
-        let needed = per_node + self.kept_bytes();
+    fn members_not_late(&mut self, shape: CodeShape, core_bytes: u64) -> Option<Arc<[NodeId]>> {
+        let needed = core_bytes + self.kept_bytes();
         let fits = |node: &super::nodes::Node| {
             self.nodes.is_ready(node.id) && !self.is_evaded(node.id) && node.free_bytes() >= needed
         };
         if self.nodes.iter().filter(|node| fits(node)).count() < shape.chunk_count() {
             return None;
         }
-        self.choose_members(shape, per_node, true).ok()
+        self.choose_members(shape, core_bytes, true).ok()
     }
 
     /// An attempt is whole: the other one ends.
