@@ -21,6 +21,8 @@ pub struct Connection {
     pub no_evict: bool,
     /// Reads do not count as accesses.
     pub no_touch: bool,
+    /// MULTI came and its end did not: nothing is done.
+    pub in_transaction: bool,
 }
 
 /// The user of connections that need no password, and of AUTH with a password only.
@@ -37,6 +39,7 @@ impl Connection {
             library_version: Vec::new(),
             no_evict: false,
             no_touch: false,
+            in_transaction: false,
         };
         connection.tell_others();
         connection
@@ -65,6 +68,7 @@ impl Connection {
         self.name.clear();
         self.no_evict = false;
         self.no_touch = false;
+        self.in_transaction = false;
     }
 
     /// Becomes `user` if the password is right.
