@@ -29,6 +29,7 @@ mod keyspace;
 pub mod limits;
 mod long_double;
 mod plan;
+mod replies;
 mod session;
 mod table;
 #[cfg(test)]
