@@ -351,5 +351,12 @@ fn large_values_that_are_stored_are_bounded_too() {
     client.send(&stream(&["GETDEL a"; 40]));
     assert_eq!(client.asked.len(), LARGE_BYTES_MAX >> 20);
     assert!(client.settle().ends_with(b"\r\n$-1\r\n"));
+    // So may one that makes a value of another.
+    for (command, reply) in [("SETRANGE key 1048575 x", ":1048576\r\n"), ("APPEND key x", ":1\r\n")] {
+        client.say("FLUSHALL");
+        (0..40).for_each(|key| client.send(&stream(&[&command.replace("key", &format!("k{key}"))])));
+        assert_eq!(client.asked.len(), LARGE_BYTES_MAX >> 20, "{command}");
+        assert_eq!(client.settle(), reply.repeat(40).into_bytes());
+    }
     assert!(client.session.is_at_rest());
 }

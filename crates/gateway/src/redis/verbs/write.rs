@@ -74,8 +74,8 @@ impl WriteVerb {
         match self {
             WriteVerb::Set { reply: SetReply::OldValue, .. } => value_bytes_max,
             WriteVerb::Set { value, .. } => value.len(),
-            WriteVerb::Append { tail, .. } => tail.len(),
-            WriteVerb::SetRange { patch, .. } => patch.len(),
+            // However little it carries, it makes a whole value, and how long that is only the owner knows.
+            WriteVerb::Append { .. } | WriteVerb::SetRange { .. } => value_bytes_max,
         }
     }
 
