@@ -14,6 +14,9 @@ use shorttail_units::Now;
 use super::backlog::{Backlog, BacklogRoom};
 use crate::net::{Link, Stream};
 
+/// Bytes of room for output that an idle connection keeps.
+const OUTPUT_BYTES_KEPT: usize = 64 << 10;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     Memcached,
@@ -38,6 +41,8 @@ pub fn let_go(mut stream: Stream, why: &str) {
 pub struct Client {
     pub link: Link,
     pub session: ClientSession,
+    /// Bytes at the front of the session's output that have left.
+    pub sent: usize,
     /// Replies that left the session and did not leave yet.
     pub backlog: Backlog,
     /// Monotonic time of the last input, in microseconds.
@@ -60,7 +65,7 @@ pub enum ClientSession {
 impl Client {
     /// Bytes of replies that wait for its socket.
     pub fn output_bytes(&mut self) -> usize {
-        self.backlog.bytes() + self.session.output().len()
+        self.backlog.bytes() + self.session.output().len() - self.sent
     }
 
     /// Sends what the socket takes.
@@ -69,9 +74,13 @@ impl Client {
     /// When the connection is broken.
     pub fn send(&mut self, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
         let link = &mut self.link;
-        self.backlog.send(room, |piece| link.write(piece, registry))?;
+        self.backlog.send(room, |piece| link.send(piece, registry))?;
         let output = self.session.output();
-        if self.backlog.bytes() > 0 || output.is_empty() { Ok(()) } else { link.write(output, registry) }
+        if self.backlog.bytes() == 0 && !output.is_empty() {
+            self.sent += link.send(&output[self.sent..], registry)?;
+            drop_sent(output, &mut self.sent);
+        }
+        Ok(())
     }
 
     /// What the socket did not take is put aside, if there is room: the session goes on then.
@@ -79,8 +88,26 @@ impl Client {
     /// A client of memcached waits until it is read, as in memcached, which reads nothing while it has something to send.
     pub fn put_aside(&mut self, room: &mut BacklogRoom) -> bool {
         let is_redis = matches!(self.session, ClientSession::Redis(_));
-        is_redis && self.backlog.take(self.session.output(), room)
+        let is_taken = is_redis && self.backlog.take(self.session.output(), self.sent, room);
+        if is_taken {
+            self.sent = 0;
+        }
+        is_taken
     }
+}
+
+/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that: of a
+/// large output no more in all than it has bytes.
+fn drop_sent(output: &mut Vec<u8>, sent: &mut usize) {
+    if *sent == output.len() {
+        output.clear();
+        output.shrink_to(OUTPUT_BYTES_KEPT);
+    } else if *sent > output.len() / 2 {
+        output.drain(..*sent);
+    } else {
+        return;
+    }
+    *sent = 0;
 }
 
 macro_rules! either {
@@ -159,5 +186,29 @@ impl ClientSession {
 
     pub fn wants_input(&self) -> bool {
         either!(self, session => session.wants_input())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_of_a_large_output_is_moved_however_slowly_it_leaves() {
+        const OUTPUT_BYTES: usize = 16 << 20;
+        let all: Vec<u8> = (0..OUTPUT_BYTES).map(|place| (place % 251) as u8).collect();
+        let (mut output, mut sent) = (all.clone(), 0);
+        let (mut heard, mut moved_bytes) = (Vec::new(), 0);
+        while !output.is_empty() {
+            // A socket that takes this much at a time.
+            let count = (64 << 10).min(output.len() - sent);
+            heard.extend_from_slice(&output[sent..sent + count]);
+            sent += count;
+            let before = output.len();
+            drop_sent(&mut output, &mut sent);
+            moved_bytes += if output.len() < before { output.len() } else { 0 };
+        }
+        assert!(heard == all && sent == 0);
+        assert!(moved_bytes <= OUTPUT_BYTES, "{moved_bytes} bytes were moved");
     }
 }

@@ -105,11 +105,10 @@ impl Guest {
     /// When the connection is broken.
     pub fn send(&mut self, registry: &Registry) -> io::Result<()> {
         let link = &mut self.link;
-        self.unsent.send(|piece| link.write(piece, registry))?;
-        if self.unsent.bytes() == 0 && !self.outbox.is_empty() {
-            link.write(&mut self.outbox, registry)?;
-        }
-        self.unsent.take(&mut self.outbox);
+        self.unsent.send(|piece| link.send(piece, registry))?;
+        let is_next = self.unsent.bytes() == 0 && !self.outbox.is_empty();
+        let sent = if is_next { link.send(&self.outbox, registry)? } else { 0 };
+        self.unsent.take(&mut self.outbox, sent);
         Ok(())
     }
 

@@ -89,6 +89,7 @@ impl Core {
         let client = Client {
             link,
             session,
+            sent: 0,
             backlog: Backlog::default(),
             heard_us: self.now.mono_us,
             in_flight: 0,
