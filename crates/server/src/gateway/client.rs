@@ -45,7 +45,7 @@ pub struct Client {
     pub sent: usize,
     /// Replies that left the session and did not leave yet.
     pub backlog: Backlog,
-    /// Monotonic time of the last input, in microseconds.
+    /// Monotonic time at which it last sent something, or took something that it was sent, in microseconds.
     pub heard_us: u64,
     /// Parts of requests that are not answered.
     pub in_flight: usize,
@@ -68,11 +68,25 @@ impl Client {
         self.backlog.bytes() + self.session.output().len() - self.sent
     }
 
+    /// Has nothing been heard of it since then, although it waits for nothing?
+    pub fn is_idle(&self, since_us: u64) -> bool {
+        self.in_flight == 0 && self.heard_us < since_us
+    }
+
     /// Sends what the socket takes.
     ///
     /// # Errors
     /// When the connection is broken.
-    pub fn send(&mut self, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
+    pub fn send(&mut self, now_us: u64, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
+        let before = self.output_bytes();
+        let result = self.send_some(room, registry);
+        if self.output_bytes() < before {
+            self.heard_us = now_us;
+        }
+        result
+    }
+
+    fn send_some(&mut self, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
         let link = &mut self.link;
         self.backlog.send(room, |piece| link.send(piece, registry))?;
         let output = self.session.output();
@@ -191,7 +205,47 @@ impl ClientSession {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use mio::net::UnixStream;
+    use mio::{Poll, Token};
+    use shorttail_gateway::session::Settings;
+
     use super::*;
+
+    #[test]
+    fn who_waits_for_a_reply_or_takes_one_is_not_idle() {
+        let poll = Poll::new().expect("an epoll instance");
+        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+        let link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
+        let shared = Shared::new(Settings::default());
+        let session = RedisSession::new(String::new(), String::new(), Now::default(), &shared);
+        let mut client = Client {
+            link,
+            session: ClientSession::Redis(Box::new(session)),
+            sent: 0,
+            backlog: Backlog::default(),
+            heard_us: 5,
+            in_flight: 1,
+            has_unread: false,
+            is_half_closed: false,
+            is_dirty: false,
+        };
+        assert!(!client.is_idle(6), "it waits for a reply");
+        client.in_flight = 0;
+        assert!(client.is_idle(6) && !client.is_idle(5));
+
+        client.session.output().resize(8 << 20, 0);
+        let mut room = BacklogRoom::of_core(1);
+        let mut send = |client: &mut Client, now_us| {
+            client.send(now_us, &mut room, poll.registry()).expect("it is there");
+            client.heard_us
+        };
+        assert_eq!([send(&mut client, 10), send(&mut client, 20)], [10, 10], "its socket took some, and then nothing");
+        far.read_exact(&mut vec![0; 64 << 10]).expect("what was sent");
+        assert_eq!(send(&mut client, 30), 30);
+        assert!(!client.is_idle(30) && client.is_idle(31));
+    }
 
     #[test]
     fn little_of_a_large_output_is_moved_however_slowly_it_leaves() {
