@@ -201,6 +201,11 @@ def pipelines(r):
         p.set("r:p", "text").incr("r:p").get("r:p")
         answers = p.execute(raise_on_error=False)
     equal([answers[0], type(answers[1]), answers[2]], [True, redis.ResponseError, b"text"])
+    # There are no transactions: nothing of one is done.
+    with r.pipeline(transaction=True) as p:
+        p.set("r:p", "changed").incr("r:never")
+        raises(redis.ResponseError, p.execute)
+    equal([r.get("r:p"), r.get("r:never"), r.ping()], [b"text", None, True])
 
 
 @both

@@ -25,11 +25,11 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use frame::{
-    Body, Frame, FrameError, HEADER_BYTES, Kind, begin_frame, body_bytes_of, next_frame, next_kind, put_frame,
+    Body, Frame, FrameError, HEADER_BYTES, Kind, begin_frame, body_bytes_of, next_frame, next_header, put_frame,
 };
 
 /// Version of this protocol. Gateways that differ refuse each other.
-pub const GATEWAY_PROTOCOL_VERSION: u16 = 3;
+pub const GATEWAY_PROTOCOL_VERSION: u16 = 4;
 
 /// Largest body of a frame: the largest value that a gateway may be told to allow, and a key with much room to spare.
 pub const BODY_BYTES_MAX: usize = (1 << 30) + (64 << 20);

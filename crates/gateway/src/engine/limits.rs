@@ -19,8 +19,9 @@ pub const KEY_QUEUE_MAX: usize = 8192;
 /// Commands that are combined into one write of a key.
 pub const COMBINE_MAX: usize = 1024;
 
-/// Bytes of their replies after which no more are combined: copying them is what others wait for meanwhile.
-pub const COMBINE_REPLY_BYTES_MAX: usize = 4 << 20;
+/// Bytes of their replies, and of values that they make of another, after which no more are combined: copying them is what
+/// others wait for meanwhile.
+pub const COMBINE_BYTES_MAX: usize = 4 << 20;
 
 /// Writes that may wait for memory to be reclaimed before further ones are refused.
 pub const STALLED_MAX: usize = 4096;

@@ -13,7 +13,7 @@ use shorttail_store::record::{Record, RecordKind};
 use shorttail_units::Version;
 
 use super::index::Location;
-use super::limits::{COMBINE_MAX, COMBINE_REPLY_BYTES_MAX, KEY_QUEUE_MAX};
+use super::limits::{COMBINE_BYTES_MAX, COMBINE_MAX, KEY_QUEUE_MAX};
 use super::lock::{
     End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Move, Object, ObjectData, Old, OldRecord, Round,
     Waiting,
@@ -126,9 +126,9 @@ impl<C: Command> Engine<C> {
         let mut finished = FinishedCommands::new();
         let mut written: Option<Version> = None;
         let (mut mark_read, mut touched) = (false, false);
-        let mut reply_bytes = 0;
+        let mut copied_bytes = 0;
         while let Some(waiting) = queue.pop_front() {
-            let has_room = finished.len() < COMBINE_MAX && reply_bytes < COMBINE_REPLY_BYTES_MAX;
+            let has_room = finished.len() < COMBINE_MAX && copied_bytes < COMBINE_BYTES_MAX;
             let (token, mut command) = match waiting {
                 Waiting::Command(token, command) if has_room && current.suffices(command.wants()) => (token, command),
                 other => {
@@ -150,6 +150,7 @@ impl<C: Command> Engine<C> {
             let mut reply = Vec::new();
             let effect = command.apply(current.shown(&command), &context, &mut reply);
             let changes = effect != Effect::Keep;
+            copied_bytes += reply.len() + made_bytes(&command, &effect);
             touched |= command.touches();
             mark_read = match &effect {
                 Effect::Keep => mark_read || command.touches() && command.access() == Access::Read,
@@ -158,7 +159,6 @@ impl<C: Command> Engine<C> {
             };
             current = current.after(effect, version);
             written = if changes { Some(version) } else { written };
-            reply_bytes += reply.len();
             finished.push(Finished { token, command, reply, is_independent: written.is_none() });
         }
         if touched {
@@ -594,6 +594,14 @@ impl<C: Command> Engine<C> {
         let Some(round) = self.round_mut(key) else { return };
         (round.is_sent, round.was_sent) = (false, true);
         self.stall(key);
+    }
+}
+
+/// Bytes of a value that was made of another: all of it was copied, however little the command carries.
+fn made_bytes<C: Command>(command: &C, effect: &Effect) -> usize {
+    match effect {
+        Effect::Put(object) if command.wants() == Wants::Value => object.value.len(),
+        _ => 0,
     }
 }
 

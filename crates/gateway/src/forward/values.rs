@@ -39,19 +39,6 @@ impl<T> Visitor<'_> for Take<T> {
 }
 
 /// A time as its number.
-pub mod unix_ms {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use shorttail_units::UnixMs;
-
-    pub fn serialize<S: Serializer>(at: &UnixMs, serializer: S) -> Result<S::Ok, S::Error> {
-        at.0.serialize(serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<UnixMs, D::Error> {
-        u64::deserialize(deserializer).map(UnixMs)
-    }
-}
-
 pub mod maybe_unix_ms {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use shorttail_units::UnixMs;

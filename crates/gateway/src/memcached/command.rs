@@ -167,10 +167,13 @@ impl MemcachedCommand {
         Some(command)
     }
 
-    /// Bytes that it carries, or that its reply may have although it writes.
+    /// Bytes that it carries, that a value may have which it makes of another, or that its reply may have although it writes.
     pub(super) fn bytes_charged(&self, value_bytes_max: usize) -> usize {
         match self {
-            MemcachedCommand::Store(store) => store.value.len(),
+            MemcachedCommand::Store(store) => match store.wants() {
+                Wants::Value => value_bytes_max,
+                Wants::Nothing | Wants::Metadata => store.value.len(),
+            },
             MemcachedCommand::Get(_) | MemcachedCommand::MetaGet(_)
                 if self.access() == Access::Write && self.wants() == Wants::Value =>
             {

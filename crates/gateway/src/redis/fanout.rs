@@ -1,8 +1,8 @@
 //! Commands on many keys: one part for each key, issued as room allows, gathered into one reply.
 //!
-//! MGET opens a place for each key behind the array's header, so values leave as they come. The others open one place
-//! and gather: a sum, or OK. An error of any part is the whole reply; parts that were carried out stay so. If some were and
-//! others were not begun, nobody is told to try again: clients would by themselves, and a key may be another's by then.
+//! MGET opens a place for each key behind that of the array's header (see [`super::replies`]). The others open one place
+//! and gather: a sum, or OK. An error of any part is the whole reply, unless an MGET is long; parts that were carried out
+//! stay so. If some were and others were not begun, nobody is told to try again: clients would by themselves, and a key may be another's by then.
 //!
 //! Must not know: the engine, the reply queue.
 

@@ -7,7 +7,10 @@
 //! Source: the behaviour of Redis 7.0.15, byte for byte where a client can tell. Deviations:
 //! - MSET over several hash slots stores each key atomically, not all at once; MSETNX answers CROSSSLOT there.
 //! - One database. Every value is a string; commands of other types are unknown.
+//! - No transactions: MULTI is unknown, and nothing is done of what comes behind it before EXEC, which is answered EXECABORT,
+//!   or DISCARD.
 //! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
+//! - An expiry beyond the year 10889, which 48 bits of milliseconds do not hold, is kept as the last moment that they hold.
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
@@ -27,6 +30,7 @@ mod keyspace;
 pub mod limits;
 mod long_double;
 mod plan;
+mod replies;
 mod session;
 mod table;
 #[cfg(test)]

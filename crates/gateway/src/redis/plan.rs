@@ -2,7 +2,7 @@
 //!
 //! Must not know: how requests are issued and replies gathered (the session does).
 
-use shorttail_units::{Now, UnixMs};
+use shorttail_units::Now;
 use shorttail_wire::resp::{Args, Protocol};
 
 use super::connection::Connection;
@@ -11,6 +11,7 @@ use super::fanout::EachKey;
 use super::key_command::{KeyCommand, Verb};
 use super::keyspace::KeyspaceWork;
 use super::table::CommandSpec;
+use super::verbs::{Moment, TimeUnit};
 use crate::request::GroupPut;
 use crate::session::{Settings, Shared};
 
@@ -56,9 +57,14 @@ impl Call<'_> {
         &self.shared.settings
     }
 
-    /// Now, in the unit and sign in which clients speak of expiry.
-    pub fn unix_ms(&self) -> i64 {
-        i64::try_from(self.now.unix_ms.0).unwrap_or(i64::MAX)
+    /// When an object is to expire of which the argument at `index` says it, in this unit; `None` beyond what 64 bits of
+    /// milliseconds hold.
+    pub fn moment(&self, index: usize, unit: TimeUnit, is_absolute: bool) -> Result<Option<Moment>, CommandError> {
+        let scale = if unit == TimeUnit::Seconds { 1000 } else { 1 };
+        let Some(ms) = self.integer(index)?.checked_mul(scale) else { return Ok(None) };
+        let moment = if is_absolute { Moment::At(ms) } else { Moment::In(ms) };
+        let now_ms = i64::try_from(self.now.unix_ms.0).unwrap_or(i64::MAX);
+        Ok((is_absolute || ms.checked_add(now_ms).is_some()).then_some(moment))
     }
 
     /// The command on the key at `index`.
@@ -94,9 +100,4 @@ impl Call<'_> {
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.args.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
     }
-}
-
-/// An absolute expiry in milliseconds; those before 1970 are as past as 1970.
-pub fn unix_ms(ms: i64) -> UnixMs {
-    UnixMs(u64::try_from(ms).unwrap_or(0))
 }

@@ -21,10 +21,10 @@ use super::key_command::KeyCommand;
 use super::keyspace::KeyspaceWork;
 use super::limits;
 use super::plan::Plan;
+use super::replies::Replies;
 use crate::command::{Access, Command, StoreError};
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
-use crate::reply_queue::ReplyQueue;
 use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
 use crate::roster;
 use crate::session::{RequestSink, Session, Settings, Shared};
@@ -41,7 +41,7 @@ const PART_COUNTED: u32 = 2;
 pub struct RedisSession {
     connection: Connection,
     parser: RequestParser,
-    queue: ReplyQueue,
+    replies: Replies,
     parts_in_flight: usize,
     large: LargeValues,
     /// Those that are not answered.
@@ -76,7 +76,7 @@ impl RedisSession {
         RedisSession {
             connection: Connection::new(seat, &shared.settings),
             parser: RequestParser::default(),
-            queue: ReplyQueue::default(),
+            replies: Replies::default(),
             parts_in_flight: 0,
             large: LargeValues::default(),
             reads: InFlight::default(),
@@ -95,9 +95,9 @@ impl RedisSession {
     /// Is everything that was read also answered?
     pub fn is_at_rest(&self) -> bool {
         self.parts_in_flight == 0
-            && self.queue.held_bytes() == 0
+            && self.replies.queue.held_bytes() == 0
             && self.held.is_none()
-            && self.queue.waiting_count() == 0
+            && self.replies.queue.waiting_count() == 0
             && self.unissued.is_none()
             && self.gathers.is_empty()
             && self.barrier.is_none()
@@ -105,21 +105,27 @@ impl RedisSession {
 
     #[cfg(test)]
     pub(super) fn held_bytes(&self) -> usize {
-        self.queue.held_bytes()
+        self.replies.queue.held_bytes()
     }
 
     fn has_room(&mut self) -> bool {
         self.parts_in_flight < limits::REPLIES_WAITING_MAX
-            && self.queue.waiting_count() < limits::REPLIES_WAITING_MAX
             && self.held.is_none()
             && self.large.has_room()
-            && self.queue.held_bytes() < limits::OUTPUT_BYTES_MAX
-            && self.queue.output().len() < limits::OUTPUT_BYTES_MAX
+            && self.replies.has_room()
     }
 
     /// Goes on with what was begun; may the next request be read?
     fn advance(&mut self, sink: &mut impl RequestSink<KeyCommand>) -> bool {
-        while let Some((id, command)) = self.large.next(&mut self.queue) {
+        self.go_on(sink);
+        while self.parts_in_flight == 0 && self.replies.let_first_go() {
+            self.go_on(sink);
+        }
+        self.unissued.is_none() && self.barrier.is_none() && self.has_room()
+    }
+
+    fn go_on(&mut self, sink: &mut impl RequestSink<KeyCommand>) {
+        while let Some((id, command)) = self.large.next(&mut self.replies.queue) {
             self.issue_again(id, &command, sink);
         }
         if let Some((id, request)) = self.held.take_if(|(_, request)| !is_blocked(&self.reads, request)) {
@@ -130,13 +136,12 @@ impl RedisSession {
         }
         if let Some(barrier) = &mut self.barrier
             && !barrier.issued
-            && self.queue.waiting_count() == 1
+            && self.replies.queue.waiting_count() == 1
         {
             barrier.issued = true;
             let (seq, request) = (barrier.seq, barrier.work.request(self.is_of_cluster));
             self.issue(seq, PART_PLAIN, Request::Keyspace(request), sink);
         }
-        self.unissued.is_none() && self.barrier.is_none() && self.has_room()
     }
 
     fn issue(&mut self, seq: u64, part: u32, request: Request<KeyCommand>, sink: &mut impl RequestSink<KeyCommand>) {
@@ -153,7 +158,7 @@ impl RedisSession {
             Request::Key(command) if command.access() == Access::Read => {
                 self.reads.add(id, Fingerprint::new(command.key(), Kind::Read), 0);
                 // Alone it needs no leave.
-                if self.queue.waiting_count() == 1 && self.queue.output().is_empty() {
+                if self.replies.queue.waiting_count() == 1 && self.replies.queue.output().is_empty() {
                     command.take_large();
                 }
                 0
@@ -176,7 +181,7 @@ impl RedisSession {
         let mut reply = Vec::new();
         store_error(StoreError::Unreadable).encode(&mut reply);
         self.end_read(id);
-        self.queue.fill(id.seq, reply);
+        self.fill(id.seq, reply);
     }
 
     fn end_read(&mut self, id: RequestId) {
@@ -201,12 +206,18 @@ impl RedisSession {
         command: KeyCommand,
         sink: &mut impl RequestSink<KeyCommand>,
     ) {
-        let (seq, part) = if each == EachKey::Get { (self.queue.open(), PART_LOOKUP) } else { (seq, part) };
+        let (seq, part) = if each == EachKey::Get { (self.replies.open(), PART_LOOKUP) } else { (seq, part) };
         self.issue(seq, part, Request::Key(command), sink);
     }
 
     fn push(&mut self, reply: &[u8]) {
-        self.queue.push(reply);
+        self.replies.push(reply);
+    }
+
+    /// A request is at hand: is its reply wanted?
+    fn begin_request(&mut self) {
+        self.connection.begin_request();
+        self.replies.is_mute = self.connection.is_mute();
     }
 
     /// Carries out one request.
@@ -218,7 +229,9 @@ impl RedisSession {
         sink: &mut impl RequestSink<KeyCommand>,
     ) {
         let mut out = std::mem::take(&mut self.scratch);
-        match handlers::handle(args, &mut self.connection, shared, now, &mut out) {
+        let handled = handlers::handle(args, &mut self.connection, shared, now, &mut out);
+        self.replies.is_mute = self.connection.is_mute();
+        match handled {
             Ok(Plan::Answered) => {
                 self.push(&out);
                 self.connection.tell_others();
@@ -228,18 +241,18 @@ impl RedisSession {
                 self.ending = true;
             }
             Ok(Plan::Key(command)) => {
-                let seq = self.queue.open();
+                let seq = self.replies.open();
                 self.issue(seq, PART_PLAIN, Request::Key(command), sink);
             }
             Ok(Plan::Lookup(command)) => {
-                let seq = self.queue.open();
+                let seq = self.replies.open();
                 self.issue(seq, PART_LOOKUP, Request::Key(command), sink);
             }
             Ok(Plan::EachKey(each)) => self.begin_each(each, args.skip(1), sink),
             Ok(Plan::Group(group)) => self.issue_group(group, sink),
             Ok(Plan::Keyspace(work)) => {
                 let protocol = self.connection.protocol;
-                self.barrier = Some(Barrier { seq: self.queue.open(), work, protocol, issued: false });
+                self.barrier = Some(Barrier { seq: self.replies.open(), work, protocol, issued: false });
             }
             Err(error) => {
                 out.clear();
@@ -253,7 +266,7 @@ impl RedisSession {
     }
 
     fn issue_group(&mut self, group: GroupPut, sink: &mut impl RequestSink<KeyCommand>) {
-        let seq = self.queue.open();
+        let seq = self.replies.open();
         let part = if group.only_if_absent { PART_COUNTED } else { PART_PLAIN };
         self.issue(seq, part, Request::Group(group), sink);
     }
@@ -261,12 +274,10 @@ impl RedisSession {
     fn begin_each(&mut self, each: EachKey, args: Args<'_>, sink: &mut impl RequestSink<KeyCommand>) {
         let parts = args.len() / each.stride();
         let seq = if each == EachKey::Get {
-            let mut header = Vec::new();
-            encode::array(&mut header, parts);
-            self.push(&header);
+            self.replies.open_array(parts);
             0
         } else {
-            let seq = self.queue.open();
+            let seq = self.replies.open();
             self.gathers.push_back(Gather::new(each, seq, parts));
             seq
         };
@@ -295,7 +306,7 @@ impl RedisSession {
     }
 
     fn fill(&mut self, seq: u64, bytes: Vec<u8>) {
-        self.queue.fill(seq, bytes);
+        self.replies.fill(seq, bytes);
     }
 
     fn handle_key_reply(&mut self, shared: &mut Shared, id: RequestId, mut bytes: Vec<u8>) {
@@ -383,6 +394,7 @@ impl Session for RedisSession {
             match parser.parse(&input[consumed..], &limits) {
                 Ok(Parsed::Request { args, consumed: bytes }) => {
                     consumed += bytes;
+                    self.begin_request();
                     match args.get(0).is_some_and(is_of_http) {
                         true => self.ending = true,
                         false => self.handle_request(now, shared, args, sink),
@@ -392,6 +404,7 @@ impl Session for RedisSession {
                 Ok(Parsed::Oversized { consumed: bytes }) => {
                     consumed += bytes;
                     shared.counters.store_too_large += 1;
+                    self.begin_request();
                     let mut reply = Vec::new();
                     CommandError::TOO_LARGE.encode(&mut reply);
                     self.push(&reply);
@@ -402,6 +415,7 @@ impl Session for RedisSession {
                     break;
                 }
                 Err(error) => {
+                    self.begin_request();
                     let mut reply = Vec::new();
                     error.encode(&mut reply);
                     self.push(&reply);
@@ -444,11 +458,11 @@ impl Session for RedisSession {
     }
 
     fn output(&mut self) -> &mut Vec<u8> {
-        self.queue.output()
+        self.replies.queue.output()
     }
 
     fn closing(&self) -> bool {
-        self.ending && self.queue.waiting_count() == 0
+        self.ending && self.replies.queue.waiting_count() == 0
     }
 
     fn wants_input(&self) -> bool {

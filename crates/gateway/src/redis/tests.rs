@@ -1,5 +1,6 @@
 //! A client in a few words: says commands to a session over the map engine, and reads replies.
 
+mod arrays;
 mod cluster;
 mod commands;
 mod pipeline;

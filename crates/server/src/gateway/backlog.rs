@@ -19,7 +19,7 @@ pub const BACKLOG_BYTES_MAX: usize = 64 << 20;
 /// Bytes that are put aside for all clients of a gateway; each core has its part, and room for one client at least.
 const BACKLOGS_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of a piece that takes further output: what is left of a piece is moved whenever the socket took some of it.
+/// Bytes of a piece that takes further output: its memory is given back when all of it has left.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Room for the clients of one core.
@@ -34,10 +34,13 @@ impl BacklogRoom {
     }
 }
 
-/// Bytes that wait for a socket, in pieces: however many there are, few are moved when it takes some.
+/// Bytes that wait for a socket, in pieces: however many there are, none is moved when it takes some.
 #[derive(Debug, Default)]
 pub struct Pieces {
     pieces: VecDeque<Vec<u8>>,
+    /// Bytes of the first piece that have left.
+    sent: usize,
+    /// That have not.
     bytes: usize,
 }
 
@@ -46,31 +49,37 @@ impl Pieces {
         self.bytes
     }
 
-    /// Takes all of the output.
-    pub fn take(&mut self, output: &mut Vec<u8>) {
-        self.bytes += output.len();
+    /// Takes all of the output, of which so many bytes have left: none, if something is here that is to leave before.
+    pub fn take(&mut self, output: &mut Vec<u8>, sent: usize) {
+        if output.len() == sent {
+            output.clear();
+            return output.shrink_to(PIECE_BYTES);
+        }
+        if self.pieces.is_empty() {
+            self.sent = sent;
+        }
+        assert!(sent == 0 || self.pieces.is_empty(), "{sent} bytes left before others");
+        self.bytes += output.len() - sent;
         match self.pieces.back_mut() {
             Some(last) if last.len() + output.len() <= PIECE_BYTES => last.append(output),
-            _ if output.is_empty() => {}
             _ => self.pieces.push_back(std::mem::take(output)),
         }
     }
 
-    /// Has `write` take piece after piece from the front, until it leaves some.
+    /// Has `write` take piece after piece from the front, until it leaves some: it answers how many bytes it took.
     ///
     /// # Errors
     /// Those of `write`.
-    pub fn send(&mut self, mut write: impl FnMut(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
-        while let Some(piece) = self.pieces.front_mut() {
-            let before = piece.len();
-            let result = write(piece);
-            let left = piece.len();
-            self.bytes -= before - left;
-            result?;
-            if left > 0 {
+    pub fn send(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        while let Some(piece) = self.pieces.front() {
+            let count = write(&piece[self.sent..])?;
+            self.bytes -= count;
+            self.sent += count;
+            if self.sent < piece.len() {
                 break;
             }
             self.pieces.pop_front();
+            self.sent = 0;
         }
         Ok(())
     }
@@ -86,15 +95,15 @@ impl Backlog {
         self.pieces.bytes
     }
 
-    /// Takes all of the output, if there is some, and room for it: half of what others leave of the room, so that there is
+    /// Takes all of the output, of which so many bytes have left, if there is some, and room for it: half of what others leave of the room, so that there is
     /// always some for one more.
-    pub fn take(&mut self, output: &mut Vec<u8>, room: &mut BacklogRoom) -> bool {
+    pub fn take(&mut self, output: &mut Vec<u8>, sent: usize, room: &mut BacklogRoom) -> bool {
         let bytes_max = BACKLOG_BYTES_MAX.min((room.bytes_left + self.bytes()) / 2);
-        let bytes = output.len();
+        let bytes = output.len() - sent;
         if bytes == 0 || self.bytes() + bytes > bytes_max {
             return false;
         }
-        self.pieces.take(output);
+        self.pieces.take(output, sent);
         room.bytes_left -= bytes;
         true
     }
@@ -103,11 +112,7 @@ impl Backlog {
     ///
     /// # Errors
     /// Those of `write`.
-    pub fn send(
-        &mut self,
-        room: &mut BacklogRoom,
-        write: impl FnMut(&mut Vec<u8>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub fn send(&mut self, room: &mut BacklogRoom, write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         let before = self.bytes();
         let result = self.pieces.send(write);
         room.bytes_left += before - self.bytes();
@@ -128,7 +133,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn fill(backlog: &mut Backlog, room: &mut BacklogRoom) -> usize {
-        (0..).take_while(|_| backlog.take(&mut vec![0; MIB], room)).count()
+        (0..).take_while(|_| backlog.take(&mut vec![0; MIB], 0, room)).count()
     }
 
     #[test]
@@ -138,7 +143,7 @@ mod tests {
             let mut first = Backlog::default();
             assert_eq!(fill(&mut first, &mut room), first_mib, "{core_count} cores");
             let mut output = vec![0; 1];
-            assert!(!first.take(&mut output, &mut room) && output.len() == 1, "it stays where it is");
+            assert!(!first.take(&mut output, 0, &mut room) && output.len() == 1, "it stays where it is");
             let mut others = next.map(|_| Backlog::default());
             assert_eq!(others.each_mut().map(|other| fill(other, &mut room)), next, "{core_count} cores");
             [first].iter_mut().chain(&mut others).for_each(|backlog| backlog.clear(&mut room));
@@ -154,7 +159,7 @@ mod tests {
         let (mut at, mut step) = (0, 1);
         while at < said.len() {
             let end = said.len().min(at + step);
-            assert!(backlog.take(&mut said[at..end].to_vec(), &mut room));
+            assert!(backlog.take(&mut said[at..end].to_vec(), 0, &mut room));
             (at, step) = (end, step * 3);
         }
         assert_eq!(backlog.bytes(), said.len());
@@ -162,14 +167,40 @@ mod tests {
         while backlog.bytes() > 0 {
             // A socket that takes this much at a time.
             let mut takes = PIECE_BYTES / 3;
-            let write = |piece: &mut Vec<u8>| {
-                heard.extend(piece.drain(..takes.min(piece.len())));
+            let write = |piece: &[u8]| {
+                let count = takes.min(piece.len());
+                heard.extend_from_slice(&piece[..count]);
                 takes = 0;
-                Ok(())
+                Ok(count)
             };
             backlog.send(&mut room, write).expect("it takes some");
         }
         assert!(heard == said);
         assert_eq!(fill(&mut backlog, &mut room), BACKLOG_BYTES_MAX / MIB / 2, "all room is back");
+    }
+
+    #[test]
+    fn nothing_of_a_large_output_is_moved() {
+        let (mut pieces, mut output) = (Pieces::default(), (0..16 * MIB).map(|place| place as u8).collect::<Vec<_>>());
+        let (begin, mut sent) = (output.as_ptr(), 1000);
+        pieces.take(&mut output, sent);
+        pieces.take(&mut vec![7; 10], 0);
+        while pieces.bytes() > 10 {
+            let mut takes = PIECE_BYTES / 4;
+            let write = |piece: &[u8]| {
+                if takes == 0 {
+                    return Ok(0);
+                }
+                assert_eq!(piece.as_ptr(), begin.wrapping_add(sent), "where it was made");
+                assert_eq!((piece.len(), piece[0]), (16 * MIB - sent, sent as u8));
+                let count = takes.min(piece.len());
+                sent += count;
+                takes = 0;
+                Ok(count)
+            };
+            pieces.send(write).expect("it takes some");
+        }
+        pieces.send(|piece| Ok(piece.len())).expect("it takes all");
+        assert_eq!(pieces.bytes(), 0);
     }
 }

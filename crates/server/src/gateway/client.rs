@@ -14,6 +14,9 @@ use shorttail_units::Now;
 use super::backlog::{Backlog, BacklogRoom};
 use crate::net::{Link, Stream};
 
+/// Bytes of room for output that an idle connection keeps.
+const OUTPUT_BYTES_KEPT: usize = 64 << 10;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     Memcached,
@@ -38,9 +41,11 @@ pub fn let_go(mut stream: Stream, why: &str) {
 pub struct Client {
     pub link: Link,
     pub session: ClientSession,
+    /// Bytes at the front of the session's output that have left.
+    pub sent: usize,
     /// Replies that left the session and did not leave yet.
     pub backlog: Backlog,
-    /// Monotonic time of the last input, in microseconds.
+    /// Monotonic time at which it last sent something, or took something that it was sent, in microseconds.
     pub heard_us: u64,
     /// Parts of requests that are not answered.
     pub in_flight: usize,
@@ -60,18 +65,36 @@ pub enum ClientSession {
 impl Client {
     /// Bytes of replies that wait for its socket.
     pub fn output_bytes(&mut self) -> usize {
-        self.backlog.bytes() + self.session.output().len()
+        self.backlog.bytes() + self.session.output().len() - self.sent
+    }
+
+    /// Has nothing been heard of it since then, although it waits for nothing?
+    pub fn is_idle(&self, since_us: u64) -> bool {
+        self.in_flight == 0 && self.heard_us < since_us
     }
 
     /// Sends what the socket takes.
     ///
     /// # Errors
     /// When the connection is broken.
-    pub fn send(&mut self, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
+    pub fn send(&mut self, now_us: u64, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
+        let before = self.output_bytes();
+        let result = self.send_some(room, registry);
+        if self.output_bytes() < before {
+            self.heard_us = now_us;
+        }
+        result
+    }
+
+    fn send_some(&mut self, room: &mut BacklogRoom, registry: &Registry) -> io::Result<()> {
         let link = &mut self.link;
-        self.backlog.send(room, |piece| link.write(piece, registry))?;
+        self.backlog.send(room, |piece| link.send(piece, registry))?;
         let output = self.session.output();
-        if self.backlog.bytes() > 0 || output.is_empty() { Ok(()) } else { link.write(output, registry) }
+        if self.backlog.bytes() == 0 && !output.is_empty() {
+            self.sent += link.send(&output[self.sent..], registry)?;
+            drop_sent(output, &mut self.sent);
+        }
+        Ok(())
     }
 
     /// What the socket did not take is put aside, if there is room: the session goes on then.
@@ -79,8 +102,26 @@ impl Client {
     /// A client of memcached waits until it is read, as in memcached, which reads nothing while it has something to send.
     pub fn put_aside(&mut self, room: &mut BacklogRoom) -> bool {
         let is_redis = matches!(self.session, ClientSession::Redis(_));
-        is_redis && self.backlog.take(self.session.output(), room)
+        let is_taken = is_redis && self.backlog.take(self.session.output(), self.sent, room);
+        if is_taken {
+            self.sent = 0;
+        }
+        is_taken
     }
+}
+
+/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that: of a
+/// large output no more in all than it has bytes.
+fn drop_sent(output: &mut Vec<u8>, sent: &mut usize) {
+    if *sent == output.len() {
+        output.clear();
+        output.shrink_to(OUTPUT_BYTES_KEPT);
+    } else if *sent > output.len() / 2 {
+        output.drain(..*sent);
+    } else {
+        return;
+    }
+    *sent = 0;
 }
 
 macro_rules! either {
@@ -159,5 +200,69 @@ impl ClientSession {
 
     pub fn wants_input(&self) -> bool {
         either!(self, session => session.wants_input())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use mio::net::UnixStream;
+    use mio::{Poll, Token};
+    use shorttail_gateway::session::Settings;
+
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_reply_or_takes_one_is_not_idle() {
+        let poll = Poll::new().expect("an epoll instance");
+        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+        let link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
+        let shared = Shared::new(Settings::default());
+        let session = RedisSession::new(String::new(), String::new(), Now::default(), &shared);
+        let mut client = Client {
+            link,
+            session: ClientSession::Redis(Box::new(session)),
+            sent: 0,
+            backlog: Backlog::default(),
+            heard_us: 5,
+            in_flight: 1,
+            has_unread: false,
+            is_half_closed: false,
+            is_dirty: false,
+        };
+        assert!(!client.is_idle(6), "it waits for a reply");
+        client.in_flight = 0;
+        assert!(client.is_idle(6) && !client.is_idle(5));
+
+        client.session.output().resize(8 << 20, 0);
+        let mut room = BacklogRoom::of_core(1);
+        let mut send = |client: &mut Client, now_us| {
+            client.send(now_us, &mut room, poll.registry()).expect("it is there");
+            client.heard_us
+        };
+        assert_eq!([send(&mut client, 10), send(&mut client, 20)], [10, 10], "its socket took some, and then nothing");
+        far.read_exact(&mut vec![0; 64 << 10]).expect("what was sent");
+        assert_eq!(send(&mut client, 30), 30);
+        assert!(!client.is_idle(30) && client.is_idle(31));
+    }
+
+    #[test]
+    fn little_of_a_large_output_is_moved_however_slowly_it_leaves() {
+        const OUTPUT_BYTES: usize = 16 << 20;
+        let all: Vec<u8> = (0..OUTPUT_BYTES).map(|place| (place % 251) as u8).collect();
+        let (mut output, mut sent) = (all.clone(), 0);
+        let (mut heard, mut moved_bytes) = (Vec::new(), 0);
+        while !output.is_empty() {
+            // A socket that takes this much at a time.
+            let count = (64 << 10).min(output.len() - sent);
+            heard.extend_from_slice(&output[sent..sent + count]);
+            sent += count;
+            let before = output.len();
+            drop_sent(&mut output, &mut sent);
+            moved_bytes += if output.len() < before { output.len() } else { 0 };
+        }
+        assert!(heard == all && sent == 0);
+        assert!(moved_bytes <= OUTPUT_BYTES, "{moved_bytes} bytes were moved");
     }
 }

@@ -26,8 +26,20 @@ fn sink(asked: &mut Asked) -> impl FnMut(RequestId, Request<crate::memcached::Me
     }
 }
 
+fn settings() -> Settings {
+    Settings { value_bytes_max: 2 * VALUE_BYTES, ..Settings::default() }
+}
+
 /// The commands wait for their key, and its value is there: what leaves at once, and whether somebody still waits.
 fn answered(asked: Asked) -> (Vec<(RequestId, Reply)>, bool) {
+    let (mut engine, lock) = combined(asked);
+    let now = engine.now;
+    let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(token, reply)| (token.id, reply)).collect();
+    (replies, engine.locks.get(lock).is_some_and(|lock| !lock.queue.is_empty()))
+}
+
+/// After the first round of them.
+fn combined(asked: Asked) -> (Engine<AnyCommand>, PoolKey) {
     let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
     engine.ownership.outstanding_count = asked.len();
     let key = asked[0].1.key().to_vec();
@@ -44,9 +56,7 @@ fn answered(asked: Asked) -> (Vec<(RequestId, Reply)>, bool) {
         idle_s: 0,
     };
     engine.round_current(lock, Some(object), Old::Absent);
-    let now = engine.now;
-    let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(token, reply)| (token.id, reply)).collect();
-    (replies, engine.locks.get(lock).is_some_and(|lock| !lock.queue.is_empty()))
+    (engine, lock)
 }
 
 #[test]
@@ -67,7 +77,23 @@ fn a_connection_that_does_not_read_gets_no_more_than_it_may_have_under_way() {
     // Now they take it: a few in a turn, the others in one of the next.
     let (replies, someone_waits) = answered(std::mem::take(&mut asked));
     assert!(replies.iter().all(|(_, reply)| matches!(reply, Reply::Bytes(bytes) if bytes.len() > VALUE_BYTES)));
-    assert_eq!((replies.len(), someone_waits), (COMBINE_REPLY_BYTES_MAX / VALUE_BYTES, true));
+    assert_eq!((replies.len(), someone_waits), (COMBINE_BYTES_MAX / VALUE_BYTES, true));
+}
+
+/// Each makes a value of another: together they would hold up everything else for as long as that takes.
+#[test]
+fn a_few_in_a_turn_make_a_large_value_of_another() {
+    for line in [&b"append a 0 0 1\r\nx\r\n"[..], b"prepend a 0 0 1\r\nx\r\n"] {
+        let asked_once = || {
+            let mut asked = Asked::new();
+            let (mut session, mut shared) = (MemcachedSession::default(), Shared::new(settings()));
+            session.handle_input(Default::default(), &mut shared, line, &mut sink(&mut asked));
+            asked.pop().expect("it is asked")
+        };
+        let (engine, lock) = combined((0..100).map(|_| asked_once()).collect());
+        let lock = engine.locks.get(lock).expect("a round");
+        assert_eq!(lock.queue.len(), 100 - COMBINE_BYTES_MAX / VALUE_BYTES);
+    }
 }
 
 fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {

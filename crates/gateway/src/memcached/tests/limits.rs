@@ -379,4 +379,15 @@ fn large_values_that_are_stored_are_bounded_too() {
     assert_eq!(client.waiting_answers().len(), LARGE_BYTES_MAX / (2 << 20));
     let said = client.send(b"");
     assert_eq!(said.len(), 40 * (value.len() + "VALUE a 0 1048576\r\n\r\nEND\r\n".len()));
+    // One that makes a value of another may make the longest.
+    for (line, reply) in [
+        ("append a 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("prepend a 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("ms a 1 MA\r\nx\r\n", "HD\r\n"),
+    ] {
+        client.input = line.repeat(40).into_bytes();
+        while client.read() > 0 {}
+        assert_eq!(client.waiting_answers().len(), LARGE_BYTES_MAX / (2 << 20), "{line}");
+        assert_eq!(show(&client.send(b"")), show(reply.repeat(40).as_bytes()), "{line}");
+    }
 }

@@ -5,19 +5,19 @@ use crate::redis::plan::{Call, Handled, Plan};
 use crate::redis::verbs::{ExpiryCondition, ExpiryVerb, TimeUnit};
 
 pub fn expire(call: &mut Call<'_>) -> Handled {
-    expire_at(call, TimeUnit::Seconds, call.unix_ms())
+    expire_by(call, TimeUnit::Seconds, false)
 }
 
 pub fn pexpire(call: &mut Call<'_>) -> Handled {
-    expire_at(call, TimeUnit::Milliseconds, call.unix_ms())
+    expire_by(call, TimeUnit::Milliseconds, false)
 }
 
 pub fn expireat(call: &mut Call<'_>) -> Handled {
-    expire_at(call, TimeUnit::Seconds, 0)
+    expire_by(call, TimeUnit::Seconds, true)
 }
 
 pub fn pexpireat(call: &mut Call<'_>) -> Handled {
-    expire_at(call, TimeUnit::Milliseconds, 0)
+    expire_by(call, TimeUnit::Milliseconds, true)
 }
 
 pub fn ttl(call: &mut Call<'_>) -> Handled {
@@ -44,14 +44,11 @@ fn on_key(call: &mut Call<'_>, verb: ExpiryVerb) -> Handled {
     Ok(Plan::Key(call.on_key(1, verb)?))
 }
 
-fn expire_at(call: &mut Call<'_>, unit: TimeUnit, base_ms: i64) -> Handled {
+fn expire_by(call: &mut Call<'_>, unit: TimeUnit, is_absolute: bool) -> Handled {
     call.shared.counters.touch_commands += 1;
     let condition = parse_condition(call)?;
-    let time = call.integer(2)?;
-    let scale = if unit == TimeUnit::Seconds { 1000 } else { 1 };
-    let at_ms = time.checked_mul(scale).and_then(|ms| ms.checked_add(base_ms));
-    let at_ms = at_ms.ok_or_else(|| CommandError::expire_time(call.spec.name))?;
-    on_key(call, ExpiryVerb::ExpireAt { at_ms, condition })
+    let time = call.moment(2, unit, is_absolute)?.ok_or_else(|| CommandError::expire_time(call.spec.name))?;
+    on_key(call, ExpiryVerb::Expire { time, condition })
 }
 
 fn parse_condition(call: &Call<'_>) -> Result<ExpiryCondition, CommandError> {

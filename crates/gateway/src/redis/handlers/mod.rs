@@ -13,6 +13,7 @@ pub mod keyspace;
 pub mod many;
 pub mod server;
 pub mod strings;
+mod transaction;
 
 use shorttail_units::Now;
 use shorttail_wire::resp::Args;
@@ -33,7 +34,12 @@ pub fn handle(
     out: &mut Vec<u8>,
 ) -> Handled {
     shared.counters.commands_total += 1;
-    let spec = find(args)?;
+    if connection.in_transaction
+        && let Some(answer) = transaction::answer(args, connection, out)
+    {
+        return answer;
+    }
+    let spec = find(args).inspect_err(|_| transaction::note_unknown(args, connection))?;
     connection.seat.mark(now, spec.number());
     if !spec.accepts(args.len()) {
         return Err(CommandError::arity(spec.name));

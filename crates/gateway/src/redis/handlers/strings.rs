@@ -1,11 +1,11 @@
 //! Commands on one string.
 
-use shorttail_units::UnixMs;
-
 use crate::redis::error::CommandError;
 use crate::redis::long_double::LongDouble;
-use crate::redis::plan::{Call, Handled, Plan, unix_ms};
-use crate::redis::verbs::{Condition, ExpiryChange, NumberVerb, ReadVerb, SetReply, StoreExpiry, TimeUnit, WriteVerb};
+use crate::redis::plan::{Call, Handled, Plan};
+use crate::redis::verbs::{
+    Condition, ExpiryChange, Moment, NumberVerb, ReadVerb, SetReply, StoreExpiry, TimeUnit, WriteVerb,
+};
 
 pub fn get(call: &mut Call<'_>) -> Handled {
     call.shared.counters.get_commands += 1;
@@ -23,7 +23,7 @@ pub fn getex(call: &mut Call<'_>) -> Handled {
     let change = match options.expiry {
         Some(Expiry::Persist) => ExpiryChange::Persist,
         Some(Expiry::Time(time)) => match time.resolve(call) {
-            Ok(at) => ExpiryChange::At(at),
+            Ok(time) => ExpiryChange::Time(time),
             Err(error) => ExpiryChange::Invalid(error),
         },
         Some(Expiry::Keep) | None => ExpiryChange::Keep,
@@ -47,7 +47,7 @@ pub fn set(call: &mut Call<'_>) -> Handled {
     }
     let options = parse_options(call, 3, Dialect::Set)?;
     let expiry = match options.expiry {
-        Some(Expiry::Time(time)) => StoreExpiry::At(time.resolve(call)?),
+        Some(Expiry::Time(time)) => StoreExpiry::Time(time.resolve(call)?),
         Some(Expiry::Keep) => StoreExpiry::Keep,
         Some(Expiry::Persist) | None => StoreExpiry::Never,
     };
@@ -72,8 +72,8 @@ pub fn psetex(call: &mut Call<'_>) -> Handled {
 }
 
 fn store_for(call: &mut Call<'_>, unit: TimeUnit) -> Handled {
-    let at = Time { index: 2, unit, absolute: false }.resolve(call)?;
-    store(call, 3, StoreExpiry::At(at), Condition::Always, SetReply::Status)
+    let time = Time { index: 2, unit, absolute: false }.resolve(call)?;
+    store(call, 3, StoreExpiry::Time(time), Condition::Always, SetReply::Status)
 }
 
 fn store(
@@ -153,16 +153,13 @@ struct Time {
 }
 
 impl Time {
-    /// The absolute time.
+    /// What it says.
     ///
     /// # Errors
     /// If it is no integer, not positive, or beyond what 64 bits of milliseconds hold.
-    fn resolve(self, call: &Call<'_>) -> Result<UnixMs, CommandError> {
-        let time = call.integer(self.index)?;
-        let scale = if self.unit == TimeUnit::Seconds { 1000 } else { 1 };
-        let base = if self.absolute { 0 } else { call.unix_ms() };
-        let at = time.checked_mul(scale).filter(|_| time > 0).and_then(|ms| ms.checked_add(base));
-        at.map(unix_ms).ok_or_else(|| CommandError::expire_time(call.spec.name))
+    fn resolve(self, call: &Call<'_>) -> Result<Moment, CommandError> {
+        let moment = call.moment(self.index, self.unit, self.absolute)?.filter(|moment| moment.is_positive());
+        moment.ok_or_else(|| CommandError::expire_time(call.spec.name))
     }
 }
 

@@ -180,6 +180,27 @@ fn keys_expire_as_told() {
 }
 
 #[test]
+fn a_time_to_live_begins_when_the_command_is_carried_out() {
+    for (command, left) in [
+        ("SET a v PX 1000", ":1000"),
+        ("SETEX a 1 v", ":1000"),
+        ("PSETEX a 1000 v", ":1000"),
+        ("EXPIRE a 1", ":1000"),
+        ("PEXPIRE a 1000 GT", ":1000"),
+        ("GETEX a EX 1", ":1000"),
+        ("EXPIREAT a 1700000003", ":1000"),
+    ] {
+        let mut client = Client::new();
+        client.say("SET a old PX 2500");
+        client.send(&stream(&[command]));
+        // It waits for an owner.
+        client.pass_ms(2_000);
+        client.settle();
+        assert_eq!(client.say("PTTL a"), left, "{command}");
+    }
+}
+
+#[test]
 fn many_keys_at_once() {
     let mut client = Client::new();
     client.script(&[

@@ -145,6 +145,49 @@ fn quit_and_protocol_errors_end_the_connection_behind_what_was_asked() {
 }
 
 #[test]
+fn nothing_is_done_of_a_transaction() {
+    let refused = "-ERR MULTI is not supported: nothing is done before EXEC or DISCARD\r\n";
+    let unknown = "-ERR unknown command 'MULTI', with args beginning with: \r\n";
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    for (end, answer) in [("EXEC", aborted), ("DISCARD", "+OK\r\n"), ("RESET", "+RESET\r\n")] {
+        let mut client = Client::new();
+        client.send(&stream(&["MULTI", "INCR x", "SET y 1", "FLUSHALL", "PING", "EXEC now", end]));
+        let expected = [unknown, &refused.repeat(5), answer].concat();
+        assert_eq!(String::from_utf8_lossy(&client.settle()), expected, "{end}");
+        client.script(&[("GET x", "$-1"), ("GET y", "$-1"), ("SET x 1", "+OK"), ("GET x", "$1 1")]);
+    }
+    let mut client = Client::new();
+    client.send(&stream(&["MULTI", "SET x 1", "QUIT", "SET x 2"]));
+    assert_eq!(String::from_utf8_lossy(&client.settle()), [unknown, refused, "+OK\r\n"].concat());
+    assert!(client.session.closing());
+}
+
+#[test]
+fn clients_get_the_replies_that_they_want() {
+    let talk = [
+        (&["CLIENT REPLY SKIP", "SET a 1", "GET a"][..], "$1\r\n1\r\n"),
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "MGET a b", "PING"], "+PONG\r\n"),
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING"], "+OK\r\n+PONG\r\n"),
+        (&["CLIENT REPLY SKIP", "NOPE", "GET a", "CLIENT REPLY maybe"], "$1\r\n1\r\n-ERR syntax error\r\n"),
+        (&["GET a", "CLIENT REPLY OFF", "GET a", "PING", "MGET a b", "DEL a b", "DBSIZE", "NOPE"], "$1\r\n1\r\n"),
+        (&["CLIENT REPLY SKIP", "PING", "MSET {x}a 1 {x}b 2", "KEYS *", "EXISTS a a", "CLIENT REPLY what"], ""),
+        (&["CLIENT REPLY ON", "EXISTS a", "GET {x}b"], "+OK\r\n:0\r\n$1\r\n2\r\n"),
+        (&["CLIENT REPLY OFF", "RESET", "PING"], "+RESET\r\n+PONG\r\n"),
+        (&["CLIENT REPLY OFF", "SET a 2", "QUIT"], ""),
+    ];
+    for order in [Order::Asked, Order::Reversed] {
+        let mut client = Client::new();
+        client.order = order;
+        for (commands, expected) in talk {
+            client.send(&stream(commands));
+            assert_eq!(String::from_utf8_lossy(&client.settle()), expected, "{commands:?} {order:?}");
+            assert!(client.session.is_at_rest());
+        }
+        assert!(client.session.closing());
+    }
+}
+
+#[test]
 fn an_http_request_is_not_obeyed() {
     for request in [
         &b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nSET a 1\r\n"[..],
@@ -333,5 +376,12 @@ fn large_values_that_are_stored_are_bounded_too() {
     client.send(&stream(&["GETDEL a"; 40]));
     assert_eq!(client.asked.len(), LARGE_BYTES_MAX >> 20);
     assert!(client.settle().ends_with(b"\r\n$-1\r\n"));
+    // So may one that makes a value of another.
+    for (command, reply) in [("SETRANGE key 1048575 x", ":1048576\r\n"), ("APPEND key x", ":1\r\n")] {
+        client.say("FLUSHALL");
+        (0..40).for_each(|key| client.send(&stream(&[&command.replace("key", &format!("k{key}"))])));
+        assert_eq!(client.asked.len(), LARGE_BYTES_MAX >> 20, "{command}");
+        assert_eq!(client.settle(), reply.repeat(40).into_bytes());
+    }
     assert!(client.session.is_at_rest());
 }

@@ -1,18 +1,19 @@
 //! Expiry of one key: EXPIRE, TTL, PERSIST and their relatives.
 
 use serde::{Deserialize, Serialize};
+use shorttail_units::UnixMs;
 use shorttail_wire::resp::encode;
 
+use super::Moment;
 use crate::command::{Access, Effect, ObjectRef, Wants};
 use crate::redis::key_command::{Family, Scene, Verb};
-use crate::redis::plan::unix_ms;
 
 /// Commands that read or change when a key expires.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ExpiryVerb {
-    /// Expire at an absolute time in milliseconds; a past time deletes.
-    ExpireAt {
-        at_ms: i64,
+    /// Expire at a time; a past one deletes.
+    Expire {
+        time: Moment,
         condition: ExpiryCondition,
     },
     Persist,
@@ -68,7 +69,7 @@ impl ExpiryCondition {
 impl Family for ExpiryVerb {
     fn access(&self) -> Access {
         match self {
-            ExpiryVerb::ExpireAt { .. } | ExpiryVerb::Persist => Access::Write,
+            ExpiryVerb::Expire { .. } | ExpiryVerb::Persist => Access::Write,
             ExpiryVerb::Left(_) | ExpiryVerb::Time(_) => Access::Read,
         }
     }
@@ -83,7 +84,8 @@ impl Family for ExpiryVerb {
     }
 
     fn apply(&self, scene: Scene<'_>) -> Effect {
-        let now_ms = i64::try_from(scene.context.now.unix_ms.0).unwrap_or(i64::MAX);
+        let now = scene.context.now.unix_ms;
+        let now_ms = i64::try_from(now.0).unwrap_or(i64::MAX);
         let expiry_ms = scene.current.and_then(expiry_ms);
         let (answer, effect) = match (self, scene.current) {
             (ExpiryVerb::Left(_) | ExpiryVerb::Time(_), None) => (-2, Effect::Keep),
@@ -96,13 +98,14 @@ impl Family for ExpiryVerb {
                 None => (0, Effect::Keep),
                 Some(_) => (1, with_expiry(object, None)),
             },
-            (ExpiryVerb::ExpireAt { at_ms, condition }, Some(object)) => {
-                if !condition.holds(*at_ms, expiry_ms) {
+            (ExpiryVerb::Expire { time, condition }, Some(object)) => {
+                let at_ms = time.at_ms(now);
+                if !condition.holds(at_ms, expiry_ms) {
                     (0, Effect::Keep)
-                } else if *at_ms <= now_ms {
+                } else if at_ms <= now_ms {
                     (1, Effect::Delete)
                 } else {
-                    (1, with_expiry(object, Some(*at_ms)))
+                    (1, with_expiry(object, Some(time.resolve(now))))
                 }
             }
         };
@@ -115,8 +118,8 @@ fn expiry_ms(object: ObjectRef<'_>) -> Option<i64> {
     object.expiry.map(|at| i64::try_from(at.0).unwrap_or(i64::MAX))
 }
 
-fn with_expiry(object: ObjectRef<'_>, at_ms: Option<i64>) -> Effect {
+fn with_expiry(object: ObjectRef<'_>, expiry: Option<UnixMs>) -> Effect {
     let mut amendment = object.amendment();
-    amendment.expiry = at_ms.map(unix_ms);
+    amendment.expiry = expiry;
     Effect::Amend(amendment)
 }

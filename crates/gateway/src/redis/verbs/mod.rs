@@ -4,12 +4,14 @@
 
 mod expiry;
 mod keys;
+mod moment;
 mod numbers;
 mod read;
 mod write;
 
 pub use expiry::{ExpiryCondition, ExpiryVerb, TimeUnit};
 pub use keys::KeyVerb;
+pub use moment::Moment;
 pub use numbers::NumberVerb;
 pub use read::{ExpiryChange, ReadVerb};
 pub use write::{Condition, SetReply, StoreExpiry, WriteVerb};

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use shorttail_units::UnixMs;
 use shorttail_wire::resp::encode;
 
+use super::Moment;
 use crate::command::{Access, Effect, ObjectRef, Wants};
 use crate::redis::error::CommandError;
 use crate::redis::key_command::{Family, Scene, Verb};
@@ -27,7 +28,7 @@ pub enum ReadVerb {
 pub enum ExpiryChange {
     Keep,
     Persist,
-    At(#[serde(with = "crate::forward::unix_ms")] UnixMs),
+    Time(Moment),
     /// The time makes no sense; Redis says so only if the key exists.
     Invalid(CommandError),
 }
@@ -88,9 +89,11 @@ impl ExpiryChange {
         let expiry = match self {
             ExpiryChange::Keep | ExpiryChange::Invalid(_) => return Effect::Keep,
             ExpiryChange::Persist => None,
-            ExpiryChange::At(at) if *at <= now => return Effect::Delete,
-            ExpiryChange::At(at) => Some(*at),
+            ExpiryChange::Time(time) => Some(time.resolve(now)),
         };
+        if expiry.is_some_and(|at| at <= now) {
+            return Effect::Delete;
+        }
         let mut amendment = object.amendment();
         if amendment.expiry == expiry {
             return Effect::Keep;

@@ -1,10 +1,9 @@
 //! Writes of one string: SET and its relatives, APPEND, SETRANGE.
 
 use serde::{Deserialize, Serialize};
-use shorttail_units::UnixMs;
 use shorttail_wire::resp::encode;
 
-use super::with_value;
+use super::{Moment, with_value};
 use crate::command::{Access, Attributes, Effect, NewObject, Wants};
 use crate::redis::error::CommandError;
 use crate::redis::key_command::{Family, Scene, Verb};
@@ -38,7 +37,7 @@ pub enum WriteVerb {
 pub enum StoreExpiry {
     Never,
     Keep,
-    At(#[serde(with = "crate::forward::unix_ms")] UnixMs),
+    Time(Moment),
 }
 
 /// The longest value that a gateway may be told to allow.
@@ -75,8 +74,8 @@ impl WriteVerb {
         match self {
             WriteVerb::Set { reply: SetReply::OldValue, .. } => value_bytes_max,
             WriteVerb::Set { value, .. } => value.len(),
-            WriteVerb::Append { tail, .. } => tail.len(),
-            WriteVerb::SetRange { patch, .. } => patch.len(),
+            // However little it carries, it makes a whole value, and how long that is only the owner knows.
+            WriteVerb::Append { .. } | WriteVerb::SetRange { .. } => value_bytes_max,
         }
     }
 
@@ -144,7 +143,7 @@ fn set(scene: &mut Scene<'_>, value: &[u8], expiry: StoreExpiry, condition: Cond
         StoreExpiry::Never => None,
         StoreExpiry::Keep => scene.current.and_then(|object| object.expiry),
         // A time that is past already is stored too: it replaces what was there, and nobody ever sees it.
-        StoreExpiry::At(at) => Some(at),
+        StoreExpiry::Time(time) => Some(time.resolve(scene.context.now.unix_ms)),
     };
     Effect::Put(NewObject { value: value.to_vec(), flags: 0, expiry, cas: None, attributes: Attributes::default() })
 }

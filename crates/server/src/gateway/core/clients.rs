@@ -89,6 +89,7 @@ impl Core {
         let client = Client {
             link,
             session,
+            sent: 0,
             backlog: Backlog::default(),
             heard_us: self.now.mono_us,
             in_flight: 0,
@@ -188,7 +189,7 @@ impl Core {
             let Some(client) = self.clients.get_mut(&number) else { continue };
             client.is_dirty = false;
             let before = client.output_bytes();
-            let result = client.send(&mut self.backlog_room, self.poll.registry());
+            let result = client.send(self.now.mono_us, &mut self.backlog_room, self.poll.registry());
             let left = client.output_bytes();
             self.shared.counters.bytes_written += (before - left) as u64;
             let is_put_aside = client.put_aside(&mut self.backlog_room);
@@ -219,7 +220,7 @@ impl Core {
         }
         let before_us = self.now.mono_us.saturating_sub(timeout_us);
         let idle: Vec<_> =
-            self.clients.iter().filter(|(_, client)| client.heard_us < before_us).map(|(&number, _)| number).collect();
+            self.clients.iter().filter(|(_, client)| client.is_idle(before_us)).map(|(&number, _)| number).collect();
         self.shared.counters.idle_kicks += idle.len() as u64;
         idle.into_iter().for_each(|number| self.drop_client(number));
     }
