@@ -113,6 +113,48 @@ fn a_take_over_waits_for_a_node_that_hangs_for_half_a_second() {
     assert!(owed >= 2, "it mostly did not matter");
 }
 
+/// One node alone holds the second value of a key, its owner died, and the next one begins. No node is there in the place of
+/// another. Which node stops later on.
+fn taken_over(seed: u64) -> (World, usize) {
+    let mut world = cluster_of(nodes_of("rs:4+2", 6), seed);
+    fill(&mut world, 0..40);
+    set(&mut world, "key", &value(1, 60));
+    let holders = world.holders_of_open();
+    let [alone, late] = [0, 1].map(|place| holders[(seed as usize + place) % holders.len()]);
+    pass(&mut world, 100_000);
+    (0..6).filter(|&other| other != alone).for_each(|other| world.cut_requests_to(other, 10_000_000));
+    world.request(0, "key", Action::Set(value(2, 60)));
+    pass(&mut world, 3_000);
+    world.crash_gateway(5_000);
+    pass(&mut world, 3_000);
+    world.mend_all();
+    pass(&mut world, 3_000);
+    (world, late)
+}
+
+/// A node stands still while a new owner reads what it inherits, or writes anew what is not certain, which it cannot do without
+/// that one. The node goes on soon: it is waited for, and nothing is refused.
+#[test]
+fn a_take_over_waits_for_a_node_that_it_needs_to_write_while_it_may_answer() {
+    const STALL_US: u64 = 700_000;
+    let mut waited = 0;
+    for seed in 0..24 {
+        let (mut undisturbed, _) = taken_over(seed);
+        await_within(&mut undisturbed, STALL_US, "served", World::is_settled);
+        let (mut world, late) = taken_over(seed);
+        world.run_until(undisturbed.now_us() - 200 * (1 + seed % 10));
+        let begun_us = world.now_us();
+        world.stall_node(late, STALL_US);
+        await_within(&mut world, 2 * STALL_US, "served", World::is_settled);
+        waited += u32::from(world.now_us() > begun_us + STALL_US);
+        let seen = get(&mut world, "key");
+        assert!([1, 2].iter().any(|&name| seen == Some(value(name, 60))), "seed {seed}");
+        holds(&mut world, 0..40);
+        concludes(world);
+    }
+    assert!(waited >= 6, "it was waited for in {waited} runs");
+}
+
 /// Nothing fails for as many nodes as the code tolerates, and what they hold counts as missing.
 #[test]
 fn what_is_on_hung_nodes_is_missing_until_they_answer() {

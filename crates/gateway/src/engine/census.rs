@@ -11,7 +11,8 @@
 //! node that restarted empty is not away: without what its memory joined at, it would pass for one that was never given
 //! the chunk, and the store would forget what it held. So would one that holds the chunk and cannot describe it, if it
 //! did not say so. Of a stripe that was repaired no member passes for one that was never
-//! given its chunk: it was sealed, and the node that is to hold a rebuilt chunk is a member before it does.
+//! given its chunk: it was sealed, and the node that is to hold a rebuilt chunk is a member before it does. Nor does a
+//! memory that an owner fenced first which knew nothing of later ones: such an owner does not fence it (`Lease::may_fence`).
 //!
 //! Must not know: sessions, what a stripe holds.
 

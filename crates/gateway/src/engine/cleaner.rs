@@ -591,7 +591,7 @@ impl<C: Command> Engine<C> {
             RecordKind::Tombstone => ends_something,
             RecordKind::Control => match Control::parse(record.value) {
                 Some(Control::Floor { floor, .. }) => floor >= self.floor_of(partition) && ends_something,
-                Some(Control::FlushDue(at)) => self.is_flush_due(at),
+                Some(Control::FlushDue(at)) => self.is_flush_due(partition, at),
                 Some(Control::Void(stripe)) => self.is_void_needed(stripe, own),
                 None => true,
             },

@@ -18,7 +18,8 @@
 //!                          '--no place for so long as a write waits for memory--> rounds begin; declared when it can be
 //! ```
 //! An owner may notice late that it is time, as it slept or has just taken over: what was asked after that must not go with
-//! a floor that it declares then.
+//! a floor that it declares then. And it may have partitions of two earlier owners, of which one carried the order out: so
+//! orders are kept by partition, and a floor goes to those alone that are overdue.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,18 +29,19 @@ use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
 use super::limits::{FLUSH_RETRY_US, STALL_US_MAX};
 use super::lock::LockPhase;
 use super::log::{PlaceError, Purpose};
-use super::outlived::Outlived;
 use super::pool::{Pool, PoolKey};
 use super::reserve::Urgency;
+use super::striped::StripedObject;
 use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{KeyspaceReply, Reply};
 
-/// A control record for every partition, on its way.
+/// A control record for some partitions, on its way.
 #[derive(Debug)]
 struct Declaration {
     version: Version,
     control: Control,
+    partitions: BTreeSet<PartitionId>,
     unconfirmed: BTreeSet<PartitionId>,
     waiting: Vec<Token>,
 }
@@ -82,11 +84,11 @@ impl NotDeclared {
 #[derive(Debug, Default)]
 pub struct Flushes {
     floors: BTreeMap<PartitionId, Version>,
-    /// The delayed flush that is to come, and the version of its declaration.
-    due: Option<(Version, UnixMs)>,
-    /// Since when it is overdue, once its floor was to be declared.
+    /// By partition: the delayed flush that is to come, and the version of its declaration.
+    due: BTreeMap<PartitionId, (Version, UnixMs)>,
+    /// Since when some are overdue, once their floor was to be declared.
     overdue_us: Option<u64>,
-    /// Its floor found no place for long: nobody waits for it.
+    /// Their floor found no place for long: nobody waits for it.
     is_given_up: bool,
     /// A floor found no place: none is declared before, whoever waits for it.
     again_us: u64,
@@ -125,7 +127,7 @@ impl<C: Command> Engine<C> {
             return self.flushes.held_orders.push(order);
         }
         let version = self.take_version();
-        if let Err(failed) = self.declare(version, Control::FlushDue(at), vec![token]) {
+        if let Err(failed) = self.declare(version, Control::FlushDue(at), self.all_partitions(), vec![token]) {
             self.answer_flush(token, Err(failed.store_error()));
         }
     }
@@ -133,10 +135,14 @@ impl<C: Command> Engine<C> {
     /// One more client waits for the floor that is being declared, or a new one is.
     fn flush_now(&mut self, flush: Postponed) {
         let Postponed { token, since_us, is_begun } = flush;
+        let all = self.all_partitions();
         if let Some(declaration) = self.flushes.declaring.and_then(|key| self.flushes.declarations.get_mut(key)) {
-            return declaration.waiting.push(token);
+            return match declaration.partitions == all {
+                true => declaration.waiting.push(token),
+                false => self.flushes.postponed.push(flush),
+            };
         }
-        let Err(failed) = self.declare_floor(vec![token]) else { return };
+        let Err(failed) = self.declare_floor(all, vec![token]) else { return };
         let failed = NotDeclared { is_untouched: failed.is_untouched && !is_begun, ..failed };
         let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
         if failed.error == PlaceError::Wait && !has_waited {
@@ -146,44 +152,54 @@ impl<C: Command> Engine<C> {
         self.answer_flush(token, Err(failed.store_error()));
     }
 
-    fn declare_floor(&mut self, waiting: Vec<Token>) -> Result<(), NotDeclared> {
+    fn all_partitions(&self) -> BTreeSet<PartitionId> {
+        self.config.partitions.iter().copied().collect()
+    }
+
+    fn declare_floor(&mut self, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) -> Result<(), NotDeclared> {
         if self.now.mono_us < self.flushes.again_us {
             return Err(NotDeclared { error: PlaceError::Wait, is_untouched: true });
         }
         let floor = self.take_version();
         let horizon = self.take_stripe_ids(0);
-        let declared = self.declare(floor, Control::Floor { floor, horizon }, waiting);
+        let declared = self.declare(floor, Control::Floor { floor, horizon }, partitions, waiting);
         if declared.is_err() {
             self.flushes.again_us = self.now.mono_us + FLUSH_RETRY_US;
         }
         declared
     }
 
-    /// Is there a place for a record of so many bytes in every partition, as far as can be told?
-    fn has_place_everywhere(&self, length: usize) -> bool {
-        let partitions = self.config.partitions.iter().copied();
+    /// Is there a place for a record of so many bytes in each of these partitions, as far as can be told?
+    fn has_place_in(&self, partitions: &BTreeSet<PartitionId>, length: usize) -> bool {
+        let partitions = partitions.iter().copied();
         let without: Vec<_> = partitions.filter(|&partition| !self.has_room_in_open(partition, length)).collect();
         let spare = self.spare_stripes().saturating_sub(self.stripes_left_by(Urgency::Cleaning));
         without.len() as u64 <= spare && !without.into_iter().any(|partition| self.waits_for_seals(partition))
     }
 
-    /// Appends a control record to every partition.
+    /// Appends a control record to each of these partitions.
     ///
     /// # Errors
     /// One has no place. Almost always that is known before the first is appended; if not, a later owner may take those
     /// before it for a flush. Each is to be kept as long as anything older exists.
-    fn declare(&mut self, version: Version, control: Control, waiting: Vec<Token>) -> Result<(), NotDeclared> {
-        let partitions: Vec<_> = self.config.partitions.clone();
+    fn declare(
+        &mut self,
+        version: Version,
+        control: Control,
+        partitions: BTreeSet<PartitionId>,
+        waiting: Vec<Token>,
+    ) -> Result<(), NotDeclared> {
         let value = control.encode();
         let is_floor = matches!(control, Control::Floor { .. });
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
-        if !self.has_place_everywhere(record.encoded_bytes(self.config.epoch)) {
+        if !self.has_place_in(&partitions, record.encoded_bytes(self.config.epoch)) {
             let error = self.too_few_nodes().err().unwrap_or(PlaceError::Wait);
             return Err(NotDeclared { error, is_untouched: true });
         }
-        let unconfirmed = partitions.iter().copied().collect();
-        let key = self.flushes.declarations.insert(Declaration { version, control, unconfirmed, waiting });
-        for (place, &partition) in partitions.iter().enumerate() {
+        let unconfirmed = partitions.clone();
+        let declaration = Declaration { version, control, partitions: partitions.clone(), unconfirmed, waiting };
+        let key = self.flushes.declarations.insert(declaration);
+        for (place, partition) in partitions.into_iter().enumerate() {
             let purpose = Purpose::Declared { declaration: key, partition };
             if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
                 self.flushes.declarations.remove(key);
@@ -212,11 +228,15 @@ impl<C: Command> Engine<C> {
             Control::FlushDue(at) if self.is_below_a_floor(declaration.version) => {
                 return self.declare_order_again(at, declaration.waiting);
             }
-            Control::FlushDue(at) => self.set_due(Some((declaration.version, at))),
-            Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
-                return self.declare_floor_again(declaration.waiting);
+            Control::FlushDue(at) => {
+                let due = declaration.partitions.iter().map(|&partition| (partition, (declaration.version, at)));
+                self.flushes.due.extend(due);
+                self.begin_waiting_for_due();
             }
-            _ => self.apply_floor(declaration.version),
+            Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
+                return self.declare_floor_again(declaration.partitions, declaration.waiting);
+            }
+            _ => self.apply_floor_in(declaration.version, &declaration.partitions),
         }
         for token in declaration.waiting {
             self.answer_flush(token, Ok(KeyspaceReply::Flushed));
@@ -236,8 +256,8 @@ impl<C: Command> Engine<C> {
 
     /// Stripes were opened since the floor was declared: what was in flight may lie in them, above its horizon, and
     /// would come back when the floor is no longer kept (rule R3).
-    fn declare_floor_again(&mut self, waiting: Vec<Token>) {
-        if self.declare_floor(waiting.clone()).is_err() {
+    fn declare_floor_again(&mut self, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
+        if self.declare_floor(partitions, waiting.clone()).is_err() {
             waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
             self.let_rounds_begin();
         }
@@ -251,44 +271,53 @@ impl<C: Command> Engine<C> {
     /// cancelled.
     fn declare_order_again(&mut self, at: UnixMs, waiting: Vec<Token>) {
         let version = self.take_version();
-        if self.declare(version, Control::FlushDue(at), waiting.clone()).is_err() {
+        if self.declare(version, Control::FlushDue(at), self.all_partitions(), waiting.clone()).is_err() {
             waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
         }
     }
 
-    pub(super) fn apply_floor(&mut self, floor: Version) {
+    pub(super) fn apply_floor_in(&mut self, floor: Version, partitions: &BTreeSet<PartitionId>) {
         for number in 0..SLOT_COUNT as u16 {
             let slot = Slot::new(number).expect("below the slot count");
-            self.index.clear_slot(slot);
+            if partitions.contains(&self.config.partition_of(slot)) {
+                self.index.clear_slot(slot);
+            }
         }
-        for slot in self.stripes.iter().map(|(slot, _)| slot).collect::<Vec<_>>() {
+        let mut gone_bytes = 0;
+        let flushed = self.stripes.iter().filter(|(_, stripe)| partitions.contains(&stripe.partition));
+        for slot in flushed.map(|(slot, _)| slot).collect::<Vec<_>>() {
             let stripe = self.stripes.at_mut(slot);
-            stripe.live_bytes = 0;
+            gone_bytes += std::mem::take(&mut stripe.live_bytes);
             stripe.live_count = 0;
         }
-        let kept = self.striped_in_flight();
-        let striped = self.striped.values().filter(|object| !kept.contains(&object.manifest.first));
-        for object in striped.cloned().collect::<Vec<_>>() {
+        let (kept, uncounted) = (self.striped_in_flight(), self.unsettled_values());
+        let is_flushed =
+            |object: &&StripedObject| partitions.contains(&object.partition) && !kept.contains(&object.manifest.first);
+        for object in self.striped.values().filter(is_flushed).cloned().collect::<Vec<_>>() {
+            let is_counted = !uncounted.contains(&object.manifest.first);
+            gone_bytes += if is_counted { object.manifest.value_bytes as u64 } else { 0 };
             self.free_striped(object.partition, &object.manifest);
         }
-        self.stats.bytes_stored = 0;
-        for &partition in &self.config.partitions {
+        let is_all = partitions.len() == self.config.partitions.len();
+        self.stats.bytes_stored = if is_all { 0 } else { self.stats.bytes_stored.saturating_sub(gone_bytes) };
+        for &partition in partitions {
             self.flushes.floors.insert(partition, floor);
         }
-        self.set_due(self.flushes.due.filter(|&(version, _)| version > floor));
-        self.end_losses();
-        self.settle_all();
-        self.outlived = Outlived::default();
-        self.end_what_was_flushed();
+        self.flushes.due.retain(|partition, &mut (version, _)| !partitions.contains(partition) || version > floor);
+        self.begin_waiting_for_due();
+        self.end_losses(partitions);
+        self.settle_all_of(partitions);
+        self.end_outlived(partitions);
+        self.end_what_was_flushed(partitions);
         self.let_rounds_begin();
     }
 
     /// What is under way and flushed concerns nobody any more: who waits for it has the answer.
-    fn end_what_was_flushed(&mut self) {
-        let mut ended = self.end_flushed_races();
+    fn end_what_was_flushed(&mut self, partitions: &BTreeSet<PartitionId>) {
+        let mut ended = self.end_flushed_races(partitions);
         for slot in self.stripes.unsealed().to_vec() {
             let mut open = self.stripes.at_mut(slot).open.take().expect("an unsealed stripe has its bytes");
-            for item in open.unconfirmed_mut().filter(|item| self.is_flushed(item.purpose)) {
+            for item in open.unconfirmed_mut().filter(|item| self.is_flushed(item.purpose, partitions)) {
                 ended.push(std::mem::replace(&mut item.purpose, Purpose::Flushed));
             }
             self.stripes.at_mut(slot).open = Some(open);
@@ -303,13 +332,16 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Is a record that is under way for this below the floor that was just applied?
-    pub(super) fn is_flushed(&self, purpose: Purpose) -> bool {
+    /// Is a record that is under way for this below the floor that was just applied in these partitions?
+    pub(super) fn is_flushed(&self, purpose: Purpose, partitions: &BTreeSet<PartitionId>) -> bool {
         let lock = match purpose {
             Purpose::Write(lock) => lock,
             Purpose::Group { group, .. } => return self.is_group_flushed(group),
-            // None began since the floor was declared.
-            Purpose::Move { .. } => return true,
+            Purpose::Move { lock, .. } => {
+                // None began since the floor was declared.
+                let moved = self.locks.get(lock);
+                return moved.is_none_or(|lock| partitions.contains(&self.config.partition_of(lock.slot)));
+            }
             _ => return false,
         };
         let Some(lock) = self.locks.get(lock) else { return false };
@@ -352,7 +384,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn is_flush_overdue(&self) -> bool {
-        self.flushes.due.is_some_and(|(_, at)| at <= self.now.unix_ms)
+        self.flushes.due.values().any(|&(_, at)| at <= self.now.unix_ms)
     }
 
     /// Is a flush for later being declared? It takes the place of the one that is to come.
@@ -398,8 +430,8 @@ impl<C: Command> Engine<C> {
         self.flushes.floors.get(&partition).copied().unwrap_or_default()
     }
 
-    pub(super) fn is_flush_due(&self, at: UnixMs) -> bool {
-        self.flushes.due.is_some_and(|(_, due)| due == at)
+    pub(super) fn is_flush_due(&self, partition: PartitionId, at: UnixMs) -> bool {
+        self.flushes.due.get(&partition).is_some_and(|&(_, due)| due == at)
     }
 
     /// What an earlier owner had declared.
@@ -408,12 +440,14 @@ impl<C: Command> Engine<C> {
         *known = floor.max(*known);
     }
 
-    pub(super) fn inherit_flush_due(&mut self, version: Version, at: UnixMs) {
-        self.set_due(Some((version, at)));
+    pub(super) fn inherit_flush_due(&mut self, partition: PartitionId, version: Version, at: UnixMs) {
+        self.flushes.due.insert(partition, (version, at));
+        self.begin_waiting_for_due();
     }
 
-    fn set_due(&mut self, due: Option<(Version, UnixMs)>) {
-        (self.flushes.due, self.flushes.overdue_us, self.flushes.is_given_up) = (due, None, false);
+    /// What is to come, or overdue, is another flush.
+    fn begin_waiting_for_due(&mut self) {
+        (self.flushes.overdue_us, self.flushes.is_given_up) = (None, false);
     }
 
     /// Flushes when it is time, and tries again what found no memory.
@@ -438,7 +472,9 @@ impl<C: Command> Engine<C> {
     fn declare_overdue(&mut self) {
         let now_us = self.now.mono_us;
         let since_us = *self.flushes.overdue_us.get_or_insert(now_us);
-        let Err(failed) = self.declare_floor(Vec::new()) else { return };
+        let overdue = self.flushes.due.iter().filter(|(_, (_, at))| *at <= self.now.unix_ms);
+        let overdue = overdue.map(|(&partition, _)| partition).collect();
+        let Err(failed) = self.declare_floor(overdue, Vec::new()) else { return };
         let has_waited = |since_us: u64| now_us.saturating_sub(since_us) > STALL_US_MAX;
         // Of an order itself nothing was sent.
         let error = NotDeclared { is_untouched: true, ..failed }.store_error();
@@ -455,6 +491,8 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
+    mod late;
+
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
     use shorttail_wire::node::{NodeRequest, next_frame};
 
@@ -464,7 +502,6 @@ mod tests {
     use crate::engine::index::{Location, StripeSlot};
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
-    use crate::engine::striped::StripedObject;
     use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
     use crate::memcached::{MemcachedCommand, MemcachedSession};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
@@ -564,7 +601,7 @@ mod tests {
             order(&mut engine, at);
             let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
             logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-            assert!(engine.is_flush_due(at));
+            assert!(engine.is_flush_due(PARTITION, at));
             // What is carried is not confirmed.
             engine.abandon(logs[0]);
             pass(&mut engine);
@@ -593,11 +630,12 @@ mod tests {
         engine.apply_floor(floor);
         let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
         logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-        assert!(!engine.is_flush_due(at) && engine.is_ordering(), "a later owner would not find it");
+        assert!(!engine.is_flush_due(PARTITION, at) && engine.is_ordering(), "a later owner would not find it");
         assert_eq!(controls_in(&engine, logs[0]), [Control::FlushDue(at); 2]);
         pass(&mut engine);
         logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-        assert!(engine.flushes.due.is_some_and(|(version, due)| due == at && version > floor));
+        assert!(engine.flushes.due.values().all(|&(version, due)| due == at && version > floor));
+        assert_eq!(engine.flushes.due.len(), engine.config.partitions.len());
         assert!(!engine.is_ordering());
     }
 
@@ -612,7 +650,9 @@ mod tests {
     fn a_flush_that_finds_no_place_leaves_no_floors_behind() {
         let mut engine = engine_without_room(PartitionId(1));
         let version = engine.take_version();
-        engine.inherit_flush_due(version, UnixMs(5_000));
+        for partition in engine.all_partitions() {
+            engine.inherit_flush_due(partition, version, UnixMs(5_000));
+        }
         engine.now.unix_ms = UnixMs(6_000);
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
@@ -625,12 +665,11 @@ mod tests {
     #[test]
     fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
         let mut engine = engine_without_room(PartitionId(1));
-        let is_of_first = |engine: &Engine<AnyCommand>, key: &str| {
-            engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == PartitionId(0)
-        };
-        let key = (0..).map(|number| format!("key{number}")).find(|key| is_of_first(&engine, key)).expect("a key");
+        let key = key_in(&engine, PartitionId(0));
         let version = engine.take_version();
-        engine.inherit_flush_due(version, UnixMs(5_000));
+        for partition in engine.all_partitions() {
+            engine.inherit_flush_due(partition, version, UnixMs(5_000));
+        }
         engine.now.unix_ms = UnixMs(6_000);
         ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
         let is_begun = |engine: &Engine<AnyCommand>| {
@@ -651,6 +690,11 @@ mod tests {
             let refused = has_begun.then_some(Reply::Keyspace(Err(StoreError::OutOfMemory)));
             assert_eq!(told, refused, "after {waited_us} us");
         }
+    }
+
+    fn key_in(engine: &Engine<AnyCommand>, partition: PartitionId) -> String {
+        let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == partition;
+        (100..1000).map(|number| format!("key{number}")).find(is_in).expect("a key")
     }
 
     fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {

@@ -8,6 +8,7 @@ use shorttail_units::{NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL_VERSION, Refusal, Scanned};
 
 use super::lease::Voter;
+use super::limits::FENCE_AGAIN_US;
 use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
 use super::recovery::census_of;
@@ -78,6 +79,11 @@ impl<C: Command> Engine<C> {
     /// Asks a core for the fences that it does not have yet. Core 0 comes first: it may have promised that there will
     /// be none, and then the owner before is not to be disturbed on the others.
     pub(super) fn fence(&mut self, id: SessionId) {
+        let life = self.nodes.session(id).and_then(|session| session.incarnation);
+        let voter = life.map(|incarnation| Voter { node: id.node, incarnation });
+        if voter.is_some_and(|voter| !self.lease.may_fence(voter, self.now.mono_us)) {
+            return self.fence_again_at(id, self.now.mono_us + FENCE_AGAIN_US);
+        }
         let is_decided = id.core == 0 || self.nodes.get(id.node).is_some_and(|node| node.sessions[0].is_fenced());
         let Some(session) = self.nodes.session_mut(id).filter(|_| is_decided && !self.ownership.is_deposed) else {
             return;
@@ -293,27 +299,18 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{ClusterId, Incarnation, NodeId};
+    use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
 
     use super::*;
     use crate::any::AnyCommand;
+    use crate::engine::Terms;
+    use crate::engine::lease::{Lease, LeaseConfig};
     use crate::engine::testing::engine_of_one_node;
 
     #[test]
     fn a_core_that_the_node_does_not_have_does_not_greet() {
         let mut engine = engine_of_one_node();
-        let hello = |core_count| HelloReply {
-            version: PROTOCOL_VERSION,
-            cluster: ClusterId(7),
-            node: NodeId(0),
-            incarnation: Incarnation(1),
-            core_count,
-            memory_bytes: 1 << 20,
-            used_bytes: 0,
-            held_bytes: 0,
-            near: None,
-            ring: None,
-        };
+        let hello = |core_count| HelloReply { core_count, ..hello_of_life(1) };
         let greets = |engine: &mut Engine<AnyCommand>, core, core_count| {
             engine.greeted(SessionId { node: NodeId(0), core }, &hello(core_count));
             let session = engine.nodes.session(SessionId { node: NodeId(0), core });
@@ -323,6 +320,42 @@ mod tests {
         assert!(greets(&mut engine, 0, 3) && greets(&mut engine, 2, 3));
         assert!(!greets(&mut engine, 1, 1), "fewer cores than were reached");
         assert!(greets(&mut engine, 1, 3));
+    }
+
+    /// Who is cut off may be the first that a fresh memory hears of, and knows of nothing that later owners put on that node.
+    #[test]
+    fn a_fresh_memory_is_not_fenced_by_who_may_have_been_followed() {
+        let mut engine = engine_of_one_node();
+        engine.lease = Lease::new(Some(LeaseConfig { lease_us: 1_000, margin_us: 100 }), 0);
+        let id = SessionId { node: NodeId(0), core: 0 };
+        engine.nodes.session_mut(id).expect("a session").connected = true;
+        let voter = |incarnation| Voter { node: NodeId(0), incarnation: Incarnation(incarnation) };
+        let terms = |incarnation| Terms { voters: vec![voter(incarnation)], before: Vec::new() };
+        engine.handle_terms(Now::default(), terms(1));
+        let fences = |engine: &mut Engine<AnyCommand>, mono_us| {
+            engine.now.mono_us = mono_us;
+            engine.advance_ownership();
+            engine.awaited.iter().filter(|(_, awaited)| matches!(awaited.what, What::Fence { .. })).count()
+        };
+        engine.greeted(id, &hello_of_life(2));
+        assert_eq!([0, 500, 50_000].map(|mono_us| fences(&mut engine, mono_us)), [0; 3]);
+        engine.handle_terms(engine.now, terms(2));
+        assert!(fences(&mut engine, 70_000) > 0, "the coordinator knows of that memory and of no later owner");
+    }
+
+    fn hello_of_life(incarnation: u64) -> HelloReply {
+        HelloReply {
+            version: PROTOCOL_VERSION,
+            cluster: ClusterId(7),
+            node: NodeId(0),
+            incarnation: Incarnation(incarnation),
+            core_count: 1,
+            memory_bytes: 1 << 20,
+            used_bytes: 0,
+            held_bytes: 0,
+            near: None,
+            ring: None,
+        }
     }
 
     #[test]

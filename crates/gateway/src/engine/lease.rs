@@ -122,6 +122,16 @@ impl Lease {
         }
     }
 
+    /// May a life of a node be fenced? One that begins while this owner is not proven may be the next of a life that a later
+    /// owner used: whoever fences it first says since when it has been there, and an owner that knows nothing of the later one
+    /// would say too early a time (see `census`). One that the terms name began before there was a later owner.
+    pub fn may_fence(&self, voter: Voter, now_us: u64) -> bool {
+        let mut named = self.before.iter().chain(&self.next).chain([&self.in_use]);
+        let known = self.nodes.get(&voter.node).filter(|known| known.incarnation == voter.incarnation);
+        let is_fenced = known.is_some_and(|known| known.is_fenced);
+        is_fenced || now_us < self.proven_until_us || named.any(|set| set.contains(&voter))
+    }
+
     /// Every core of the node is fenced.
     pub fn fenced(&mut self, voter: Voter) {
         if let Some(known) = self.known_mut(voter) {
@@ -296,6 +306,23 @@ mod tests {
         assert!(!lease.is_accepted(u64::MAX), "it may be promised to another");
         lease.fenced(voter(1, 2));
         assert!(lease.is_accepted(5_000));
+    }
+
+    #[test]
+    fn a_life_that_began_while_the_owner_was_not_proven_is_not_fenced_before_it_is_named() {
+        let mut lease = lease(vec![vec![voter(7, 3)]]);
+        assert!(lease.may_fence(voter(1, 1), 0) && lease.may_fence(voter(7, 3), 0), "the terms name them");
+        let may_fence_later = |lease: &Lease, now_us| lease.may_fence(voter(1, 2), now_us);
+        assert!(!may_fence_later(&lease, 0));
+        [0, 2].into_iter().for_each(|node| lease.promised(voter(node, 1), 500, 500));
+        assert!(may_fence_later(&lease, 1_399) && !may_fence_later(&lease, 1_400), "while it is proven");
+        lease.set_terms(Terms { voters: vec![voter(0, 1), voter(1, 2)], before: Vec::new() }, 1_500);
+        assert!(may_fence_later(&lease, 1_500) && lease.may_fence(voter(1, 1), 1_500));
+        lease.greeted(voter(8, 1), 1_600);
+        lease.fenced(voter(8, 1));
+        assert!(lease.may_fence(voter(8, 1), 1_600), "greeted again");
+        assert!(!lease.may_fence(voter(8, 2), 1_600));
+        assert!(Lease::new(None, 1).may_fence(voter(8, 2), u64::MAX - 1));
     }
 
     #[test]

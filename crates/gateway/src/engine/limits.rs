@@ -273,6 +273,10 @@ pub const LET_GO_US_MAX: u64 = 50_000;
 /// waits if fewer did.
 pub const RELEASE_US_MAX: u64 = 20_000;
 
+/// Microseconds after which it is looked again whether a life of a node may be fenced that began while this owner was not
+/// proven: its terms name it soon, or it is proven.
+pub const FENCE_AGAIN_US: u64 = 10_000;
+
 /// Microseconds that one who prepared waits for nodes that do not answer, before it serves without them.
 pub const PREPARED_GATHER_US: u64 = 50_000;
 

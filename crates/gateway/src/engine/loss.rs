@@ -8,7 +8,7 @@
 //! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may be
 //! able to read them, what ends records in there, tombstones, is kept as long (rule R3).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
@@ -80,8 +80,9 @@ impl<C: Command> Engine<C> {
     }
 
     /// A flush ended whatever was lost: the remains are declared void.
-    pub(super) fn end_losses(&mut self) {
-        for (id, lost) in std::mem::take(&mut self.losses.stripes) {
+    pub(super) fn end_losses(&mut self, partitions: &BTreeSet<PartitionId>) {
+        let ended = self.losses.stripes.extract_if(.., |_, lost| partitions.contains(&lost.partition));
+        for (id, lost) in ended.collect::<Vec<_>>() {
             self.declare_void_of(id, lost.partition, lost.members);
         }
     }

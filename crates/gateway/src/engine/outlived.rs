@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use shorttail_units::{NodeId, Slot, StripeId};
+use shorttail_units::{NodeId, PartitionId, Slot, StripeId};
 use smallvec::SmallVec;
 
 use super::index::{Location, StripeSlot};
@@ -105,8 +105,14 @@ impl<C: Command> Engine<C> {
 
     /// Forgets what lay in stripes that are gone.
     pub(super) fn forget_outlived(&mut self) {
+        self.end_outlived(&BTreeSet::new());
+    }
+
+    /// The same, and what lay in these partitions: it was flushed.
+    pub(super) fn end_outlived(&mut self, partitions: &BTreeSet<PartitionId>) {
         let count = self.outlived.stripes.len();
-        self.outlived.stripes.retain(|&stripe| self.stripes.slot_of(stripe).is_some());
+        let stays = |slot| !partitions.contains(&self.stripes.at(slot).partition);
+        self.outlived.stripes.retain(|&stripe| self.stripes.slot_of(stripe).is_some_and(stays));
         if self.outlived.stripes.len() < count {
             self.outlived.records.retain(|(.., stripe)| self.outlived.stripes.contains(stripe));
             self.outlived.keys.retain(|(_, stripe)| self.outlived.stripes.contains(stripe));

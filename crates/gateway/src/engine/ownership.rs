@@ -205,15 +205,18 @@ impl<C: Command> Engine<C> {
 
     /// A node promised to let nobody in for so long.
     pub(super) fn fence_leased(&mut self, id: SessionId, left_us: u64) {
-        let due_us = self.now.mono_us.saturating_add(left_us);
-        if let Some(session) = self.nodes.session_mut(id) {
-            session.fence_due_us = Some(session.fence_due_us.unwrap_or(0).max(due_us));
-        }
-        self.ownership.fence_due_us = self.ownership.fence_due_us.min(due_us);
+        self.fence_again_at(id, self.now.mono_us.saturating_add(left_us));
         // The nodes that are slow to come are waited for once the first may come.
         if let Phase::Gathering(gathering) = &mut self.phase {
             gathering.started_us = self.now.mono_us;
         }
+    }
+
+    pub(super) fn fence_again_at(&mut self, id: SessionId, due_us: u64) {
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.fence_due_us = Some(session.fence_due_us.unwrap_or(0).max(due_us));
+        }
+        self.ownership.fence_due_us = self.ownership.fence_due_us.min(due_us);
     }
 
     fn retry_fences(&mut self) {

@@ -395,13 +395,14 @@ impl Picture {
         self.floors.values().all(|floor| !floor.stripes.is_empty())
     }
 
-    /// The delayed flush that is still to come: the one declared last, unless everything was flushed since.
-    pub fn flush_due(&self) -> Option<(Version, UnixMs)> {
-        let floor = |partition| self.floors.get(partition).map(|floor| floor.version).unwrap_or_default();
-        // What was declared last in a partition counts there.
+    /// The delayed flush that is still to come in each partition: the one declared last there, unless all of it was flushed
+    /// since. Another partition may be past it: it had another owner.
+    pub fn flushes_due(&self) -> impl Iterator<Item = (PartitionId, Version, UnixMs)> {
+        let floor = |partition| self.floors.get(&partition).map(|floor| floor.version).unwrap_or_default();
         let last = |dues: &Vec<FlushDue>| dues.iter().map(|due| (due.version, due.at)).max();
-        let due = self.flushes_due.iter().filter_map(|(partition, dues)| Some((partition, last(dues)?)));
-        due.filter(|(partition, (version, _))| *version > floor(partition)).map(|(_, due)| due).max()
+        let due = self.flushes_due.iter().filter_map(move |(&partition, dues)| Some((partition, last(dues)?)));
+        due.filter(move |&(partition, (version, _))| version > floor(partition))
+            .map(|(partition, (version, at))| (partition, version, at))
     }
 
     pub fn floors(&self) -> impl Iterator<Item = (PartitionId, Version)> {

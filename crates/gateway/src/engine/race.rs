@@ -12,6 +12,8 @@
 //!
 //! Must not know: what records say.
 
+use std::collections::BTreeSet;
+
 use shorttail_monitor::Class;
 use shorttail_policy::Hedge;
 use shorttail_store::record::Record;
@@ -284,10 +286,10 @@ impl<C: Command> Engine<C> {
     }
 
     /// Races about what was flushed are over: nobody waits for a copy. Who did.
-    pub(super) fn end_flushed_races(&mut self) -> Vec<Purpose> {
+    pub(super) fn end_flushed_races(&mut self, partitions: &BTreeSet<PartitionId>) -> Vec<Purpose> {
         let mut races = std::mem::take(&mut self.races);
         let mut ended = Vec::new();
-        for race in races.values_mut().filter(|race| !race.is_won && self.is_flushed(race.purpose)) {
+        for race in races.values_mut().filter(|race| !race.is_won && self.is_flushed(race.purpose, partitions)) {
             race.is_won = true;
             ended.push(race.purpose);
         }

@@ -25,8 +25,8 @@ impl<C: Command> Engine<C> {
         for (partition, floor) in picture.floors() {
             self.inherit_floor(partition, floor);
         }
-        if let Some((version, at)) = picture.flush_due() {
-            self.inherit_flush_due(version, at);
+        for (partition, version, at) in picture.flushes_due() {
+            self.inherit_flush_due(partition, version, at);
         }
         for (id, (partition, members)) in picture.take_losses() {
             self.note_loss(id, partition, members);

@@ -10,7 +10,9 @@
 //!
 //! What is above F and not held by all its participants may or may not have been acknowledged. It belongs to the
 //! content, but is not *certain*: the failures that are left to happen may take it away. Nobody may be shown it before
-//! it is written anew (rule R10; see `doubts`).
+//! it is written anew (rule R10; see `doubts`). Nor is anything certain, whoever holds it, while nothing is known to be
+//! stable and more members than may lack their chunk never had it or are away: once these say that they never had it, the
+//! next owner takes the stripe for one of which nothing counted (see `synchronise`).
 //!
 //! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B) and DESIGN section 7. Pure.
 
@@ -64,6 +66,8 @@ pub struct Stripe<'a> {
     pub parts: &'a BTreeMap<usize, Part>,
     /// Bit per member whose node may come back with its chunk.
     pub away: u128,
+    /// Members that are known to have their chunk, or to have lost it, are as many as it takes for an operation to count.
+    pub is_opened: bool,
     /// Where an earlier owner ended it.
     pub close: Option<OpNumber>,
 }
@@ -120,7 +124,9 @@ pub fn reconstruct(code: &Code, stripe: &Stripe<'_>) -> Content {
             None => chunk.len(),
         };
         let last = append_held(&mut chunk, index, stripe).max(last_in_place(stripe, index));
-        let is_certain = last <= stable || is_held_by_all(code, stripe, index, last);
+        // What is stable was confirmed, and nothing is before enough members have their chunk.
+        let counts = stripe.is_opened || stable > OpNumber(0);
+        let is_certain = last <= stable || counts && is_held_by_all(code, stripe, index, last);
         content.certain_bytes.push(if is_certain { chunk.len() } else { stable_bytes });
         content.chunks.push(chunk);
     }
@@ -291,7 +297,8 @@ mod tests {
     }
 
     fn settle(code: &Code, parts: &BTreeMap<usize, Part>, away: u128, close: Option<OpNumber>) -> Content {
-        reconstruct(code, &Stripe { id: stripe(), chunk_bytes: CHUNK_BYTES, parts, away, close })
+        let is_opened = true;
+        reconstruct(code, &Stripe { id: stripe(), chunk_bytes: CHUNK_BYTES, parts, away, is_opened, close })
     }
 
     /// Takes away what a member holds of the operations from `first` on.
@@ -372,6 +379,25 @@ mod tests {
             let mut parts = folded.clone();
             parts.remove(&member);
             assert!(settle(&code, &parts, 1 << member, None).is_certain(), "everything was stable");
+        }
+    }
+
+    /// Whoever is away may never have had the chunk: then nothing of the stripe counts to the next owner.
+    #[test]
+    fn what_all_hold_is_not_certain_while_the_stripe_may_turn_out_to_be_empty() {
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        for (folded, is_opened, is_certain) in
+            [([0, 0], true, true), ([0, 0], false, false), ([2, 0], false, true), ([0, 1], false, true)]
+        {
+            let mut parts = members(&code, 3, folded);
+            // Participants of chunk 0 hold all that went there.
+            parts.remove(&1);
+            let stripe =
+                Stripe { id: stripe(), chunk_bytes: CHUNK_BYTES, parts: &parts, away: 1 << 1, is_opened, close: None };
+            let found = reconstruct(&code, &stripe);
+            assert_eq!(found.chunks[0], parts[&0].bytes);
+            let certain = if is_certain { record(2).len() } else { 0 };
+            assert_eq!(found.certain_bytes[0], certain, "folded {folded:?}, opened: {is_opened}");
         }
     }
 

@@ -168,6 +168,12 @@ impl<C: Command> Engine<C> {
         self.end_completing_when_done();
     }
 
+    /// Are nodes that are late, and may answer yet, what it takes to write? It is known soon whether they hang.
+    fn awaits_suspects(&self) -> bool {
+        let (ready, needed) = (self.nodes.ready_count(), self.config.member_count());
+        ready < needed && self.nodes.iter().filter(|node| self.nodes.is_reachable(node.id)).count() >= needed
+    }
+
     /// Serves once every stripe that was not certain is emptied and gone, or nothing can be written anyway. What
     /// belongs to nothing is freed only then: until then the reason for that may still be lost.
     pub(super) fn end_completing_when_done(&mut self) {
@@ -186,7 +192,7 @@ impl<C: Command> Engine<C> {
                 self.settle_voids_of(node);
             }
         }
-        let cannot_write = self.too_few_nodes().is_err() || self.spare_stripes() == 0;
+        let cannot_write = !self.awaits_suspects() && (self.too_few_nodes().is_err() || self.spare_stripes() == 0);
         let is_accepted = self.lease.is_accepted(self.now.mono_us);
         if (left == 0 || cannot_write) && is_accepted && !self.is_serving() {
             tracing::info!(objects = self.index.object_count(), left, "serves");

@@ -47,7 +47,7 @@ pub struct Session {
     pub unfenced: Vec<PartitionId>,
     /// Those that this memory joined late, as far as the node was not told that it lacks nothing (see `witness`).
     pub joined_late: Vec<PartitionId>,
-    /// When fences are asked again that were refused because of a promise.
+    /// When fences are asked again that were refused because of a promise, or may not be asked yet.
     pub fence_due_us: Option<u64>,
     /// A renewal was asked and not answered.
     pub is_renewing: bool,

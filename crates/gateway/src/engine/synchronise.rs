@@ -7,7 +7,7 @@
 //!
 //! Where more members were never given their chunk than may lack it when an operation counts, none ever did: the stripe
 //! ends empty. It may be older than an owner in between, who was told of it by nobody and answered as if it were not there
-//! (rule R4).
+//! (rule R4). So while those that are away may make them so many, nothing of it is certain that is not known to be stable.
 
 use std::collections::BTreeMap;
 
@@ -156,7 +156,7 @@ impl<C: Command> Engine<C> {
         let indexes: Vec<usize> = parts.keys().copied().collect();
         let parts = std::mem::take(parts).into_iter().map(|(index, (_, part))| (index, part));
         let mut parts: BTreeMap<usize, Part> = parts.collect();
-        let mut away = 0;
+        let mut away = 0u128;
         for (index, member) in found.iter().enumerate().filter(|(index, _)| !indexes.contains(index)) {
             match member {
                 Member::Never => _ = parts.insert(index, Part::default()),
@@ -164,9 +164,11 @@ impl<C: Command> Engine<C> {
                 Member::Holds | Member::Away => away |= 1 << index,
             }
         }
+        let never_count = parts.len() - indexes.len();
+        let is_opened = never_count + away.count_ones() as usize <= shape.unopened_max();
         let chunk_bytes = load.chunk_bytes;
-        let mut content =
-            reconstruct(&code, &reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, close });
+        let of_stripe = reconstruct::Stripe { id: stripe, chunk_bytes, parts: &parts, away, is_opened, close };
+        let mut content = reconstruct(&code, &of_stripe);
         if content.is_torn {
             load.torn_count += 1;
             if away != 0 || load.torn_count < TORN_MAX {

@@ -1,6 +1,6 @@
 //! What unit tests of the engine's parts begin with.
 
-use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, StripeId};
+use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, StripeId, Version};
 
 use super::index::StripeSlot;
 use super::nodes::NodePhase;
@@ -52,4 +52,12 @@ pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
         engine.acknowledged(node, id, last);
     }
     engine.run_work();
+}
+
+impl Engine<AnyCommand> {
+    /// A floor is durable in every partition.
+    pub fn apply_floor(&mut self, floor: Version) {
+        let partitions = self.config.partitions.iter().copied().collect();
+        self.apply_floor_in(floor, &partitions);
+    }
 }

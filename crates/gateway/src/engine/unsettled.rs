@@ -18,7 +18,7 @@
 //!
 //! Must not know: which command it was.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use shorttail_store::record::Record;
 use shorttail_units::{PartitionId, Slot, StripeId};
@@ -80,8 +80,18 @@ impl<C: Command> Engine<C> {
     }
 
     /// A flush is durable: whatever was written before is gone, pieces too.
-    pub(super) fn settle_all(&mut self) {
-        self.unsettled = Unsettled::default();
+    pub(super) fn settle_all_of(&mut self, partitions: &BTreeSet<PartitionId>) {
+        let stays = |left: &Left| !partitions.contains(&left.partition);
+        self.unsettled.changes.retain(|_, left| stays(left));
+        self.unsettled.values.retain(|_, values| {
+            values.retain(|(left, _)| stays(left));
+            !values.is_empty()
+        });
+    }
+
+    /// First stripes of values that count for nothing until it is known what became of them.
+    pub(super) fn unsettled_values(&self) -> BTreeSet<StripeId> {
+        self.unsettled.values.values().flatten().map(|(_, manifest)| manifest.first).collect()
     }
 
     /// May a write come back that would have changed what is over, or gone?

@@ -83,6 +83,40 @@ fn what_one_node_held_is_in_doubt_while_it_cannot_be_made_safe() {
     assert!(doubted >= 4, "the second value was in doubt in {doubted} runs");
 }
 
+/// A stripe is opened while some members hear nothing: all participants of a write hold it, and nothing of the stripe counts yet.
+/// The next owner hears nothing of those members either and can write nothing anew. The one after hears that they never had
+/// their chunk.
+#[test]
+fn what_all_hold_in_a_stripe_that_may_not_count_is_not_shown() {
+    for (code, node_count, deaf_count) in [("rs:4+2", 6, 2), ("rs:2+2", 4, 1), ("rs:2+1", 3, 1)] {
+        let mut doubted = 0;
+        for seed in 0..20 {
+            let mut world = cluster_of(nodes_of(code, node_count), seed);
+            let node_count = usize::from(node_count);
+            set(&mut world, "key", &value(1, 60));
+            pass(&mut world, 100_000);
+            let first = seed as usize % node_count;
+            let deaf: Vec<usize> = (0..deaf_count).map(|step| (first + step) % node_count).collect();
+            deaf.iter().for_each(|&node| world.cut_requests_to(node, 60_000_000));
+            // Until another stripe is opened.
+            for name in 0..10 + 2 * seed {
+                world.request(1, &format!("fill{name}"), Action::Set(value(name, 120)));
+                pass(&mut world, 200);
+            }
+            world.request(0, "key", Action::Set(value(2, 60)));
+            pass(&mut world, 3_000);
+            take_over(&mut world, 5_000);
+            let seen = world.ask("key", Action::Get);
+            doubted += u32::from(seen == Outcome::Refused);
+            take_over_mended(&mut world);
+            let later = world.ask("key", Action::Get);
+            assert!(seen == Outcome::Refused || later == seen, "{code}, seed {seed}: {seen:?}, {later:?}");
+            concludes(world);
+        }
+        assert!(doubted >= 2, "{code}: the second value was in doubt in {doubted} runs");
+    }
+}
+
 /// A write that was sent and then finds no place any more, as too few nodes are left: "unknown", and it may show.
 #[test]
 fn a_write_that_was_sent_is_never_refused_for_sure() {

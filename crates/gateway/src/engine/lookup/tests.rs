@@ -175,7 +175,10 @@ fn shows_no_end_beside_a_write_of_unknown_outcome() {
         let hash = scene.engine.key_ref(KEY).hash;
         match ends {
             "a later write" => scene.engine.settle(hash),
-            "a flush" => scene.engine.settle_all(),
+            "a flush" => {
+                let partition = scene.engine.config.partition_of(scene.engine.key_ref(KEY).slot);
+                scene.engine.settle_all_of(&[partition].into());
+            }
             "void" => {
                 let slot = scene.engine.stripes.slot_of(left).expect("a stripe");
                 drop(scene.engine.stripes.remove(slot));

@@ -26,6 +26,10 @@ impl Scene {
     }
 
     fn take(&mut self, stripe: StripeId, records: &[Record<'_>]) {
+        self.take_of(PartitionId(0), stripe, records);
+    }
+
+    fn take_of(&mut self, partition: PartitionId, stripe: StripeId, records: &[Record<'_>]) {
         let mut chunk = Vec::new();
         for record in records {
             let start = chunk.len();
@@ -33,7 +37,7 @@ impl Scene {
             record.encode(stripe, &mut chunk[start..]);
         }
         let members = (0..3).map(NodeId).collect();
-        let (partition, certain_bytes) = (PartitionId(0), vec![chunk.len(), 0]);
+        let certain_bytes = vec![chunk.len(), 0];
         let (configuration, chunks) = (Configuration::default(), vec![chunk, Vec::new()]);
         let loaded =
             Loaded { partition, members, configuration, chunk_bytes: 4096, chunks, certain_bytes, is_sealed: true };
@@ -128,6 +132,19 @@ fn no_copy_of_what_was_overwritten_or_flushed_returns() {
     scene.take(id(6), &[control(&floor, 8)]);
     scene.go(id(5));
     assert!(scene.found().is_empty());
+}
+
+/// Its owner carried it out in one partition, and another one, of the other partition, died before.
+#[test]
+fn a_flush_is_still_to_come_where_it_has_not_happened() {
+    let mut scene = Scene::new();
+    let order = Control::FlushDue(UnixMs(9)).encode();
+    let floor = Control::Floor { floor: version(2), horizon: id(6) }.encode();
+    scene.take_of(PartitionId(0), id(4), &[control(&order, 1), control(&floor, 2), object(3)]);
+    scene.take_of(PartitionId(1), id(5), &[control(&order, 1)]);
+    scene.picture.settle();
+    let due: Vec<_> = scene.picture.flushes_due().collect();
+    assert_eq!((due, scene.found()), (vec![(PartitionId(1), version(1), UnixMs(9))], vec![id(4)]));
 }
 
 /// Its owner gave it up: only one of its partitions has it, and that one's stripe is emptied.

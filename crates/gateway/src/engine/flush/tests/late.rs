@@ -1,0 +1,43 @@
+//! An owner that has partitions of several earlier ones, of which some carried a flush out and others did not.
+
+use super::*;
+
+/// An earlier owner carried it out in the other partitions, of which this owner has one.
+#[test]
+fn a_late_flush_ends_nothing_where_it_has_happened() {
+    for is_all_flushed in [false, true] {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+        let late = PartitionId(1);
+        let keys: Vec<String> = engine.all_partitions().into_iter().map(|of| key_in(&engine, of)).collect();
+        keys.iter().for_each(|key| ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes()));
+        let confirm = |engine: &mut Engine<AnyCommand>| {
+            for slot in engine.stripes.unsealed().to_vec() {
+                confirm_all(engine, slot);
+            }
+        };
+        confirm(&mut engine);
+        let bytes_each = engine.stats.bytes_stored / keys.len() as u64;
+        let version = engine.take_version();
+        engine.inherit_flush_due(late, version, UnixMs(5_000));
+        engine.now.unix_ms = UnixMs(6_000);
+        engine.advance_flushes();
+        if is_all_flushed {
+            let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+            engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+        }
+        for _ in 0..2 {
+            engine.flush_logs();
+            confirm(&mut engine);
+            engine.advance_flushes();
+        }
+        assert!(!engine.is_flushing() && !engine.is_flush_overdue());
+        let left = keys.iter().filter(|key| {
+            let key = engine.key_ref(key.as_bytes());
+            engine.index.candidates(key.slot, key.tag()).next().is_some()
+        });
+        let others: Vec<_> = keys.iter().filter(|&key| *key != keys[1] && !is_all_flushed).collect();
+        assert_eq!(left.collect::<Vec<_>>(), others);
+        assert_eq!(engine.stats.bytes_stored, others.len() as u64 * bytes_each);
+        engine.check_invariants();
+    }
+}
