@@ -6,7 +6,8 @@
 //!       outbox, and whatever is asked after them
 //! ```
 //! While much waits for the socket nothing is read: the other gateway has to take its answers first. One that takes them is
-//! held up by nothing, however long some of what it asks waits for its answer.
+//! held up by nothing, however long some of what it asks waits for its answer. What waited here for longer than whoever asked
+//! waits is not done.
 //!
 //! Must not know: whose partitions are asked for.
 
@@ -22,8 +23,9 @@ use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, nex
 
 use super::backlog::Pieces;
 use super::exchange::Answer;
-use super::limits::{ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_READ_BYTES};
+use super::limits::{ASKED_BYTES_MAX, ASKED_MAX, GREETING_US_MAX, GUEST_ANSWERS_BYTES_MAX, GUEST_READ_BYTES};
 use super::neighbours::Identity;
+use super::waiting::WAIT_US_MAX;
 use crate::net::{Link, ReadEnd};
 
 pub struct Guest {
@@ -35,12 +37,22 @@ pub struct Guest {
     since_us: u64,
     /// Tags of reads of any length that are asked and not answered.
     reads: HashSet<u64>,
-    /// What waits for room, with its tags, in its order: reads of one key may follow each other.
-    held: VecDeque<(u64, Ask)>,
+    /// What waits for room, in its order: reads of one key may follow each other.
+    held: VecDeque<Held>,
+    held_bytes: usize,
     /// What it sends was left in the socket.
     has_unread: bool,
+    /// Since when some of it was there all the time.
+    unread_since_us: Option<u64>,
     /// To be closed once the outbox has left.
     pub is_over: bool,
+}
+
+struct Held {
+    tag: u64,
+    ask: Ask,
+    bytes: usize,
+    since_us: u64,
 }
 
 impl Guest {
@@ -53,21 +65,25 @@ impl Guest {
             since_us: now_us,
             reads: HashSet::new(),
             held: VecDeque::new(),
+            held_bytes: 0,
             has_unread: false,
+            unread_since_us: None,
             is_over: false,
         }
     }
 
     /// Reads what it asks, as far as there is room for the answers. Requests go to `sink` with their tags.
-    pub fn read(&mut self, identity: Identity, scratch: &mut [u8], mut sink: impl FnMut(u64, Ask)) {
+    pub fn read(&mut self, now_us: u64, identity: Identity, scratch: &mut [u8], mut sink: impl FnMut(u64, Ask)) {
+        self.refuse_late(now_us);
         while self.is_next_free()
-            && let Some((tag, ask)) = self.held.pop_front()
+            && let Some(held) = self.take_held()
         {
-            self.pass(tag, ask, &mut sink);
+            self.pass(held.tag, held.ask, &mut sink);
         }
         loop {
             self.has_unread = !self.has_room();
             if self.has_unread {
+                self.unread_since_us.get_or_insert(now_us);
                 return;
             }
             let (mut asks, mut problem) = (Vec::new(), None);
@@ -79,10 +95,13 @@ impl Guest {
                     input.len()
                 })
             });
-            asks.into_iter().for_each(|(tag, ask)| self.admit(tag, ask, &mut sink));
+            asks.into_iter().for_each(|(tag, ask)| self.admit(now_us, tag, ask, &mut sink));
             match end {
                 ReadEnd::Paused if problem.is_none() => {}
-                ReadEnd::Drained if problem.is_none() => return,
+                ReadEnd::Drained if problem.is_none() => {
+                    self.unread_since_us = None;
+                    return;
+                }
                 ReadEnd::Closed | ReadEnd::Paused | ReadEnd::Drained => self.is_over = true,
             }
             if let Some(problem) = problem {
@@ -118,7 +137,9 @@ impl Guest {
     }
 
     fn has_room(&self) -> bool {
-        self.outbox_bytes() < GUEST_ANSWERS_BYTES_MAX && self.held.len() < ASKED_MAX
+        self.outbox_bytes() < GUEST_ANSWERS_BYTES_MAX
+            && self.held.len() < ASKED_MAX
+            && self.held_bytes < ASKED_BYTES_MAX
     }
 
     /// Is there room for the answer, of whatever length?
@@ -129,12 +150,35 @@ impl Guest {
 
     /// Is there something held for which there is room?
     fn is_next_free(&self) -> bool {
-        self.held.front().is_some_and(|(_, ask)| self.has_room_for(ask))
+        self.held.front().is_some_and(|held| self.has_room_for(&held.ask))
     }
 
-    fn admit(&mut self, tag: u64, ask: Ask, sink: &mut impl FnMut(u64, Ask)) {
+    fn take_held(&mut self) -> Option<Held> {
+        let held = self.held.pop_front()?;
+        self.held_bytes -= held.bytes;
+        Some(held)
+    }
+
+    /// What was held for so long that nobody waits for it any more is not done: whoever asked for a write said already that
+    /// its outcome is unknown, and it is not to happen minutes later.
+    pub fn refuse_late(&mut self, now_us: u64) {
+        while self.held.front().is_some_and(|held| now_us >= held.since_us + WAIT_US_MAX)
+            && let Some(held) = self.take_held()
+        {
+            self.answer(held.tag, &None);
+        }
+    }
+
+    fn admit(&mut self, now_us: u64, tag: u64, ask: Ask, sink: &mut impl FnMut(u64, Ask)) {
+        let since_us = self.unread_since_us.unwrap_or(now_us);
+        // It may have lain in the socket for as long: the other gateway asks again if it came just now.
+        if ask.is_write() && now_us >= since_us + WAIT_US_MAX {
+            return self.answer(tag, &None);
+        }
         if !self.held.is_empty() || !self.has_room_for(&ask) {
-            return self.held.push_back((tag, ask));
+            let bytes = ask.bytes();
+            self.held_bytes += bytes;
+            return self.held.push_back(Held { tag, ask, bytes, since_us });
         }
         self.pass(tag, ask, sink);
     }
@@ -318,6 +362,60 @@ mod tests {
         assert_eq!(frames, 1 + 1 + all.len(), "the welcome, and every answer");
     }
 
+    /// Its socket takes nothing: what it asked is bounded in bytes, and none of it happens once nobody waits for it.
+    #[test]
+    fn what_was_held_for_long_is_not_done() {
+        const VALUE_BYTES: usize = 1_000_000;
+        let mut scene = Scene::new();
+        let said_of = |lines: &[Vec<u8>]| {
+            let mut said = Vec::new();
+            (1..).zip(lines).for_each(|(tag, line)| ask(line).put(&mut said, tag));
+            said
+        };
+        let get = b"get key\r\n".to_vec();
+        let reads = scene.read(&said_of(&vec![get.clone(); 100]));
+        let value = Some(Reply::Bytes(vec![b'v'; VALUE_BYTES]));
+        reads.iter().take(60).for_each(|&tag| scene.guest.answer(tag, &value));
+        scene.guest.send(scene.poll.registry()).expect("it is there");
+
+        let set = [format!("set key 0 0 {VALUE_BYTES}\r\n").as_bytes(), &vec![b'v'; VALUE_BYTES], b"\r\n"].concat();
+        let small = b"set key 0 0 1\r\n1\r\n".to_vec();
+        let lines = [vec![get], vec![set; ASKED_BYTES_MAX / VALUE_BYTES + 1], vec![small; 20_000]].concat();
+        let said = said_of(&lines);
+        let (mut left, mut passed) = (&said[..], Vec::new());
+        while let Ok(count @ 1..) = scene.far.write(left) {
+            left = &left[count..];
+            passed.append(&mut scene.read(&[]));
+        }
+        assert!(passed.is_empty() && !left.is_empty(), "{passed:?}");
+        assert!((ASKED_BYTES_MAX..ASKED_BYTES_MAX + 2 * VALUE_BYTES).contains(&scene.guest.held_bytes));
+        let held_count = scene.guest.held.len();
+
+        // It reads again: all that it said before is late, wherever it was.
+        scene.now_us = WAIT_US_MAX;
+        let (mut heard, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+        while scene.guest.outbox_bytes() > 0 {
+            assert!(scene.read(&[]).is_empty());
+            scene.guest.send(scene.poll.registry()).expect("it is there");
+            while let Ok(count @ 1..) = scene.far.read(&mut piece) {
+                heard.extend_from_slice(&piece[..count]);
+            }
+        }
+        assert_eq!((scene.guest.held.len(), scene.guest.held_bytes, scene.guest.is_over), (0, 0, false));
+        let (mut refused, mut rest) = (Vec::new(), &heard[..]);
+        while let Some((frame, bytes)) = next_frame(rest).expect("frames") {
+            rest = &rest[bytes..];
+            refused.extend((frame.kind == Kind::NotOwner).then_some(frame.tag));
+        }
+        // What it says now is done.
+        while !left.is_empty() {
+            left = &left[scene.far.write(left).expect("it is read")..];
+            passed.append(&mut scene.read(&[]));
+        }
+        assert!(refused.len() > held_count + 1_000 && !passed.is_empty(), "{} of {held_count}", refused.len());
+        assert_eq!([refused, passed].concat(), (1..=lines.len() as u64).collect::<Vec<u64>>());
+    }
+
     /// Many reads wait for an owner that is taking over, and others are of what is served.
     #[test]
     fn reads_that_wait_for_their_answers_hold_up_no_others() {
@@ -330,6 +428,7 @@ mod tests {
         poll: Poll,
         guest: Guest,
         far: UnixStream,
+        now_us: u64,
     }
 
     impl Scene {
@@ -338,7 +437,7 @@ mod tests {
             let poll = Poll::new().expect("an epoll instance");
             let (near, far) = UnixStream::pair().expect("a pair of sockets");
             let link = Link::new(Stream::Unix(near), Token(0), poll.registry()).expect("registered");
-            let mut scene = Scene { poll, guest: Guest::new(link, 0), far };
+            let mut scene = Scene { poll, guest: Guest::new(link, 0), far, now_us: 0 };
             assert!(scene.read(&greeting()).is_empty());
             scene
         }
@@ -347,7 +446,7 @@ mod tests {
         fn read(&mut self, said: &[u8]) -> Vec<u64> {
             let mut tags = Vec::new();
             self.far.write_all(said).expect("it fits");
-            self.guest.read(IDENTITY, &mut [0; 4096], |tag, _| tags.push(tag));
+            self.guest.read(self.now_us, IDENTITY, &mut [0; 4096], |tag, _| tags.push(tag));
             tags
         }
     }

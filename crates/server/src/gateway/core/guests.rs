@@ -43,7 +43,7 @@ impl Core {
     pub(super) fn read_guest(&mut self, number: u64) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
         let (exchange, now) = (&mut self.exchange, self.now);
-        guest.read(self.identity, &mut self.scratch, |tag, ask| {
+        guest.read(now.mono_us, self.identity, &mut self.scratch, |tag, ask| {
             let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
             exchange.ask_as_guest(now, token, ask);
         });
@@ -51,6 +51,7 @@ impl Core {
 
     pub(super) fn drop_silent_guests(&mut self) {
         let (now_us, registry) = (self.now.mono_us, self.poll.registry());
+        self.guests.values_mut().for_each(|guest| guest.refuse_late(now_us));
         let silent = self.guests.extract_if(|_, guest| guest.is_silent(now_us));
         silent.for_each(|(_, mut guest)| guest.link.close(registry));
     }
