@@ -21,8 +21,20 @@ pub struct Connection {
     pub no_evict: bool,
     /// Reads do not count as accesses.
     pub no_touch: bool,
+    pub replies: WantedReplies,
     /// MULTI came and its end did not: nothing is done.
     pub in_transaction: bool,
+}
+
+/// Which replies the client wants to have (CLIENT REPLY).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WantedReplies {
+    All,
+    None,
+    /// None to the request at hand, which says so, nor to the next one.
+    NoneToNext,
+    /// None to the request at hand.
+    NoneToThis,
 }
 
 /// The user of connections that need no password, and of AUTH with a password only.
@@ -39,6 +51,7 @@ impl Connection {
             library_version: Vec::new(),
             no_evict: false,
             no_touch: false,
+            replies: WantedReplies::All,
             in_transaction: false,
         };
         connection.tell_others();
@@ -57,6 +70,20 @@ impl Connection {
         });
     }
 
+    /// The next request is at hand.
+    pub fn begin_request(&mut self) {
+        self.replies = match self.replies {
+            WantedReplies::NoneToNext => WantedReplies::NoneToThis,
+            WantedReplies::NoneToThis => WantedReplies::All,
+            lasting => lasting,
+        };
+    }
+
+    /// Is no reply wanted to the request at hand?
+    pub fn is_mute(&self) -> bool {
+        self.replies != WantedReplies::All
+    }
+
     pub fn authenticated(&self) -> bool {
         self.user.is_some()
     }
@@ -68,6 +95,7 @@ impl Connection {
         self.name.clear();
         self.no_evict = false;
         self.no_touch = false;
+        self.replies = WantedReplies::All;
         self.in_transaction = false;
     }
 

@@ -10,6 +10,7 @@
 //! - No transactions: MULTI is unknown, and nothing is done of what comes behind it before EXEC, which is answered EXECABORT,
 //!   or DISCARD.
 //! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
+//! - An expiry beyond the year 10889, which 48 bits of milliseconds do not hold, is kept as the last moment that they hold.
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.

@@ -214,6 +214,12 @@ impl RedisSession {
         self.replies.push(reply);
     }
 
+    /// A request is at hand: is its reply wanted?
+    fn begin_request(&mut self) {
+        self.connection.begin_request();
+        self.replies.is_mute = self.connection.is_mute();
+    }
+
     /// Carries out one request.
     fn handle_request(
         &mut self,
@@ -223,7 +229,9 @@ impl RedisSession {
         sink: &mut impl RequestSink<KeyCommand>,
     ) {
         let mut out = std::mem::take(&mut self.scratch);
-        match handlers::handle(args, &mut self.connection, shared, now, &mut out) {
+        let handled = handlers::handle(args, &mut self.connection, shared, now, &mut out);
+        self.replies.is_mute = self.connection.is_mute();
+        match handled {
             Ok(Plan::Answered) => {
                 self.push(&out);
                 self.connection.tell_others();
@@ -386,6 +394,7 @@ impl Session for RedisSession {
             match parser.parse(&input[consumed..], &limits) {
                 Ok(Parsed::Request { args, consumed: bytes }) => {
                     consumed += bytes;
+                    self.begin_request();
                     match args.get(0).is_some_and(is_of_http) {
                         true => self.ending = true,
                         false => self.handle_request(now, shared, args, sink),
@@ -395,6 +404,7 @@ impl Session for RedisSession {
                 Ok(Parsed::Oversized { consumed: bytes }) => {
                     consumed += bytes;
                     shared.counters.store_too_large += 1;
+                    self.begin_request();
                     let mut reply = Vec::new();
                     CommandError::TOO_LARGE.encode(&mut reply);
                     self.push(&reply);
@@ -405,6 +415,7 @@ impl Session for RedisSession {
                     break;
                 }
                 Err(error) => {
+                    self.begin_request();
                     let mut reply = Vec::new();
                     error.encode(&mut reply);
                     self.push(&reply);

@@ -6,6 +6,7 @@ use shorttail_units::Now;
 use shorttail_wire::resp::{encode, parse_i64};
 
 use super::answer_help;
+use crate::redis::connection::WantedReplies;
 use crate::redis::error::CommandError;
 use crate::redis::limits::NAME_BYTES_MAX;
 use crate::redis::plan::{Call, Handled, Plan};
@@ -71,6 +72,21 @@ fn ok(call: &mut Call<'_>) -> Handled {
 
 pub fn no_evict(call: &mut Call<'_>) -> Handled {
     call.connection.no_evict = on_or_off(call)?;
+    ok(call)
+}
+
+/// CLIENT REPLY ON | OFF | SKIP. Only ON is answered.
+pub fn reply(call: &mut Call<'_>) -> Handled {
+    let replies = &mut call.connection.replies;
+    if call.args[2].eq_ignore_ascii_case(b"ON") {
+        *replies = WantedReplies::All;
+    } else if call.args[2].eq_ignore_ascii_case(b"OFF") {
+        *replies = WantedReplies::None;
+    } else if !call.args[2].eq_ignore_ascii_case(b"SKIP") {
+        return Err(CommandError::SYNTAX);
+    } else if *replies != WantedReplies::None {
+        *replies = WantedReplies::NoneToNext;
+    }
     ok(call)
 }
 
@@ -163,6 +179,8 @@ pub fn help(call: &mut Call<'_>) -> Handled {
         "    Note that this connection asks not to be dropped.",
         "NO-TOUCH (ON|OFF)",
         "    With ON, reads of this connection do not count as accesses.",
+        "REPLY (ON|OFF|SKIP)",
+        "    Send replies, none, or none to the next request.",
         "SETINFO (LIB-NAME <name> | LIB-VER <version>)",
         "    Note the client library of this connection.",
         "SETNAME <name>",

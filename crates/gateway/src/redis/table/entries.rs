@@ -390,6 +390,10 @@ const CLIENT: &[CommandSpec] =
             .flags("admin noscript loading stale")
             .categories("@admin @slow @dangerous @connection")
             .about("connection", "7.0.0", "O(1)", "Notes that this connection asks not to be dropped."),
+        CommandSpec::new("client|reply", 3, client::reply)
+            .flags("noscript loading stale")
+            .categories("@slow @connection")
+            .about("connection", "3.2.0", "O(1)", "Chooses which replies this connection gets."),
         CommandSpec::new("client|setname", 3, client::setname)
             .flags("noscript loading stale")
             .categories("@slow @connection")

@@ -163,6 +163,31 @@ fn nothing_is_done_of_a_transaction() {
 }
 
 #[test]
+fn clients_get_the_replies_that_they_want() {
+    let talk = [
+        (&["CLIENT REPLY SKIP", "SET a 1", "GET a"][..], "$1\r\n1\r\n"),
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "MGET a b", "PING"], "+PONG\r\n"),
+        (&["CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING"], "+OK\r\n+PONG\r\n"),
+        (&["CLIENT REPLY SKIP", "NOPE", "GET a", "CLIENT REPLY maybe"], "$1\r\n1\r\n-ERR syntax error\r\n"),
+        (&["GET a", "CLIENT REPLY OFF", "GET a", "PING", "MGET a b", "DEL a b", "DBSIZE", "NOPE"], "$1\r\n1\r\n"),
+        (&["CLIENT REPLY SKIP", "PING", "MSET {x}a 1 {x}b 2", "KEYS *", "EXISTS a a", "CLIENT REPLY what"], ""),
+        (&["CLIENT REPLY ON", "EXISTS a", "GET {x}b"], "+OK\r\n:0\r\n$1\r\n2\r\n"),
+        (&["CLIENT REPLY OFF", "RESET", "PING"], "+RESET\r\n+PONG\r\n"),
+        (&["CLIENT REPLY OFF", "SET a 2", "QUIT"], ""),
+    ];
+    for order in [Order::Asked, Order::Reversed] {
+        let mut client = Client::new();
+        client.order = order;
+        for (commands, expected) in talk {
+            client.send(&stream(commands));
+            assert_eq!(String::from_utf8_lossy(&client.settle()), expected, "{commands:?} {order:?}");
+            assert!(client.session.is_at_rest());
+        }
+        assert!(client.session.closing());
+    }
+}
+
+#[test]
 fn an_http_request_is_not_obeyed() {
     for request in [
         &b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nSET a 1\r\n"[..],
