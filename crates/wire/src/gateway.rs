@@ -25,7 +25,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use frame::{
-    Body, Frame, FrameError, HEADER_BYTES, Kind, begin_frame, body_bytes_of, next_frame, next_kind, put_frame,
+    Body, Frame, FrameError, HEADER_BYTES, Kind, begin_frame, body_bytes_of, next_frame, next_header, put_frame,
 };
 
 /// Version of this protocol. Gateways that differ refuse each other.

@@ -412,7 +412,7 @@ impl Exchange {
     }
 
     pub fn read_neighbour(&mut self, now: Now, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) {
-        let outcomes = self.neighbours.read(gateway, event, scratch, registry);
+        let outcomes = self.neighbours.read(now.mono_us, gateway, event, scratch, registry);
         self.settle(now, outcomes);
         self.may_place = true;
     }

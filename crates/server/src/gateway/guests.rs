@@ -19,7 +19,7 @@ use shorttail_gateway::command::StoreError;
 use shorttail_gateway::forward::{Ask, put_reply};
 use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
-use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, next_kind, put_frame};
+use shorttail_wire::gateway::{Hello, Kind, Welcome, begin_frame, next_frame, next_header, put_frame};
 
 use super::backlog::Pieces;
 use super::exchange::Answer;
@@ -208,7 +208,7 @@ impl Guest {
     ) -> Result<usize, &'static str> {
         let mut taken = 0;
         // Who has not said who it is makes this gateway keep no more than a greeting.
-        if !*is_greeted && next_kind(input).map_err(|_| "no frame")?.is_some_and(|kind| kind != Kind::Hello) {
+        if !*is_greeted && next_header(input).map_err(|_| "no frame")?.is_some_and(|(kind, _)| kind != Kind::Hello) {
             return Err("a message before the greeting");
         }
         while let Some((frame, frame_bytes)) = next_frame(&input[taken..]).map_err(|_| "no frame")? {

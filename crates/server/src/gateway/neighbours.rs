@@ -20,14 +20,16 @@ use mio::{Registry, Token as MioToken};
 use shorttail_gateway::forward::parse_reply;
 use shorttail_gateway::request::Reply;
 use shorttail_units::ClusterId;
-use shorttail_wire::gateway::{Body, GATEWAY_PROTOCOL_VERSION, Hello, Kind, Refusal, next_frame, put_frame};
+use shorttail_wire::gateway::{
+    Body, GATEWAY_PROTOCOL_VERSION, Hello, Kind, Refusal, next_frame, next_header, put_frame,
+};
 
 use super::limits::{
     ASKED_BYTES_MAX, ASKED_MAX, CONNECT_FIRST_US, CONNECT_MAX_US, NEIGHBOUR_OUTBOX_BYTES_MAX, STUCK_US_MAX,
     UNCONFIRMED_MS_MAX,
 };
 use super::peers::SESSION_TOKENS_END;
-use super::waiting::Waiter;
+use super::waiting::{WAIT_US_MAX, Waiter};
 use crate::config::Address;
 use crate::net::{Link, ReadEnd, Stream};
 
@@ -151,7 +153,14 @@ impl Neighbours {
     }
 
     /// Reads what a gateway sent.
-    pub fn read(&mut self, gateway: u16, event: &Event, scratch: &mut [u8], registry: &Registry) -> Vec<Outcome> {
+    pub fn read(
+        &mut self,
+        now_us: u64,
+        gateway: u16,
+        event: &Event,
+        scratch: &mut [u8],
+        registry: &Registry,
+    ) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return outcomes };
         if let Some(link) = &mut neighbour.link {
@@ -167,6 +176,7 @@ impl Neighbours {
                     input.len()
                 })
             });
+            neighbour.await_rest(now_us, &link.input);
             neighbour.link = Some(link);
             match end {
                 ReadEnd::Paused if is_sane => {}
@@ -296,6 +306,15 @@ impl Neighbour {
         let asked = self.asked.remove(&tag)?;
         self.asked_bytes -= asked.bytes;
         Some(asked.waiter)
+    }
+
+    /// An answer is there in part: the rest is waited for as if it had been asked now.
+    fn await_rest(&mut self, now_us: u64, input: &[u8]) {
+        if let Ok(Some((Kind::Answer, tag))) = next_header(input)
+            && let Some(asked) = self.asked.get_mut(&tag)
+        {
+            asked.waiter.deadline_us = asked.waiter.deadline_us.max(now_us + WAIT_US_MAX);
+        }
     }
 
     /// How many bytes were whole frames.

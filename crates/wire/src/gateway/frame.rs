@@ -77,13 +77,16 @@ impl<M: DeserializeOwned> Body for M {
     }
 }
 
-/// What the frame is that begins `input`, as soon as its header is there.
+/// What the frame is that begins `input`, and its tag, as soon as its header is there.
 ///
 /// # Errors
 /// When there is no such kind.
-pub fn next_kind(input: &[u8]) -> Result<Option<Kind>, FrameError> {
-    let Some([_, _, _, _, kind, ..]) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-    Kind::of(*kind).map(Some).ok_or(FrameError::Kind(*kind))
+pub fn next_header(input: &[u8]) -> Result<Option<(Kind, u64)>, FrameError> {
+    let Some(&[_, _, _, _, kind, _, _, _, tag @ .., _, _, _, _]) = input.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
+    let kind = Kind::of(kind).ok_or(FrameError::Kind(kind))?;
+    Ok(Some((kind, u64::from_le_bytes(tag))))
 }
 
 /// The first frame of `input` and its whole length in bytes; `None` when it has not arrived completely.

@@ -89,6 +89,20 @@ fn what_is_late_is_not_asked_again() {
 }
 
 #[test]
+fn an_answer_is_waited_for_while_it_arrives() {
+    let mut answer = Vec::new();
+    put_reply(&mut answer, 7, &Reply::Keyspace(Ok(KeyspaceReply::Count(3))));
+    let mut neighbours = Neighbours::new(Identity { cluster: ClusterId(1), gateway: 0 });
+    let mut asked = neighbour();
+    (6..8).for_each(|tag| asked.put_asked(tag, waiter(KeyspaceRequest::Count, 5)));
+    asked.await_rest(4, &answer[..10]);
+    asked.await_rest(4, &answer[..answer.len() - 1]);
+    neighbours.neighbours.insert(3, asked);
+    assert_eq!(neighbours.take_expired(4 + WAIT_US_MAX - 1).len(), 1, "nothing came of the other one");
+    assert_eq!(neighbours.take_expired(4 + WAIT_US_MAX).len(), 1, "the rest did not come");
+}
+
+#[test]
 fn what_waits_for_one_that_stands_still_is_bounded() {
     let poll = Poll::new().expect("an epoll instance");
     let (mut neighbours, _far) = hung(&poll);
