@@ -1,6 +1,7 @@
 //! What nodes that lost their memory, or came later, are good for at a take-over: for as much as any, once nothing is
 //! missing, and for nothing before.
 
+use shorttail_gateway::engine::LeaseConfig;
 use shorttail_sim::config::SimConfig;
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;
@@ -114,4 +115,33 @@ fn who_had_what_is_elsewhere_now_does_not_pass_for_one_that_never_did() {
         concludes(world);
     }
     assert!(waited > 0, "nobody was waited for");
+}
+
+/// An owner that is cut off from everybody is the first that a fresh memory hears of. What later owners had put on that node is
+/// lost, and does not pass for what was never there: a value would be void for one piece that is gone.
+#[test]
+fn who_was_met_first_by_an_owner_of_before_does_not_pass_for_one_that_was_there() {
+    /// When it reaches the fresh memory, and when the owner of now does.
+    const OLD_US: u64 = 1_000_000;
+    const NEW_US: u64 = 3_000_000;
+    // Only the node itself can have its chunks again, and slowly.
+    let mut config = SimConfig { partition_count: 4, repair_bytes_per_s: 100, ..nodes_of("rs:4+2", 6) };
+    config.share(2);
+    config.coordinated = true;
+    config.lease = Some(LeaseConfig { lease_us: 1_000_000, margin_us: 100_000 });
+    let mut world = cluster_of(config, 0);
+    let keys: Vec<String> = NAMES.map(|name| format!("key{name}")).collect();
+    let is_owned = |world: &World| keys.iter().all(|key| world.owner_of(key) == Some(0) && world.serves(key));
+    world.divide(&[1], &[]);
+    await_within(&mut world, 15_000_000, "taken over", is_owned);
+    fill(&mut world, NAMES);
+    let fresh = 2;
+    world.cut_gateway_from(1, fresh, OLD_US);
+    world.cut_gateway_from(0, fresh, NEW_US);
+    world.crash_node(fresh, SHORT_US);
+    pass(&mut world, NEW_US + TOLD_US);
+    world.crash_gateway_number(0, SHORT_US);
+    pass(&mut world, 2 * SHORT_US);
+    await_within(&mut world, 15_000_000, "taken over again", is_owned);
+    holds(&mut world, NAMES);
 }
