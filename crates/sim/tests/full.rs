@@ -116,25 +116,6 @@ fn a_large_value_that_is_read_often_holds_up_no_eviction() {
     }
 }
 
-/// A value for which there would be no room in an empty store is refused, and nothing is given up for it.
-#[test]
-fn a_value_that_fits_nowhere_evicts_nothing() {
-    let config = SimConfig {
-        when_full: WhenFull::Evict,
-        node_memory_bytes: 12 << 10,
-        audit_events: 50_000,
-        ..SimConfig::scripted()
-    };
-    let mut world = cluster_of(config, 1);
-    let names = (0..20u64).filter(|name| !name.is_multiple_of(5));
-    fill(&mut world, names.clone());
-    assert_eq!(world.ask("large", Action::Set(value(0, 16_000))), Outcome::Refused);
-    let stats = &world.all_stats()[0];
-    assert_eq!((stats.evicted_total, stats.stores_refused_total), (0, 0), "{stats:?}");
-    holds(&mut world, names);
-    concludes(world);
-}
-
 /// Where nothing may be evicted, deleting is what makes room: it is not refused for want of any. Neighbours in the log
 /// are deleted far from each other, so that for long no stripe has much garbage; tombstones of the shortest values take
 /// more than these did.

@@ -369,7 +369,7 @@ mod tests {
         engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
         engine.set_when_full(WhenFull::Error);
         leave_room(&mut engine, 3);
-        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER, ..engine.now });
+        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER });
         assert_eq!((engine.evictions.ending, engine.jobs_at_work()), (3, 0));
         assert!(engine.may_stall(StalledWrite::Round(PoolKey::from_raw(1 << 60)), engine.now.mono_us));
     }

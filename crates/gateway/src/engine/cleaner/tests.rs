@@ -12,7 +12,7 @@ use crate::engine::open_stripe::OpenStripe;
 use crate::engine::stripes::Stripe;
 use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
 use crate::memcached::{MemcachedCommand, MemcachedSession};
-use crate::request::Request;
+use crate::request::{Reply, Request};
 use crate::session::{Session, Settings, Shared};
 
 fn members() -> Arc<[NodeId]> {
@@ -149,6 +149,25 @@ fn what_a_doubtful_lock_wrote_is_moved() {
         assert!(engine.locks.get(lock).is_none() && engine.index.candidates(key_slot, tag).count() == 2);
         engine.check_invariants();
     }
+}
+
+/// There would be no room for it in an empty store.
+#[test]
+fn a_value_that_fits_nowhere_evicts_nothing() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+    let mut stripe = Stripe::inherited(engine.take_stripe_ids(1), PartitionId(0), members(), Box::from([60_000]));
+    (stripe.live_bytes, stripe.live_count) = (60_000, 1);
+    let slot = engine.stripes.insert(stripe);
+    let bytes = 13 * engine.chunk_room_bytes(engine.config.chunk_bytes);
+    engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = bytes);
+    let length = 900_000;
+    ask(&mut engine, format!("set a 0 0 {length}\r\n{}\r\n", "x".repeat(length)).as_bytes());
+    pass(&mut engine);
+    let now = engine.now;
+    let told: Vec<_> = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect();
+    let is_refused = matches!(&told[..], [Reply::Bytes(line)] if line.starts_with(b"SERVER_ERROR object too large"));
+    assert!(is_refused, "{told:?}");
+    assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Sealed);
 }
 
 fn pass(engine: &mut Engine<AnyCommand>) {
