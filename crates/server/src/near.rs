@@ -14,6 +14,7 @@
 
 mod views;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsRawFd;
@@ -35,6 +36,9 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Bytes that a background writes at once: the system looks for memory for them, page by page.
 const WRITTEN_BYTES: usize = 16 << 10;
+
+/// Bytes of rooms of which a background lets go at once: the core's processor has to forget them, too, each time.
+const MAPPED_BYTES_MAX: usize = 16 << 20;
 
 /// Of a thread that closes a file.
 const STACK_BYTES: usize = 64 << 10;
@@ -62,7 +66,7 @@ pub fn own_to_write(node: &Node) -> Option<Box<dyn NearWriter>> {
 fn writer(file: &Arc<File>) -> Box<dyn NearWriter> {
     let read = GivingWay(NearFile(Arc::clone(file)));
     match RoomsView::of_file(file) {
-        Ok(rooms) => Box::new(NearRooms { read, rooms }),
+        Ok(rooms) => Box::new(NearRooms { read, rooms, mapped_bytes: Cell::new(0) }),
         Err(error) => {
             tracing::debug!(%error, "what is rebuilt is written by system calls");
             Box::new(read)
@@ -223,6 +227,8 @@ impl<M: NearWriter> NearWriter for GivingWay<M> {
 struct NearRooms {
     read: GivingWay<NearFile>,
     rooms: RoomsView,
+    /// Written since they were let go of.
+    mapped_bytes: Cell<usize>,
 }
 
 impl NearReader for NearRooms {
@@ -239,7 +245,11 @@ impl NearWriter for NearRooms {
     fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
         let write = |at: u64, room_bytes: usize, bytes: &[u8]| self.rooms.write(at, room_bytes, bytes).is_ok();
         let is_written = write_in_pieces(position, room_bytes, bytes, write);
-        self.rooms.let_go(position, room_bytes);
+        self.mapped_bytes.set(self.mapped_bytes.get() + room_bytes);
+        if self.mapped_bytes.get() >= MAPPED_BYTES_MAX {
+            self.mapped_bytes.set(0);
+            self.rooms.let_go();
+        }
         is_written
     }
 }

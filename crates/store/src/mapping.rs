@@ -318,16 +318,11 @@ impl RoomsView {
         Ok(())
     }
 
-    /// Lets go of the pages of a room that was written: they count as this process's twice until then.
-    ///
-    /// # Panics
-    /// If it is not inside the file.
-    pub fn let_go(&self, position: u64, room_bytes: usize) {
-        let range = self.range(position, room_bytes);
-        let start = range.start - range.start % PAGE_BYTES;
-        // SAFETY: pages of a shared file, inside the mapping: the next access finds the same contents, in the file.
-        let result =
-            unsafe { madvise(self.mapping.base.as_ptr().add(start).cast(), range.end - start, Advice::LinuxDontNeed) };
+    /// Lets go of all pages that were written: they count as this process's twice until then.
+    pub fn let_go(&self) {
+        let base = self.mapping.base.as_ptr().cast();
+        // SAFETY: pages of a shared file, all of the mapping: the next access finds the same contents, in the file.
+        let result = unsafe { madvise(base, self.mapping.bytes, Advice::LinuxDontNeed) };
         debug_assert!(result.is_ok(), "pages that are mapped: {result:?}");
     }
 
@@ -437,7 +432,7 @@ mod tests {
                 && mapping[9097..].iter().all(|&b| b == 0)
         };
         assert!(is_written(&mapping));
-        rooms.let_go(4097, 3 * PAGE_BYTES);
+        rooms.let_go();
         assert!(is_written(&mapping));
         rooms.write(8 * PAGE_BYTES as u64, 0, &[]).expect("nothing");
     }
