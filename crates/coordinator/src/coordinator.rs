@@ -97,8 +97,8 @@ pub struct Coordinator {
     is_held: bool,
     /// It surely leads.
     leads: bool,
-    /// It rested at the last input.
-    has_rested: bool,
+    /// Since when nothing can be saved, as of the input at hand.
+    rests_since_us: Option<u64>,
     view_number: u64,
     view_changed: bool,
     /// The last epoch of a `Persist` that was put out: what `invariant_epoch_persisted` holds against.
@@ -153,7 +153,7 @@ impl Coordinator {
             outputs: VecDeque::new(),
             is_held: false,
             leads: true,
-            has_rested: false,
+            rests_since_us: None,
             view_number: 0,
             view_changed: false,
         }
@@ -162,9 +162,13 @@ impl Coordinator {
     pub fn handle(&mut self, now: Now, input: Input) {
         self.forgive_silence(now);
         self.now_us = now.mono_us;
-        let rests = self.rests();
-        if std::mem::replace(&mut self.has_rested, rests) && !rests {
-            self.end_rest(now);
+        match (self.rests_since_us, self.rests()) {
+            (None, true) => self.rests_since_us = Some(now.mono_us),
+            (Some(since_us), false) => {
+                self.rests_since_us = None;
+                self.end_rest(now, since_us);
+            }
+            _ => {}
         }
         match input {
             Input::Message { connection, message } => self.handle_message(now, connection, message),

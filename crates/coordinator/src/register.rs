@@ -204,8 +204,10 @@ impl Coordinator {
         if let Some(old) = self.gateways.get(&id).and_then(|gateway| gateway.presence.connection) {
             self.close(now, old);
         }
-        // Its first report may be older than what it has yet to hear.
-        self.count_losses_anew(now);
+        // The first report of an owner may be older than what it has yet to hear.
+        if self.durable.tenures.values().any(|tenure| tenure.gateway == id) {
+            self.count_losses_anew(now);
+        }
         let known = self.gateways.get(&id);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
         let (status, recent, reach) = remembered.unwrap_or_default();

@@ -49,10 +49,14 @@ impl Coordinator {
         }
     }
 
-    /// The store is there again: who is dead may come back now, and owners hear only now of what was given up before.
-    pub(crate) fn end_rest(&mut self, now: Now) {
+    /// The store is there again: who is dead may come back now, for which that time does not count, and owners hear only now
+    /// of what was given up before.
+    pub(crate) fn end_rest(&mut self, now: Now, began_us: u64) {
         let dead = self.nodes.values_mut().filter(|node| node.presence.state == NodeState::Dead);
-        dead.for_each(|node| node.presence.since_us = now.mono_us);
+        dead.for_each(|node| {
+            let since_us = &mut node.presence.since_us;
+            *since_us += now.mono_us.saturating_sub(began_us.max(*since_us));
+        });
         self.count_losses_anew(now);
     }
 

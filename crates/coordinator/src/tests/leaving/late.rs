@@ -64,3 +64,31 @@ fn the_first_report_of_a_gateway_says_nothing_of_what_was_given_up() {
     cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
     cluster.remove(2, true).expect("nothing is missing");
 }
+
+/// It owns nothing, so it has nothing to tell.
+#[test]
+fn who_owns_nothing_and_comes_again_and_again_holds_up_nothing() {
+    let (mut cluster, _, _) = two_memories_lost(false);
+    for _ in 0..4 {
+        cluster.scene.gateway(None).1.expect("let in");
+        cluster.pass_telling(LOSS_TOLD_MS / 2, 2, &[], 0);
+    }
+    assert!(!cluster.scene.persisted.nodes.contains_key(&0), "what it held is rebuilt, so it is forgotten");
+}
+
+/// Only the time in which nobody is let in does not count.
+#[test]
+fn a_slow_save_makes_nobody_wait_for_longer_than_it_took() {
+    use NodeState::{Dead, Retired};
+    let mut cluster = Cluster::new(12);
+    cluster.counts(&[], 0);
+    cluster.die(0);
+    cluster.pass_telling(RETIRE_AFTER_MS - 2_000, 1, &[], 0);
+    cluster.lose_store(true, true);
+    cluster.pass_telling(1_000, 1, &[], 0);
+    cluster.lose_store(false, true);
+    cluster.pass_telling(1_000, 1, &[], 0);
+    assert_eq!(cluster.states(0..1), [Dead]);
+    cluster.pass_telling(2_000, 1, &[], 0);
+    assert_eq!(cluster.states(0..1), [Retired]);
+}
