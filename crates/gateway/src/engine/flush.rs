@@ -291,12 +291,17 @@ impl<C: Command> Engine<C> {
             stripe.live_count = 0;
         }
         let (kept, uncounted) = (self.striped_in_flight(), self.unsettled_values());
-        let is_flushed =
-            |object: &&StripedObject| partitions.contains(&object.partition) && !kept.contains(&object.manifest.first);
+        let is_flushed = |object: &&StripedObject| partitions.contains(&object.partition);
         for object in self.striped.values().filter(is_flushed).cloned().collect::<Vec<_>>() {
-            let is_counted = !uncounted.contains(&object.manifest.first);
+            let first = object.manifest.first;
+            // What is touched is there, and goes with its round.
+            let is_kept = kept.contains(&first);
+            let is_made = is_kept && self.is_in_the_making(first);
+            let is_counted = !uncounted.contains(&first) && !is_made;
             gone_bytes += if is_counted { object.manifest.value_bytes as u64 } else { 0 };
-            self.free_striped(object.partition, &object.manifest);
+            if !is_kept {
+                self.free_striped(object.partition, &object.manifest);
+            }
         }
         let is_all = partitions.len() == self.config.partitions.len();
         self.stats.bytes_stored = if is_all { 0 } else { self.stats.bytes_stored.saturating_sub(gone_bytes) };

@@ -1,6 +1,9 @@
 //! An owner that has partitions of several earlier ones, of which some carried a flush out and others did not.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::engine::lock::{End, Object, ObjectData, OldRecord, Round};
 
 /// An earlier owner carried it out in the other partitions, of which this owner has one.
 #[test]
@@ -40,4 +43,33 @@ fn a_late_flush_ends_nothing_where_it_has_happened() {
         assert_eq!(engine.stats.bytes_stored, others.len() as u64 * bytes_each);
         engine.check_invariants();
     }
+}
+
+/// It is touched as it is flushed: the round takes its pieces along.
+#[test]
+fn what_is_touched_while_its_partition_is_flushed_is_not_counted_any_more() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+    let (first, members) = (StripeId::new(Epoch(1), 5), Arc::from([NodeId(0), NodeId(1)]));
+    let shape = engine.config.shape;
+    let manifest = Manifest { value_bytes: 100, first, stripe_count: 1, piece_bytes: 128, shape, members };
+    let late = PartitionId(1);
+    engine.striped.insert(StripedObject::new(b"key".to_vec(), late, manifest.clone()));
+    engine.stats.bytes_stored = 107;
+    let data = ObjectData::Striped { manifest: manifest.clone(), value: None };
+    let object =
+        Object { data, flags: 0, expiry: None, cas: 1, attributes: Default::default(), fetched: false, idle_s: 0 };
+    let old = OldRecord {
+        location: Location { chunk_number: 0, offset: 0 },
+        version: Default::default(),
+        record_bytes: 9,
+        object_bytes: 9,
+        manifest: Some(manifest),
+    };
+    let round = Round { end: End::Store(object), ..Round::ending(old, Default::default(), None) };
+    let key = key_in(&engine, late);
+    let key = engine.key_ref(key.as_bytes());
+    engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
+    let floor = engine.take_version();
+    engine.apply_floor_in(floor, &BTreeSet::from([late]));
+    assert_eq!(engine.stats.bytes_stored, 7);
 }
