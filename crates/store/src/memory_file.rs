@@ -247,6 +247,10 @@ impl MemoryFile {
         let is_whole =
             |page: &[u8; IDENTITY_BYTES]| page[..4] == MAGIC && page[4..8] == crc32c::crc32c(&page[8..]).to_le_bytes();
         let Some(page) = copies.into_iter().find(is_whole) else {
+            // So earlier versions left it.
+            if length == self.length() && copies == [[0; IDENTITY_BYTES]; IDENTITY_AT.len()] {
+                return Ok(None);
+            }
             let is_other = copies[0][..3] == MAGIC_ANY && copies[0][..4] != MAGIC;
             return Err(if is_other { MemoryFileError::Layout } else { MemoryFileError::Foreign });
         };
@@ -429,6 +433,18 @@ mod tests {
             file.write_all_at(&[1], at as u64 + 9).expect("written");
         }
         assert!(matches!(take(), Err(MemoryFileError::Foreign)), "who knows");
+    }
+
+    #[test]
+    fn zeros_of_the_right_length_are_nobody_s() {
+        let file = tempfile::tempfile().expect("a file");
+        let length = MemoryFile::take(file.try_clone().expect("the same"), BOOT_ID, 1, BYTES).expect("new").length();
+        for (length, is_taken) in [(length, true), (length + 1, false)] {
+            let file = tempfile::tempfile().expect("a file");
+            file.set_len(length).expect("zeros");
+            let taken = MemoryFile::take(file, BOOT_ID, 1, BYTES).map(|memory| memory.identity().is_none());
+            assert_eq!(taken.ok(), is_taken.then_some(true), "{length}");
+        }
     }
 
     #[test]
