@@ -280,7 +280,8 @@ pub trait Session {
         sink: &mut impl RequestSink<Self::Command>,
     );
 
-    /// Goes on with what waits for the client to take its output, once it took some. `true` if anything was asked.
+    /// Goes on with what waits for the client to take its output, once it took some. `true` if anything was asked, or is
+    /// there to be taken.
     fn resume(&mut self, sink: &mut impl RequestSink<Self::Command>) -> bool;
 
     /// Bytes ready for the client, in order. The caller drains them.

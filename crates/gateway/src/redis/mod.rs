@@ -7,7 +7,7 @@
 //! Source: the behaviour of Redis 7.0.15, byte for byte where a client can tell. Deviations:
 //! - MSET over several hash slots stores each key atomically, not all at once; MSETNX answers CROSSSLOT there.
 //! - One database. Every value is a string; commands of other types are unknown.
-//! - No transactions: MULTI is unknown, and nothing is done of what comes behind it before EXEC, which is answered EXECABORT,
+//! - No transactions: after MULTI nothing is done of what comes before EXEC, which is answered EXECABORT,
 //!   or DISCARD.
 //! - A value above the operator's limit is refused with the text of `proto-max-bulk-len`, the connection lives on.
 //! - An expiry beyond the year 10889, which 48 bits of milliseconds do not hold, is kept as the last moment that they hold.

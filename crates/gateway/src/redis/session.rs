@@ -452,9 +452,10 @@ impl Session for RedisSession {
     }
 
     fn resume(&mut self, sink: &mut impl RequestSink<KeyCommand>) -> bool {
-        let before = self.parts_in_flight;
+        let (before, output_bytes) = (self.parts_in_flight, self.output().len());
         self.advance(sink);
-        self.parts_in_flight > before
+        // A header leaves before its elements, which wait for it: they are asked once it is sent.
+        self.parts_in_flight > before || self.output().len() > output_bytes
     }
 
     fn output(&mut self) -> &mut Vec<u8> {

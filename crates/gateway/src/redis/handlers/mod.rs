@@ -39,7 +39,10 @@ pub fn handle(
     {
         return answer;
     }
-    let spec = find(args).inspect_err(|_| transaction::note_unknown(args, connection))?;
+    if let Some(answer) = transaction::begin(args, connection, out) {
+        return answer;
+    }
+    let spec = find(args)?;
     connection.seat.mark(now, spec.number());
     if !spec.accepts(args.len()) {
         return Err(CommandError::arity(spec.name));

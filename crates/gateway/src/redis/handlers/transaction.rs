@@ -1,8 +1,8 @@
-//! MULTI and what follows it. There are no transactions: MULTI is an unknown command, and nothing is done of what is sent
-//! behind it.
+//! MULTI and what follows it. There are no transactions: nothing is done of what is sent behind MULTI, and it ends as Redis
+//! ends one in which something was wrong.
 //!
 //! Clients send a whole transaction at once and read later. Were its commands carried out one by one between two errors,
-//! a client that tries again would have them carried out twice.
+//! a client that tries again would have them carried out twice. One that reads each answer ends what it began only if it was told OK.
 
 use shorttail_wire::resp::{Args, encode};
 
@@ -15,9 +15,17 @@ const NOTHING_IS_DONE: CommandError =
 /// As Redis ends a transaction in which something was wrong.
 const ABORTED: CommandError = CommandError::fixed("EXECABORT Transaction discarded because of previous errors.");
 
-/// To be told of what is unknown.
-pub fn note_unknown(args: Args<'_>, connection: &mut Connection) {
-    connection.in_transaction = connection.authenticated() && is_alone(args, "multi");
+/// What is answered to the beginning of one; `None`: it is none.
+pub fn begin(args: Args<'_>, connection: &mut Connection, out: &mut Vec<u8>) -> Option<Handled> {
+    if !is_alone(args, "multi") {
+        return None;
+    }
+    if !connection.authenticated() {
+        return Some(Err(CommandError::NO_AUTH));
+    }
+    connection.in_transaction = true;
+    out.extend_from_slice(encode::OK);
+    Some(Ok(Plan::Answered))
 }
 
 /// What is answered in a transaction; `None`: it goes its usual way.

@@ -107,3 +107,19 @@ fn what_is_gathered_takes_no_room_from_what_is_asked() {
     }
     assert!(client.settle() == [&b"*1024\r\n"[..], &b"$-1\r\n".repeat(1024)].concat());
 }
+
+/// Nothing else brings on what waits behind it.
+#[test]
+fn a_header_that_leaves_before_its_values_is_told_of() {
+    let mut client = Client::with(Settings { value_bytes_max: 32 << 20, ..Settings::default() });
+    client.say(&format!("SET a {}", "x".repeat(LARGE_BYTES_MAX + 1)));
+    client.script(&[("SET b 1", "+OK")]);
+    client.send(&stream(&["GET b", "MGET a a"]));
+    complete_without_bad(&mut client);
+    assert_eq!(std::mem::take(client.session.output()), b"$1\r\n1\r\n");
+    let asked = &mut client.asked;
+    assert!(client.session.resume(&mut |id, request| asked.push((id, request))));
+    assert_eq!(std::mem::take(client.session.output()), b"*2\r\n");
+    let asked = &mut client.asked;
+    assert!(client.session.resume(&mut |id, request| asked.push((id, request))) && !client.asked.is_empty());
+}

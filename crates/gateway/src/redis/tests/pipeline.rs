@@ -147,18 +147,18 @@ fn quit_and_protocol_errors_end_the_connection_behind_what_was_asked() {
 #[test]
 fn nothing_is_done_of_a_transaction() {
     let refused = "-ERR MULTI is not supported: nothing is done before EXEC or DISCARD\r\n";
-    let unknown = "-ERR unknown command 'MULTI', with args beginning with: \r\n";
+    let begun = "+OK\r\n";
     let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
     for (end, answer) in [("EXEC", aborted), ("DISCARD", "+OK\r\n"), ("RESET", "+RESET\r\n")] {
         let mut client = Client::new();
         client.send(&stream(&["MULTI", "INCR x", "SET y 1", "FLUSHALL", "PING", "EXEC now", end]));
-        let expected = [unknown, &refused.repeat(5), answer].concat();
+        let expected = [begun, &refused.repeat(5), answer].concat();
         assert_eq!(String::from_utf8_lossy(&client.settle()), expected, "{end}");
         client.script(&[("GET x", "$-1"), ("GET y", "$-1"), ("SET x 1", "+OK"), ("GET x", "$1 1")]);
     }
     let mut client = Client::new();
     client.send(&stream(&["MULTI", "SET x 1", "QUIT", "SET x 2"]));
-    assert_eq!(String::from_utf8_lossy(&client.settle()), [unknown, refused, "+OK\r\n"].concat());
+    assert_eq!(String::from_utf8_lossy(&client.settle()), [begun, refused, "+OK\r\n"].concat());
     assert!(client.session.closing());
 }
 
