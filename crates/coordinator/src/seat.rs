@@ -5,7 +5,7 @@
 //!             stands by            leads                     store away, lease over
 //! members     sent to the leader   welcome; beats            those that are there stay, without beats
 //! persists                         at once                   wait; so does what would be sent after them
-//! dead nodes                       given up in time          not given up; their time begins anew afterwards
+//! dead nodes                       given up in time          not given up; that time does not count
 //! ```
 //!
 //! What the machine puts out after a `Persist` leaves when the store has it.

@@ -507,10 +507,8 @@ mod tests {
     use crate::engine::index::{Location, StripeSlot};
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
-    use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
-    use crate::memcached::{MemcachedCommand, MemcachedSession};
+    use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
-    use crate::session::{Session, Settings, Shared};
 
     #[test]
     fn what_a_flush_frees_is_asked_once_however_much_it_is() {
@@ -700,17 +698,6 @@ mod tests {
     fn key_in(engine: &Engine<AnyCommand>, partition: PartitionId) -> String {
         let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == partition;
         (100..1000).map(|number| format!("key{number}")).find(is_in).expect("a key")
-    }
-
-    fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
-        let mut asked = Vec::new();
-        let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::from)));
-        let mut shared = Shared::new(Settings::default());
-        MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
-        for (id, request) in asked {
-            engine.handle_request(engine.now, Token { connection: 1, id }, request);
-        }
-        engine.flush_logs();
     }
 
     /// How many have an answer by now that had none before.

@@ -2,12 +2,17 @@
 
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, StripeId, Version};
 
-use super::index::StripeSlot;
+use super::index::{Location, StripeSlot};
+use super::lock::{End, Object, ObjectData, OldRecord, Round};
+use super::manifest::Manifest;
 use super::nodes::NodePhase;
 use super::open_stripe::OpenStripe;
 use super::stripes::{Stripe, StripePhase};
-use super::{Engine, EngineConfig, Phase};
+use super::{Engine, EngineConfig, Phase, Token};
 use crate::any::AnyCommand;
+use crate::memcached::{MemcachedCommand, MemcachedSession};
+use crate::request::Request;
+use crate::session::{Session, Settings, Shared};
 
 /// An engine of the code (1, 1) that knows one node and has reached none.
 pub fn engine_of_one_node() -> Engine<AnyCommand> {
@@ -52,6 +57,33 @@ pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
         engine.acknowledged(node, id, last);
     }
     engine.run_work();
+}
+
+/// A client asks this, in memcached's words, and it is sent to the nodes.
+pub fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
+    let mut asked = Vec::new();
+    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::from)));
+    let mut shared = Shared::new(Settings::default());
+    MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
+    for (id, request) in asked {
+        engine.handle_request(engine.now, Token { connection: 1, id }, request);
+    }
+    engine.flush_logs();
+}
+
+/// A round that touches the object with this manifest: it keeps the value.
+pub fn touch_of(manifest: Manifest) -> Round<AnyCommand> {
+    let data = ObjectData::Striped { manifest: manifest.clone(), value: None };
+    let object =
+        Object { data, flags: 0, expiry: None, cas: 1, attributes: Default::default(), fetched: false, idle_s: 0 };
+    let old = OldRecord {
+        location: Location { chunk_number: 0, offset: 0 },
+        version: Default::default(),
+        record_bytes: 9,
+        object_bytes: 9,
+        manifest: Some(manifest),
+    };
+    Round { end: End::Store(object), ..Round::ending(old, Default::default(), None) }
 }
 
 impl Engine<AnyCommand> {

@@ -8,6 +8,15 @@ impl Cluster {
         [0, 1].map(|id| self.scene.persisted.nodes[&id].rebuilt_through)
     }
 
+    /// That nothing is missing of the first two nodes counts for nothing when it is told first, and does later.
+    fn believes_owners_only_later(&mut self) {
+        self.counts(&[], 0);
+        assert_eq!(self.rebuilt(), [0; 2]);
+        assert!(self.remove(2, true).expect_err("a third one").contains("rs:4+2"));
+        self.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
+        self.remove(2, true).expect("nothing is missing");
+    }
+
     /// The metadata store is away, and a save waits for it or not; or it is there again.
     fn lose_store(&mut self, is_away: bool, saves: bool) {
         match saves {
@@ -45,11 +54,7 @@ fn what_was_given_up_as_the_store_went_away_counts_until_owners_have_told() {
         cluster.lose_store(true, saves);
         cluster.pass_telling(4 * LOSS_TOLD_MS, 2, &[], 0);
         cluster.lose_store(false, saves);
-        cluster.counts(&[], 0);
-        assert_eq!(cluster.rebuilt(), [0; 2]);
-        assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
-        cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
-        cluster.remove(2, true).expect("nothing is missing");
+        cluster.believes_owners_only_later();
     }
 }
 
@@ -58,11 +63,7 @@ fn what_was_given_up_as_the_store_went_away_counts_until_owners_have_told() {
 fn the_first_report_of_a_gateway_says_nothing_of_what_was_given_up() {
     let (cluster, _, _) = two_memories_lost(false);
     let mut cluster = cluster.begin_anew_without_gateway(LOSS_TOLD_MS + 1_000);
-    cluster.counts(&[], 0);
-    assert_eq!(cluster.rebuilt(), [0; 2]);
-    assert!(cluster.remove(2, true).expect_err("a third one").contains("rs:4+2"));
-    cluster.pass_telling(LOSS_TOLD_MS, 2, &[], 0);
-    cluster.remove(2, true).expect("nothing is missing");
+    cluster.believes_owners_only_later();
 }
 
 /// It owns nothing, so it has nothing to tell.

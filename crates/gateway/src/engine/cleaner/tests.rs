@@ -6,14 +6,11 @@ use shorttail_units::{CodeShape, Epoch, NodeId, Now, Version};
 
 use super::*;
 use crate::any::AnyCommand;
-use crate::engine::Token;
 use crate::engine::lock::{Lock, Old};
 use crate::engine::open_stripe::OpenStripe;
 use crate::engine::stripes::Stripe;
-use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
-use crate::memcached::{MemcachedCommand, MemcachedSession};
-use crate::request::{Reply, Request};
-use crate::session::{Session, Settings, Shared};
+use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes};
+use crate::request::Reply;
 
 fn members() -> Arc<[NodeId]> {
     Arc::from([NodeId(0), NodeId(1)])
@@ -173,15 +170,4 @@ fn a_value_that_fits_nowhere_evicts_nothing() {
 fn pass(engine: &mut Engine<AnyCommand>) {
     let mono_us = engine.now.mono_us + 2 * TICK_US;
     engine.end_turn(Now { mono_us, ..engine.now });
-}
-
-fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
-    let mut asked = Vec::new();
-    let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::from)));
-    let mut shared = Shared::new(Settings::default());
-    MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
-    for (id, request) in asked {
-        engine.handle_request(engine.now, Token { connection: 1, id }, request);
-    }
-    engine.flush_logs();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::engine::lock::{End, Object, ObjectData, OldRecord, Round};
+use crate::engine::testing::touch_of;
 
 /// An earlier owner carried it out in the other partitions, of which this owner has one.
 #[test]
@@ -55,20 +55,9 @@ fn what_is_touched_while_its_partition_is_flushed_is_not_counted_any_more() {
     let late = PartitionId(1);
     engine.striped.insert(StripedObject::new(b"key".to_vec(), late, manifest.clone()));
     engine.stats.bytes_stored = 107;
-    let data = ObjectData::Striped { manifest: manifest.clone(), value: None };
-    let object =
-        Object { data, flags: 0, expiry: None, cas: 1, attributes: Default::default(), fetched: false, idle_s: 0 };
-    let old = OldRecord {
-        location: Location { chunk_number: 0, offset: 0 },
-        version: Default::default(),
-        record_bytes: 9,
-        object_bytes: 9,
-        manifest: Some(manifest),
-    };
-    let round = Round { end: End::Store(object), ..Round::ending(old, Default::default(), None) };
     let key = key_in(&engine, late);
     let key = engine.key_ref(key.as_bytes());
-    engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
+    engine.locks.insert(key, LockPhase::Writing(Box::new(touch_of(manifest))));
     let floor = engine.take_version();
     engine.apply_floor_in(floor, &BTreeSet::from([late]));
     assert_eq!(engine.stats.bytes_stored, 7);

@@ -7,10 +7,10 @@ use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectRepo
 use super::*;
 use crate::engine::KeyRef;
 use crate::engine::census::Census;
-use crate::engine::index::Location;
-use crate::engine::lock::{End, LockPhase, Object, ObjectData, OldRecord, Round};
+use crate::engine::lock::LockPhase;
 use crate::engine::manifest::Manifest;
 use crate::engine::striped::StripedObject;
+use crate::engine::testing::touch_of;
 
 const NO_CHUNK: NodeReply<'_> = NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 };
 
@@ -299,19 +299,8 @@ fn an_object_that_is_touched_is_repaired_all_the_same() {
     scene.engine.give_orders();
     let told: Vec<_> = (1..4).flat_map(|node| scene.asked(node).into_iter().map(move |(tag, _)| (node, tag))).collect();
     told.iter().for_each(|&(node, tag)| scene.answer(node, tag, &DONE));
-    let data = ObjectData::Striped { manifest: manifest.clone(), value: None };
-    let object =
-        Object { data, flags: 0, expiry: None, cas: 1, attributes: Default::default(), fetched: false, idle_s: 0 };
-    let old = OldRecord {
-        location: Location { chunk_number: 0, offset: 0 },
-        version: Default::default(),
-        record_bytes: 9,
-        object_bytes: 9,
-        manifest: Some(manifest),
-    };
-    let round = Round { end: End::Store(object), ..Round::ending(old, Default::default(), None) };
     let key = KeyRef { bytes: b"key", hash: 1, slot: Slot::of_key(b"key") };
-    scene.engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
+    scene.engine.locks.insert(key, LockPhase::Writing(Box::new(touch_of(manifest))));
     // The order is to leave now.
     scene.engine.give_orders();
     let orders = [4, 5].map(|node| scene.asked(node));
