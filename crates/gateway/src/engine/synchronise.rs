@@ -8,9 +8,13 @@
 //! Where more members were never given their chunk than may lack it when an operation counts, none ever did: the stripe
 //! ends empty. It may be older than an owner in between, who was told of it by nobody and answered as if it were not there
 //! (rule R4). So while those that are away may make them so many, nothing of it is certain that is not known to be stable.
+//!
+//! An end is one operation for all data chunks, and who is away may hold one before it of which nobody here tells. So it
+//! is what a parity holds that knows all before it, if one is here.
 
 use std::collections::BTreeMap;
 
+use shorttail_codes::Code;
 use shorttail_units::{CodeShape, NodeId, OpNumber, StripeId};
 use shorttail_wire::node::{ChunkReport, InspectReport, NodeRequest, Refusal};
 
@@ -151,6 +155,8 @@ impl<C: Command> Engine<C> {
         let is_sealed = parts.values().any(|(report, _)| report.sealed);
         let close = closed.filter(|(epoch, _)| epoch.0 > 0).map(|(_, op)| op);
         let close = if may_have_counted(shape, &found, is_sealed) { close } else { Some(OpNumber(0)) };
+        let told = parts.iter().map(|(&place, (_, part))| (place, part));
+        let close = close.or_else(|| end_of_open(&code, told).filter(|_| !is_sealed));
         let reached = parts.values().map(|(report, _)| report.last.max(report.folded)).max().unwrap_or_default();
         let last = close.unwrap_or(reached);
         let indexes: Vec<usize> = parts.keys().copied().collect();
@@ -196,6 +202,19 @@ fn may_have_counted(shape: CodeShape, members: &[Member], is_sealed: bool) -> bo
     is_sealed || members.iter().filter(|&&member| member == Member::Never).count() <= shape.unopened_max()
 }
 
+/// Where a stripe ends that nobody sealed or closed: with the last operation that a parity of all data chunks holds. It holds
+/// all before that one, so no member that is away has one of which nobody here tells; what others hold beyond was not
+/// acknowledged, or it would hold that, too. `None`: no such parity is here, and all that is held may have been acknowledged.
+fn end_of_open<'a>(code: &Code, parts: impl Iterator<Item = (usize, &'a Part)> + Clone) -> Option<OpNumber> {
+    let takes_all = |place: usize| {
+        let parity = place.checked_sub(code.data_count());
+        parity.is_some_and(|parity| (0..code.data_count()).all(|index| code.coefficient(parity, index) != 0))
+    };
+    let of_parities = parts.clone().filter(|(place, _)| takes_all(*place)).map(|(_, part)| part.last).max()?;
+    // A data node may have heard of more that is stable than the parities that are here.
+    parts.map(|(_, part)| part.folded).max().max(Some(of_parities))
+}
+
 /// May a member's chunk hold these bytes? `data_of`: the stripe, if it is a data chunk, whose records must add up.
 fn is_payload(bytes: &[u8], chunk_bytes: usize, data_of: Option<StripeId>) -> bool {
     bytes.len() <= chunk_bytes && data_of.is_none_or(|stripe| whole_chunk(bytes, stripe).is_some())
@@ -214,6 +233,26 @@ mod tests {
         assert!(may_have_counted(shape, &[Holds, Never, Lost, Lost, Holds, Holds], false));
         assert!(!may_have_counted(shape, &[Holds, Never, Never, Holds, Holds, Holds], false));
         assert!(may_have_counted(shape, &[Holds, Never, Never, Holds, Holds, Holds], true), "freed meanwhile");
+    }
+
+    #[test]
+    fn an_open_stripe_ends_with_what_a_parity_of_all_data_chunks_holds() {
+        let told = |place: usize, last: u32, folded: u32| {
+            (place, Part { last: OpNumber(last), folded: OpNumber(folded), ..Part::default() })
+        };
+        let end = |code: &Code, told: &[(usize, Part)]| {
+            end_of_open(code, told.iter().map(|(place, part)| (*place, part))).map(|op| op.0)
+        };
+        let code = Code::reed_solomon(2, 2).expect("a code");
+        assert_eq!(end(&code, &[told(0, 7, 2), told(1, 4, 2)]), None, "all that is held may have been acknowledged");
+        assert_eq!(end(&code, &[told(0, 7, 2), told(2, 5, 1)]), Some(5));
+        assert_eq!(end(&code, &[told(0, 7, 2), told(2, 5, 1), told(3, 6, 2)]), Some(6));
+        assert_eq!(end(&code, &[told(0, 7, 6), told(2, 5, 1)]), Some(6), "a data node heard of more that is stable");
+        assert_eq!(end(&code, &[told(0, 7, 0), told(2, 0, 0)]), Some(0), "nothing counted");
+        // Groups of two; places 4 and 5 are local parities, 6 the global one.
+        let code = Code::lrc(4, 2, 1).expect("a code");
+        assert_eq!(end(&code, &[told(0, 7, 2), told(4, 7, 2)]), None, "another group's operations it does not know");
+        assert_eq!(end(&code, &[told(0, 7, 2), told(4, 7, 2), told(6, 5, 2)]), Some(5));
     }
 
     #[test]

@@ -90,3 +90,36 @@ fn what_lies_in_a_stripe_that_one_owner_never_heard_of_does_not_show_to_the_next
     }
     assert!(held_alone >= 4, "one node alone has a stripe in {held_alone} runs");
 }
+
+/// Two data nodes alone hold operations, in turn, and no parity does. One of the two is away at the first take-over, which
+/// can write nothing anew without it, and is back at the second.
+#[test]
+fn an_operation_that_nobody_told_of_never_shows() {
+    let (keys, mut answered) = (["a", "b", "c", "d", "e", "f"], 0);
+    for seed in 0..12 {
+        let mut world = cluster_of(SimConfig { node_count: 6, ..SimConfig::scripted() }, seed);
+        keys.iter().for_each(|key| set(&mut world, key, &value(1, 60)));
+        pass(&mut world, 100_000);
+        let holders = world.holders_of_open();
+        let (away, here) = (holders[seed as usize % 4], holders[(seed as usize + 1 + seed as usize / 4) % 4]);
+        let others = (0..6).filter(|&other| other != away && other != here);
+        others.for_each(|other| world.cut_requests_to(other, 10_000_000));
+        for key in keys {
+            world.request(0, key, Action::Set(value(2, 60)));
+            pass(&mut world, 500);
+        }
+        world.stall_node(away, 10_000_000);
+        take_over_mended(&mut world);
+        let seen = keys.map(|key| world.ask(key, Action::Get));
+        world.crash_gateway(5_000);
+        world.go_on(away);
+        pass(&mut world, 10_000);
+        world.await_serving();
+        for (key, seen) in keys.iter().zip(seen).filter(|(_, seen)| matches!(seen, Outcome::Answered(_))) {
+            answered += 1;
+            assert_eq!(world.ask(key, Action::Get), seen, "seed {seed}, {key}");
+        }
+        concludes(world);
+    }
+    assert!(answered >= 12, "the first new owner answers {answered} times");
+}
