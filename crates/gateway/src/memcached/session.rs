@@ -19,7 +19,7 @@ use super::binary;
 use super::command::MemcachedCommand;
 use super::limits::{GET_LINE_BYTES_MAX, LINE_BYTES_MAX, OUTPUT_BYTES_MAX, REPLY_WAITING_MAX, VALUE_BYTES_WHOLE_MAX};
 use super::reply;
-use super::stats::Question;
+use super::stats::{Next, Question};
 use super::store::Store;
 use super::tally::Tally;
 use crate::command::StoreError;
@@ -457,8 +457,13 @@ impl Session for MemcachedSession {
             Reply::Bytes(bytes) => bytes,
             Reply::Keyspace(answer) => {
                 let question = self.question.take().expect("an answer to what was asked");
-                let bytes = question.answer(now, shared, answer);
-                return self.replies.fill(id.seq, bytes);
+                return match question.take_answer(now, shared, answer) {
+                    Next::Reply(bytes) => self.replies.fill(id.seq, bytes),
+                    Next::Ask(question, request) => {
+                        self.question = Some(question);
+                        sink.request(id, Request::Keyspace(request));
+                    }
+                };
             }
             Reply::Group(_) => unreachable!("memcached clients store no groups"),
         };

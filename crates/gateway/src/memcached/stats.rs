@@ -19,13 +19,27 @@ const SLAB_CLASS_COUNT_MAX: u32 = 64;
 const SLAB_CLASS: u32 = 1;
 
 /// Why the engine was asked about all keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    Flush { noreply: bool },
+    Flush {
+        noreply: bool,
+    },
     General,
     Items,
     Slabs,
-    Cachedump,
+    /// How many keys may follow, and the lines so far.
+    Cachedump {
+        keys_left: usize,
+        lines: Vec<u8>,
+    },
+}
+
+/// What comes of the engine's answer.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The reply to the client.
+    Reply(Vec<u8>),
+    Ask(Question, KeyspaceRequest),
 }
 
 /// Lines `STAT name value`.
@@ -53,8 +67,7 @@ impl StatLines {
 }
 
 impl Question {
-    /// The reply to the client, once the engine answered.
-    pub fn answer(self, now: Now, shared: &Shared, answer: Result<KeyspaceReply, StoreError>) -> Vec<u8> {
+    pub fn take_answer(self, now: Now, shared: &Shared, answer: Result<KeyspaceReply, StoreError>) -> Next {
         let mut bytes = Vec::new();
         match (self, answer) {
             (Question::Flush { noreply: true }, _) => {}
@@ -63,10 +76,20 @@ impl Question {
             (Question::General, Ok(KeyspaceReply::Stats(stats))) => bytes = general(now, shared, &stats),
             (Question::Items, Ok(KeyspaceReply::Stats(stats))) => bytes = items(&stats),
             (Question::Slabs, Ok(KeyspaceReply::Stats(stats))) => bytes = slabs(&shared.counted(), &stats),
-            (Question::Cachedump, Ok(KeyspaceReply::Scanned { keys, .. })) => bytes = cachedump(&keys),
+            (Question::Cachedump { keys_left, mut lines }, Ok(KeyspaceReply::Scanned { next, keys })) => {
+                list_keys(&keys, &mut lines);
+                // A step ends with the partitions of one owner.
+                let keys_left = keys_left.saturating_sub(keys.len());
+                if next != 0 && keys_left > 0 {
+                    let request = KeyspaceRequest::Scan { cursor: next, count: keys_left };
+                    return Next::Ask(Question::Cachedump { keys_left, lines }, request);
+                }
+                lines.extend_from_slice(b"END\r\n");
+                bytes = lines;
+            }
             (question, Ok(other)) => unreachable!("{question:?} was answered with {other:?}"),
         }
-        bytes
+        Next::Reply(bytes)
     }
 }
 
@@ -97,7 +120,11 @@ impl MemcachedSession {
             _ if is("detail") => detail(shared, tokens.next()),
             _ if is("settings") => stats_settings::settings(shared),
             _ if is("cachedump") => match cachedump_count(tokens.next(), tokens.next()) {
-                Ok(count) => return self.ask(Question::Cachedump, KeyspaceRequest::Scan { cursor: 0, count }, sink),
+                Ok(0) => b"END\r\n".to_vec(),
+                Ok(count) => {
+                    let question = Question::Cachedump { keys_left: count, lines: Vec::new() };
+                    return self.ask(question, KeyspaceRequest::Scan { cursor: 0, count }, sink);
+                }
                 Err(line) => [line.as_bytes(), b"\r\n"].concat(),
             },
             _ if is("conns") => stats_settings::connections(now, shared, self.number()),
@@ -137,16 +164,13 @@ fn cachedump_count(class: Option<&[u8]>, limit: Option<&[u8]>) -> Result<usize, 
     Ok(if class == SLAB_CLASS { limit } else { 0 })
 }
 
-fn cachedump(keys: &[ScannedKey]) -> Vec<u8> {
-    let mut dump = Vec::new();
+fn list_keys(keys: &[ScannedKey], lines: &mut Vec<u8>) {
     for scanned in keys.iter().filter(|scanned| !reply::breaks_line(&scanned.key)) {
-        dump.extend_from_slice(b"ITEM ");
-        dump.extend_from_slice(&scanned.key);
+        lines.extend_from_slice(b"ITEM ");
+        lines.extend_from_slice(&scanned.key);
         let expires_s = scanned.expiry.map_or(0, |expiry| expiry.seconds());
-        dump.extend_from_slice(format!(" [{} b; {expires_s} s]\r\n", scanned.value_bytes).as_bytes());
+        lines.extend_from_slice(format!(" [{} b; {expires_s} s]\r\n", scanned.value_bytes).as_bytes());
     }
-    dump.extend_from_slice(b"END\r\n");
-    dump
 }
 
 fn seconds(us: u64) -> String {
@@ -290,4 +314,32 @@ fn slabs(counters: &Counters, store: &StoreStats) -> Vec<u8> {
     // The nodes take their memory when they start, all at once.
     stats.add("total_malloced", store.bytes_limit);
     stats.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Settings;
+
+    #[test]
+    fn a_dump_goes_on_until_every_owner_was_asked_or_it_is_full() {
+        let shared = Shared::new(Settings::default());
+        let scanned = |next: u64, keys: &[&str]| {
+            let key = |key: &&str| ScannedKey { key: key.as_bytes().to_vec(), value_bytes: 1, expiry: None };
+            Ok(KeyspaceReply::Scanned { next, keys: keys.iter().map(key).collect() })
+        };
+        let mut question = Question::Cachedump { keys_left: 3, lines: Vec::new() };
+        for (next, keys, keys_left) in [(5, &[][..], 3), (9, &["a", "b"], 1)] {
+            let went_on = question.take_answer(Now::default(), &shared, scanned(next, keys));
+            let Next::Ask(asked, request) = went_on else { panic!("an end after {keys:?}: {went_on:?}") };
+            assert_eq!(request, KeyspaceRequest::Scan { cursor: next, count: keys_left });
+            question = asked;
+        }
+        let lines = b"ITEM a [1 b; 0 s]\r\nITEM b [1 b; 0 s]\r\n".as_slice();
+        let full = [lines, b"ITEM c [1 b; 0 s]\r\nEND\r\n"].concat();
+        let ended = question.clone().take_answer(Now::default(), &shared, scanned(11, &["c"]));
+        assert_eq!(ended, Next::Reply(full));
+        let ended = question.take_answer(Now::default(), &shared, scanned(0, &[]));
+        assert_eq!(ended, Next::Reply([lines, b"END\r\n"].concat()));
+    }
 }

@@ -54,7 +54,9 @@ pub trait Family {
 
 impl KeyCommand {
     pub(super) fn new(key: Vec<u8>, verb: Verb, connection: &Connection) -> Self {
-        let touches = verb.family().touches() && !connection.no_touch;
+        // Who asked for nothing to be touched may still touch a key by name.
+        let is_kept_from_it = connection.no_touch && !matches!(verb, Verb::Key(KeyVerb::Touch));
+        let touches = verb.family().touches() && !is_kept_from_it;
         KeyCommand { key, verb, protocol: connection.protocol, touches, takes_large: false }
     }
 

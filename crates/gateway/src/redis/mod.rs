@@ -14,6 +14,7 @@
 //! - OBJECT ENCODING tells what Redis would choose for the value now, not how it came about.
 //! - CLUSTER and MOVED as Redis Cluster has them, of gateways instead of masters; without `--redis-cluster on` any key
 //!   may be asked of any gateway and CLUSTER answers nevertheless. Nothing moves slots, and a gateway has no replicas.
+//! - What memcached's `decr` shortened ends with spaces, as it does there, and is no number here.
 //! - CLIENT LIST shows the Redis clients of one gateway, without the sizes of their buffers; WAIT answers the parity count, see `handlers::server`.
 //!
 //! Must not know: sockets, clocks, nodes.

@@ -285,7 +285,7 @@ fn what_is_stored_of_a_key_is_told() {
     client.pass_ms(9_000);
     client.script(&[("OBJECT IDLETIME a", ":9"), ("TTL a", ":-1"), ("EXISTS a", ":1"), ("OBJECT IDLETIME a", ":9")]);
     client.script(&[("CLIENT NO-TOUCH on", "+OK"), ("STRLEN a", ":45"), ("OBJECT IDLETIME a", ":9")]);
-    client.script(&[("CLIENT NO-TOUCH off", "+OK"), ("TOUCH a", ":1"), ("OBJECT IDLETIME a", ":0")]);
+    client.script(&[("TOUCH a", ":1"), ("OBJECT IDLETIME a", ":0"), ("CLIENT NO-TOUCH off", "+OK")]);
     assert!(client.say("OBJECT FREQ a").starts_with("-ERR An LFU maxmemory policy is not selected"));
 }
 
