@@ -398,6 +398,13 @@ impl<C: Command> Engine<C> {
         self.flushes.declarations.iter().any(|(_, declaration)| is_order(declaration))
     }
 
+    /// Is a flush for later of this version being declared in a partition? Where it is durable already it is kept: it
+    /// counts as soon as it is everywhere.
+    pub(super) fn is_being_ordered(&self, partition: PartitionId, version: Version) -> bool {
+        let mut declarations = self.flushes.declarations.iter().map(|(_, declaration)| declaration);
+        declarations.any(|it| it.version == version && it.partitions.contains(&partition))
+    }
+
     /// Is a floor being declared? Then nothing that it may end is moved.
     pub(super) fn is_flushing(&self) -> bool {
         self.flushes.declaring.is_some()
@@ -497,6 +504,7 @@ impl<C: Command> Engine<C> {
 #[cfg(test)]
 mod tests {
     mod late;
+    mod orders;
 
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
     use shorttail_wire::node::{NodeRequest, next_frame};
@@ -594,52 +602,6 @@ mod tests {
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) }));
         pass(engine);
-    }
-
-    #[test]
-    fn an_order_that_is_carried_when_its_flush_happens_goes_nowhere_else() {
-        for has_happened in [true, false] {
-            let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 3);
-            let at = UnixMs(5_000);
-            order(&mut engine, at);
-            let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
-            logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-            assert!(engine.is_flush_due(PARTITION, at));
-            // What is carried is not confirmed.
-            engine.abandon(logs[0]);
-            pass(&mut engine);
-            let carried = open_of(&engine).expect("it went there");
-            assert_eq!(controls_in(&engine, carried), [Control::FlushDue(at)]);
-            if has_happened {
-                let floor = engine.take_version();
-                engine.apply_floor(floor);
-            }
-            engine.abandon(carried);
-            let elsewhere = open_of(&engine).map(|slot| controls_in(&engine, slot));
-            assert_eq!(elsewhere, if has_happened { None } else { Some(vec![Control::FlushDue(at)]) });
-            if has_happened {
-                pass(&mut engine);
-                assert!(engine.voids.is_emptied(engine.stripes.at(logs[0]).id), "nothing holds it up");
-            }
-        }
-    }
-
-    #[test]
-    fn an_order_that_a_flush_overtook_is_declared_again() {
-        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
-        let at = UnixMs(5_000);
-        order(&mut engine, at);
-        let floor = engine.take_version();
-        engine.apply_floor(floor);
-        let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
-        logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-        assert!(!engine.is_flush_due(PARTITION, at) && engine.is_ordering(), "a later owner would not find it");
-        assert_eq!(controls_in(&engine, logs[0]), [Control::FlushDue(at); 2]);
-        pass(&mut engine);
-        logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-        assert!(engine.flushes.due.values().all(|&(version, due)| due == at && version > floor));
-        assert_eq!(engine.flushes.due.len(), engine.config.partitions.len());
-        assert!(!engine.is_ordering());
     }
 
     #[test]
