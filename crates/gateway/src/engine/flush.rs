@@ -229,8 +229,12 @@ impl<C: Command> Engine<C> {
                 return self.declare_order_again(at, declaration.waiting);
             }
             Control::FlushDue(at) => {
-                let due = declaration.partitions.iter().map(|&partition| (partition, (declaration.version, at)));
-                self.flushes.due.extend(due);
+                // One that was ordered later may be durable earlier: it takes the place of this one.
+                let due = (declaration.version, at);
+                for &partition in &declaration.partitions {
+                    let known = self.flushes.due.entry(partition).or_insert(due);
+                    *known = due.max(*known);
+                }
                 self.begin_waiting_for_due();
             }
             Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {

@@ -62,3 +62,27 @@ fn an_order_is_kept_where_it_is_durable_while_it_is_not_elsewhere() {
     let elsewhere = open_of(&engine).map(|slot| controls_in(&engine, slot));
     assert_eq!(elsewhere, Some(vec![Control::FlushDue(at)]));
 }
+
+/// A later owner takes the one that was declared last.
+#[test]
+fn of_two_orders_the_later_one_counts_whichever_is_durable_first() {
+    for is_in_order in [true, false] {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 3);
+        order(&mut engine, UnixMs(5_000));
+        order(&mut engine, UnixMs(9_000));
+        let declared = engine.flushes.declarations.iter().map(|(key, declaration)| (declaration.version, key));
+        let mut declared: Vec<_> = declared.collect();
+        declared.sort_unstable_by_key(|&(version, _)| version);
+        if !is_in_order {
+            declared.reverse();
+        }
+        for (_, key) in declared {
+            for partition in engine.all_partitions() {
+                engine.declaration_confirmed(key, partition);
+            }
+        }
+        assert!(!engine.is_ordering());
+        assert_eq!(engine.flushes.due.len(), engine.config.partitions.len());
+        assert!(engine.flushes.due.values().all(|&(_, at)| at == UnixMs(9_000)), "in order: {is_in_order}");
+    }
+}
