@@ -318,6 +318,8 @@ impl<C: Command> Engine<C> {
         self.settle_all_of(partitions);
         self.end_outlived(partitions);
         self.end_what_was_flushed(partitions);
+        // What could not be compared is gone.
+        self.verify_doubtful();
         self.let_rounds_begin();
     }
 
