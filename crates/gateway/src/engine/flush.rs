@@ -521,7 +521,7 @@ mod tests {
     use crate::engine::index::{Location, StripeSlot};
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
-    use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes};
+    use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
 
     #[test]
@@ -556,10 +556,7 @@ mod tests {
     fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
-        while !engine.waits_for_seals(full) {
-            engine.open_stripe(full, Urgency::Client).expect("there is room");
-        }
-        engine.logs.get_mut(&full).expect("its partition").open.clear();
+        leave_no_room(&mut engine, full);
         engine
     }
 
