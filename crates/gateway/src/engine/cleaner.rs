@@ -591,7 +591,9 @@ impl<C: Command> Engine<C> {
             RecordKind::Tombstone => ends_something,
             RecordKind::Control => match Control::parse(record.value) {
                 Some(Control::Floor { floor, .. }) => floor >= self.floor_of(partition) && ends_something,
-                Some(Control::FlushDue(at)) => self.is_flush_due(partition, at),
+                Some(Control::FlushDue(at)) => {
+                    self.is_flush_due(partition, at) || self.is_being_ordered(partition, record.version)
+                }
                 Some(Control::Void(stripe)) => self.is_void_needed(stripe, own),
                 None => true,
             },

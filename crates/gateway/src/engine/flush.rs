@@ -229,8 +229,12 @@ impl<C: Command> Engine<C> {
                 return self.declare_order_again(at, declaration.waiting);
             }
             Control::FlushDue(at) => {
-                let due = declaration.partitions.iter().map(|&partition| (partition, (declaration.version, at)));
-                self.flushes.due.extend(due);
+                // One that was ordered later may be durable earlier: it takes the place of this one.
+                let due = (declaration.version, at);
+                for &partition in &declaration.partitions {
+                    let known = self.flushes.due.entry(partition).or_insert(due);
+                    *known = due.max(*known);
+                }
                 self.begin_waiting_for_due();
             }
             Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
@@ -314,6 +318,8 @@ impl<C: Command> Engine<C> {
         self.settle_all_of(partitions);
         self.end_outlived(partitions);
         self.end_what_was_flushed(partitions);
+        // What could not be compared is gone.
+        self.verify_doubtful();
         self.let_rounds_begin();
     }
 
@@ -396,6 +402,13 @@ impl<C: Command> Engine<C> {
     fn is_ordering(&self) -> bool {
         let is_order = |declaration: &Declaration| matches!(declaration.control, Control::FlushDue(_));
         self.flushes.declarations.iter().any(|(_, declaration)| is_order(declaration))
+    }
+
+    /// Is a flush for later of this version being declared in a partition? Where it is durable already it is kept: it
+    /// counts as soon as it is everywhere.
+    pub(super) fn is_being_ordered(&self, partition: PartitionId, version: Version) -> bool {
+        let mut declarations = self.flushes.declarations.iter().map(|(_, declaration)| declaration);
+        declarations.any(|it| it.version == version && it.partitions.contains(&partition))
     }
 
     /// Is a floor being declared? Then nothing that it may end is moved.
@@ -497,6 +510,7 @@ impl<C: Command> Engine<C> {
 #[cfg(test)]
 mod tests {
     mod late;
+    mod orders;
 
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
     use shorttail_wire::node::{NodeRequest, next_frame};
@@ -507,7 +521,7 @@ mod tests {
     use crate::engine::index::{Location, StripeSlot};
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
-    use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes};
+    use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
 
     #[test]
@@ -542,10 +556,7 @@ mod tests {
     fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {
         let shape = CodeShape::reed_solomon(1, 1).expect("a code");
         let mut engine = engine_of_ready_nodes(shape, 2);
-        while !engine.waits_for_seals(full) {
-            engine.open_stripe(full, Urgency::Client).expect("there is room");
-        }
-        engine.logs.get_mut(&full).expect("its partition").open.clear();
+        leave_no_room(&mut engine, full);
         engine
     }
 
@@ -594,52 +605,6 @@ mod tests {
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
         engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) }));
         pass(engine);
-    }
-
-    #[test]
-    fn an_order_that_is_carried_when_its_flush_happens_goes_nowhere_else() {
-        for has_happened in [true, false] {
-            let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 3);
-            let at = UnixMs(5_000);
-            order(&mut engine, at);
-            let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
-            logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-            assert!(engine.is_flush_due(PARTITION, at));
-            // What is carried is not confirmed.
-            engine.abandon(logs[0]);
-            pass(&mut engine);
-            let carried = open_of(&engine).expect("it went there");
-            assert_eq!(controls_in(&engine, carried), [Control::FlushDue(at)]);
-            if has_happened {
-                let floor = engine.take_version();
-                engine.apply_floor(floor);
-            }
-            engine.abandon(carried);
-            let elsewhere = open_of(&engine).map(|slot| controls_in(&engine, slot));
-            assert_eq!(elsewhere, if has_happened { None } else { Some(vec![Control::FlushDue(at)]) });
-            if has_happened {
-                pass(&mut engine);
-                assert!(engine.voids.is_emptied(engine.stripes.at(logs[0]).id), "nothing holds it up");
-            }
-        }
-    }
-
-    #[test]
-    fn an_order_that_a_flush_overtook_is_declared_again() {
-        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
-        let at = UnixMs(5_000);
-        order(&mut engine, at);
-        let floor = engine.take_version();
-        engine.apply_floor(floor);
-        let logs: Vec<StripeSlot> = engine.logs.values().map(|log| log.open[0]).collect();
-        logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-        assert!(!engine.is_flush_due(PARTITION, at) && engine.is_ordering(), "a later owner would not find it");
-        assert_eq!(controls_in(&engine, logs[0]), [Control::FlushDue(at); 2]);
-        pass(&mut engine);
-        logs.iter().for_each(|&slot| confirm_all(&mut engine, slot));
-        assert!(engine.flushes.due.values().all(|&(version, due)| due == at && version > floor));
-        assert_eq!(engine.flushes.due.len(), engine.config.partitions.len());
-        assert!(!engine.is_ordering());
     }
 
     #[test]

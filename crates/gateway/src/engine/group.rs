@@ -228,6 +228,15 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// A later owner may find it, and store all of it: at no moment was one of its keys absent after another was written.
+    fn note_unsettled_group(&mut self, group: &Group) {
+        for pair in &group.pairs {
+            let key = self.key_ref(&pair.key);
+            let (hash, slot) = (key.hash, key.slot);
+            self.note_unsettled(hash, slot);
+        }
+    }
+
     pub(super) fn fail_group(&mut self, key: PoolKey, error: StoreError) {
         let is_apart = self.groups.get(key).is_some_and(|group| group.apart.is_some());
         if is_apart { self.part_ended(key, Err(error)) } else { self.end_group(key, Err(error)) }
@@ -235,6 +244,9 @@ impl<C: Command> Engine<C> {
 
     pub(super) fn end_group(&mut self, key: PoolKey, result: Result<bool, StoreError>) {
         let Some(group) = self.groups.remove(key) else { return };
+        if group.only_if_absent && result == Err(StoreError::OutcomeUnknown) {
+            self.note_unsettled_group(&group);
+        }
         for lock in group.pairs.iter().filter_map(|pair| pair.lock) {
             if let Some(held) = self.locks.get_mut(lock) {
                 held.phase = LockPhase::Starting;

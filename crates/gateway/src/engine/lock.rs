@@ -155,6 +155,17 @@ impl<C> Round<C> {
         Round { group: Some(group), ..round }
     }
 
+    /// Does it only take the object away, and waits for memory without anything of it having been sent? Nodes know nothing
+    /// of it, nor does a client: a read beside it is before it (rule R10), as long as that takes.
+    pub fn is_delete_to_come(&self) -> bool {
+        matches!(self.end, End::Delete) && self.stalled_us.is_some() && !self.is_sent && !self.was_sent
+    }
+
+    /// Is one of its commands of this connection? What that asks afterwards is after them.
+    pub fn is_asked_by(&self, connection: u64) -> bool {
+        self.finished.iter().any(|done| done.token.connection == connection)
+    }
+
     /// What these commands leave.
     pub fn new(finished: FinishedCommands<C>, end: End, version: Version, old: Old) -> Self {
         Round {

@@ -548,7 +548,10 @@ impl<C: Command> Engine<C> {
             }
             Purpose::Group { group, pair } => self.group_confirmed(group, pair, location, item.length),
             Purpose::Raced(race) => match self.race_confirmed(race, location) {
-                Some(purpose) => self.record_confirmed(slot, Item { purpose, ..item }),
+                Some(purpose) => {
+                    self.extend_reach(slot);
+                    self.record_confirmed(slot, Item { purpose, ..item });
+                }
                 None => self.count_kept(location, item.length),
             },
             Purpose::Flushed => self.count_kept(location, item.length),

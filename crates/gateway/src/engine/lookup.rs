@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::Location;
 use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
-use super::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Waiting};
+use super::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
 use super::{Engine, KeyRef, Tag, Token};
@@ -119,6 +119,11 @@ impl<C: Command> Engine<C> {
                     // A flush may have ended what was written; its stripe may be gone.
                     let written = round.confirmed.map(|(location, _)| location);
                     candidates.extend(written.filter(|&it| self.index.contains(slot, key.tag(), it)));
+                }
+                LockPhase::Writing(round)
+                    if lock.queue.is_empty() && round.is_delete_to_come() && !round.is_asked_by(token.connection) =>
+                {
+                    candidates.extend(self.index.candidates(slot, key.tag()));
                 }
                 // A write of this key is under way: the read follows it (rule R10).
                 _ if lock.queue.len() < KEY_QUEUE_MAX => {
@@ -422,7 +427,9 @@ impl<C: Command> Engine<C> {
     /// all the time, if it succeeds. So the read follows it.
     fn is_written_now(&self, command: &C) -> bool {
         let lock = self.locks.find(self.key_ref(command.key())).and_then(|lock| self.locks.get(lock));
-        lock.is_some_and(|lock| matches!(&lock.phase, LockPhase::Writing(round) if round.confirmed.is_none()))
+        // A delete that is to come leaves none.
+        let is_followed = |round: &Round<C>| round.confirmed.is_none() && !round.is_delete_to_come();
+        lock.is_some_and(|lock| matches!(&lock.phase, LockPhase::Writing(round) if is_followed(round)))
     }
 
     /// May there be something else of the key than a record of this version, or than nothing?

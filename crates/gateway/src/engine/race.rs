@@ -224,7 +224,6 @@ impl<C: Command> Engine<C> {
         self.has_unsent = true;
         let open = self.stripes.at_mut(from).open.as_mut().expect("an unsealed stripe has its bytes");
         open.set_purposes(items[0].data_index, items[0].offset, &wrapped);
-        self.extend_reach(from);
         self.stats.redirected_writes_total += items.len() as u64;
         Start::Appended
     }
@@ -305,7 +304,7 @@ mod tests {
     use super::*;
     use crate::any::AnyCommand;
     use crate::engine::lock::LockPhase;
-    use crate::engine::testing::engine_of_ready_nodes;
+    use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes};
 
     fn races(engine: &mut Engine<AnyCommand>) -> u64 {
         engine.now.mono_us += 1_000_000;
@@ -329,5 +328,19 @@ mod tests {
         };
         engine.abandon(second);
         assert_eq!(races(&mut engine), 2);
+    }
+
+    /// What is evicted from there without a tombstone would come back from a copy beyond.
+    #[test]
+    fn the_stripe_of_the_copy_that_counts_reaches_over_all_others() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 18);
+        ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+        let [first] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
+        assert_eq!([(); 2].map(|()| races(&mut engine)), [1, 2]);
+        let copies = engine.stripes.unsealed().iter().map(|&slot| engine.stripes.at(slot).id);
+        let last = copies.max().expect("three copies");
+        assert_eq!(engine.stripes.unsealed().len(), 3);
+        confirm_all(&mut engine, first);
+        assert_eq!((engine.index.object_count(), engine.stripes.at(first).reach), (1, last));
     }
 }

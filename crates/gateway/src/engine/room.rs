@@ -10,8 +10,8 @@
 //! slow member holds up the seal, and stripes that wait for theirs are few.
 //!
 //! Stripes of a partition are appended to in any order, so a record may be newer than one in a younger stripe. Each
-//! stripe's *reach* is the youngest that existed when it last took an append: nothing beyond it is older than what the
-//! stripe holds (rule R3).
+//! stripe's *reach* is the youngest that existed when it last took an append, or when a record in it was confirmed of which
+//! there are copies: nothing beyond it is older than what the stripe holds, or the same (rule R3).
 //!
 //! Must not know: records, who waits for them.
 
@@ -170,7 +170,7 @@ impl<C: Command> Engine<C> {
         self.logs[&partition].newest
     }
 
-    /// The stripe that holds copies of what is in another from now on.
+    /// A record in this stripe counts of which copies lie in others: all of them are there, and none is to come.
     pub(super) fn extend_reach(&mut self, slot: StripeSlot) {
         let newest = self.newest_of(self.stripes.at(slot).partition);
         let stripe = self.stripes.at_mut(slot);

@@ -98,7 +98,7 @@ impl<C: Command> Engine<C> {
         self.work.push_back(Work::Start(key));
     }
 
-    /// A node came back: what could not be compared may be readable again.
+    /// A node came back, or a flush took records: what could not be compared may be readable again, or gone.
     pub(super) fn verify_doubtful(&mut self) {
         for key in std::mem::take(&mut self.doubtful) {
             let Some(version) = self.round_mut(key).map(|round| round.version) else { continue };

@@ -6,7 +6,8 @@
 //!                     '--no------------------------------------------+--> a store is refused
 //!                                                                    '--> a delete takes what cleaning was left
 //! ```
-//! Deletes wait in their own queue, as they are not refused for being many: each of them is what makes room.
+//! Deletes wait in their own queue, as they are not refused for being many: each of them is what makes room. They may wait for
+//! long, so reads do not wait for one that was never sent: they are before it, but for those of a connection that asked for it.
 //!
 //! Must not know: what makes room.
 
@@ -131,5 +132,89 @@ impl<C: Command> Engine<C> {
             }
         }
         self.stalled.deletes.append(&mut waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_units::{CodeShape, UnixMs};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::index::StripeSlot;
+    use crate::engine::testing::{ask, ask_as, confirm_all, engine_of_ready_nodes, leave_no_room};
+    use crate::request::Reply;
+
+    const OVER: UnixMs = UnixMs(10_000);
+
+    /// A delete that waits for memory, and a stripe of the key's partition that takes no appends.
+    fn engine_with_stalled_delete() -> (Engine<AnyCommand>, StripeSlot) {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        ask(&mut engine, b"set a 0 10 1\r\n1\r\n");
+        let slot = engine.stripes.unsealed()[0];
+        confirm_all(&mut engine, slot);
+        let partition = engine.stripes.at(slot).partition;
+        leave_no_room(&mut engine, partition);
+        engine.hope_until_us = u64::MAX;
+        assert_eq!(told(&mut engine), ["STORED"]);
+        ask(&mut engine, b"delete a\r\n");
+        assert!(told(&mut engine).is_empty() && engine.stalled.has_deletes());
+        let other = *engine.stripes.unsealed().iter().find(|&&other| other != slot).expect("they keep it from memory");
+        (engine, other)
+    }
+
+    /// The first words of the answers.
+    fn told(engine: &mut Engine<AnyCommand>) -> Vec<String> {
+        engine.run_work();
+        engine.flush_logs();
+        let now = engine.now;
+        let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| match reply {
+            Reply::Bytes(bytes) => String::from_utf8_lossy(&bytes).split_whitespace().next().unwrap_or("").to_owned(),
+            other => panic!("{other:?}"),
+        });
+        replies.collect()
+    }
+
+    fn get(engine: &mut Engine<AnyCommand>, connection: u64) -> Vec<String> {
+        ask_as(engine, connection, b"get a\r\n");
+        told(engine)
+    }
+
+    /// Nobody knows of it yet: whoever reads beside it is before it. Who asked for it is not.
+    #[test]
+    fn reads_do_not_wait_for_a_delete_that_waits_for_memory() {
+        let (mut engine, _) = engine_with_stalled_delete();
+        assert_eq!(get(&mut engine, 2), ["VALUE"]);
+        assert!(get(&mut engine, 1).is_empty(), "its own connection's are after it");
+        assert!(get(&mut engine, 2).is_empty(), "and what comes after them is, too");
+    }
+
+    #[test]
+    fn reads_wait_for_a_delete_that_found_memory() {
+        let (mut engine, slot) = engine_with_stalled_delete();
+        engine.abandon(slot);
+        engine.run_work();
+        assert!(!engine.stalled.has_deletes());
+        assert!(get(&mut engine, 2).is_empty());
+        for slot in engine.stripes.unsealed().to_vec() {
+            confirm_all(&mut engine, slot);
+        }
+        assert_eq!(told(&mut engine), ["DELETED", "END"]);
+    }
+
+    /// A node may hold its tombstone.
+    #[test]
+    fn reads_wait_for_a_delete_that_was_sent_once() {
+        let (mut engine, _) = engine_with_stalled_delete();
+        let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+        engine.round_mut(lock).expect("a round").was_sent = true;
+        assert!(get(&mut engine, 2).is_empty());
+    }
+
+    #[test]
+    fn what_is_over_is_gone_whatever_a_delete_waits_for() {
+        let (mut engine, _) = engine_with_stalled_delete();
+        engine.now.unix_ms = OVER;
+        assert_eq!(get(&mut engine, 2), ["END"]);
     }
 }

@@ -1,12 +1,13 @@
 //! What unit tests of the engine's parts begin with.
 
-use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, StripeId, Version};
+use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, PartitionId, StripeId, Version};
 
 use super::index::{Location, StripeSlot};
 use super::lock::{End, Object, ObjectData, OldRecord, Round};
 use super::manifest::Manifest;
 use super::nodes::NodePhase;
 use super::open_stripe::OpenStripe;
+use super::reserve::Urgency;
 use super::stripes::{Stripe, StripePhase};
 use super::{Engine, EngineConfig, Phase, Token};
 use crate::any::AnyCommand;
@@ -47,6 +48,14 @@ pub fn leave_stripe(engine: &mut Engine<AnyCommand>, key: &[u8]) -> StripeId {
     id
 }
 
+/// No record finds a place in this partition, until one of its stripes that take no appends is sealed or left.
+pub fn leave_no_room(engine: &mut Engine<AnyCommand>, full: PartitionId) {
+    while !engine.waits_for_seals(full) {
+        engine.open_stripe(full, Urgency::Client).expect("there is room");
+    }
+    engine.logs.get_mut(&full).expect("its partition").open.clear();
+}
+
 /// All that was sent of an unsealed stripe is confirmed.
 pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
     let stripe = engine.stripes.at(slot);
@@ -61,12 +70,17 @@ pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
 
 /// A client asks this, in memcached's words, and it is sent to the nodes.
 pub fn ask(engine: &mut Engine<AnyCommand>, input: &[u8]) {
+    ask_as(engine, 1, input);
+}
+
+/// The same, over this connection.
+pub fn ask_as(engine: &mut Engine<AnyCommand>, connection: u64, input: &[u8]) {
     let mut asked = Vec::new();
     let mut sink = |id, request: Request<MemcachedCommand>| asked.push((id, request.map(AnyCommand::from)));
     let mut shared = Shared::new(Settings::default());
     MemcachedSession::default().handle_input(Default::default(), &mut shared, input, &mut sink);
     for (id, request) in asked {
-        engine.handle_request(engine.now, Token { connection: 1, id }, request);
+        engine.handle_request(engine.now, Token { connection, id }, request);
     }
     engine.flush_logs();
 }

@@ -7,7 +7,8 @@
 //! Until then a later owner may find its record and take it for the newest. That contradicts no answer that shows the
 //! object which the write was to change: then the write came later. But it must not come back once that object was said
 //! to be over, or gone: what a command made of an object cannot come after its end. So whoever finds nothing of such a
-//! key is told that it cannot be read.
+//! key is told that it cannot be read. The same of each key of a group that is only to be stored where nothing is: if another
+//! of its keys was written since, the group came before that, and so before whoever finds nothing of this one.
 //!
 //! A delete that failed so may count for the owner that finds its tombstone, wherever the object lies by then (see `kept`).
 //!
@@ -39,7 +40,7 @@ struct Left {
 /// By the keys' hashes.
 #[derive(Debug, Default)]
 pub(super) struct Unsettled {
-    /// Writes that were to change an object.
+    /// Writes that were to change an object, or to store several together where nothing is.
     changes: HashMap<u64, Left>,
     /// Striped values, whatever they were to replace. Each takes more memory of the nodes than of this owner.
     values: HashMap<u64, Vec<(Left, Manifest)>>,
@@ -52,7 +53,7 @@ impl Unsettled {
 }
 
 impl<C: Command> Engine<C> {
-    /// A write that changes an object was sent, and failed.
+    /// A write that changes an object, or stores several together where nothing is, was sent, and failed.
     pub(super) fn note_unsettled(&mut self, hash: u64, slot: Slot) {
         let left = self.left_now(slot);
         self.unsettled.changes.insert(hash, left);
@@ -145,12 +146,15 @@ mod tests {
     use shorttail_units::{CodeShape, NodeId, Version};
 
     use super::*;
+    use crate::any::AnyCommand;
     use crate::command::{NewObject, StoreError};
     use crate::engine::doomed::Doomed;
     use crate::engine::lock::{End, FinishedCommands, LockPhase, Object, ObjectData, Old, OldRecord, Round};
     use crate::engine::striped::StripedObject;
     use crate::engine::stripes::Stripe;
-    use crate::engine::testing::{engine_of_ready_nodes, leave_stripe};
+    use crate::engine::testing::{ask, engine_of_ready_nodes, leave_stripe};
+    use crate::engine::{NodePhase, Token};
+    use crate::request::{GroupPut, Reply, Request, RequestId};
 
     const KEY: &[u8] = b"key";
 
@@ -216,6 +220,43 @@ mod tests {
             engine.forget_settled();
             assert!(!engine.striped.contains_key(&first));
         }
+    }
+
+    /// Were one of its keys said to be absent after another one was written, it would have happened at no moment.
+    #[test]
+    fn nothing_is_said_of_keys_that_may_be_stored_together_until_it_is_known() {
+        for only_if_absent in [true, false] {
+            let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+            let keys = ["{a}b", "{a}c"];
+            let pairs = keys.map(|key| (key.as_bytes().to_vec(), b"1".to_vec())).to_vec();
+            let group = Request::Group(GroupPut { pairs, only_if_absent });
+            engine.handle_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
+            engine.flush_logs();
+            let stripe = engine.stripes.unsealed()[0];
+            engine.nodes.iter_mut().for_each(|node| node.phase = NodePhase::Away);
+            engine.abandon(stripe);
+            assert_eq!(told(&mut engine), [Reply::Group(Err(StoreError::OutcomeUnknown))]);
+            let mut is_absent = |key: &str| {
+                ask(&mut engine, format!("get {key}\r\n").as_bytes());
+                let replies = told(&mut engine);
+                let [Reply::Bytes(bytes)] = &replies[..] else { panic!("{replies:?}") };
+                bytes.starts_with(b"END")
+            };
+            assert_eq!(keys.map(&mut is_absent), [!only_if_absent; 2]);
+            let written = engine.key_ref(keys[0].as_bytes()).hash;
+            engine.settle(written);
+            let is_known = keys.map(|key| !engine.is_unsettled(engine.key_ref(key.as_bytes()).hash));
+            assert_eq!(is_known, [true, !only_if_absent]);
+            drop(engine.stripes.remove(stripe));
+            engine.forget_settled();
+            assert!(engine.unsettled.is_empty());
+        }
+    }
+
+    fn told(engine: &mut Engine<AnyCommand>) -> Vec<Reply> {
+        engine.run_work();
+        let now = engine.now;
+        std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()
     }
 
     #[test]

@@ -179,3 +179,20 @@ fn who_waits_to_read_a_key_that_nothing_may_change_sees_what_was_written() {
     assert_eq!([&b"STORED"[..], b"VALUE a 0 1\r\n1", b"SERVER_ERROR"].map(count), [1, 2, 1]);
     assert!(told.is_empty() && engine.locks.get(lock).is_some_and(Lock::is_doubtful), "{told:?}");
 }
+
+/// What it might have replaced is gone: there is nothing left to compare.
+#[test]
+fn a_flush_lets_keys_change_of_which_something_could_not_be_compared() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    name_a_record(&mut engine, b"a");
+    ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+    let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+    let slot = engine.stripes.unsealed()[0];
+    confirm_all(&mut engine, slot);
+    let version = engine.round_mut(lock).expect("it is being compared").version;
+    engine.round_verified(lock, version, Old::Unreadable);
+    assert!(engine.locks.get(lock).is_some_and(Lock::is_doubtful));
+    let floor = engine.take_version();
+    engine.apply_floor(floor);
+    assert!(engine.locks.find(engine.key_ref(b"a")).is_none(), "nothing keeps it");
+}
