@@ -155,6 +155,61 @@ fn a_take_over_waits_for_a_node_that_it_needs_to_write_while_it_may_answer() {
     assert!(waited >= 6, "it was waited for in {waited} runs");
 }
 
+/// The owner died, and the next one begins; nodes have two cores each. And a node that holds a chunk of an open stripe.
+fn taken_over_from_cores(seed: u64) -> (World, usize) {
+    let config = SimConfig { node_core_count: 2, partition_count: 4, ..nodes_of("rs:4+2", 8) };
+    let mut world = cluster_of(config, seed);
+    fill(&mut world, 0..60);
+    let holders = world.holders_of_open();
+    world.crash_gateway(5_000);
+    pass(&mut world, 5_500);
+    (world, holders[seed as usize % holders.len()])
+}
+
+/// One core of a node stands still once it told a new owner what it holds; the other one goes on and answers.
+#[test]
+fn a_take_over_waits_for_no_core_that_hangs_while_another_of_its_node_answers() {
+    const SERVED_US: u64 = 2_000_000;
+    let mut owed = 0;
+    for seed in 0..48 {
+        let (mut undisturbed, _) = taken_over_from_cores(seed);
+        await_within(&mut undisturbed, SERVED_US, "served", World::is_settled);
+        let (mut world, node) = taken_over_from_cores(seed);
+        world.run_until(undisturbed.now_us() - 300 * (1 + seed / 2 % 8));
+        let begun_us = world.now_us();
+        world.stall_core(node, seed as usize % 2);
+        await_within(&mut world, SERVED_US, "served", World::is_settled);
+        owed += u32::from(world.now_us() > begun_us + SERVED_US / 40);
+        holds(&mut world, 0..60);
+        world.core_goes_on(node);
+        holds(&mut world, 0..60);
+        concludes(world);
+    }
+    assert!(owed >= 10, "it mattered in {owed} runs");
+}
+
+/// A node is as good as hung when one of its cores is, whatever the others answer.
+#[test]
+fn a_node_one_core_of_which_hangs_is_found_to_hang() {
+    for seed in 0..4 {
+        let mut world = cluster_of(SimConfig { node_core_count: 2, ..nodes_of("rs:4+2", 8) }, seed);
+        fill(&mut world, 0..100);
+        let missing = |world: &World| world.all_stats().iter().map(|stats| stats.chunks_missing).sum::<u64>();
+        let core = seed as usize % 2;
+        world.stall_core(5, core);
+        let begun_us = world.now_us();
+        fill_round(&mut world, 0..50, 1);
+        await_within(&mut world, 2 * HUNG_US, "counted", |world| missing(world) > 0);
+        world.run_until(begun_us + 10_000_000);
+        assert!(missing(&world) > 0, "seed {seed}: it hangs still");
+        holds(&mut world, 50..100);
+        world.core_goes_on(5);
+        await_within(&mut world, HUNG_US, "back", |world| missing(world) == 0 && world.is_whole());
+        holds_round(&mut world, 0..50, 1);
+        concludes(world);
+    }
+}
+
 /// Nothing fails for as many nodes as the code tolerates, and what they hold counts as missing.
 #[test]
 fn what_is_on_hung_nodes_is_missing_until_they_answer() {

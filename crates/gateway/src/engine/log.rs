@@ -332,8 +332,13 @@ impl<C: Command> Engine<C> {
         let Some(member) = stripe.member_of(node) else { return };
         let is_unsealed = stripe.is_unsealed();
         let Some(open) = stripe.open.as_mut() else { return };
-        while let Some(ticket) = open.settle(member, op) {
+        let mut reached_us = 0;
+        while let Some((sent_us, ticket)) = open.settle(member, op) {
             self.monitor.answered(ticket, self.now.mono_us);
+            reached_us = sent_us;
+        }
+        if let Some(session) = self.nodes.session_mut(self.nodes.session_of(node, id)) {
+            session.reached_us = session.reached_us.max(reached_us);
         }
         if !is_unsealed {
             return;
@@ -439,7 +444,7 @@ impl<C: Command> Engine<C> {
         }
         let unconfirmed = open.take_unconfirmed();
         for member in 0..stripe.members.len() {
-            while let Some(ticket) = open.settle(member, OpNumber(u32::MAX)) {
+            while let Some((_, ticket)) = open.settle(member, OpNumber(u32::MAX)) {
                 self.monitor.cancelled(ticket);
             }
         }

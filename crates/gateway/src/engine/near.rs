@@ -102,7 +102,8 @@ impl<C: Command> Engine<C> {
 
     /// May near memory be read for this stripe?
     fn reads_near(&self, slot: StripeSlot) -> bool {
-        let is_slow = |node| self.monitor.is_class_fail_slow(node, Class::Read);
+        // One that does not answer at all is compared with nobody.
+        let is_slow = |node| self.nodes.is_ready(node) && self.monitor.is_class_fail_slow(node, Class::Read);
         !self.stripes.at(slot).places.0.is_empty() && !self.monitor.fail_slow().any(is_slow)
     }
 

@@ -9,7 +9,7 @@
 //! Away: no session. Greeting: hello, fence and scan are under way. Ready: used. Suspect: connected but late with an
 //! answer; reads go round it, as long as there is a way, and writes leave it until it answers again. Hung: it answers
 //! nothing for so long that nobody waits for it any more: as good as away, but for its session. A node has one session per
-//! core of its own.
+//! core of its own, and answers when each of them does.
 
 use shorttail_units::{Incarnation, NodeId, StripeId};
 use shorttail_wire::node::NodeRequest;
@@ -175,6 +175,12 @@ impl Nodes {
             let number = |(core, _): (usize, _)| SessionId { node: node.id, core: core as u16 };
             node.sessions.iter().enumerate().filter(busy).map(number)
         })
+    }
+
+    /// The sessions of a node.
+    pub fn sessions_of(&self, node: NodeId) -> impl Iterator<Item = SessionId> + use<> {
+        let core_count = self.get(node).map_or(0, |node| node.sessions.len());
+        (0..core_count).map(move |core| SessionId { node, core: core as u16 })
     }
 
     pub fn session_of(&self, node: NodeId, stripe: StripeId) -> SessionId {

@@ -323,9 +323,14 @@ impl<I> OpenStripe<I> {
         self.owed[member].push_back(Owed { op, sent_us, ticket });
     }
 
-    /// What `member` was sent up to `op`, one by one, and no longer owes.
-    pub fn settle(&mut self, member: usize, op: OpNumber) -> Option<Ticket> {
-        self.owed[member].pop_front_if(|owed| owed.op <= op).map(|owed| owed.ticket)
+    /// What `member` was sent up to `op`, one by one, and no longer owes; with when it was sent.
+    pub fn settle(&mut self, member: usize, op: OpNumber) -> Option<(u64, Ticket)> {
+        self.owed[member].pop_front_if(|owed| owed.op <= op).map(|owed| (owed.sent_us, owed.ticket))
+    }
+
+    /// When the oldest was sent that `member` owes.
+    pub fn owed_since_us(&self, member: usize) -> Option<u64> {
+        self.owed[member].front().map(|owed| owed.sent_us)
     }
 
     /// Does `member` owe what it was sent before this time?

@@ -29,7 +29,10 @@ impl<C: Command> Engine<C> {
             }
         };
         for node in self.nodes.iter_mut() {
-            node.sessions.iter_mut().flat_map(|session| &mut session.asked).for_each(|(made_us, _)| shift(made_us));
+            for session in &mut node.sessions {
+                session.asked.iter_mut().for_each(|(made_us, _)| shift(made_us));
+                [&mut session.heard_us, &mut session.reached_us].into_iter().for_each(shift);
+            }
             node.write_late_us.iter_mut().for_each(shift);
             shift(&mut node.silent_since_us);
         }

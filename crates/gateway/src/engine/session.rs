@@ -63,6 +63,11 @@ pub struct Session {
     pub asked: VecDeque<(u64, PoolKey)>,
     /// How many of `asked` were looked at for hedging already.
     pub looked_at: usize,
+    /// The sign of life that it owes: its tag, and when it was asked for last.
+    pub sign: Option<(PoolKey, u64)>,
+    /// When anything arrived last, and when the latest thing was asked that is answered.
+    pub heard_us: u64,
+    pub reached_us: u64,
     pub memory_bytes: u64,
     pub used_bytes: u64,
     /// What chunks take of it.
@@ -200,8 +205,15 @@ impl Session {
         self.withdrawn.clear();
     }
 
+    /// Nothing holds up the next batch.
     pub fn answered(&mut self) {
         (self.is_batch_out, self.is_hurried_out) = (false, false);
+    }
+
+    /// Is what was sent then not merely behind what the core answers one by one? It answers in the order in which it was
+    /// asked: what later ones overtook is not answered any more.
+    pub fn is_stuck(&self, sent_us: u64, before_us: u64) -> bool {
+        self.heard_us < before_us || sent_us < self.reached_us
     }
 
     /// Drops what is no longer owed from the front of the queue.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
-use super::limits::{GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, USAGE_US};
+use super::limits::{BATCH_BYTES_MAX, GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, USAGE_US};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
 use super::session::is_unhurried;
@@ -196,7 +196,10 @@ impl<C: Command> Engine<C> {
     pub fn handle_session_input(&mut self, now: Now, session: SessionId, input: &[u8]) -> Result<usize, FrameError> {
         self.set_now(now);
         match self.nodes.session_mut(session).filter(|session| session.connected) {
-            Some(session) => session.answered(),
+            Some(session) => {
+                session.answered();
+                session.heard_us = now.mono_us;
+            }
             None => return Ok(input.len()),
         }
         let outcome = self.handle_frames(session, input);
@@ -243,7 +246,7 @@ impl<C: Command> Engine<C> {
         if let Some(ticket) = awaited.ticket {
             self.monitor.answered(ticket, self.now.mono_us);
         }
-        self.forget_answered(session);
+        self.forget_answered(session, awaited.asked_us);
         match (awaited.what, reply) {
             (What::Hello, NodeReply::Hello(hello)) => self.greeted(session, &hello),
             (What::Fence { partition }, NodeReply::Fenced { joined }) => self.fenced(session, partition, joined),
@@ -264,7 +267,7 @@ impl<C: Command> Engine<C> {
             (What::Announce { stripe, configuration }, NodeReply::Done { .. }) => {
                 self.announced(stripe, configuration, true);
             }
-            (What::Ping, NodeReply::Done { .. }) => self.node_answers(session.node),
+            (What::Ping, NodeReply::Done { .. }) => self.core_answers(session),
             (What::Open { stripe }, NodeReply::Done { .. }) => self.stripe_opened(session.node, stripe),
             (What::Close, NodeReply::Done { .. }) => self.close_settled(),
             (What::Rescind { stripe }, NodeReply::Done { .. }) => self.rescind_answered(session.node, stripe, Ok(())),
@@ -334,10 +337,11 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Drops answered tags from the front of a session's queue.
-    fn forget_answered(&mut self, id: SessionId) {
+    /// Drops answered tags from the front of a session's queue: one that was asked then is.
+    fn forget_answered(&mut self, id: SessionId, asked_us: u64) {
         let awaited = &self.awaited;
         if let Some(session) = self.nodes.session_mut(id) {
+            session.reached_us = session.reached_us.max(asked_us);
             session.forget_asked(|tag| awaited.get(tag).is_some());
         }
     }
@@ -381,9 +385,15 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Treats nodes that owe an answer for too long as slow.
+    /// Treats nodes that owe an answer for too long as slow. Not those that answer one after the other: it may be the
+    /// owner's own link that is full. For how long they may is bounded, too.
     pub(super) fn check_deadlines(&mut self) {
         let Some(before_us) = self.now.mono_us.checked_sub(self.config.request_deadline_us) else { return };
+        let deadlines_before = |count| self.now.mono_us.saturating_sub(self.config.request_deadline_us * count);
+        let hung_before_us = deadlines_before(HUNG_DEADLINES);
+        // Who takes over keeps everybody waiting, and what it reads it has of others, too.
+        let takes_over = !self.is_serving() && !self.is_preparing();
+        let suspect_before_us = if takes_over { deadlines_before(TAKE_OVER_DEADLINES) } else { hung_before_us };
         let awaited = &self.awaited;
         // Each late node with the time of the oldest thing it owes.
         let mut late: BTreeMap<NodeId, u64> = BTreeMap::new();
@@ -397,7 +407,7 @@ impl<C: Command> Engine<C> {
                 let Some(&(asked_us, tag)) = session.asked.front() else { continue };
                 let is_unhurried = awaited.get(tag).is_some_and(|awaited| awaited.is_unhurried);
                 let sent_us = asked_us + if is_unhurried { GATHER_US } else { 0 };
-                if sent_us < before_us {
+                if sent_us < suspect_before_us || sent_us < before_us && session.is_stuck(sent_us, before_us) {
                     note(node.id, sent_us);
                 }
             }
@@ -406,13 +416,16 @@ impl<C: Command> Engine<C> {
             let stripe = self.stripes.at(slot);
             let open = stripe.open.as_ref().expect("an unsealed stripe has its bytes");
             let Some(sent_us) = open.oldest_sent_us().filter(|&sent_us| sent_us < before_us) else { continue };
-            open.laggards(before_us).into_iter().for_each(|member| note(stripe.members[member], sent_us));
+            for member in open.laggards(before_us) {
+                let node = stripe.members[member];
+                let owed_us = open.owed_since_us(member).unwrap_or(sent_us);
+                let session = self.nodes.session(self.nodes.session_of(node, stripe.id));
+                let is_stuck = session.is_none_or(|session| session.is_stuck(owed_us, before_us));
+                if sent_us < suspect_before_us || is_stuck {
+                    note(node, sent_us);
+                }
+            }
         }
-        let deadlines_before = |count| self.now.mono_us.saturating_sub(self.config.request_deadline_us * count);
-        let hung_before_us = deadlines_before(HUNG_DEADLINES);
-        // Who takes over keeps everybody waiting, and what it reads it has of others, too.
-        let takes_over = !self.is_serving() && !self.is_preparing();
-        let suspect_before_us = if takes_over { deadlines_before(TAKE_OVER_DEADLINES) } else { hung_before_us };
         let goes_round = self.policies.iter().any(|policy| policy.read_sidestep);
         for (node, oldest_us) in late {
             // Without a spare node to write to, leaving a slow one would fail writes that it only delays. What is known
@@ -430,7 +443,7 @@ impl<C: Command> Engine<C> {
         self.ping_again(before_us);
     }
 
-    /// Goes round a node until it answers a ping.
+    /// Goes round a node until each of its cores answers a ping.
     fn suspect(&mut self, id: NodeId, since_us: u64) {
         let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Ready) else { return };
         (node.phase, node.silent_since_us) = (NodePhase::Suspect, since_us);
@@ -456,26 +469,52 @@ impl<C: Command> Engine<C> {
         hung.into_iter().for_each(|node| self.drop_orders_of(node));
     }
 
-    /// Asks a silent node for a sign of life, whatever it owes: an answer that was lost is not to be waited for.
+    /// Asks each core of a silent node for a sign of life, whatever it owes: an answer that was lost is not to be waited
+    /// for. Which of them stand still is not known, and the node is used when none does.
     fn ping(&mut self, id: NodeId) {
-        let Some(node) = self.nodes.get_mut(id) else { return };
-        node.sessions.iter_mut().for_each(super::session::Session::answered);
-        self.ask_session(SessionId { node: id, core: 0 }, &NodeRequest::Ping, What::Ping);
+        self.nodes.sessions_of(id).for_each(|session| self.ping_core(session));
     }
 
-    /// The ping, or its answer, may have been lost too.
+    fn ping_core(&mut self, id: SessionId) {
+        let Some(session) = self.nodes.session_mut(id) else { return };
+        session.answered();
+        let tag = self.ask_session(id, &NodeRequest::Ping, What::Ping);
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.sign = Some((tag, self.now.mono_us));
+        }
+    }
+
+    /// The ping, or its answer, may have been lost too. It is the same one that is asked again: whichever is answered is a
+    /// sign of life, and one is awaited however long that takes.
     fn ping_again(&mut self, before_us: u64) {
-        let awaited = &self.awaited;
-        let mut silent = Vec::new();
+        let (awaited, now_us) = (&self.awaited, self.now.mono_us);
+        let mut failed = Vec::new();
         for node in self.nodes.iter_mut().filter(|node| node.phase.is_silent()) {
-            for session in &mut node.sessions {
+            for (core, session) in node.sessions.iter_mut().enumerate() {
                 session.forget_asked(|tag| awaited.get(tag).is_some());
-            }
-            if node.sessions[0].asked.back().is_none_or(|&(asked_us, _)| asked_us < before_us) {
-                silent.push(node.id);
+                let Some((tag, _)) = session.sign.filter(|&(_, asked_us)| asked_us < before_us) else { continue };
+                if awaited.get(tag).is_none() {
+                    failed.push(SessionId { node: node.id, core: core as u16 });
+                    continue;
+                }
+                session.answered();
+                // More than that lies here only if the node takes nothing: then what lies here is asked first.
+                if session.outbox.len() < BATCH_BYTES_MAX {
+                    session.put(&NodeRequest::Ping, tag.raw());
+                }
+                session.sign = Some((tag, now_us));
             }
         }
-        silent.into_iter().for_each(|node| self.ping(node));
+        failed.into_iter().for_each(|session| self.ping_core(session));
+    }
+
+    fn core_answers(&mut self, id: SessionId) {
+        if let Some(session) = self.nodes.session_mut(id) {
+            session.sign = None;
+        }
+        if self.nodes.get(id.node).is_some_and(|node| node.sessions.iter().all(|session| session.sign.is_none())) {
+            self.node_answers(id.node);
+        }
     }
 
     fn node_answers(&mut self, id: NodeId) {
@@ -508,3 +547,6 @@ impl<C: Command> Engine<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

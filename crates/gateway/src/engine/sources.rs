@@ -2,7 +2,7 @@
 //!
 //! The cheapest set that suffices is the code's plan over the chunks that are to be had. Nodes that are slow, late or
 //! at their bound are left out, as long as there is a plan without them: the slowest first, at most as many as the code
-//! can do without. Where there is a choice the most loaded nodes are left out too.
+//! can do without. Who is only at its bound is gone round where all others that are asked are not busy. Where there is a choice the most loaded nodes are left out too.
 //!
 //! Must not know: what is read for, or how it is asked.
 
@@ -29,7 +29,7 @@ impl<C: Command> Engine<C> {
         if excluded & 1 << wanted.data_index != 0 || !self.nodes.is_ready(node) {
             return Way::Degraded { spare };
         }
-        if policy.read_sidestep && self.is_avoided_of(wanted, node) && self.has_plan(wanted, excluded) {
+        if policy.read_sidestep && self.is_avoided_of(wanted, excluded) {
             return if self.takes_probe(node) { Way::Both { spare, is_hedge: false } } else { Way::Degraded { spare } };
         }
         if spare > 0 {
@@ -60,8 +60,7 @@ impl<C: Command> Engine<C> {
     pub(super) fn goes_round(&mut self, wanted: &Wanted) -> bool {
         let node = wanted.members[wanted.data_index];
         let policy = *self.policy(wanted.partition);
-        let is_avoided = || self.is_avoided_of(wanted, node);
-        if !self.nodes.is_ready(node) || policy.read_sidestep && is_avoided() && self.has_plan(wanted, 0) {
+        if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, 0) {
             return true;
         }
         policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, 0)
@@ -155,16 +154,24 @@ impl<C: Command> Engine<C> {
         (0..members.len()).filter(is_free).min_by_key(rank)
     }
 
-    /// Is the node one of the slowest of these, and no more than the code can do without?
-    fn is_avoided_of(&self, wanted: &Wanted, node: NodeId) -> bool {
-        if !self.monitor.is_fail_slow(node) && !self.is_full(node) {
+    /// Is the holder one of the slowest of these, and no more than the code can do without? Or is it at its bound, and
+    /// those that are asked instead are not busy? All can be at theirs, and would be asked several times as much.
+    fn is_avoided_of(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+        let members = &wanted.members;
+        let node = members[wanted.data_index];
+        if self.monitor.is_fail_slow(node) {
+            let (ready, gone): (Vec<_>, Vec<_>) = members.iter().partition(|&&member| self.nodes.is_ready(member));
+            let room = wanted.shape.tolerance().saturating_sub(gone.len());
+            let slower = self.monitor.avoided().take_while(|&slow| slow != node).filter(|slow| ready.contains(&slow));
+            return slower.count() < room && self.has_plan(wanted, excluded);
+        }
+        if !self.is_full(node) {
             return false;
         }
-        let is_gone = |member: &&NodeId| !self.nodes.is_ready(**member);
-        let members = &wanted.members;
-        let room = wanted.shape.tolerance().saturating_sub(members.iter().filter(is_gone).count());
-        let slower = self.monitor.avoided().filter(|slow| members.contains(slow)).take_while(|&slow| slow != node);
-        slower.count() < room
+        let code = self.codes.get(wanted.shape);
+        let is_free =
+            |&source: &usize| self.nodes.is_ready(members[source]) && !self.is_slow_source(wanted, members[source]);
+        self.choose_plan(&code, wanted, excluded).is_some_and(|plan| plan.sources.iter().all(is_free))
     }
 
     pub(super) fn load_of(&self, node: NodeId) -> usize {
@@ -205,7 +212,82 @@ impl RecordGuess {
 
 #[cfg(test)]
 mod tests {
+    use shorttail_monitor::{Class, Report, View};
+    use shorttail_units::{CodeShape, Now, OpNumber, PartitionId, StripeId};
+
+    use super::super::fetch::{Extent, FetchPurpose};
+    use super::super::limits::OUTSTANDING_BYTES_MAX;
+    use super::super::nodes::NodePhase;
+    use super::super::testing::engine_of_ready_nodes;
     use super::*;
+    use crate::any::AnyCommand;
+
+    const MEMBERS: u16 = 6;
+
+    fn engine() -> Engine<AnyCommand> {
+        engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), MEMBERS)
+    }
+
+    /// A chunk of a stripe that lies on the nodes in their order.
+    fn wanted(engine: &Engine<AnyCommand>, data_index: usize) -> Wanted {
+        Wanted {
+            stripe: StripeId::default(),
+            shape: engine.config.shape,
+            partition: PartitionId(0),
+            members: (0..MEMBERS).map(NodeId).collect(),
+            data_index,
+            chunk_bytes: engine.config.chunk_bytes as u32,
+            offset: 0,
+            extent: Extent::Bytes(100),
+            op: OpNumber(0),
+            purpose: FetchPurpose::Gather { stripe: StripeId::default(), data_index: data_index as u8 },
+        }
+    }
+
+    /// Other gateways say that these are slow, the first one most.
+    fn call_slow(engine: &mut Engine<AnyCommand>, nodes: &[u16]) {
+        let report = |(place, &node): (usize, &u16)| Report {
+            node: NodeId(node),
+            class: Class::Read,
+            fail_slow: true,
+            latency_us: 90_000 - 10_000 * place as u64,
+            peers_us: 300,
+        };
+        let reports = nodes.iter().enumerate().map(report).collect();
+        engine.handle_opinions(Now { mono_us: 1_000, ..Now::default() }, &View { reports });
+    }
+
+    fn fill(engine: &mut Engine<AnyCommand>, node: u16) {
+        engine.monitor.sent(NodeId(node), Class::Read, OUTSTANDING_BYTES_MAX as u32, 0);
+    }
+
+    fn is_direct(engine: &mut Engine<AnyCommand>, data_index: usize) -> bool {
+        let wanted = wanted(engine, data_index);
+        let is_direct = engine.way_to(&wanted, 0) == Way::Direct;
+        assert_eq!(engine.goes_round(&wanted), !is_direct);
+        is_direct
+    }
+
+    #[test]
+    fn a_slow_node_is_gone_round_although_a_slower_one_does_not_answer_at_all() {
+        let mut engine = engine();
+        call_slow(&mut engine, &[0, 1, 2]);
+        assert_eq!([0, 1, 2, 3].map(|chunk| is_direct(&mut engine, chunk)), [false, false, true, true]);
+        // With it there is room for one more.
+        engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Suspect;
+        assert_eq!([0, 1, 2, 3].map(|chunk| is_direct(&mut engine, chunk)), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_node_at_its_bound_is_gone_round_unless_the_others_are_busy_too() {
+        let mut engine = engine();
+        fill(&mut engine, 0);
+        assert_eq!([0, 1].map(|chunk| is_direct(&mut engine, chunk)), [false, true]);
+        fill(&mut engine, 5);
+        assert_eq!([0, 1].map(|chunk| is_direct(&mut engine, chunk)), [false, true]);
+        (1..5).for_each(|node| fill(&mut engine, node));
+        assert!((0..4).all(|chunk| is_direct(&mut engine, chunk)), "each read would be four");
+    }
 
     #[test]
     fn the_guess_follows_the_records_and_spares_nine_of_ten_a_second_asking() {

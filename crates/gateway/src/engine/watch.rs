@@ -6,7 +6,7 @@
 //! withdrawn --cancelled-->   '--probe due------> one more request beside the one that goes round
 //! ```
 //! A node is gone round when it is fail-slow (the monitor's verdict), or at its bound (more is outstanding than may
-//! be). It is *late* while it owes an answer that is older than its hedge delay; then other ways are preferred,
+//! be) while others are not busy. It is *late* while it owes an answer that is older than its hedge delay; then other ways are preferred,
 //! within the budget.
 //!
 //! Must not know: what requests carry.
@@ -17,7 +17,6 @@ use shorttail_units::{NodeId, Now, PartitionId};
 use shorttail_wire::node::NodeRequest;
 
 use super::limits::{OUTSTANDING_BYTES_MAX, OUTSTANDING_MAX, VERDICTS_KEPT_MAX};
-use super::nodes::SessionId;
 use super::pool::PoolKey;
 use super::{Engine, What};
 use crate::command::Command;
@@ -165,7 +164,7 @@ impl<C: Command> Engine<C> {
         })
     }
 
-    /// Is so much outstanding that the node is treated as slow?
+    /// Is so much outstanding that others are better asked, if they are not busy themselves?
     pub(super) fn is_full(&self, id: NodeId) -> bool {
         let (requests, bytes) = self.monitor.outstanding(id);
         requests >= OUTSTANDING_MAX || bytes >= OUTSTANDING_BYTES_MAX
@@ -190,7 +189,10 @@ impl<C: Command> Engine<C> {
                 Class::Read => NodeRequest::Ping,
                 Class::Write => NodeRequest::ProbeWrite,
             };
-            self.ask_session(SessionId { node, core: 0 }, &request, What::Ping);
+            // One core may be slow, and the others not.
+            for session in self.nodes.sessions_of(node) {
+                self.ask_session(session, &request, What::Ping);
+            }
         }
     }
 

@@ -312,6 +312,19 @@ impl World {
         }
     }
 
+    /// The thread of one of a node's cores stands still until [`World::core_goes_on`].
+    pub fn stall_core(&mut self, node: usize, core: usize) {
+        self.counts.stalls += 1;
+        self.note(format_args!("core {core} of node {node} stalls"));
+        self.nodes[node].stalled_core = Some(core);
+    }
+
+    pub fn core_goes_on(&mut self, node: usize) {
+        self.note(format_args!("all cores of node {node} go on"));
+        self.nodes[node].stalled_core = None;
+        self.demand_node_turn(node);
+    }
+
     pub fn is_stalled(&self, node: usize) -> bool {
         self.network.is_stalled(endpoint_of(node))
     }

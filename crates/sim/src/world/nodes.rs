@@ -38,6 +38,8 @@ pub(super) struct NodeHost {
     /// Sessions that ended since the last turn, and with what they sent before it.
     ended: Vec<SessionId>,
     turn_is_due: bool,
+    /// A core whose thread stands still; the others go on.
+    pub stalled_core: Option<usize>,
     pub slowness: Slowness,
     /// Bits of its memory turned over: what it shows may be anything.
     pub is_rotten: bool,
@@ -58,6 +60,7 @@ impl NodeHost {
             deadline_us: None,
             ended: Vec::new(),
             turn_is_due: false,
+            stalled_core: None,
             slowness: Slowness::new(u64::from(id) + 1),
             is_rotten: false,
             memory: None,
@@ -213,6 +216,7 @@ impl World {
         host.ended.clear();
         host.slowness.forget();
         host.turn_is_due = false;
+        host.stalled_core = None;
         host.deadline_us = None;
         self.member_stops(Who::Node(node));
         self.network.crash(&mut self.schedule, endpoint_of(node));
@@ -287,7 +291,9 @@ impl World {
         let now = self.now_by(self.nodes[node].clock);
         let host = &mut self.nodes[node];
         let mut closed = Vec::new();
-        for (&session, link) in host.links.iter_mut().filter(|(_, link)| !link.input.is_empty()) {
+        let stalled_core = host.stalled_core;
+        let is_read = |link: &Link| !link.input.is_empty() && Some(link.core) != stalled_core;
+        for (&session, link) in host.links.iter_mut().filter(|(_, link)| is_read(link)) {
             let core = &mut host.cores[link.core];
             let outcome = match link.peer {
                 None => core.handle_input(now, session.number(), &link.input).map_err(|_| ()),
@@ -301,7 +307,7 @@ impl World {
         for session in std::mem::take(&mut host.ended) {
             host.end_link(session);
         }
-        for core in &mut host.cores {
+        for (_, core) in host.cores.iter_mut().enumerate().filter(|&(core, _)| Some(core) != stalled_core) {
             core.end_turn(now);
         }
         self.keep_peers(node);
@@ -325,7 +331,7 @@ impl World {
     fn send_from_node(&mut self, node: usize) {
         let host = &mut self.nodes[node];
         let mut outputs = Vec::new();
-        for (&session, link) in &host.links {
+        for (&session, link) in host.links.iter().filter(|(_, link)| Some(link.core) != host.stalled_core) {
             let core = &mut host.cores[link.core];
             let output = match link.peer {
                 None => core.poll_output(session.number()),

@@ -34,7 +34,8 @@ impl World {
 
     pub(super) fn await_node_deadline(&mut self, node: usize) {
         let host = &mut self.nodes[node];
-        let Some(at_us) = host.cores.iter().filter_map(shorttail_node::Node::poll_deadline).min() else { return };
+        let running = host.cores.iter().enumerate().filter(|&(core, _)| Some(core) != host.stalled_core);
+        let Some(at_us) = running.filter_map(|(_, core)| core.poll_deadline()).min() else { return };
         let at_us = host.clock.world_us(at_us).max(self.schedule.now_us() + 1);
         if host.deadline_us.is_none_or(|known| at_us < known) {
             host.deadline_us = Some(at_us);

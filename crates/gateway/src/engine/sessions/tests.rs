@@ -1,0 +1,169 @@
+//! Nodes that are late, silent for a while, or for good.
+
+use std::collections::VecDeque;
+
+use shorttail_units::CodeShape;
+use shorttail_wire::node::NodeReply;
+
+use super::super::limits::TICK_US;
+use super::super::testing::engine_of_ready_nodes;
+use super::*;
+use crate::any::AnyCommand;
+
+const NODE: NodeId = NodeId(3);
+const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
+const DEADLINE_US: u64 = 100_000;
+
+fn session(core: u16) -> SessionId {
+    SessionId { node: NODE, core }
+}
+
+/// Another node could take the place of any; the one that this is about has two cores.
+fn engine() -> Engine<AnyCommand> {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), 8);
+    assert_eq!(engine.config.request_deadline_us, DEADLINE_US);
+    let node = engine.nodes.get_mut(NODE).expect("a node");
+    node.sessions.resize_with(2, Default::default);
+    node.sessions[1].connected = true;
+    engine
+}
+
+fn phase(engine: &Engine<AnyCommand>) -> NodePhase {
+    engine.nodes.get(NODE).expect("a node").phase
+}
+
+/// It is as late, and looked at.
+fn pass_until(engine: &mut Engine<AnyCommand>, us: u64) {
+    while engine.now.mono_us < us {
+        let mono_us = (engine.now.mono_us + TICK_US).min(us);
+        engine.set_now(Now { mono_us, ..engine.now });
+        engine.check_deadlines();
+        engine.run_work();
+    }
+}
+
+fn ask(engine: &mut Engine<AnyCommand>, core: u16) -> PoolKey {
+    let read =
+        NodeRequest::ReadRange { stripe: StripeId::default(), offset: 0, length: 1 << 20, op: Default::default() };
+    engine.ask_session(session(core), &read, What::Nothing)
+}
+
+fn answer(engine: &mut Engine<AnyCommand>, core: u16, tag: PoolKey) {
+    let mut bytes = Vec::new();
+    DONE.encode(tag.raw(), &mut bytes);
+    engine.handle_session_input(engine.now, session(core), &bytes).expect("a reply");
+}
+
+/// What the server sends on a session: the tags.
+fn sent(engine: &mut Engine<AnyCommand>, core: u16) -> Vec<PoolKey> {
+    let bytes = engine.session_output(session(core)).map_or(Vec::new(), std::mem::take);
+    let (mut tags, mut at) = (Vec::new(), 0);
+    while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
+        tags.push(PoolKey::from_raw(frame.tag));
+        at += length;
+    }
+    tags
+}
+
+#[test]
+fn a_node_is_used_again_when_each_of_its_cores_answers() {
+    for first in [0, 1] {
+        let mut engine = engine();
+        let read = ask(&mut engine, 1);
+        pass_until(&mut engine, DEADLINE_US + TICK_US);
+        assert_eq!(phase(&engine), NodePhase::Suspect);
+        let pings = [0, 1].map(|core| *sent(&mut engine, core).last().expect("a ping"));
+        assert!(!pings.contains(&read));
+        answer(&mut engine, first, pings[usize::from(first)]);
+        assert_eq!(phase(&engine), NodePhase::Suspect, "one of its cores stands still");
+        pass_until(&mut engine, (HUNG_DEADLINES + 2) * DEADLINE_US);
+        assert_eq!(phase(&engine), NodePhase::Hung);
+        // What was asked before it was given up is of no use, what is asked now is.
+        pass_until(&mut engine, (HUNG_DEADLINES + 10) * DEADLINE_US);
+        assert_eq!(sent(&mut engine, first), [], "it has answered");
+        let again = *sent(&mut engine, 1 - first).last().expect("a ping");
+        answer(&mut engine, 1 - first, again);
+        assert_eq!(phase(&engine), NodePhase::Ready);
+    }
+}
+
+#[test]
+fn what_a_hung_node_is_asked_stays_little_however_long_it_hangs() {
+    const HANGS_US: u64 = 1_000_000_000;
+    for is_sent in [false, true] {
+        let mut engine = engine();
+        ask(&mut engine, 0);
+        let mut last = None;
+        for us in (0..HANGS_US).step_by(DEADLINE_US as usize / 2) {
+            engine.now.mono_us = us;
+            engine.check_deadlines();
+            engine.run_work();
+            if is_sent {
+                last = sent(&mut engine, 0).last().copied().or(last);
+                sent(&mut engine, 1).last().copied().into_iter().for_each(|tag| answer(&mut engine, 1, tag));
+            }
+        }
+        assert_eq!(phase(&engine), NodePhase::Hung);
+        let node = engine.nodes.get(NODE).expect("a node");
+        let asked = node.sessions.iter().map(|session| session.asked.len()).max();
+        let outbox = node.sessions.iter().map(|session| session.outbox.len()).max();
+        assert!(engine.awaited.iter().count() <= 2 && asked <= Some(2), "{asked:?}");
+        assert!(outbox < Some(BATCH_BYTES_MAX + 100), "{outbox:?}");
+        assert!(engine.monitor.outstanding(NODE).0 <= 2);
+        if let Some(tag) = last {
+            answer(&mut engine, 0, tag);
+            assert_eq!(phase(&engine), NodePhase::Ready, "the answer to the first or the last one");
+        }
+    }
+}
+
+/// Fifteen reads are under way at any time, and one is answered each 10 ms, as long as `is_answered` says of when it was
+/// asked and when that would be; when the node became suspect.
+fn read_through_a_full_link(engine: &mut Engine<AnyCommand>, is_answered: impl Fn(u64, u64) -> bool) -> Option<u64> {
+    const EVERY_US: u64 = 10_000;
+    let mut asked: VecDeque<_> = (0..15).map(|_| (0, ask(engine, 0))).collect();
+    for now_us in (EVERY_US..10_000_000).step_by(EVERY_US as usize) {
+        pass_until(engine, now_us);
+        if phase(engine) == NodePhase::Suspect {
+            return Some(now_us);
+        }
+        let (asked_us, tag) = asked.pop_front().expect("fifteen");
+        sent(engine, 0);
+        if is_answered(asked_us, now_us) {
+            answer(engine, 0, tag);
+        }
+        asked.push_back((now_us, ask(engine, 0)));
+    }
+    None
+}
+
+#[test]
+fn a_node_that_answers_one_after_the_other_is_not_suspect_and_one_that_does_not_is_soon() {
+    const FROM_US: u64 = 5_000_000;
+    // Each is answered after 150 ms.
+    assert_eq!(read_through_a_full_link(&mut engine(), |_, _| true), None);
+    // All stand still from then on.
+    let silent = read_through_a_full_link(&mut engine(), |_, now_us| now_us < FROM_US);
+    assert_eq!(silent, Some(FROM_US + DEADLINE_US));
+    // One is never answered: after the next one was, it is late as it always was.
+    let overtaken = read_through_a_full_link(&mut engine(), |asked_us, _| asked_us != FROM_US);
+    assert_eq!(overtaken, Some(FROM_US + 170_000));
+}
+
+/// It says something all the time, and nothing that it was asked.
+#[test]
+fn what_a_talking_node_never_answers_is_waited_for_no_longer_than_twenty_deadlines() {
+    let mut engine = engine();
+    ask(&mut engine, 0);
+    let mut acked = Vec::new();
+    NodeReply::Acked { stripe: StripeId::default(), op: Default::default() }.encode(0, &mut acked);
+    let hung_us = HUNG_DEADLINES * DEADLINE_US;
+    while engine.now.mono_us < hung_us {
+        engine.handle_session_input(engine.now, session(0), &acked).expect("a reply");
+        assert_eq!(phase(&engine), NodePhase::Ready);
+        let until_us = engine.now.mono_us + 10_000;
+        pass_until(&mut engine, until_us);
+    }
+    pass_until(&mut engine, hung_us + TICK_US);
+    assert_eq!(phase(&engine), NodePhase::Hung);
+}
