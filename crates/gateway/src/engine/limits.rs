@@ -107,7 +107,7 @@ pub const TICK_US: u64 = 5_000;
 /// Microseconds without a turn that are this process' own pause: ticks come far more often.
 pub const PAUSE_US: u64 = 4 * TICK_US;
 
-/// Microseconds after which parities are told of stability although nothing else is sent to them.
+/// Microseconds after which members are told of stability although nothing else is sent to them.
 pub const IDLE_STABLE_US: u64 = 10_000;
 
 /// Keys that one step of a scan returns at most, whatever COUNT says.
