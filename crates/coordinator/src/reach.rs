@@ -225,9 +225,9 @@ impl Coordinator {
         sets.all(|set| self.are_enough(&reached, set))
     }
 
-    /// Notes since when a tenure is not proven.
+    /// Notes since when a tenure is not proven. An heir of which a core stands still says for ever that it prepares.
     pub(crate) fn note_proof(&mut self, now: Now, standing: &Standing) {
-        let waits = matches!(standing.state, TenureState::TakingOver | TenureState::Serving | TenureState::LettingGo);
+        let waits = !matches!(standing.state, TenureState::LetGo | TenureState::Ended);
         let unproven = &mut self.tenures.unproven_since_us;
         match standing.proven_by {
             0 if waits => _ = unproven.entry(standing.epoch.0).or_insert(now.mono_us),

@@ -92,10 +92,15 @@ pub struct CoreReport {
 }
 
 impl CoreReport {
+    /// Does it stand still?
+    fn is_silent(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.at_us) > limits::REPORT_US_MAX
+    }
+
     /// Its shares, as far as they still hold: a core that stands still is not proven any more.
     fn shares_at(&self, now_us: u64) -> impl Iterator<Item = Share> + '_ {
-        let holds = now_us.saturating_sub(self.at_us) <= limits::REPORT_US_MAX;
-        self.shares.iter().map(move |share| Share { proven_by: if holds { share.proven_by } else { 0 }, ..*share })
+        let is_silent = self.is_silent(now_us);
+        self.shares.iter().map(move |share| Share { proven_by: if is_silent { 0 } else { share.proven_by }, ..*share })
     }
 }
 
@@ -431,10 +436,14 @@ impl Published {
     }
 
     fn status(&self) -> GatewayStatus {
+        self.status_at(self.clock.now().mono_us)
+    }
+
+    fn status_at(&self, now_us: u64) -> GatewayStatus {
         let mut sum: Option<StoreStats> = None;
         let mut seen: BTreeMap<u16, NodeSeen> = BTreeMap::new();
         let mut shares: Vec<Vec<Share>> = Vec::new();
-        let now_us = self.clock.now().mono_us;
+        let mut is_silent = false;
         for gauges in &self.gauges {
             let published = gauges.published.lock().unwrap_or_else(PoisonError::into_inner);
             let CoreReport { stats, nodes, .. } = &*published;
@@ -448,7 +457,10 @@ impl Published {
                 }
             }
             shares.push(published.shares_at(now_us).collect());
+            is_silent |= published.is_silent(now_us);
         }
+        // Whatever others reach, what that core is to take over or to prepare for never comes to be.
+        seen.values_mut().for_each(|node| node.connected &= !is_silent);
         let terms = Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner));
         let totals = sum.as_ref().map(totals).unwrap_or_default();
         let standings = standings(&terms, &shares);

@@ -311,6 +311,30 @@ mod tests {
         }
     }
 
+    /// It was told that all it holds is stable, as those that rest are. What others hold is not, and fills the log.
+    #[test]
+    fn a_chunk_that_knows_all_it_holds_to_be_stable_needs_nothing_of_the_log() {
+        let mut kept = Kept::open(2, 1);
+        kept.stripe.append(0, &[1; 50], 0);
+        kept.stripe.append(0, &[2; 60], 1);
+        let other = description_of(0, kept.stripe.shape, CHUNK_BYTES);
+        let store = &mut kept.stripe.stores[0];
+        store.chunk_mut(stripe_id(1)).expect("here").stable(op(2)).expect("it holds it");
+        for stripe in 2..22 {
+            store.open(&ChunkDescription { stripe: stripe_id(stripe), ..other.clone() }).expect("room");
+            for number in 1..=400 {
+                let (offset, previous) = (number - 1, op(number - 1));
+                let append =
+                    crate::Append { op: op(number), previous, stable: op(0), data_index: 0, offset, bytes: &[4] };
+                store.chunk_mut(stripe_id(stripe)).expect("here").append(&append).expect("room");
+            }
+        }
+        let before = kept.seen(0);
+        kept.restart(0);
+        assert!(!damaged(&kept, 0));
+        assert_eq!(kept.seen(0), before);
+    }
+
     /// Its owner waits for another member, and nothing becomes stable: more than an eighth of the log is needed, and behind it
     /// is what nobody needs.
     #[test]

@@ -253,6 +253,37 @@ fn who_lets_go_and_does_not_come_to_an_end_is_followed() {
     }
 }
 
+/// A core of it stands still since it was prepared, and never hears that it is to take over.
+#[test]
+fn an_heir_that_does_not_begin_is_followed() {
+    for state in [TenureState::Prepared, TenureState::Preparing, TenureState::TakingOver] {
+        let mut stage = Stage::new(2, 4);
+        let (one, two) = (stage.join(), stage.join());
+        stage.serve();
+        [one, two].iter().for_each(|&id| stage.reaches(id, EVERY));
+        stage.pass_ms(2 * UNPROVEN_MS_MAX);
+        stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+        stage.prepare();
+        assert_eq!(stage.lets_go(one), [1]);
+        let third = stage.join();
+        stage.reaches(third, EVERY);
+        stage.tells(one, TenureState::LetGo, false);
+        stage.beat();
+        assert_eq!(stage.loads(), [(two, 4)].into());
+        let heir = *stage.scene.persisted.tenures.keys().last().expect("its tenure");
+        let standing = Standing { epoch: Epoch(heir), proven_by: 0, state };
+        stage.gateways.get_mut(&two).expect("known").standings.insert(heir, standing);
+        // So a gateway tells of nodes of which a core stands still.
+        stage.reaches(two, if state == TenureState::TakingOver { 0 } else { EVERY });
+        stage.pass_ms(UNPROVEN_MS_MAX - 100);
+        assert_eq!(stage.loads().get(&third), None, "{state:?}: it may begin yet");
+        stage.pass_ms(UNPROVEN_MS_MAX);
+        let owners = stage.owners();
+        let is_dealt = owners.iter().all(|&(epoch, ..)| epoch != heir) && stage.loads().get(&third) == Some(&2);
+        assert!(is_dealt, "{state:?}: {owners:?}");
+    }
+}
+
 /// A few nodes confirm it, and it can neither read everything nor store anything.
 #[test]
 fn what_is_proven_of_a_gateway_that_reaches_too_few_nodes_is_handed_over() {

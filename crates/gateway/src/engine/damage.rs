@@ -7,6 +7,8 @@
 //! a member refuses what it is asked  /                          not there: the same; it is rebuilt there, or elsewhere
 //!                                                               intact: the bytes were hurt on their way
 //! ```
+//! A scan looks at headers only: that a chunk is as it should be which was found damaged, its node is asked, too.
+//!
 //! Reads go round a damaged chunk as long as the others suffice; else they use what of it proves itself.
 //!
 //! Must not know: how a chunk is checked or rebuilt.
@@ -15,6 +17,7 @@ use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{InspectReport, NodeRequest, Refusal};
 
 use super::repair::Reparable;
+use super::session::ToldEarly;
 use super::{Engine, What};
 use crate::command::Command;
 
@@ -22,10 +25,15 @@ impl<C: Command> Engine<C> {
     /// Something about a chunk of a stripe on this node was wrong.
     pub(super) fn suspect_chunk(&mut self, node: NodeId, stripe: StripeId) {
         if self.chunk_of(node, stripe).is_some_and(|chunk| self.repair.lacks(stripe) & 1 << chunk == 0)
-            && self.suspected.len() < super::limits::SUSPECTED_MAX
             && self.nodes.is_ready(node)
-            && self.suspected.insert((node, stripe))
         {
+            self.verify_chunk(node, stripe);
+        }
+    }
+
+    /// The node is to look at a whole chunk.
+    pub(super) fn verify_chunk(&mut self, node: NodeId, stripe: StripeId) {
+        if self.suspected.len() < super::limits::SUSPECTED_MAX && self.suspected.insert((node, stripe)) {
             self.ask(node, stripe, &NodeRequest::Inspect { stripe }, What::Verify { stripe });
         }
     }
@@ -47,6 +55,7 @@ impl<C: Command> Engine<C> {
             () if report.damaged => self.note_damaged(node, stripe),
             () if usize::from(report.description.index) != chunk => self.note_lacking(node, stripe),
             () if !report.sealed => self.note_left_open(node, stripe),
+            () if self.repair.is_damaged(stripe, chunk) => self.repair.clear(stripe, chunk),
             () => {}
         }
     }
@@ -87,6 +96,20 @@ impl<C: Command> Engine<C> {
         if let Reparable::Whole(facts) = self.reparable(stripe) {
             tracing::info!(?stripe, chunk, node = node.0, "a chunk was left open");
             self.repair.mark_damaged(stripe, chunk, facts.shape);
+        }
+    }
+
+    /// What a core said before this owner had read what it inherits, and the core's scan ends only now: those that had told
+    /// were compared then, and this one was not among them.
+    pub(super) fn note_told_early(&mut self, node: NodeId, told_early: &[ToldEarly]) {
+        for told in told_early {
+            let stripe = told.stripe;
+            match self.chunk_of(node, stripe) {
+                Some(chunk) if chunk != usize::from(told.index) => self.note_lacking(node, stripe),
+                Some(_) if told.is_damaged => self.note_damaged(node, stripe),
+                Some(_) if !told.is_sealed => self.note_left_open(node, stripe),
+                _ => {}
+            }
         }
     }
 

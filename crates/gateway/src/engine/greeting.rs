@@ -12,7 +12,7 @@ use super::limits::FENCE_AGAIN_US;
 use super::near::NearOffer;
 use super::nodes::{NodePhase, SessionId};
 use super::recovery::census_of;
-use super::session::{ChunkScan, Session};
+use super::session::{ChunkScan, Session, ToldEarly};
 use super::witness::is_first_id;
 use super::{Engine, Phase, What, Work};
 use crate::command::Command;
@@ -139,8 +139,9 @@ impl<C: Command> Engine<C> {
         self.scan_count += 1;
         let (number, round) = (self.scan_count, self.scan_round);
         let Some(session) = self.nodes.session_mut(id) else { return };
-        let (reported, undescribed) = (Vec::new(), Vec::new());
-        session.scan = Some(ChunkScan { number, round, since, change: 0, was_known: false, reported, undescribed });
+        let (reported, undescribed, told_early) = (Vec::new(), Vec::new(), Vec::new());
+        let (change, was_known) = (0, false);
+        session.scan = Some(ChunkScan { number, round, since, change, was_known, reported, undescribed, told_early });
         self.scan_on(id, StripeId::default());
     }
 
@@ -176,6 +177,14 @@ impl<C: Command> Engine<C> {
             reports.last().map(|chunk| chunk.description.stripe).max(undescribed.last().map(|&(stripe, _)| stripe));
         let more = reports.len() + undescribed.len() == usize::from(SCAN_COUNT);
         scan.reported.extend(reports.iter().map(|chunk| chunk.description.stripe));
+        if is_gathering {
+            scan.told_early.extend(reports.iter().map(|chunk| ToldEarly {
+                stripe: chunk.description.stripe,
+                index: chunk.description.index,
+                is_sealed: chunk.sealed,
+                is_damaged: chunk.damaged,
+            }));
+        }
         let logs = &self.logs;
         scan.undescribed.extend(undescribed.iter().filter(|(_, partition)| logs.contains_key(partition)));
         if let Some(census) = self.census_mut() {
@@ -231,6 +240,9 @@ impl<C: Command> Engine<C> {
         }
         if let Some(census) = self.census_mut() {
             census.end(id);
+        }
+        if !matches!(self.phase, Phase::Gathering(_)) {
+            self.note_told_early(id.node, &scan.told_early);
         }
         self.session_ready(id);
     }

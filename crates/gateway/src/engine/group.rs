@@ -195,7 +195,7 @@ impl<C: Command> Engine<C> {
         let Some(group) = self.groups.get_mut(key) else { return };
         let since_us = *group.stalled_us.get_or_insert(now_us);
         if !self.may_stall(StalledWrite::Group(key), since_us) {
-            self.fail_group(key, StoreError::OutOfMemory);
+            self.fail_group(key, self.no_memory());
         }
     }
 

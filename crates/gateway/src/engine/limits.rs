@@ -107,7 +107,7 @@ pub const TICK_US: u64 = 5_000;
 /// Microseconds without a turn that are this process' own pause: ticks come far more often.
 pub const PAUSE_US: u64 = 4 * TICK_US;
 
-/// Microseconds after which parities are told of stability although nothing else is sent to them.
+/// Microseconds after which members are told of stability although nothing else is sent to them.
 pub const IDLE_STABLE_US: u64 = 10_000;
 
 /// Keys that one step of a scan returns at most, whatever COUNT says.
@@ -289,6 +289,10 @@ pub const STALL_US_MAX: u64 = 2_000_000;
 
 /// Microseconds after which a flush is tried again for which not every partition had a place.
 pub const FLUSH_RETRY_US: u64 = 100_000;
+
+/// The same while the owner lets go, in microseconds since it does: everybody else's requests wait for the next owner, and
+/// are refused after 4 s.
+pub const LET_GO_STALL_US_MAX: u64 = 1_000_000;
 
 /// The same of a delete, which should not be refused for that: for one stripe whose memory comes free, at worst as many are
 /// moved as `CLEAN_LIVE_SHARE_MAX_OF_DELETES` says, 32 MiB.

@@ -435,7 +435,7 @@ impl<C: Command> Engine<C> {
         let partition = stripe.partition;
         let open = stripe.open.as_mut().expect("an unsealed stripe has its bytes");
         // Should this owner die before it can empty the stripe, the next one knows what is certain.
-        for (member, stable) in open.stable_untold_to_any() {
+        for (member, stable) in open.take_untold() {
             let node = stripe.members[member];
             if self.nodes.is_ready(node) {
                 let session = self.nodes.session_of(node, stripe.id);
@@ -573,7 +573,7 @@ impl<C: Command> Engine<C> {
         stripe.kept.add(&record, length, self.config.epoch, true);
     }
 
-    /// Parities fold soon even when nothing more is appended.
+    /// Members know what is stable soon even when nothing more is appended.
     pub(super) fn tell_stable_when_idle(&mut self) {
         let now_us = self.now.mono_us;
         for &slot in &self.stripes.unsealed().to_vec() {

@@ -446,24 +446,20 @@ impl<I> OpenStripe<I> {
         self.members[member].acked < op.op && self.shape.participants(op.data_index).any(|other| other == member)
     }
 
-    /// Parities that have not been told what is stable, with that, if nobody was told anything for `idle_us`.
+    /// Members that have not been told what is stable, with that, if nobody was told anything for `idle_us`: parities fold
+    /// it, and data chunks need nothing of it any more to be what they are after a restart.
     pub fn stable_untold(&mut self, now_us: u64, idle_us: u64) -> Vec<(usize, OpNumber)> {
         if self.told_us + idle_us > now_us {
             return Vec::new();
         }
-        let untold = self.take_untold(self.shape.data_count());
+        let untold = self.take_untold();
         self.told_us = if untold.is_empty() { self.told_us } else { now_us };
         untold
     }
 
-    /// Nothing more is appended: members that have not been told what is stable, with that.
-    pub fn stable_untold_to_any(&mut self) -> Vec<(usize, OpNumber)> {
-        self.take_untold(0)
-    }
-
-    /// Members from this one on that have not been told what is stable: from now on they have.
-    fn take_untold(&mut self, first: usize) -> Vec<(usize, OpNumber)> {
-        let members = self.members.iter_mut().enumerate().skip(first);
+    /// Members that have not been told what is stable, with that: from now on they have.
+    pub fn take_untold(&mut self) -> Vec<(usize, OpNumber)> {
+        let members = self.members.iter_mut().enumerate();
         let untold = members.filter(|(_, progress)| progress.told < progress.stable);
         let tell = |(member, progress): (usize, &mut Progress)| {
             progress.told = progress.stable;
@@ -588,7 +584,8 @@ mod tests {
         let (_, shares) = put(&mut stripe, 1, 4);
         assert_eq!(shares, [share(1, 0, 0), share(4, 1, 1), share(6, 3, 2)]);
         assert_eq!(stripe.stable_untold(9, 10), []);
-        assert_eq!(stripe.stable_untold(10, 10), [(5, OpNumber(2))], "the others know");
+        let untold = [(0, 1), (2, 2), (5, 2)].map(|(member, op)| (member, OpNumber(op)));
+        assert_eq!(stripe.stable_untold(10, 10), untold, "the others know");
         assert_eq!((4..7).map(|parity| stripe.member_last(parity).0).collect::<Vec<_>>(), [4, 3, 4]);
         assert_eq!(stripe.laggards(1), [1, 4, 6]);
     }

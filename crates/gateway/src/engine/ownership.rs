@@ -19,7 +19,7 @@ use shorttail_units::{Incarnation, NodeId, Now};
 use shorttail_wire::node::NodeRequest;
 
 use super::lease::Voter;
-use super::limits::{LET_GO_US_MAX, RELEASE_US_MAX, STRIPE_IDS_MAX, VERSIONS_MAX};
+use super::limits::{LET_GO_STALL_US_MAX, LET_GO_US_MAX, RELEASE_US_MAX, STRIPE_IDS_MAX, VERSIONS_MAX};
 use super::nodes::SessionId;
 use super::{Engine, Phase, Terms, Token, VoterSet, What};
 use crate::command::{Command, StoreError};
@@ -128,6 +128,12 @@ impl<C: Command> Engine<C> {
     pub(super) fn may_reclaim(&self) -> bool {
         let is_awaited = || self.ownership.releasing.is_none() && !self.stalled.is_empty();
         !self.is_ending() || !self.is_superseded() && is_awaited()
+    }
+
+    /// Does it let go for so long that nothing may wait for memory any more?
+    pub(super) fn is_held_up(&self) -> bool {
+        let since_us = self.ownership.letting_go_since_us;
+        since_us.is_some_and(|since_us| self.now.mono_us >= since_us + LET_GO_STALL_US_MAX)
     }
 
     pub(super) fn is_superseded(&self) -> bool {

@@ -148,6 +148,11 @@ impl Repair {
         }
     }
 
+    /// Was the chunk there, and damaged, when it was looked at last?
+    pub(super) fn is_damaged(&self, stripe: StripeId, chunk: usize) -> bool {
+        self.lost.get(&stripe).is_some_and(|lost| lost.damaged & 1 << chunk != 0)
+    }
+
     /// Does any stripe lack chunks, or may one?
     pub(super) fn lacks_any(&self) -> bool {
         self.lost_count > 0 || !self.losing.is_empty()
@@ -659,6 +664,7 @@ impl<C: Command> Engine<C> {
         }
         let Reparable::Whole(facts) = self.reparable(id) else { return };
         match facts.members.get(chunk) {
+            Some(&member) if member == node && self.repair.is_damaged(id, chunk) => self.verify_chunk(node, id),
             Some(&member) if member == node => self.repair.clear(id, chunk),
             // It was to move, or to be rebuilt elsewhere: what is here need not be rebuilt.
             Some(_) if !facts.members.contains(&node) && !self.is_to_free(node, id) && !self.is_moving_to(id, node) => {

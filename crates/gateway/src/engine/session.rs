@@ -94,6 +94,17 @@ pub struct ChunkScan {
     pub reported: Vec<StripeId>,
     /// Those that the core could not describe.
     pub undescribed: Vec<(StripeId, PartitionId)>,
+    /// What it said of chunks before it was known which stripes exist.
+    pub told_early: Vec<ToldEarly>,
+}
+
+/// What a core said of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct ToldEarly {
+    pub stripe: StripeId,
+    pub index: u8,
+    pub is_sealed: bool,
+    pub is_damaged: bool,
 }
 
 impl Session {

@@ -9,6 +9,8 @@
 //! Deletes wait in their own queue, as they are not refused for being many: each of them is what makes room. They may wait for
 //! long, so reads do not wait for one that was never sent: they are before it, but for those of a connection that asked for it.
 //!
+//! While the owner lets go they wait for a second at most, and what was never sent is handed back: the next owner is asked.
+//!
 //! Must not know: what makes room.
 
 use std::collections::VecDeque;
@@ -65,21 +67,26 @@ impl<C: Command> Engine<C> {
             return self.stall_delete(key, since_us);
         }
         if !self.may_stall(StalledWrite::Round(key), since_us) {
-            self.fail_round(key, StoreError::OutOfMemory);
+            self.fail_round(key, self.no_memory());
         }
+    }
+
+    /// What a write hears that waited in vain: the next owner may have memory for it.
+    pub(super) fn no_memory(&self) -> StoreError {
+        if self.is_held_up() { StoreError::NotOwner } else { StoreError::OutOfMemory }
     }
 
     /// A delete that could wait for ever takes what is left to cleaning, before it fails.
     fn stall_delete(&mut self, key: PoolKey, since_us: u64) {
         self.stalled.deletes.push_back(key);
-        let has_waited = self.now.mono_us.saturating_sub(since_us) > DELETE_STALL_US_MAX;
+        let has_waited = self.now.mono_us.saturating_sub(since_us) > DELETE_STALL_US_MAX || self.is_held_up();
         if !has_waited && self.has_hope() {
             return;
         }
         self.stalled.deletes.retain(|&other| other != key);
         let Some(round) = self.round_mut(key) else { return };
         if std::mem::replace(&mut round.helps_cleaning, true) {
-            return self.fail_round(key, StoreError::OutOfMemory);
+            return self.fail_round(key, self.no_memory());
         }
         self.send_round(key);
     }
@@ -87,7 +94,7 @@ impl<C: Command> Engine<C> {
     /// Lets a write wait for memory, if there is hope.
     pub(super) fn may_stall(&mut self, stalled: StalledWrite, since_us: u64) -> bool {
         let waited_us = self.now.mono_us.saturating_sub(since_us);
-        if self.stalled.writes.len() >= STALLED_MAX || waited_us > STALL_US_MAX {
+        if self.stalled.writes.len() >= STALLED_MAX || waited_us > STALL_US_MAX || self.is_held_up() {
             return false;
         }
         self.stalled.writes.push_back(stalled);
@@ -137,11 +144,13 @@ impl<C: Command> Engine<C> {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_units::{CodeShape, UnixMs};
+    use shorttail_units::{CodeShape, Now, UnixMs};
 
     use super::*;
     use crate::any::AnyCommand;
     use crate::engine::index::StripeSlot;
+    use crate::engine::limits::LET_GO_STALL_US_MAX;
+    use crate::engine::lock::{LockPhase, Old, Round};
     use crate::engine::testing::{ask, ask_as, confirm_all, engine_of_ready_nodes, leave_no_room};
     use crate::request::Reply;
 
@@ -216,5 +225,37 @@ mod tests {
         let (mut engine, _) = engine_with_stalled_delete();
         engine.now.unix_ms = OVER;
         assert_eq!(get(&mut engine, 2), ["END"]);
+    }
+
+    /// Everybody else's requests wait for the next owner meanwhile.
+    #[test]
+    fn what_waits_for_memory_holds_up_a_hand_over_for_a_second() {
+        let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
+        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = 0);
+        engine.look_at_room();
+        engine.hope_until_us = u64::MAX;
+        ask(&mut engine, b"set key 0 0 1\r\nx\r\n");
+        let round = Round::<AnyCommand>::new(Default::default(), End::Delete, Default::default(), Old::Absent);
+        let round = Round { helps_cleaning: true, ..round };
+        let key = engine.key_ref(b"other");
+        let delete = engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
+        engine.stall(delete);
+        engine.let_go(Now::default());
+        let mut waiting_at = |mono_us: u64| {
+            engine.set_now(Now { mono_us, ..Now::default() });
+            for write in std::mem::take(&mut engine.stalled.writes) {
+                let StalledWrite::Round(key) = write else { panic!("{write:?}") };
+                engine.stall(key);
+            }
+            for key in std::mem::take(&mut engine.stalled.deletes) {
+                engine.stall(key);
+            }
+            (engine.stalled.writes.len(), engine.stalled.deletes.len())
+        };
+        assert_eq!(waiting_at(0), (1, 1));
+        assert_eq!(waiting_at(LET_GO_STALL_US_MAX - 1), (1, 1));
+        assert_eq!(waiting_at(LET_GO_STALL_US_MAX), (0, 0));
+        assert_eq!(engine.no_memory(), StoreError::NotOwner, "the next owner is asked");
+        assert_eq!(engine.outstanding_count(), 0);
     }
 }

@@ -40,14 +40,22 @@ pub struct Tenure {
     proven_us: Option<u64>,
 }
 
+/// A tenure whose engine is gone.
+struct EndedTenure {
+    state: TenureState,
+    since_us: u64,
+    /// The coordinator named it, so that its partitions are to be served from here.
+    is_named: bool,
+}
+
 pub struct Tenures {
     /// What every engine has in common.
     config: EngineConfig,
     core: usize,
     core_count: usize,
     running: BTreeMap<u32, Tenure>,
-    /// Tenures that the coordinator still names and whose engine is gone, and since when it is.
-    ended: BTreeMap<u32, (TenureState, u64)>,
+    /// Those whose engine is gone, until the coordinator tells of terms that do not name them.
+    ended: BTreeMap<u32, EndedTenure>,
     counted: Counted,
     place_next: u16,
     /// What the latest view says of nodes.
@@ -96,7 +104,8 @@ impl Tenures {
 
     /// Did nodes end a tenure so long ago, and not this gateway, which let nothing go?
     pub fn has_ended(&self, epoch: u32, before_us: u64) -> bool {
-        self.ended.get(&epoch).is_some_and(|&(state, since_us)| state == TenureState::Ended && since_us <= before_us)
+        let ended = self.ended.get(&epoch);
+        ended.is_some_and(|ended| ended.state == TenureState::Ended && ended.since_us <= before_us)
     }
 
     pub fn of_place(&mut self, place: u16) -> Option<&mut Tenure> {
@@ -198,7 +207,8 @@ impl Tenures {
             let state = state_at_end(tenure.engine.standing());
             tenure.engine.give_up_all(now);
             self.counted.keep(&tenure.engine);
-            self.ended.insert(epoch, (state, now.mono_us));
+            let is_named = tenure.ending_since_us.is_none();
+            self.ended.insert(epoch, EndedTenure { state, since_us: now.mono_us, is_named });
             taken.push(tenure);
         }
         taken
@@ -217,7 +227,7 @@ impl Tenures {
     /// Is everything answered that this core has, as far as it is not yet to come? While nodes do not confirm an owner its
     /// replies wait; when they have waited for long, and not before, they become errors.
     pub fn do_all_serve(&mut self, now: Now) -> bool {
-        let mut do_all = self.ended.is_empty();
+        let mut do_all = !self.ended.values().any(|ended| ended.is_named);
         for tenure in self.running.values_mut() {
             do_all &= tenure.is_to_come() || tenure.serves(now);
         }
@@ -236,7 +246,7 @@ impl Tenures {
     /// What the coordinator is to know.
     pub fn shares(&self, now: Now) -> Vec<Share> {
         let running = self.running.values().map(|tenure| tenure.share(now));
-        let ended = self.ended.iter().map(|(&epoch, &(state, _))| Share { epoch, state, proven_by: 0 });
+        let ended = self.ended.iter().map(|(&epoch, ended)| Share { epoch, state: ended.state, proven_by: 0 });
         running.chain(ended).collect()
     }
 }

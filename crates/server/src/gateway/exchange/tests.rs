@@ -255,6 +255,7 @@ fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     world.run_until("its time is over", |world| world.now.mono_us >= since_us + ENDING_US_MAX);
     world.exchange.housekeep(world.now, world.poll.registry());
     assert_eq!(world.standing(), None);
+    assert!(world.exchange.tenures.do_all_serve(world.now), "nobody is to have it from here");
     let after = world.exchange.tenures.stats().expect("there was an engine");
     assert_eq!((after.stored_total, after.objects), (1, 0), "what it counted, and nothing that it held");
     assert!(after.renewals_failed_total >= before.renewals_failed_total);

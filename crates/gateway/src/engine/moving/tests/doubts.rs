@@ -2,15 +2,17 @@
 //! no repair and no move fails for the same reason for ever.
 
 use shorttail_units::{OpNumber, Slot};
-use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectReport, Members};
+use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, InspectReport, Members, Scanned};
 
 use super::*;
-use crate::engine::KeyRef;
 use crate::engine::census::Census;
 use crate::engine::lock::LockPhase;
 use crate::engine::manifest::Manifest;
+use crate::engine::picture::Picture;
+use crate::engine::recovery::Gathering;
 use crate::engine::striped::StripedObject;
 use crate::engine::testing::touch_of;
+use crate::engine::{KeyRef, Phase};
 
 const NO_CHUNK: NodeReply<'_> = NodeReply::Refused { refusal: Refusal::NoChunk, detail: 0 };
 
@@ -305,5 +307,55 @@ fn an_object_that_is_touched_is_repaired_all_the_same() {
     scene.engine.give_orders();
     let orders = [4, 5].map(|node| scene.asked(node));
     assert!(matches!(orders.concat()[..], [(_, Asked::Rebuild(_))]), "{orders:?}");
+    scene.engine.check_invariants();
+}
+
+/// A scan looks at the header only, and so does a process that takes over a memory file.
+#[test]
+fn what_was_damaged_is_looked_at_as_a_whole_before_it_counts_as_there() {
+    for holds in [false, true] {
+        let mut scene = scene();
+        scene.engine.repair.mark_damaged(scene.stripe, 2, shape());
+        let report = scene.shown(2, true);
+        scene.engine.note_found(NodeId(2), &report);
+        assert_eq!(scene.lacking(), 0b100, "it is as it was");
+        scene.shows(2, ChunkReport { damaged: !holds, ..report });
+        assert_eq!(scene.lacking(), if holds { 0 } else { 0b100 });
+        assert!(scene.engine.suspected.is_empty());
+        scene.engine.check_invariants();
+    }
+}
+
+/// Nodes that had told were compared when the take-over ended, and this one was in the middle of its scan.
+#[test]
+fn what_a_node_told_before_the_take_over_ended_counts_when_its_scan_ends() {
+    let mut scene = scene();
+    let description = scene.shown(0, true).description;
+    let told = [(1, 2, true, false), (2, 1, true, true), (3, 1, false, false), (4, 1, true, false)];
+    let mut reports: Vec<ChunkReport> = Vec::new();
+    for (number, index, sealed, damaged) in told {
+        let stripe = StripeId::new(Epoch(1), 100 + number);
+        let members = nodes([0, 1, 2, 3]).into();
+        scene.engine.stripes.insert(Stripe::inherited(stripe, PartitionId(0), members, Box::from([0; 2])));
+        let description = ChunkDescription { stripe, index, ..description.clone() };
+        reports.push(ChunkReport { description, sealed, damaged, ..scene.shown(0, true) });
+    }
+    // The first answer is full, so there is more to tell.
+    for number in 1_000..2_020 {
+        let description = ChunkDescription { stripe: StripeId::new(Epoch(1), number), ..description.clone() };
+        reports.push(ChunkReport { description, ..scene.shown(0, true) });
+    }
+    let id = SessionId { node: NodeId(1), core: 0 };
+    let gathering = Gathering::new(0, Picture::new(2), Census::default());
+    let serving = std::mem::replace(&mut scene.engine.phase, Phase::Gathering(Box::new(gathering)));
+    scene.engine.scan(id);
+    let number = scene.engine.scan_count;
+    scene.engine.scanned(id, number, Scanned { change: 9, reports, is_complete: true, ..Scanned::default() });
+    scene.engine.phase = serving;
+    let description = ChunkDescription { index: 1, stripe: StripeId::new(Epoch(1), 3_000), ..description };
+    let last = ChunkReport { description, ..scene.shown(1, true) };
+    scene.engine.scanned(id, number, Scanned { change: 9, reports: vec![last], ..Scanned::default() });
+    let lacking = |number: u64| scene.engine.repair.lacks(StripeId::new(Epoch(1), 100 + number));
+    assert_eq!([1, 2, 3, 4].map(lacking), [0b10, 0b10, 0b10, 0], "another one's, damaged, left open, as it should be");
     scene.engine.check_invariants();
 }
