@@ -405,7 +405,7 @@ fn r11_a_chunk_goes_back_to_where_it_came_from_when_that_was_freed() {
     let (free, up_to) = scene.is_to_free(0);
     scene.plan(4, 0);
     scene.asks_nothing();
-    scene.engine.free_unanswered(NodeId(0), scene.stripe, up_to);
+    scene.engine.free_unanswered(NodeId(0), scene.stripe, 1);
     scene.plan(4, 0);
     scene.asks_nothing();
     scene.answer(0, free, &DONE);
@@ -622,6 +622,21 @@ fn what_was_counted_of_a_node_says_nothing_when_it_goes_or_comes() {
     scene.engine.moves.draining.insert(NodeId(5));
     scene.engine.forget_left(NodeId(5));
     assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
+}
+
+/// One answer more than one asking waits for: the node drops what it was asked first, and has yet to hear of the rest.
+#[test]
+fn the_answer_to_an_earlier_free_does_not_end_a_longer_one() {
+    let mut scene = scene();
+    let (first, last) = (StripeId::new(Epoch(1), 70), StripeId::new(Epoch(1), 72));
+    scene.engine.free_range_on(NodeId(5), first, 1, PartitionId(0));
+    let (earlier, _) = scene.is_to_free(5);
+    scene.engine.free_range_on(NodeId(5), first, 3, PartitionId(0));
+    let (later, _) = scene.is_to_free(5);
+    scene.answer(5, earlier, &DONE);
+    assert!(scene.engine.is_to_free(NodeId(5), last));
+    scene.answer(5, later, &DONE);
+    assert!(!scene.engine.is_to_free(NodeId(5), last));
 }
 
 #[test]
