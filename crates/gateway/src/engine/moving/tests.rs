@@ -624,6 +624,49 @@ fn what_was_counted_of_a_node_says_nothing_when_it_goes_or_comes() {
     assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
 }
 
+/// Whoever is told so takes the node out.
+#[test]
+fn a_node_that_drains_has_what_is_on_its_way_to_it() {
+    let mut scene = scene();
+    scene.begin(5);
+    scene.engine.handle_draining(&[NodeId(5)].into());
+    scene.engine.advance_moves();
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(1), "it holds nothing yet");
+    scene.report(5, Ok(()));
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(1));
+    assert_eq!(scene.left_of(5), Some(1));
+    scene.engine.check_invariants();
+}
+
+#[test]
+fn a_node_that_drains_has_what_it_is_to_rebuild() {
+    let mut scene = scene();
+    scene.lose(0);
+    scene.engine.note_lost_of(NodeId(0));
+    scene.engine.give_orders();
+    let target = scene.engine.repair.orders.get(scene.stripe).expect("it is ordered").target();
+    assert!(!scene.counts().1.contains(&target), "its members are being told");
+    // Four others stay with it, and one more than that is needed.
+    scene.engine.moves.draining.insert(target);
+    assert_eq!(scene.left_of(target.0), Some(1));
+}
+
+#[test]
+fn a_node_that_is_used_although_it_drains_is_not_said_to_be_empty() {
+    let mut scene = scene();
+    scene.engine.handle_draining(&[NodeId(5)].into());
+    assert_eq!(scene.left_of(5), Some(0));
+    for node in [0, 4] {
+        scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Suspect;
+    }
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), None, "three stay, and a stripe needs four");
+    scene.engine.expect_use(&[NodeId(5)], StripeId::new(Epoch(1), 6), 0);
+    for node in [0, 4] {
+        scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Ready;
+    }
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(1), "what was put there meanwhile");
+}
+
 /// One answer more than one asking waits for: the node drops what it was asked first, and has yet to hear of the rest.
 #[test]
 fn the_answer_to_an_earlier_free_does_not_end_a_longer_one() {
