@@ -131,9 +131,14 @@ impl Coordinator {
         if !self.alive_gateways().any(|known| known == id) {
             return Err(format!("there is no gateway {id}"));
         }
-        let others = self.alive_gateways().filter(|other| *other != id && !self.durable.draining.contains(other));
-        if others.count() == 0 {
+        let stays = |other: u16| other != id && !self.durable.draining.contains(&other);
+        if !self.alive_gateways().any(stays) {
             return Err(format!("gateway {id} is the only one that may own partitions"));
+        }
+        if !self.alive_gateways().any(|other| stays(other) && self.may_own(other)) {
+            return Err(format!(
+                "gateway {id} cannot hand over what it owns: the others reach too few nodes to own it"
+            ));
         }
         if self.durable.draining.insert(id) {
             self.persist();
