@@ -131,9 +131,14 @@ impl Coordinator {
         if !self.alive_gateways().any(|known| known == id) {
             return Err(format!("there is no gateway {id}"));
         }
-        let others = self.alive_gateways().filter(|other| *other != id && !self.durable.draining.contains(other));
-        if others.count() == 0 {
+        let stays = |other: u16| other != id && !self.durable.draining.contains(&other);
+        if !self.alive_gateways().any(stays) {
             return Err(format!("gateway {id} is the only one that may own partitions"));
+        }
+        if !self.alive_gateways().any(|other| stays(other) && self.may_own(other)) {
+            return Err(format!(
+                "gateway {id} cannot hand over what it owns: the others reach too few nodes to own it"
+            ));
         }
         if self.durable.draining.insert(id) {
             self.persist();
@@ -302,13 +307,21 @@ impl Coordinator {
         let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
         let voters = nodes.map(|(&id, node)| (id, node.incarnation));
         let (drained, others): (Vec<_>, Vec<_>) =
-            voters.partition(|&(id, _)| self.is_draining(id) && self.is_empty(id));
+            voters.partition(|&(id, _)| self.is_draining(id) && (self.is_empty(id) || self.died_drained(id)));
         if others.len() > self.settings.code.tolerance() {
             return others;
         }
         let mut all = [drained, others].concat();
         all.sort_unstable();
         all
+    }
+
+    /// Did owners go by sets without the node before it died, as it held nothing? While none of them lives nobody says so
+    /// any more, and the dead prove nobody.
+    fn died_drained(&self, id: u16) -> bool {
+        let is_dead = self.nodes.get(&id).is_none_or(|node| !node.presence.is_alive());
+        let names = |tenure: &DurableTenure| tenure.voters_told().iter().any(|voter| voter.0 == id);
+        is_dead && !self.durable.tenures.values().any(names)
     }
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.

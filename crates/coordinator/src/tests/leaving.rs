@@ -5,6 +5,7 @@ use shorttail_wire::control::Order;
 
 use super::*;
 
+mod drained;
 mod late;
 mod told;
 

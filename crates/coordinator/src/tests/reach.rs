@@ -106,6 +106,20 @@ fn a_gateway_that_was_cut_off_is_dealt_nothing_until_it_reaches_enough_nodes() {
 }
 
 #[test]
+fn nobody_is_drained_whom_only_those_could_follow_that_are_cut_off() {
+    let (mut stage, [one, two, three]) = served();
+    stage.is_cut(three);
+    stage.pass_ms(UNPROVEN_MS_MAX + 200);
+    stage.die(two);
+    assert_eq!(stage.loads(), [(one, 12)].into());
+    stage.scene.outputs.clear();
+    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+    let why = format!("gateway {one} cannot hand over what it owns: the others reach too few nodes to own it");
+    assert!(stage.scene.outputs.contains(&Output::Answer { ticket: 5, outcome: Err(why) }));
+    assert!(stage.scene.persisted.draining.is_empty());
+}
+
+#[test]
 fn nothing_moves_when_nobody_reaches_enough_nodes() {
     let (mut stage, ids) = served();
     let owners = stage.owners();

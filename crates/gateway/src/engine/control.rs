@@ -26,6 +26,8 @@ struct PendingFree {
     /// Of a stripe that is gone everything; else what was ordered before.
     up_to: Configuration,
     partition: PartitionId,
+    /// Which asking it was that waits for answers; 0: none yet.
+    asking: u64,
     /// Cores of the node that were asked and have not answered.
     cores: Vec<u16>,
 }
@@ -86,6 +88,8 @@ pub struct Voids {
     pending: BTreeMap<NodeId, Frees>,
     /// Void packed stripes that some member may still hold.
     declared: BTreeMap<StripeId, Declared>,
+    /// How often nodes were asked to free something.
+    askings: u64,
 }
 
 impl Voids {
@@ -275,7 +279,7 @@ impl<C: Command> Engine<C> {
         let up_to = self.to_be_freed(first);
         let pending = self.voids.pending.entry(node).or_default();
         if pending.by_first.get(&first).is_none_or(|known| known.count < count || known.up_to < up_to) {
-            pending.by_first.insert(first, PendingFree { count, up_to, partition, cores: Vec::new() });
+            pending.by_first.insert(first, PendingFree { count, up_to, partition, asking: 0, cores: Vec::new() });
             pending.unasked.insert(first);
         }
         if self.nodes.is_ready(node) {
@@ -292,13 +296,15 @@ impl<C: Command> Engine<C> {
             // A range of striped stripes spreads over the node's cores: each core is told of all of it.
             let one = self.nodes.session_of(node, first).core;
             free.cores = if free.count == 1 { vec![one] } else { (0..core_count).collect() };
-            asks.push((first, free.count, free.up_to, free.partition, free.cores.clone()));
+            self.voids.askings += 1;
+            free.asking = self.voids.askings;
+            asks.push((first, free.count, free.up_to, free.partition, free.asking, free.cores.clone()));
         }
         let epoch = self.config.epoch;
-        for (first, count, up_to, partition, cores) in asks {
+        for (first, count, up_to, partition, asking, cores) in asks {
             let request = NodeRequest::Free { first, count, epoch, partition, up_to };
             for core in cores {
-                self.ask_session(super::SessionId { node, core }, &request, What::Free { first, up_to });
+                self.ask_session(super::SessionId { node, core }, &request, What::Free { first, asking });
             }
         }
     }
@@ -319,11 +325,11 @@ impl<C: Command> Engine<C> {
 
     /// A core dropped its part; the free is over when all have. What it was asked before it was to drop more does not
     /// count.
-    pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId, up_to: Configuration) {
+    pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId, asking: u64) {
         let node = session.node;
         if let Some(pending) = self.voids.pending.get_mut(&node) {
             if let Some(free) = pending.by_first.get_mut(&first) {
-                if free.up_to != up_to {
+                if free.asking != asking {
                     return;
                 }
                 free.cores.retain(|&core| core != session.core);
@@ -359,9 +365,9 @@ impl<C: Command> Engine<C> {
     }
 
     /// A free was not answered: it is asked again.
-    pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId, up_to: Configuration) {
+    pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId, asking: u64) {
         let Some(pending) = self.voids.pending.get_mut(&node) else { return };
-        if pending.by_first.get(&first).is_some_and(|free| free.up_to == up_to) {
+        if pending.by_first.get(&first).is_some_and(|free| free.asking == asking) {
             pending.unasked.insert(first);
         }
     }

@@ -93,7 +93,7 @@ impl<C: Command> Engine<C> {
 
     /// Chunks on nodes that drain, or that are away: what would be lost with them. A chunk that was lost with a node is
     /// that node's until it is rebuilt, whoever is to have it; whose those were that an earlier owner began with is not
-    /// known, so they are everybody's who was given up.
+    /// known, so they are everybody's who was given up. What is on its way to a node will be there.
     pub(super) fn count_left(&mut self) {
         let nodes = self.nodes.iter().map(|node| node.id);
         let counted = nodes.filter(|&node| self.moves.draining.contains(&node) || !self.nodes.is_reachable(node));
@@ -106,6 +106,9 @@ impl<C: Command> Engine<C> {
                     }
                 }
             });
+        }
+        for target in self.moves.targets().chain(self.repair.orders.targets_told_of()) {
+            left.entry(target).and_modify(|count| *count += 1);
         }
         for had_by in self.repair.had_by() {
             let had_it = |node: NodeId| had_by.map_or_else(|| self.has_lost_memory(node), |had_by| node == had_by);

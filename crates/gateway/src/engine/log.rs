@@ -237,9 +237,10 @@ impl<C: Command> Engine<C> {
         Err(PlaceError::Refuse(StoreError::TooFewNodes { alive: alive as u16, needed: needed as u16 }))
     }
 
-    /// Counts memory that was asked for until the nodes' answers tell what is in use.
+    /// Counts memory that was asked for until the nodes' answers tell what is in use, and chunks until they are counted.
     pub(super) fn expect_use(&mut self, members: &[NodeId], stripe: StripeId, bytes: u64) {
         for &node in members {
+            self.moves.note_put_on(node);
             let session = self.nodes.session_of(node, stripe);
             if let Some(session) = self.nodes.session_mut(session) {
                 session.used_bytes += bytes;

@@ -11,7 +11,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
+use shorttail_codes::Code;
+use shorttail_units::{CodeShape, NodeId, PartitionId, Slot, StripeId, Version};
 
 use super::Engine;
 use super::index::StripeSlot;
@@ -41,10 +42,16 @@ impl<C: Command> Engine<C> {
         marked.max((marked + self.repair.losing.count()).min(tolerance))
     }
 
-    /// The same, of stripes that lost no more than the code survives. What a node had that was given up, and is not marked
-    /// yet, may be of any stripe: too many are told for some seconds, never too few.
+    /// The same, of stripes that can be read, or some lost data of them; no more than the code survives in any case. What a
+    /// node had that was given up, and is not marked yet, may be of any stripe: too many are told for some seconds, never too
+    /// few.
     pub(super) fn lost_of_readable_max(&self) -> u64 {
-        self.repair.lost_of_stripe_max_through(self.config.tolerance()) + self.repair.losing.count()
+        let tolerance = self.config.tolerance();
+        let lost = match self.repair.patterns_beyond().any(|(shape, lost)| is_readable(shape, lost)) {
+            true => tolerance as u64,
+            false => self.repair.lost_of_stripe_max_through(tolerance),
+        };
+        lost + self.repair.losing.count()
     }
 
     pub(super) fn is_lost(&self, id: StripeId) -> bool {
@@ -88,10 +95,18 @@ impl<C: Command> Engine<C> {
     }
 }
 
+/// Is all data there, or can some that is lost be decoded? With local groups more may be lost than may be lost whichever it is.
+fn is_readable(shape: CodeShape, lost: u128) -> bool {
+    let code = Code::new(shape);
+    let is_there = |chunk: usize| lost & 1 << chunk == 0;
+    let mut lost_data = (0..shape.data_count()).filter(|&chunk| !is_there(chunk)).peekable();
+    lost_data.peek().is_none() || lost_data.any(|chunk| code.read_plan(chunk, &is_there).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use shorttail_store::record::{Record, RecordKind};
-    use shorttail_units::{CodeShape, Epoch};
+    use shorttail_units::Epoch;
 
     use super::*;
     use crate::engine::stripes::Stripe;
@@ -116,5 +131,32 @@ mod tests {
         assert_eq!(is_kept(&engine), (false, false, None), "of another partition");
         engine.note_loss(lost, PartitionId(3), members);
         assert_eq!(is_kept(&engine), (true, true, Some(lost)));
+    }
+
+    /// The coordinator gives up one more as long as fewer are lost than the code survives.
+    #[test]
+    fn a_stripe_that_groups_still_decode_is_not_lost() {
+        let shape: CodeShape = "lrc:4+2+2".parse().expect("a shape");
+        let mut engine = engine_of_ready_nodes(shape, 8);
+        let [whole, lost] = [1, 2].map(|number| StripeId::new(Epoch(1), number));
+        let told = |engine: &Engine<crate::any::AnyCommand>| engine.stats().lost_of_readable_max;
+        (0..4).for_each(|chunk| engine.repair.mark(lost, chunk, shape));
+        engine.repair.mark(lost, 6, shape);
+        assert_eq!(told(&engine), 0, "one global parity is left of four chunks of data");
+        // One of each group, and a parity of each kind.
+        [0, 2, 4, 6].into_iter().for_each(|chunk| engine.repair.mark(whole, chunk, shape));
+        assert_eq!(told(&engine), 3, "the next one may be one too many");
+        engine.repair.check_invariants();
+        engine.repair.clear(whole, 0);
+        assert_eq!(told(&engine), 3);
+        engine.repair.clear(whole, 2);
+        assert_eq!(told(&engine), 2);
+        (4..8).for_each(|chunk| engine.repair.mark(whole, chunk, shape));
+        engine.repair.clear(whole, 0);
+        engine.repair.forget(lost);
+        assert_eq!(told(&engine), 3, "all parities are lost");
+        engine.repair.check_invariants();
+        engine.repair.forget(whole);
+        assert_eq!(told(&engine), 0);
     }
 }

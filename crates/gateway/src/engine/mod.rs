@@ -225,7 +225,8 @@ enum What {
     },
     Free {
         first: StripeId,
-        up_to: Configuration,
+        /// What is to be freed may be more by the time of the answer.
+        asking: u64,
     },
     /// `part`: index of the member that was asked.
     Fetch {

@@ -132,6 +132,16 @@ impl Moves {
         late.map(|(&stripe, order)| (stripe, order.target)).collect()
     }
 
+    /// Whom chunks are on their way to.
+    pub(super) fn targets(&self) -> impl Iterator<Item = NodeId> {
+        self.under_way.values().map(|order| order.target)
+    }
+
+    /// A chunk is put on a node: it was counted before, and is counted again only after a while.
+    pub(super) fn note_put_on(&mut self, node: NodeId) {
+        self.left.entry(node).and_modify(|left| *left += 1);
+    }
+
     fn take_rate(&mut self, now_us: u64) {
         self.rate.take(now_us, self.moved_bytes, !self.is_idle());
     }
@@ -162,9 +172,10 @@ impl<C: Command> Engine<C> {
     }
 
     /// Chunks of this engine on a node that drains or is away, and those that it had and that are not rebuilt yet;
-    /// `None`: it does neither, or it was not counted yet.
+    /// `None`: it does neither, it is used although it drains, or it was not counted yet.
     pub fn chunks_left(&self, node: NodeId) -> Option<u64> {
-        self.moves.left.get(&node).copied()
+        let is_used = self.moves.draining.contains(&node) && self.nodes.is_reachable(node) && !self.is_leaving(node);
+        self.moves.left.get(&node).copied().filter(|_| !is_used)
     }
 
     /// The node went or came: what was counted says nothing any more, unless nothing new can have come there.

@@ -59,6 +59,11 @@ impl Orders {
         self.by_stripe.iter().filter(|(_, order)| order.target() == node).map(|(&stripe, _)| stripe).collect()
     }
 
+    /// Targets that are no members yet: those are being told of them.
+    pub fn targets_told_of(&self) -> impl Iterator<Item = NodeId> {
+        self.by_stripe.values().filter(|order| order.is_telling()).map(Order::target)
+    }
+
     /// Orders whose targets were asked last before this time.
     pub fn asked_before(&self, before_us: u64) -> Vec<(StripeId, NodeId)> {
         let late =

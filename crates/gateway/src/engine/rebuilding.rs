@@ -73,6 +73,11 @@ impl Order {
         self.target
     }
 
+    /// Are members told of a target that is to be one of them?
+    pub fn is_telling(&self) -> bool {
+        self.telling.is_some()
+    }
+
     pub fn asked_us(&self) -> Option<u64> {
         self.asked_us
     }

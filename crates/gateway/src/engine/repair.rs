@@ -58,18 +58,16 @@ pub struct Lost {
     pub(super) slow_since_us: Option<u64>,
     /// The stripe's configuration is known to as many members as a later owner needs to find one.
     pub is_told: bool,
-    /// Losses that the stripe survives when it is whole, and still.
-    tolerance: usize,
+    shape: CodeShape,
+    /// Losses that the stripe survives still.
     spare: usize,
     rests_until_us: Option<u64>,
 }
 
 impl Lost {
-    /// How many chunks are lost, and by that how many more the stripe survives.
-    fn count(&mut self) -> u32 {
-        let count = self.chunks.count_ones();
-        self.spare = self.tolerance.saturating_sub(count as usize);
-        count
+    /// How many more losses the stripe survives.
+    fn count(&mut self) {
+        self.spare = self.shape.tolerance().saturating_sub(self.chunks.count_ones() as usize);
     }
 }
 
@@ -87,6 +85,8 @@ pub struct Repair {
     lost_count: u64,
     /// How many stripes lost how many chunks.
     stripes_by_lost: BTreeMap<u32, u64>,
+    /// How many stripes with local groups lost just these chunks, if those are more than the code survives in any case.
+    stripes_beyond: BTreeMap<(CodeShape, u128), u64>,
     /// To be looked at, the fewest spare chunks first.
     queue: BTreeSet<(usize, StripeId)>,
     /// The last that was looked at beside the most urgent ones.
@@ -214,17 +214,21 @@ impl Repair {
     }
 
     /// A stripe has lost other chunks than before.
-    fn recount(&mut self, before: u32, after: u32) {
-        if let Some(stripes) = self.stripes_by_lost.get_mut(&before) {
-            *stripes -= 1;
-            if *stripes == 0 {
-                self.stripes_by_lost.remove(&before);
-            }
-        }
-        if after > 0 {
-            *self.stripes_by_lost.entry(after).or_default() += 1;
-        }
-        self.lost_count = self.lost_count + u64::from(after) - u64::from(before);
+    fn recount(&mut self, shape: CodeShape, before: u128, after: u128) {
+        let (count_before, count_after) = (before.count_ones(), after.count_ones());
+        count_other(&mut self.stripes_by_lost, Some(count_before), Some(count_after).filter(|&count| count > 0));
+        // Without groups nothing decodes what lost more than may be lost.
+        let pattern = |lost: u128| {
+            let is_beyond = shape.local_count() > 0 && lost.count_ones() as usize > shape.tolerance();
+            is_beyond.then_some((shape, lost))
+        };
+        count_other(&mut self.stripes_beyond, pattern(before), pattern(after));
+        self.lost_count = self.lost_count + u64::from(count_after) - u64::from(count_before);
+    }
+
+    /// What stripes with local groups lost that lost more than may be lost whichever it is, each pattern once.
+    pub(super) fn patterns_beyond(&self) -> impl Iterator<Item = (CodeShape, u128)> {
+        self.stripes_beyond.keys().copied()
     }
 
     pub fn missing_count(&self) -> u64 {
@@ -329,11 +333,13 @@ impl Repair {
             self.queue.remove(&(lost.spare, stripe));
         }
         self.stuck_count += u64::from(lost.is_stuck);
+        let before = lost.chunks;
         lost.chunks |= 1 << chunk;
-        lost.tolerance = shape.tolerance();
-        let lost_count = lost.count();
+        lost.shape = shape;
+        lost.count();
         let is_given_up = lost.is_stuck && lost.rests_until_us.is_none();
-        self.recount(lost_count - 1, lost_count);
+        let after = lost.chunks;
+        self.recount(shape, before, after);
         if is_given_up {
             self.set_stuck(stripe, false);
         }
@@ -348,16 +354,18 @@ impl Repair {
         self.unstick(stripe);
         let Some(lost) = self.lost.get_mut(&stripe) else { return };
         self.queue.remove(&(lost.spare, stripe));
+        let (shape, before) = (lost.shape, lost.chunks);
         lost.chunks &= !(1 << chunk);
         lost.damaged &= !(1 << chunk);
         lost.avoided &= !(1 << chunk);
         lost.failures = 0;
         lost.refused.clear();
         lost.had_by.retain(|(had, _)| usize::from(*had) != chunk);
-        let lost_count = lost.count();
+        lost.count();
+        let after = lost.chunks;
         self.stranded.remove(&stripe);
-        self.recount(lost_count + 1, lost_count);
-        if lost_count == 0 {
+        self.recount(shape, before, after);
+        if after == 0 {
             self.forget(stripe);
         } else {
             self.queue.extend(self.place_of(stripe));
@@ -370,7 +378,7 @@ impl Repair {
         self.set_stuck(stripe, false);
         self.orders.remove(stripe);
         if let Some(lost) = self.lost.remove(&stripe) {
-            self.recount(lost.chunks.count_ones(), 0);
+            self.recount(lost.shape, lost.chunks, 0);
         }
     }
 
@@ -506,6 +514,25 @@ impl Repair {
         let mut counts = BTreeMap::new();
         self.lost.values().for_each(|lost| *counts.entry(lost.chunks.count_ones()).or_default() += 1);
         assert_eq!(self.stripes_by_lost, counts, "stripes are counted by what they lost");
+        let is_counted = |lost: &Lost| self.stripes_beyond.contains_key(&(lost.shape, lost.chunks));
+        let is_beyond =
+            |lost: &&Lost| lost.shape.local_count() > 0 && lost.chunks.count_ones() as usize > lost.shape.tolerance();
+        assert!(self.lost.values().filter(is_beyond).all(is_counted), "what lost more is counted by what it lost");
+    }
+}
+
+/// One stripe is counted under another key than before.
+fn count_other<K: Ord>(counts: &mut BTreeMap<K, u64>, before: Option<K>, after: Option<K>) {
+    if let Some(before) = before
+        && let Some(count) = counts.get_mut(&before)
+    {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&before);
+        }
+    }
+    if let Some(after) = after {
+        *counts.entry(after).or_default() += 1;
     }
 }
 

@@ -276,7 +276,7 @@ impl<C: Command> Engine<C> {
             }
             (What::Install { write, number }, NodeReply::Done { .. }) => self.installed(write, number),
             (What::Seal { stripe }, NodeReply::Done { .. }) => self.seal_confirmed(session.node, stripe),
-            (What::Free { first, up_to }, NodeReply::Done { .. }) => self.freed(session, first, up_to),
+            (What::Free { first, asking }, NodeReply::Done { .. }) => self.freed(session, first, asking),
             (What::Fetch { fetch, part }, NodeReply::Bytes(bytes)) => self.fetched(fetch, part, bytes),
             (What::Piece { pieces, part }, NodeReply::Bytes(bytes)) => self.piece_arrived(pieces, part, bytes),
             (What::Locate { stripe, chunk }, NodeReply::Located { position }) => {
@@ -309,7 +309,7 @@ impl<C: Command> Engine<C> {
             }
             What::Hello | What::Fence { .. } => self.greeting_refused(session, refusal),
             What::Scan { number } => self.scan_refused(session, number, refusal),
-            What::Free { first, up_to } => self.free_unanswered(session.node, first, up_to),
+            What::Free { first, asking } => self.free_unanswered(session.node, first, asking),
             What::Close => self.close_settled(),
             What::Rescind { stripe } => self.rescind_answered(session.node, stripe, Err(refusal)),
             What::Reconfigure { stripe, order } => {

@@ -109,7 +109,8 @@ pub struct StoreTotals {
     /// little is there.
     pub chunks_to_rebuild: u64,
     pub repair_bytes_per_s: u64,
-    /// Most chunks that one stripe lost and that are not rebuilt yet; and of those that lost no more than the code survives.
+    /// Most chunks that one stripe lost and that are not rebuilt yet; and of those that can be read,
+    /// or some data that they lost: no more than the code survives in any case.
     pub lost_of_stripe_max: u64,
     pub lost_of_readable_max: u64,
     pub chunks_moved_total: u64,

@@ -405,7 +405,7 @@ fn r11_a_chunk_goes_back_to_where_it_came_from_when_that_was_freed() {
     let (free, up_to) = scene.is_to_free(0);
     scene.plan(4, 0);
     scene.asks_nothing();
-    scene.engine.free_unanswered(NodeId(0), scene.stripe, up_to);
+    scene.engine.free_unanswered(NodeId(0), scene.stripe, 1);
     scene.plan(4, 0);
     scene.asks_nothing();
     scene.answer(0, free, &DONE);
@@ -622,6 +622,64 @@ fn what_was_counted_of_a_node_says_nothing_when_it_goes_or_comes() {
     scene.engine.moves.draining.insert(NodeId(5));
     scene.engine.forget_left(NodeId(5));
     assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(0));
+}
+
+/// Whoever is told so takes the node out.
+#[test]
+fn a_node_that_drains_has_what_is_on_its_way_to_it() {
+    let mut scene = scene();
+    scene.begin(5);
+    scene.engine.handle_draining(&[NodeId(5)].into());
+    scene.engine.advance_moves();
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(1), "it holds nothing yet");
+    scene.report(5, Ok(()));
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(1));
+    assert_eq!(scene.left_of(5), Some(1));
+    scene.engine.check_invariants();
+}
+
+#[test]
+fn a_node_that_drains_has_what_it_is_to_rebuild() {
+    let mut scene = scene();
+    scene.lose(0);
+    scene.engine.note_lost_of(NodeId(0));
+    scene.engine.give_orders();
+    let target = scene.engine.repair.orders.get(scene.stripe).expect("it is ordered").target();
+    assert!(!scene.counts().1.contains(&target), "its members are being told");
+    // Four others stay with it, and one more than that is needed.
+    scene.engine.moves.draining.insert(target);
+    assert_eq!(scene.left_of(target.0), Some(1));
+}
+
+#[test]
+fn a_node_that_is_used_although_it_drains_is_not_said_to_be_empty() {
+    let mut scene = scene();
+    scene.engine.handle_draining(&[NodeId(5)].into());
+    assert_eq!(scene.left_of(5), Some(0));
+    for node in [0, 4] {
+        scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Suspect;
+    }
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), None, "three stay, and a stripe needs four");
+    scene.engine.expect_use(&[NodeId(5)], StripeId::new(Epoch(1), 6), 0);
+    for node in [0, 4] {
+        scene.engine.nodes.get_mut(NodeId(node)).expect("a node").phase = NodePhase::Ready;
+    }
+    assert_eq!(scene.engine.chunks_left(NodeId(5)), Some(1), "what was put there meanwhile");
+}
+
+/// One answer more than one asking waits for: the node drops what it was asked first, and has yet to hear of the rest.
+#[test]
+fn the_answer_to_an_earlier_free_does_not_end_a_longer_one() {
+    let mut scene = scene();
+    let (first, last) = (StripeId::new(Epoch(1), 70), StripeId::new(Epoch(1), 72));
+    scene.engine.free_range_on(NodeId(5), first, 1, PartitionId(0));
+    let (earlier, _) = scene.is_to_free(5);
+    scene.engine.free_range_on(NodeId(5), first, 3, PartitionId(0));
+    let (later, _) = scene.is_to_free(5);
+    scene.answer(5, earlier, &DONE);
+    assert!(scene.engine.is_to_free(NodeId(5), last));
+    scene.answer(5, later, &DONE);
+    assert!(!scene.engine.is_to_free(NodeId(5), last));
 }
 
 #[test]
