@@ -236,6 +236,10 @@ impl Claim {
                 self.lease = Some(HeldLease { id: lease, term: term(sent_us, ttl_s) });
                 self.lead()
             }
+            // None was named: whoever says so is not the store.
+            (Doing::Granting { .. }, Answer::NoLease) => {
+                Step::Done(Outcome::Away("a lease is missed where one was to be granted".to_owned()))
+            }
             (Doing::Leading, Answer::Found { leader, state }) => self.handle_election(now_us, leader, state),
             // The lease ended between two questions: the next attempt begins with a new one.
             (Doing::Leading, Answer::NoLease) => {

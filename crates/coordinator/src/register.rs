@@ -167,6 +167,9 @@ impl Coordinator {
             let id = session.gateway_id;
             return if self.is_another(id, registration.life) { Err(Refusal::Superseded(id)) } else { Ok(session) };
         }
+        if let Some(gateway_id) = self.gateway_of(registration.life) {
+            return Ok(GatewaySession { cluster_id: ClusterId(self.durable.cluster_id), gateway_id });
+        }
         if self.gateways.len() >= GATEWAY_COUNT_MAX {
             return Err(Refusal::Full("gateway".into()));
         }
@@ -177,6 +180,11 @@ impl Coordinator {
             cluster_id: ClusterId(self.durable.cluster_id),
             gateway_id: gateway_id.ok_or_else(|| Refusal::Full("gateway".into()))?,
         })
+    }
+
+    /// The number of a process that is known, though it may not know it: it asked, and its welcome came too late for it.
+    fn gateway_of(&self, life: u64) -> Option<u16> {
+        self.gateways.iter().find(|(_, member)| member.registration.life == life).map(|(&id, _)| id)
     }
 
     /// Is this number that of another process, which may still own something?
@@ -194,7 +202,8 @@ impl Coordinator {
         registration: GatewayRegistration,
     ) {
         let id = session.gateway_id;
-        if registration.session.is_none() {
+        // Should it be known, that waits for the store already, or is there: one that is slow is not given more to do.
+        if registration.session.is_none() && self.gateway_of(registration.life).is_none() {
             self.durable.gateway_id_next = id.wrapping_add(1);
             self.persist();
         }

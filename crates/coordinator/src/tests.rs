@@ -472,6 +472,23 @@ fn the_status_sums_what_live_gateways_report() {
     assert!(scene.coordinator.status().gateways.is_empty());
 }
 
+/// Its welcome waits behind a save that takes longer than it does.
+#[test]
+fn a_gateway_that_was_not_answered_in_time_is_let_in_without_another_save() {
+    let mut scene = Scene::new();
+    let mut enter = |life| {
+        let connection = scene.connect();
+        scene.outputs.clear();
+        let session = scene.register_gateway(connection, gateway_registration(None, life)).1.expect("let in").session;
+        let is_saved = scene.outputs.iter().any(|output| matches!(output, Output::Persist(_)));
+        scene.handle(Input::Closed { connection });
+        (session.gateway_id, is_saved)
+    };
+    assert_eq!(enter(1), (0, true));
+    assert_eq!(enter(1), (0, false));
+    assert_eq!(enter(2), (1, true), "another one");
+}
+
 #[test]
 fn a_dead_gateway_is_forgotten_once_another_serves_in_its_place() {
     let mut scene = Scene::new();

@@ -17,7 +17,7 @@ mod stopper;
 pub(crate) mod tests;
 mod turned_away;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
@@ -77,6 +77,8 @@ pub struct Server {
     ordered: HashMap<u64, (SyncSender<(usize, Outcome)>, usize)>,
     ticket_next: u64,
     connections: HashMap<usize, Connection>,
+    /// Connections of which more may have arrived than one turn takes.
+    unread: BTreeSet<usize>,
     /// Connections that are gone, which the machine is to hear.
     broken: Vec<usize>,
     token_next: usize,
@@ -126,6 +128,7 @@ impl Server {
             ordered: HashMap::new(),
             ticket_next: 0,
             connections: HashMap::new(),
+            unread: BTreeSet::new(),
             broken: Vec::new(),
             token_next: CONNECTION_FIRST,
             turned_away: TurnedAway::default(),
@@ -162,6 +165,9 @@ impl Server {
             while let Some(news) = self.keeper.poll_news() {
                 self.handle_news(news?)?;
             }
+            for token in std::mem::take(&mut self.unread) {
+                self.serve_connection(token, false);
+            }
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept(),
@@ -188,6 +194,9 @@ impl Server {
     }
 
     fn until_deadline(&self) -> Option<Duration> {
+        if !self.unread.is_empty() {
+            return Some(Duration::ZERO);
+        }
         let beat = self.seat.machine().is_some().then(|| self.beat_at.saturating_duration_since(Instant::now()));
         let accepting = self.listener.due_us().map(|due_us| self.until(due_us));
         self.until_machine_deadline().into_iter().chain(beat).chain(accepting).min()
@@ -223,6 +232,9 @@ impl Server {
         let mut messages: Vec<ToCoordinator> = Vec::new();
         let read = connection.read(&mut messages);
         let stuck = writable && connection.flush().is_err();
+        if read == Ok(true) {
+            self.unread.insert(token);
+        }
         for message in messages {
             self.handle_message(token, message);
         }
@@ -261,10 +273,8 @@ impl Server {
                 self.forget(token);
             }
             mut message => {
-                if let (ToCoordinator::RegisterGateway(gateway), Some(connection)) =
-                    (&mut message, self.connections.get(&token))
-                {
-                    seen_from::locate(gateway, connection.host);
+                if let Some(connection) = self.connections.get(&token) {
+                    seen_from::locate(&mut message, connection.host);
                 }
                 self.handle(Input::Message { connection: ConnectionId(token as u64), message });
             }

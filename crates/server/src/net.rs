@@ -15,6 +15,8 @@ pub use accepting::Accepting;
 pub use inbox::{Inbox, Outlet};
 pub use link::{Intake, Link, ReadEnd};
 pub use patience::{ASK_US_MAX, Patience};
-pub use silence::OtherEnd;
-pub use socket::{Listener, Stream};
+#[cfg(test)]
+pub use silence::is_control_watched;
+pub use silence::{OtherEnd, watch_control};
+pub use socket::{Listener, Stream, bind_unix};
 pub use timer::Timer;

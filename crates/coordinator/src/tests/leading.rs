@@ -112,6 +112,15 @@ fn who_hears_nothing_prolongs_no_lease_that_has_run_out() {
 
 /// It may be gone for good, and the store not say so.
 #[test]
+fn a_store_that_misses_a_lease_when_it_is_to_grant_one_is_taken_for_away() {
+    let mut claim = Claim::default();
+    assert_eq!(claim.campaign(0), Question::Grant);
+    let done = claim.handle(0, Answer::NoLease);
+    assert!(matches!(done, Step::Done(Outcome::Away(_))), "{done:?}");
+    assert_eq!(claim.campaign(0), Question::Grant, "it asks again");
+}
+
+#[test]
 fn a_lease_that_has_run_out_is_not_kept_for_ever() {
     let (mut claim, away) = (leader(), || Answer::Away("refused".into()));
     for at_us in [64_500_999, 64_501_000] {

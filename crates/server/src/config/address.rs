@@ -69,26 +69,37 @@ pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
     }
     let unresolved = |why: String| AddressError::Unresolved(text.to_owned(), why);
     let answers = look_up(text).map_err(|error| unresolved(error.to_string()))?;
-    let preferred = answers.iter().find(|address| address.is_ipv4()).or(answers.first());
-    preferred.copied().ok_or_else(|| unresolved("the host has no address".to_owned()))
+    answers.first().copied().ok_or_else(|| unresolved("the host has no address".to_owned()))
 }
+
+/// Says which addresses `host:port` has.
+type Resolver = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 thread_local! {
-    static NAMES_UNKNOWN: Cell<bool> = const { Cell::new(false) };
+    static RESOLVER: Cell<Resolver> = const { Cell::new(ask_system) };
 }
 
-fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
-    if NAMES_UNKNOWN.get() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "names are not looked up"));
-    }
+fn ask_system(text: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(text.to_socket_addrs()?.collect())
+}
+
+/// IPv4 answers first.
+fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
+    let mut answers = RESOLVER.get()(text)?;
+    answers.sort_by_key(SocketAddr::is_ipv6);
+    Ok(answers)
 }
 
 /// Runs `body` on this thread with every host name unknown: any text may be parsed without asking a resolver.
 pub fn with_names_unknown<T>(body: impl FnOnce() -> T) -> T {
-    let before = NAMES_UNKNOWN.replace(true);
+    with_resolver(|_| Err(io::Error::new(io::ErrorKind::NotFound, "names are not looked up")), body)
+}
+
+/// Runs `body` on this thread with this instead of the system's resolver.
+pub fn with_resolver<T>(resolver: Resolver, body: impl FnOnce() -> T) -> T {
+    let before = RESOLVER.replace(resolver);
     let result = body();
-    NAMES_UNKNOWN.set(before);
+    RESOLVER.set(before);
     result
 }
 
@@ -107,9 +118,57 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
+/// Where somebody is reached who may move: a name stays what was said, and its address is what it was last.
+#[derive(Clone, Eq, Debug)]
+pub struct Place {
+    /// The host's name and the port, if it was said so.
+    name: Option<String>,
+    pub address: Address,
+}
+
+impl Place {
+    /// All addresses that the name has now. While nobody knows it, the one that it had.
+    pub fn look_up(&self) -> Vec<Address> {
+        let answers = self.name.as_deref().and_then(|name| look_up(name).ok()).filter(|answers| !answers.is_empty());
+        answers.map_or_else(|| vec![self.address.clone()], |answers| answers.into_iter().map(Address::Tcp).collect())
+    }
+}
+
+/// What was said is the same, wherever it is by now.
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && (self.name.is_some() || self.address == other.address)
+    }
+}
+
+impl From<Address> for Place {
+    fn from(address: Address) -> Self {
+        Place { name: None, address }
+    }
+}
+
+impl FromStr for Place {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let address: Address = text.parse()?;
+        let is_name = matches!(address, Address::Tcp(_)) && text.parse::<SocketAddr>().is_err();
+        Ok(Place { name: is_name.then(|| text.to_owned()), address })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name} ({})", self.address),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
 /// Where one of several that do the same is reached: `ADDR,ADDR...`, at least one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Addresses(pub Vec<Address>);
+pub struct Addresses(pub Vec<Place>);
 
 impl FromStr for Addresses {
     type Err = AddressError;
@@ -125,7 +184,7 @@ impl FromStr for Addresses {
 
 impl From<Address> for Addresses {
     fn from(address: Address) -> Self {
-        Addresses(vec![address])
+        Addresses(vec![address.into()])
     }
 }
 
@@ -191,12 +250,28 @@ mod tests {
     #[test]
     fn several_addresses_are_separated_by_commas() {
         let both: Addresses = "127.0.0.1:7000,unix:/run/c.sock".parse().expect("well-formed");
-        let texts: Vec<String> = both.0.iter().map(Address::to_string).collect();
+        let texts: Vec<String> = both.0.iter().map(Place::to_string).collect();
         assert_eq!(texts, ["127.0.0.1:7000", "unix:/run/c.sock"]);
         assert!("127.0.0.1:7000,".parse::<Addresses>().is_err());
         let many = vec!["/a"; COORDINATOR_COUNT_MAX + 1].join(",");
         assert_eq!(many.parse::<Addresses>(), Err(AddressError::TooMany(COORDINATOR_COUNT_MAX + 1)));
         assert!(vec!["/a"; COORDINATOR_COUNT_MAX].join(",").parse::<Addresses>().is_ok());
+    }
+
+    #[test]
+    fn a_name_is_looked_up_anew_and_keeps_its_address_while_nobody_knows_it() {
+        let at = |text: &str| Address::Tcp(text.parse().expect("literal"));
+        let parse = || "coordinator:7000".parse::<Place>();
+        let place = with_resolver(|_| Ok(vec![([10, 0, 0, 1], 7000).into()]), parse).expect("it is known");
+        assert_eq!(place.to_string(), "coordinator:7000 (10.0.0.1:7000)");
+        let elsewhere = with_resolver(|_| Ok(vec![([10, 0, 0, 9], 7000).into()]), parse).expect("it is known");
+        assert_eq!(place, elsewhere, "the same was said");
+        let moved = |_: &str| Ok(vec![([0, 0, 0, 0, 0, 0, 0, 2], 7000).into(), ([10, 0, 0, 2], 7000).into()]);
+        assert_eq!(with_resolver(moved, || place.look_up()), [at("10.0.0.2:7000"), at("[::2]:7000")]);
+        assert_eq!(with_names_unknown(|| place.look_up()), [at("10.0.0.1:7000")]);
+        assert_eq!(with_resolver(|_| Ok(Vec::new()), || place.look_up()), [at("10.0.0.1:7000")]);
+        let literal: Place = "127.0.0.1:7000".parse().expect("well-formed");
+        assert_eq!(with_resolver(moved, || literal.look_up()), [at("127.0.0.1:7000")], "nothing to look up");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::address::{Address, Addresses};
+use super::address::Address;
 use super::coordinator::{COORDINATOR_PORT, CoordinatorOptions};
 use super::error::{ConfigError, Setting};
 use super::gateway::GatewayOptions;
@@ -83,7 +83,7 @@ impl ConfigFile {
 
     /// Whom a member registers with may also be said by a flag: some coordinator stands for it. Notes where that is so.
     fn fill_in_coordinators(&mut self, nothing: &ConfigFile) -> Vec<String> {
-        let any = || Some(Addresses(vec![Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into())]));
+        let any = || Some(Address::Tcp(([127, 0, 0, 1], COORDINATOR_PORT).into()).into());
         let mut notes = Vec::new();
         let mut note = |section| notes.push(format!("[{section}] needs --coordinator on the command line"));
         let (node, gateway) = (&mut self.node, &mut self.gateway);

@@ -26,7 +26,9 @@ mod size;
 mod tests;
 mod up;
 
-pub use address::{Address, AddressError, Addresses, OptionalAddress, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
+#[cfg(test)]
+pub use address::with_resolver;
+pub use address::{Address, AddressError, Addresses, OptionalAddress, Place, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
 pub use code::CodeSpec;
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;

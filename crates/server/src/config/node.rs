@@ -8,6 +8,7 @@ use shorttail_units::{ClusterId, NodeId};
 
 use super::address::{Address, Addresses};
 use super::error::{ConfigError, within};
+use super::gateway::check_advertised;
 use super::limits::{NODE_MEMORY_MAX, NODE_MEMORY_MIN, NODE_THREAD_COUNT_MAX};
 use super::merge;
 use super::size::Size;
@@ -15,9 +16,9 @@ use super::size::Size;
 /// Configuration of one node, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeConfig {
-    /// Where owners connect. TCP port 0: any free port.
+    /// Where owners connect. TCP port 0: any free port. Of 0.0.0.0 they are told the host that the coordinator sees.
     pub listen: Address,
-    /// What owners are told to connect to, when it is not what `listen` says (0.0.0.0, NAT).
+    /// What owners are told to connect to, when it is not that (NAT).
     pub advertise: Option<Address>,
     pub membership: NodeMembership,
     /// Budget of chunk memory in bytes, reserved at the start.
@@ -170,6 +171,9 @@ impl NodeOptions {
         let memory = self.memory.unwrap_or(NODE_MEMORY_DEFAULT);
         let threads = within("node", "threads", self.threads.unwrap_or(1), 1, NODE_THREAD_COUNT_MAX)?;
         check_memory("node", "memory", memory, threads)?;
+        if let Some(Address::Tcp(address)) = self.advertise {
+            check_advertised("node", "advertise", address)?;
+        }
         let listen = self.listen.unwrap_or_else(|| Address::Tcp(([127, 0, 0, 1], 7001).into()));
         let allow_chaos = self.allow_chaos.unwrap_or(false);
         Ok(NodeConfig {

@@ -171,9 +171,12 @@ fn members_need_a_coordinator_or_all_that_it_would_say() {
 
 #[test]
 fn what_others_are_told_is_an_address_that_one_can_connect_to() {
-    let gateway = |key: &str, address: &str| {
-        check(&format!("[gateway]\ncoordinator = \"127.0.0.1:7000\"\n{key} = \"{address}\"\n"))
+    let role = |section: &str, key: &str, address: &str| {
+        check(&format!("[{section}]\ncoordinator = \"127.0.0.1:7000\"\n{key} = \"{address}\"\n"))
     };
+    let gateway = |key: &str, address: &str| role("gateway", key, address);
+    assert!(role("node", "advertise", "0.0.0.0:1").expect_err("no address").contains("it must name one host"));
+    assert_eq!(role("node", "advertise", "10.0.0.7:7001"), Ok(()));
     for key in ["redis_advertise", "forward_advertise"] {
         for (address, lacks) in [("0.0.0.0:6379", "one host"), ("[::]:6379", "one host"), ("10.0.0.7:0", "a port")] {
             let error = gateway(key, address).expect_err("no address");

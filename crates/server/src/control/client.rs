@@ -17,8 +17,9 @@ use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
 
-/// The thread parses small messages only; the default of 2 MiB would be most of a small node's memory map.
-const STACK_BYTES: usize = 128 << 10;
+/// The thread parses small messages and has names looked up; the default of 2 MiB would be most of a small node's memory
+/// map.
+const STACK_BYTES: usize = 256 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
@@ -30,6 +31,9 @@ const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Without a beat for so long a coordinator may have ceased to lead: three are missing.
 const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
+/// Without a beat for so long the connection may be dead: as many are missing as twice more, since who ceased to lead is
+/// mostly followed by then.
+const BEAT_VERY_LATE: Duration = Duration::from_millis(3 * 4 * HEARTBEAT_MS);
 /// Between two attempts to find another one.
 const LOOK_ROUND: Duration = Duration::from_secs(1);
 /// While another one is asked, it and the one at hand are listened to in turn, for so long.
@@ -377,8 +381,8 @@ impl<R: Role> Worker<R> {
     }
 
     /// Connects to the coordinator at this place of the list, and says who this is.
-    fn register(&self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), NotWelcome>> {
-        let mut stream = ControlStream::connect(&self.coordinators.0[place])?;
+    fn register(&mut self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), NotWelcome>> {
+        let mut stream = ControlStream::connect_at(&mut self.coordinators.0[place])?;
         self.shared.lock().closer = Some(stream.closer()?);
         let sent = stream.send(&R::register(self.registration.clone()));
         let answer = match sent.and_then(|()| stream.receive()) {
@@ -398,20 +402,25 @@ impl<R: Role> Worker<R> {
         let mut heartbeat_due = Instant::now();
         // At first more often, so that a starting cluster is seen to start.
         let mut interval = HURRIED;
-        let mut look_round_at = Instant::now() + BEAT_LATE;
+        let mut heard_at = Instant::now();
+        let mut look_round_at = heard_at + BEAT_LATE;
         while !self.shared.is_stopping() {
             let now = Instant::now();
             if now >= heartbeat_due {
                 let status = self.shared.lock().status.clone();
                 interval = (interval * 2).min(R::status_within(&status));
                 stream.send(&R::status(status))?;
-                heartbeat_due = now + interval;
+                // It may have waited for room: what is due next is counted from when it left.
+                heartbeat_due = Instant::now() + interval;
             }
             let until = if search.is_some() { heartbeat_due.min(now + LISTEN) } else { heartbeat_due };
             match stream.receive_until(until)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Served(epochs)) => self.shared.push(ControlEvent::Served(epochs)),
-                Some(FromCoordinator::Beat) => look_round_at = Instant::now() + BEAT_LATE,
+                Some(FromCoordinator::Beat) => {
+                    heard_at = Instant::now();
+                    look_round_at = heard_at + BEAT_LATE;
+                }
                 Some(FromCoordinator::Terms(terms)) => {
                     self.shared.push(ControlEvent::Terms(terms));
                     // What becomes of them is waited for.
@@ -426,7 +435,8 @@ impl<R: Role> Worker<R> {
                 None => {}
             }
             if search.is_none() && Instant::now() >= look_round_at {
-                *search = Some(Search::new(self.current, self.coordinators.0.len()));
+                let asks_current = heard_at.elapsed() >= BEAT_VERY_LATE;
+                *search = Some(Search::new(self.current, self.coordinators.0.len(), asks_current));
             }
             let Some(looking) = search else { continue };
             if let Some(answer) = looking.advance::<R>(&self.coordinators, &self.registration, LISTEN) {

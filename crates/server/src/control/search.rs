@@ -4,8 +4,11 @@
 //! at hand   --status--> --status--> --status-->        beats are late, but it may lead all the same
 //! search         register -----(one that stands still answers nothing)----- the next one's turn, or found
 //! ```
+//! Once beats are very late the one at hand is asked too, last: the connection with it may be dead though nobody was told.
 //! Who lets the member in leads, and so does who says that it is over for good; whatever else is said is left. One is asked
 //! at a time. Only connecting blocks, and for less than the coordinator at hand misses.
+//!
+//! Names are not looked up: that may take longer than the coordinator at hand would wait for a status.
 //!
 //! Must not know: what is said to the coordinator at hand.
 
@@ -52,9 +55,10 @@ pub struct Search {
 }
 
 impl Search {
-    /// `current`: the place of the one at hand.
-    pub fn new(current: usize, count: usize) -> Self {
-        Search { left: (1..count).rev().map(|step| (current + step) % count).collect(), asked: None }
+    /// `current`: the place of the one at hand, and whether it is asked too.
+    pub fn new(current: usize, count: usize, asks_current: bool) -> Self {
+        let steps = 1..count + usize::from(asks_current);
+        Search { left: steps.rev().map(|step| (current + step) % count).collect(), asked: None }
     }
 
     /// All were asked, and none let the member in.
@@ -106,7 +110,7 @@ impl Asked {
 }
 
 fn ask<R: Role>(coordinators: &Addresses, place: usize, registration: R::Registration) -> io::Result<Asked> {
-    let mut stream = ControlStream::connect_within(&coordinators.0[place], CONNECT_MAX)?;
+    let mut stream = ControlStream::connect_within(&coordinators.0[place].address, CONNECT_MAX)?;
     stream.send(&R::register(registration))?;
     Ok(Asked { place, stream, until: Instant::now() + IO_TIMEOUT })
 }

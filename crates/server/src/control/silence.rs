@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::config::Address;
+use crate::config::Place;
 
 /// A coordinator that is just starting, or another one that is about to lead, is waited for in silence.
 const TOLD_AFTER: Duration = Duration::from_secs(2);
@@ -12,11 +12,11 @@ const TOLD_AFTER: Duration = Duration::from_secs(2);
 pub struct Silence {
     since: Option<Instant>,
     /// What was said last of each.
-    told: Vec<(Address, String)>,
+    told: Vec<(Place, String)>,
 }
 
 impl Silence {
-    pub fn is_to_be_told(&mut self, now: Instant, address: &Address, why: &str) -> bool {
+    pub fn is_to_be_told(&mut self, now: Instant, address: &Place, why: &str) -> bool {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) < TOLD_AFTER {
             return false;
@@ -46,10 +46,10 @@ mod tests {
 
     #[test]
     fn every_reason_is_told_once_and_none_at_first() {
-        let (one, other): (Address, Address) = ("/run/a".parse().expect("a path"), "/run/b".parse().expect("a path"));
+        let (one, other): (Place, Place) = ("/run/a".parse().expect("a path"), "/run/b".parse().expect("a path"));
         let began = Instant::now();
         let mut silence = Silence::default();
-        let mut told = |after_ms: u64, address: &Address, why: &str| {
+        let mut told = |after_ms: u64, address: &Place, why: &str| {
             silence.is_to_be_told(began + Duration::from_millis(after_ms), address, why)
         };
         assert!(!told(0, &one, "refused") && !told(1_999, &one, "refused"));

@@ -9,13 +9,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shorttail_wire::control::{next_message, put_message};
 
-use crate::config::Address;
-use crate::net::OtherEnd;
+use crate::config::{Address, Place};
+use crate::net::watch_control;
 
 /// Until a connection stands, and until a message that is being written has left.
 pub const IO_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes asked of the socket at once.
 const READ_BYTES: usize = 16 << 10;
+
+/// The least time for which it is listened: a socket without any waits for ever.
+const LOOK: Duration = Duration::from_millis(1);
 
 enum Socket {
     Tcp(TcpStream),
@@ -46,13 +49,26 @@ impl ControlStream {
         ControlStream::connect_within(address, IO_TIMEOUT)
     }
 
+    /// Connects where the name that was said is now, with the first of its addresses that answers; it is noted.
+    pub fn connect_at(place: &mut Place) -> io::Result<Self> {
+        let mut result = Err(ErrorKind::NotFound.into());
+        for address in place.look_up() {
+            result = ControlStream::connect(&address);
+            if result.is_ok() {
+                place.address = address;
+                break;
+            }
+        }
+        result
+    }
+
     pub fn connect_within(address: &Address, timeout: Duration) -> io::Result<Self> {
         let socket = match address {
             Address::Tcp(address) => {
                 let socket = TcpStream::connect_timeout(address, timeout)?;
                 socket.set_nodelay(true)?;
                 socket.set_write_timeout(Some(IO_TIMEOUT))?;
-                OtherEnd::Role.watch(&socket);
+                watch_control(&socket);
                 Socket::Tcp(socket)
             }
             Address::Unix(path) => {
@@ -86,8 +102,10 @@ impl ControlStream {
         message.ok_or_else(|| io::Error::new(ErrorKind::TimedOut, "no answer"))
     }
 
-    /// The next message, or `None` at `deadline`.
+    /// The next message, or `None` at `deadline`. What has arrived is looked at even if that is past: who is always late
+    /// would hear nothing.
     pub fn receive_until<M: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<Option<M>> {
+        let mut has_looked = false;
         loop {
             let next = next_message(&self.received);
             if let Some((message, taken)) = next.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))? {
@@ -95,10 +113,11 @@ impl ControlStream {
                 return Ok(Some(message));
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() && has_looked {
                 return Ok(None);
             }
-            match self.read_some(left) {
+            has_looked = true;
+            match self.read_some(left.max(LOOK)) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(_) => {}
                 Err(error) if is_pause(&error) => {}
@@ -129,7 +148,41 @@ fn is_pause(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use shorttail_wire::control::FromCoordinator;
+
     use super::*;
+    use crate::config::with_resolver;
+    use crate::net::is_control_watched;
+
+    #[test]
+    fn what_has_arrived_is_heard_by_who_came_too_late_for_it() {
+        let (here, mut there) = UnixStream::pair().expect("sockets");
+        let mut stream = ControlStream { socket: Socket::Unix(here), received: Vec::new() };
+        let mut bytes = Vec::new();
+        put_message(&mut bytes, &FromCoordinator::Beat);
+        there.write_all(&bytes).expect("there is room");
+        let late = Instant::now();
+        assert_eq!(stream.receive_until(late).expect("it stands"), Some(FromCoordinator::Beat));
+        assert_eq!(stream.receive_until::<FromCoordinator>(late).expect("it stands"), None);
+    }
+
+    #[test]
+    fn a_coordinator_is_looked_for_at_all_addresses_of_its_name() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let there = Address::Tcp(listener.local_addr().expect("it listens"));
+        let name = format!("coordinator:{}", listener.local_addr().expect("it listens").port());
+        // Nobody listens at the first one.
+        let answers = |name: &str| {
+            let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+            Ok(vec![([127, 0, 0, 2], port).into(), ([127, 0, 0, 1], port).into()])
+        };
+        with_resolver(answers, || {
+            let mut place: Place = name.parse().expect("it is known");
+            assert_ne!(place.address, there);
+            ControlStream::connect_at(&mut place).expect("somebody listens");
+            assert_eq!(place.address, there);
+        });
+    }
 
     #[test]
     fn a_coordinator_whose_machine_vanished_is_noticed() {
@@ -137,6 +190,6 @@ mod tests {
         let address = listener.local_addr().expect("it listens");
         let stream = ControlStream::connect(&Address::Tcp(address)).expect("somebody listens");
         let Socket::Tcp(socket) = stream.socket else { unreachable!("it is one of TCP") };
-        assert!(OtherEnd::Role.is_watched(&socket));
+        assert!(is_control_watched(&socket));
     }
 }

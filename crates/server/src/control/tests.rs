@@ -41,6 +41,11 @@ impl Peer {
         self.received.is_empty() && self.stream.read_to_end(&mut Vec::new()).is_ok_and(|count| count == 0)
     }
 
+    /// Takes what there is to hear; is that the end?
+    fn has_ended(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 4096]), Ok(0) | Err(_))
+    }
+
     /// Ends the connection, and waits until the other end has noticed.
     fn leave(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
@@ -116,7 +121,7 @@ fn member() -> (NodeControl, [Fake; 2], tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
     let paths = ["a.sock", "b.sock"].map(|name| dir.path().join(name));
     let fakes = [Fake::listen(&paths[0]), Fake::listen(&paths[1])];
-    let addresses = Addresses(paths.map(Address::Unix).to_vec());
+    let addresses = Addresses(paths.map(|path| Address::Unix(path).into()).to_vec());
     let obey = |order| Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
     let client = ControlClient::start(addresses, registration(3), Box::new(|| {}), Box::new(obey));
     (client, fakes, dir)
@@ -190,6 +195,34 @@ fn one_that_lets_the_member_in_is_not_left_because_the_one_at_hand_is_lost() {
     at_hand.leave();
     other.say(&welcome());
     assert!(is_status(&other.hear()));
+    assert!(first.was_not_asked());
+}
+
+/// Nothing goes through the connection with it any more, and neither end is told.
+#[test]
+fn a_member_that_hears_nothing_for_long_asks_the_one_at_hand_again() {
+    let (_client, [first, second], _dir) = member();
+    drop(second);
+    let mut at_hand = first.let_in();
+    let mut again = first.let_in();
+    assert!(is_status(&again.hear()));
+    while !at_hand.has_ended() {}
+}
+
+/// It would not let the member in, and hears of it.
+#[test]
+fn a_member_stays_with_a_coordinator_that_does_not_surely_lead() {
+    let (_client, [first, second], _dir) = member();
+    drop(second);
+    let mut at_hand = first.let_in();
+    for _ in 0..2 {
+        first.asked().say(&FromCoordinator::Refused(Refusal::NotLeading("nobody".into())));
+    }
+    while !is_status(&at_hand.hear()) {}
+    at_hand.say(&FromCoordinator::Beat);
+    for _ in 0..4 {
+        assert!(is_status(&at_hand.hear()));
+    }
     assert!(first.was_not_asked());
 }
 

@@ -10,6 +10,8 @@ use super::listener::Socket;
 
 /// Bytes asked of the socket at once.
 const READ_BYTES: usize = 16 << 10;
+/// Bytes taken of one connection in a turn; others wait meanwhile. The largest message there is, and some statuses.
+const TURN_BYTES_MAX: usize = if cfg!(test) { 2 * READ_BYTES } else { 1 << 20 };
 /// Bytes that may wait for a member that does not read; beyond, its connection is closed and it will come again.
 const UNSENT_BYTES_MAX: usize = 4 * CONTROL_BODY_BYTES_MAX;
 /// Why nothing more is read from a connection.
@@ -42,24 +44,29 @@ impl Connection {
         Connection { socket, received: Vec::new(), unsent: Vec::new(), is_welcome: false, from, member, host }
     }
 
-    /// Takes all that is ready.
+    /// Takes what is ready, up to the maximum of a turn; there may be more?
     ///
     /// # Errors
     /// When the connection is at its end or its bytes are no messages; complete ones before that are in `messages`.
-    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> Result<(), ReadEnd> {
-        loop {
+    pub fn read(&mut self, messages: &mut Vec<ToCoordinator>) -> Result<bool, ReadEnd> {
+        let mut taken = 0;
+        while taken < TURN_BYTES_MAX {
             let length = self.received.len();
             self.received.resize(length + READ_BYTES, 0);
             let result = self.socket.read(&mut self.received[length..]);
             self.received.truncate(length + *result.as_ref().unwrap_or(&0));
             match result {
                 Ok(0) => return Err(ReadEnd::Closed),
-                Ok(_) => self.take_messages(messages).map_err(ReadEnd::Foreign)?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Ok(count) => {
+                    taken += count;
+                    self.take_messages(messages).map_err(ReadEnd::Foreign)?;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Err(ReadEnd::Closed),
             }
         }
+        Ok(true)
     }
 
     /// What is left is less than a message, whose length is bounded.
@@ -97,5 +104,28 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_says_much_is_not_heard_to_the_end_at_once() {
+        let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
+        let mut connection = Connection::new(Socket::Unix(here));
+        let mut bytes = Vec::new();
+        let mut said = 0;
+        while bytes.len() <= 2 * TURN_BYTES_MAX {
+            put_message(&mut bytes, &ToCoordinator::ReadStatus);
+            said += 1;
+        }
+        there.write_all(&bytes).expect("there is room");
+        let mut messages = Vec::new();
+        assert_eq!(connection.read(&mut messages), Ok(true));
+        assert!(messages.len() < said);
+        while connection.read(&mut messages).expect("it stands") {}
+        assert_eq!(messages.len(), said);
     }
 }

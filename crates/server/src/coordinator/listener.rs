@@ -1,15 +1,15 @@
 //! Listening and accepted sockets of the control port: TCP or Unix behind one type.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use mio::event::Source;
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 
 use crate::config::Address;
-use crate::net::OtherEnd;
+use crate::net::{bind_unix, watch_control};
 
 /// The control port.
 pub enum Listener {
@@ -22,10 +22,7 @@ impl Listener {
     pub fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
-            Address::Unix(path) => {
-                remove_stale(path)?;
-                UnixListener::bind(path).map(|listener| Listener::Unix(listener, path.clone()))
-            }
+            Address::Unix(path) => bind_unix(path).map(|listener| Listener::Unix(listener, path.clone())),
         }
     }
 
@@ -38,7 +35,7 @@ impl Listener {
             Listener::Tcp(listener) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nodelay(true)?;
-                OtherEnd::Role.watch(&socket);
+                watch_control(&socket);
                 Ok(Socket::Tcp(socket))
             }
             Listener::Unix(listener, _) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
@@ -51,14 +48,6 @@ impl Listener {
             // It may be gone with its directory.
             let _ = std::fs::remove_file(path);
         }
-    }
-}
-
-fn remove_stale(path: &Path) -> io::Result<()> {
-    match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path),
-        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another process listens there")),
-        Err(_) => Ok(()),
     }
 }
 
@@ -158,6 +147,7 @@ impl Source for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::is_control_watched;
 
     #[test]
     fn a_member_whose_machine_vanished_does_not_stay() {
@@ -168,10 +158,20 @@ mod tests {
         let accepted = loop {
             match listener.accept() {
                 Ok(socket) => break socket,
-                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
             }
         };
         let Socket::Tcp(accepted) = accepted else { unreachable!("it is one of TCP") };
-        assert!(OtherEnd::Role.is_watched(&accepted));
+        assert!(is_control_watched(&accepted));
+    }
+
+    #[test]
+    fn a_file_at_the_path_of_the_control_socket_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notes");
+        std::fs::write(&path, "mine").expect("written");
+        let error = Listener::bind(&Address::Unix(path.clone())).err().expect("it is no socket");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"mine");
     }
 }

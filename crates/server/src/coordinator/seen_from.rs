@@ -1,30 +1,57 @@
-//! Where a gateway is that listens anywhere: the coordinator sees whence it comes.
+//! Where a member is that listens anywhere: the coordinator sees whence it comes.
 //!
 //! Must not know: what the machine does with it.
 
 use std::net::{IpAddr, SocketAddr};
 
-use shorttail_wire::control::GatewayRegistration;
+use shorttail_wire::control::ToCoordinator;
 
-/// Puts the host that the coordinator sees into the address for other gateways, should that say "anywhere". A gateway
+/// Puts the host that the coordinator sees into the address for others, should a registration say "anywhere". A member
 /// that comes by an address of a family in which it does not listen cannot be told of.
-pub fn locate(registration: &mut GatewayRegistration, seen: IpAddr) {
-    let forward = registration.forward.as_ref().and_then(|address| address.parse::<SocketAddr>().ok());
-    let Some(forward) = forward.filter(|address| address.ip().is_unspecified()) else { return };
-    let seen = seen.to_canonical();
-    let is_heard = forward.is_ipv6() || seen.is_ipv4();
-    if !is_heard {
-        tracing::warn!(%forward, %seen, "other gateways cannot connect to one that is there: give it --forward-advertise");
+pub fn locate(message: &mut ToCoordinator, seen: IpAddr) {
+    match message {
+        ToCoordinator::RegisterNode(node) => match located(&node.address, seen) {
+            Some(Ok(address)) => node.address = address,
+            Some(Err(NotHeard)) => {
+                tracing::warn!(address = node.address, %seen, "nobody can connect to a node that is there: give it --advertise");
+            }
+            None => {}
+        },
+        ToCoordinator::RegisterGateway(gateway) => {
+            let Some(forward) = &gateway.forward else { return };
+            match located(forward, seen) {
+                Some(Ok(address)) => gateway.forward = Some(address),
+                Some(Err(NotHeard)) => {
+                    tracing::warn!(forward, %seen, "other gateways cannot connect to one that is there: give it --forward-advertise");
+                    gateway.forward = None;
+                }
+                None => {}
+            }
+        }
+        _ => {}
     }
-    registration.forward = is_heard.then(|| SocketAddr::new(seen, forward.port()).to_string());
+}
+
+/// It does not listen where it comes from.
+struct NotHeard;
+
+/// The address of who listens at this one and comes from there; `None`: it says where it is.
+fn located(address: &str, seen: IpAddr) -> Option<Result<String, NotHeard>> {
+    let listening = address.parse::<SocketAddr>().ok().filter(|address| address.ip().is_unspecified())?;
+    let seen = seen.to_canonical();
+    let is_heard = listening.is_ipv6() || seen.is_ipv4();
+    Some(if is_heard { Ok(SocketAddr::new(seen, listening.port()).to_string()) } else { Err(NotHeard) })
 }
 
 #[cfg(test)]
 mod tests {
+    use shorttail_wire::control::{GatewayRegistration, NodeRegistration};
+
     use super::*;
+    use crate::control::tests::registration;
 
     fn told(forward: &str, seen: &str) -> Option<String> {
-        let mut registration = GatewayRegistration {
+        let registration = GatewayRegistration {
             protocol_version: 0,
             pid: 1,
             life: 1,
@@ -36,9 +63,27 @@ mod tests {
             admin: None,
             session: None,
         };
-        locate(&mut registration, seen.parse().expect("an address"));
+        let mut message = ToCoordinator::RegisterGateway(registration);
+        locate(&mut message, seen.parse().expect("an address"));
+        let ToCoordinator::RegisterGateway(registration) = message else { unreachable!("it is one") };
         assert_eq!(registration.redis.as_deref(), Some("0.0.0.0:6379"), "where it listens");
         registration.forward
+    }
+
+    fn node_told(address: &str, seen: &str) -> String {
+        let mut message = ToCoordinator::RegisterNode(NodeRegistration { address: address.into(), ..registration(1) });
+        locate(&mut message, seen.parse().expect("an address"));
+        let ToCoordinator::RegisterNode(registration) = message else { unreachable!("it is one") };
+        registration.address
+    }
+
+    #[test]
+    fn a_node_that_listens_anywhere_is_where_it_comes_from() {
+        assert_eq!(node_told("0.0.0.0:7001", "10.0.0.7"), "10.0.0.7:7001");
+        assert_eq!(node_told("[::]:7001", "::ffff:10.0.0.7"), "10.0.0.7:7001");
+        for address in ["10.0.0.8:7001", "unix:/run/n.sock", "127.0.0.1:7001"] {
+            assert_eq!(node_told(address, "10.0.0.7"), address);
+        }
     }
 
     #[test]

@@ -337,7 +337,7 @@ fn members_find_the_coordinator_that_leads() {
     let addresses = ["a.sock", "b.sock"].map(|name| Address::Unix(dir.path().join(name)));
     let start =
         |place: usize| RunningCoordinator::start_with(addresses[place].clone(), MetadataPlace::Etcd(etcd.config()));
-    let both = || Addresses(addresses.to_vec());
+    let both = || Addresses(addresses.iter().cloned().map(Into::into).collect());
     let first = start(0);
     let (gateway, events) = gateway_of(both());
     let before = gateway.registered().expect("let in");

@@ -9,6 +9,10 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use shorttail_gateway::limits::KEEPALIVE_S;
 
+/// Milliseconds for which what was said on a control connection may stay unconfirmed: as long as a node may be silent.
+/// By itself the system would resend for a quarter of an hour.
+const CONTROL_UNCONFIRMED_MS_MAX: u32 = 5_000;
+
 /// Who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OtherEnd {
@@ -39,6 +43,19 @@ impl OtherEnd {
             OtherEnd::Role => Questions { after: seconds(15), every: seconds(5), count: 3 },
         }
     }
+}
+
+/// Has the system watch a control connection, on which both ends say something twice a second.
+pub fn watch_control(socket: impl AsFd) {
+    OtherEnd::Role.watch(&socket);
+    // Where it cannot be set, the system's own time stays.
+    let _ = sockopt::set_tcp_user_timeout(&socket, CONTROL_UNCONFIRMED_MS_MAX);
+}
+
+#[cfg(test)]
+pub fn is_control_watched(socket: impl AsFd) -> bool {
+    let unconfirmed_ms = sockopt::tcp_user_timeout(&socket).expect("a TCP socket");
+    OtherEnd::Role.is_watched(&socket) && unconfirmed_ms == CONTROL_UNCONFIRMED_MS_MAX
 }
 
 impl Questions {

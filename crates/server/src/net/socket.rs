@@ -1,9 +1,9 @@
 //! One type for TCP and Unix sockets.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
@@ -88,12 +88,7 @@ impl Listener {
     pub fn bind(address: &Address) -> io::Result<Self> {
         match address {
             Address::Tcp(address) => TcpListener::bind(*address).map(Listener::Tcp),
-            Address::Unix(path) => {
-                if path.exists() && std::os::unix::net::UnixStream::connect(path).is_err() {
-                    std::fs::remove_file(path)?;
-                }
-                UnixListener::bind(path).map(|listener| Listener::Unix(listener, path.clone()))
-            }
+            Address::Unix(path) => bind_unix(path).map(|listener| Listener::Unix(listener, path.clone())),
         }
     }
 
@@ -141,6 +136,25 @@ impl Listener {
             Listener::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
         }
     }
+}
+
+/// Listens at a path. A socket that surely nobody listens on any more is replaced, anything else that is there stays.
+///
+/// # Errors
+/// When something is there, or what the system says.
+pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    let taken = |why| Err(io::Error::new(ErrorKind::AddrInUse, why));
+    match std::fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => return taken("there is something that is no socket"),
+        Ok(_) => match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => return taken("another process listens there"),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            // Nobody knows whether somebody listens.
+            Err(_) => {}
+        },
+        Err(_) => {}
+    }
+    UnixListener::bind(path)
 }
 
 /// When the way is there again after a cut, what was lost on it goes soon. Where it cannot be set, the system's own
@@ -258,6 +272,29 @@ mod tests {
             }
         }
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(&ends[0]).expect("a socket tells"), 1_500);
+    }
+
+    #[test]
+    fn a_file_at_the_path_of_a_socket_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("notes");
+        std::fs::write(&path, "mine").expect("written");
+        let error = Listener::bind(&Address::Unix(path.clone())).expect_err("it is no socket");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"mine");
+    }
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_replaced() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let address = Address::Unix(dir.path().join("a.sock"));
+        let Address::Unix(path) = &address else { unreachable!("it is one") };
+        drop(std::os::unix::net::UnixListener::bind(path).expect("a free path"));
+        let listener = Listener::bind(&address).expect("nobody listens any more");
+        let error = Listener::bind(&address).expect_err("somebody listens");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -40,6 +40,8 @@ const PEM_BYTES_MAX: u64 = 1 << 20;
 const INVALID_ARGUMENT: i64 = 3;
 const NOT_FOUND: i64 = 5;
 const UNAUTHENTICATED: i64 = 16;
+/// What is said of a lease that is not there. A path that is not there has the same code, and nothing follows from that.
+const NO_LEASE: &str = "lease not found";
 /// What a token is refused with, as an invalid argument, once users or roles were changed, or etcd came to want one.
 const TOKEN_TOO_OLD: [&str; 2] = ["revision of auth store is old", "user name is empty"];
 
@@ -81,7 +83,7 @@ impl Client {
     }
 
     /// # Errors
-    /// [`Trouble::Away`] when no member answers or etcd refuses, [`Trouble::Lapsed`] when what was named is not there.
+    /// [`Trouble::Away`] when no member answers or etcd refuses, [`Trouble::Lapsed`] when the lease that was named is not there.
     pub fn ask<A: DeserializeOwned>(&mut self, path: &str, question: &Value) -> Result<A, Trouble> {
         self.try_each(|client| client.ask_current(path, question))
     }
@@ -181,7 +183,7 @@ impl Client {
             Err(_) => (0, format!("{} {}", answer.status(), excerpt(&body))),
         };
         Err(match complaint {
-            (NOT_FOUND, _) => Failure::NotFound,
+            (NOT_FOUND, said) if said.contains(NO_LEASE) => Failure::NotFound,
             (UNAUTHENTICATED, _) => Failure::TokenInvalid,
             (INVALID_ARGUMENT, said) if TOKEN_TOO_OLD.iter().any(|why| said.contains(why)) => Failure::TokenInvalid,
             (_, said) => Failure::Refused(format!("{}: {said}", self.urls[self.current])),

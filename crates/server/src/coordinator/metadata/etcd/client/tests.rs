@@ -9,9 +9,9 @@ use super::*;
 const NOT_FOUND_OLD: &str =
     r#"{"error":"etcdserver: requested lease not found","message":"etcdserver: requested lease not found","code":5}"#;
 const NOT_FOUND_NEW: &str = r#"{"code":5,"message":"etcdserver: requested lease not found","details":[]}"#;
-const NOT_FOUND_STREAM_OLD: &str =
-    r#"{"error":{"grpc_code":5,"http_code":404,"message":"not found","http_status":"Not Found"}}"#;
-const NOT_FOUND_STREAM_NEW: &str = r#"{"error":{"code":5,"message":"not found","details":[]}}"#;
+const NOT_FOUND_STREAM_OLD: &str = r#"{"error":{"grpc_code":5,"http_code":404,"message":"etcdserver: requested lease not found","http_status":"Not Found"}}"#;
+const NOT_FOUND_STREAM_NEW: &str =
+    r#"{"error":{"code":5,"message":"etcdserver: requested lease not found","details":[]}}"#;
 
 /// Answers with these, each on a connection of its own; then tells with which token it was asked each time.
 fn etcd(answers: Vec<(u16, &'static str)>) -> (Client, JoinHandle<Vec<Option<String>>>) {
@@ -55,6 +55,14 @@ fn a_lease_that_is_not_there_is_known_in_every_version() {
             assert!(matches!(answer, Err(Trouble::Lapsed)), "{body}: {answer:?}");
         }
     }
+}
+
+/// A gateway to something else, or one that serves etcd under another path.
+#[test]
+fn a_path_that_is_not_there_is_no_lease() {
+    let (mut client, _serving) = etcd(vec![(404, r#"{"code":5,"message":"Not Found","details":[]}"#)]);
+    let answer = client.ask::<Value>("/v3/lease/grant", &json!({}));
+    assert!(matches!(&answer, Err(Trouble::Away(why)) if why.ends_with(": Not Found")), "{answer:?}");
 }
 
 #[test]
