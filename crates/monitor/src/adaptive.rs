@@ -17,8 +17,10 @@ use crate::peers::{Common, Peers, Sums};
 use crate::track::{Evidence, Track};
 use crate::verdict::Reason;
 
-/// Fewer requests of a node do not make it a peer of others.
+/// Fewer requests of a node do not make it a peer of others ...
 const PEER_SAMPLES: u32 = 4;
+/// ... unless so few are asked that there would be no peers: then any request does, if so many nodes have one.
+const FEW_PEERS: usize = 3;
 /// A slice with fewer requests counts for less.
 const FULL_SAMPLES: u32 = 2;
 /// What held for everyone is believed for so long when a period has too few peers.
@@ -33,15 +35,39 @@ const UNTRIED_PROBES: u64 = 20;
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
     peers: Peers,
+    /// Requests of a node that make it a peer in this period.
+    peer_samples: u32,
     latest: Option<(Common, u64)>,
 }
 
 impl Comparison {
     /// Takes what is seen of each node.
     pub fn gather<'a>(&mut self, seen: impl Iterator<Item = (&'a Sums, bool)>, now_us: u64) {
+        self.take_peers(seen, PEER_SAMPLES);
+        self.note_common(now_us);
+    }
+
+    /// The same, where there may be few requests.
+    pub fn gather_few<'a>(&mut self, seen: impl Iterator<Item = (&'a Sums, bool)> + Clone, now_us: u64) {
+        self.take_peers(seen.clone(), PEER_SAMPLES);
+        if self.peers.count() < 2 {
+            self.take_peers(seen.clone(), 1);
+            if self.peers.count() < FEW_PEERS {
+                self.take_peers(seen, PEER_SAMPLES);
+            }
+        }
+        self.note_common(now_us);
+    }
+
+    fn take_peers<'a>(&mut self, seen: impl Iterator<Item = (&'a Sums, bool)>, samples: u32) {
+        self.peer_samples = samples;
         self.peers.clear();
-        seen.filter(|(sums, is_slow)| is_peer(sums, *is_slow)).for_each(|(sums, _)| self.peers.add(sums));
+        let peers = seen.filter(|(sums, is_slow)| is_peer(sums, *is_slow, samples));
+        peers.for_each(|(sums, _)| self.peers.add(sums));
         self.peers.sort();
+    }
+
+    fn note_common(&mut self, now_us: u64) {
         if self.peers.count() >= 2
             && let Some(common) = self.peers.common_without(&Sums::default(), false)
         {
@@ -54,11 +80,13 @@ impl Comparison {
         self.latest.map_or(0, |(common, _)| u64::try_from(common.excess_us()).unwrap_or(0))
     }
 
-    /// What the peers would have taken for these requests, in all.
+    /// What the peers would have taken for these requests, in all. A slow node is always compared, or its verdict had no
+    /// end while nobody else is asked: with what held for everyone last, else with what is usual.
     pub fn would_take_us(&self, own: &Sums, is_slow: bool, now_us: u64) -> Option<u64> {
-        let now = self.peers.common_without(own, is_peer(own, is_slow));
-        let latest = || self.latest.filter(|(_, at_us)| now_us - at_us <= COMMON_US).map(|(common, _)| common);
-        now.or_else(latest).map(|common| common.would_take_us(own))
+        let now = self.peers.common_without(own, is_peer(own, is_slow, self.peer_samples));
+        let is_believed = |at_us: u64| is_slow || now_us - at_us <= COMMON_US;
+        let latest = || self.latest.filter(|&(_, at_us)| is_believed(at_us)).map(|(common, _)| common);
+        now.or_else(latest).or_else(|| is_slow.then_some(Common::USUAL)).map(|common| common.would_take_us(own))
     }
 }
 
@@ -70,8 +98,8 @@ pub fn judge_untried(config: &MonitorConfig, now_us: u64, track: &Track) -> Opti
     is_over.then_some((false, Reason::Untried, track.evidence))
 }
 
-fn is_peer(sums: &Sums, is_slow: bool) -> bool {
-    sums.samples >= PEER_SAMPLES && !is_slow
+fn is_peer(sums: &Sums, is_slow: bool, samples: u32) -> bool {
+    sums.samples >= samples && !is_slow
 }
 
 /// How slow is slow.
@@ -110,6 +138,7 @@ pub fn judge_period(
         return None;
     }
     let peers_us = comparison.would_take_us(seen, track.is_slow(), period.now_us)?;
+    track.compared(seen.samples, period.now_us);
     let evidence = bar(config, rule.floor_us, is_slow).evidence(seen, peers_us);
     let time_us = period.length_us * u64::from(seen.samples.min(FULL_SAMPLES)) / u64::from(FULL_SAMPLES);
     if is_above(&evidence) {

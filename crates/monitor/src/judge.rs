@@ -18,8 +18,6 @@ use crate::view::{REPORT_US, Report, View};
 const REFRESH_US: u64 = 100_000;
 /// Histograms of the last seconds are halved this often.
 const FADE_US: u64 = 2_000_000;
-/// An opinion of a node is this old at most.
-const OPINION_US: u64 = 2_000_000;
 /// A latency counts in a slice at most so many floors, beside what holds for everyone: one alone of more is not slow.
 const CLIP_FLOORS: u64 = 4;
 const CLIP_COMMON: u64 = 4;
@@ -64,12 +62,7 @@ impl Monitor {
         let clip_us = self.lanes[class.index()].clip_us;
         self.seen.clear();
         for node in &mut self.nodes {
-            let track = &mut node.tracks[class.index()];
-            let seen = track.observe(period, clip_us);
-            if seen.samples > 0 {
-                track.seen_us = Some(period.now_us);
-            }
-            self.seen.push(seen);
+            self.seen.push(node.tracks[class.index()].observe(period, clip_us));
         }
     }
 
@@ -78,7 +71,7 @@ impl Monitor {
         self.observe(class, period);
         let comparison = &mut self.comparisons[at];
         let slow = self.nodes.iter().map(|node| node.tracks[at].is_slow());
-        comparison.gather(self.seen.iter().zip(slow), period.now_us);
+        comparison.gather_few(self.seen.iter().zip(slow), period.now_us);
         let rule = &self.config.adaptive;
         self.lanes[at].clip_us = CLIP_FLOORS * rule.floor_us + CLIP_COMMON * comparison.common_us();
         if !self.lanes[at].is_calibrated() {
@@ -233,7 +226,7 @@ impl Monitor {
         let reports = self.nodes.iter().flat_map(|node| {
             Class::ALL.into_iter().filter_map(move |class| {
                 let track = &node.tracks[class.index()];
-                track.has_opinion(now_us, OPINION_US).then_some(Report {
+                track.has_opinion(now_us).then_some(Report {
                     node: node.id,
                     class,
                     fail_slow: track.standing.is_slow(),
@@ -259,7 +252,7 @@ impl Monitor {
     fn take_report(&mut self, place: usize, class: Class, report: Option<Report>, now_us: u64) {
         let track = &mut self.nodes[place].tracks[class.index()];
         let was_slow = track.is_slow();
-        let counts = report.is_some_and(|report| report.fail_slow) && !track.has_opinion(now_us, OPINION_US);
+        let counts = report.is_some_and(|report| report.fail_slow) && !track.has_opinion(now_us);
         track.reported_until_us = counts.then_some(now_us + REPORT_US);
         if let Some(Report { latency_us, peers_us, .. }) = report.filter(|_| counts && !was_slow) {
             track.begin_slow(Evidence { latency_us, peers_us, threshold_us: 0, samples: 0 });

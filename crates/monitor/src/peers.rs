@@ -42,6 +42,9 @@ pub struct Common {
 }
 
 impl Common {
+    /// Nothing but what is usual.
+    pub const USUAL: Common = Common { ratio: ONE, excess_us: 0 };
+
     pub fn excess_us(&self) -> i64 {
         self.excess_us
     }

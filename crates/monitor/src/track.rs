@@ -32,8 +32,11 @@ pub struct Track {
     pub reported_until_us: Option<u64>,
     /// When a request was sent last.
     pub sent_us: Option<u64>,
-    /// When something of it was seen last.
-    pub seen_us: Option<u64>,
+    /// Requests compared with peers, and since when they are counted.
+    compared: u32,
+    compared_since_us: u64,
+    /// When it was compared last, after enough requests for an opinion.
+    seen_us: Option<u64>,
     pub outstanding: u32,
     pub latencies: Latencies,
 }
@@ -78,6 +81,12 @@ impl Latencies {
 
 /// A node that was not asked for longer does not count when the rate of requests is measured.
 const ACTIVE_US: u64 = 1_000_000;
+
+/// An opinion of a node is this old at most ...
+const OPINION_US: u64 = 2_000_000;
+/// ... and rests on so many requests in that time, unless it is that the node is slow: a sign of life now and then is
+/// good although work is not.
+const OPINION_SAMPLES: u32 = 16;
 
 /// The severity moves by 1/4 with each request: there are few, most of them probes.
 const SEVERITY_GAIN: u64 = 4;
@@ -130,9 +139,20 @@ impl Track {
         self.sent_us.is_some_and(|sent_us| now_us - sent_us <= ACTIVE_US)
     }
 
-    /// This gateway asked the node itself, lately.
-    pub fn has_opinion(&self, now_us: u64, age_us_max: u64) -> bool {
-        self.seen_us.is_some_and(|seen_us| now_us.saturating_sub(seen_us) <= age_us_max)
+    /// Requests were compared with those of peers.
+    pub fn compared(&mut self, samples: u32, now_us: u64) {
+        if now_us - self.compared_since_us > OPINION_US {
+            (self.compared, self.compared_since_us) = (0, now_us);
+        }
+        self.compared = self.compared.saturating_add(samples);
+        if self.standing.is_slow() || self.compared >= OPINION_SAMPLES {
+            self.seen_us = Some(now_us);
+        }
+    }
+
+    /// This gateway judged the node itself, lately.
+    pub fn has_opinion(&self, now_us: u64) -> bool {
+        self.seen_us.is_some_and(|seen_us| now_us.saturating_sub(seen_us) <= OPINION_US)
     }
 
     /// The session ended: what was under way is forgotten.

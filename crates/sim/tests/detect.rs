@@ -27,6 +27,7 @@ const FOUND_MS: &[(&str, u64)] = &[
     ("+50 ms, 32 waiting clients", 250),
     ("+50 ms, one waiting client", 600),
     ("+50 ms, 200 requests a second", 800),
+    ("+50 ms, 50 reads a second", 4_000),
     ("+20 ms, bimodal sizes", 200),
     ("50/2 ms, 32 waiting clients", 250),
 ];

@@ -26,6 +26,7 @@ pub const STEADY: Workload = Workload {
 const CLOSED: Workload = Workload { load: Load::Closed { clients: 32 }, ..STEADY };
 const ALONE: Workload = Workload { load: Load::Closed { clients: 1 }, ..STEADY };
 const LIGHT: Workload = Workload { load: Load::Open { per_s: 200 }, ..STEADY };
+const FEW: Workload = Workload { load: Load::Open { per_s: 50 }, write_ppm: 0, ..STEADY };
 
 pub struct Entry {
     pub name: &'static str,
@@ -71,6 +72,7 @@ pub fn slow() -> Vec<Entry> {
         entry("+50 ms, 32 waiting clients", CLOSED, Who::OneNode, delay(50 * MS)),
         entry("+50 ms, one waiting client", ALONE, Who::OneNode, delay(50 * MS)),
         entry("+50 ms, 200 requests a second", LIGHT, Who::OneNode, delay(50 * MS)),
+        entry("+50 ms, 50 reads a second", FEW, Who::OneNode, delay(50 * MS)),
         entry("+20 ms, bimodal sizes", Workload { sizes: Sizes::Bimodal, ..STEADY }, Who::OneNode, delay(20 * MS)),
         entry("50/2 ms, 32 waiting clients", CLOSED, Who::OneNode, duty),
     ]
@@ -89,6 +91,7 @@ pub fn innocent() -> Vec<Entry> {
         quiet("healthy, 32 waiting clients", CLOSED),
         quiet("healthy, one waiting client", ALONE),
         quiet("healthy, 200 requests a second", LIGHT),
+        quiet("healthy, 50 reads a second", FEW),
         quiet("healthy, three nodes", Workload { nodes: 3, ..STEADY }),
         quiet("bimodal sizes", Workload { sizes: Sizes::Bimodal, ..STEADY }),
         quiet(
@@ -105,6 +108,9 @@ pub fn innocent() -> Vec<Entry> {
             delay(20 * MS),
         ),
         entry("all +20 ms, 32 waiting clients", CLOSED, Who::EveryNode, delay(20 * MS)),
+        entry("all +50 ms, 200 requests a second", LIGHT, Who::EveryNode, delay(50 * MS)),
+        entry("all +50 ms, 50 reads a second", FEW, Who::EveryNode, delay(50 * MS)),
+        entry("all +500 ms, 50 reads a second", FEW, Who::EveryNode, delay(500 * MS)),
         entry("gateway stopped half of the time", STEADY, Who::Gateway, half),
         entry("gateway has 5 % of a CPU", STEADY, Who::Gateway, starved),
         entry("the same, 32 waiting clients", CLOSED, Who::Gateway, starved),
