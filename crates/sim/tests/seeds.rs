@@ -464,3 +464,10 @@ fn nodes_that_lose_answers_or_bits_are_in_trouble() {
     passes_wholly(Profile::Lossy, &[192_386, 192_696, 193_001]);
     passes_wholly(Profile::Rot, &[191_917]);
 }
+
+/// Every node is down, with what it holds, as a client hears that a write is done.
+#[test]
+fn what_nobody_tells_of_while_all_nodes_restart_is_held_all_the_same() {
+    let report = run_seed(Profile::Cramped, 71_232);
+    assert!(report.failure.is_none(), "{}", report.explain(60));
+}

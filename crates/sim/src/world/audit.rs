@@ -223,6 +223,11 @@ impl World {
 
     /// Members of the stripe that holds a value best which hold it, lost members included.
     fn holders_max(&mut self, value: &[u8]) -> usize {
+        // Of a stripe whose members are all down, with what they hold, nobody tells.
+        let down_count = self.nodes.iter().filter(|host| !host.is_up() && host.is_kept()).count();
+        if down_count >= self.config.code.chunk_count() {
+            return down_count;
+        }
         let stripes = self.scan_all();
         stripes.into_iter().map(|(id, found)| self.holders(id, &found, value)).max().unwrap_or(0)
     }
