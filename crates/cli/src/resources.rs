@@ -15,9 +15,23 @@ const INNER_NODE_FILES: usize = 16;
 /// Never more open files than this unless they are asked for: no role has as many, even of the largest cluster.
 const FILES_MAX: u64 = 1 << 20;
 
-/// Raises the limit of open files for a gateway with so many clients.
-pub fn allow_gateway_files(client_count: usize, thread_count: usize) {
-    raise_file_limit(client_count + thread_count * GATEWAY_THREAD_CONNECTIONS);
+/// Raises the limit of open files for a gateway with so many clients; answers how many it can let in, so that they leave
+/// some for nodes.
+pub fn allow_gateway_files(client_count: usize, thread_count: usize) -> usize {
+    let role_count = thread_count * GATEWAY_THREAD_CONNECTIONS;
+    let files = raise_file_limit(client_count + role_count);
+    let most = files.map_or(client_count, |files| client_count_max(files, role_count).min(client_count));
+    if most < client_count {
+        tracing::warn!(wanted = client_count, most, "fewer clients are let in: the others' files are for nodes");
+    }
+    most
+}
+
+/// How many clients a process with so many files can let in beside so many connections with other roles; if that is few,
+/// either has half.
+fn client_count_max(files: u64, role_count: usize) -> usize {
+    let left = usize::try_from(files.saturating_sub(FILES_BESIDES)).unwrap_or(usize::MAX);
+    left.saturating_sub(role_count).max(left / 2).max(1)
 }
 
 /// Raises the limit of open files for a node.
@@ -36,12 +50,12 @@ pub fn allow_inner_files(client_count: usize, node_count: usize) {
 }
 
 /// As far as the system lets it: there may be more of everything than is foreseen, and a file that is not open costs
-/// nothing. Less than for so many connections is said.
-fn raise_file_limit(connection_count: usize) {
+/// nothing. Less than for so many connections is said. Answers the limit; `None`: it is not known.
+fn raise_file_limit(connection_count: usize) -> Option<u64> {
     let wanted = connection_count as u64 + FILES_BESIDES;
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     if hard < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_ok() {
-        return;
+        return Some(wanted);
     }
     let most = files_max(wanted, soft, hard);
     let raised = soft == most || setrlimit(Resource::RLIMIT_NOFILE, most, hard).is_ok();
@@ -49,6 +63,7 @@ fn raise_file_limit(connection_count: usize) {
     if most < wanted {
         tracing::warn!(wanted, most, "the system allows fewer open files than this process may need");
     }
+    Some(most)
 }
 
 /// How many files a process may open that wants so many.
@@ -85,6 +100,13 @@ mod tests {
         assert_eq!(files_max(400, 1024, u64::MAX), FILES_MAX);
         assert_eq!(files_max(2 * FILES_MAX, 1024, u64::MAX), 2 * FILES_MAX);
         assert_eq!(files_max(400, 2 * FILES_MAX, u64::MAX), 2 * FILES_MAX, "never less than before");
+    }
+
+    #[test]
+    fn clients_leave_files_for_nodes() {
+        assert_eq!(client_count_max(4096, 1024), 4096 - 128 - 1024);
+        assert_eq!(client_count_max(1024, 1024), 448, "half of what is left");
+        assert_eq!(client_count_max(64, 1024), 1);
     }
 
     #[test]

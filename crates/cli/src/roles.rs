@@ -30,13 +30,13 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
 pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let file = prepare(command.config.as_deref(), log)?;
     let said = command.options;
-    let config = said.clone().or(file.gateway).resolve()?;
+    let mut config = said.clone().or(file.gateway).resolve()?;
     hold_lifeline()?;
-    resources::allow_gateway_files(config.connection_count_max, config.threads);
+    config.connection_count_max = resources::allow_gateway_files(config.connection_count_max, config.threads);
     let (tell, changes) = channel();
     reload::watch(command.config, log, move |file| {
-        let config = said.clone().or(file.gateway).resolve()?;
-        resources::allow_gateway_files(config.connection_count_max, config.threads);
+        let mut config = said.clone().or(file.gateway).resolve()?;
+        config.connection_count_max = resources::allow_gateway_files(config.connection_count_max, config.threads);
         // A gateway that no longer listens is ending.
         let _ = tell.send(config);
         Ok(())
