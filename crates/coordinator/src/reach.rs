@@ -227,7 +227,10 @@ impl Coordinator {
 
     /// Notes since when a tenure is not proven. An heir of which a core stands still says for ever that it prepares.
     pub(crate) fn note_proof(&mut self, now: Now, standing: &Standing) {
-        let waits = !matches!(standing.state, TenureState::LetGo | TenureState::Ended);
+        let is_ended = matches!(standing.state, TenureState::LetGo | TenureState::Ended);
+        // It is not told that it is to begin while nothing can be saved.
+        let prepares = matches!(standing.state, TenureState::Preparing | TenureState::Prepared);
+        let waits = !(is_ended || prepares && self.rests());
         let unproven = &mut self.tenures.unproven_since_us;
         match standing.proven_by {
             0 if waits => _ = unproven.entry(standing.epoch.0).or_insert(now.mono_us),

@@ -250,9 +250,10 @@ impl Monitor {
     }
 
     fn take_report(&mut self, place: usize, class: Class, report: Option<Report>, now_us: u64) {
+        let judges = self.config.detector != Detector::Off;
         let track = &mut self.nodes[place].tracks[class.index()];
         let was_slow = track.is_slow();
-        let counts = report.is_some_and(|report| report.fail_slow) && !track.has_opinion(now_us);
+        let counts = judges && report.is_some_and(|report| report.fail_slow) && !track.has_opinion(now_us);
         track.reported_until_us = counts.then_some(now_us + REPORT_US);
         if let Some(Report { latency_us, peers_us, .. }) = report.filter(|_| counts && !was_slow) {
             track.begin_slow(Evidence { latency_us, peers_us, threshold_us: 0, samples: 0 });

@@ -13,6 +13,7 @@ mod metadata;
 mod reign;
 mod seen_from;
 mod stopper;
+
 #[cfg(test)]
 pub(crate) mod tests;
 mod turned_away;
@@ -235,6 +236,10 @@ impl Server {
         if read == Ok(true) {
             self.unread.insert(token);
         }
+        if read.is_err() {
+            // Who asked to be let in and left before it was heard counts on the connection that it has.
+            messages.retain(|message| !asks_to_be_let_in(message));
+        }
         for message in messages {
             self.handle_message(token, message);
         }
@@ -430,4 +435,8 @@ fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> 
         admin: admin.map(|address| address.to_string()),
         allow_chaos: config.allow_chaos,
     }
+}
+
+fn asks_to_be_let_in(message: &ToCoordinator) -> bool {
+    matches!(message, ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_))
 }

@@ -268,25 +268,31 @@ fn who_lets_go_and_does_not_come_to_an_end_is_followed() {
 }
 
 /// A core of it stands still since it was prepared, and never hears that it is to take over.
+/// A tenure is dealt to an heir, which says this of it; another gateway could follow. Who they are, and its epoch.
+fn dealt_to_heir(state: TenureState) -> (Stage, [u16; 2], u32) {
+    let mut stage = Stage::new(2, 4);
+    let (one, two) = (stage.join(), stage.join());
+    stage.serve();
+    [one, two].iter().for_each(|&id| stage.reaches(id, EVERY));
+    stage.pass_ms(2 * UNPROVEN_MS_MAX);
+    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+    stage.prepare();
+    assert_eq!(stage.lets_go(one), [1]);
+    let third = stage.join();
+    stage.reaches(third, EVERY);
+    stage.tells(one, TenureState::LetGo, false);
+    stage.beat();
+    assert_eq!(stage.loads(), [(two, 4)].into());
+    let heir = *stage.scene.persisted.tenures.keys().last().expect("its tenure");
+    let standing = Standing { epoch: Epoch(heir), proven_by: 0, state };
+    stage.gateways.get_mut(&two).expect("known").standings.insert(heir, standing);
+    (stage, [two, third], heir)
+}
+
 #[test]
 fn an_heir_that_does_not_begin_is_followed() {
     for state in [TenureState::Prepared, TenureState::Preparing, TenureState::TakingOver] {
-        let mut stage = Stage::new(2, 4);
-        let (one, two) = (stage.join(), stage.join());
-        stage.serve();
-        [one, two].iter().for_each(|&id| stage.reaches(id, EVERY));
-        stage.pass_ms(2 * UNPROVEN_MS_MAX);
-        stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
-        stage.prepare();
-        assert_eq!(stage.lets_go(one), [1]);
-        let third = stage.join();
-        stage.reaches(third, EVERY);
-        stage.tells(one, TenureState::LetGo, false);
-        stage.beat();
-        assert_eq!(stage.loads(), [(two, 4)].into());
-        let heir = *stage.scene.persisted.tenures.keys().last().expect("its tenure");
-        let standing = Standing { epoch: Epoch(heir), proven_by: 0, state };
-        stage.gateways.get_mut(&two).expect("known").standings.insert(heir, standing);
+        let (mut stage, [two, third], heir) = dealt_to_heir(state);
         // So a gateway tells of nodes of which a core stands still.
         stage.reaches(two, if state == TenureState::TakingOver { 0 } else { EVERY });
         stage.pass_ms(UNPROVEN_MS_MAX - 100);
@@ -296,6 +302,20 @@ fn an_heir_that_does_not_begin_is_followed() {
         let is_dealt = owners.iter().all(|&(epoch, ..)| epoch != heir) && stage.loads().get(&third) == Some(&2);
         assert!(is_dealt, "{state:?}: {owners:?}");
     }
+}
+
+/// It is not told to begin while nothing can be saved.
+#[test]
+fn an_heir_that_cannot_be_told_is_not_followed() {
+    let (mut stage, [two, third], heir) = dealt_to_heir(TenureState::Prepared);
+    stage.reaches(two, EVERY);
+    stage.scene.coordinator.hold(true);
+    stage.pass_ms(4 * UNPROVEN_MS_MAX);
+    stage.scene.coordinator.hold(false);
+    stage.pass_ms(UNPROVEN_MS_MAX - 100);
+    assert!(stage.owners().iter().any(|&(epoch, ..)| epoch == heir), "it may begin yet");
+    stage.pass_ms(UNPROVEN_MS_MAX);
+    assert_eq!(stage.loads().get(&third), Some(&2));
 }
 
 /// A few nodes confirm it, and it can neither read everything nor store anything.

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use shorttail_codes::Code;
-use shorttail_units::{CodeShape, NodeId, PartitionId, Slot, StripeId, Version};
+use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
 
 use super::Engine;
 use super::index::StripeSlot;
@@ -47,7 +47,9 @@ impl<C: Command> Engine<C> {
     /// few.
     pub(super) fn lost_of_readable_max(&self) -> u64 {
         let tolerance = self.config.tolerance();
-        let lost = match self.repair.patterns_beyond().any(|(shape, lost)| is_readable(shape, lost)) {
+        // Asked many times a second: the owner's own code remembers its plans.
+        let code = |shape| if shape == self.config.shape { self.config.code.clone() } else { Code::new(shape) };
+        let lost = match self.repair.patterns_beyond().any(|(shape, lost)| is_readable(&code(shape), lost)) {
             true => tolerance as u64,
             false => self.repair.lost_of_stripe_max_through(tolerance),
         };
@@ -96,17 +98,16 @@ impl<C: Command> Engine<C> {
 }
 
 /// Is all data there, or can some that is lost be decoded? With local groups more may be lost than may be lost whichever it is.
-fn is_readable(shape: CodeShape, lost: u128) -> bool {
-    let code = Code::new(shape);
+fn is_readable(code: &Code, lost: u128) -> bool {
     let is_there = |chunk: usize| lost & 1 << chunk == 0;
-    let mut lost_data = (0..shape.data_count()).filter(|&chunk| !is_there(chunk)).peekable();
+    let mut lost_data = (0..code.data_count()).filter(|&chunk| !is_there(chunk)).peekable();
     lost_data.peek().is_none() || lost_data.any(|chunk| code.read_plan(chunk, &is_there).is_ok())
 }
 
 #[cfg(test)]
 mod tests {
     use shorttail_store::record::{Record, RecordKind};
-    use shorttail_units::Epoch;
+    use shorttail_units::{CodeShape, Epoch};
 
     use super::*;
     use crate::engine::stripes::Stripe;

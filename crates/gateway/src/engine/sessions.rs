@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shorttail_policy::Hedge;
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
@@ -394,6 +395,8 @@ impl<C: Command> Engine<C> {
         // Who takes over keeps everybody waiting, and what it reads it has of others, too.
         let takes_over = !self.is_serving() && !self.is_preparing();
         let suspect_before_us = if takes_over { deadlines_before(TAKE_OVER_DEADLINES) } else { hung_before_us };
+        // Without hedges nothing else goes round them meanwhile.
+        let hedges = self.policies.iter().any(|policy| policy.hedge == Hedge::Adaptive);
         let awaited = &self.awaited;
         // Each late node with the time of the oldest thing it owes.
         let mut late: BTreeMap<NodeId, u64> = BTreeMap::new();
@@ -407,7 +410,9 @@ impl<C: Command> Engine<C> {
                 let Some(&(asked_us, tag)) = session.asked.front() else { continue };
                 let is_unhurried = awaited.get(tag).is_some_and(|awaited| awaited.is_unhurried);
                 let sent_us = asked_us + if is_unhurried { GATHER_US } else { 0 };
-                if sent_us < suspect_before_us || sent_us < before_us && session.is_stuck(sent_us, before_us) {
+                if sent_us < suspect_before_us
+                    || sent_us < before_us && (!hedges || session.is_stuck(sent_us, before_us))
+                {
                     note(node.id, sent_us);
                 }
             }
@@ -420,7 +425,7 @@ impl<C: Command> Engine<C> {
                 let node = stripe.members[member];
                 let owed_us = open.owed_since_us(member).unwrap_or(sent_us);
                 let session = self.nodes.session(self.nodes.session_of(node, stripe.id));
-                let is_stuck = session.is_none_or(|session| session.is_stuck(owed_us, before_us));
+                let is_stuck = !hedges || session.is_none_or(|session| session.is_stuck(owed_us, before_us));
                 if sent_us < suspect_before_us || is_stuck {
                     note(node, sent_us);
                 }

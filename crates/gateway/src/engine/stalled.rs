@@ -9,7 +9,7 @@
 //! Deletes wait in their own queue, as they are not refused for being many: each of them is what makes room. They may wait for
 //! long, so reads do not wait for one that was never sent: they are before it, but for those of a connection that asked for it.
 //!
-//! While the owner lets go they wait for a second at most, and what was never sent is handed back: the next owner is asked.
+//! While the owner lets go they wait for a second at most. Of what was never sent the client hears that this is not the owner.
 //!
 //! Must not know: what makes room.
 
@@ -71,7 +71,7 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// What a write hears that waited in vain: the next owner may have memory for it.
+    /// What a write hears that waited in vain: the next owner may have memory for it, and is to be asked again.
     pub(super) fn no_memory(&self) -> StoreError {
         if self.is_held_up() { StoreError::NotOwner } else { StoreError::OutOfMemory }
     }
@@ -134,7 +134,7 @@ impl<C: Command> Engine<C> {
         let mut waiting = std::mem::take(&mut self.stalled.deletes);
         while let Some(key) = waiting.pop_front() {
             self.send_round(key);
-            if self.is_kept_from_deletes {
+            if self.is_kept_from_deletes && !self.is_held_up() {
                 break;
             }
         }
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(waiting_at(0), (1, 1));
         assert_eq!(waiting_at(LET_GO_STALL_US_MAX - 1), (1, 1));
         assert_eq!(waiting_at(LET_GO_STALL_US_MAX), (0, 0));
-        assert_eq!(engine.no_memory(), StoreError::NotOwner, "the next owner is asked");
+        assert_eq!(engine.no_memory(), StoreError::NotOwner, "the next owner may have memory");
         assert_eq!(engine.outstanding_count(), 0);
     }
 }

@@ -414,6 +414,7 @@ impl<R: Role> Worker<R> {
                 heartbeat_due = Instant::now() + interval;
             }
             let until = if search.is_some() { heartbeat_due.min(now + LISTEN) } else { heartbeat_due };
+            let mut has_heard_all = false;
             match stream.receive_until(until)? {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Served(epochs)) => self.shared.push(ControlEvent::Served(epochs)),
@@ -432,9 +433,10 @@ impl<R: Role> Worker<R> {
                     stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
                 Some(_) => return Err(io::Error::other("only views, terms, beats and orders were expected")),
-                None => {}
+                None => has_heard_all = true,
             }
-            if search.is_none() && Instant::now() >= look_round_at {
+            // Who stood still itself has beats to read first.
+            if search.is_none() && has_heard_all && Instant::now() >= look_round_at {
                 let asks_current = heard_at.elapsed() >= BEAT_VERY_LATE;
                 *search = Some(Search::new(self.current, self.coordinators.0.len(), asks_current));
             }

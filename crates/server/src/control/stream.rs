@@ -49,10 +49,14 @@ impl ControlStream {
         ControlStream::connect_within(address, IO_TIMEOUT)
     }
 
-    /// Connects where the name that was said is now, with the first of its addresses that answers; it is noted.
+    /// Connects where the coordinator was last, else with the first address of its name that answers; it is noted. So a name
+    /// service that does not answer keeps nobody from one that is where it was.
     pub fn connect_at(place: &mut Place) -> io::Result<Self> {
-        let mut result = Err(ErrorKind::NotFound.into());
-        for address in place.look_up() {
+        let mut result = ControlStream::connect(&place.address);
+        if result.is_ok() {
+            return result;
+        }
+        for address in place.look_up().into_iter().filter(|address| *address != place.address).collect::<Vec<_>>() {
             result = ControlStream::connect(&address);
             if result.is_ok() {
                 place.address = address;

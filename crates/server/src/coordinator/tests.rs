@@ -310,6 +310,23 @@ fn a_member_of_another_version_is_refused_in_words() {
     }
 }
 
+/// A member asks again while the coordinator stands still: by the time it goes on, nobody is at the other end.
+#[test]
+fn who_left_before_it_was_heard_is_not_let_in() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control.sock");
+    let control = Address::Unix(path.clone());
+    let server = Server::bind(&config(&control, MetadataPlace::Nowhere)).expect("free addresses");
+    let mut gone = Peer::connect(&path);
+    gone.say(&ToCoordinator::RegisterNode(registration(3)));
+    drop(gone);
+    let running = RunningCoordinator::run(control, server);
+    let (there, _) = node(&running.control, 4, 1);
+    there.registered().expect("let in");
+    let known = control::read_status(&running.control).expect("it answers");
+    assert_eq!(known.nodes.iter().map(|node| node.id).collect::<Vec<_>>(), [4]);
+}
+
 #[test]
 fn a_number_that_is_alive_elsewhere_is_not_given_twice() {
     let running = RunningCoordinator::start(None);
