@@ -3,10 +3,11 @@
 use shorttail_units::{ClusterId, CodeShape, Epoch, NodeId, Now, PartitionId, StripeId, Version};
 
 use super::index::{Location, StripeSlot};
-use super::lock::{End, Object, ObjectData, OldRecord, Round};
+use super::lock::{End, Object, ObjectData, Old, OldRecord, Round};
 use super::manifest::Manifest;
 use super::nodes::NodePhase;
 use super::open_stripe::OpenStripe;
+use super::pool::PoolKey;
 use super::reserve::Urgency;
 use super::stripes::{Stripe, StripePhase};
 use super::{Engine, EngineConfig, Phase, Token};
@@ -66,6 +67,15 @@ pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
         engine.acknowledged(node, id, last);
     }
     engine.run_work();
+}
+
+/// What a round wrote is there, and what it replaced cannot be read; where it is.
+pub fn confirm_in_doubt(engine: &mut Engine<AnyCommand>, lock: PoolKey) -> StripeSlot {
+    let slot = engine.stripes.unsealed()[0];
+    confirm_all(engine, slot);
+    let version = engine.round_mut(lock).expect("it is being compared").version;
+    engine.round_verified(lock, version, Old::Unreadable);
+    slot
 }
 
 /// A client asks this, in memcached's words, and it is sent to the nodes.

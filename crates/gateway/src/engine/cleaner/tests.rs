@@ -9,7 +9,7 @@ use crate::any::AnyCommand;
 use crate::engine::lock::{Lock, Old};
 use crate::engine::open_stripe::OpenStripe;
 use crate::engine::stripes::Stripe;
-use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes};
+use crate::engine::testing::{ask, confirm_all, confirm_in_doubt, engine_of_ready_nodes};
 use crate::request::Reply;
 
 fn members() -> Arc<[NodeId]> {
@@ -106,10 +106,8 @@ fn what_a_doubtful_lock_wrote_is_moved() {
         engine.index.insert(key_slot, tag, old);
         ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
         let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
-        let first = engine.stripes.unsealed()[0];
-        confirm_all(&mut engine, first);
-        let version = engine.round_mut(lock).expect("it is being compared").version;
-        engine.round_verified(lock, version, Old::Unreadable);
+        let first = confirm_in_doubt(&mut engine, lock);
+        let version = engine.round_mut(lock).expect("it is in doubt").version;
         let at = |engine: &mut Engine<AnyCommand>| {
             let (at, _) = engine.round_mut(lock).and_then(|round| round.confirmed).expect("it is written");
             engine.stripes.at(engine.stripes.place_of(at).0).id

@@ -7,7 +7,7 @@ use super::*;
 use crate::any::AnyCommand;
 use crate::command::Attributes;
 use crate::engine::stripes::Stripe;
-use crate::engine::testing::{confirm_all, engine_of_ready_nodes, leave_stripe};
+use crate::engine::testing::{confirm_in_doubt, engine_of_ready_nodes, leave_stripe};
 use crate::limits::LARGE_BYTES_MAX;
 use crate::memcached::MemcachedSession;
 use crate::request::{Reply, Request, RequestId};
@@ -166,10 +166,7 @@ fn who_waits_to_read_a_key_that_nothing_may_change_sees_what_was_written() {
     for waiting in [&b"get a\r\n"[..], b"set a 0 0 1\r\n2\r\n", b"get a\r\n"] {
         ask(&mut engine, waiting);
     }
-    let slot = engine.stripes.unsealed()[0];
-    confirm_all(&mut engine, slot);
-    let version = engine.round_mut(lock).expect("it is being compared").version;
-    engine.round_verified(lock, version, Old::Unreadable);
+    confirm_in_doubt(&mut engine, lock);
     let now = engine.now;
     let mut told: Vec<_> = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect();
     let count = |word: &[u8]| {
@@ -187,10 +184,7 @@ fn a_flush_lets_keys_change_of_which_something_could_not_be_compared() {
     name_a_record(&mut engine, b"a");
     ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
     let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
-    let slot = engine.stripes.unsealed()[0];
-    confirm_all(&mut engine, slot);
-    let version = engine.round_mut(lock).expect("it is being compared").version;
-    engine.round_verified(lock, version, Old::Unreadable);
+    confirm_in_doubt(&mut engine, lock);
     assert!(engine.locks.get(lock).is_some_and(Lock::is_doubtful));
     let floor = engine.take_version();
     engine.apply_floor(floor);
