@@ -227,19 +227,29 @@ mod tests {
         assert_eq!(get(&mut engine, 2), ["END"]);
     }
 
-    /// Everybody else's requests wait for the next owner meanwhile.
-    #[test]
-    fn what_waits_for_memory_holds_up_a_hand_over_for_a_second() {
+    fn engine_without_memory() -> Engine<AnyCommand> {
         let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(1, 1).expect("a code"), 2);
         engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = 0);
         engine.look_at_room();
         engine.hope_until_us = u64::MAX;
-        ask(&mut engine, b"set key 0 0 1\r\nx\r\n");
-        let round = Round::<AnyCommand>::new(Default::default(), End::Delete, Default::default(), Old::Absent);
+        engine
+    }
+
+    /// A delete waits that has nothing left to take from cleaning.
+    fn stall_delete(engine: &mut Engine<AnyCommand>, key: &[u8]) {
+        let round = Round::new(Default::default(), End::Delete, Default::default(), Old::Absent);
         let round = Round { helps_cleaning: true, ..round };
-        let key = engine.key_ref(b"other");
+        let key = engine.key_ref(key);
         let delete = engine.locks.insert(key, LockPhase::Writing(Box::new(round)));
         engine.stall(delete);
+    }
+
+    /// Everybody else's requests wait for the next owner meanwhile.
+    #[test]
+    fn what_waits_for_memory_holds_up_a_hand_over_for_a_second() {
+        let mut engine = engine_without_memory();
+        ask(&mut engine, b"set key 0 0 1\r\nx\r\n");
+        stall_delete(&mut engine, b"other");
         engine.let_go(Now::default());
         let mut waiting_at = |mono_us: u64| {
             engine.set_now(Now { mono_us, ..Now::default() });
@@ -257,5 +267,17 @@ mod tests {
         assert_eq!(waiting_at(LET_GO_STALL_US_MAX), (0, 0));
         assert_eq!(engine.no_memory(), StoreError::NotOwner, "the next owner may have memory");
         assert_eq!(engine.outstanding_count(), 0);
+    }
+
+    /// While deletes are short of room one is tried at a time; who lets go waits for none of them.
+    #[test]
+    fn all_deletes_are_over_at_once_that_held_up_a_hand_over() {
+        let mut engine = engine_without_memory();
+        [&b"a"[..], b"b", b"c"].into_iter().for_each(|key| stall_delete(&mut engine, key));
+        engine.let_go(Now::default());
+        engine.set_now(Now { mono_us: LET_GO_STALL_US_MAX, ..Now::default() });
+        engine.is_kept_from_deletes = true;
+        engine.resume_stalled();
+        assert!(!engine.stalled.has_deletes());
     }
 }
