@@ -18,6 +18,7 @@
 //! Must not know: sockets, clocks, client protocols.
 
 mod absence;
+mod adopt;
 mod again;
 mod apart;
 mod arrays;
@@ -74,7 +75,6 @@ mod preparing;
 mod race;
 mod rate;
 mod read_room;
-mod rebuild;
 mod rebuilding;
 mod recent;
 mod reconstruct;

@@ -162,7 +162,7 @@ impl<C: Command> Engine<C> {
         picture.settle();
         doubts.drop_copies(&picture);
         let shadowed = picture.take_shadowed();
-        let voids = self.rebuild(picture, &census, &away);
+        let voids = self.adopt(picture, &census, &away);
         self.phase = Phase::Completing;
         self.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
         self.end_completing_when_done();

@@ -81,7 +81,7 @@ impl Scene {
         doubts.drop_copies(&picture);
         let shadowed = picture.take_shadowed();
         let (census, voids) = (Census::default(), BTreeSet::new());
-        engine.rebuild(picture, &census, &BTreeSet::new());
+        engine.adopt(picture, &census, &BTreeSet::new());
         engine.phase = Phase::Completing;
         engine.completing = Some(Box::new(Completing { uncertain, shadowed, doubts, census, voids }));
         let (appended, closing) = (Vec::new(), Vec::new());

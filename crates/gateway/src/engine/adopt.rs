@@ -15,7 +15,7 @@ use crate::command::Command;
 
 impl<C: Command> Engine<C> {
     /// Makes the picture this owner's own; answers which stripes are void. `away`: nodes that may come back with more.
-    pub(super) fn rebuild(
+    pub(super) fn adopt(
         &mut self,
         mut picture: Picture,
         census: &Census,
