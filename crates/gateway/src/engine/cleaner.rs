@@ -17,9 +17,9 @@ use std::collections::HashSet;
 use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{OpNumber, PartitionId, StripeId};
 
-use super::control::VoidRecord;
 use super::doomed::Doomed;
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
+use super::freeing::VoidRecord;
 use super::index::{Location, StripeSlot};
 use super::limits::{
     JOB_RETRY_US, JOBS_ALL_MAX, JOBS_MAX, MOVES_IN_FLIGHT_BYTES, RELIEF_US, TICK_US, WALK_PER_WRITTEN, WALK_TURN_BYTES,

@@ -10,7 +10,7 @@ use shorttail_units::{CodeShape, Configuration, NodeId, OpNumber, PartitionId, S
 use shorttail_wire::node::{ChunkDescription, ChunkKind, Members, NodeRequest};
 use smallvec::SmallVec;
 
-use super::control::VoidRecord;
+use super::freeing::VoidRecord;
 use super::index::{Location, StripeSlot, Tag};
 use super::limits::{CHUNK_EXTRA_BYTES, CHUNK_UNIT_BYTES, IDLE_STABLE_US, UNSEALED_MAX};
 use super::open_stripe::{Item, OpenStripe};

@@ -27,7 +27,6 @@ mod census;
 mod choosing;
 mod cleaner;
 mod config;
-mod control;
 mod damage;
 mod deferred;
 mod distrust;
@@ -37,6 +36,7 @@ mod emptiest;
 mod evict;
 mod fetch;
 mod flush;
+mod freeing;
 mod giving_up;
 mod greeting;
 mod group;
@@ -345,7 +345,7 @@ pub struct Engine<C> {
     is_starting_jobs: bool,
     scans: Pool<keyspace::ScanStep>,
     flushes: flush::Flushes,
-    voids: control::Voids,
+    voids: freeing::Voids,
     /// What is left to do of a take-over.
     completing: Option<Box<recovery::Completing>>,
     losses: loss::Losses,
@@ -483,7 +483,7 @@ impl<C: Command> Engine<C> {
             is_starting_jobs: false,
             scans: Pool::default(),
             flushes: flush::Flushes::default(),
-            voids: control::Voids::default(),
+            voids: freeing::Voids::default(),
             completing: None,
             losses: loss::Losses::default(),
             repair: repair::Repair::default(),

@@ -19,7 +19,7 @@ use shorttail_store::record::{Control, Record, RecordKind};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs, Version};
 
 use super::config::EngineConfig;
-use super::control::VoidRecord;
+use super::freeing::VoidRecord;
 use super::index::{Index, Location, StripeSlot, Tag};
 use super::kept::Kept;
 use super::log::Purpose;

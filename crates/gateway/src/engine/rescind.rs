@@ -3,7 +3,7 @@
 //! ```text
 //! emptied --all members here: Close(epoch, 0) to each--> all did: gone, chunks are freed
 //!    |                 '--one refuses or is lost--.
-//!    '--a member is away--------------------------'--> declared void by a record, see `control`
+//!    '--a member is away--------------------------'--> declared void by a record, see `freeing`
 //! ```
 //! A void record needs room in a younger stripe. When memory is full and nodes come and go, each stripe that is opened
 //! for it may have to be left in turn; then only this way gives memory back. It is also the cheaper one.

@@ -65,7 +65,7 @@ mod tests {
     use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId};
 
     use super::*;
-    use crate::engine::control::VoidRecord;
+    use crate::engine::freeing::VoidRecord;
     use crate::engine::testing::engine_of_ready_nodes;
 
     #[test]
