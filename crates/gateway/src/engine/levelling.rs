@@ -178,7 +178,7 @@ impl<C: Command> Engine<C> {
         let mut groups: BTreeMap<Option<usize>, Group> = BTreeMap::new();
         let stays = |id: &NodeId| self.nodes.is_ready(*id) && !self.moves.draining.contains(id);
         for node in self.nodes.iter().filter(|node| stays(&node.id)) {
-            groups.entry(self.topology.set_of(node.id)).or_default().push((node.id, node.held_bytes()));
+            groups.entry(self.domains.set_of(node.id)).or_default().push((node.id, node.held_bytes()));
         }
         groups.into_values().collect()
     }
@@ -225,7 +225,7 @@ impl<C: Command> Engine<C> {
         let (_, from) = gives.filter(|&(quota, _)| is_worth(quota)).max()?;
         let may_take = |node: NodeId| {
             !members.contains(&node)
-                && self.topology.set_of(node) == self.topology.set_of(from)
+                && self.domains.set_of(node) == self.domains.set_of(from)
                 && !self.moves.is_refused(stripe, node)
                 && !self.is_to_free(node, stripe)
                 && self.is_no_worse(members, from, node, shape)
@@ -240,9 +240,9 @@ impl<C: Command> Engine<C> {
 
     /// Does the stripe have no more chunks in one failure domain when one goes from here to there than it may, or had?
     pub(super) fn is_no_worse(&self, members: &[NodeId], from: NodeId, to: NodeId, shape: CodeShape) -> bool {
-        let (leaves, enters) = (self.topology.domain_of(from), self.topology.domain_of(to));
+        let (leaves, enters) = (self.domains.domain_of(from), self.domains.domain_of(to));
         let Some(domain) = enters.filter(|_| enters != leaves) else { return true };
-        let held = |domain| members.iter().filter(|&&node| self.topology.domain_of(node) == Some(domain)).count();
+        let held = |domain| members.iter().filter(|&&node| self.domains.domain_of(node) == Some(domain)).count();
         let before = leaves.map_or(0, held);
         held(domain) < shape.tolerance().max(before)
     }

@@ -30,6 +30,7 @@ mod config;
 mod damage;
 mod deferred;
 mod distrust;
+mod domains;
 mod doomed;
 mod doubts;
 mod emptiest;
@@ -98,7 +99,6 @@ mod stripes;
 mod synchronise;
 #[cfg(test)]
 mod testing;
-mod topology;
 mod unreadable;
 mod unsettled;
 mod watch;
@@ -323,7 +323,7 @@ pub struct Engine<C> {
     /// Members that open stripes share, and how many were opened with them.
     shared_members: Option<(Arc<[NodeId]>, usize)>,
     nodes: Nodes,
-    topology: topology::Topology,
+    domains: domains::Domains,
     retired: BTreeSet<(NodeId, Incarnation)>,
     lives: lives::Lives,
     codes: CodeCache,
@@ -418,7 +418,7 @@ pub struct Engine<C> {
 
 impl<C: Command> Engine<C> {
     pub fn new(config: EngineConfig, now: Now) -> Self {
-        let topology = topology::Topology::new(config.placement, config.shape);
+        let domains = domains::Domains::new(config.placement, config.shape);
         let picture = picture::Picture::new(config.data_count());
         let logs = config.partitions.iter().map(|&partition| (partition, Log::default())).collect();
         Engine {
@@ -463,7 +463,7 @@ impl<C: Command> Engine<C> {
             turn: 0,
             shared_members: None,
             nodes: Nodes::default(),
-            topology,
+            domains,
             retired: BTreeSet::new(),
             lives: lives::Lives::default(),
             codes: CodeCache::default(),

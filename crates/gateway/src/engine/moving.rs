@@ -319,9 +319,9 @@ impl<C: Command> Engine<C> {
     /// Of nodes that drain everything goes, even if it is not placed as well elsewhere.
     fn choose_target(&self, stripe: StripeId, facts: &Facts, from: NodeId, able: &[Candidate]) -> Option<NodeId> {
         let others = facts.members.iter().filter(|&&node| node != from);
-        let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
+        let others: Vec<_> = others.map(|&node| (self.domains.domain_of(node), self.domains.set_of(node))).collect();
         let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
-        choose_replacement(self.topology.placement(), able, &others, &wish)
+        choose_replacement(self.domains.placement(), able, &others, &wish)
     }
 
     /// A member took note of the configuration, or did not.

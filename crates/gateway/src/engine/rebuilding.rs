@@ -329,10 +329,10 @@ impl<C: Command> Engine<C> {
             };
         }
         let others = facts.members.iter().filter(|&&node| node != own);
-        let others: Vec<_> = others.map(|&node| (self.topology.domain_of(node), self.topology.set_of(node))).collect();
+        let others: Vec<_> = others.map(|&node| (self.domains.domain_of(node), self.domains.set_of(node))).collect();
         let wish = Wish { shape: facts.shape, turn: stripe.raw(), seed: stripe.raw() };
         let choose =
-            |candidates: &[Candidate]| choose_replacement(self.topology.placement(), candidates, &others, &wish);
+            |candidates: &[Candidate]| choose_replacement(self.domains.placement(), candidates, &others, &wish);
         if let Some(node) = choose(&candidates) {
             return Target::Node(node);
         }

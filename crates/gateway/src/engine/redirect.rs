@@ -45,7 +45,7 @@ impl<C: Command> Engine<C> {
             .map(|node| Candidate { is_evaded: sidesteps && self.is_evaded(node.id), ..self.candidate(node) })
             .collect();
         let wish = Wish { shape, turn: self.next_stripe, seed: self.place_seed() };
-        let choice = choose(self.topology.placement(), &List::new(candidates), &wish);
+        let choice = choose(self.domains.placement(), &List::new(candidates), &wish);
         let choice = choice.ok_or(PlaceError::Wait)?;
         self.stats.redirected_writes_total += choice.stand_ins.len() as u64;
         for &node in &choice.stand_ins {
@@ -62,7 +62,7 @@ impl<C: Command> Engine<C> {
         let able = self.taking_nodes().filter(|node| node.free_bytes() >= chunk_bytes);
         let by_room = |node: &Node| Candidate { load: u64::MAX - node.free_bytes(), ..self.candidate(node) };
         let wish = Wish { shape, turn: self.next_stripe, seed: self.place_seed() };
-        let choice = choose(self.topology.placement(), &List::new(able.map(by_room).collect()), &wish);
+        let choice = choose(self.domains.placement(), &List::new(able.map(by_room).collect()), &wish);
         Ok(choice.ok_or(PlaceError::Wait)?.members.into())
     }
 
@@ -73,8 +73,8 @@ impl<C: Command> Engine<C> {
             load: node.used_bytes(),
             is_evaded: false,
             redirect_count: node.redirect_count,
-            domain: self.topology.domain_of(node.id),
-            set: self.topology.set_of(node.id),
+            domain: self.domains.domain_of(node.id),
+            set: self.domains.set_of(node.id),
         }
     }
 

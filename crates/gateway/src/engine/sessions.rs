@@ -27,7 +27,7 @@ impl<C: Command> Engine<C> {
         for &node in nodes {
             self.nodes.add(node);
             self.monitor.add_node(node);
-            self.topology.add(node, None);
+            self.domains.add(node, None);
         }
     }
 
@@ -39,7 +39,7 @@ impl<C: Command> Engine<C> {
 
     /// What a node fails together with; an empty label: it fails alone.
     pub fn handle_domain(&mut self, node: NodeId, label: &str) {
-        self.topology.add(node, Some(label));
+        self.domains.add(node, Some(label));
     }
 
     /// An incarnation is gone for good, and all before it: its memory counts as wiped, and it is refused should it come
@@ -77,7 +77,7 @@ impl<C: Command> Engine<C> {
         let lives = [Some(incarnation), known, over.map(|&(_, life)| life)];
         self.handle_retired(node, lives.into_iter().flatten().max().unwrap_or(incarnation));
         self.nodes.remove(node);
-        self.topology.remove(node);
+        self.domains.remove(node);
         self.moves.forgive(node);
         self.forget_absence(node);
         self.lives.forget(node);
