@@ -21,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use shorttail_units::{Configuration, NodeId, PartitionId, StripeId};
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport};
 
+use super::node_session::ChunkScan;
 use super::nodes::{Nodes, SessionId};
-use super::session::ChunkScan;
 
 /// Which chunk of a stripe a node is to hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,8 +16,8 @@
 use shorttail_units::{NodeId, StripeId};
 use shorttail_wire::node::{InspectReport, NodeRequest, Refusal};
 
+use super::node_session::ToldEarly;
 use super::repair::Reparable;
-use super::session::ToldEarly;
 use super::{Engine, What};
 use crate::command::Command;
 

@@ -10,9 +10,9 @@ use shorttail_wire::node::{ChunkReport, Hello, HelloReply, NodeRequest, PROTOCOL
 use super::lease::Voter;
 use super::limits::FENCE_AGAIN_US;
 use super::near::NearOffer;
+use super::node_session::{ChunkScan, Session, ToldEarly};
 use super::nodes::{NodePhase, SessionId};
 use super::recovery::census_of;
-use super::session::{ChunkScan, Session, ToldEarly};
 use super::witness::is_first_id;
 use super::{Engine, Phase, What, Work};
 use crate::command::Command;

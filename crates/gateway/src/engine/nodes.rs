@@ -16,7 +16,7 @@ use shorttail_wire::node::NodeRequest;
 
 use shorttail_monitor::limits::HEDGE_US_MAX;
 
-use super::session::Session;
+use super::node_session::Session;
 
 /// A session: a node and one of its cores.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

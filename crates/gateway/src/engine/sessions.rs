@@ -7,9 +7,9 @@ use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
 use super::limits::{BATCH_BYTES_MAX, GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, USAGE_US};
+use super::node_session::is_unhurried;
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
-use super::session::is_unhurried;
 use super::watch::class_of;
 use super::{Awaited, Engine, What, Work};
 use crate::command::Command;
@@ -122,7 +122,7 @@ impl<C: Command> Engine<C> {
     /// lost.
     pub fn hung_greetings(&self) -> Vec<SessionId> {
         let Some(before_us) = self.now.mono_us.checked_sub(GREETING_US_MAX) else { return Vec::new() };
-        let owes = |session: &super::session::Session| {
+        let owes = |session: &super::node_session::Session| {
             let oldest = session.asked.iter().find(|(_, tag)| self.awaited.get(*tag).is_some());
             oldest.is_some_and(|&(asked_us, _)| asked_us < before_us)
         };
@@ -146,12 +146,12 @@ impl<C: Command> Engine<C> {
 
     /// Does no client wait for what is to be sent on a session?
     pub fn is_unhurried(&self, id: SessionId) -> bool {
-        self.nodes.session(id).is_some_and(super::session::Session::is_unhurried)
+        self.nodes.session(id).is_some_and(super::node_session::Session::is_unhurried)
     }
 
     /// Bytes that a full socket did not take: they go out before anything else, whatever is in flight.
     pub fn session_rest(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
-        self.nodes.session_mut(id).map(super::session::Session::rest)
+        self.nodes.session_mut(id).map(super::node_session::Session::rest)
     }
 
     /// Sends a request whose reply is awaited. Without a session the request has failed already: the failure is
@@ -358,7 +358,7 @@ impl<C: Command> Engine<C> {
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         if !node.phase.is_greeting() {
             // Nobody looks after what its other cores owe while it is away.
-            tags.extend(node.sessions.iter_mut().flat_map(super::session::Session::take_asked));
+            tags.extend(node.sessions.iter_mut().flat_map(super::node_session::Session::take_asked));
         }
         node.phase = NodePhase::Away;
         self.drop_orders_of(id.node);
@@ -452,7 +452,7 @@ impl<C: Command> Engine<C> {
     fn suspect(&mut self, id: NodeId, since_us: u64) {
         let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Ready) else { return };
         (node.phase, node.silent_since_us) = (NodePhase::Suspect, since_us);
-        let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
+        let tags = node.sessions.iter_mut().flat_map(super::node_session::Session::take_asked).collect();
         self.work.push_back(Work::Failover(tags));
         self.leave_unsealed_stripes_of(id);
         self.ping(id);
@@ -466,7 +466,7 @@ impl<C: Command> Engine<C> {
         for node in self.nodes.iter_mut().filter(is_hung) {
             tracing::warn!(node = node.id.0, epoch = self.config.epoch.0, "node is hung: nothing waits for it");
             node.phase = NodePhase::Hung;
-            let tags = node.sessions.iter_mut().flat_map(super::session::Session::take_asked).collect();
+            let tags = node.sessions.iter_mut().flat_map(super::node_session::Session::take_asked).collect();
             self.work.push_back(Work::Failover(tags));
             hung.push(node.id);
         }
