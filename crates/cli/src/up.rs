@@ -8,7 +8,7 @@
 mod banner;
 mod child;
 mod children_file;
-mod layout;
+mod feasible;
 mod plan;
 mod ports;
 mod probe;
@@ -46,7 +46,7 @@ pub fn run(command: UpCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     if let Some(problem) = resources::memory_problem("the nodes together (--nodes times --node-memory)", wanted) {
         eprintln!("shorttail: {problem}");
     }
-    layout::problems(&config).iter().for_each(|problem| eprintln!("shorttail: {problem}"));
+    feasible::problems(&config).iter().for_each(|problem| eprintln!("shorttail: {problem}"));
     let (tell, events) = channel();
     // Before the first child, so that no signal finds the default, which would leave the run directory behind.
     watch_signals(tell.clone(), source.file.is_some()).context("cannot watch for signals")?;

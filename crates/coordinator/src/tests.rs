@@ -8,7 +8,7 @@ use shorttail_wire::control::{self, *};
 use crate::limits::*;
 use crate::*;
 
-mod layout;
+mod feasible;
 mod leading;
 mod leaving;
 mod reach;

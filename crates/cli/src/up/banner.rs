@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use shorttail_server::config::{Size, UpConfig};
 use shorttail_wire::control::{ClusterStatus, GatewayStatusEntry};
 
-use super::layout;
+use super::feasible;
 
 /// The lines, the last of which begins with `ready`; `program` is how the user called it, so that they can be pasted.
 pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStatusEntry], program: &str) -> String {
@@ -45,7 +45,7 @@ fn summary(config: &UpConfig) -> String {
     let (data, chunks) = (config.code.data_count() as f64, config.code.chunk_count() as f64);
     let whole_domain = match config.domain_count {
         0 => "",
-        _ if layout::may_lose_domain(config) => ", or a whole domain",
+        _ if feasible::may_lose_domain(config) => ", or a whole domain",
         _ => ", but no whole domain",
     };
     format!(

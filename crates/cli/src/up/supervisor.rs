@@ -25,7 +25,7 @@ use super::problems::Problems;
 use super::repairs::{self, Repairs};
 use super::screen::Screen;
 use super::silent::{News, Silent};
-use super::{banner, layout, probe};
+use super::{banner, feasible, probe};
 use crate::exit::{Failure, REMOVED};
 use crate::logging;
 use crate::reload::log_level;
@@ -278,7 +278,7 @@ impl Supervisor {
             return Ok(());
         }
         self.is_ready = true;
-        if !layout::problems(&self.plan.config).is_empty() {
+        if !feasible::problems(&self.plan.config).is_empty() {
             // These, in the words of who asked for it.
             self.problems = Problems::knowing(&status.problems);
         }
