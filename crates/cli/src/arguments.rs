@@ -80,7 +80,7 @@ pub enum Verb {
         measurement: shorttail_bench::Command,
     },
     /// Run the roles' own code in simulated time, with faults, and check what clients saw
-    Sim(Box<shorttail_sim::command::SimOptions>),
+    Sim(Box<shorttail_sim::cli::SimOptions>),
     /// Run in the place of the memcached program, with its flags (see `shorttail memcached -h`)
     #[command(disable_help_flag = true)]
     Memcached,

@@ -66,7 +66,7 @@ fn run(verb: Verb, log: Option<LogLevel>) -> Result<(), Failure> {
         Verb::Acknowledge(command) => acknowledge::run(&command),
         Verb::Config(command) => config_command::run(command),
         Verb::Bench { measurement } => Ok(measurement.run()?),
-        Verb::Sim(options) => Ok(shorttail_sim::command::run(*options)?),
+        Verb::Sim(options) => Ok(shorttail_sim::cli::run(*options)?),
         Verb::Memcached => unreachable!("taken before the flags are parsed"),
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-use crate::command::SimOptions;
+use crate::cli::SimOptions;
 use crate::config::SimConfig;
 use crate::history::History;
 use crate::lines;

@@ -7,7 +7,7 @@
 //! Must not know: sockets, clocks, threads, the operating system's randomness.
 
 pub mod checker;
-pub mod command;
+pub mod cli;
 pub mod command_of_model;
 pub mod config;
 pub mod detect;

@@ -1,7 +1,7 @@
 //! What is bounded in virtual time is timed, and each step of a node's absence is one of MemEC's: of runs with little
 //! else in them, so that much of it is. Long runs do the same among everything.
 
-use shorttail_sim::command::run_config;
+use shorttail_sim::cli::run_config;
 use shorttail_sim::config::{FaultWeights, Profile, SimConfig};
 use shorttail_sim::world::Counts;
 

@@ -1,7 +1,7 @@
 //! The coordinator's own machine decides who owns what, dies, and begins anew with the records that it has.
 
 use shorttail_gateway::engine::LeaseConfig;
-use shorttail_sim::command::run_seed;
+use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;

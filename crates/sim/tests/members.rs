@@ -1,7 +1,7 @@
 //! Nodes join, are emptied and taken out while everything is served: what must move moves, and nothing else.
 
 use shorttail_placement::Placement;
-use shorttail_sim::command::run_seed;
+use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::{Action, Answer};
 use shorttail_sim::scenario::*;

@@ -1,7 +1,7 @@
 //! Lost chunks are rebuilt by nodes: deaths may follow each other as long as repair is done in between.
 
 use shorttail_chaos::{Fault, Kind, Slow};
-use shorttail_sim::command::run_seed;
+use shorttail_sim::cli::run_seed;
 use shorttail_sim::config::{Profile, SimConfig};
 use shorttail_sim::model::Action;
 use shorttail_sim::scenario::*;

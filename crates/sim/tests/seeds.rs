@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shorttail_sim::command::{run_config, run_seed};
+use shorttail_sim::cli::{run_config, run_seed};
 use shorttail_sim::config::{FaultWeights, Profile, SimConfig};
 use shorttail_sim::world::Counts;
 
