@@ -3,7 +3,7 @@
 use shorttail_gateway::engine::{SessionId, Standing, Token, VoterSet};
 use shorttail_gateway::request::Request;
 
-use super::{World, clients, control, coordinator, endpoint_of};
+use super::{World, clients, coordinators, endpoint_of, stand_in};
 use crate::command_of_model::SimCommand;
 use crate::network::{Endpoint, NetworkEvent};
 
@@ -33,7 +33,7 @@ pub(super) enum Event {
     Order {
         gateway: usize,
         generation: u32,
-        order: Box<coordinator::Order>,
+        order: Box<stand_in::Order>,
     },
     Told {
         gateway: usize,
@@ -60,7 +60,7 @@ pub(super) enum Event {
     MendCoordinator {
         gateway: usize,
     },
-    Control(control::ControlEvent),
+    Control(coordinators::ControlEvent),
     NodeTurn {
         node: usize,
     },

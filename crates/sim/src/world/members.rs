@@ -1,7 +1,7 @@
 //! Nodes that join, are drained, and are taken out, while everything goes on.
 //!
 //! Owners learn of it at once, as they do of lost memory: the stand-in for the coordinator knows no delays here. In a
-//! coordinated run the coordinators are asked instead ([`super::control`]).
+//! coordinated run the coordinators are asked instead ([`super::coordinators`]).
 
 use std::collections::BTreeSet;
 

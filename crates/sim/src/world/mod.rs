@@ -10,14 +10,13 @@
 //! that the seed decides.
 //!
 //! Must not know: sockets, clocks, threads. Deviations from the server: a client is an event source, not a session
-//! (protocols are tested elsewhere). Unless a run is *coordinated* ([`control`]), a scripted stand-in for the coordinator
+//! (protocols are tested elsewhere). Unless a run is *coordinated* ([`coordinators`]), a scripted stand-in for the coordinator
 //! deals tenures and retires incarnations at once.
 
 mod audit;
 mod clients;
 mod clock;
-mod control;
-mod coordinator;
+mod coordinators;
 mod counts;
 mod ends;
 mod event;
@@ -32,6 +31,7 @@ mod policy;
 mod routing;
 mod service;
 mod slow;
+mod stand_in;
 mod transitions;
 mod troubles;
 mod violation;
@@ -51,11 +51,11 @@ use crate::schedule::Schedule;
 use crate::trace::Trace;
 use crate::workload::{Workload, alike_keys};
 use clients::Clients;
-use control::Control;
-use coordinator::Coordinator;
+use coordinators::Coordinators;
 use event::Event;
 use gateway::GatewayHost;
 use nodes::NodeHost;
+use stand_in::StandIn;
 
 pub use clients::{Op, Outcome};
 pub use counts::Counts;
@@ -93,8 +93,8 @@ pub struct World {
     trace: Trace,
     history: History,
     gateways: Vec<GatewayHost>,
-    coordinator: Coordinator,
-    control: Control,
+    coordinator: StandIn,
+    control: Coordinators,
     nodes: Vec<NodeHost>,
     rings: near::Rings,
     membership: members::Membership,
@@ -152,8 +152,8 @@ impl World {
         let mut world = World {
             clients: Clients::new(workload, config.client_count),
             gateways: (0..config.gateway_count).map(|_| GatewayHost::default()).collect(),
-            coordinator: Coordinator::default(),
-            control: Control::new(&config),
+            coordinator: StandIn::default(),
+            control: Coordinators::new(&config),
             nodes: (0..config.node_count).map(NodeHost::new).collect(),
             rings: near::Rings::default(),
             membership: members::Membership::default(),

@@ -8,7 +8,7 @@ use shorttail_store::{MemoryFile, MemoryIdentity};
 use shorttail_units::{Incarnation, NodeId};
 
 use super::clock::Clock;
-use super::control::Who;
+use super::coordinators::Who;
 use super::slow::Slowness;
 use super::{CLUSTER, Counts, Event, World, endpoint_of, near};
 use crate::network::{SendError, SessionId, What};

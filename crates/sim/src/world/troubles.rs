@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::control::{ControlEvent, Who};
+use super::coordinators::{ControlEvent, Who};
 use super::{Event, World, endpoint_of, endpoint_of_gateway};
 
 #[derive(Default)]

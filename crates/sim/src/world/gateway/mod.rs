@@ -13,7 +13,7 @@ use shorttail_wire::control::{Terms, View};
 use shorttail_wire::node::FrameError;
 
 use super::clock::Clock;
-use super::coordinator::Order;
+use super::stand_in::Order;
 use super::{Counts, Event, World, endpoint_of_gateway};
 use crate::command_of_model::SimCommand;
 use crate::network;

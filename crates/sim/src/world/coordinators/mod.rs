@@ -131,7 +131,7 @@ pub(super) enum ControlEvent {
 }
 
 #[derive(Default)]
-pub(super) struct Control {
+pub(super) struct Coordinators {
     /// The coordinators; none unless the run is coordinated.
     processes: Vec<Process>,
     /// The process that saves next is to die while its records are on their way.
@@ -151,10 +151,10 @@ pub(super) struct Control {
     pub lost_us: u64,
 }
 
-impl Control {
+impl Coordinators {
     pub fn new(config: &SimConfig) -> Self {
         let count = if config.coordinated { config.coordinator_count } else { 0 };
-        Control { processes: (0..count).map(|_| Process::new(config)).collect(), ..Control::default() }
+        Coordinators { processes: (0..count).map(|_| Process::new(config)).collect(), ..Coordinators::default() }
     }
 
     /// Is a notice about a connection of a coordinator's?

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shorttail_gateway::engine::{Standing, Terms, Voter, VoterSet};
 use shorttail_units::PartitionId;
 
-use super::control::Who;
+use super::coordinators::Who;
 use super::{Event, World, endpoint_of_gateway};
 
 /// A gateway that says nothing for so long is taken for dead. It says something twenty times as often.
@@ -77,7 +77,7 @@ impl Tenure {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Coordinator {
+pub(super) struct StandIn {
     tenures: BTreeMap<u32, Tenure>,
     epoch: u32,
     /// By gateway: when it was heard last; none while it is taken for dead.

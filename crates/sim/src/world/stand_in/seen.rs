@@ -2,7 +2,7 @@
 
 use shorttail_gateway::engine::Standing;
 
-use super::super::control::coordinator_at;
+use super::super::coordinators::coordinator_at;
 use super::super::endpoint_of_gateway;
 use super::World;
 use crate::world::GatewayHost;
