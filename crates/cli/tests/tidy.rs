@@ -211,6 +211,72 @@ fn nothing_is_left_to_do() {
     assert_none(&complaints);
 }
 
+const ENGINE: &str = "crates/gateway/src/engine";
+
+/// What `text` has between backticks, each with what stands before it.
+fn quoted(text: &str) -> Vec<(&str, &str)> {
+    let parts: Vec<&str> = text.split('`').collect();
+    parts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect()
+}
+
+/// What a row of ARCHITECTURE's table of rules names in one cell: files below `place`, and functions with their files. A
+/// file without a folder lies beside the one that was named before.
+fn rule_files(place: &str, cell: &str) -> Vec<(PathBuf, Option<String>)> {
+    let mut found: Vec<(PathBuf, Option<String>)> = Vec::new();
+    let (mut file, mut is_list) = (root().join(place).join("-"), false);
+    for (before, name) in quoted(cell) {
+        is_list = before.ends_with('(') || is_list && !before.contains(')');
+        if name.ends_with(".rs") {
+            let folder = if name.contains('/') { root().join(place) } else { file.with_file_name("") };
+            file = folder.join(name);
+            found.push((file.clone(), None));
+        } else if is_list {
+            found.push((file.clone(), Some(name.to_owned())));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_table_of_rules_names_what_exists() {
+    let text = read(&root().join("docs/ARCHITECTURE.md"));
+    let rows = text.lines().filter(|line| line.starts_with("| R"));
+    let cells = rows.flat_map(|row| {
+        let cells: Vec<&str> = row.split('|').collect();
+        [rule_files(ENGINE, cells[2]), rule_files("crates", cells[3])].concat()
+    });
+    let named: Vec<(PathBuf, Option<String>)> = cells.collect();
+    assert!(named.iter().filter(|(_, function)| function.is_some()).count() >= 20, "the table is not read: {named:?}");
+    let missing = named.iter().filter(|(file, function)| {
+        let has = |name: &String| has_word(&read(file), &format!("fn {name}("));
+        !file.is_file() || function.as_ref().is_some_and(|name| !has(name))
+    });
+    assert_none(&missing.map(|(file, name)| format!("{}: no {name:?}", file.display())).collect::<Vec<_>>());
+}
+
+/// The head of the engine lists its modules by group; the `mod` lines and ARCHITECTURE have the same groups.
+#[test]
+fn each_module_of_the_engine_is_in_its_group() {
+    let (text, told) = (read(&root().join(ENGINE).join("mod.rs")), read(&root().join("docs/ARCHITECTURE.md")));
+    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(" | "));
+    let listed: BTreeMap<String, Vec<&str>> = rows
+        .filter(|(_, row)| row.contains('`'))
+        .map(|(group, row)| (group.to_owned(), quoted(row).into_iter().map(|(_, module)| module).collect()))
+        .collect();
+    let mut declared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut group = String::new();
+    for line in text.lines().take_while(|line| !line.starts_with("use ")) {
+        if let Some(named) = line.strip_prefix("// ") {
+            group = named.trim_end_matches('.').to_lowercase();
+        } else if let Some((_, module)) = line.strip_suffix(';').and_then(|line| line.split_once("mod ")) {
+            declared.entry(group.clone()).or_default().push(module);
+        }
+    }
+    assert_eq!(listed, declared, "the head of the engine and its `mod` lines");
+    let strange = listed.keys().filter(|group| !told.contains(&format!("\n| {group} | ")));
+    assert_none(&strange.map(|group| format!("ARCHITECTURE does not name {group}")).collect::<Vec<_>>());
+}
+
 /// `bench transitions` goes by what gateways log and shares no code with them.
 #[test]
 fn the_log_has_the_words_that_are_measured_by() {

@@ -14,7 +14,7 @@
 //! neither confirm an old owner nor accept a new one. So it is struck out of `before` once its last promise has run
 //! out, which is the same as counting it among those that accepted.
 //!
-//! Source: DESIGN rule R2, docs/decisions/0014-ownership.md.
+//! Source: rule R2 (docs/RULES.md), docs/decisions/0014-ownership.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 

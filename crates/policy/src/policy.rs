@@ -1,7 +1,7 @@
 //! What is done for the requests of a partition; the named sets of techniques.
 //!
-//! Source: DESIGN section 12. `ecwide`, `llf`, `ec-cache` and `shorttail` stand for the systems that the ShortTail
-//! paper compares (decision 0009 says what is honest about them); `adaptive` is this project's own.
+//! Source: docs/decisions/0009-baselines.md. `ecwide`, `llf`, `ec-cache` and `shorttail` stand for the systems that the
+//! ShortTail paper compares (the decision says what is honest about them); `adaptive` is this project's own.
 
 use std::fmt;
 

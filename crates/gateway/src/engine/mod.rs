@@ -12,97 +12,120 @@
 //! The grammar: `handle_*` takes an input, [`Engine::end_turn`] follows the inputs that arrived together,
 //! `poll_*` yields what is to be done. Time is an argument.
 //!
-//! Source: DESIGN sections 4, 5 and 7. One deviation: a stripe that lost a member before it was sealed is emptied into
+//! | group | | modules |
+//! |---|---|---|
+//! | read | how a record or a piece is found and read, also from other chunks; hedges; requests about all keys | `again`, `budget`, `deferred`, `distrust`, `fetch`, `hedge`, `kept_manifests`, `keyspace`, `lookup`, `near`, `pieces`, `read_room`, `sources` |
+//! | write | rounds of commands, the log and its open stripes, striped objects, flushes | `apart`, `flush`, `group`, `layout`, `lock`, `log`, `manifest`, `open_stripe`, `race`, `redirect`, `room`, `round`, `seal_sums`, `spare`, `stalled`, `striped`, `striped_race`, `unsettled` |
+//! | reclaim | what is emptied, evicted and freed, and what must outlive it | `choosing`, `cleaner`, `doomed`, `emptiest`, `evict`, `freeing`, `kept`, `recent`, `rescind`, `reserve`, `unreadable` |
+//! | take over | who may answer, what a new owner learns before it serves, how an old one ends | `adopt`, `census`, `doubts`, `giving_up`, `lease`, `loading`, `loss`, `newest`, `outlived`, `ownership`, `picture`, `preparing`, `reconstruct`, `recovery`, `synchronise`, `witness` |
+//! | repair | chunks that are lost, damaged or to move | `damage`, `levelling`, `losing`, `moving`, `orders`, `rate`, `rebuilding`, `repair` |
+//! | sessions | nodes as this owner sees them: greeted, late, slow, away | `absence`, `domains`, `greeting`, `lives`, `node_session`, `nodes`, `pause`, `sessions`, `watch` |
+//! | shared state | what all of these use | `arrays`, `config`, `index`, `invariants`, `limits`, `placed`, `pool`, `replies`, `stripes`, `testing` |
+//!
+//! Source: the rules (`docs/RULES.md`). One deviation: a stripe that lost a member before it was sealed is emptied into
 //! new stripes from the owner's memory instead of being reconfigured (see `docs/decisions`).
 //!
 //! Must not know: sockets, clocks, client protocols.
 
-mod absence;
-mod adopt;
+// Read.
 mod again;
-mod apart;
-mod arrays;
 mod budget;
-mod census;
-mod choosing;
-mod cleaner;
-mod config;
-mod damage;
 mod deferred;
 mod distrust;
-mod domains;
-mod doomed;
-mod doubts;
-mod emptiest;
-mod evict;
 mod fetch;
-mod flush;
-mod freeing;
-mod giving_up;
-mod greeting;
-mod group;
 mod hedge;
-mod index;
-mod invariants;
-mod kept;
 mod kept_manifests;
 mod keyspace;
+mod lookup;
+mod near;
+mod pieces;
+mod read_room;
+mod sources;
+
+// Write.
+mod apart;
+mod flush;
+mod group;
 mod layout;
-mod lease;
-mod levelling;
-pub mod limits;
-mod lives;
-mod loading;
 mod lock;
 mod log;
-mod lookup;
-mod losing;
-mod loss;
 mod manifest;
-mod moving;
-mod near;
-mod newest;
-mod node_session;
-mod nodes;
 mod open_stripe;
-mod orders;
-mod outlived;
-mod ownership;
-mod pause;
-mod picture;
-mod pieces;
-mod placed;
-mod pool;
-mod preparing;
 mod race;
-mod rate;
-mod read_room;
-mod rebuilding;
-mod recent;
-mod reconstruct;
-mod recovery;
 mod redirect;
-mod repair;
-mod replies;
-mod rescind;
-mod reserve;
 mod room;
 mod round;
 mod seal_sums;
-mod sessions;
-mod sources;
 mod spare;
 mod stalled;
 mod striped;
 mod striped_race;
-mod stripes;
+mod unsettled;
+
+// Reclaim.
+mod choosing;
+mod cleaner;
+mod doomed;
+mod emptiest;
+mod evict;
+mod freeing;
+mod kept;
+mod recent;
+mod rescind;
+mod reserve;
+mod unreadable;
+
+// Take over.
+mod adopt;
+mod census;
+mod doubts;
+mod giving_up;
+mod lease;
+mod loading;
+mod loss;
+mod newest;
+mod outlived;
+mod ownership;
+mod picture;
+mod preparing;
+mod reconstruct;
+mod recovery;
 mod synchronise;
+mod witness;
+
+// Repair.
+mod damage;
+mod levelling;
+mod losing;
+mod moving;
+mod orders;
+mod rate;
+mod rebuilding;
+mod repair;
+
+// Sessions.
+mod absence;
+mod domains;
+mod greeting;
+mod lives;
+mod node_session;
+mod nodes;
+mod pause;
+mod sessions;
+mod watch;
+
+// Shared state.
+mod arrays;
+mod config;
+mod index;
+mod invariants;
+pub mod limits;
+mod placed;
+mod pool;
+mod replies;
+mod stripes;
 #[cfg(test)]
 mod testing;
-mod unreadable;
-mod unsettled;
-mod watch;
-mod witness;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -14,7 +14,7 @@
 //! stable and more members than may lack their chunk never had it or are away: once these say that they never had it, the
 //! next owner takes the stripe for one of which nothing counted (see `synchronise`).
 //!
-//! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B) and DESIGN section 7. Pure.
+//! Source: Cocytus' version synchronisation (RDP over Cocytus, IV.B), rule R4 (docs/RULES.md). Pure.
 
 use std::collections::BTreeMap;
 
