@@ -40,24 +40,6 @@ impl ChunkSet {
         ChunkSet(self.0 | other.0)
     }
 
-    pub fn without(self, other: ChunkSet) -> ChunkSet {
-        ChunkSet(self.0 & !other.0)
-    }
-
-    /// Every set of `size` of the first `count` chunks.
-    pub fn subsets(count: usize, size: usize) -> impl Iterator<Item = ChunkSet> {
-        let first = (size <= count).then(|| ChunkSet::first(size));
-        // The next larger number with as many ones: the lowest run of ones loses its top bit to the left, and the rest
-        // of the run falls to the right.
-        let next = move |&ChunkSet(set): &ChunkSet| {
-            let lowest = set & set.wrapping_neg();
-            let carried = set + lowest;
-            let next = if set == 0 { None } else { Some(carried | ((set ^ carried) / lowest) >> 2) };
-            next.filter(|&next| next >> count == 0).map(ChunkSet)
-        };
-        std::iter::successors(first, next)
-    }
-
     pub fn bits(self) -> u128 {
         self.0
     }
@@ -74,16 +56,6 @@ impl FromIterator<usize> for ChunkSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn subsets_are_all_of_them_once() {
-        let sets: std::collections::HashSet<ChunkSet> = ChunkSet::subsets(7, 3).collect();
-        assert_eq!((sets.len(), ChunkSet::subsets(7, 3).count()), (35, 35));
-        assert!(sets.iter().all(|set| set.len() == 3 && set.iter().all(|index| index < 7)));
-        assert_eq!(ChunkSet::subsets(5, 0).collect::<Vec<_>>(), [ChunkSet::default()]);
-        assert_eq!((ChunkSet::subsets(5, 5).count(), ChunkSet::subsets(5, 6).count()), (1, 0));
-        assert_eq!(ChunkSet::subsets(CHUNK_COUNT_MAX, 2).count(), CHUNK_COUNT_MAX * (CHUNK_COUNT_MAX - 1) / 2);
-    }
 
     #[test]
     fn holds_what_was_put_in() {

@@ -1,8 +1,8 @@
 //! One erasure code: encodes, folds, and plans decoding.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use shorttail_units::{CodeShape, CodeShapeError, DATA_COUNT_MAX, PARITY_COUNT_MAX};
+use shorttail_units::CodeShape;
 
 use crate::cache::{Pattern, PlanCache};
 use crate::chunk_set::ChunkSet;
@@ -21,9 +21,7 @@ pub struct Code(Arc<Inner>);
 
 struct Inner {
     generator: Generator,
-    /// Of a code that has a name; a matrix of the caller's has none.
-    shape: Option<CodeShape>,
-    tolerance: OnceLock<usize>,
+    shape: CodeShape,
     engine: Engine,
     plans: PlanCache<Plan>,
     repair_plans: PlanCache<RepairPlan>,
@@ -36,7 +34,7 @@ impl Code {
             0 => Generator::cauchy(shape.data_count(), shape.parity_count()),
             _ => lrc::generator(shape),
         };
-        Code::with_parts(generator, Some(shape), Engine::best())
+        Code::with_parts(generator, shape, Engine::best())
     }
 
     /// A Reed-Solomon code from a Cauchy matrix: any `parity_count` lost chunks can be decoded.
@@ -57,30 +55,6 @@ impl Code {
         Ok(Code::new(CodeShape::lrc(data_count, local_count, global_count)?))
     }
 
-    /// A code from the rows of its parities, `parity_count x data_count` coefficients.
-    ///
-    /// Which losses such a code survives is decided by its matrix, loss by loss.
-    ///
-    /// # Errors
-    /// [`CodeError::Shape`]: a count outside its limits. [`CodeError::RowLength`].
-    pub fn from_generator(data_count: usize, parity_rows: &[impl AsRef<[u8]>]) -> Result<Code, CodeError> {
-        if !(1..=DATA_COUNT_MAX).contains(&data_count) {
-            return Err(CodeShapeError::DataCount(data_count).into());
-        }
-        if parity_rows.len() > PARITY_COUNT_MAX {
-            return Err(CodeShapeError::ParityCount(parity_rows.len()).into());
-        }
-        let mut coefficients = Vec::with_capacity(parity_rows.len() * data_count);
-        for (parity_index, row) in parity_rows.iter().enumerate() {
-            let row = row.as_ref();
-            if row.len() != data_count {
-                return Err(CodeError::RowLength { parity_index, expected: data_count, actual: row.len() });
-            }
-            coefficients.extend_from_slice(row);
-        }
-        Ok(Code::with_parts(Generator::new(data_count, coefficients), None, Engine::best()))
-    }
-
     /// The same code, computed by this kernel instead of the fastest one. It remembers its own plans.
     ///
     /// # Errors
@@ -90,15 +64,13 @@ impl Code {
         Ok(Code::with_parts(generator, self.0.shape, Engine::new(kernel)?))
     }
 
-    fn with_parts(generator: Generator, shape: Option<CodeShape>, engine: Engine) -> Code {
+    fn with_parts(generator: Generator, shape: CodeShape, engine: Engine) -> Code {
         let plans = PlanCache::new(PLAN_CACHE_ENTRIES_MAX);
         let repair_plans = PlanCache::new(PLAN_CACHE_ENTRIES_MAX);
-        let tolerance = shape.map_or_else(OnceLock::new, |shape| OnceLock::from(shape.tolerance()));
-        Code(Arc::new(Inner { generator, shape, tolerance, engine, plans, repair_plans }))
+        Code(Arc::new(Inner { generator, shape, engine, plans, repair_plans }))
     }
 
-    /// Its shape; a matrix of the caller's has none.
-    pub fn shape(&self) -> Option<CodeShape> {
+    pub fn shape(&self) -> CodeShape {
         self.0.shape
     }
 
@@ -116,17 +88,16 @@ impl Code {
     }
 
     /// How many chunks may be lost, whichever they are: all parities of a Reed-Solomon code, one more than the
-    /// global parities of a code with groups. Of a matrix of the caller's it is found by trying, which takes
-    /// long for a large one.
+    /// global parities of a code with groups.
     pub fn tolerance(&self) -> usize {
-        *self.0.tolerance.get_or_init(|| planner::tolerance(&self.0.generator))
+        self.0.shape.tolerance()
     }
 
     /// Does it decode every pattern of losses that any code of its shape could? Reed-Solomon codes do. Codes with
     /// groups do with one group, with at most one global parity, with two and at most fifteen data chunks in a group,
-    /// and in many small shapes with more. A matrix of the caller's promises nothing.
+    /// and in many small shapes with more.
     pub fn is_maximally_recoverable(&self) -> bool {
-        self.0.shape.is_some_and(|shape| shape.local_count() == 0 || lrc::is_maximally_recoverable(shape))
+        self.0.shape.local_count() == 0 || lrc::is_maximally_recoverable(self.0.shape)
     }
 
     /// Can everything be decoded from the chunks that may be read?
@@ -200,33 +171,16 @@ impl Code {
         })
     }
 
-    /// How to get the `wanted` chunks, each once and ascending in the plan, when the `erased` ones cannot be read:
-    /// [`Code::cheapest_repair`] with one cost for all others.
+    /// How to get the `wanted` chunks, each once and ascending in the plan, when the `erased` ones cannot be read. Each
+    /// is planned as by [`Code::read_plan`]. Remembered by pattern.
     ///
     /// # Errors
     /// [`CodeError::NotDecodable`] naming the first that cannot be decoded, [`CodeError::NoSuchChunk`].
     pub fn repair_plan(&self, erased: &[usize], wanted: &[usize]) -> Result<Arc<RepairPlan>, CodeError> {
-        erased.iter().try_for_each(|&index| self.check_index(index))?;
+        erased.iter().chain(wanted).try_for_each(|&index| self.check_index(index))?;
         let mut low = ChunkSet::first(self.chunk_count());
         erased.iter().for_each(|&index| low.remove(index));
-        self.repair_within(wanted, Readable { low, high: ChunkSet::default() })
-    }
-
-    /// How to get the `wanted` chunks most cheaply, each once and ascending in the plan. Each is planned as by
-    /// [`Code::cheapest_plan`]. Remembered by pattern.
-    ///
-    /// # Errors
-    /// As [`Code::repair_plan`].
-    pub fn cheapest_repair(
-        &self,
-        wanted: &[usize],
-        cost: &dyn Fn(usize) -> Cost,
-    ) -> Result<Arc<RepairPlan>, CodeError> {
-        self.repair_within(wanted, self.readable(cost))
-    }
-
-    fn repair_within(&self, wanted: &[usize], readable: Readable) -> Result<Arc<RepairPlan>, CodeError> {
-        wanted.iter().try_for_each(|&index| self.check_index(index))?;
+        let readable = Readable { low, high: ChunkSet::default() };
         let wanted: ChunkSet = wanted.iter().copied().collect();
         let pattern = Pattern { readable, wanted };
         self.0.repair_plans.get_or_make(pattern, || self.make_repair_plan(wanted, readable))

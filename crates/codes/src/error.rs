@@ -9,10 +9,6 @@ use crate::Kernel;
 pub enum CodeError {
     #[error(transparent)]
     Shape(#[from] CodeShapeError),
-    #[error(
-        "generator row of parity {parity_index} has {actual} coefficients, not one for each of {expected} data chunks"
-    )]
-    RowLength { parity_index: usize, expected: usize, actual: usize },
     #[error("this processor cannot run the {0} kernel")]
     KernelUnsupported(Kernel),
     #[error("{0:?} is not a kernel: choose one of avx512-gfni, avx2-gfni, avx2, neon, plain")]

@@ -25,13 +25,10 @@ impl FromStr for Code {
     }
 }
 
-/// The text that [`Code::parse`] reads back, or `generator:4+2` for a matrix of the caller's.
+/// The text that [`Code::parse`] reads back.
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.shape() {
-            Some(shape) => shape.fmt(f),
-            None => f.pad(&format!("generator:{}+{}", self.data_count(), self.parity_count())),
-        }
+        self.shape().fmt(f)
     }
 }
 

@@ -63,14 +63,6 @@ pub fn is_decodable(generator: &Generator, available: ChunkSet) -> bool {
     matrix::rank(parities.map(at_missing).collect()) == missing.len()
 }
 
-/// The largest number of chunks that may be lost whichever they are.
-pub fn tolerance(generator: &Generator) -> usize {
-    let (chunk_count, all) = (generator.data_count() + generator.parity_count(), ChunkSet::first);
-    let survives = |lost: ChunkSet| is_decodable(generator, all(chunk_count).without(lost));
-    let survives_all = |size: usize| ChunkSet::subsets(chunk_count, size).all(survives);
-    (1..=generator.parity_count()).take_while(|&size| survives_all(size)).count()
-}
-
 /// A combination of `available` chunks that equals chunk `wanted`.
 fn combination_of(generator: &Generator, wanted: usize, available: ChunkSet) -> Option<Combination> {
     if available.contains(wanted) {

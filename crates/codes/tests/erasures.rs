@@ -4,7 +4,7 @@ mod stripes;
 
 use proptest::prelude::*;
 use shorttail_codes::limits::{CHUNK_COUNT_MAX, DATA_COUNT_MAX, PARITY_COUNT_MAX};
-use shorttail_codes::{Code, CodeError, CodeShapeError, multiply};
+use shorttail_codes::{Code, CodeError, CodeShapeError};
 use stripes::{assert_decodes, pick, slices, slices_mut, stripe};
 
 /// Sets of up to `size_max` of the first `of` numbers.
@@ -85,10 +85,6 @@ fn limits_hold_at_their_edges() {
         Code::reed_solomon(usize::MAX, usize::MAX).expect_err("too many"),
         CodeError::Shape(CodeShapeError::DataCount(usize::MAX))
     );
-    assert!(Code::from_generator(2, &[[1; 2]; PARITY_COUNT_MAX]).is_ok());
-    assert!(Code::from_generator(2, &[[1; 2]; PARITY_COUNT_MAX + 1]).is_err());
-    let error = Code::from_generator(3, &[vec![1; 3], vec![1; 2]]).expect_err("a short row");
-    assert_eq!(error, CodeError::RowLength { parity_index: 1, expected: 3, actual: 2 });
     let error = largest.read_plan(CHUNK_COUNT_MAX, &|_| true).expect_err("counted from zero");
     assert_eq!(error, CodeError::NoSuchChunk { index: 80, chunk_count: 80 });
     assert!(largest.repair_plan(&[80], &[]).is_err());
@@ -105,35 +101,6 @@ fn no_parities_and_no_bytes_are_fine() {
     code.fold(0, 1, &[], &mut []);
     let plan = code.repair_plan(&[1], &[]).expect("nothing is easily given");
     plan.decode(&[], &mut []);
-}
-
-#[test]
-fn a_parity_of_nothing_is_zero() {
-    let code = Code::from_generator(2, &[[0, 0], [1, 1]]).expect("allowed, if useless");
-    let plan = code.read_plan(2, &|index| index != 2).expect("known without reading");
-    assert!(plan.sources.is_empty());
-    let mut out = [7; 3];
-    plan.decode(&[], &mut out);
-    assert_eq!(out, [0; 3]);
-}
-
-#[test]
-fn any_generator_matrix_works() {
-    // Two local groups of two and one global parity.
-    let rows = [[1, 1, 0, 0], [0, 0, 1, 1], [1, 2, 4, 8]];
-    let code = Code::from_generator(4, &rows).expect("within limits");
-    assert_eq!(code.to_string(), "generator:4+3");
-    let stripe = stripe(&code, 20);
-    for (row, parity) in rows.iter().zip(&stripe[4..]) {
-        for (column, &byte) in parity.iter().enumerate() {
-            assert_eq!(byte, (0..4).fold(0, |sum, data| sum ^ multiply(row[data], stripe[data][column])));
-        }
-    }
-    sets(7, 2).for_each(|lost| assert_decodes(&code, &stripe, &lost));
-    assert_decodes(&code, &stripe, &[0, 2, 4]);
-    assert!(code.repair_plan(&[0, 1, 4], &[0]).is_err(), "two losses beside the global parity alone");
-    assert_eq!((code.tolerance(), code.is_maximally_recoverable()), (2, false));
-    assert_eq!(code.read_plan(0, &|index| index != 0).expect("decodable").sources, [1, 4]);
 }
 
 #[test]

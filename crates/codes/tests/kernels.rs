@@ -86,21 +86,6 @@ fn all_kernels_agree_at_every_alignment_and_around_large_sizes() {
 }
 
 #[test]
-fn all_kernels_know_all_coefficients() {
-    let bytes: Vec<u8> = (0..=255).collect();
-    for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_supported()) {
-        for coefficient in 0..=255 {
-            let code = Code::from_generator(1, &[[coefficient]]).expect("within limits");
-            let code = code.with_kernel(kernel).expect("supported");
-            let mut parity = vec![0; 256];
-            code.encode(&[&bytes], &mut [&mut parity]);
-            let expected: Vec<u8> = bytes.iter().map(|&byte| multiply(coefficient, byte)).collect();
-            assert_eq!(parity, expected, "{kernel} times {coefficient}");
-        }
-    }
-}
-
-#[test]
 fn decoding_agrees_too() {
     let noise = noise(5000, 3);
     let code = Code::reed_solomon(10, 4).expect("within limits");

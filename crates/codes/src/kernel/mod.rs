@@ -156,3 +156,23 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::multiply;
+
+    #[test]
+    fn all_kernels_know_all_coefficients() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_supported()) {
+            let engine = Engine::new(kernel).expect("supported");
+            for coefficient in 0..=255 {
+                let mut output = vec![0x5a; 256];
+                engine.combine(&[coefficient], &[&bytes], &mut [&mut output]);
+                let expected: Vec<u8> = bytes.iter().map(|&byte| multiply(coefficient, byte)).collect();
+                assert_eq!(output, expected, "{kernel} times {coefficient}");
+            }
+        }
+    }
+}
