@@ -54,7 +54,8 @@ impl Reach {
 
     /// The coordinator stood still itself: nobody is to follow an owner before that one told anew how it is.
     pub fn begin_anew(&mut self, now: Now) {
-        let told = [&mut self.sound_since_us, &mut self.fit_since_us, &mut self.short_since_us, &mut self.too_few_since_us];
+        let told =
+            [&mut self.sound_since_us, &mut self.fit_since_us, &mut self.short_since_us, &mut self.too_few_since_us];
         for since_us in told {
             *since_us = since_us.map(|_| now.mono_us);
         }

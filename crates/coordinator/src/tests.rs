@@ -13,6 +13,7 @@ mod leading;
 mod leaving;
 mod reach;
 mod tenures;
+mod whereabouts;
 
 const RETIRE_AFTER_MS: u64 = 30_000;
 
