@@ -26,9 +26,10 @@ mod size;
 mod tests;
 mod up;
 
-#[cfg(test)]
-pub use address::with_resolver;
-pub use address::{Address, AddressError, Addresses, OptionalAddress, Place, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
+pub use address::{
+    Address, AddressError, Addresses, OptionalAddress, Place, Resolver, SOCKET_PATH_BYTES_MAX, parse_tcp_address,
+    resolver, with_resolver,
+};
 pub use code::CodeSpec;
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;
