@@ -482,8 +482,7 @@ impl<C: Command> Engine<C> {
             Some(lock) => {
                 // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
                 if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
-                    self.stalled.put_first(lock);
-                    self.work.push_back(Work::Resume);
+                    self.work.push_back(Work::Retry(lock));
                 }
                 return Step::Done;
             }

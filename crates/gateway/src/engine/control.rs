@@ -17,7 +17,7 @@ use super::doomed::Doomed;
 use super::index::StripeSlot;
 use super::log::Purpose;
 use super::reserve::Urgency;
-use super::{Engine, What, Work};
+use super::{Engine, What};
 use crate::command::Command;
 
 #[derive(Debug)]
@@ -344,7 +344,7 @@ impl<C: Command> Engine<C> {
             }
         }
         self.free_confirmed(node, first);
-        self.work.push_back(Work::Resume);
+        self.stalled.press();
     }
 
     fn free_confirmed(&mut self, node: NodeId, id: StripeId) {

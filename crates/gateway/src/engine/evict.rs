@@ -198,7 +198,7 @@ mod tests {
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::manifest::Manifest;
     use crate::engine::open_stripe::OpenStripe;
-    use crate::engine::stalled::StalledWrite;
+    use crate::engine::stalled::{Kind, Lane, StalledWrite};
     use crate::engine::striped::StripedObject;
     use crate::engine::stripes::{Stripe, StripePhase};
     use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
@@ -371,6 +371,8 @@ mod tests {
         leave_room(&mut engine, 3);
         engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER });
         assert_eq!((engine.evictions.ending, engine.jobs_at_work()), (3, 0));
-        assert!(engine.may_stall(StalledWrite::Round(PoolKey::from_raw(1 << 60)), engine.now.mono_us));
+        let write = StalledWrite::Round(PoolKey::from_raw(1 << 60));
+        let lane = Lane { kind: Kind::Packed, partition: PartitionId(0) };
+        assert_eq!(engine.let_wait(write, lane, engine.now.mono_us, 1, false), Ok(()));
     }
 }

@@ -14,7 +14,7 @@ use super::nodes::{NodePhase, SessionId};
 use super::recovery::census_of;
 use super::session::{ChunkScan, Session, ToldEarly};
 use super::witness::is_first_id;
-use super::{Engine, Phase, What, Work};
+use super::{Engine, Phase, What};
 use crate::command::Command;
 
 /// Chunk reports asked for at once; each has at most 200 bytes.
@@ -261,7 +261,7 @@ impl<C: Command> Engine<C> {
             self.resend_frees_to(id.node);
             self.reread_from(id.node);
             self.verify_doubtful();
-            self.work.push_back(Work::Resume);
+            self.stalled.press();
         }
     }
 

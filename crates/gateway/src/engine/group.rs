@@ -16,7 +16,7 @@ use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::reserve::Urgency;
-use super::stalled::StalledWrite;
+use super::stalled::{Kind, Lane, StalledWrite};
 use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{GroupPut, Reply};
@@ -194,8 +194,12 @@ impl<C: Command> Engine<C> {
         let now_us = self.now.mono_us;
         let Some(group) = self.groups.get_mut(key) else { return };
         let since_us = *group.stalled_us.get_or_insert(now_us);
-        if !self.may_stall(StalledWrite::Group(key), since_us) {
-            self.fail_group(key, self.no_memory());
+        let bytes = group.pairs.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
+        let Some(key_of_slot) = group.pairs.first().map(|pair| pair.key.clone()) else { return };
+        let partition = self.config.partition_of(self.key_ref(&key_of_slot).slot);
+        let lane = Lane { kind: Kind::Packed, partition };
+        if let Err(error) = self.let_wait(StalledWrite::Group(key), lane, since_us, bytes, false) {
+            self.fail_group(key, error);
         }
     }
 

@@ -23,8 +23,14 @@ pub const COMBINE_MAX: usize = 1024;
 /// others wait for meanwhile.
 pub const COMBINE_BYTES_MAX: usize = 4 << 20;
 
-/// Writes that may wait for memory to be reclaimed before further ones are refused.
-pub const STALLED_MAX: usize = 4096;
+/// Bytes of writes that wait for memory or for seals, above which no further ones may: as much as the longest value has.
+/// And what each takes beside key and value.
+pub const STALLED_BYTES_MAX: usize = 1 << 30;
+pub const STALLED_WRITE_BYTES: usize = 512;
+
+/// Writes of a lane that are tried in vain before the others wait on: a few that are too long for what is left keep nobody
+/// from it.
+pub const STALLED_LOOKS_MAX: usize = 8;
 
 /// Times a lookup starts again because the object moved under it; each restart follows a completed move or write of
 /// that very key, or of one that has the same tag, so this is never met in practice.

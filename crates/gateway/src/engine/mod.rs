@@ -166,8 +166,8 @@ enum Work {
     Confirmed { slot: StripeSlot, item: open_stripe::Item<Purpose> },
     /// A stripe lost a member before it was sealed.
     Abandon(StripeSlot),
-    /// Room may have appeared for writes that wait.
-    Resume,
+    /// A round that may wait for memory is tried out of its turn.
+    Retry(PoolKey),
     /// A job may go on.
     Job(PoolKey),
     /// There may be room for values that wait to be read.
@@ -652,13 +652,22 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// Does what the inputs caused, and tries those again that wait for a place if there may be one.
     fn run_work(&mut self) {
+        self.run_queued();
+        while self.stalled.take_due() {
+            self.resume_stalled();
+            self.run_queued();
+        }
+    }
+
+    fn run_queued(&mut self) {
         while let Some(work) = self.work.pop_front() {
             match work {
                 Work::Start(lock) => self.start(lock),
                 Work::Confirmed { slot, item } => self.record_confirmed(slot, item),
                 Work::Abandon(slot) => self.abandon(slot),
-                Work::Resume => self.resume_stalled(),
+                Work::Retry(lock) => self.send_round(lock),
                 Work::Job(job) => self.advance_job(job),
                 Work::Read => self.resume_striped_reads(),
                 Work::Loaded => self.take_loaded(),
@@ -685,7 +694,7 @@ impl<C: Command> Engine<C> {
         self.close_spare_stripes();
         self.spare.tidy(self.now.mono_us);
         self.start_jobs();
-        self.work.push_back(Work::Resume);
+        self.stalled.press();
         self.resend_frees();
         self.advance_recovery();
         if !self.is_ending() {

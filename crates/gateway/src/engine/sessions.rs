@@ -213,9 +213,11 @@ impl<C: Command> Engine<C> {
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
             self.handle_node_reply(session, frame.tag, reply);
-            self.run_work();
+            self.run_queued();
             consumed += length;
         }
+        // Not after each answer: many of them may free something, and many may wait for it.
+        self.run_work();
         Ok(consumed)
     }
 
@@ -532,7 +534,7 @@ impl<C: Command> Engine<C> {
             self.settle_voids_of(id);
             self.reread_from(id);
             self.verify_doubtful();
-            self.work.push_back(Work::Resume);
+            self.stalled.press();
         }
     }
 

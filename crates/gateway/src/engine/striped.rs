@@ -344,7 +344,7 @@ impl<C: Command> Engine<C> {
             round.is_sent = false;
         }
         match error {
-            PlaceError::Wait => self.stall(lock),
+            PlaceError::Wait => self.stall_striped(lock),
             PlaceError::Refuse(error) => self.fail_round(lock, error),
         }
     }
