@@ -249,6 +249,7 @@ impl<C: Command> Engine<C> {
         may_evict
             || self.jobs_at_work() > 0
             || self.is_reclaiming()
+            || !self.flushed.is_empty()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
             || self.evictions.goes_on()

@@ -24,7 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
+use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::limits::{FLUSH_RETRY_US, STALL_US_MAX};
 use super::lock::LockPhase;
@@ -287,27 +287,19 @@ impl<C: Command> Engine<C> {
                 self.index.clear_slot(slot);
             }
         }
-        let mut gone_bytes = 0;
+        // What is touched is there, and goes with its round.
+        let kept: BTreeSet<StripeId> = self.striped_in_flight().into_iter().collect();
+        let is_all = partitions.len() == self.config.partitions.len();
+        let mut gone_bytes = if is_all { 0 } else { self.counted_striped_bytes(partitions, &kept) };
         let flushed = self.stripes.iter().filter(|(_, stripe)| partitions.contains(&stripe.partition));
         for slot in flushed.map(|(slot, _)| slot).collect::<Vec<_>>() {
             let stripe = self.stripes.at_mut(slot);
             gone_bytes += std::mem::take(&mut stripe.live_bytes);
             stripe.live_count = 0;
         }
-        let (kept, uncounted) = (self.striped_in_flight(), self.unsettled_values());
-        let is_flushed = |object: &&StripedObject| partitions.contains(&object.partition);
-        for object in self.striped.values().filter(is_flushed).cloned().collect::<Vec<_>>() {
-            let first = object.manifest.first;
-            // What is touched is there, and goes with its round.
-            let is_kept = kept.contains(&first);
-            let is_made = is_kept && self.is_in_the_making(first);
-            let is_counted = !uncounted.contains(&first) && !is_made;
-            gone_bytes += if is_counted { object.manifest.value_bytes as u64 } else { 0 };
-            if !is_kept {
-                self.free_striped(object.partition, &object.manifest);
-            }
-        }
-        let is_all = partitions.len() == self.config.partitions.len();
+        let is_flushed = |object: &StripedObject| partitions.contains(&object.partition);
+        let flushed = self.striped.take(&kept, (!is_all).then_some(is_flushed));
+        self.note_flushed(flushed);
         self.stats.bytes_stored = if is_all { 0 } else { self.stats.bytes_stored.saturating_sub(gone_bytes) };
         for &partition in partitions {
             self.flushes.floors.insert(partition, floor);
@@ -321,6 +313,16 @@ impl<C: Command> Engine<C> {
         // What could not be compared is gone.
         self.verify_doubtful();
         self.let_rounds_begin();
+    }
+
+    /// Bytes of the striped values of these partitions that are counted as stored.
+    fn counted_striped_bytes(&self, partitions: &BTreeSet<PartitionId>, kept: &BTreeSet<StripeId>) -> u64 {
+        let uncounted = self.unsettled_values();
+        let is_counted = |&(first, object): &(&StripeId, &StripedObject)| {
+            let is_made = || kept.contains(first) && self.is_in_the_making(*first);
+            partitions.contains(&object.partition) && !uncounted.contains(first) && !is_made()
+        };
+        self.striped.iter().filter(is_counted).map(|(_, object)| object.manifest.value_bytes as u64).sum()
     }
 
     /// What is under way and flushed concerns nobody any more: who waits for it has the answer.
@@ -513,44 +515,14 @@ mod tests {
     mod orders;
 
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
-    use shorttail_wire::node::{NodeRequest, next_frame};
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::SessionId;
     use crate::engine::index::{Location, StripeSlot};
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
     use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
-
-    #[test]
-    fn what_a_flush_frees_is_asked_once_however_much_it_is() {
-        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
-        let mut engine = engine_of_ready_nodes(shape, 2);
-        let count: u64 = 20_000;
-        for number in 1..=count {
-            let first = StripeId::new(Epoch(1), number);
-            let members = [NodeId(0), NodeId(1)].into();
-            let manifest = Manifest { value_bytes: 9, first, stripe_count: 1, piece_bytes: 13, shape, members };
-            let key = number.to_string().into_bytes();
-            engine.striped.insert(StripedObject::new(key, PartitionId(0), manifest));
-        }
-        let floor = engine.take_version();
-        engine.apply_floor(floor);
-        for node in [NodeId(0), NodeId(1)] {
-            let session = engine.nodes.session_mut(SessionId { node, core: 0 }).expect("a session");
-            let (bytes, mut at, mut freed) = (std::mem::take(session.rest()), 0, Vec::new());
-            while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
-                at += length;
-                let request = NodeRequest::parse(&frame).expect("a request");
-                let NodeRequest::Free { first, count: 1, .. } = request else { panic!("{request:?}") };
-                freed.push(first.counter());
-            }
-            assert_eq!(freed.len(), count as usize, "each once");
-            assert!(freed.iter().copied().eq(1..=count));
-        }
-    }
 
     /// No record finds a place in this partition for now.
     fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {

@@ -165,6 +165,10 @@ pub const BATCH_BYTES_MAX: usize = 64 << 10;
 /// Striped objects that a tick looks at whether they are over: some ten thousand a second.
 pub const EXPIRY_LOOKS_MAX: usize = 64;
 
+/// Striped objects that were flushed of which a turn frees so many, and frees that a node has not answered with which it frees
+/// none: some hundred microseconds each, of a turn and of a node. So a million take half a minute.
+pub const FLUSHED_FREES_MAX: usize = 256;
+
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
 

@@ -36,6 +36,7 @@ mod emptiest;
 mod evict;
 mod fetch;
 mod flush;
+mod flushed;
 mod giving_up;
 mod greeting;
 mod group;
@@ -345,6 +346,7 @@ pub struct Engine<C> {
     is_starting_jobs: bool,
     scans: Pool<keyspace::ScanStep>,
     flushes: flush::Flushes,
+    flushed: flushed::Flushed,
     voids: control::Voids,
     /// What is left to do of a take-over.
     completing: Option<Box<recovery::Completing>>,
@@ -483,6 +485,7 @@ impl<C: Command> Engine<C> {
             is_starting_jobs: false,
             scans: Pool::default(),
             flushes: flush::Flushes::default(),
+            flushed: flushed::Flushed::default(),
             voids: control::Voids::default(),
             completing: None,
             losses: loss::Losses::default(),
@@ -551,6 +554,7 @@ impl<C: Command> Engine<C> {
         self.tick();
         if !gives_way {
             self.give_orders();
+            self.free_flushed();
         }
         self.advance_ownership();
         self.watch();

@@ -95,6 +95,11 @@ impl Moves {
         self.plan.is_empty() && self.under_way.is_empty()
     }
 
+    /// Stripes of which a chunk moves, or was to.
+    pub(super) fn stripes(&self) -> impl Iterator<Item = StripeId> {
+        self.under_way.keys().chain(self.refused.keys()).copied()
+    }
+
     /// Orders under way to a node.
     pub(super) fn orders_of(&self, node: NodeId) -> usize {
         self.under_way.values().filter(|order| order.target == node).count()

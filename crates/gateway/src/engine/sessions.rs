@@ -162,6 +162,15 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn ask_session(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What) -> PoolKey {
+        self.ask_as(id, request, what, is_unhurried(request))
+    }
+
+    /// The same of a request for which no client waits, though others of its kind may be waited for.
+    pub(super) fn ask_unhurried(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What) -> PoolKey {
+        self.ask_as(id, request, what, true)
+    }
+
+    fn ask_as(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What, is_unhurried: bool) -> PoolKey {
         let now_us = self.now.mono_us;
         let tag = self.awaited.insert(Awaited {
             session: id,
@@ -170,7 +179,7 @@ impl<C: Command> Engine<C> {
             at: 0,
             bytes: 0,
             ticket: None,
-            is_unhurried: is_unhurried(request),
+            is_unhurried,
             is_hedged: false,
         });
         let session = self.nodes.session_mut(id).filter(|session| session.connected);
@@ -178,8 +187,8 @@ impl<C: Command> Engine<C> {
             self.work.push_back(Work::Failover(vec![tag]));
             return tag;
         };
-        let at = session.put(request, tag.raw());
-        self.has_unhurried |= is_unhurried(request);
+        let at = session.put_as(request, tag.raw(), is_unhurried);
+        self.has_unhurried |= is_unhurried;
         session.asked.push_back((now_us, tag));
         let awaited = self.awaited.get_mut(tag).expect("just inserted");
         awaited.at = at;
