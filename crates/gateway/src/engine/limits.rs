@@ -13,8 +13,9 @@ pub const CORE_COUNT_MAX: usize = 64;
 /// Bytes of one append after which it is sent without waiting for the end of the turn.
 pub const APPEND_BYTES_MAX: usize = 16 << 10;
 
-/// Commands that may wait for one key. A client that pipelines more on one key than all of these is told so.
-pub const KEY_QUEUE_MAX: usize = 8192;
+/// Commands that may wait for one key before further ones that may change it are refused: 64 of each connection of a gateway,
+/// as far as nothing else is said. Reads are not refused: connections bound them.
+pub const KEY_QUEUE_MAX: usize = 1 << 20;
 
 /// Commands that are combined into one write of a key.
 pub const COMBINE_MAX: usize = 1024;
