@@ -133,6 +133,7 @@ impl Coordinator {
                 has_told: false,
                 // Owners may not have heard of that, or told the coordinator before alone.
                 given_up_us: (node.retired_through > node.rebuilt_through).then_some(now.mono_us),
+                reached_since_us: None,
                 // The life before may have ended a moment ago.
                 is_met: node.retired_through == 0 || node.incarnation <= node.retired_through,
             };

@@ -49,8 +49,9 @@ impl Coordinator {
         }
         if let Some(node) = self.nodes.get(&id) {
             let other_life = node.incarnation != registration.incarnation;
+            let is_there = node.presence.is_alive() || self.is_reached_elsewhere(id);
             // One that was given up is told so, even if another one has its number by now.
-            if node.presence.is_alive() && other_life && !self.is_given_up(id, registration.incarnation) {
+            if is_there && other_life && !self.is_given_up(id, registration.incarnation) {
                 return Err(Refusal::NodeIdTaken(id));
             }
         }
@@ -118,6 +119,7 @@ impl Coordinator {
             status: NodeStatus::default(),
             has_told: false,
             given_up_us,
+            reached_since_us: None,
             is_met,
         };
         match self.nodes.get_mut(&id) {
