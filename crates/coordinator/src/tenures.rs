@@ -147,6 +147,17 @@ impl Coordinator {
         Ok(format!("gateway {id} hands over {count} partition(s)"))
     }
 
+    /// Each change of an owner takes one, and they end.
+    pub(crate) fn epochs_problem(&self) -> Option<String> {
+        let (used, all) = (self.durable.epoch, Epoch::MAX.0);
+        (used >= all / 2).then(|| {
+            format!(
+                "{used} of {all} epochs are used: when none is left nobody gets a partition whose owner is gone; copy over \
+                 what is stored to a new cluster before that"
+            )
+        })
+    }
+
     pub(crate) fn standing_of(&self, epoch: u32) -> Option<Standing> {
         self.tenures.standings.get(&epoch).copied()
     }

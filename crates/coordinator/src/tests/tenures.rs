@@ -596,6 +596,17 @@ fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
 }
 
 #[test]
+fn epochs_that_run_short_are_told() {
+    let problem = |epoch: u32| {
+        let scene = Scene::from_disk(Durable { epoch, ..Durable::new(77) });
+        scene.coordinator.status().problems.into_iter().find(|problem| problem.contains("epochs are used"))
+    };
+    assert_eq!(problem(Epoch::MAX.0 / 2 - 1), None);
+    assert!(problem(Epoch::MAX.0 / 2).expect("half of them").starts_with("4194303 of 8388607 epochs"));
+    assert!(problem(Epoch::MAX.0).is_some());
+}
+
+#[test]
 fn voters_change_in_two_steps() {
     let mut stage = Stage::new(1, 4);
     let id = stage.join();
