@@ -357,8 +357,12 @@ impl<C: Command> Engine<C> {
         self.note_away(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         if !node.phase.is_greeting() {
-            // Nobody looks after what its other cores owe while it is away.
-            tags.extend(node.sessions.iter_mut().flat_map(super::session::Session::take_asked));
+            // Nobody looks after what its other cores owe while it is away. They go on with what they were ordered: they
+            // tell anew what they hold when it is back.
+            for session in &mut node.sessions {
+                session.greeted = false;
+                tags.extend(session.take_asked());
+            }
         }
         node.phase = NodePhase::Away;
         self.drop_orders_of(id.node);

@@ -15,6 +15,7 @@ use crate::engine::testing::engine_of_ready_nodes;
 use crate::engine::{Engine, SessionId, What};
 
 mod doubts;
+mod standing;
 
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
 
