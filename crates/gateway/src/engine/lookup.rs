@@ -399,7 +399,7 @@ impl<C: Command> Engine<C> {
                     self.round_current(lock, Some(object), Old::Present(old));
                 }
             }
-            (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Some(old)),
+            (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Old::Present(old)),
             (LookupPurpose::Verify { lock, version }, _) => self.round_verified(lock, version, Old::Present(old)),
             (LookupPurpose::Group { group, pair, .. }, digest) => {
                 let exists = !matches!(digest, Digest::Expired);
@@ -464,7 +464,7 @@ impl<C: Command> Engine<C> {
             }
             LookupPurpose::Round { lock, .. } => self.round_current(lock, None, old),
             LookupPurpose::Verify { lock, version } => self.round_verified(lock, version, old),
-            LookupPurpose::Evict { lock, first } => self.eviction_found(lock, first, None),
+            LookupPurpose::Evict { lock, first } => self.eviction_found(lock, first, old),
             LookupPurpose::Group { group, .. } if lookup.is_doubtful => {
                 self.fail_group(group, StoreError::Unreadable);
             }
