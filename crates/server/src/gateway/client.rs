@@ -12,10 +12,7 @@ use shorttail_gateway::session::{Session, Shared};
 use shorttail_units::Now;
 
 use super::backlog::{Backlog, BacklogRoom};
-use crate::net::{Link, Stream};
-
-/// Bytes of room for output that an idle connection keeps.
-const OUTPUT_BYTES_KEPT: usize = 64 << 10;
+use crate::net::{Link, Stream, drop_sent};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
@@ -108,20 +105,6 @@ impl Client {
         }
         is_taken
     }
-}
-
-/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that: of a
-/// large output no more in all than it has bytes.
-fn drop_sent(output: &mut Vec<u8>, sent: &mut usize) {
-    if *sent == output.len() {
-        output.clear();
-        output.shrink_to(OUTPUT_BYTES_KEPT);
-    } else if *sent > output.len() / 2 {
-        output.drain(..*sent);
-    } else {
-        return;
-    }
-    *sent = 0;
 }
 
 macro_rules! either {
@@ -245,24 +228,5 @@ mod tests {
         far.read_exact(&mut vec![0; 64 << 10]).expect("what was sent");
         assert_eq!(send(&mut client, 30), 30);
         assert!(!client.is_idle(30) && client.is_idle(31));
-    }
-
-    #[test]
-    fn little_of_a_large_output_is_moved_however_slowly_it_leaves() {
-        const OUTPUT_BYTES: usize = 16 << 20;
-        let all: Vec<u8> = (0..OUTPUT_BYTES).map(|place| (place % 251) as u8).collect();
-        let (mut output, mut sent) = (all.clone(), 0);
-        let (mut heard, mut moved_bytes) = (Vec::new(), 0);
-        while !output.is_empty() {
-            // A socket that takes this much at a time.
-            let count = (64 << 10).min(output.len() - sent);
-            heard.extend_from_slice(&output[sent..sent + count]);
-            sent += count;
-            let before = output.len();
-            drop_sent(&mut output, &mut sent);
-            moved_bytes += if output.len() < before { output.len() } else { 0 };
-        }
-        assert!(heard == all && sent == 0);
-        assert!(moved_bytes <= OUTPUT_BYTES, "{moved_bytes} bytes were moved");
     }
 }

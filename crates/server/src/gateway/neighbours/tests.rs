@@ -110,7 +110,7 @@ fn what_waits_for_one_that_stands_still_is_bounded() {
     for round in 0..3 {
         let now_us = round * WAIT_US_MAX;
         while neighbours.ask(HUNG, write(now_us + WAIT_US_MAX)).is_none() {
-            let waiting_bytes = neighbours.neighbours[&HUNG].outbox.len();
+            let waiting_bytes = neighbours.neighbours[&HUNG].unsent_bytes();
             assert!(waiting_bytes <= bytes_max, "round {round}: {waiting_bytes} bytes wait");
         }
         neighbours.write(now_us, poll.registry());
