@@ -147,13 +147,13 @@ impl Exchange {
                 if own.is_empty() {
                     return self.answer(token, Some(Reply::Keyspace(Ok(of_nothing(&request)))));
                 }
-                self.gather.begin(token, *request, own, deadline_us, true);
-                self.ask_loose(now);
+                let gathered = self.gather.begin(token, *request, own, deadline_us, true);
+                self.ask_parts(now, |gather, whom| gather.ask(gathered, whom));
             }
             (None, Request::Keyspace(request)) => {
                 let all = (0..self.table.partition_count()).collect();
-                self.gather.begin(token, request, all, deadline_us, true);
-                self.ask_loose(now);
+                let gathered = self.gather.begin(token, request, all, deadline_us, true);
+                self.ask_parts(now, |gather, whom| gather.ask(gathered, whom));
             }
             (partition, request) => {
                 let ask = Ask { partition: partition.unwrap_or(0), epoch: 0, request };
@@ -172,8 +172,8 @@ impl Exchange {
                 if !partitions.iter().any(|&partition| self.is_own(partition)) {
                     return self.answer(token, None);
                 }
-                self.gather.begin(token, request, partitions, deadline_us, false);
-                self.ask_loose(now);
+                let gathered = self.gather.begin(token, request, partitions, deadline_us, false);
+                self.ask_parts(now, |gather, whom| gather.ask(gathered, whom));
             }
             // An engine is asked for nothing but what it has, whatever another gateway thinks.
             ask if self.table.is_about(&ask) => {
@@ -308,14 +308,18 @@ impl Exchange {
         self.table.owner(partition).is_some_and(|owner| owner.gateway == self.place.identity.gateway)
     }
 
-    /// Asks the owners of partitions that requests about all keys still lack.
-    fn ask_loose(&mut self, now: Now) {
+    /// Asks the owners of partitions that requests about all keys still lack: of those requests that `choose` says.
+    fn ask_parts(
+        &mut self,
+        now: Now,
+        choose: impl FnOnce(&mut Gather, &dyn Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)>,
+    ) {
         let (table, me, core_count) = (&self.table, self.place.identity.gateway, self.cores.len());
         let whom = |partition: u16| -> Option<Whom> {
             let owner = table.owner(partition)?;
             Some((owner.epoch, (owner.gateway == me).then_some(usize::from(partition) % core_count)))
         };
-        for (part, deadline_us, may_travel) in self.gather.ask_loose(whom) {
+        for (part, deadline_us, may_travel) in choose(&mut self.gather, &whom) {
             let Part { token, epoch, partition, request } = part;
             let ask = Ask { partition, epoch, request: Request::Keyspace(request) };
             let waiter = self.waiter(token, ask, deadline_us, may_travel);
@@ -401,7 +405,7 @@ impl Exchange {
         self.settle(now, outcomes);
         self.neighbours.connect(now.mono_us, registry);
         self.may_place = true;
-        self.ask_loose(now);
+        self.ask_parts(now, |gather, whom| gather.ask_loose(whom));
     }
 
     /// What clients are told from now on. `served`: epochs of tenures.
@@ -455,9 +459,7 @@ impl Exchange {
         for (origin, answer) in self.gather.take_expired(now.mono_us) {
             self.answer(origin, Some(Reply::Keyspace(answer)));
         }
-        if self.gather.has_loose() {
-            self.ask_loose(now);
-        }
+        self.ask_parts(now, |gather, whom| gather.ask_returned(whom));
         self.neighbours.connect(now.mono_us, registry);
         self.may_place = true;
         // Whether their last replies may leave is looked at as with all others: by a clock that is read after this.
