@@ -104,7 +104,7 @@ pub const SPARE_US: u64 = 1_000_000;
 /// Microseconds between two looks at deadlines while something is outstanding.
 pub const TICK_US: u64 = 5_000;
 
-/// Microseconds without a turn that are this process' own pause: ticks come far more often.
+/// Microseconds without a turn and without work that are this process' own pause: ticks come far more often.
 pub const PAUSE_US: u64 = 4 * TICK_US;
 
 /// Microseconds after which members are told of stability although nothing else is sent to them.

@@ -379,6 +379,8 @@ pub struct Engine<C> {
     tombstones_due_us: u64,
     tick_us: u64,
     usage_us: u64,
+    /// Of the time until the next turn, as far as it is told.
+    worked_us: u64,
     monitor: Monitor,
     monitor_due_us: u64,
     /// Something is gathered for nodes, when some of it leaves, and for whom some left last.
@@ -509,6 +511,7 @@ impl<C: Command> Engine<C> {
             tombstones_due_us: 0,
             tick_us: now.mono_us,
             usage_us: now.mono_us,
+            worked_us: 0,
             stats: StoreStats::default(),
         }
     }
