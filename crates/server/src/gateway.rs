@@ -30,6 +30,7 @@ mod tenures;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};

@@ -48,6 +48,10 @@ pub struct Client {
     pub in_flight: usize,
     /// More input may be in the socket.
     pub has_unread: bool,
+    /// It is among those that are read next, or that wait for room.
+    pub is_queued: bool,
+    /// Since it was read last, something came that its session may have waited for.
+    pub may_go_on: bool,
     /// The other end sends no more: closed once everything is answered.
     pub is_half_closed: bool,
     /// It is among those that are looked at when the turn ends.
@@ -67,7 +71,13 @@ impl Client {
 
     /// Has nothing been heard of it since then, although it waits for nothing?
     pub fn is_idle(&self, since_us: u64) -> bool {
-        self.in_flight == 0 && self.heard_us < since_us
+        self.in_flight == 0 && !self.is_queued && self.heard_us < since_us
+    }
+
+    /// Would reading it bring anything on?
+    pub fn wants_turn(&self) -> bool {
+        let has_input = !self.link.input.is_empty() && !self.session.wants_input();
+        self.may_go_on && (self.has_unread || has_input || self.session.has_more())
     }
 
     /// Sends what the socket takes.
@@ -181,6 +191,14 @@ impl ClientSession {
         either!(self, session => session.closing())
     }
 
+    pub fn waits_for_room(&self) -> bool {
+        either!(self, session => session.waits_for_room())
+    }
+
+    pub fn has_more(&self) -> bool {
+        either!(self, session => session.has_more())
+    }
+
     pub fn wants_input(&self) -> bool {
         either!(self, session => session.wants_input())
     }
@@ -211,6 +229,8 @@ mod tests {
             heard_us: 5,
             in_flight: 1,
             has_unread: false,
+            is_queued: false,
+            may_go_on: false,
             is_half_closed: false,
             is_dirty: false,
         };
