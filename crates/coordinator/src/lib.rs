@@ -15,6 +15,7 @@ pub mod claim;
 mod coordinator;
 mod dealing;
 mod durable;
+mod gone;
 mod handover;
 mod layout;
 mod leaving;

@@ -43,7 +43,7 @@ impl Presence {
     }
 
     pub fn is_alive(&self) -> bool {
-        matches!(self.state, NodeState::Normal | NodeState::Suspect)
+        self.state.is_alive()
     }
 
     /// Applies an event; whether the state changed.

@@ -149,7 +149,7 @@ impl Coordinator {
         if *lost > tolerance {
             return Some(format!(
                 "some stripes lost {lost} chunks and {code} survives the loss of {tolerance}: objects in them cannot be read \
-                 any more"
+                 any more; write their keys again, or flush"
             ));
         }
         if lacking.count() <= tolerance {

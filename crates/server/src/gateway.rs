@@ -479,7 +479,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         objects: stats.objects,
         bytes_stored: stats.bytes_stored,
         chunks_missing: stats.chunks_missing,
-        chunks_stranded: stats.chunks_stranded,
+        stripes_stranded: stats.stripes_stranded,
         chunks_rebuilt_total: stats.chunks_rebuilt_total,
         bytes_rebuilt_total: stats.bytes_rebuilt_total,
         chunks_to_rebuild: stats.chunks_to_rebuild,

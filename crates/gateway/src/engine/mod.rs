@@ -637,7 +637,7 @@ impl<C: Command> Engine<C> {
             nodes_total: self.nodes.count() as u16,
             slices_judged_total: self.monitor.counters().slices_judged,
             chunks_missing: self.repair.missing_count(),
-            chunks_stranded: self.repair.stranded.len() as u64,
+            stripes_stranded: self.repair.stranded.len() as u64,
             chunks_rebuilt_total: self.repair.rebuilt_count,
             bytes_rebuilt_total: self.repair.rebuilt_bytes,
             chunks_to_rebuild: self.repair.to_rebuild_count(),
