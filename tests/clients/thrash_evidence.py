@@ -45,7 +45,7 @@ class Evidence:
             what = next((what for what, name in NAMES.items() if series.partition("{")[0] == name), None)
             if what:
                 now, before = float(value), self.seen.get(series, 0)
-                # What is the sum over gateways lacks those that are dead.
+                # Another coordinator sums up what gateways counted that live.
                 begun_anew = now if "{" in series else 0
                 self.sums[what] += now - before if now >= before else begun_anew
                 self.seen[series] = now

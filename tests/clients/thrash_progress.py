@@ -29,6 +29,6 @@ def what_is_left(status):
     """Of drains and of repair, and how much was done; nothing, if nothing is."""
     drains = {node["id"]: node["drain"]["chunks_left"] for node in status["nodes"] if node["drain"] and not node["drain"]["drained"]}
     repair = status["repair"]
-    if not drains and repair["chunks_missing"] + repair["chunks_stranded"] == 0:
+    if not drains and repair["chunks_missing"] + repair["stripes_stranded"] == 0:
         return None
-    return drains, repair["chunks_missing"], repair["chunks_stranded"], repair["chunks_rebuilt_total"]
+    return drains, repair["chunks_missing"], repair["stripes_stranded"], repair["chunks_rebuilt_total"]

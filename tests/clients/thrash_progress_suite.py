@@ -51,7 +51,7 @@ def status_of(drains=(), missing=0, stranded=0, rebuilt=0, served=16):
     """Of so many chunks that are left of each drain; of one that is done none is."""
     nodes = [{"id": number, "drain": {"chunks_left": left, "drained": left == 0}} for number, left in enumerate(drains)]
     nodes.append({"id": len(nodes), "drain": None})
-    repair = {"chunks_missing": missing, "chunks_stranded": stranded, "chunks_rebuilt_total": rebuilt}
+    repair = {"chunks_missing": missing, "stripes_stranded": stranded, "chunks_rebuilt_total": rebuilt}
     return {"partitions": 16, "partitions_served": served, "nodes": nodes, "repair": repair}
 
 
@@ -61,7 +61,7 @@ def standstills():
     for status, word in [
         (status_of(drains=[7]), '"chunks_left": 7'),
         (status_of(missing=3, rebuilt=40), '"chunks_missing": 3'),
-        (status_of(stranded=2), '"chunks_stranded": 2'),
+        (status_of(stranded=2), '"stripes_stranded": 2'),
     ]:
         text = Told().complains(status)
         true(word in text, f"{word} is not in {text}")

@@ -193,7 +193,7 @@ class Members:
         """Are all nodes there, everything served, and nothing lost? What is not served nobody knows of."""
         told = [self.status_of(node, status) for node in self.nodes]
         repair = status["repair"]
-        lacks = repair["chunks_missing"] + repair["chunks_stranded"] + repair["lacking_of_stripe_max"]
+        lacks = repair["chunks_missing"] + repair["stripes_stranded"] + repair["lacking_of_stripe_max"]
         is_served = status["partitions_served"] == status["partitions"]
         return all(one and one["state"] == "normal" for one in told) and is_served and lacks == 0
 

@@ -83,7 +83,7 @@ impl Admin {
     /// When nobody answers, or why it was not done.
     pub fn order_one(&self, path: &str, request: &impl Serialize) -> Result<(), Failure> {
         let outcomes = self.order(path, request)?;
-        let outcome = outcomes.first().ok_or_else(|| anyhow!("the coordinator does not answer"))?;
+        let outcome = outcomes.first().ok_or_else(|| anyhow!("the coordinator answered for no member"))?;
         if !outcome.is_done {
             return Err(Failure::Failed(anyhow!("{}", outcome.text)));
         }

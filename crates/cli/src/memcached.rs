@@ -80,7 +80,7 @@ fn say(text: &str) -> Result<(), Refusal> {
     written.map_err(|error| Refusal::new(EXIT_FAILURE, format!("cannot write to standard output: {error}")))
 }
 
-fn serve(request: Request) -> Result<(), Refusal> {
+fn serve(mut request: Request) -> Result<(), Refusal> {
     request.warnings.iter().for_each(|warning| eprintln!("{warning}"));
     if request.options.verbosity > 0 {
         request.notes.iter().for_each(|note| eprintln!("{note}"));
@@ -92,7 +92,9 @@ fn serve(request: Request) -> Result<(), Refusal> {
         _ => LogLevel::Debug,
     };
     crate::logging::start(level);
-    crate::resources::allow_inner_files(request.options.connection_count_max, request.options.node_count);
+    let options = &mut request.options;
+    options.connection_count_max =
+        crate::resources::allow_inner_files(options.connection_count_max, options.node_count);
     if let Some(user) = &request.user {
         daemon::switch_user(user)?;
     }

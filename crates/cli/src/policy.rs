@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use shorttail_policy::{Change, Hedge, PolicyName, SmallWrite, Update};
 use shorttail_server::admin::PolicyRequest;
 use shorttail_server::config::Switch;
-use shorttail_wire::control::{ClusterStatus, NodeState, PolicySpan};
+use shorttail_wire::control::{ClusterStatus, PolicySpan};
 
 use crate::admin::{Admin, AdminPort, report};
 use crate::exit::Failure;
@@ -22,8 +22,8 @@ Examples:
   shorttail policy set --policy ecwide --read-sidestep on
 
 A change is in force when the command ends, and concerns requests that begin from then on: objects stay as they were
-stored until they are written again. It lasts until the gateway ends; then flags and file count again. How slow nodes
-are found (--detector) is chosen at the start only.";
+stored until they are written again. It lasts until the gateway ends or reads a file that says something else of
+policies. How slow nodes are found (detector) is not a policy: change it in the file and send SIGHUP.";
 
 /// Two reports of a gateway, and some.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
@@ -111,7 +111,7 @@ pub fn run(command: PolicyCommand) -> Result<(), Failure> {
 
 /// Do all gateways say that they do as was asked?
 fn is_shown(status: &ClusterStatus, request: &PolicyRequest) -> bool {
-    let alive = status.gateways.iter().filter(|gateway| gateway.state == NodeState::Normal);
+    let alive = status.gateways.iter().filter(|gateway| gateway.state.is_alive());
     let concerned = alive
         .flat_map(|gateway| &gateway.policies)
         .filter(|span| request.partition.is_none_or(|partition| (span.first..=span.last).contains(&partition)));
@@ -170,7 +170,7 @@ fn table(status: &ClusterStatus) -> String {
 #[cfg(test)]
 mod tests {
     use shorttail_policy::Policy;
-    use shorttail_wire::control::GatewayStatusEntry;
+    use shorttail_wire::control::{GatewayStatusEntry, NodeState};
 
     use super::*;
 
@@ -201,6 +201,8 @@ mod tests {
         let request = |partition| PolicyRequest { partition, change };
         assert!(is_shown(&status, &request(Some(1))) && !is_shown(&status, &request(Some(0))));
         assert!(!is_shown(&status, &request(None)));
+        status.gateways[0].state = NodeState::Suspect;
+        assert!(!is_shown(&status, &request(None)), "one that is late is asked too");
         status.gateways[0].state = NodeState::Dead;
         assert!(is_shown(&status, &request(None)), "a dead one tells nothing any more");
     }

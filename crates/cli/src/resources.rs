@@ -18,7 +18,15 @@ const FILES_MAX: u64 = 1 << 20;
 /// Raises the limit of open files for a gateway with so many clients; answers how many it can let in, so that they leave
 /// some for nodes.
 pub fn allow_gateway_files(client_count: usize, thread_count: usize) -> usize {
-    let role_count = thread_count * GATEWAY_THREAD_CONNECTIONS;
+    allow_client_files(client_count, thread_count * GATEWAY_THREAD_CONNECTIONS)
+}
+
+/// The same for a cluster inside this process.
+pub fn allow_inner_files(client_count: usize, node_count: usize) -> usize {
+    allow_client_files(client_count, node_count * INNER_NODE_FILES)
+}
+
+fn allow_client_files(client_count: usize, role_count: usize) -> usize {
     let files = raise_file_limit(client_count + role_count);
     let most = files.map_or(client_count, |files| client_count_max(files, role_count).min(client_count));
     if most < client_count {
@@ -42,11 +50,6 @@ pub fn allow_node_files(thread_count: usize) {
 /// Raises the limit of open files for a coordinator.
 pub fn allow_coordinator_files(node_count: usize, gateway_count: usize) {
     raise_file_limit(node_count + gateway_count);
-}
-
-/// Raises the limit of open files for a cluster inside this process.
-pub fn allow_inner_files(client_count: usize, node_count: usize) {
-    raise_file_limit(client_count + node_count * INNER_NODE_FILES);
 }
 
 /// As far as the system lets it: there may be more of everything than is foreseen, and a file that is not open costs

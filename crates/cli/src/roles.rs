@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use shorttail_server::config::{ConfigFile, LogLevel, Size, check_environment};
+use shorttail_server::config::{ConfigFile, LogLevel, Size, check_environment, warn_of_fixed};
 
 use crate::arguments::{CoordinatorCommand, GatewayCommand, NodeCommand};
 use crate::exit::Failure;
@@ -11,7 +11,8 @@ use crate::{lifeline, logging, reload, resources};
 
 pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let file = prepare(command.config.as_deref(), log)?;
-    let config = command.options.or(file.node).resolve()?;
+    let said = command.options;
+    let config = said.clone().or(file.node).resolve()?;
     // `up` has said it of all its nodes together.
     if !lifeline::is_wanted()
         && let Some(problem) = resources::memory_problem("the node (--memory)", Size(config.memory_bytes))
@@ -20,7 +21,11 @@ pub fn node(command: NodeCommand, log: Option<LogLevel>) -> Result<(), Failure> 
     }
     hold_lifeline()?;
     resources::allow_node_files(config.threads);
-    reload::watch(command.config, log, |_| Ok(()))?;
+    let mut running = config.clone();
+    reload::watch(command.config, log, move |file| {
+        warn_of_fixed(&running.take_live(said.clone().or(file.node).resolve()?));
+        Ok(())
+    })?;
     shorttail_server::node::run(config).map_err(|error| match shorttail_server::node::was_removed(&error) {
         true => Failure::Removed(error),
         false => Failure::Failed(error),
@@ -46,10 +51,15 @@ pub fn gateway(command: GatewayCommand, log: Option<LogLevel>) -> Result<(), Fai
 
 pub fn coordinator(command: CoordinatorCommand, log: Option<LogLevel>) -> Result<(), Failure> {
     let file = prepare(command.config.as_deref(), log)?;
-    let config = command.options.or(file.coordinator).resolve()?;
+    let said = command.options;
+    let config = said.clone().or(file.coordinator).resolve()?;
     hold_lifeline()?;
     resources::allow_coordinator_files(config.node_count, config.gateway_count);
-    reload::watch(command.config, log, |_| Ok(()))?;
+    let mut running = config.clone();
+    reload::watch(command.config, log, move |file| {
+        warn_of_fixed(&running.take_live(said.clone().or(file.coordinator).resolve()?));
+        Ok(())
+    })?;
     Ok(shorttail_server::coordinator::run(config)?)
 }
 

@@ -6,7 +6,7 @@ use anyhow::Context;
 use shorttail_server::admin::status::to_json;
 use shorttail_server::config::Size;
 use shorttail_wire::control::{
-    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeState, NodeStatusEntry, RepairStatus, TenureState,
+    ClusterStatus, CoordinatorStatus, GatewayStatusEntry, NodeStatusEntry, RepairStatus, TenureState,
 };
 
 use crate::admin::Admin;
@@ -94,11 +94,7 @@ fn node_table(nodes: &[NodeStatusEntry]) -> String {
 
 /// What is stored is known while a gateway tells of it.
 fn is_known(status: &ClusterStatus) -> bool {
-    status.gateways.iter().any(is_alive)
-}
-
-fn is_alive(gateway: &GatewayStatusEntry) -> bool {
-    matches!(gateway.state, NodeState::Normal | NodeState::Suspect)
+    status.gateways.iter().any(|gateway| gateway.state.is_alive())
 }
 
 fn objects_line(status: &ClusterStatus) -> String {
@@ -141,7 +137,7 @@ pub fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
 fn owned(gateway: &GatewayStatusEntry) -> String {
     let tenures = gateway.tenures.iter().map(|tenure| {
         let state = match tenure.state {
-            _ if !is_alive(gateway) => "not served",
+            _ if !gateway.state.is_alive() => "not served",
             TenureState::Serving => "",
             state => state.name(),
         };
@@ -167,7 +163,7 @@ fn ranges(numbers: &[u16]) -> String {
 
 /// What is lost, how far repair is, and what it waits for.
 fn repair_line(repair: &RepairStatus, is_known: bool) -> String {
-    let RepairStatus { chunks_missing, chunks_stranded, lacking_of_stripe_max, .. } = *repair;
+    let RepairStatus { chunks_missing, stripes_stranded, lacking_of_stripe_max, .. } = *repair;
     let mut line = match chunks_missing {
         _ if !is_known => "what is missing is not known".to_owned(),
         // Owners have not counted it, or reach a node that the coordinator does not.
@@ -184,10 +180,14 @@ fn repair_line(repair: &RepairStatus, is_known: bool) -> String {
     if let Some(seconds) = repair.seconds_left {
         line += &format!(", {}/s, {seconds} s left", rounded(repair.bytes_per_s));
     }
-    if chunks_stranded > 0 {
+    if stripes_stranded > 0 {
         line += &format!(
             "; {} for a node that has room and holds nothing of them yet",
-            if chunks_stranded == 1 { "1 stripe waits".to_owned() } else { format!("{chunks_stranded} stripes wait") }
+            if stripes_stranded == 1 {
+                "1 stripe waits".to_owned()
+            } else {
+                format!("{stripes_stranded} stripes wait")
+            }
         );
     }
     line
@@ -249,7 +249,7 @@ pub fn rounded(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shorttail_wire::control::{DrainStatus, MoveStatus, TenureStatusEntry};
+    use shorttail_wire::control::{DrainStatus, MoveStatus, NodeState, TenureStatusEntry};
 
     /// As a coordinator that leads tells it.
     fn cluster() -> ClusterStatus {
@@ -313,7 +313,7 @@ mod tests {
             repair_line(&busy, true),
             "what is rebuilt is, however few nodes there are"
         );
-        let stranded = RepairStatus { chunks_stranded: 2, ..few };
+        let stranded = RepairStatus { stripes_stranded: 2, ..few };
         assert!(
             repair_line(&stranded, true)
                 .ends_with("10 s left; 2 stripes wait for a node that has room and holds nothing of them yet")

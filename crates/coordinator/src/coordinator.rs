@@ -12,6 +12,7 @@ use shorttail_wire::control::{
 };
 
 use crate::durable::Durable;
+use crate::gone::Gone;
 use crate::lifecycle::Event;
 use crate::limits::{FORGET_GATEWAY_AFTER_MS, NODES_SEEN_MAX, STANDINGS_MAX, STOOD_STILL_MS};
 use crate::members::{GatewayMember, NodeMember, Presence};
@@ -84,6 +85,8 @@ pub struct Coordinator {
     pub(crate) durable: Durable,
     pub(crate) nodes: BTreeMap<u16, NodeMember>,
     pub(crate) gateways: BTreeMap<u16, GatewayMember>,
+    /// What gateways counted that are not among these any more.
+    pub(crate) gone: Gone,
     pub(crate) connections: BTreeMap<ConnectionId, Member>,
     /// Orders that are not answered, by number.
     pub(crate) orders: BTreeMap<u64, Pending>,
@@ -133,6 +136,7 @@ impl Coordinator {
                 has_told: false,
                 // Owners may not have heard of that, or told the coordinator before alone.
                 given_up_us: (node.retired_through > node.rebuilt_through).then_some(now.mono_us),
+                reached_since_us: None,
                 // The life before may have ended a moment ago.
                 is_met: node.retired_through == 0 || node.incarnation <= node.retired_through,
             };
@@ -144,6 +148,7 @@ impl Coordinator {
             epoch_persisted: durable.epoch,
             durable,
             gateways: BTreeMap::new(),
+            gone: Gone::default(),
             connections: BTreeMap::new(),
             orders: BTreeMap::new(),
             order_number_next: 0,
@@ -320,11 +325,17 @@ impl Coordinator {
         }
         self.retire_nodes(now);
         let count = self.gateways.len();
-        self.gateways.retain(|_, gateway| {
+        self.forget_gateways(|_, gateway| {
             let deadline = gateway.presence.deadline_us(FORGET_GATEWAY_AFTER_MS);
-            gateway.presence.is_alive() || deadline.is_none_or(|deadline| deadline > now.mono_us)
+            !gateway.presence.is_alive() && deadline.is_some_and(|deadline| deadline <= now.mono_us)
         });
         self.view_changed |= self.gateways.len() != count;
+    }
+
+    /// Of those for which this holds only what they counted is kept.
+    pub(crate) fn forget_gateways(&mut self, is_gone: impl Fn(u16, &GatewayMember) -> bool) {
+        let gone = self.gateways.extract_if(.., |&id, gateway| is_gone(id, gateway));
+        gone.for_each(|(_, gateway)| self.gone.keep(&gateway));
     }
 
     fn presence_mut(&mut self, member: Member) -> &mut Presence {

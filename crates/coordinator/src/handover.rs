@@ -11,7 +11,7 @@
 //! ```
 //! The plan is not persisted, only the epochs are, so that none is used twice: whoever leads later plans anew. What there is is
 //! saved once more before the owner is told to let go, so that it goes on while the store is away. A plan is
-//! dropped when an heir is gone, or reaches too few nodes. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
+//! dropped when an heir is gone, or reaches too few nodes for 2 s. Should the owner die meanwhile, its heirs follow all the same. Only an owner that serves
 //! is told to let go.
 //!
 //! Must not know: what is read.
@@ -128,12 +128,13 @@ impl Coordinator {
         if plan.is_ordered || !self.serves(plan.epoch) || !is_due && !plan.heirs.keys().all(is_prepared) {
             return;
         }
-        // One that is waited for in vain since it reaches no nodes would serve nothing.
+        // One that reaches too few nodes would serve nothing: it may be a pause, or it is waited for in vain.
         let heirs = plan.heirs.values().map(|heir| heir.gateway);
-        let cut_off: Vec<u16> = heirs.filter(|&id| self.tells_of_too_few(id)).collect();
-        if !cut_off.is_empty() {
+        let short: Vec<u16> = heirs.filter(|&id| self.tells_of_too_few(id)).collect();
+        if !short.is_empty() {
+            let cut_off: Vec<u16> = short.into_iter().filter(|&id| self.tells_long_of_too_few(id, now)).collect();
             // If nobody reaches more, nodes are away: then the owner goes on.
-            if self.alive_gateways().any(|id| self.is_sound(id, now)) {
+            if !cut_off.is_empty() && self.alive_gateways().any(|id| self.is_sound(id, now)) {
                 self.drop_plan();
                 cut_off.into_iter().for_each(|id| self.cut_off(id));
             }

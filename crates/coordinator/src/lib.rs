@@ -16,6 +16,7 @@ mod coordinator;
 mod dealing;
 mod durable;
 mod feasible;
+mod gone;
 mod handover;
 mod leaving;
 mod lifecycle;
@@ -35,6 +36,7 @@ mod stored;
 mod tenures;
 #[cfg(test)]
 mod tests;
+mod voters;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};

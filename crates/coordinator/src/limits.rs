@@ -44,9 +44,14 @@ pub const PREPARE_MS_MAX: u64 = 60_000;
 /// Milliseconds that gateways have to tell what was lost with a node that was given up: their status
 /// comes twice a second.
 pub const LOSS_TOLD_MS: u64 = 5_000;
+/// Milliseconds for which gateways tell that they reach a node whose connection ended until that is believed: two of their
+/// reports, as the first may be older than its end.
+pub const REACH_TOLD_MS: u64 = 1_000;
 /// Milliseconds after its death until a gateway is forgotten, unless another one takes its place before: long enough
 /// for whoever collects metrics to see it dead.
 pub const FORGET_GATEWAY_AFTER_MS: u64 = 60_000;
+/// Gateways that are forgotten and may come back as the same process: as many as there may be.
+pub const GONE_GATEWAYS_MAX: usize = GATEWAY_COUNT_MAX;
 /// Orders that members have not answered.
 pub const ORDERS_MAX: usize = 4096;
 /// Milliseconds until an order that its member does not answer has failed: less than whoever ordered waits.

@@ -43,7 +43,7 @@ impl Presence {
     }
 
     pub fn is_alive(&self) -> bool {
-        matches!(self.state, NodeState::Normal | NodeState::Suspect)
+        self.state.is_alive()
     }
 
     /// Applies an event; whether the state changed.
@@ -108,6 +108,8 @@ pub struct NodeMember {
     /// When what it held was given up, or what its life before held was lost, if that was something, in monotonic
     /// microseconds.
     pub given_up_us: Option<u64>,
+    /// Since when gateways tell that they reach it, though it is dead for the coordinator, in monotonic microseconds.
+    pub reached_since_us: Option<u64>,
     /// Owners know this life, or there is nothing that the one before could have lost.
     pub is_met: bool,
 }

@@ -26,6 +26,13 @@ pub(crate) struct Pending {
     is_kill: bool,
 }
 
+fn late_words() -> String {
+    format!(
+        "it did not answer within {ORDER_WITHIN_MS} ms; it may obey yet: look with `shorttail chaos show` or `shorttail \
+         policy show`"
+    )
+}
+
 impl Coordinator {
     pub(crate) fn handle_order(&mut self, now: Now, ticket: u64, member: u16, order: Order) {
         let outcome = match order {
@@ -113,7 +120,7 @@ impl Coordinator {
     pub(crate) fn end_late_orders(&mut self, now: Now) {
         let late = self.orders.extract_if(.., |_, pending| pending.deadline_us <= now.mono_us);
         for (_, pending) in late.collect::<Vec<_>>() {
-            self.answer(pending.ticket, Err(format!("it did not answer within {ORDER_WITHIN_MS} ms")));
+            self.answer(pending.ticket, Err(late_words()));
         }
     }
 

@@ -37,7 +37,7 @@ impl Coordinator {
         let is_readable = unserved.is_none() && unreadable.is_none();
         let unstored = self.few_nodes_problem(is_readable).or_else(|| self.full_problem());
         let of_nodes = [unserved, unreadable, self.waiting_problem(), self.lossy_problem(), unstored];
-        let of_gateways = [self.cut_off_problem(), self.short_problem()];
+        let of_gateways = [self.cut_off_problem(), self.short_problem(), self.epochs_problem()];
         of_nodes.into_iter().chain(of_gateways).flatten().chain(self.layout_problems()).collect()
     }
 
@@ -149,7 +149,7 @@ impl Coordinator {
         if *lost > tolerance {
             return Some(format!(
                 "some stripes lost {lost} chunks and {code} survives the loss of {tolerance}: objects in them cannot be read \
-                 any more"
+                 any more; write their keys again, or flush"
             ));
         }
         if lacking.count() <= tolerance {

@@ -37,6 +37,8 @@ pub(crate) struct Reach {
     /// Since when it told every time that it reaches enough also to read and to store everything, or that it does not.
     fit_since_us: Option<u64>,
     short_since_us: Option<u64>,
+    /// Since when it told every time of nodes, and of too few to follow any owner.
+    too_few_since_us: Option<u64>,
     /// It is cut off; the epoch of the tenure that never comes.
     cut_off: Option<u32>,
 }
@@ -52,7 +54,9 @@ impl Reach {
 
     /// The coordinator stood still itself: nobody is to follow an owner before that one told anew how it is.
     pub fn begin_anew(&mut self, now: Now) {
-        for since_us in [&mut self.sound_since_us, &mut self.fit_since_us, &mut self.short_since_us] {
+        let told =
+            [&mut self.sound_since_us, &mut self.fit_since_us, &mut self.short_since_us, &mut self.too_few_since_us];
+        for since_us in told {
             *since_us = since_us.map(|_| now.mono_us);
         }
     }
@@ -91,11 +95,13 @@ impl Coordinator {
         let status = &self.gateways[&id].status;
         let is_sound = self.reaches_enough(status) && !status.standings.iter().any(is_unproven);
         let is_short = self.is_short_of_nodes(status);
+        let tells_of_too_few = self.tells_of_too_few(id);
         let reach = &mut self.gateways.get_mut(&id).expect("looked up").reach;
         let since_us = |holds: bool, known_us: Option<u64>| holds.then(|| known_us.unwrap_or(now.mono_us));
         reach.sound_since_us = since_us(is_sound, reach.sound_since_us);
         reach.fit_since_us = since_us(is_sound && !is_short, reach.fit_since_us);
         reach.short_since_us = since_us(is_short, reach.short_since_us);
+        reach.too_few_since_us = since_us(tells_of_too_few, reach.too_few_since_us);
         if is_over(reach.fit_since_us, now) && reach.cut_off.take().is_some() {
             self.tell_terms_to(id);
         }
@@ -152,6 +158,11 @@ impl Coordinator {
     pub(crate) fn tells_of_too_few(&self, id: u16) -> bool {
         let member = self.gateways.get(&id);
         member.is_some_and(|member| !member.status.nodes.is_empty() && !self.reaches_enough(&member.status))
+    }
+
+    /// Has it told of too few nodes for so long that it is no pause?
+    pub(crate) fn tells_long_of_too_few(&self, id: u16, now: Now) -> bool {
+        self.gateways.get(&id).is_some_and(|member| is_over(member.reach.too_few_since_us, now))
     }
 
     /// Has it told for a while that it reaches enough nodes to follow any owner?

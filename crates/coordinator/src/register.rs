@@ -1,9 +1,11 @@
 //! Registration: who is let in, and as whom.
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration,
-    NodeSession, NodeStatus, NodeWelcome, Refusal,
+    NodeSession, NodeStatus, NodeWelcome, Refusal, ToCoordinator,
 };
 
 use crate::coordinator::{ConnectionId, Coordinator, Member};
@@ -33,13 +35,9 @@ impl Coordinator {
             self.admit_cluster(session.cluster_id)?;
         }
         let wanted = registration.session.map(|session| session.node_id.0).or(registration.wanted_id);
-        let same_life = self.nodes.iter().find(|(_, node)| {
-            wanted.is_none() && node.incarnation == registration.incarnation && node.address == registration.address
-        });
-        let id = match (wanted, same_life) {
-            (Some(id), _) => id,
-            (None, Some((&id, _))) => id,
-            (None, None) => self.free_node_id()?,
+        let id = match wanted.or_else(|| self.number_of_same_life(registration)) {
+            Some(id) => id,
+            None => self.free_node_id()?,
         };
         if self.is_removed(id) {
             return Err(Refusal::Removed(id));
@@ -49,8 +47,9 @@ impl Coordinator {
         }
         if let Some(node) = self.nodes.get(&id) {
             let other_life = node.incarnation != registration.incarnation;
+            let is_there = node.presence.is_alive() || self.is_reached_elsewhere(id);
             // One that was given up is told so, even if another one has its number by now.
-            if node.presence.is_alive() && other_life && !self.is_given_up(id, registration.incarnation) {
+            if is_there && other_life && !self.is_given_up(id, registration.incarnation) {
                 return Err(Refusal::NodeIdTaken(id));
             }
         }
@@ -59,6 +58,15 @@ impl Coordinator {
             true => Err(Refusal::Retired { retired_through }),
             false => Ok(id),
         }
+    }
+
+    /// The number of a node that is known, though it may not know it: it asked, and its welcome came too late for it. It may
+    /// have been seen under another host then.
+    fn number_of_same_life(&self, registration: &NodeRegistration) -> Option<u16> {
+        let is_same = |node: &NodeMember| {
+            node.incarnation == registration.incarnation && have_same_port(&node.address, &registration.address)
+        };
+        self.nodes.iter().find(|(_, node)| is_same(node)).map(|(&id, _)| id)
     }
 
     fn is_given_up(&self, id: u16, incarnation: Incarnation) -> bool {
@@ -92,11 +100,12 @@ impl Coordinator {
         let known = self.nodes.get(&id);
         let (given_up_us, is_met) = known.map_or((None, true), |known| (known.given_up_us, known.is_met));
         let retired_through = self.retired_through_when_admitting(id, &registration);
+        let known = self.durable.nodes.get(&id);
         let durable = DurableNode {
             incarnation: registration.incarnation.0,
             retired_through,
-            rebuilt_through: self.durable.nodes.get(&id).map_or(0, |known| known.rebuilt_through),
-            address: registration.address,
+            rebuilt_through: known.map_or(0, |known| known.rebuilt_through),
+            address: place_of(registration.address, known.map(|known| &*known.address)),
             domain: registration.domain,
             draining: self.is_draining(id),
             removed: false,
@@ -118,6 +127,7 @@ impl Coordinator {
             status: NodeStatus::default(),
             has_told: false,
             given_up_us,
+            reached_since_us: None,
             is_met,
         };
         match self.nodes.get_mut(&id) {
@@ -143,6 +153,23 @@ impl Coordinator {
             Ok(session) => self.enter_gateway(now, connection, session, registration),
             Err(refusal) => self.refuse(now, connection, refusal),
         }
+    }
+
+    /// Does this ask to let somebody in who is here on another connection?
+    pub(crate) fn is_here(&self, message: &ToCoordinator) -> bool {
+        let presence = match message {
+            ToCoordinator::RegisterNode(node) => {
+                let id = node.session.map(|session| session.node_id.0).or(node.wanted_id);
+                let id = id.or_else(|| self.number_of_same_life(node));
+                let known = id.and_then(|id| self.nodes.get(&id));
+                known.filter(|known| known.incarnation == node.incarnation).map(|known| &known.presence)
+            }
+            ToCoordinator::RegisterGateway(gateway) => {
+                self.gateway_of(gateway.life).map(|id| &self.gateways[&id].presence)
+            }
+            _ => None,
+        };
+        presence.is_some_and(|presence| presence.connection.is_some())
     }
 
     /// The session that a gateway gets: its own again, or a new one.
@@ -199,9 +226,11 @@ impl Coordinator {
         now: Now,
         connection: ConnectionId,
         session: GatewaySession,
-        registration: GatewayRegistration,
+        mut registration: GatewayRegistration,
     ) {
         let id = session.gateway_id;
+        let known = self.gateways.get(&id).and_then(|known| known.registration.forward.as_deref());
+        registration.forward = registration.forward.map(|forward| place_of(forward, known));
         // Should it be known, that waits for the store already, or is there: one that is slow is not given more to do.
         if registration.session.is_none() && self.gateway_of(registration.life).is_none() {
             self.durable.gateway_id_next = id.wrapping_add(1);
@@ -219,11 +248,14 @@ impl Coordinator {
         }
         let known = self.gateways.get(&id);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
-        let (status, recent, reach) = remembered.unwrap_or_default();
+        let (mut status, recent, reach) = remembered.unwrap_or_default();
         let (since_us, untold_losses) = known.map_or((now.mono_us, 0), |known| (known.since_us, known.untold_losses));
-        self.gateways.retain(|&other, gateway| {
-            other == id || gateway.presence.is_alive() || !is_in_place_of(&registration, &gateway.registration)
+        self.forget_gateways(|other, gateway| {
+            other != id && !gateway.presence.is_alive() && is_in_place_of(&registration, &gateway.registration)
         });
+        if let Some(counted) = self.gone.take(registration.life) {
+            status.totals = counted;
+        }
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
         let member = GatewayMember {
             presence,
@@ -284,9 +316,30 @@ fn is_in_place_of(new: &GatewayRegistration, dead: &GatewayRegistration) -> bool
     let places = |of: &GatewayRegistration| [of.memcached.clone(), of.redis.clone(), of.unix_socket.clone()];
     let host = |of: &GatewayRegistration| {
         let forward = of.forward.clone()?;
-        Some(forward.parse().map_or(forward, |address: std::net::SocketAddr| address.ip().to_string()))
+        Some(socket(&forward).map_or(forward, |address| address.ip().to_string()))
     };
     places(new) == places(dead) && places(new).iter().any(Option::is_some) && host(new) == host(dead)
+}
+
+/// The address for others of a member. One that still says that it listens anywhere comes from the coordinator's own machine,
+/// where nobody sees what others call it: it is where it was seen from elsewhere, if it was.
+fn place_of(address: String, known: Option<&str>) -> String {
+    let Some(listening) = socket(&address).filter(|listening| listening.ip().is_unspecified()) else { return address };
+    let known = known.and_then(socket).filter(|known| known.port() == listening.port());
+    let here = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), listening.port());
+    known.unwrap_or(here).to_string()
+}
+
+/// Of a socket's path all counts.
+fn have_same_port(one: &str, other: &str) -> bool {
+    match (socket(one), socket(other)) {
+        (Some(one), Some(other)) => one.port() == other.port(),
+        _ => one == other,
+    }
+}
+
+fn socket(address: &str) -> Option<SocketAddr> {
+    address.parse().ok()
 }
 
 fn full_of_nodes() -> Refusal {

@@ -20,7 +20,7 @@ use shorttail_wire::control::{NodeSeen, NodeState};
 
 use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
-use crate::limits::LOSS_TOLD_MS;
+use crate::limits::{LOSS_TOLD_MS, REACH_TOLD_MS};
 use crate::members::{GatewayMember, NodeMember};
 
 impl Coordinator {
@@ -28,8 +28,24 @@ impl Coordinator {
     pub(crate) fn note_serving(&mut self, now: Now, seen: &[NodeSeen]) {
         for seen in seen.iter().filter(|seen| seen.connected) {
             let node = self.nodes.get_mut(&seen.id).filter(|node| node.presence.state == NodeState::Dead);
-            node.into_iter().for_each(|node| node.presence.since_us = now.mono_us);
+            node.into_iter().for_each(|node| {
+                node.presence.since_us = now.mono_us;
+                node.reached_since_us.get_or_insert(now.mono_us);
+            });
         }
+    }
+
+    /// Is it out of the coordinator's own sight alone? What gateways told a moment after its death may be older.
+    pub(crate) fn is_reached_elsewhere(&self, id: u16) -> bool {
+        let is_old = |since_us: u64| self.now_us >= since_us + REACH_TOLD_MS * 1000;
+        let node = self.nodes.get(&id).filter(|node| node.presence.state == NodeState::Dead);
+        node.is_some_and(|node| node.reached_since_us.is_some_and(is_old)) && self.is_seen(id)
+    }
+
+    /// Does a gateway reach it, as it told last?
+    fn is_seen(&self, id: u16) -> bool {
+        let sees = |gateway: &GatewayMember| gateway.status.nodes.iter().any(|node| node.id == id && node.connected);
+        self.living().any(|gateway| gateway.has_told && sees(gateway))
     }
 
     /// Gives up nodes that are due, those first that died first.
@@ -88,8 +104,7 @@ impl Coordinator {
 
     /// One that answers a gateway, or any while no gateway tells, is only out of the coordinator's own sight.
     fn may_be_serving(&self, id: u16) -> bool {
-        let is_seen = |gateway: &GatewayMember| gateway.status.nodes.iter().any(|node| node.id == id && node.connected);
-        !self.living().any(|gateway| gateway.has_told) || self.living().any(is_seen)
+        !self.living().any(|gateway| gateway.has_told) || self.is_seen(id)
     }
 
     /// Does the code survive it that what the node holds is lost, too, and would that be made up for?
@@ -136,15 +151,8 @@ impl Coordinator {
         if self.nodes.values().all(|node| node.is_met) || !self.can_tell_losses() {
             return;
         }
-        let owns = |id: &u16| self.durable.tenures.values().any(|tenure| tenure.gateway == *id);
-        let owners: Vec<&GatewayMember> =
-            self.gateways.iter().filter(|(id, _)| owns(id)).map(|(_, gateway)| gateway).collect();
-        let is_reached = |id: u16| {
-            let sees = |owner: &&GatewayMember| owner.status.nodes.iter().any(|seen| seen.id == id && seen.connected);
-            !owners.is_empty() && owners.iter().all(sees)
-        };
         let is_met = |&(&id, node): &(&u16, &NodeMember)| {
-            node.presence.is_alive() && is_told(node.since_us, now.mono_us) && is_reached(id)
+            node.presence.is_alive() && is_told(node.since_us, now.mono_us) && self.is_reached(id)
         };
         let met: Vec<u16> = self.nodes.iter().filter(is_met).map(|(&id, _)| id).collect();
         for id in met {

@@ -13,6 +13,7 @@
 //! Must not know: what the machine decides, or how the store is asked.
 
 use shorttail_units::Now;
+use shorttail_wire::control::ToCoordinator;
 
 use crate::candidate::State;
 use crate::coordinator::{Coordinator, Input, Output, Settings};
@@ -137,6 +138,12 @@ impl Seat {
     /// Can new members be let in? What they are told may have to be saved first.
     pub fn takes_members(&self, now_us: u64) -> bool {
         self.leads(now_us) && !self.reign.as_ref().is_some_and(|reign| reign.waits_long(now_us))
+    }
+
+    /// Does this ask to let somebody in who is here on another connection, while the answer would wait for the store? By then
+    /// it may have left the new connection and lost the one that it has: it is to ask again.
+    pub fn is_to_ask_again(&self, message: &ToCoordinator) -> bool {
+        self.waits_for_store() && self.machine().is_some_and(|machine| machine.is_here(message))
     }
 
     /// Is a state on its way to the store?

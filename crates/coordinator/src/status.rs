@@ -13,11 +13,9 @@ const MEDIAN_PPM: u32 = 500_000;
 const P99_PPM: u32 = 990_000;
 
 impl Coordinator {
-    /// What members last reported, summed up; of the coordinator itself only its driver can tell. Counters of dead
-    /// gateways do not count: a new owner reports the same objects again.
+    /// What members last reported, summed up; of the coordinator itself only its driver can tell.
     pub fn status(&self) -> ClusterStatus {
-        let alive = self.gateways.values().filter(|gateway| gateway.presence.is_alive());
-        let totals = alive.fold(StoreTotals::default(), |sum, gateway| sum.plus(gateway.status.totals));
+        let totals = self.totals();
         let nodes_alive = || self.nodes.values().filter(|node| node.presence.is_alive());
         ClusterStatus {
             cluster_id: format!("{:016x}", self.durable.cluster_id),
@@ -39,7 +37,7 @@ impl Coordinator {
             nodes_expected: self.node_count_expected(),
             repair: RepairStatus {
                 chunks_missing: totals.chunks_missing,
-                chunks_stranded: totals.chunks_stranded,
+                stripes_stranded: totals.stripes_stranded,
                 chunks_rebuilt_total: totals.chunks_rebuilt_total,
                 bytes_rebuilt_total: totals.bytes_rebuilt_total,
                 bytes_per_s: totals.repair_bytes_per_s,
@@ -60,6 +58,16 @@ impl Coordinator {
             nodes: self.nodes_kept().map(|(&id, node)| self.node_entry(id, node)).collect(),
             gateways: self.gateways.iter().map(|(&id, gateway)| self.gateway_entry(id, gateway)).collect(),
         }
+    }
+
+    /// What all gateways counted, also those that are gone; of what is so at present only the living tell: a new owner
+    /// reports the same objects again.
+    fn totals(&self) -> StoreTotals {
+        let told = |gateway: &GatewayMember| match gateway.presence.is_alive() {
+            true => gateway.status.totals,
+            false => gateway.status.totals.counters(),
+        };
+        self.gateways.values().map(told).fold(self.gone.counted(), StoreTotals::plus)
     }
 
     /// What every living gateway reported last, by its number.

@@ -9,10 +9,12 @@ use crate::limits::*;
 use crate::*;
 
 mod feasible;
+mod gone;
 mod leading;
 mod leaving;
 mod reach;
 mod tenures;
+mod whereabouts;
 
 const RETIRE_AFTER_MS: u64 = 30_000;
 
@@ -366,6 +368,42 @@ fn a_new_life_of_a_node_retires_the_old_one() {
     assert_eq!(old, Err(Refusal::Retired { retired_through: 5 }), "whoever has the number by now");
 }
 
+/// Only the coordinator lost sight of it: it may serve, and would be struck out of sets of voters by another life.
+#[test]
+fn a_number_is_taken_while_gateways_reach_its_node() {
+    let mut scene = Scene::new();
+    let (connection, _) = scene.node(node(4, Some(0)));
+    let (gateway, _) = scene.gateway(None);
+    scene.tell(gateway, sees(&[0]));
+    scene.handle(Input::Closed { connection });
+    let pass_ms = |scene: &mut Scene, ms: u64, seen: &[u16]| {
+        for _ in 0..ms / 100 {
+            scene.tell(gateway, sees(seen));
+            scene.pass_ms(100, &[]);
+        }
+    };
+    pass_ms(&mut scene, REACH_TOLD_MS, &[0]);
+    scene.tell(gateway, sees(&[0]));
+    assert_eq!(scene.node(node(5, Some(0))).1, Err(Refusal::NodeIdTaken(0)));
+    scene.tell(gateway, sees(&[]));
+    scene.node(node(5, Some(0))).1.expect("nobody reaches the one before");
+}
+
+#[test]
+fn a_node_that_is_restarted_is_let_in_though_gateways_have_not_missed_it_yet() {
+    let mut scene = Scene::new();
+    let (gateway, _) = scene.gateway(None);
+    for life in 4..8 {
+        let (connection, session) = scene.node(node(life, Some(0)));
+        session.expect("the one before ended");
+        scene.tell(gateway, sees(&[0]));
+        scene.pass_ms(REACH_TOLD_MS, &[connection]);
+        scene.tell(gateway, sees(&[0]));
+        scene.handle(Input::Closed { connection });
+        scene.tell(gateway, sees(&[0]));
+    }
+}
+
 #[test]
 fn a_cluster_keeps_its_code_and_its_partitions() {
     let code = |name: &str| name.parse::<CodeShape>().expect("a code");
@@ -590,7 +628,11 @@ fn who_does_not_answer_is_not_waited_for() {
     scene.pass_ms(ORDER_WITHIN_MS - 1, &[brave]);
     assert_eq!(scene.answers(), []);
     scene.pass_ms(1, &[brave]);
-    assert!(matches!(&scene.answers()[..], [(1, Err(why))] if why.contains("2000 ms")), "{:?}", scene.answers());
+    assert!(
+        matches!(&scene.answers()[..], [(1, Err(why))] if why.contains("2000 ms; it may obey yet")),
+        "{:?}",
+        scene.answers()
+    );
     scene.order(2, 0, Order::Clear);
     scene.handle(Input::Closed { connection: brave });
     assert_eq!(scene.answers()[1..], [(2, Err("it went away".to_owned()))]);

@@ -54,7 +54,7 @@ impl Ask {
         let is_key = |key: &[u8]| key.len() <= KEY_BYTES_MAX;
         match &self.request {
             Request::Key(command) => is_key(command.key()) && command.is_well_formed(),
-            Request::Group(group) => group.pairs.iter().all(|(key, _)| is_key(key)),
+            Request::Group(group) => !group.pairs.is_empty() && group.pairs.iter().all(|(key, _)| is_key(key)),
             Request::Keyspace(keyspace) => !matches!(keyspace, KeyspaceRequest::Own(_)),
         }
     }

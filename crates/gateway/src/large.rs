@@ -36,6 +36,11 @@ struct WaitingRead {
 }
 
 impl LargeValues {
+    /// Does a read wait for room?
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// May another request be asked?
     pub fn has_room(&self) -> bool {
         self.bytes < LARGE_BYTES_MAX

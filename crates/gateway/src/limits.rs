@@ -4,6 +4,10 @@
 /// may have as many in flight as requests, which is as many bytes at most as it may have of large ones.
 pub const LARGE_VALUE_BYTES: usize = 64 << 10;
 
+/// Bytes of a request up to which it goes on while others are held up because clients store too much at once: of a
+/// connection these are a mebibyte.
+pub const SMALL_REQUEST_BYTES: usize = 4 << 10;
+
 /// Bytes of keys and values that an owner is asked to store together: as much as one operation of its log takes.
 pub const GROUP_BYTES_MAX: usize = 64 << 10;
 

@@ -161,9 +161,9 @@ pub struct StoreStats {
     pub slices_judged_total: u64,
     /// Renewals of promises that a node refused, or whose session ended before it answered.
     pub renewals_failed_total: u64,
-    /// Chunks of sealed stripes that are lost, or on a node that is away; of them those for which no node has room.
+    /// Chunks of sealed stripes that are lost, or on a node that is away; stripes with a lost one that no node can take.
     pub chunks_missing: u64,
-    pub chunks_stranded: u64,
+    pub stripes_stranded: u64,
     /// Chunks that nodes rebuilt, and their payload bytes.
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
@@ -213,7 +213,7 @@ impl StoreStats {
             slices_judged_total: self.slices_judged_total + other.slices_judged_total,
             renewals_failed_total: self.renewals_failed_total + other.renewals_failed_total,
             chunks_missing: self.chunks_missing + other.chunks_missing,
-            chunks_stranded: self.chunks_stranded + other.chunks_stranded,
+            stripes_stranded: self.stripes_stranded + other.stripes_stranded,
             chunks_rebuilt_total: self.chunks_rebuilt_total + other.chunks_rebuilt_total,
             bytes_rebuilt_total: self.bytes_rebuilt_total + other.bytes_rebuilt_total,
             chunks_to_rebuild: self.chunks_to_rebuild + other.chunks_to_rebuild,
@@ -240,7 +240,7 @@ impl StoreStats {
             bytes_used: 0,
             bytes_limit: 0,
             chunks_missing: 0,
-            chunks_stranded: 0,
+            stripes_stranded: 0,
             chunks_to_rebuild: 0,
             repair_bytes_per_s: 0,
             lost_of_stripe_max: 0,

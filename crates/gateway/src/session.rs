@@ -31,6 +31,11 @@ pub struct Shared {
     pub counters: Counters,
     /// What those of the gateway's other cores counted, as these last told.
     pub elsewhere: Counters,
+    /// May clients store more than a little? Not while they have much under way together; what is longer than
+    /// [`SMALL_REQUEST_BYTES`] waits then.
+    ///
+    /// [`SMALL_REQUEST_BYTES`]: crate::limits::SMALL_REQUEST_BYTES
+    pub has_room: bool,
     /// Who serves which slots, as cluster-aware clients are told; replaced as a whole when it changes.
     pub topology: Arc<Topology>,
     /// The connections of all cores.
@@ -44,7 +49,7 @@ impl Shared {
         let topology = Arc::new(Topology::single(ClusterId(0), 0, 0, redis));
         let mut counters = Counters::default();
         counters.prefixes.enabled = settings.counts_prefixes;
-        Shared { settings, counters, elsewhere: Counters::default(), topology, roster: Arc::default() }
+        Shared { settings, counters, elsewhere: Counters::default(), has_room: true, topology, roster: Arc::default() }
     }
 
     /// What the whole gateway counted: what clients are told.
@@ -289,6 +294,12 @@ pub trait Session {
 
     /// After the output is drained the connection is to be closed.
     fn closing(&self) -> bool;
+
+    /// Does anything of what was read wait that [`Session::resume`] may bring on?
+    fn has_more(&self) -> bool;
+
+    /// Did `handle_input` leave a whole request for want of room ([`Shared::has_room`])?
+    fn waits_for_room(&self) -> bool;
 
     /// Would more input bring it on? `handle_input` had room then, and what it left is not whole: the session bounds how
     /// long that may get. Where it is `false`, what is left waits for replies or for the client to read.

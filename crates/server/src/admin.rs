@@ -22,7 +22,7 @@ use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use serde::{Deserialize, Serialize};
 use shorttail_policy::Change;
-use shorttail_wire::control::{ClusterStatus, NodeState, Order, PolicyOrder};
+use shorttail_wire::control::{ClusterStatus, Order, PolicyOrder};
 
 use crate::coordinator::Desk;
 use crate::gateway::{GatewayReader, Window};
@@ -213,7 +213,7 @@ pub struct OrderOutcome {
 /// The body must be declared as JSON, which no page of another site may send.
 async fn chaos(State(desk): State<Desk>, Json(request): Json<ChaosRequest>) -> Response {
     let nodes = |status: &ClusterStatus| -> Vec<u16> {
-        status.nodes.iter().filter(|node| is_alive(node.state)).map(|node| node.id).collect()
+        status.nodes.iter().filter(|node| node.state.is_alive()).map(|node| node.id).collect()
     };
     order(desk, request.nodes, nodes, Order::Chaos(request.order)).await
 }
@@ -221,7 +221,7 @@ async fn chaos(State(desk): State<Desk>, Json(request): Json<ChaosRequest>) -> R
 /// As with [`chaos`], it must be JSON.
 async fn policy(State(desk): State<Desk>, Json(request): Json<PolicyRequest>) -> Response {
     let gateways = |status: &ClusterStatus| -> Vec<u16> {
-        status.gateways.iter().filter(|gateway| is_alive(gateway.state)).map(|gateway| gateway.id).collect()
+        status.gateways.iter().filter(|gateway| gateway.state.is_alive()).map(|gateway| gateway.id).collect()
     };
     let PolicyRequest { partition, change } = request;
     order(desk, None, gateways, Order::Policy(PolicyOrder { partition, change })).await
@@ -247,10 +247,6 @@ async fn acknowledge(State(desk): State<Desk>, Json(request): Json<AcknowledgeRe
     let AcknowledgeRequest::Losses = request;
     // No member is asked; an order goes to one.
     order(desk, Some(vec![0]), |_| Vec::new(), Order::AcknowledgeLosses).await
-}
-
-fn is_alive(state: NodeState) -> bool {
-    matches!(state, NodeState::Normal | NodeState::Suspect)
 }
 
 /// Orders these members, or those that the status names, to do something.

@@ -30,6 +30,12 @@ impl Clock {
     }
 }
 
+/// CPU time of this thread so far, in microseconds.
+pub fn thread_time_us() -> u64 {
+    let time = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// CPU time of this process so far, user and system, in microseconds.
 pub fn cpu_times_us() -> Option<(u64, u64)> {
     /// Clock ticks per second of `/proc`: fixed at 100 by the kernel's user interface.

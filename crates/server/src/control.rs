@@ -7,8 +7,10 @@
 //!
 //! Must not know: what a member does with a view.
 
+mod at_hand;
 pub(crate) mod backoff;
 mod client;
+mod look_up;
 mod role;
 mod search;
 mod silence;

@@ -42,6 +42,7 @@ use desk::Question;
 pub use desk::{Desk, Outcome};
 use listener::Listener;
 use metadata::keeper::Keeper;
+use seen_from::Hidden;
 use stopper::Stopper;
 use turned_away::TurnedAway;
 
@@ -84,6 +85,7 @@ pub struct Server {
     broken: Vec<usize>,
     token_next: usize,
     turned_away: TurnedAway,
+    hidden: Hidden,
     beat_at: Instant,
     admin: Option<std::net::SocketAddr>,
     clock: Clock,
@@ -133,6 +135,7 @@ impl Server {
             broken: Vec::new(),
             token_next: CONNECTION_FIRST,
             turned_away: TurnedAway::default(),
+            hidden: Hidden::default(),
             beat_at: Instant::now(),
             admin: admin_address,
             clock,
@@ -270,20 +273,24 @@ impl Server {
                 let status = FromCoordinator::Status(Box::new(self.status()));
                 self.send(token, &status);
             }
-            ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_)
-                if !self.seat.takes_members(self.now().mono_us) =>
-            {
-                let refusal = FromCoordinator::Refused(Refusal::NotLeading(self.who_leads()));
-                self.send(token, &refusal);
-                self.forget(token);
-            }
-            mut message => {
-                if let Some(connection) = self.connections.get(&token) {
-                    seen_from::locate(&mut message, connection.host);
-                }
-                self.handle(Input::Message { connection: ConnectionId(token as u64), message });
-            }
+            message if asks_to_be_let_in(&message) => self.let_in(token, message),
+            message => self.handle(Input::Message { connection: ConnectionId(token as u64), message }),
         }
+    }
+
+    fn let_in(&mut self, token: usize, mut message: ToCoordinator) {
+        let Some(connection) = self.connections.get(&token) else { return };
+        seen_from::locate(&mut message, connection.host);
+        let why = match () {
+            () if !self.seat.takes_members(self.now().mono_us) => self.who_leads(),
+            () if self.seat.is_to_ask_again(&message) => "the metadata store has yet to answer".to_owned(),
+            () => {
+                self.handle(Input::Message { connection: ConnectionId(token as u64), message });
+                return self.seat.machine().into_iter().for_each(|machine| self.hidden.warn_of(&machine.view()));
+            }
+        };
+        self.send(token, &FromCoordinator::Refused(Refusal::NotLeading(why)));
+        self.forget(token);
     }
 
     fn forget(&mut self, token: usize) {

@@ -30,6 +30,7 @@ mod tenures;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod writes;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -50,7 +51,7 @@ use shorttail_wire::control::{
 
 use crate::admin;
 use crate::clock::Clock;
-use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull};
+use crate::config::{Address, GatewayConfig, GatewayMembership, WhenFull, warn_of_fixed};
 use crate::control::{ControlEvent, GatewayAddresses, Obeyed, hurries, log_not_let_in, start_gateway};
 use crate::near::{LettingGo, Views};
 use crate::net::{Inbox, Listener, Outlet};
@@ -245,9 +246,7 @@ pub fn run(mut config: GatewayConfig, changes: &Receiver<GatewayConfig>) -> anyh
 /// Tells the cores what is different now.
 fn change(config: &mut GatewayConfig, wanted: GatewayConfig, cores: &Cores) {
     let sidestep_before = config.sidestep;
-    for flag in config.take_live(wanted) {
-        tracing::warn!(flag, "changes only at the next start");
-    }
+    warn_of_fixed(&config.take_live(wanted));
     let live = Live {
         connection_count_max: config.connection_count_max,
         idle_timeout_s: config.idle_timeout_s,
@@ -481,7 +480,7 @@ fn totals(stats: &StoreStats) -> StoreTotals {
         objects: stats.objects,
         bytes_stored: stats.bytes_stored,
         chunks_missing: stats.chunks_missing,
-        chunks_stranded: stats.chunks_stranded,
+        stripes_stranded: stats.stripes_stranded,
         chunks_rebuilt_total: stats.chunks_rebuilt_total,
         bytes_rebuilt_total: stats.bytes_rebuilt_total,
         chunks_to_rebuild: stats.chunks_to_rebuild,

@@ -13,7 +13,7 @@ mod timer;
 
 pub use accepting::Accepting;
 pub use inbox::{Inbox, Outlet};
-pub use link::{Intake, Link, ReadEnd};
+pub use link::{Intake, Link, ReadEnd, drop_sent};
 pub use patience::{ASK_US_MAX, Patience};
 #[cfg(test)]
 pub use silence::is_control_watched;

@@ -39,7 +39,7 @@ pub struct SimOptions {
     pub hours: Option<f64>,
     /// Family of runs: mixed, calm, crash, stall, full, large, takeover, gateways, long, restart, members, rot, near,
     /// coordinated, lossy, prompt, cramped.
-    #[arg(long = "config", default_value_t = Profile::Mixed)]
+    #[arg(long, alias = "config", default_value_t = Profile::Mixed)]
     pub profile: Profile,
     /// Write down what the clients of each seed saw, a file each, in runs in which nothing ends by itself.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["seconds", "hours", "threads"])]
@@ -102,7 +102,7 @@ pub fn run_config(profile: Profile, seed: u64, config: SimConfig) -> SeedReport 
 impl SeedReport {
     /// The command that runs the seed again.
     pub fn replay(&self) -> String {
-        format!("shorttail sim --seed {} --config {}", self.seed, self.profile)
+        format!("shorttail sim --seed {} --profile {}", self.seed, self.profile)
     }
 
     /// What went wrong, for people: the end of the event log, the violation, the command to replay.

@@ -135,7 +135,7 @@ fn without_a_spare_node_repair_waits_for_one() {
     kill(&mut world, &[0, 1]);
     pass(&mut world, 3_000_000);
     let stats = world.engine_stats();
-    assert!(stats.chunks_stranded > 0 && stats.chunks_missing > 0, "{stats:?}");
+    assert!(stats.stripes_stranded > 0 && stats.chunks_missing > 0, "{stats:?}");
     assert!(!world.is_whole());
     world.start_again(0);
     world.start_again(1);

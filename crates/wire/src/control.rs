@@ -146,6 +146,13 @@ pub enum NodeState {
 }
 
 impl NodeState {
+    pub const ALL: [NodeState; 4] = [NodeState::Normal, NodeState::Suspect, NodeState::Dead, NodeState::Retired];
+
+    /// Its word counts, and its memory.
+    pub fn is_alive(self) -> bool {
+        matches!(self, NodeState::Normal | NodeState::Suspect)
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             NodeState::Normal => "normal",

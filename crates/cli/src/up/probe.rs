@@ -130,8 +130,7 @@ pub fn nodes_left(coordinator: Address, pid: u32) -> Option<NodesLeft> {
 
 /// The coordinator may not have noticed this death yet.
 pub fn left(status: &ClusterStatus, pid: u32) -> NodesLeft {
-    let is_alive =
-        |node: &&NodeStatusEntry| matches!(node.state, NodeState::Normal | NodeState::Suspect) && node.pid != pid;
+    let is_alive = |node: &&NodeStatusEntry| node.state.is_alive() && node.pid != pid;
     let alive = status.nodes.iter().filter(is_alive).count();
     let rebuilt = status.nodes.iter().filter(|node| node.rebuilt).count();
     NodesLeft { dead: status.nodes.len() - alive - rebuilt, rebuilt, alive }

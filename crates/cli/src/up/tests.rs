@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use clap::Parser;
 use shorttail_server::config::{
-    ConfigFile, CoordinatorConfig, GatewayConfig, LogLevel, MetadataPlace, Text, UpConfig, UpOptions,
+    ConfigFile, CoordinatorConfig, GatewayConfig, LogLevel, MetadataPlace, Size, Text, UpConfig, UpOptions,
 };
 use shorttail_wire::control::{ClusterStatus, CoordinatorStatus};
 
@@ -114,6 +114,32 @@ fn what_may_change_meanwhile_reaches_the_gateway_by_its_file() {
     assert_eq!((config.idle_timeout_s, config.connection_count_max, config.when_full), (9, 50, wanted.when_full));
     assert_eq!(Ok(config.sidestep), wanted.sidestep.resolve("up"));
     assert_eq!(plan.config.partition_count, Some(8), "until the next start");
+}
+
+#[test]
+fn whatever_waits_for_the_next_start_is_named() {
+    let (mut plan, _parent) =
+        plan(UpOptions { admin: Some("127.0.0.1:0".parse().expect("an address")), ..Default::default() });
+    // The port that it got.
+    plan.config.admin = Some(([127, 0, 0, 1], 8181).into());
+    let mut differing = |options: UpOptions| {
+        let admin = options.admin.or(Some("127.0.0.1:0".parse().expect("an address")));
+        plan.config.take_live(UpOptions { admin, ..options }.resolve().expect("sensible"))
+    };
+    let address = |text: &str| Some(text.parse().expect("an address"));
+    let size = Some(Size::mib(1));
+    assert_eq!(differing(UpOptions::default()), [""; 0]);
+    for (options, flag) in [
+        (UpOptions { retire_after: Some(7), ..Default::default() }, "--retire-after"),
+        (UpOptions { repair_bandwidth: size, ..Default::default() }, "--repair-bandwidth"),
+        (UpOptions { scrub_bandwidth: size, ..Default::default() }, "--scrub-bandwidth"),
+        (UpOptions { block_bytes: Some(Size(8 << 10)), ..Default::default() }, "--block-bytes"),
+        (UpOptions { memcached: address("127.0.0.1:0"), ..Default::default() }, "--memcached"),
+        (UpOptions { redis: address("off"), ..Default::default() }, "--redis"),
+        (UpOptions { admin: address("127.0.0.1:9999"), ..Default::default() }, "--admin"),
+    ] {
+        assert_eq!(differing(options), [flag]);
+    }
 }
 
 #[test]

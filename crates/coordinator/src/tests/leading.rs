@@ -531,3 +531,40 @@ fn what_is_saved_after_a_store_was_away_never_goes_back() {
     assert!(told.iter().all(|&(id, known)| usize::from(id) < known), "nobody is told what is not saved: {told:?}");
     assert_eq!(told.len(), 4);
 }
+
+/// It asks anew since nothing was heard of a coordinator that stood still, and waits no longer than two seconds.
+#[test]
+fn who_is_here_loses_no_connection_for_a_welcome_that_waits_for_the_store() {
+    let mut seat = Seat::new(settings(), Some(4));
+    let at = |mono_us: u64| Now { mono_us, ..Now::default() };
+    seat.begin_reign(at(0), 1, State::Known(Durable::new(77)), 77, None).expect("the same cluster");
+    let tell = |seat: &mut Seat, now_us: u64, connection: u64, message: &ToCoordinator| {
+        seat.handle(at(now_us), Input::Message { connection: ConnectionId(connection), message: message.clone() });
+    };
+    let put_out = |seat: &mut Seat, now_us: u64| {
+        while seat.poll_output(now_us).is_some() {
+            seat.handle_saved(1);
+        }
+    };
+    let session = |gateway_id| Some(GatewaySession { cluster_id: shorttail_units::ClusterId(77), gateway_id });
+    let gateway = |session| ToCoordinator::RegisterGateway(gateway_registration(session, 1000));
+    let of_node = |id: u16| ToCoordinator::RegisterNode(node(1, Some(id)));
+    tell(&mut seat, 0, 10, &gateway(None));
+    tell(&mut seat, 0, 11, &of_node(1));
+    put_out(&mut seat, 0);
+    let known = [gateway(session(0)), gateway(None), of_node(1)];
+    assert!(!known.iter().any(|message| seat.is_to_ask_again(message)), "the answer leaves at once");
+    tell(&mut seat, 1_000, 12, &of_node(2));
+    while !matches!(seat.poll_output(1_000), None | Some(Output::Persist(_))) {}
+    assert!(seat.takes_members(1_000));
+    assert!(known.iter().all(|message| seat.is_to_ask_again(message)));
+    let other_life = ToCoordinator::RegisterNode(node(2, Some(1)));
+    let others = [of_node(3), other_life, ToCoordinator::RegisterGateway(gateway_registration(None, 1001))];
+    assert!(!others.iter().any(|message| seat.is_to_ask_again(message)), "they wait");
+    seat.handle(at(2_000), Input::Closed { connection: ConnectionId(10) });
+    assert!(!seat.is_to_ask_again(&known[0]), "it has nothing to lose");
+    put_out(&mut seat, 3_000);
+    seat.handle_saved(1);
+    put_out(&mut seat, 3_000);
+    assert!(!known.iter().any(|message| seat.is_to_ask_again(message)));
+}

@@ -247,6 +247,22 @@ fn an_heir_that_reaches_too_few_nodes_is_not_followed_to() {
     assert_eq!(stage.loads(), [(two, 8), (three, 4)].into());
 }
 
+/// A core of it stood still for a moment.
+#[test]
+fn an_heir_that_told_once_of_too_few_nodes_is_waited_for() {
+    let (mut stage, [one, two, three]) = served();
+    stage.scene.handle(Input::Order { ticket: 5, member: one, order: control::Order::Drain });
+    stage.reaches(three, 0);
+    stage.prepare();
+    assert_eq!(stage.lets_go(one), [], "it may be for a moment");
+    stage.reaches(three, EVERY);
+    stage.beat();
+    assert_eq!((stage.lets_go(one), stage.problems()), (vec![1], vec![]));
+    stage.tells(one, TenureState::LetGo, false);
+    stage.beat();
+    assert_eq!(stage.loads(), [(two, 6), (three, 6)].into(), "those that were to follow do");
+}
+
 /// A core of it may stand still, or it is cut off from the nodes that are to release what it had.
 #[test]
 fn who_lets_go_and_does_not_come_to_an_end_is_followed() {

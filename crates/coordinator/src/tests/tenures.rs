@@ -596,16 +596,31 @@ fn an_epoch_that_a_gateway_knows_is_not_handed_out_again() {
 }
 
 #[test]
+fn epochs_that_run_short_are_told() {
+    let problem = |epoch: u32| {
+        let scene = Scene::from_disk(Durable { epoch, ..Durable::new(77) });
+        scene.coordinator.status().problems.into_iter().find(|problem| problem.contains("epochs are used"))
+    };
+    assert_eq!(problem(Epoch::MAX.0 / 2 - 1), None);
+    assert!(problem(Epoch::MAX.0 / 2).expect("half of them").starts_with("4194303 of 8388607 epochs"));
+    assert!(problem(Epoch::MAX.0).is_some());
+}
+
+#[test]
 fn voters_change_in_two_steps() {
     let mut stage = Stage::new(1, 4);
     let id = stage.join();
     stage.serve();
-    stage.scene.node(node(1, Some(NODES))).1.expect("let in");
     let sets =
         |stage: &Stage| -> Vec<usize> { stage.scene.persisted.tenures[&1].voters.iter().map(Vec::len).collect() };
-    assert_eq!(sets(&stage), [8, 9]);
+    stage.scene.node(node(1, Some(NODES))).1.expect("let in");
+    assert_eq!(sets(&stage), [8], "it may be gone in a moment");
+    stage.gateways.get_mut(&id).expect("it joined").nodes = (0..NODES + 2).map(|node| (node, true)).collect();
+    stage.beat();
+    assert_eq!(sets(&stage), [8, 9], "its owner reaches it");
     assert_eq!(stage.terms_told(id)[0].voters.len(), 9);
     stage.scene.node(node(1, Some(NODES + 1))).1.expect("let in");
+    stage.beat();
     assert_eq!(sets(&stage), [8, 9], "one change at a time");
     stage.beat();
     assert_eq!(sets(&stage), [8, 9], "still proven by the old");

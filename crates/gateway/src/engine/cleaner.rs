@@ -249,6 +249,7 @@ impl<C: Command> Engine<C> {
         may_evict
             || self.jobs_at_work() > 0
             || self.is_reclaiming()
+            || !self.flushed.is_empty()
             || self.choose_victim().is_some()
             || !self.emptiest.has_seen_all(self.stripes.slot_count())
             || self.evictions.goes_on()
@@ -482,8 +483,7 @@ impl<C: Command> Engine<C> {
             Some(lock) => {
                 // Left for the next walk. A round that waits for memory may go on now: it replaces what would be moved.
                 if self.round_mut(lock).is_some_and(|round| !round.is_sent) {
-                    self.stalled.put_first(lock);
-                    self.work.push_back(Work::Resume);
+                    self.work.push_back(Work::Retry(lock));
                 }
                 return Step::Done;
             }

@@ -15,7 +15,7 @@
 use shorttail_units::StripeId;
 
 use super::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
-use super::lock::{LockPhase, OldRecord, Round};
+use super::lock::{LockPhase, Old, OldRecord, Round};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::{Engine, Tag, WhenFull, Work};
@@ -136,10 +136,14 @@ impl<C: Command> Engine<C> {
             Some((first, _)) if looked_at.len() == EXPIRY_LOOKS_MAX => first.plus(1),
             _ => StripeId::default(),
         };
-        let room = self.evictions.room();
-        let over = looked_at.into_iter().filter(|(_, object)| object.is_over(now)).take(room);
+        let over = looked_at.into_iter().filter(|(_, object)| object.is_over(now));
         let over: Vec<_> = over.map(|(&first, object)| (first, object.key.clone())).collect();
         for (first, key) in over {
+            if self.evictions.room() == 0 {
+                // It is the next one: those before it may stay for long.
+                self.evictions.expiry_hand = first;
+                return;
+            }
             self.begin_eviction(first, &key);
         }
     }
@@ -157,10 +161,16 @@ impl<C: Command> Engine<C> {
     }
 
     /// What the key holds now is known: it is deleted if it is still the object that was chosen.
-    pub(super) fn eviction_found(&mut self, key: PoolKey, first: StripeId, old: Option<OldRecord>) {
+    pub(super) fn eviction_found(&mut self, key: PoolKey, first: StripeId, old: Old) {
         self.evictions.looking -= 1;
         let is_same = |old: &OldRecord| old.manifest.as_ref().is_some_and(|manifest| manifest.first == first);
-        let Some(old) = old.filter(is_same) else { return self.stays(key) };
+        let old = match old {
+            Old::Present(old) if is_same(&old) => old,
+            other => {
+                self.drop_left_behind(key, first, &other);
+                return self.stays(key);
+            }
+        };
         let Some(lock) = self.locks.get(key) else { return };
         let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
         let is_over = self.striped.get(&first).is_some_and(|object| object.is_over(self.now.unix_ms));
@@ -178,6 +188,28 @@ impl<C: Command> Engine<C> {
             lock.phase = LockPhase::Writing(Box::new(round));
         }
         self.send_round(key);
+    }
+
+    /// The record of a striped object is lost for good, and its key is known to be something else now, or nothing: its
+    /// pieces go. Nobody else frees them, as a write of the key does not find what it replaces.
+    fn drop_left_behind(&mut self, key: PoolKey, first: StripeId, now: &Old) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, hash) = (lock.slot, lock.hash);
+        let is_known = match now {
+            Old::Present(now) => {
+                let version = Some(now.version);
+                !self.is_overshadowed(slot, version) && !self.is_in_doubt(hash, slot, version)
+            }
+            Old::Absent => !self.is_absence_doubtful(slot, Tag::of_hash(hash), hash),
+            Old::Unverified | Old::Unreadable | Old::Lost => false,
+        };
+        if !is_known || self.striped_in_flight().contains(&first) || self.unsettled_values().contains(&first) {
+            return;
+        }
+        let Some(object) = self.striped.get(&first) else { return };
+        let (partition, manifest) = (object.partition, object.manifest.clone());
+        self.stats.bytes_stored = self.stats.bytes_stored.saturating_sub(manifest.value_bytes as u64);
+        self.free_striped(partition, &manifest);
     }
 
     /// What was to be evicted is not.
@@ -198,7 +230,7 @@ mod tests {
     use crate::engine::limits::{TICK_US, UNSEALED_MAX};
     use crate::engine::manifest::Manifest;
     use crate::engine::open_stripe::OpenStripe;
-    use crate::engine::stalled::StalledWrite;
+    use crate::engine::stalled::{Kind, Lane, StalledWrite};
     use crate::engine::striped::StripedObject;
     use crate::engine::stripes::{Stripe, StripePhase};
     use crate::engine::testing::{confirm_all, engine_of_ready_nodes};
@@ -303,6 +335,43 @@ mod tests {
         assert!(engine.striped.len() <= 2_000 - 10 * EVICTIONS_MAX, "{} are left", engine.striped.len());
     }
 
+    /// They stay for as long as their keys are locked.
+    #[test]
+    fn large_values_that_are_over_and_stay_hold_up_no_others() {
+        let mut engine = engine_of_large(EXPIRY_LOOKS_MAX as u64, Some(OVER));
+        for number in 0..EVICTIONS_MAX {
+            let bytes = format!("key{number}").into_bytes();
+            engine.locks.insert(engine.key_ref(&bytes), LockPhase::Held);
+        }
+        (0..20).for_each(|_| turn(&mut engine));
+        assert_eq!(engine.striped.len(), EVICTIONS_MAX);
+    }
+
+    /// The key was written, and nobody could tell that it had a value.
+    #[test]
+    fn pieces_go_whose_record_was_lost_when_their_key_is_another_value() {
+        let mut engine = engine_of_large(2, Some(OVER));
+        let left_behind = StripeId::new(Epoch(1), 1 << 20);
+        let slot = engine.stripes.slot_of(StripeId::new(Epoch(1), 2 << 20)).expect("a stripe");
+        let key = engine.key_ref(b"key0");
+        let (key_slot, tag) = (key.slot, key.tag());
+        assert!(engine.index.remove(key_slot, tag, engine.stripes.location(slot, 0, 0)));
+        let mut object = engine.striped.remove(left_behind).expect("an object");
+        object.manifest.value_bytes = 100;
+        engine.striped.insert(object);
+        engine.stats.bytes_stored += 100;
+        let before = engine.stats.bytes_stored;
+        engine.locks.insert(engine.key_ref(b"key0"), LockPhase::Looking);
+        let lock = engine.locks.find(engine.key_ref(b"key0")).expect("its lock");
+        for (old, is_there) in [(Old::Unreadable, true), (Old::Lost, true), (Old::Absent, false)] {
+            engine.evictions.looking += 1;
+            engine.eviction_found(lock, left_behind, old);
+            assert_eq!(engine.striped.contains_key(&left_behind), is_there);
+        }
+        assert_eq!(engine.stats.bytes_stored, before - 100);
+        assert_eq!(engine.striped.len(), 1);
+    }
+
     /// Each was read since the hand passed it last.
     #[test]
     fn many_large_values_that_stay_hold_up_no_eviction() {
@@ -371,6 +440,8 @@ mod tests {
         leave_room(&mut engine, 3);
         engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER });
         assert_eq!((engine.evictions.ending, engine.jobs_at_work()), (3, 0));
-        assert!(engine.may_stall(StalledWrite::Round(PoolKey::from_raw(1 << 60)), engine.now.mono_us));
+        let write = StalledWrite::Round(PoolKey::from_raw(1 << 60));
+        let lane = Lane { kind: Kind::Packed, partition: PartitionId(0) };
+        assert_eq!(engine.let_wait(write, lane, engine.now.mono_us, 1, false), Ok(()));
     }
 }

@@ -14,8 +14,9 @@
 //! cancels it: its version is below the floor.
 //!
 //! ```text
-//! ordered --its time--> overdue: no round begins --declared, as above-->
-//!                          '--no place for so long as a write waits for memory--> rounds begin; declared when it can be
+//! ordered --its time--> overdue: no round begins --declared, as above, where there is a place-->
+//!                          '--no place for so long as a write waits for memory--> rounds begin, and nothing is stored by
+//!                             them; declared when it can be
 //! ```
 //! An owner may notice late that it is time, as it slept or has just taken over: what was asked after that must not go with
 //! a floor that it declares then. And it may have partitions of two earlier owners, of which one carried the order out: so
@@ -24,7 +25,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_store::record::{Control, Record, RecordKind};
-use shorttail_units::{PartitionId, SLOT_COUNT, Slot, UnixMs, Version};
+use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
 
 use super::limits::{FLUSH_RETRY_US, STALL_US_MAX};
 use super::lock::LockPhase;
@@ -88,7 +89,7 @@ pub struct Flushes {
     due: BTreeMap<PartitionId, (Version, UnixMs)>,
     /// Since when some are overdue, once their floor was to be declared.
     overdue_us: Option<u64>,
-    /// Their floor found no place for long: nobody waits for it.
+    /// Their floor found no place for long: nobody waits for it. What would store anything is refused.
     is_given_up: bool,
     /// A floor found no place: none is declared before, whoever waits for it.
     again_us: u64,
@@ -169,12 +170,31 @@ impl<C: Command> Engine<C> {
         declared
     }
 
+    /// Those of these partitions that have a place for a floor, as far as can be told.
+    fn with_place(&self, partitions: &BTreeSet<PartitionId>) -> BTreeSet<PartitionId> {
+        let value = Control::Floor { floor: Version::default(), horizon: StripeId::default() }.encode();
+        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, Version::default()) };
+        let length = record.longest_bytes();
+        let mut found = BTreeSet::new();
+        for &partition in partitions {
+            found.insert(partition);
+            if !self.has_place_in(&found, length) {
+                found.remove(&partition);
+            }
+        }
+        found
+    }
+
     /// Is there a place for a record of so many bytes in each of these partitions, as far as can be told?
     fn has_place_in(&self, partitions: &BTreeSet<PartitionId>, length: usize) -> bool {
         let partitions = partitions.iter().copied();
         let without: Vec<_> = partitions.filter(|&partition| !self.has_room_in_open(partition, length)).collect();
         let spare = self.spare_stripes().saturating_sub(self.stripes_left_by(Urgency::Cleaning));
         without.len() as u64 <= spare && !without.into_iter().any(|partition| self.waits_for_seals(partition))
+    }
+
+    fn no_place(&self) -> NotDeclared {
+        NotDeclared { error: self.too_few_nodes().err().unwrap_or(PlaceError::Wait), is_untouched: true }
     }
 
     /// Appends a control record to each of these partitions.
@@ -193,8 +213,7 @@ impl<C: Command> Engine<C> {
         let is_floor = matches!(control, Control::Floor { .. });
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
         if !self.has_place_in(&partitions, record.encoded_bytes(self.config.epoch)) {
-            let error = self.too_few_nodes().err().unwrap_or(PlaceError::Wait);
-            return Err(NotDeclared { error, is_untouched: true });
+            return Err(self.no_place());
         }
         let unconfirmed = partitions.clone();
         let declaration = Declaration { version, control, partitions: partitions.clone(), unconfirmed, waiting };
@@ -287,27 +306,19 @@ impl<C: Command> Engine<C> {
                 self.index.clear_slot(slot);
             }
         }
-        let mut gone_bytes = 0;
+        // What is touched is there, and goes with its round.
+        let kept: BTreeSet<StripeId> = self.striped_in_flight().into_iter().collect();
+        let is_all = partitions.len() == self.config.partitions.len();
+        let mut gone_bytes = if is_all { 0 } else { self.counted_striped_bytes(partitions, &kept) };
         let flushed = self.stripes.iter().filter(|(_, stripe)| partitions.contains(&stripe.partition));
         for slot in flushed.map(|(slot, _)| slot).collect::<Vec<_>>() {
             let stripe = self.stripes.at_mut(slot);
             gone_bytes += std::mem::take(&mut stripe.live_bytes);
             stripe.live_count = 0;
         }
-        let (kept, uncounted) = (self.striped_in_flight(), self.unsettled_values());
-        let is_flushed = |object: &&StripedObject| partitions.contains(&object.partition);
-        for object in self.striped.values().filter(is_flushed).cloned().collect::<Vec<_>>() {
-            let first = object.manifest.first;
-            // What is touched is there, and goes with its round.
-            let is_kept = kept.contains(&first);
-            let is_made = is_kept && self.is_in_the_making(first);
-            let is_counted = !uncounted.contains(&first) && !is_made;
-            gone_bytes += if is_counted { object.manifest.value_bytes as u64 } else { 0 };
-            if !is_kept {
-                self.free_striped(object.partition, &object.manifest);
-            }
-        }
-        let is_all = partitions.len() == self.config.partitions.len();
+        let is_flushed = |object: &StripedObject| partitions.contains(&object.partition);
+        let flushed = self.striped.take(&kept, (!is_all).then_some(is_flushed));
+        self.note_flushed(flushed);
         self.stats.bytes_stored = if is_all { 0 } else { self.stats.bytes_stored.saturating_sub(gone_bytes) };
         for &partition in partitions {
             self.flushes.floors.insert(partition, floor);
@@ -321,6 +332,16 @@ impl<C: Command> Engine<C> {
         // What could not be compared is gone.
         self.verify_doubtful();
         self.let_rounds_begin();
+    }
+
+    /// Bytes of the striped values of these partitions that are counted as stored.
+    fn counted_striped_bytes(&self, partitions: &BTreeSet<PartitionId>, kept: &BTreeSet<StripeId>) -> u64 {
+        let uncounted = self.unsettled_values();
+        let is_counted = |&(first, object): &(&StripeId, &StripedObject)| {
+            let is_made = || kept.contains(first) && self.is_in_the_making(*first);
+            partitions.contains(&object.partition) && !uncounted.contains(first) && !is_made()
+        };
+        self.striped.iter().filter(is_counted).map(|(_, object)| object.manifest.value_bytes as u64).sum()
     }
 
     /// What is under way and flushed concerns nobody any more: who waits for it has the answer.
@@ -394,8 +415,18 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// Is any partition overdue?
     fn is_flush_overdue(&self) -> bool {
         self.flushes.due.values().any(|&(_, at)| at <= self.now.unix_ms)
+    }
+
+    fn is_overdue_in(&self, partition: PartitionId) -> bool {
+        self.flushes.due.get(&partition).is_some_and(|&(_, at)| at <= self.now.unix_ms)
+    }
+
+    /// Is nothing to be stored in a partition, as its floor, which found no place for long, will be above it?
+    pub(super) fn is_flush_late(&self, partition: PartitionId) -> bool {
+        self.flushes.is_given_up && self.is_overdue_in(partition)
     }
 
     /// Is a flush for later being declared? It takes the place of the one that is to come.
@@ -416,14 +447,15 @@ impl<C: Command> Engine<C> {
         self.flushes.declaring.is_some()
     }
 
-    /// Is a floor being declared, or is one that everybody waits for?
-    fn holds_rounds(&self) -> bool {
-        self.is_flushing() || self.is_flush_overdue() && !self.flushes.is_given_up
+    /// Is a floor being declared, or is one to be in this partition that everybody waits for?
+    fn holds_rounds_in(&self, partition: PartitionId) -> bool {
+        self.is_flushing() || self.is_overdue_in(partition) && !self.flushes.is_given_up
     }
 
     /// Does a flush keep rounds from beginning? Then the lock's turn comes afterwards.
     pub(super) fn hold_for_flush(&mut self, lock: PoolKey) -> bool {
-        if !self.holds_rounds() {
+        let partition = self.locks.get(lock).map(|held| self.config.partition_of(held.slot));
+        if !partition.is_some_and(|partition| self.holds_rounds_in(partition)) {
             return false;
         }
         if let Some(held) = self.locks.get_mut(lock) {
@@ -435,7 +467,7 @@ impl<C: Command> Engine<C> {
 
     /// As [`Engine::hold_for_flush`], for a group that has all its locks.
     pub(super) fn hold_group_for_flush(&mut self, group: PoolKey) -> bool {
-        if !self.holds_rounds() {
+        if !self.partition_of_group(group).is_some_and(|partition| self.holds_rounds_in(partition)) {
             return false;
         }
         if !self.flushes.held_groups.contains(&group) {
@@ -463,9 +495,11 @@ impl<C: Command> Engine<C> {
         self.begin_waiting_for_due();
     }
 
-    /// What is to come, or overdue, is another flush.
+    /// What is to come is another flush, unless some partitions are overdue still.
     fn begin_waiting_for_due(&mut self) {
-        (self.flushes.overdue_us, self.flushes.is_given_up) = (None, false);
+        if !self.is_flush_overdue() {
+            (self.flushes.overdue_us, self.flushes.is_given_up) = (None, false);
+        }
     }
 
     /// Flushes when it is time, and tries again what found no memory.
@@ -486,13 +520,18 @@ impl<C: Command> Engine<C> {
         self.let_rounds_begin();
     }
 
-    /// What finds no place now is tried again soon; who waits for it does so for a while.
+    /// A floor goes to those that have a place. What finds none now is tried again soon; who waits for it does so for a
+    /// while.
     fn declare_overdue(&mut self) {
         let now_us = self.now.mono_us;
         let since_us = *self.flushes.overdue_us.get_or_insert(now_us);
         let overdue = self.flushes.due.iter().filter(|(_, (_, at))| *at <= self.now.unix_ms);
-        let overdue = overdue.map(|(&partition, _)| partition).collect();
-        let Err(failed) = self.declare_floor(overdue, Vec::new()) else { return };
+        let placed = self.with_place(&overdue.map(|(&partition, _)| partition).collect());
+        let declared = match placed.is_empty() {
+            true => Err(self.no_place()),
+            false => self.declare_floor(placed, Vec::new()),
+        };
+        let Err(failed) = declared else { return };
         let has_waited = |since_us: u64| now_us.saturating_sub(since_us) > STALL_US_MAX;
         // Of an order itself nothing was sent.
         let error = NotDeclared { is_untouched: true, ..failed }.store_error();
@@ -511,46 +550,16 @@ impl<C: Command> Engine<C> {
 mod tests {
     mod late;
     mod orders;
-
-    use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
-    use shorttail_wire::node::{NodeRequest, next_frame};
+    mod without_room;
 
     use super::*;
     use crate::any::AnyCommand;
-    use crate::engine::SessionId;
     use crate::engine::index::{Location, StripeSlot};
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
     use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
     use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
-
-    #[test]
-    fn what_a_flush_frees_is_asked_once_however_much_it_is() {
-        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
-        let mut engine = engine_of_ready_nodes(shape, 2);
-        let count: u64 = 20_000;
-        for number in 1..=count {
-            let first = StripeId::new(Epoch(1), number);
-            let members = [NodeId(0), NodeId(1)].into();
-            let manifest = Manifest { value_bytes: 9, first, stripe_count: 1, piece_bytes: 13, shape, members };
-            let key = number.to_string().into_bytes();
-            engine.striped.insert(StripedObject::new(key, PartitionId(0), manifest));
-        }
-        let floor = engine.take_version();
-        engine.apply_floor(floor);
-        for node in [NodeId(0), NodeId(1)] {
-            let session = engine.nodes.session_mut(SessionId { node, core: 0 }).expect("a session");
-            let (bytes, mut at, mut freed) = (std::mem::take(session.rest()), 0, Vec::new());
-            while let Some((frame, length)) = next_frame(&bytes[at..]).expect("frames") {
-                at += length;
-                let request = NodeRequest::parse(&frame).expect("a request");
-                let NodeRequest::Free { first, count: 1, .. } = request else { panic!("{request:?}") };
-                freed.push(first.counter());
-            }
-            assert_eq!(freed.len(), count as usize, "each once");
-            assert!(freed.iter().copied().eq(1..=count));
-        }
-    }
+    use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
 
     /// No record finds a place in this partition for now.
     fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {
@@ -627,37 +636,6 @@ mod tests {
         (0..100).for_each(|_| pass(&mut engine));
         let written: usize = open_of(&engine).map_or(0, |slot| controls_in(&engine, slot).len());
         assert!(written <= 1, "{written} floors");
-    }
-
-    /// Neither a write nor an order waits longer for a flush that is late than a write does for memory.
-    #[test]
-    fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
-        let mut engine = engine_without_room(PartitionId(1));
-        let key = key_in(&engine, PartitionId(0));
-        let version = engine.take_version();
-        for partition in engine.all_partitions() {
-            engine.inherit_flush_due(partition, version, UnixMs(5_000));
-        }
-        engine.now.unix_ms = UnixMs(6_000);
-        ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
-        let is_begun = |engine: &Engine<AnyCommand>| {
-            let lock = engine.locks.find(engine.key_ref(key.as_bytes())).and_then(|lock| engine.locks.get(lock));
-            matches!(lock.expect("it is not over").phase, LockPhase::Writing(_))
-        };
-        assert!(!is_begun(&engine), "before the owner was to declare it");
-        engine.advance_flushes();
-        order(&mut engine, UnixMs(9_000));
-        let begun_us = engine.now.mono_us;
-        for (waited_us, has_begun) in [(0, false), (STALL_US_MAX - 20_000, false), (STALL_US_MAX + 20_000, true)] {
-            engine.now.mono_us = begun_us + waited_us;
-            engine.advance_flushes();
-            engine.run_work();
-            assert_eq!(is_begun(&engine), has_begun, "after {waited_us} us");
-            let now = engine.now;
-            let told = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).next();
-            let refused = has_begun.then_some(Reply::Keyspace(Err(StoreError::OutOfMemory)));
-            assert_eq!(told, refused, "after {waited_us} us");
-        }
     }
 
     fn key_in(engine: &Engine<AnyCommand>, partition: PartitionId) -> String {

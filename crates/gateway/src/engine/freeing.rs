@@ -17,7 +17,7 @@ use super::doomed::Doomed;
 use super::index::StripeSlot;
 use super::log::Purpose;
 use super::reserve::Urgency;
-use super::{Engine, What, Work};
+use super::{Engine, What};
 use crate::command::Command;
 
 #[derive(Debug)]
@@ -90,6 +90,8 @@ pub struct Voids {
     declared: BTreeMap<StripeId, Declared>,
     /// How often nodes were asked to free something.
     askings: u64,
+    /// What is asked now is much, and nobody waits for it.
+    pub(super) are_unhurried: bool,
 }
 
 impl Voids {
@@ -304,9 +306,20 @@ impl<C: Command> Engine<C> {
         for (first, count, up_to, partition, asking, cores) in asks {
             let request = NodeRequest::Free { first, count, epoch, partition, up_to };
             for core in cores {
-                self.ask_session(super::SessionId { node, core }, &request, What::Free { first, asking });
+                let (session, what) = (super::SessionId { node, core }, What::Free { first, asking });
+                if self.voids.are_unhurried {
+                    self.ask_unhurried(session, &request, what);
+                } else {
+                    self.ask_session(session, &request, what);
+                }
             }
         }
+    }
+
+    /// Frees that one of the nodes which are ready has to answer, at most.
+    pub(super) fn frees_under_way(&self) -> usize {
+        let ready = self.voids.pending.iter().filter(|(node, _)| self.nodes.is_ready(**node));
+        ready.map(|(_, frees)| frees.by_first.len() - frees.unasked.len()).max().unwrap_or(0)
     }
 
     /// Repeats what nodes that are ready have not confirmed, and ends what could not be ended.
@@ -344,7 +357,7 @@ impl<C: Command> Engine<C> {
             }
         }
         self.free_confirmed(node, first);
-        self.work.push_back(Work::Resume);
+        self.stalled.press();
     }
 
     fn free_confirmed(&mut self, node: NodeId, id: StripeId) {

@@ -14,7 +14,7 @@ use super::node_session::{ChunkScan, Session, ToldEarly};
 use super::nodes::{NodePhase, SessionId};
 use super::recovery::census_of;
 use super::witness::is_first_id;
-use super::{Engine, Phase, What, Work};
+use super::{Engine, Phase, What};
 use crate::command::Command;
 
 /// Chunk reports asked for at once; each has at most 200 bytes.
@@ -71,9 +71,25 @@ impl<C: Command> Engine<C> {
             self.note_lost_of(id.node);
         }
         if self.is_preparing() {
-            return self.scan(id);
+            self.scan(id);
+            return self.scan_standing(id.node);
         }
         self.fence(id);
+    }
+
+    /// Cores whose sessions stood while their node was away tell again what they hold: what they did of what they were
+    /// ordered was not looked at, and what changed they were not told.
+    fn scan_standing(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get(id) else { return };
+        let is_preparing = self.is_preparing();
+        let stood = |session: &Session| {
+            let has_hello =
+                session.connected && session.incarnation.is_some() && session.incarnation == node.incarnation;
+            has_hello && !session.greeted && (is_preparing || session.is_fenced())
+        };
+        let cores = (0..node.sessions.len()).filter(|&core| stood(&node.sessions[core]));
+        let cores: Vec<_> = cores.map(|core| SessionId { node: id, core: core as u16 }).collect();
+        cores.into_iter().for_each(|core| self.scan(core));
     }
 
     /// Asks a core for the fences that it does not have yet. Core 0 comes first: it may have promised that there will
@@ -120,6 +136,7 @@ impl<C: Command> Engine<C> {
             others.into_iter().for_each(|core| self.fence(core));
         }
         self.scan(id);
+        self.scan_standing(id.node);
     }
 
     /// Asks what a core holds of this owner's partitions, or, if the census knows some of it, what changed since. One scan
@@ -261,7 +278,7 @@ impl<C: Command> Engine<C> {
             self.resend_frees_to(id.node);
             self.reread_from(id.node);
             self.verify_doubtful();
-            self.work.push_back(Work::Resume);
+            self.stalled.press();
         }
     }
 

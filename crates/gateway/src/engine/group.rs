@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use shorttail_store::record::Record;
-use shorttail_units::Version;
+use shorttail_units::{PartitionId, Version};
 
 use super::apart::Apart;
 use super::index::Location;
@@ -16,7 +16,7 @@ use super::log::{PlaceError, Purpose};
 use super::lookup::LookupPurpose;
 use super::pool::PoolKey;
 use super::reserve::Urgency;
-use super::stalled::StalledWrite;
+use super::stalled::{Kind, Lane, StalledWrite};
 use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
 use crate::request::{GroupPut, Reply};
@@ -56,6 +56,9 @@ impl Group {
 
 impl<C: Command> Engine<C> {
     pub(super) fn group(&mut self, token: Token, group: GroupPut) {
+        if group.pairs.is_empty() {
+            return self.reply(token, Reply::Group(Ok(true)));
+        }
         let mut pairs: Vec<Pair> = Vec::new();
         // The last of several values for a key counts, as if they were stored one after the other.
         let last_values: BTreeMap<Vec<u8>, Vec<u8>> = group.pairs.into_iter().collect();
@@ -159,15 +162,22 @@ impl<C: Command> Engine<C> {
         self.send_group(key);
     }
 
+    /// All its keys are of one slot.
+    pub(super) fn partition_of_group(&self, key: PoolKey) -> Option<PartitionId> {
+        let first = self.groups.get(key)?.pairs.first()?;
+        Some(self.config.partition_of(self.key_ref(&first.key).slot))
+    }
+
     pub(super) fn send_group(&mut self, key: PoolKey) {
-        let Some(group) = self.groups.get(key) else { return };
-        let Some(first) = group.pairs.first() else { return self.end_group(key, Ok(true)) };
-        let partition = self.config.partition_of(self.key_ref(&first.key).slot);
+        let (Some(group), Some(partition)) = (self.groups.get(key), self.partition_of_group(key)) else { return };
         let pairs: Vec<_> = group.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
         let version = group.version;
         if self.is_group_flushed(key) {
             // While it waited.
             return self.end_group(key, Ok(true));
+        }
+        if self.is_flush_late(partition) {
+            return self.fail_group(key, StoreError::OutOfMemory);
         }
         let records: Vec<_> = pairs
             .iter()
@@ -186,16 +196,19 @@ impl<C: Command> Engine<C> {
     /// Was everything flushed since the group got its version?
     pub(super) fn is_group_flushed(&self, key: PoolKey) -> bool {
         let Some(group) = self.groups.get(key) else { return false };
-        let Some(first) = group.pairs.first() else { return false };
-        group.version < self.floor_of(self.config.partition_of(self.key_ref(&first.key).slot))
+        self.partition_of_group(key).is_some_and(|partition| group.version < self.floor_of(partition))
     }
 
     fn stall_group(&mut self, key: PoolKey) {
         let now_us = self.now.mono_us;
         let Some(group) = self.groups.get_mut(key) else { return };
         let since_us = *group.stalled_us.get_or_insert(now_us);
-        if !self.may_stall(StalledWrite::Group(key), since_us) {
-            self.fail_group(key, self.no_memory());
+        let bytes = group.pairs.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
+        let Some(key_of_slot) = group.pairs.first().map(|pair| pair.key.clone()) else { return };
+        let partition = self.config.partition_of(self.key_ref(&key_of_slot).slot);
+        let lane = Lane { kind: Kind::Packed, partition };
+        if let Err(error) = self.let_wait(StalledWrite::Group(key), lane, since_us, bytes, false) {
+            self.fail_group(key, error);
         }
     }
 

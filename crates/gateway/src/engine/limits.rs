@@ -13,8 +13,9 @@ pub const CORE_COUNT_MAX: usize = 64;
 /// Bytes of one append after which it is sent without waiting for the end of the turn.
 pub const APPEND_BYTES_MAX: usize = 16 << 10;
 
-/// Commands that may wait for one key. A client that pipelines more on one key than all of these is told so.
-pub const KEY_QUEUE_MAX: usize = 8192;
+/// Commands that may wait for one key before further ones that may change it are refused: 64 of each connection of a gateway,
+/// as far as nothing else is said. Reads are not refused: connections bound them.
+pub const KEY_QUEUE_MAX: usize = 1 << 20;
 
 /// Commands that are combined into one write of a key.
 pub const COMBINE_MAX: usize = 1024;
@@ -23,8 +24,14 @@ pub const COMBINE_MAX: usize = 1024;
 /// others wait for meanwhile.
 pub const COMBINE_BYTES_MAX: usize = 4 << 20;
 
-/// Writes that may wait for memory to be reclaimed before further ones are refused.
-pub const STALLED_MAX: usize = 4096;
+/// Bytes of writes that wait for memory or for seals, above which no further ones may: as much as the longest value has.
+/// And what each takes beside key and value.
+pub const STALLED_BYTES_MAX: usize = 1 << 30;
+pub const STALLED_WRITE_BYTES: usize = 512;
+
+/// Writes of a lane that are tried in vain before the others wait on: a few that are too long for what is left keep nobody
+/// from it.
+pub const STALLED_LOOKS_MAX: usize = 8;
 
 /// Times a lookup starts again because the object moved under it; each restart follows a completed move or write of
 /// that very key, or of one that has the same tag, so this is never met in practice.
@@ -104,7 +111,7 @@ pub const SPARE_US: u64 = 1_000_000;
 /// Microseconds between two looks at deadlines while something is outstanding.
 pub const TICK_US: u64 = 5_000;
 
-/// Microseconds without a turn that are this process' own pause: ticks come far more often.
+/// Microseconds without a turn and without work that are this process' own pause: ticks come far more often.
 pub const PAUSE_US: u64 = 4 * TICK_US;
 
 /// Microseconds after which members are told of stability although nothing else is sent to them.
@@ -158,6 +165,10 @@ pub const BATCH_BYTES_MAX: usize = 64 << 10;
 
 /// Striped objects that a tick looks at whether they are over: some ten thousand a second.
 pub const EXPIRY_LOOKS_MAX: usize = 64;
+
+/// Striped objects that were flushed of which a turn frees so many, and frees that a node has not answered with which it frees
+/// none: some hundred microseconds each, of a turn and of a node. So a million take half a minute.
+pub const FLUSHED_FREES_MAX: usize = 256;
 
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;

@@ -140,6 +140,8 @@ pub struct Round<C> {
     pub group: Option<PoolKey>,
     /// Since when it waits for memory.
     pub stalled_us: Option<u64>,
+    /// Its turn among those that wait comes.
+    pub is_in_lane: bool,
 }
 
 impl<C> Round<C> {
@@ -183,6 +185,7 @@ impl<C> Round<C> {
             is_eviction: false,
             group: None,
             stalled_us: None,
+            is_in_lane: false,
         }
     }
 }

@@ -425,7 +425,7 @@ impl<C: Command> Engine<C> {
         self.spare.put(open.into_memory());
         self.stripes.no_longer_unsealed(slot);
         self.locate(slot);
-        self.work.push_back(Work::Resume);
+        self.stalled.press();
     }
 
     /// A stripe that lost a member before it was sealed: what is not confirmed is appended elsewhere at once, what is
@@ -462,7 +462,7 @@ impl<C: Command> Engine<C> {
             self.append_group_again(id, partition, group);
         }
         self.start_leaving(slot, places);
-        self.work.push_back(Work::Resume);
+        self.stalled.press();
     }
 
     /// Appends an unconfirmed record elsewhere; one of a group is put to `grouped`, to go with the others.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::fetch::{Extent, FetchError, FetchPurpose, Wanted};
 use super::index::Location;
-use super::limits::{KEY_QUEUE_MAX, LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
+use super::limits::{LOOKUP_RESTARTS_MAX, READ_AGAIN_MAX};
 use super::lock::{KeyBytes, LockPhase, Object, ObjectData, Old, OldRecord, Round, Waiting};
 use super::manifest::Manifest;
 use super::pool::PoolKey;
@@ -126,11 +126,10 @@ impl<C: Command> Engine<C> {
                     candidates.extend(self.index.candidates(slot, key.tag()));
                 }
                 // A write of this key is under way: the read follows it (rule R10).
-                _ if lock.queue.len() < KEY_QUEUE_MAX => {
+                _ => {
                     self.deferred.press();
                     return lock.queue.push_back(Waiting::Command(token, command));
                 }
-                _ => return self.refuse(token, &command, StoreError::Overloaded),
             }
         } else {
             candidates.extend(self.index.candidates(slot, key.tag()));
@@ -399,7 +398,7 @@ impl<C: Command> Engine<C> {
                     self.round_current(lock, Some(object), Old::Present(old));
                 }
             }
-            (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Some(old)),
+            (LookupPurpose::Evict { lock, first }, _) => self.eviction_found(lock, first, Old::Present(old)),
             (LookupPurpose::Verify { lock, version }, _) => self.round_verified(lock, version, Old::Present(old)),
             (LookupPurpose::Group { group, pair, .. }, digest) => {
                 let exists = !matches!(digest, Digest::Expired);
@@ -464,7 +463,7 @@ impl<C: Command> Engine<C> {
             }
             LookupPurpose::Round { lock, .. } => self.round_current(lock, None, old),
             LookupPurpose::Verify { lock, version } => self.round_verified(lock, version, old),
-            LookupPurpose::Evict { lock, first } => self.eviction_found(lock, first, None),
+            LookupPurpose::Evict { lock, first } => self.eviction_found(lock, first, old),
             LookupPurpose::Group { group, .. } if lookup.is_doubtful => {
                 self.fail_group(group, StoreError::Unreadable);
             }

@@ -15,7 +15,7 @@
 //! | group | | modules |
 //! |---|---|---|
 //! | read | how a record or a piece is found and read, also from other chunks; hedges; requests about all keys | `again`, `budget`, `deferred`, `distrust`, `fetch`, `hedge`, `kept_manifests`, `keyspace`, `lookup`, `near`, `pieces`, `read_room`, `sources` |
-//! | write | rounds of commands, the log and its open stripes, striped objects, flushes | `apart`, `flush`, `group`, `layout`, `lock`, `log`, `manifest`, `open_stripe`, `race`, `redirect`, `room`, `round`, `seal_sums`, `spare`, `stalled`, `striped`, `striped_race`, `unsettled` |
+//! | write | rounds of commands, the log and its open stripes, striped objects, flushes | `apart`, `flush`, `flushed`, `group`, `layout`, `lock`, `log`, `manifest`, `open_stripe`, `race`, `redirect`, `room`, `round`, `seal_sums`, `spare`, `stalled`, `striped`, `striped_race`, `unsettled` |
 //! | reclaim | what is emptied, evicted and freed, and what must outlive it | `choosing`, `cleaner`, `doomed`, `emptiest`, `evict`, `freeing`, `kept`, `recent`, `rescind`, `reserve`, `unreadable` |
 //! | take over | who may answer, what a new owner learns before it serves, how an old one ends | `adopt`, `census`, `doubts`, `giving_up`, `lease`, `loading`, `loss`, `newest`, `outlived`, `ownership`, `picture`, `preparing`, `reconstruct`, `recovery`, `synchronise`, `witness` |
 //! | repair | chunks that are lost, damaged or to move | `damage`, `levelling`, `losing`, `moving`, `orders`, `rate`, `rebuilding`, `repair` |
@@ -45,6 +45,7 @@ mod sources;
 // Write.
 mod apart;
 mod flush;
+mod flushed;
 mod group;
 mod layout;
 mod lock;
@@ -189,8 +190,8 @@ enum Work {
     Confirmed { slot: StripeSlot, item: open_stripe::Item<Purpose> },
     /// A stripe lost a member before it was sealed.
     Abandon(StripeSlot),
-    /// Room may have appeared for writes that wait.
-    Resume,
+    /// A round that may wait for memory is tried out of its turn.
+    Retry(PoolKey),
     /// A job may go on.
     Job(PoolKey),
     /// There may be room for values that wait to be read.
@@ -368,6 +369,7 @@ pub struct Engine<C> {
     is_starting_jobs: bool,
     scans: Pool<keyspace::ScanStep>,
     flushes: flush::Flushes,
+    flushed: flushed::Flushed,
     voids: freeing::Voids,
     /// What is left to do of a take-over.
     completing: Option<Box<recovery::Completing>>,
@@ -402,6 +404,8 @@ pub struct Engine<C> {
     tombstones_due_us: u64,
     tick_us: u64,
     usage_us: u64,
+    /// Of the time until the next turn, as far as it is told.
+    worked_us: u64,
     monitor: Monitor,
     monitor_due_us: u64,
     /// Something is gathered for nodes, when some of it leaves, and for whom some left last.
@@ -506,6 +510,7 @@ impl<C: Command> Engine<C> {
             is_starting_jobs: false,
             scans: Pool::default(),
             flushes: flush::Flushes::default(),
+            flushed: flushed::Flushed::default(),
             voids: freeing::Voids::default(),
             completing: None,
             losses: loss::Losses::default(),
@@ -532,6 +537,7 @@ impl<C: Command> Engine<C> {
             tombstones_due_us: 0,
             tick_us: now.mono_us,
             usage_us: now.mono_us,
+            worked_us: 0,
             stats: StoreStats::default(),
         }
     }
@@ -574,6 +580,7 @@ impl<C: Command> Engine<C> {
         self.tick();
         if !gives_way {
             self.give_orders();
+            self.free_flushed();
         }
         self.advance_ownership();
         self.watch();
@@ -660,7 +667,7 @@ impl<C: Command> Engine<C> {
             nodes_total: self.nodes.count() as u16,
             slices_judged_total: self.monitor.counters().slices_judged,
             chunks_missing: self.repair.missing_count(),
-            chunks_stranded: self.repair.stranded.len() as u64,
+            stripes_stranded: self.repair.stranded.len() as u64,
             chunks_rebuilt_total: self.repair.rebuilt_count,
             bytes_rebuilt_total: self.repair.rebuilt_bytes,
             chunks_to_rebuild: self.repair.to_rebuild_count(),
@@ -675,13 +682,22 @@ impl<C: Command> Engine<C> {
         }
     }
 
+    /// Does what the inputs caused, and tries those again that wait for a place if there may be one.
     fn run_work(&mut self) {
+        self.run_queued();
+        while self.stalled.take_due() {
+            self.resume_stalled();
+            self.run_queued();
+        }
+    }
+
+    fn run_queued(&mut self) {
         while let Some(work) = self.work.pop_front() {
             match work {
                 Work::Start(lock) => self.start(lock),
                 Work::Confirmed { slot, item } => self.record_confirmed(slot, item),
                 Work::Abandon(slot) => self.abandon(slot),
-                Work::Resume => self.resume_stalled(),
+                Work::Retry(lock) => self.send_round(lock),
                 Work::Job(job) => self.advance_job(job),
                 Work::Read => self.resume_striped_reads(),
                 Work::Loaded => self.take_loaded(),
@@ -708,7 +724,7 @@ impl<C: Command> Engine<C> {
         self.close_spare_stripes();
         self.spare.tidy(self.now.mono_us);
         self.start_jobs();
-        self.work.push_back(Work::Resume);
+        self.stalled.press();
         self.resend_frees();
         self.advance_recovery();
         if !self.is_ending() {

@@ -95,6 +95,11 @@ impl Moves {
         self.plan.is_empty() && self.under_way.is_empty()
     }
 
+    /// Stripes of which a chunk moves, or was to.
+    pub(super) fn stripes(&self) -> impl Iterator<Item = StripeId> {
+        self.under_way.keys().chain(self.refused.keys()).copied()
+    }
+
     /// Orders under way to a node.
     pub(super) fn orders_of(&self, node: NodeId) -> usize {
         self.under_way.values().filter(|order| order.target == node).count()
@@ -427,14 +432,15 @@ impl<C: Command> Engine<C> {
         true
     }
 
-    /// Tells the members of a stripe who they are, with a number above all that were given. One that is away learns it
-    /// when it is back (see `refresh_configuration`).
+    /// Tells the members of a stripe who they are, with a number above all that were given. One that has yet to tell what
+    /// it holds learns it then (see `refresh_configuration`).
     pub(super) fn tell_members(&mut self, stripe: StripeId) {
         // Whatever becomes of the object: what some were told must not stay under a number of other members.
         let Some(facts) = self.facts_of(stripe) else { return };
         let facts = Facts { configuration: facts.configuration.next(self.config.epoch), ..facts };
         self.set_members(stripe, &facts);
-        for &node in facts.members.iter().filter(|&&node| self.nodes.is_ready(node)).collect::<Vec<_>>() {
+        let is_told = |&&node: &&NodeId| self.nodes.is_ready(node) || self.nodes.has_told_already(node, stripe);
+        for &node in facts.members.iter().filter(is_told).collect::<Vec<_>>() {
             self.reconfigure_on(node, stripe, &facts, What::Nothing);
         }
     }

@@ -115,12 +115,17 @@ impl Session {
 
     /// Queues a request; its place in the stream.
     pub fn put(&mut self, request: &NodeRequest<'_>, tag: u64) -> u64 {
+        self.put_as(request, tag, is_unhurried(request))
+    }
+
+    /// The same. `is_unhurried`: no client waits for the answer.
+    pub fn put_as(&mut self, request: &NodeRequest<'_>, tag: u64, is_unhurried: bool) -> u64 {
         let (at, before) = (self.end, self.outbox.len());
         request.encode(tag, &mut self.outbox);
         self.end += (self.outbox.len() - before) as u64;
         self.answered_queued += usize::from(is_answered(request));
-        self.unhurried_queued += usize::from(is_unhurried(request));
-        self.has_prompt |= !is_unhurried(request);
+        self.unhurried_queued += usize::from(is_unhurried);
+        self.has_prompt |= !is_unhurried;
         at
     }
 
@@ -261,7 +266,7 @@ fn is_answered(request: &NodeRequest<'_>) -> bool {
     !matches!(request, NodeRequest::Stable { .. })
 }
 
-/// Is it answered, but no client waits for that?
+/// Is it answered, but no client waits for that, whatever it is about?
 pub fn is_unhurried(request: &NodeRequest<'_>) -> bool {
     matches!(request, NodeRequest::Reconfigure { .. } | NodeRequest::Rebuild { .. } | NodeRequest::Locate { .. })
 }

@@ -198,6 +198,11 @@ impl Nodes {
         session.is_some_and(|session| session.greeted)
     }
 
+    /// Did the core that a stripe falls on tell all that it holds, while its node waits for another one to do so?
+    pub fn has_told_already(&self, id: NodeId, stripe: StripeId) -> bool {
+        self.get(id).is_some_and(|node| node.phase.is_greeting()) && self.has_told(self.session_of(id, stripe))
+    }
+
     /// Did a core tell all that it holds of the memory that was met there last, be it away now?
     pub fn has_told_once(&self, id: SessionId) -> bool {
         let Some(node) = self.get(id.node) else { return false };

@@ -453,8 +453,10 @@ impl<C: Command> Engine<C> {
         let (own, partition) = (facts.members[chunk], facts.partition);
         self.set_members(stripe, &Facts { configuration, members, ..facts });
         self.repair.note_had_by(stripe, chunk, Some(own));
-        if self.nodes.get(own).is_some_and(|node| !node.phase.is_greeting()) {
-            // What it may hold of the stripe cannot be used. Who has yet to be greeted tells of it then.
+        let is_used = self.nodes.get(own).is_some_and(|node| !node.phase.is_greeting());
+        if is_used || self.is_connected(self.nodes.session_of(own, stripe)) {
+            // What it may hold of the stripe cannot be used; a core whose session stands may still make it. Any other tells
+            // of it when it is greeted.
             self.free_on(own, stripe, partition);
         }
     }

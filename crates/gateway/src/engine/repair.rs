@@ -382,6 +382,11 @@ impl Repair {
         }
     }
 
+    /// Stripes of which a chunk is lost, or being rebuilt.
+    pub(super) fn stripes(&self) -> impl Iterator<Item = StripeId> {
+        self.lost.keys().copied().chain(self.orders.stripes())
+    }
+
     /// Nothing is to be done about the stripe, though it lacks chunks.
     pub(super) fn give_up(&mut self, stripe: StripeId) {
         self.stranded.remove(&stripe);

@@ -254,6 +254,9 @@ impl<C: Command> Engine<C> {
             // Flushed while it waited: in a stripe above the flush's horizon it would come back (rule R3).
             return Placed::Nothing;
         }
+        if matches!(round.end, End::Store(_)) && self.is_flush_late(partition) {
+            return Placed::Failed(PlaceError::Refuse(StoreError::OutOfMemory));
+        }
         let urgency = self.urgency_of(round);
         let record = match (&round.end, &round.old) {
             (End::Delete, Old::Absent) if !self.may_be_present(key) => return Placed::Nothing,

@@ -162,6 +162,15 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn ask_session(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What) -> PoolKey {
+        self.ask_as(id, request, what, is_unhurried(request))
+    }
+
+    /// The same of a request for which no client waits, though others of its kind may be waited for.
+    pub(super) fn ask_unhurried(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What) -> PoolKey {
+        self.ask_as(id, request, what, true)
+    }
+
+    fn ask_as(&mut self, id: SessionId, request: &NodeRequest<'_>, what: What, is_unhurried: bool) -> PoolKey {
         let now_us = self.now.mono_us;
         let tag = self.awaited.insert(Awaited {
             session: id,
@@ -170,7 +179,7 @@ impl<C: Command> Engine<C> {
             at: 0,
             bytes: 0,
             ticket: None,
-            is_unhurried: is_unhurried(request),
+            is_unhurried,
             is_hedged: false,
         });
         let session = self.nodes.session_mut(id).filter(|session| session.connected);
@@ -178,8 +187,8 @@ impl<C: Command> Engine<C> {
             self.work.push_back(Work::Failover(vec![tag]));
             return tag;
         };
-        let at = session.put(request, tag.raw());
-        self.has_unhurried |= is_unhurried(request);
+        let at = session.put_as(request, tag.raw(), is_unhurried);
+        self.has_unhurried |= is_unhurried;
         session.asked.push_back((now_us, tag));
         let awaited = self.awaited.get_mut(tag).expect("just inserted");
         awaited.at = at;
@@ -213,9 +222,11 @@ impl<C: Command> Engine<C> {
         while let Some((frame, length)) = next_frame(&input[consumed..])? {
             let reply = NodeReply::parse(&frame)?;
             self.handle_node_reply(session, frame.tag, reply);
-            self.run_work();
+            self.run_queued();
             consumed += length;
         }
+        // Not after each answer: many of them may free something, and many may wait for it.
+        self.run_work();
         Ok(consumed)
     }
 
@@ -357,8 +368,12 @@ impl<C: Command> Engine<C> {
         self.note_away(id.node);
         let node = self.nodes.get_mut(id.node).expect("it has a session");
         if !node.phase.is_greeting() {
-            // Nobody looks after what its other cores owe while it is away.
-            tags.extend(node.sessions.iter_mut().flat_map(super::node_session::Session::take_asked));
+            // Nobody looks after what its other cores owe while it is away. They go on with what they were ordered: they
+            // tell anew what they hold when it is back.
+            for session in &mut node.sessions {
+                session.greeted = false;
+                tags.extend(session.take_asked());
+            }
         }
         node.phase = NodePhase::Away;
         self.drop_orders_of(id.node);
@@ -532,7 +547,7 @@ impl<C: Command> Engine<C> {
             self.settle_voids_of(id);
             self.reread_from(id);
             self.verify_doubtful();
-            self.work.push_back(Work::Resume);
+            self.stalled.press();
         }
     }
 

@@ -8,7 +8,7 @@
 //! (see `striped_race`). Read: the pieces are fetched side by side, each by itself degraded if need be; so many values
 //! at once as there is room for (see `read_room`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -98,6 +98,27 @@ impl StripedObjects {
         let object = self.by_first.remove(&first)?;
         self.value_bytes -= object.manifest.value_bytes as u64;
         Some(object)
+    }
+
+    /// Takes out what goes. Where all of it does but a few, those few are all that is looked at.
+    pub fn take(
+        &mut self,
+        kept: &BTreeSet<StripeId>,
+        goes: Option<impl Fn(&StripedObject) -> bool>,
+    ) -> BTreeMap<StripeId, StripedObject> {
+        let taken = match goes {
+            Some(goes) => {
+                let is_taken = |first: &StripeId, object: &mut StripedObject| goes(object) && !kept.contains(first);
+                self.by_first.extract_if(.., is_taken).collect()
+            }
+            None => {
+                let mut all = std::mem::take(&mut self.by_first);
+                self.by_first.extend(kept.iter().filter_map(|first| all.remove_entry(first)));
+                all
+            }
+        };
+        self.value_bytes = self.by_first.values().map(|object| object.manifest.value_bytes as u64).sum();
+        taken
     }
 
     /// The manifest must stay what it is.
@@ -344,7 +365,7 @@ impl<C: Command> Engine<C> {
             round.is_sent = false;
         }
         match error {
-            PlaceError::Wait => self.stall(lock),
+            PlaceError::Wait => self.stall_striped(lock),
             PlaceError::Refuse(error) => self.fail_round(lock, error),
         }
     }
@@ -432,6 +453,13 @@ impl<C: Command> Engine<C> {
     /// The stripes of a striped object are not needed any more.
     pub(super) fn free_striped(&mut self, partition: PartitionId, manifest: &Manifest) {
         let Some(object) = self.striped.remove(manifest.first) else { return };
+        debug_assert_eq!(object.partition, partition);
+        self.free_pieces(&object);
+    }
+
+    /// The same of an object that was taken out.
+    pub(super) fn free_pieces(&mut self, object: &StripedObject) {
+        let (partition, manifest) = (object.partition, &object.manifest);
         for stripe in object.stripes() {
             self.repair.forget(stripe);
             self.forget_moves(stripe);

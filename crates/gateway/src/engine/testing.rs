@@ -69,6 +69,18 @@ pub fn confirm_all(engine: &mut Engine<AnyCommand>, slot: StripeSlot) {
     engine.run_work();
 }
 
+/// The same of every stripe, and those that are full are sealed.
+pub fn confirm_seals(engine: &mut Engine<AnyCommand>) {
+    engine.flush_logs();
+    for slot in engine.stripes.unsealed().to_vec() {
+        confirm_all(engine, slot);
+        let stripe = engine.stripes.at(slot);
+        let (id, members) = (stripe.id, stripe.members.clone());
+        members.iter().for_each(|&node| engine.seal_confirmed(node, id));
+        engine.run_work();
+    }
+}
+
 /// What a round wrote is there, and what it replaced cannot be read; where it is.
 pub fn confirm_in_doubt(engine: &mut Engine<AnyCommand>, lock: PoolKey) -> StripeSlot {
     let slot = engine.stripes.unsealed()[0];

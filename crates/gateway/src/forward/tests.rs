@@ -126,6 +126,15 @@ fn a_key_beyond_all_limits_is_refused() {
 }
 
 #[test]
+fn a_group_of_nothing_is_refused() {
+    let group = GroupPut { pairs: Vec::new(), only_if_absent: false };
+    let mut frame_bytes = Vec::new();
+    Ask { partition: 0, epoch: 0, request: Request::Group(group) }.put(&mut frame_bytes, 1);
+    let (frame, _) = next_frame(&frame_bytes).expect("well-formed").expect("whole");
+    assert_eq!(Ask::parse(frame.body).map(drop), Err(FrameError::Body));
+}
+
+#[test]
 fn no_byte_makes_a_command_panic() {
     let input = b"mg a v t c k f O123\r\nms b 2 T0 F7 c\r\nhi\r\nset n 0 60 1\r\n9\r\n";
     let mut session = MemcachedSession::default();

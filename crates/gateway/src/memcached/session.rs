@@ -25,6 +25,7 @@ use super::tally::Tally;
 use crate::command::StoreError;
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
+use crate::limits::SMALL_REQUEST_BYTES;
 use crate::reply_queue::ReplyQueue;
 use crate::request::{KeyspaceRequest, Reply, Request, RequestId};
 use crate::roster::{self, Seat};
@@ -51,6 +52,8 @@ pub struct MemcachedSession {
     cas_disabled: bool,
     /// See [`Session::wants_input`].
     wants_input: bool,
+    /// See [`Session::waits_for_room`].
+    waits_for_room: bool,
     /// Where others are told of it.
     seat: Option<Seat>,
 }
@@ -123,6 +126,7 @@ impl MemcachedSession {
             again: Vec::new(),
             cas_disabled: false,
             wants_input: true,
+            waits_for_room: false,
             seat,
         }
     }
@@ -258,6 +262,10 @@ impl MemcachedSession {
         }
         let well_ended = input[missing..missing + 2] == *b"\r\n";
         if well_ended && self.in_flight.blocks(Fingerprint::new(store.key.bytes(), Kind::Write)) {
+            return Step::Blocked;
+        }
+        if well_ended && *value_bytes > SMALL_REQUEST_BYTES && !shared.has_room {
+            self.waits_for_room = true;
             return Step::Blocked;
         }
         let Phase::Value { mut store, .. } = std::mem::replace(&mut self.phase, Phase::Line) else {
@@ -417,7 +425,7 @@ impl Session for MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> usize {
         let mut consumed = 0;
-        self.wants_input = false;
+        (self.wants_input, self.waits_for_room) = (false, false);
         loop {
             if self.is_full(shared) {
                 let yields = self.question.is_none() && consumed > 0 && consumed < input.len();
@@ -492,6 +500,14 @@ impl Session for MemcachedSession {
 
     fn closing(&self) -> bool {
         matches!(self.phase, Phase::Closed) && self.replies.waiting_count() == 0
+    }
+
+    fn has_more(&self) -> bool {
+        self.large.has_waiting()
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.waits_for_room
     }
 
     fn wants_input(&self) -> bool {

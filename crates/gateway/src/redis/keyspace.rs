@@ -2,6 +2,8 @@
 //!
 //! Must not know: when they are issued (the session waits until everything before them is answered).
 
+use std::collections::VecDeque;
+
 use shorttail_units::{Now, Slot};
 use shorttail_wire::resp::{Protocol, encode};
 
@@ -37,12 +39,19 @@ pub enum KeyspaceWork {
     Keys {
         cursor: u64,
         filter: Filter,
-        found: Vec<Vec<u8>>,
-        found_bytes: usize,
+        found: Found,
     },
     Info {
         sections: info::Sections,
     },
+}
+
+/// Keys as they are told, a piece for each step.
+#[derive(Debug, Default)]
+pub struct Found {
+    count: usize,
+    bytes: usize,
+    pieces: VecDeque<Vec<u8>>,
 }
 
 /// Which keys a scan tells.
@@ -105,6 +114,14 @@ impl KeyspaceWork {
         }
     }
 
+    /// What follows the reply: where it is long, that is its beginning only.
+    pub fn take_rest(&mut self) -> VecDeque<Vec<u8>> {
+        match self {
+            KeyspaceWork::Keys { found, .. } => std::mem::take(&mut found.pieces),
+            _ => VecDeque::new(),
+        }
+    }
+
     /// Takes the engine's answer; the reply to the client, or `None` if there is more to ask.
     pub fn handle(
         &mut self,
@@ -114,6 +131,9 @@ impl KeyspaceWork {
         protocol: Protocol,
     ) -> Option<Vec<u8>> {
         let mut out = Vec::new();
+        if let (KeyspaceWork::Keys { found, .. }, Err(_)) = (&mut *self, &result) {
+            *found = Found::default();
+        }
         match (&mut *self, result) {
             (_, Err(error)) if shared.settings.redis_cluster => store_error_in_cluster(error).encode(&mut out),
             (_, Err(error)) => store_error(error).encode(&mut out),
@@ -145,14 +165,13 @@ impl KeyspaceWork {
     }
 
     fn gather_keys(&mut self, shared: &Shared, next: u64, keys: Vec<ScannedKey>) -> Option<Vec<u8>> {
-        let KeyspaceWork::Keys { cursor, filter, found, found_bytes } = self else { return None };
-        let matching = keys.into_iter().map(|scanned| scanned.key).filter(|key| filter.admits(shared, key));
-        for key in matching {
-            *found_bytes += key.len() + size_of::<Vec<u8>>();
-            found.push(key);
-        }
+        let KeyspaceWork::Keys { cursor, filter, found } = self else { return None };
+        let keys = keys.into_iter().map(|scanned| scanned.key);
+        // A step lists a key once, and no later step lists it again: its place in the scan does not change.
+        found.add(keys.filter(|key| filter.admits(shared, key)).collect());
         let mut out = Vec::new();
-        if *found_bytes > limits::KEYS_BYTES_MAX {
+        if found.bytes > limits::KEYS_BYTES_MAX {
+            *found = Found::default();
             KEYS_TOO_MANY.encode(&mut out);
             return Some(out);
         }
@@ -160,12 +179,23 @@ impl KeyspaceWork {
         if *cursor != 0 {
             return None;
         }
-        // A scan may meet a key twice when it moves meanwhile; KEYS tells each once.
-        found.sort_unstable();
-        found.dedup();
-        encode::array(&mut out, found.len());
-        found.iter().for_each(|key| encode::bulk(&mut out, key));
+        encode::array(&mut out, found.count);
         Some(out)
+    }
+}
+
+impl Found {
+    /// Adds what one step listed.
+    fn add(&mut self, mut keys: Vec<Vec<u8>>) {
+        keys.sort_unstable();
+        keys.dedup();
+        let mut piece = Vec::new();
+        keys.iter().for_each(|key| encode::bulk(&mut piece, key));
+        if !piece.is_empty() {
+            self.count += keys.len();
+            self.bytes += piece.len();
+            self.pieces.push_back(piece);
+        }
     }
 }
 

@@ -87,6 +87,15 @@ impl Replies {
         }
     }
 
+    pub fn is_wanted(&self, seq: u64) -> bool {
+        !self.unwanted.contains(&seq)
+    }
+
+    /// Are arrays gathered?
+    pub fn has_arrays(&self) -> bool {
+        !self.arrays.is_empty()
+    }
+
     fn is_unwanted(&mut self, seq: u64) -> bool {
         !self.unwanted.is_empty() && self.unwanted.remove(&seq)
     }

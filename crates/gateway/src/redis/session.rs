@@ -25,6 +25,7 @@ use super::replies::Replies;
 use crate::command::{Access, Command, StoreError};
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
+use crate::limits::SMALL_REQUEST_BYTES;
 use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
 use crate::roster;
 use crate::session::{RequestSink, Session, Settings, Shared};
@@ -57,6 +58,8 @@ pub struct RedisSession {
     ending: bool,
     /// See [`Session::wants_input`].
     wants_input: bool,
+    /// See [`Session::waits_for_room`].
+    waits_for_room: bool,
     /// Where handlers write; empty between requests.
     scratch: Vec<u8>,
 }
@@ -67,6 +70,8 @@ struct Barrier {
     work: KeyspaceWork,
     protocol: Protocol,
     issued: bool,
+    /// What is left of its reply: it leaves as the client takes it.
+    rest: VecDeque<Vec<u8>>,
 }
 
 impl RedisSession {
@@ -88,6 +93,7 @@ impl RedisSession {
             barrier: None,
             ending: false,
             wants_input: true,
+            waits_for_room: false,
             scratch: Vec::new(),
         }
     }
@@ -141,6 +147,21 @@ impl RedisSession {
             barrier.issued = true;
             let (seq, request) = (barrier.seq, barrier.work.request(self.is_of_cluster));
             self.issue(seq, PART_PLAIN, Request::Keyspace(request), sink);
+        }
+        self.tell_rest();
+    }
+
+    /// Goes on with a long reply as far as there is room for it.
+    fn tell_rest(&mut self) {
+        let Some(barrier) = &mut self.barrier else { return };
+        while self.replies.queue.output().len() < limits::OUTPUT_BYTES_MAX
+            && let Some(piece) = barrier.rest.pop_front()
+        {
+            self.replies.queue.output().extend_from_slice(&piece);
+            if barrier.rest.is_empty() {
+                self.barrier = None;
+                return;
+            }
         }
     }
 
@@ -252,7 +273,8 @@ impl RedisSession {
             Ok(Plan::Group(group)) => self.issue_group(group, sink),
             Ok(Plan::Keyspace(work)) => {
                 let protocol = self.connection.protocol;
-                self.barrier = Some(Barrier { seq: self.replies.open(), work, protocol, issued: false });
+                self.barrier =
+                    Some(Barrier { seq: self.replies.open(), work, protocol, issued: false, rest: VecDeque::new() });
             }
             Err(error) => {
                 out.clear();
@@ -343,7 +365,10 @@ impl RedisSession {
         match barrier.work.handle(result, now, shared, barrier.protocol) {
             Some(reply) => {
                 let seq = barrier.seq;
-                self.barrier = None;
+                barrier.rest = barrier.work.take_rest();
+                if barrier.rest.is_empty() || !self.replies.is_wanted(seq) {
+                    self.barrier = None;
+                }
                 self.fill(seq, reply);
             }
             None => barrier.issued = false,
@@ -386,12 +411,16 @@ impl Session for RedisSession {
         sink: &mut impl RequestSink<KeyCommand>,
     ) -> usize {
         let mut consumed = 0;
-        self.wants_input = false;
+        (self.wants_input, self.waits_for_room) = (false, false);
         // The parser is borrowed by the arguments while the rest of the session works.
         let mut parser = std::mem::take(&mut self.parser);
         while !self.ending && self.advance(sink) {
             let limits = request_limits(&shared.settings, &self.connection);
             match parser.parse(&input[consumed..], &limits) {
+                Ok(Parsed::Request { consumed: bytes, .. }) if bytes > SMALL_REQUEST_BYTES && !shared.has_room => {
+                    self.waits_for_room = true;
+                    break;
+                }
                 Ok(Parsed::Request { args, consumed: bytes }) => {
                     consumed += bytes;
                     self.begin_request();
@@ -464,6 +493,16 @@ impl Session for RedisSession {
 
     fn closing(&self) -> bool {
         self.ending && self.replies.queue.waiting_count() == 0
+    }
+
+    fn has_more(&self) -> bool {
+        let has_rest = self.barrier.as_ref().is_some_and(|barrier| !barrier.rest.is_empty());
+        let is_stuck = self.parts_in_flight == 0 && self.replies.has_arrays();
+        has_rest || is_stuck || self.unissued.is_some() || self.large.has_waiting()
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.waits_for_room
     }
 
     fn wants_input(&self) -> bool {

@@ -16,8 +16,13 @@ use text::{Kind, Text};
 /// All metrics of a coordinator: of the cluster, its nodes, and what living gateways reported. One that stands by knows
 /// nothing of that.
 pub fn of_cluster(status: &ClusterStatus, gateways: &[(u16, GatewayStatus)]) -> String {
-    let mut text = Text::default();
+    let mut text = begun();
     text.gauge("coordinator_leads", "1 while this coordinator leads.", u64::from(status.coordinator.leading));
+    text.gauge(
+        "coordinator_metadata_usable",
+        "1 while this coordinator can use the metadata store.",
+        u64::from(status.coordinator.metadata_problem.is_none()),
+    );
     if status.is_standby() {
         return text.into_string();
     }
@@ -31,7 +36,7 @@ pub fn of_cluster(status: &ClusterStatus, gateways: &[(u16, GatewayStatus)]) -> 
 
 /// All metrics of one gateway: what it reports to the coordinator, and of its clients.
 pub fn of_gateway(id: u16, status: &GatewayStatus, counters: &Counters) -> String {
-    let mut text = Text::default();
+    let mut text = begun();
     gateway::put(&mut text, &[(id, status.clone())], &[]);
     clients::put(&mut text, id, counters);
     text.into_string()
@@ -39,14 +44,33 @@ pub fn of_gateway(id: u16, status: &GatewayStatus, counters: &Counters) -> Strin
 
 /// All metrics of a gateway that was not let in yet, and has no number: it does not serve.
 pub fn of_stranger() -> String {
-    let mut text = Text::default();
+    let mut text = begun();
     text.gauge("gateway_serving", "1 while a gateway serves clients.", 0);
     text.into_string()
 }
 
-fn put_cluster(text: &mut Text, status: &ClusterStatus) {
+/// What all tell.
+fn begun() -> Text {
+    let mut text = Text::default();
+    let mut family = text.family("build_info", Kind::Gauge, "1, of the version that runs.");
+    family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    text
+}
+
+/// What is so at present of what is stored, which gateways know.
+fn put_stored(text: &mut Text, status: &ClusterStatus) {
     text.gauge("objects", "Objects stored.", status.objects);
     text.gauge("stored_bytes", "Key and value bytes of the objects stored.", status.bytes_stored);
+    text.gauge("chunks_missing", "Chunks lost or on a node that is away.", status.repair.chunks_missing);
+    text.gauge("stripes_stranded", "Stripes with a lost chunk that no node can take.", status.repair.stripes_stranded);
+}
+
+fn put_cluster(text: &mut Text, status: &ClusterStatus) {
+    // Zeros would be read as an empty cluster that lacks nothing.
+    if status.gateways.iter().any(|gateway| gateway.state.is_alive()) {
+        put_stored(text, status);
+    }
+    text.gauge("problems", "Problems that the status tells.", status.problems.len());
     text.gauge("used_bytes", "Node memory in use, redundancy included.", status.bytes_used);
     text.gauge("limit_bytes", "Node memory of all live nodes.", status.bytes_limit);
     text.gauge("epoch", "The last epoch that was handed out.", status.epoch);
@@ -65,13 +89,11 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
     text.counter("expired_total", "Objects whose time was over.", status.expired_total);
     text.counter("degraded_reads_total", "Reads answered by decoding.", status.degraded_reads_total);
     let repair = &status.repair;
-    text.gauge("chunks_missing", "Chunks lost or on a node that is away.", repair.chunks_missing);
     text.gauge(
         "stripe_chunks_lacking_max",
         "Chunks that some stripe may lack, lost or on a node that is away.",
         repair.lacking_of_stripe_max,
     );
-    text.gauge("chunks_stranded", "Stripes that find no node for a lost chunk.", repair.chunks_stranded);
     text.counter("chunks_rebuilt_total", "Chunks that repair rebuilt.", repair.chunks_rebuilt_total);
     text.counter("rebuilt_bytes_total", "Bytes of chunks that repair rebuilt.", repair.bytes_rebuilt_total);
     text.gauge("repair_bytes_per_second", "How fast repair goes.", repair.bytes_per_s);
@@ -88,8 +110,14 @@ fn put_cluster(text: &mut Text, status: &ClusterStatus) {
 fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
     let mut family = text.family("node_up", Kind::Gauge, "1 while a node's heartbeats arrive.");
     for node in nodes {
-        let id = node.id.to_string();
-        family.sample(&[("node", &id), ("state", node.state.name())], u64::from(node.state == NodeState::Normal));
+        family.sample(&[("node", &node.id.to_string())], u64::from(node.state == NodeState::Normal));
+    }
+    let mut family = text.family("node_state", Kind::Gauge, "1 of the state that a node is in, 0 of the others.");
+    for node in nodes {
+        for state in NodeState::ALL {
+            let labels = [("node", &*node.id.to_string()), ("state", state.name())];
+            family.sample(&labels, u64::from(node.state == state));
+        }
     }
     for (name, kind, help, value) in OF_NODES {
         let mut family = text.family(name, kind, help);
@@ -110,7 +138,10 @@ fn put_nodes(text: &mut Text, nodes: &[NodeStatusEntry]) {
 
 type OfNode = (&'static str, Kind, &'static str, fn(&NodeStatusEntry) -> u64);
 
-const OF_NODES: [OfNode; 10] = [
+const OF_NODES: [OfNode; 11] = [
+    ("node_rebuilt", Kind::Gauge, "1 while a node is dead or given up and all that it held is on others.", |node| {
+        u64::from(node.rebuilt)
+    }),
     ("node_memory_used_bytes", Kind::Gauge, "Memory of a node in use.", |node| node.memory_used_bytes),
     ("node_memory_limit_bytes", Kind::Gauge, "Memory budget of a node.", |node| node.memory_limit_bytes),
     ("node_chunks_open", Kind::Gauge, "Chunks of a node that take appends.", |node| node.chunks_open),

@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpStream};
 use shorttail_gateway::session::Counters;
 use shorttail_units::Epoch;
 use shorttail_wire::control::{
-    ClusterStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState, NodeStatusEntry, Standing,
-    StoreTotals, TenureState,
+    ClusterStatus, CoordinatorStatus, DrainStatus, GatewayStatus, GatewayStatusEntry, NodeSeen, NodeState,
+    NodeStatusEntry, Standing, StoreTotals, TenureState,
 };
 
 use super::OrderOutcome;
@@ -48,7 +48,11 @@ fn every_path_answers() {
     while !get(address, "/metrics").contains("\nshorttail_coordinator_leads 1\n") {
         std::thread::yield_now();
     }
-    assert!(get(address, "/metrics").contains("\nshorttail_objects 0\n"));
+    let metrics = get(address, "/metrics");
+    assert!(metrics.contains("\nshorttail_used_bytes 0\n") && metrics.contains("\nshorttail_problems "), "{metrics}");
+    for unknown in ["objects", "stored_bytes", "chunks_missing", "stripes_stranded"] {
+        assert!(!metrics.contains(&format!("\nshorttail_{unknown} ")), "no gateway is alive: {metrics}");
+    }
     assert!(get(address, "/").contains("<title>ShortTail</title>"));
     assert!(get(address, "/nothing").starts_with("HTTP/1.1 404"));
 }
@@ -72,7 +76,7 @@ fn the_page_shows_what_the_status_tells() {
     let (repair, moves, coordinator) = (&json["repair"], &json["moves"], &json["coordinator"]);
     let variables = [
         ("s", &json, "problems repair moves coordinator nodes gateways partitions_served"),
-        ("r", repair, "chunks_missing bytes_per_s seconds_left chunks_stranded lacking_of_stripe_max"),
+        ("r", repair, "chunks_missing bytes_per_s seconds_left stripes_stranded lacking_of_stripe_max"),
         ("m", moves, "chunks_moved_total bytes_per_s"),
         ("c", coordinator, "name leading leader metadata metadata_problem"),
         ("n", node, "domain state rebuilt fail_slow drain latency_us_p99 chunks_damaged chaos"),
@@ -142,14 +146,19 @@ fn changes_of_policy_reach_the_gateways() {
 fn a_coordinator_that_stands_by_tells_no_numbers_of_the_cluster() {
     let standby = ClusterStatus { partitions: 4, nodes_expected: 8, ..ClusterStatus::default() };
     let samples = strict::read(&metrics::of_cluster(&standby, &[]));
-    assert_eq!(samples.len(), 1);
+    assert_eq!(samples.len(), 3);
     assert_eq!(strict::value(&samples, "shorttail_coordinator_leads", &[]), Some(0.0));
+    assert_eq!(strict::value(&samples, "shorttail_coordinator_metadata_usable", &[]), Some(1.0));
+    let version = [("version", env!("CARGO_PKG_VERSION"))];
+    assert_eq!(strict::value(&samples, "shorttail_build_info", &version), Some(1.0));
     // The lease is over and nobody else is known to lead: it tells what it sees.
-    let lapsed = ClusterStatus { cluster_id: "77".into(), ..standby };
-    let text = metrics::of_cluster(&lapsed, &[]);
-    assert!(
-        text.contains("\nshorttail_coordinator_leads 0\n") && text.contains("\nshorttail_partitions 4\n"),
-        "{text}"
+    let coordinator = CoordinatorStatus { metadata_problem: Some("away".into()), ..CoordinatorStatus::default() };
+    let lapsed = ClusterStatus { cluster_id: "77".into(), coordinator, ..standby };
+    let samples = strict::read(&metrics::of_cluster(&lapsed, &[]));
+    let value = |name: &str| strict::value(&samples, &format!("shorttail_{name}"), &[]);
+    assert_eq!(
+        ["coordinator_leads", "coordinator_metadata_usable", "partitions"].map(value),
+        [0.0, 0.0, 4.0].map(Some)
     );
 }
 
@@ -158,6 +167,7 @@ fn metrics_are_what_a_strict_reader_takes() {
     let node = NodeStatusEntry {
         id: 3,
         state: NodeState::Dead,
+        rebuilt: true,
         memory_used_bytes: 10,
         memory_limit_bytes: 20,
         ..NodeStatusEntry::default()
@@ -177,7 +187,10 @@ fn metrics_are_what_a_strict_reader_takes() {
     let samples = strict::read(&text);
     let value = |name: &str, labels: &[(&str, &str)]| strict::value(&samples, &format!("shorttail_{name}"), labels);
     assert_eq!(value("objects", &[]), Some(7.0));
-    assert_eq!(value("node_up", &[("node", "3"), ("state", "dead")]), Some(0.0));
+    assert_eq!(value("node_up", &[("node", "3")]), Some(0.0), "one series, whatever its state");
+    let state = |state| value("node_state", &[("node", "3"), ("state", state)]);
+    assert_eq!(["normal", "suspect", "dead", "retired"].map(state), [0.0, 0.0, 1.0, 0.0].map(Some));
+    assert_eq!(value("node_rebuilt", &[("node", "3")]), Some(1.0));
     assert_eq!(value("node_memory_used_bytes", &[("node", "3")]), Some(10.0));
     assert_eq!(value("gateway_serving", &[("gateway", "5")]), Some(0.0), "an alert is to see it");
     for gateway in ["0", "2"] {

@@ -47,11 +47,16 @@ impl FromStr for Address {
             Some("") => Err(AddressError::Malformed(text.to_owned())),
             Some(path) if path.len() > SOCKET_PATH_BYTES_MAX => Err(AddressError::PathTooLong(path.to_owned())),
             Some(path) => Ok(Address::Unix(PathBuf::from(path))),
-            None => parse_tcp_address(text).map(Address::Tcp).map_err(|error| match error {
-                AddressError::NotTcp(text) => AddressError::Malformed(text),
-                error => error,
-            }),
+            None => parse_tcp_address(text).map(Address::Tcp).map_err(of_any_kind),
         }
+    }
+}
+
+/// What is wrong where a path may be said as well.
+fn of_any_kind(error: AddressError) -> AddressError {
+    match error {
+        AddressError::NotTcp(text) => AddressError::Malformed(text),
+        error => error,
     }
 }
 
@@ -60,8 +65,13 @@ impl FromStr for Address {
 /// # Errors
 /// When the text has no port or the host is unknown.
 pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
+    Ok(resolve(text)?[0])
+}
+
+/// All addresses of a host, at least one.
+fn resolve(text: &str) -> Result<Vec<SocketAddr>, AddressError> {
     if let Ok(address) = text.parse() {
-        return Ok(address);
+        return Ok(vec![address]);
     }
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok() => {}
@@ -69,11 +79,11 @@ pub fn parse_tcp_address(text: &str) -> Result<SocketAddr, AddressError> {
     }
     let unresolved = |why: String| AddressError::Unresolved(text.to_owned(), why);
     let answers = look_up(text).map_err(|error| unresolved(error.to_string()))?;
-    answers.first().copied().ok_or_else(|| unresolved("the host has no address".to_owned()))
+    if answers.is_empty() { Err(unresolved("the host has no address".to_owned())) } else { Ok(answers) }
 }
 
 /// Says which addresses `host:port` has.
-type Resolver = fn(&str) -> io::Result<Vec<SocketAddr>>;
+pub type Resolver = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 thread_local! {
     static RESOLVER: Cell<Resolver> = const { Cell::new(ask_system) };
@@ -88,6 +98,11 @@ fn look_up(text: &str) -> io::Result<Vec<SocketAddr>> {
     let mut answers = RESOLVER.get()(text)?;
     answers.sort_by_key(SocketAddr::is_ipv6);
     Ok(answers)
+}
+
+/// The one of this thread.
+pub fn resolver() -> Resolver {
+    RESOLVER.get()
 }
 
 /// Runs `body` on this thread with every host name unknown: any text may be parsed without asking a resolver.
@@ -118,20 +133,35 @@ impl<'de> Deserialize<'de> for Address {
     }
 }
 
-/// Where somebody is reached who may move: a name stays what was said, and its address is what it was last.
+/// Where somebody is reached who may move, or who is one of several: a name stays what was said, and its address is the one
+/// that was used last.
 #[derive(Clone, Eq, Debug)]
 pub struct Place {
     /// The host's name and the port, if it was said so.
     name: Option<String>,
     pub address: Address,
+    /// All addresses that the name had when it was known last.
+    known: Vec<Address>,
 }
 
 impl Place {
-    /// All addresses that the name has now. While nobody knows it, the one that it had.
-    pub fn look_up(&self) -> Vec<Address> {
-        let answers = self.name.as_deref().and_then(|name| look_up(name).ok()).filter(|answers| !answers.is_empty());
-        answers.map_or_else(|| vec![self.address.clone()], |answers| answers.into_iter().map(Address::Tcp).collect())
+    /// The other addresses of the name, beginning after the one that was used last.
+    pub fn others(&self) -> Vec<Address> {
+        let begin = self.known.iter().position(|address| *address == self.address).map_or(0, |at| at + 1);
+        let all = self.known[begin..].iter().chain(&self.known[..begin]);
+        all.filter(|address| **address != self.address).cloned().collect()
     }
+
+    fn look_up(&mut self) {
+        let answers = self.name.as_deref().and_then(|name| look_up(name).ok()).unwrap_or_default();
+        if !answers.is_empty() {
+            self.known = addresses_of(answers);
+        }
+    }
+}
+
+fn addresses_of(answers: Vec<SocketAddr>) -> Vec<Address> {
+    answers.into_iter().map(Address::Tcp).take(COORDINATOR_COUNT_MAX).collect()
 }
 
 /// What was said is the same, wherever it is by now.
@@ -143,7 +173,7 @@ impl PartialEq for Place {
 
 impl From<Address> for Place {
     fn from(address: Address) -> Self {
-        Place { name: None, address }
+        Place { name: None, address, known: Vec::new() }
     }
 }
 
@@ -151,9 +181,12 @@ impl FromStr for Place {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let address: Address = text.parse()?;
-        let is_name = matches!(address, Address::Tcp(_)) && text.parse::<SocketAddr>().is_err();
-        Ok(Place { name: is_name.then(|| text.to_owned()), address })
+        let is_path = text.starts_with("unix:") || text.starts_with('/');
+        if is_path || text.parse::<SocketAddr>().is_ok() {
+            return Ok(text.parse::<Address>()?.into());
+        }
+        let known = addresses_of(resolve(text).map_err(of_any_kind)?);
+        Ok(Place { name: Some(text.to_owned()), address: known[0].clone(), known })
     }
 }
 
@@ -169,6 +202,22 @@ impl fmt::Display for Place {
 /// Where one of several that do the same is reached: `ADDR,ADDR...`, at least one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Addresses(pub Vec<Place>);
+
+impl Addresses {
+    pub fn have_names(&self) -> bool {
+        self.0.iter().any(|place| place.name.is_some())
+    }
+
+    /// Looks all names up anew, however long that takes. One that nobody knows keeps the addresses that it had.
+    pub fn look_up(&mut self) {
+        self.0.iter_mut().for_each(Place::look_up);
+    }
+
+    /// Takes over what somebody else found who looked up the same.
+    pub fn take_known(&mut self, found: Addresses) {
+        self.0.iter_mut().zip(found.0).for_each(|(place, found)| place.known = found.known);
+    }
+}
 
 impl FromStr for Addresses {
     type Err = AddressError;
@@ -267,11 +316,28 @@ mod tests {
         let elsewhere = with_resolver(|_| Ok(vec![([10, 0, 0, 9], 7000).into()]), parse).expect("it is known");
         assert_eq!(place, elsewhere, "the same was said");
         let moved = |_: &str| Ok(vec![([0, 0, 0, 0, 0, 0, 0, 2], 7000).into(), ([10, 0, 0, 2], 7000).into()]);
-        assert_eq!(with_resolver(moved, || place.look_up()), [at("10.0.0.2:7000"), at("[::2]:7000")]);
-        assert_eq!(with_names_unknown(|| place.look_up()), [at("10.0.0.1:7000")]);
-        assert_eq!(with_resolver(|_| Ok(Vec::new()), || place.look_up()), [at("10.0.0.1:7000")]);
+        let others = |resolver: Resolver, mut place: Place| {
+            with_resolver(resolver, || place.look_up());
+            place.others()
+        };
+        let moved_to = [at("10.0.0.2:7000"), at("[::2]:7000")];
+        assert_eq!(others(moved, place.clone()), moved_to);
+        let at_second = Place { address: moved_to[0].clone(), ..place.clone() };
+        assert_eq!(others(moved, at_second), moved_to[1..]);
+        assert_eq!(others(|_| Ok(Vec::new()), place.clone()), []);
+        assert_eq!(with_names_unknown(|| others(resolver(), place)), []);
         let literal: Place = "127.0.0.1:7000".parse().expect("well-formed");
-        assert_eq!(with_resolver(moved, || literal.look_up()), [at("127.0.0.1:7000")], "nothing to look up");
+        assert_eq!(others(moved, literal), [], "nothing to look up");
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_have_their_turn() {
+        let at = |host: u8| Address::Tcp(([10, 0, 0, host], 7000).into());
+        let answers = |_: &str| Ok((0..100).map(|host| ([10, 0, 0, host], 7000).into()).collect());
+        let mut place = with_resolver(answers, || "coordinator:7000".parse::<Place>()).expect("it is known");
+        assert_eq!((place.others().len(), &place.others()[0]), (COORDINATOR_COUNT_MAX - 1, &at(1)));
+        place.address = at(5);
+        assert_eq!((&place.others()[0], place.others().last()), (&at(6), Some(&at(4))));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use super::address::{Address, OptionalAddress};
 use super::code::CodeSpec;
 use super::error::{ConfigError, within};
 use super::limits::{GATEWAY_COUNT_MAX, NODE_COUNT_MAX, PARTITION_COUNT_MAX};
-use super::merge;
 use super::metadata::{MetadataOptions, MetadataPlace, MetadataSpec};
+use super::{merge, take_live};
 
 /// Configuration of the coordinator, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +35,28 @@ pub struct CoordinatorConfig {
     pub retire_after_ms: u64,
     /// Whether orders to be faulty on purpose are passed on to nodes.
     pub allow_chaos: bool,
+}
+
+impl CoordinatorConfig {
+    /// Names what differs and has to wait for the next start: everything.
+    pub fn take_live(&mut self, wanted: Self) -> Vec<&'static str> {
+        take_live!(
+            self,
+            wanted,
+            live {},
+            fixed {
+                listen = "--listen",
+                admin = "--admin",
+                metadata = "--metadata or --dir",
+                code = "--code",
+                partition_count = "--partitions",
+                node_count = "--nodes",
+                gateway_count = "--gateways",
+                retire_after_ms = "--retire-after",
+                allow_chaos = "--allow-chaos",
+            }
+        )
+    }
 }
 
 /// Partitions when nothing is said.

@@ -51,7 +51,7 @@ pub struct GatewayConfig {
     /// Seconds; 0: none.
     pub idle_timeout_s: u64,
     pub threads: usize,
-    /// Milliseconds after which a request to a node has failed.
+    /// Milliseconds that a node may owe an answer until it is suspect; after twenty of them it is hung.
     pub request_deadline_ms: u64,
     /// Who may use the store; empty: anyone.
     pub credentials: Vec<Credential>,
@@ -225,7 +225,7 @@ pub struct GatewayOptions {
     /// Where metrics and health of this gateway are served over HTTP, or off [default: off]
     #[arg(long, env = "SHORTTAIL_GATEWAY_ADMIN", value_name = "ADDR")]
     pub admin: Option<OptionalAddress>,
-    /// Where other gateways connect, host:port or unix:/path [default: any free port beside the clients']
+    /// Where other gateways connect, host:port or unix:/path [default: any free port of the address that clients use]
     #[arg(long, env = "SHORTTAIL_GATEWAY_FORWARD", value_name = "ADDR")]
     pub forward: Option<Address>,
     /// What other gateways are told instead of where it listens for them
@@ -280,7 +280,8 @@ pub struct GatewayOptions {
     /// Threads, at most 64; each owns some of the partitions [default: 1]
     #[arg(long, env = "SHORTTAIL_GATEWAY_THREADS", value_name = "N")]
     pub threads: Option<usize>,
-    /// Milliseconds after which a request to a node has failed [default: 100]
+    /// Milliseconds a node may owe an answer before gateways may go round it; after twenty times that nobody waits for it
+    /// [default: 100]
     #[arg(long, env = "SHORTTAIL_GATEWAY_REQUEST_DEADLINE_MS", value_name = "MS")]
     pub request_deadline_ms: Option<u64>,
     /// File of user:password lines; clients must authenticate

@@ -26,9 +26,10 @@ mod size;
 mod tests;
 mod up;
 
-#[cfg(test)]
-pub use address::with_resolver;
-pub use address::{Address, AddressError, Addresses, OptionalAddress, Place, SOCKET_PATH_BYTES_MAX, parse_tcp_address};
+pub use address::{
+    Address, AddressError, Addresses, OptionalAddress, Place, Resolver, SOCKET_PATH_BYTES_MAX, parse_tcp_address,
+    resolver, with_resolver,
+};
 pub use code::CodeSpec;
 pub use coordinator::{ADMIN_PORT, CoordinatorConfig, CoordinatorOptions};
 pub use credentials::read_credentials;
@@ -46,6 +47,11 @@ pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions,
 pub use size::{Size, SizeError};
 pub use up::{Transport, UpConfig, UpOptions};
 
+/// Names settings that differ in a file that was read again, and wait for the next start.
+pub fn warn_of_fixed(flags: &[&str]) {
+    flags.iter().for_each(|flag| tracing::warn!(flag, "changes only at the next start"));
+}
+
 /// Takes each field from the first that says something.
 macro_rules! merge {
     ($these:expr, $those:expr, $type:ident { $($field:ident),* $(,)? }) => {{
@@ -55,14 +61,15 @@ macro_rules! merge {
 }
 use merge;
 
-/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. Ports
-/// that were any free one are not compared.
+/// Takes over the fields that may change while a role runs, and names the others that differ, as their flags. A field that
+/// is in neither list does not compile.
 macro_rules! take_live {
     ($running:expr, $wanted:expr, live { $($live:ident),* $(,)? }, fixed { $($fixed:ident = $flag:literal),* $(,)? }) => {{
-        let (running, wanted) = ($running, $wanted);
-        $(running.$live = wanted.$live;)*
+        let running = $running;
+        let Self { $($live,)* $($fixed,)* } = $wanted;
+        $(running.$live = $live;)*
         let mut differing: Vec<&'static str> = Vec::new();
-        $(if running.$fixed != wanted.$fixed { differing.push($flag); })*
+        $(if running.$fixed != $fixed { differing.push($flag); })*
         differing
     }};
 }

@@ -10,8 +10,8 @@ use super::address::{Address, Addresses};
 use super::error::{ConfigError, within};
 use super::gateway::check_advertised;
 use super::limits::{NODE_MEMORY_MAX, NODE_MEMORY_MIN, NODE_THREAD_COUNT_MAX};
-use super::merge;
 use super::size::Size;
+use super::{merge, take_live};
 
 /// Configuration of one node, checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +34,29 @@ pub struct NodeConfig {
     pub repair_bytes_per_s: u64,
     /// What it looks at in the background to find damaged chunks, in bytes a second; 0: nothing.
     pub scrub_bytes_per_s: u64,
+}
+
+impl NodeConfig {
+    /// Names what differs and has to wait for the next start: everything.
+    pub fn take_live(&mut self, wanted: Self) -> Vec<&'static str> {
+        take_live!(
+            self,
+            wanted,
+            live {},
+            fixed {
+                listen = "--listen",
+                advertise = "--advertise",
+                membership = "--coordinator, --cluster-id or --id",
+                memory_bytes = "--memory",
+                memory_file = "--memory-file",
+                threads = "--threads",
+                domain = "--domain",
+                allow_chaos = "--allow-chaos",
+                repair_bytes_per_s = "--repair-bandwidth",
+                scrub_bytes_per_s = "--scrub-bandwidth",
+            }
+        )
+    }
 }
 
 /// How a node learns which cluster it belongs to.

@@ -104,6 +104,25 @@ fn the_example_with_all_settings_on_is_understood() {
 }
 
 #[test]
+fn nodes_and_coordinators_name_what_waits_for_the_next_start() {
+    let read = |text: &str| ConfigFile::read(Some(file(text).path())).expect("well-formed");
+    let node = |text: &str| {
+        read(&format!("[node]\ncoordinator = \"127.0.0.1:7000\"\n{text}")).node.resolve().expect("sensible")
+    };
+    let mut running = node("");
+    assert_eq!(running.take_live(node("")), [""; 0]);
+    assert_eq!(
+        running.take_live(node("repair_bandwidth = \"1m\"\nid = 3\n")),
+        ["--coordinator, --cluster-id or --id", "--repair-bandwidth"]
+    );
+    assert_eq!(running, node(""), "it goes on as it was");
+    let coordinator = |text: &str| read(&format!("[coordinator]\n{text}")).coordinator.resolve().expect("sensible");
+    let mut running = coordinator("");
+    let wanted = coordinator("dir = \"d\"\nretire_after = 7\n");
+    assert_eq!(running.take_live(wanted), ["--metadata or --dir", "--retire-after"]);
+}
+
+#[test]
 fn a_misspelt_variable_is_named() {
     let names = |names: &[&str]| check_environment(names.iter().map(|name| (*name).to_owned()));
     assert_eq!(names(&["PATH", "SHORTTAIL_UP_NODES", "SHORTTAIL_LOG"]), Ok(()));

@@ -71,7 +71,11 @@ pub struct UpConfig {
 
 impl UpConfig {
     /// Takes over what may change while the cluster runs; names what else differs and has to wait for the next start.
-    pub fn take_live(&mut self, wanted: Self) -> Vec<&'static str> {
+    pub fn take_live(&mut self, mut wanted: Self) -> Vec<&'static str> {
+        // Any free port is the one that it got.
+        if wanted.admin.is_some_and(|admin| admin.port() == 0) && self.admin.is_some() {
+            wanted.admin = self.admin;
+        }
         take_live!(
             self,
             wanted,
@@ -82,16 +86,23 @@ impl UpConfig {
                 code = "--code",
                 node_memory = "--node-memory",
                 memory_file = "--memory-file",
+                memcached = "--memcached",
+                redis = "--redis",
+                admin = "--admin",
                 dir = "--dir",
                 metadata = "--metadata",
                 partition_count = "--partitions",
                 redis_cluster = "--redis-cluster",
                 value_bytes_max = "--value-bytes-max",
+                block_bytes = "--block-bytes",
                 auth_file = "--auth-file",
                 node_threads = "--node-threads",
                 gateway_threads = "--gateway-threads",
                 transport = "--transport",
                 restart_nodes = "--restart-nodes",
+                retire_after_s = "--retire-after",
+                repair_bandwidth = "--repair-bandwidth",
+                scrub_bandwidth = "--scrub-bandwidth",
                 placement = "--placement",
                 domain_count = "--domains",
                 allow_chaos = "--allow-chaos",

@@ -7,19 +7,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use shorttail_wire::control::{
-    CONTROL_PROTOCOL_VERSION, ChaosStatus, FromCoordinator, HEARTBEAT_MS, Order, Refusal, Terms, ToCoordinator, View,
+    CONTROL_PROTOCOL_VERSION, ChaosStatus, FromCoordinator, Order, Refusal, Terms, ToCoordinator, View,
 };
 
+use super::at_hand::AtHand;
 use super::backoff::Backoff;
+use super::look_up::LookUp;
 use super::role::{HURRIED, Role};
 use super::search::{Answer, Search};
 use super::silence::Silence;
 use super::stream::{Closer, ControlStream};
 use crate::config::Addresses;
 
-/// The thread parses small messages and has names looked up; the default of 2 MiB would be most of a small node's memory
+/// The thread parses small messages, another one has names looked up; the default of 2 MiB would be most of a small node's memory
 /// map.
-const STACK_BYTES: usize = 256 << 10;
+pub(super) const STACK_BYTES: usize = 256 << 10;
 /// A transient refusal (a number still taken by a life that just ended) is retried this long before it counts, of
 /// who was never let in.
 const REFUSED_FOR_MAX: Duration = Duration::from_secs(10);
@@ -29,13 +31,8 @@ const HUNG_UP_FOR_MAX: Duration = Duration::from_millis(if cfg!(test) { 300 } el
 /// Somebody who is not let in says so again after this long.
 const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// Without a beat for so long a coordinator may have ceased to lead: three are missing.
-const BEAT_LATE: Duration = Duration::from_millis(4 * HEARTBEAT_MS);
-/// Without a beat for so long the connection may be dead: as many are missing as twice more, since who ceased to lead is
-/// mostly followed by then.
-const BEAT_VERY_LATE: Duration = Duration::from_millis(3 * 4 * HEARTBEAT_MS);
-/// Between two attempts to find another one.
-const LOOK_ROUND: Duration = Duration::from_secs(1);
+/// What a name service finds is waited for so long before it is gone on with what is known: one that answers takes less.
+const LOOK_UP_MAX: Duration = Duration::from_secs(1);
 /// While another one is asked, it and the one at hand are listened to in turn, for so long.
 const LISTEN: Duration = Duration::from_millis(10);
 
@@ -114,8 +111,18 @@ impl<R: Role> ControlClient<R> {
         let shared = Arc::new(Shared::new(wake));
         let backoff = Backoff::new();
         let silence = Silence::default();
-        let worker =
-            Worker { shared: Arc::clone(&shared), coordinators, current: 0, registration, obey, backoff, silence };
+        let in_vain = vec![false; coordinators.0.len()];
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            coordinators,
+            in_vain,
+            look_up: LookUp::new(),
+            current: 0,
+            registration,
+            obey,
+            backoff,
+            silence,
+        };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
         ControlClient { shared, thread: Some(thread) }
@@ -235,6 +242,9 @@ impl<R: Role> Shared<R> {
 struct Worker<R: Role> {
     shared: Arc<Shared<R>>,
     coordinators: Addresses,
+    /// Of each, whether it was asked last without being let in.
+    in_vain: Vec<bool>,
+    look_up: LookUp,
     /// Which of them is tried or served.
     current: usize,
     registration: R::Registration,
@@ -333,10 +343,11 @@ impl<R: Role> Worker<R> {
 
     /// A person who waits with it learns why.
     fn tell_of(&mut self, why: String) {
-        let address = &self.coordinators.0[self.current];
-        self.shared.lock().trouble = Some(format!("no answer from the coordinator at {address}: {why}"));
+        let place = &self.coordinators.0[self.current];
+        let address = &place.address;
+        self.shared.lock().trouble = Some(format!("no answer from the coordinator at {place}: {why}"));
         if !self.shared.is_stopping() && self.silence.is_to_be_told(Instant::now(), address, &why) {
-            tracing::warn!("no answer from the coordinator at {address}: {why}; it is asked again and again");
+            tracing::warn!("no answer from the coordinator at {place}: {why}; it is asked again and again");
         }
     }
 
@@ -375,6 +386,8 @@ impl<R: Role> Worker<R> {
                 Some(Answer::Over(refusal)) => return Ok(End::Refused(refusal)),
                 None => return Ok(End::Lost),
             };
+            self.coordinators.0[found.place].address = found.address;
+            self.in_vain[found.place] = false;
             (self.current, stream, welcome) = (found.place, found.stream, found.welcome);
             self.shared.lock().closer = Some(stream.closer()?);
         }
@@ -382,7 +395,13 @@ impl<R: Role> Worker<R> {
 
     /// Connects to the coordinator at this place of the list, and says who this is.
     fn register(&mut self, place: usize) -> io::Result<Result<(ControlStream, R::Welcome), NotWelcome>> {
-        let mut stream = ControlStream::connect_at(&mut self.coordinators.0[place])?;
+        let was_in_vain = std::mem::replace(&mut self.in_vain[place], true);
+        if was_in_vain {
+            // It may have moved, or another one of its name lead.
+            self.look_up.begin(&self.coordinators);
+            self.look_up.take(&mut self.coordinators, LOOK_UP_MAX);
+        }
+        let mut stream = ControlStream::connect_at(&mut self.coordinators.0[place], was_in_vain)?;
         self.shared.lock().closer = Some(stream.closer()?);
         let sent = stream.send(&R::register(self.registration.clone()));
         let answer = match sent.and_then(|()| stream.receive()) {
@@ -390,7 +409,10 @@ impl<R: Role> Worker<R> {
             answer => answer?,
         };
         match R::welcome(answer) {
-            Ok(welcome) => Ok(Ok((stream, welcome))),
+            Ok(welcome) => {
+                self.in_vain[place] = false;
+                Ok(Ok((stream, welcome)))
+            }
             Err(FromCoordinator::Refused(refusal)) => Ok(Err(NotWelcome::Refused(refusal))),
             Err(_) => Err(io::Error::other("the coordinator answered something else")),
         }
@@ -402,8 +424,7 @@ impl<R: Role> Worker<R> {
         let mut heartbeat_due = Instant::now();
         // At first more often, so that a starting cluster is seen to start.
         let mut interval = HURRIED;
-        let mut heard_at = Instant::now();
-        let mut look_round_at = heard_at + BEAT_LATE;
+        let mut at_hand = AtHand::new(Instant::now());
         while !self.shared.is_stopping() {
             let now = Instant::now();
             if now >= heartbeat_due {
@@ -414,14 +435,16 @@ impl<R: Role> Worker<R> {
                 heartbeat_due = Instant::now() + interval;
             }
             let until = if search.is_some() { heartbeat_due.min(now + LISTEN) } else { heartbeat_due };
-            let mut has_heard_all = false;
-            match stream.receive_until(until)? {
+            let message = stream.receive_until(until)?;
+            let has_heard_all = message.is_none();
+            match message {
+                Some(FromCoordinator::Beat) => at_hand.beats(Instant::now()),
+                Some(_) => at_hand.says(Instant::now()),
+                None => {}
+            }
+            match message {
                 Some(FromCoordinator::View(view)) => self.shared.push(ControlEvent::View(view)),
                 Some(FromCoordinator::Served(epochs)) => self.shared.push(ControlEvent::Served(epochs)),
-                Some(FromCoordinator::Beat) => {
-                    heard_at = Instant::now();
-                    look_round_at = heard_at + BEAT_LATE;
-                }
                 Some(FromCoordinator::Terms(terms)) => {
                     self.shared.push(ControlEvent::Terms(terms));
                     // What becomes of them is waited for.
@@ -432,21 +455,26 @@ impl<R: Role> Worker<R> {
                     let Obeyed { outcome, chaos } = (self.obey)(*order);
                     stream.send(&ToCoordinator::Obeyed { number, outcome, chaos })?;
                 }
+                Some(FromCoordinator::Beat) | None => {}
                 Some(_) => return Err(io::Error::other("only views, terms, beats and orders were expected")),
-                None => has_heard_all = true,
             }
+            let now = Instant::now();
             // Who stood still itself has beats to read first.
-            if search.is_none() && has_heard_all && Instant::now() >= look_round_at {
-                let asks_current = heard_at.elapsed() >= BEAT_VERY_LATE;
-                *search = Some(Search::new(self.current, self.coordinators.0.len(), asks_current));
+            if search.is_none() && has_heard_all && at_hand.is_late(now) {
+                self.look_up.take(&mut self.coordinators, Duration::ZERO);
+                *search = Some(Search::new(self.current, &self.coordinators, at_hand.is_to_be_asked(now)));
             }
             let Some(looking) = search else { continue };
-            if let Some(answer) = looking.advance::<R>(&self.coordinators, &self.registration, LISTEN) {
+            if let Some(answer) = looking.advance::<R>(&self.registration, LISTEN) {
                 return Ok(Left::For(answer));
             }
             if looking.is_over() {
+                at_hand.looked_round(Instant::now(), looking.does_not_lead());
+                if looking.asks_at_hand() {
+                    // Who leads may be where nobody was when the name was looked up last.
+                    self.look_up.begin(&self.coordinators);
+                }
                 *search = None;
-                look_round_at = Instant::now() + LOOK_ROUND;
             }
         }
         Ok(Left::Broken)

@@ -3,8 +3,11 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use shorttail_wire::control::{next_message, put_message};
@@ -49,14 +52,14 @@ impl ControlStream {
         ControlStream::connect_within(address, IO_TIMEOUT)
     }
 
-    /// Connects where the coordinator was last, else with the first address of its name that answers; it is noted. So a name
-    /// service that does not answer keeps nobody from one that is where it was.
-    pub fn connect_at(place: &mut Place) -> io::Result<Self> {
-        let mut result = ControlStream::connect(&place.address);
-        if result.is_ok() {
-            return result;
-        }
-        for address in place.look_up().into_iter().filter(|address| *address != place.address).collect::<Vec<_>>() {
+    /// Connects where the coordinator was last, else at the first other address of its name where somebody listens; it is
+    /// noted. If nobody there let the member in, the others have their turn first.
+    pub fn connect_at(place: &mut Place, was_in_vain: bool) -> io::Result<Self> {
+        let last = place.address.clone();
+        let mut addresses = place.others();
+        addresses.insert(if was_in_vain { addresses.len() } else { 0 }, last);
+        let mut result = Err(ErrorKind::NotConnected.into());
+        for address in addresses {
             result = ControlStream::connect(&address);
             if result.is_ok() {
                 place.address = address;
@@ -76,7 +79,7 @@ impl ControlStream {
                 Socket::Tcp(socket)
             }
             Address::Unix(path) => {
-                let socket = UnixStream::connect(path)?;
+                let socket = connect_unix(path, timeout)?;
                 socket.set_write_timeout(Some(IO_TIMEOUT))?;
                 Socket::Unix(socket)
             }
@@ -146,6 +149,14 @@ impl ControlStream {
     }
 }
 
+/// One that stands still takes connections until its queue is full: whoever comes then would wait for ever.
+fn connect_unix(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
+    net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
 fn is_pause(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -171,6 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn a_coordinator_on_this_machine_that_stands_still_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("control.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a free path");
+        net::listen(&listener, 1).expect("it listens");
+        let connect = || ControlStream::connect_within(&Address::Unix(path.clone()), Duration::from_millis(20));
+        let mut in_queue = Vec::new();
+        let error = loop {
+            match connect() {
+                Ok(stream) => in_queue.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert!(is_pause(&error) && !in_queue.is_empty(), "{error}");
+    }
+
+    #[test]
     fn a_coordinator_is_looked_for_at_all_addresses_of_its_name() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let there = Address::Tcp(listener.local_addr().expect("it listens"));
@@ -183,8 +211,10 @@ mod tests {
         with_resolver(answers, || {
             let mut place: Place = name.parse().expect("it is known");
             assert_ne!(place.address, there);
-            ControlStream::connect_at(&mut place).expect("somebody listens");
-            assert_eq!(place.address, there);
+            for was_in_vain in [false, true, true] {
+                ControlStream::connect_at(&mut place, was_in_vain).expect("somebody listens");
+                assert_eq!(place.address, there, "nobody else does");
+            }
         });
     }
 

@@ -1,6 +1,8 @@
 //! A member against coordinators that do only what a test says.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -13,7 +15,7 @@ use shorttail_wire::control::{
 };
 
 use super::*;
-use crate::config::Addresses;
+use crate::config::{Addresses, with_resolver};
 
 /// One end of a control connection, without any manners.
 pub struct Peer {
@@ -47,7 +49,7 @@ impl Peer {
     }
 
     /// Ends the connection, and waits until the other end has noticed.
-    fn leave(&mut self) {
+    pub fn leave(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection stands");
         self.stream.read_to_end(&mut Vec::new()).expect("the other end leaves");
     }
@@ -93,10 +95,7 @@ impl Fake {
 
     /// A member that connects and registers.
     fn asked(&self) -> Peer {
-        let (stream, _) = self.0.accept().expect("a member");
-        let mut peer = Peer::new(stream);
-        assert!(matches!(peer.hear(), ToCoordinator::RegisterNode(_)));
-        peer
+        asked_on(self.0.accept().expect("a member").0)
     }
 
     fn let_in(&self) -> Peer {
@@ -111,6 +110,17 @@ impl Fake {
     }
 }
 
+fn asked_on(stream: UnixStream) -> Peer {
+    let mut peer = Peer::new(stream);
+    assert!(matches!(peer.hear(), ToCoordinator::RegisterNode(_)));
+    peer
+}
+
+/// A socket is read and written like any other.
+fn of_tcp(stream: TcpStream) -> UnixStream {
+    UnixStream::from(OwnedFd::from(stream))
+}
+
 fn welcome() -> FromCoordinator {
     let session = NodeSession { cluster_id: ClusterId(7), node_id: NodeId(3) };
     FromCoordinator::NodeRegistered(NodeWelcome { session })
@@ -121,10 +131,30 @@ fn member() -> (NodeControl, [Fake; 2], tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a directory");
     let paths = ["a.sock", "b.sock"].map(|name| dir.path().join(name));
     let fakes = [Fake::listen(&paths[0]), Fake::listen(&paths[1])];
-    let addresses = Addresses(paths.map(|path| Address::Unix(path).into()).to_vec());
+    (start(Addresses(paths.map(|path| Address::Unix(path).into()).to_vec())), fakes, dir)
+}
+
+fn start(addresses: Addresses) -> NodeControl {
     let obey = |order| Obeyed { outcome: Ok(format!("{order:?}")), chaos: ChaosStatus::default() };
-    let client = ControlClient::start(addresses, registration(3), Box::new(|| {}), Box::new(obey));
-    (client, fakes, dir)
+    ControlClient::start(addresses, registration(3), Box::new(|| {}), Box::new(obey))
+}
+
+/// A member that knows coordinators by one name, and those at the two addresses of it.
+fn member_with_name() -> (NodeControl, [TcpListener; 2]) {
+    let (first, second) = loop {
+        let second = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = second.local_addr().expect("it listens").port();
+        if let Ok(first) = TcpListener::bind(("127.0.0.2", port)) {
+            break (first, second);
+        }
+    };
+    let answers = |name: &str| {
+        let port = name.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).expect("a port");
+        Ok(vec![([127, 0, 0, 2], port).into(), ([127, 0, 0, 1], port).into()])
+    };
+    let name = format!("coordinator:{}", second.local_addr().expect("it listens").port());
+    let client = with_resolver(answers, || start(name.parse().expect("it is known")));
+    (client, [first, second])
 }
 
 fn is_status(message: &ToCoordinator) -> bool {
@@ -156,6 +186,37 @@ fn a_member_of_another_version_ends_and_names_both() {
     for version in [CONTROL_PROTOCOL_VERSION, CONTROL_PROTOCOL_VERSION + 1] {
         assert!(text.contains(&format!("version {version}")), "{text}");
     }
+}
+
+/// The one at the first address stands by, and stays there.
+#[test]
+fn a_member_asks_at_all_addresses_of_a_name_who_leads() {
+    let (client, [first, second]) = member_with_name();
+    [&first, &second].into_iter().for_each(|listener| listener.set_nonblocking(true).expect("a socket"));
+    let mut in_vain = 0;
+    while second.accept().map(|(stream, _)| asked_on(of_tcp(stream)).say(&welcome())).is_err() {
+        if let Ok((stream, _)) = first.accept() {
+            asked_on(of_tcp(stream)).say(&FromCoordinator::Refused(Refusal::NotLeading("another one".into())));
+            in_vain += 1;
+        }
+        assert!(in_vain < 5, "it is asked again and again");
+    }
+    client.registered().expect("let in");
+}
+
+/// The one at hand stands still, and the system takes what it is sent.
+#[test]
+fn while_beats_are_late_the_other_addresses_of_the_name_are_asked() {
+    let (_client, [first, second]) = member_with_name();
+    let mut at_hand = asked_on(of_tcp(first.accept().expect("a member").0));
+    at_hand.say(&welcome());
+    let mut other = asked_on(of_tcp(second.accept().expect("a member").0));
+    other.say(&welcome());
+    assert!(is_status(&other.hear()));
+    while !at_hand.has_ended() {}
+    // Where it was let in last it is asked first.
+    drop(other);
+    asked_on(of_tcp(second.accept().expect("a member").0));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use shorttail_coordinator::candidate;
 use shorttail_units::{CodeShape, Incarnation, NodeId};
-use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, Refusal, StoreTotals, View};
+use shorttail_wire::control::{ChaosStatus, GatewayStatus, NodeState, NodeStatus, Refusal, StoreTotals, View};
 
 use super::*;
 use crate::admin::tests::post;
@@ -490,6 +490,26 @@ fn who_is_let_in_hears_that_before_any_beat() {
     }
     held.set_held(false);
     assert!(matches!(second.hear(), FromCoordinator::NodeRegistered(_)));
+}
+
+/// It heard nothing of a coordinator that stood still, asks anew, and does not wait for long.
+#[test]
+fn a_member_that_asks_anew_while_something_is_saved_keeps_its_connection() {
+    let held = Held::start();
+    let mut first = held.register(1);
+    assert!(matches!(first.hear(), FromCoordinator::NodeRegistered(_)));
+    held.set_held(true);
+    let _waits = held.register(2);
+    while held.status().nodes.len() < 2 {}
+    let mut second = held.register(1);
+    // By then it was heard.
+    held.status();
+    second.leave();
+    let nodes = held.status().nodes;
+    assert!(nodes.iter().any(|node| node.id == 1 && node.state != NodeState::Dead), "{nodes:?}");
+    first.say(&ToCoordinator::NodeStatus(NodeStatus::default()));
+    held.set_held(false);
+    while !matches!(first.hear(), FromCoordinator::View(view) if view.nodes.len() == 2) {}
 }
 
 /// Or it would be carried out when the store is back, and whoever gave it was told that it failed.

@@ -12,10 +12,7 @@ use shorttail_gateway::session::{Session, Shared};
 use shorttail_units::Now;
 
 use super::backlog::{Backlog, BacklogRoom};
-use crate::net::{Link, Stream};
-
-/// Bytes of room for output that an idle connection keeps.
-const OUTPUT_BYTES_KEPT: usize = 64 << 10;
+use crate::net::{Link, Stream, drop_sent};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
@@ -51,6 +48,10 @@ pub struct Client {
     pub in_flight: usize,
     /// More input may be in the socket.
     pub has_unread: bool,
+    /// It is among those that are read next, or that wait for room.
+    pub is_queued: bool,
+    /// Since it was read last, something came that its session may have waited for.
+    pub may_go_on: bool,
     /// The other end sends no more: closed once everything is answered.
     pub is_half_closed: bool,
     /// It is among those that are looked at when the turn ends.
@@ -70,7 +71,13 @@ impl Client {
 
     /// Has nothing been heard of it since then, although it waits for nothing?
     pub fn is_idle(&self, since_us: u64) -> bool {
-        self.in_flight == 0 && self.heard_us < since_us
+        self.in_flight == 0 && !self.is_queued && self.heard_us < since_us
+    }
+
+    /// Would reading it bring anything on?
+    pub fn wants_turn(&self) -> bool {
+        let has_input = !self.link.input.is_empty() && !self.session.wants_input();
+        self.may_go_on && (self.has_unread || has_input || self.session.has_more())
     }
 
     /// Sends what the socket takes.
@@ -108,20 +115,6 @@ impl Client {
         }
         is_taken
     }
-}
-
-/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that: of a
-/// large output no more in all than it has bytes.
-fn drop_sent(output: &mut Vec<u8>, sent: &mut usize) {
-    if *sent == output.len() {
-        output.clear();
-        output.shrink_to(OUTPUT_BYTES_KEPT);
-    } else if *sent > output.len() / 2 {
-        output.drain(..*sent);
-    } else {
-        return;
-    }
-    *sent = 0;
 }
 
 macro_rules! either {
@@ -198,6 +191,14 @@ impl ClientSession {
         either!(self, session => session.closing())
     }
 
+    pub fn waits_for_room(&self) -> bool {
+        either!(self, session => session.waits_for_room())
+    }
+
+    pub fn has_more(&self) -> bool {
+        either!(self, session => session.has_more())
+    }
+
     pub fn wants_input(&self) -> bool {
         either!(self, session => session.wants_input())
     }
@@ -228,6 +229,8 @@ mod tests {
             heard_us: 5,
             in_flight: 1,
             has_unread: false,
+            is_queued: false,
+            may_go_on: false,
             is_half_closed: false,
             is_dirty: false,
         };
@@ -245,24 +248,5 @@ mod tests {
         far.read_exact(&mut vec![0; 64 << 10]).expect("what was sent");
         assert_eq!(send(&mut client, 30), 30);
         assert!(!client.is_idle(30) && client.is_idle(31));
-    }
-
-    #[test]
-    fn little_of_a_large_output_is_moved_however_slowly_it_leaves() {
-        const OUTPUT_BYTES: usize = 16 << 20;
-        let all: Vec<u8> = (0..OUTPUT_BYTES).map(|place| (place % 251) as u8).collect();
-        let (mut output, mut sent) = (all.clone(), 0);
-        let (mut heard, mut moved_bytes) = (Vec::new(), 0);
-        while !output.is_empty() {
-            // A socket that takes this much at a time.
-            let count = (64 << 10).min(output.len() - sent);
-            heard.extend_from_slice(&output[sent..sent + count]);
-            sent += count;
-            let before = output.len();
-            drop_sent(&mut output, &mut sent);
-            moved_bytes += if output.len() < before { output.len() } else { 0 };
-        }
-        assert!(heard == all && sent == 0);
-        assert!(moved_bytes <= OUTPUT_BYTES, "{moved_bytes} bytes were moved");
     }
 }

@@ -1,6 +1,7 @@
 //! One core of a gateway: an epoll loop around engines, client sessions, node sessions and other gateways.
 //!
-//! A turn: take all that arrived, let the engines handle it, then one write per connection.
+//! A turn: take what arrived, of clients for a bounded time, let the engines handle it, hand out a bounded number of replies,
+//! then one write per connection.
 //!
 //! ```text
 //! clients.rs ----.                     .---- sessions.rs <--> nodes
@@ -15,7 +16,9 @@ mod clients;
 mod guests;
 mod housekeeping;
 mod message;
+mod reading;
 mod sessions;
+mod work;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -40,11 +43,13 @@ use super::peers::session_of;
 use super::policies::NewPolicies;
 use super::tallies::Teller;
 use super::{CoreGauges, Listeners, Totals};
-use crate::clock::Clock;
+use crate::clock::{Clock, thread_time_us};
 use crate::net::{Accepting, Inbox, Listener, Outlet, Patience};
 use crate::scheduling;
 pub use message::{Live, ToCore};
+use reading::ReadQueue;
 use sessions::Until;
+use work::Work;
 
 pub const INBOX: MioToken = MioToken(0);
 const FIRST_LISTENER: usize = 1;
@@ -99,9 +104,12 @@ pub struct Core {
     guests: HashMap<u64, Guest>,
     /// Clients with output, or that may have become closable.
     dirty: Vec<u64>,
-    /// Clients, and other gateways, with input left in their socket or buffer.
-    unread: Vec<u64>,
+    /// Clients and other gateways that sent something, or may go on with what they sent.
+    unread: ReadQueue,
+    /// Clients that want to store what there is no room for.
+    without_room: ReadQueue,
     scratch: Vec<u8>,
+    work: Work,
     housekeeping_us: u64,
     /// No limit was asked for: what clients are told is what the nodes have.
     reports_node_memory: bool,
@@ -150,8 +158,10 @@ impl Core {
             next_client: FIRST_CLIENT + ((setup.core as u64) << 40),
             guests: HashMap::new(),
             dirty: Vec::new(),
-            unread: Vec::new(),
+            unread: ReadQueue::default(),
+            without_room: ReadQueue::default(),
             scratch: vec![0; SCRATCH_BYTES],
+            work: Work::default(),
             housekeeping_us: 0,
             reports_node_memory,
         })
@@ -172,14 +182,12 @@ impl Core {
         loop {
             self.await_events(&mut events)?;
             self.now = self.read_clock();
-            for number in std::mem::take(&mut self.unread) {
-                self.read_guest(number);
-                self.read_client(number);
-            }
+            self.tell_work();
             for event in &events {
                 self.handle_event(event)?;
             }
             self.accept_again();
+            self.read_unread();
             self.pass_replies();
             self.exchange.end_turn(self.now);
             self.pass_replies();
@@ -205,6 +213,14 @@ impl Core {
         now
     }
 
+    /// Engines do not take the work of a long turn for a pause.
+    fn tell_work(&mut self) {
+        let worked_us = self.work.since_last_turn(self.now.mono_us, thread_time_us);
+        if worked_us > 0 {
+            self.exchange.tenures.iter_mut().for_each(|tenure| tenure.engine.handle_work(worked_us));
+        }
+    }
+
     fn handle_event(&mut self, event: &Event) -> io::Result<()> {
         let token = event.token();
         if let Some((place, session)) = session_of(token) {
@@ -218,19 +234,17 @@ impl Core {
             self.accept_guests();
         } else if let Some(guest) = self.guests.get_mut(&(token.0 as u64)) {
             guest.link.note(event);
-            self.read_guest(token.0 as u64);
+            guest.queue(token.0 as u64, &mut self.unread);
         } else if token.0 < FIRST_CLIENT as usize {
             self.accept(token.0 - FIRST_LISTENER);
         } else {
-            let client = token.0 as u64;
-            if let Some(known) = self.clients.get_mut(&client) {
-                known.link.note(event);
-            }
+            let number = token.0 as u64;
+            let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
+            client.link.note(event);
             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.read_client(client);
-            } else if let Some(found) = self.clients.get_mut(&client) {
-                found.mark(client, &mut self.dirty);
+                client.queue(number, &mut self.unread);
             }
+            client.mark(number, &mut self.dirty);
         }
         Ok(())
     }
@@ -293,6 +307,7 @@ impl Core {
     fn pass_replies(&mut self) {
         // After all that arrived in the turn, not before it.
         let now = self.read_clock();
+        self.exchange.begin_pass(now);
         while let Some((token, answer)) = self.exchange.poll_answer(now) {
             self.deliver(token, answer);
         }

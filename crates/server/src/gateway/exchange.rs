@@ -37,10 +37,12 @@ use shorttail_wire::control::{Terms, View};
 use super::ToCore;
 use super::followers::Followers;
 use super::gather::{Gather, Part, Whom};
+use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::Table;
 use super::tenures::Tenures;
 use super::waiting::{NEWS_US_MAX, REST_US, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
+use super::writes::Writes;
 use crate::net::Outlet;
 
 /// Connections of other cores' parts of requests about all keys: no client has such a number.
@@ -86,8 +88,10 @@ pub struct Exchange {
     /// Tokens that other cores asked this one with, and the partition.
     foreign: HashMap<Token, (usize, u16)>,
     to_wake: HashSet<usize>,
-    /// Replies for this core's own connections.
+    /// Replies for this core's own connections, and how many of them may be handed out in this pass.
     ready: VecDeque<(Token, Answer)>,
+    pass_left: usize,
+    writes: Writes,
     /// Replies of a turn; kept for its memory.
     replies: Vec<(Token, Reply)>,
     number_next: u64,
@@ -115,6 +119,8 @@ impl Exchange {
             foreign: HashMap::new(),
             to_wake: HashSet::new(),
             ready: VecDeque::new(),
+            pass_left: ANSWERS_PER_PASS,
+            writes: Writes::of_core(cores.len()),
             replies: Vec::new(),
             number_next: 0,
             may_place: false,
@@ -147,16 +153,17 @@ impl Exchange {
                 if own.is_empty() {
                     return self.answer(token, Some(Reply::Keyspace(Ok(of_nothing(&request)))));
                 }
-                self.gather.begin(token, *request, own, deadline_us, true);
-                self.ask_loose(now);
+                let gathered = self.gather.begin(token, *request, own, deadline_us, true);
+                self.ask_parts(now, |gather, whom| gather.ask(gathered, whom));
             }
             (None, Request::Keyspace(request)) => {
                 let all = (0..self.table.partition_count()).collect();
-                self.gather.begin(token, request, all, deadline_us, true);
-                self.ask_loose(now);
+                let gathered = self.gather.begin(token, request, all, deadline_us, true);
+                self.ask_parts(now, |gather, whom| gather.ask(gathered, whom));
             }
             (partition, request) => {
                 let ask = Ask { partition: partition.unwrap_or(0), epoch: 0, request };
+                self.writes.begin(token, &ask);
                 let waiter = self.waiter(token, ask, deadline_us, true);
                 self.take(now, waiter);
             }
@@ -172,8 +179,8 @@ impl Exchange {
                 if !partitions.iter().any(|&partition| self.is_own(partition)) {
                     return self.answer(token, None);
                 }
-                self.gather.begin(token, request, partitions, deadline_us, false);
-                self.ask_loose(now);
+                let gathered = self.gather.begin(token, request, partitions, deadline_us, false);
+                self.ask_parts(now, |gather, whom| gather.ask(gathered, whom));
             }
             // An engine is asked for nothing but what it has, whatever another gateway thinks.
             ask if self.table.is_about(&ask) => {
@@ -308,14 +315,18 @@ impl Exchange {
         self.table.owner(partition).is_some_and(|owner| owner.gateway == self.place.identity.gateway)
     }
 
-    /// Asks the owners of partitions that requests about all keys still lack.
-    fn ask_loose(&mut self, now: Now) {
+    /// Asks the owners of partitions that requests about all keys still lack: of those requests that `choose` says.
+    fn ask_parts(
+        &mut self,
+        now: Now,
+        choose: impl FnOnce(&mut Gather, &dyn Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)>,
+    ) {
         let (table, me, core_count) = (&self.table, self.place.identity.gateway, self.cores.len());
         let whom = |partition: u16| -> Option<Whom> {
             let owner = table.owner(partition)?;
             Some((owner.epoch, (owner.gateway == me).then_some(usize::from(partition) % core_count)))
         };
-        for (part, deadline_us, may_travel) in self.gather.ask_loose(whom) {
+        for (part, deadline_us, may_travel) in choose(&mut self.gather, &whom) {
             let Part { token, epoch, partition, request } = part;
             let ask = Ask { partition, epoch, request: Request::Keyspace(request) };
             let waiter = self.waiter(token, ask, deadline_us, may_travel);
@@ -355,14 +366,37 @@ impl Exchange {
         }
     }
 
-    /// The next reply for a connection of this core. `now`: as [`Engine::poll_reply`] wants it.
+    /// From now on so many replies are handed out again. `now`: as [`Engine::poll_reply`] wants it.
     ///
     /// [`Engine::poll_reply`]: shorttail_gateway::engine::Engine::poll_reply
+    pub fn begin_pass(&mut self, now: Now) {
+        self.pass_left = ANSWERS_PER_PASS;
+        // Those that may leave now, also if they are handed out later.
+        self.collect(now);
+    }
+
+    /// The next reply for a connection of this core, in this pass.
     pub fn poll_answer(&mut self, now: Now) -> Option<(Token, Answer)> {
+        if self.pass_left == 0 {
+            return None;
+        }
         if self.ready.is_empty() {
             self.collect(now);
         }
-        self.ready.pop_front()
+        let answered = self.ready.pop_front()?;
+        self.pass_left = self.pass_left.saturating_sub(weight_of(&answered.1));
+        self.writes.end(answered.0);
+        Some(answered)
+    }
+
+    /// May clients store more than a little?
+    pub fn has_room(&self) -> bool {
+        self.writes.has_room()
+    }
+
+    /// Is something left that the last pass did not hand out?
+    pub fn has_answers(&self) -> bool {
+        self.pass_left == 0 || !self.ready.is_empty()
     }
 
     fn collect(&mut self, now: Now) {
@@ -401,7 +435,7 @@ impl Exchange {
         self.settle(now, outcomes);
         self.neighbours.connect(now.mono_us, registry);
         self.may_place = true;
-        self.ask_loose(now);
+        self.ask_parts(now, |gather, whom| gather.ask_loose(whom));
     }
 
     /// What clients are told from now on. `served`: epochs of tenures.
@@ -455,9 +489,7 @@ impl Exchange {
         for (origin, answer) in self.gather.take_expired(now.mono_us) {
             self.answer(origin, Some(Reply::Keyspace(answer)));
         }
-        if self.gather.has_loose() {
-            self.ask_loose(now);
-        }
+        self.ask_parts(now, |gather, whom| gather.ask_returned(whom));
         self.neighbours.connect(now.mono_us, registry);
         self.may_place = true;
         // Whether their last replies may leave is looked at as with all others: by a clock that is read after this.
@@ -471,6 +503,16 @@ impl Exchange {
         for core in self.to_wake.drain() {
             self.cores[core].wake();
         }
+    }
+}
+
+/// For how many answers one counts.
+fn weight_of(answer: &Answer) -> usize {
+    match answer {
+        Some(Reply::Bytes(bytes)) => 1 + bytes.len() / ANSWER_BYTES,
+        Some(Reply::Keyspace(Ok(KeyspaceReply::Scanned { keys, .. }))) => 1 + keys.len(),
+        Some(Reply::Keyspace(Ok(KeyspaceReply::Stats(_)))) => ANSWERS_OF_STATS,
+        _ => 1,
     }
 }
 

@@ -12,7 +12,7 @@
 //!
 //! Must not know: how a part is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shorttail_gateway::command::StoreError;
 use shorttail_gateway::engine::Token;
@@ -54,19 +54,21 @@ pub struct Gather {
     /// Connection under which the parts are asked.
     connection: u64,
     gathered: BTreeMap<u64, Gathered>,
+    /// Those of which a part came back: somebody else is to be asked.
+    returned: BTreeSet<u64>,
     next: u64,
 }
 
 impl Gather {
     pub fn new(connection: u64) -> Self {
-        Gather { connection, gathered: BTreeMap::new(), next: 0 }
+        Gather { connection, gathered: BTreeMap::new(), returned: BTreeSet::new(), next: 0 }
     }
 
     pub fn is_part(&self, token: Token) -> bool {
         token.connection == self.connection
     }
 
-    /// Notes a request about these partitions; none is asked yet.
+    /// Notes a request about these partitions, by its number; none is asked yet.
     pub fn begin(
         &mut self,
         origin: Token,
@@ -74,7 +76,7 @@ impl Gather {
         partitions: Vec<u16>,
         deadline_us: u64,
         may_travel: bool,
-    ) {
+    ) -> u64 {
         let gathered = Gathered {
             origin,
             request,
@@ -87,34 +89,27 @@ impl Gather {
         };
         self.gathered.insert(self.next, gathered);
         self.next += 1;
+        self.next - 1
     }
 
-    pub fn has_loose(&self) -> bool {
-        self.gathered.values().any(|gathered| !gathered.loose.is_empty())
+    /// Parts of one request for all loose partitions whose owner is known.
+    pub fn ask(&mut self, seq: u64, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        self.returned.remove(&seq);
+        let Some(gathered) = self.gathered.get_mut(&seq) else { return Vec::new() };
+        gathered.ask_loose(self.connection, seq, whom)
     }
 
-    /// Parts for all loose partitions whose owner is known.
+    /// The same of those that came back: the owners of the others are as unknown as they were.
+    pub fn ask_returned(&mut self, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        let returned = std::mem::take(&mut self.returned);
+        returned.into_iter().flat_map(|seq| self.ask(seq, &whom)).collect()
+    }
+
+    /// The same of all: others own partitions now.
     pub fn ask_loose(&mut self, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
-        let mut asked = Vec::new();
-        for (&seq, gathered) in &mut self.gathered {
-            let mut groups: BTreeMap<Whom, Vec<u16>> = BTreeMap::new();
-            gathered.loose.retain(|&partition| match whom(partition) {
-                Some(whom) => {
-                    groups.entry(whom).or_default().push(partition);
-                    false
-                }
-                None => true,
-            });
-            for ((epoch, _), partitions) in groups {
-                let id = RequestId { seq, part: gathered.part_next };
-                gathered.part_next += 1;
-                let token = Token { connection: self.connection, id };
-                let part = Part { token, epoch, partition: partitions[0], request: gathered.request.clone() };
-                gathered.parts.insert(id.part, partitions);
-                asked.push((part, gathered.deadline_us, gathered.may_travel));
-            }
-        }
-        asked
+        self.returned.clear();
+        let all = self.gathered.iter_mut();
+        all.flat_map(|(&seq, gathered)| gathered.ask_loose(self.connection, seq, &whom)).collect()
     }
 
     /// Takes the answer to a part, `None`: of one that does not own it. The whole answer when nothing is left to ask.
@@ -128,7 +123,10 @@ impl Gather {
                 let error = gathered.error();
                 return self.end(token.id.seq, Err(error));
             }
-            None => gathered.loose.extend(partitions),
+            None => {
+                gathered.loose.extend(partitions);
+                self.returned.insert(token.id.seq);
+            }
             Some(answer) => {
                 gathered.result = Some(match (gathered.result.take(), answer) {
                     (None, answer) => answer,
@@ -160,6 +158,27 @@ impl Gather {
 }
 
 impl Gathered {
+    fn ask_loose(&mut self, connection: u64, seq: u64, whom: impl Fn(u16) -> Option<Whom>) -> Vec<(Part, u64, bool)> {
+        let mut groups: BTreeMap<Whom, Vec<u16>> = BTreeMap::new();
+        self.loose.retain(|&partition| match whom(partition) {
+            Some(whom) => {
+                groups.entry(whom).or_default().push(partition);
+                false
+            }
+            None => true,
+        });
+        let mut asked = Vec::with_capacity(groups.len());
+        for ((epoch, _), partitions) in groups {
+            let id = RequestId { seq, part: self.part_next };
+            self.part_next += 1;
+            let token = Token { connection, id };
+            let part = Part { token, epoch, partition: partitions[0], request: self.request.clone() };
+            self.parts.insert(id.part, partitions);
+            asked.push((part, self.deadline_us, self.may_travel));
+        }
+        asked
+    }
+
     /// Of a flush, some owners may have done their part, and must not be asked to do it again.
     fn error(&self) -> StoreError {
         let is_begun = self.result.is_some() || !self.parts.is_empty();
@@ -195,6 +214,35 @@ mod tests {
         asked.into_iter().map(|(part, ..)| (part.token, part.epoch, part.partition)).collect()
     }
 
+    fn has_loose(gather: &Gather) -> bool {
+        gather.gathered.values().any(|gathered| !gathered.loose.is_empty())
+    }
+
+    /// All clients of a gateway ask how much there is, while one partition has no owner.
+    #[test]
+    fn what_waits_for_an_owner_is_not_looked_at_while_there_is_none() {
+        const REQUESTS: usize = 10_000;
+        const PARTITIONS: u16 = 8;
+        let mut gather = Gather::new(99);
+        let looks = std::cell::Cell::new(0);
+        let whom = |partition: u16| {
+            looks.set(looks.get() + 1);
+            (partition > 0).then_some((7, None))
+        };
+        let mut asked = Vec::new();
+        for _ in 0..REQUESTS {
+            let number = gather.begin(TOKEN, KeyspaceRequest::Count, (0..PARTITIONS).collect(), 500, true);
+            asked.extend(tokens(gather.ask(number, whom)));
+            gather.ask_returned(whom);
+        }
+        assert_eq!((asked.len(), looks.take()), (REQUESTS, REQUESTS * usize::from(PARTITIONS)));
+        // One is asked again that was asked in vain, once; the others wait.
+        gather.add(asked[5].0, None);
+        assert_eq!((0..100).map(|_| gather.ask_returned(whom).len()).sum::<usize>(), 1);
+        assert_eq!(looks.take(), usize::from(PARTITIONS));
+        assert_eq!(gather.ask_loose(|_| Some((8, None))).len(), REQUESTS, "there is an owner");
+    }
+
     #[test]
     fn a_flush_that_some_did_is_not_refused_as_if_nobody_had() {
         let whole = |request: KeyspaceRequest, answers: [Answer; 2]| {
@@ -221,7 +269,7 @@ mod tests {
         let whom = |partition: u16| Some((if partition < 3 { 7 } else { 9 }, Some(usize::from(partition % 2))));
         let asked = tokens(gather.ask_loose(whom));
         assert_eq!(asked.iter().map(|part| (part.1, part.2)).collect::<Vec<_>>(), [(7, 0), (7, 1), (9, 3)]);
-        assert!(gather.is_part(asked[0].0) && !gather.is_part(TOKEN) && !gather.has_loose());
+        assert!(gather.is_part(asked[0].0) && !gather.is_part(TOKEN) && !has_loose(&gather));
         assert_eq!(gather.add(asked[2].0, Some(Ok(KeyspaceReply::Count(2)))), None);
         assert_eq!(gather.add(asked[0].0, Some(Ok(KeyspaceReply::Count(3)))), None);
         assert_eq!(gather.add(asked[0].0, Some(Ok(KeyspaceReply::Count(3)))), None, "answered once");
@@ -236,12 +284,14 @@ mod tests {
         let mut gather = gather();
         let asked = tokens(gather.ask_loose(|_| Some((7, None))));
         assert_eq!(gather.add(asked[0].0, None), None);
-        assert!(gather.has_loose());
-        let again = tokens(gather.ask_loose(|partition| (partition != 3).then_some((8 + u32::from(partition), None))));
-        assert_eq!((again.len(), gather.has_loose()), (3, true), "one has no owner");
+        assert!(has_loose(&gather));
+        let again =
+            tokens(gather.ask_returned(|partition| (partition != 3).then_some((8 + u32::from(partition), None))));
+        assert_eq!((again.len(), has_loose(&gather)), (3, true), "one has no owner");
         assert_eq!(gather.add(again[0].0, Some(Err(StoreError::Unreadable))), None);
         assert_eq!(gather.add(again[1].0, Some(Ok(KeyspaceReply::Count(1)))), None);
         assert_eq!(gather.add(again[2].0, Some(Ok(KeyspaceReply::Count(1)))), None);
+        assert_eq!(gather.ask_returned(|_| Some((20, None))), [], "nobody owned it, and that is so until it is said");
         let last = tokens(gather.ask_loose(|_| Some((20, None))));
         let whole = gather.add(last[0].0, Some(Ok(KeyspaceReply::Count(1))));
         assert_eq!(whole, Some((TOKEN, Err(StoreError::Unreadable))));

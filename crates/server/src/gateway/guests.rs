@@ -42,6 +42,8 @@ pub struct Guest {
     held_bytes: usize,
     /// What it sends was left in the socket.
     has_unread: bool,
+    /// It is among those that are read next.
+    pub is_queued: bool,
     /// Since when some of it was there all the time.
     unread_since_us: Option<u64>,
     /// To be closed once the outbox has left.
@@ -67,6 +69,7 @@ impl Guest {
             held: VecDeque::new(),
             held_bytes: 0,
             has_unread: false,
+            is_queued: false,
             unread_since_us: None,
             is_over: false,
         }

@@ -16,6 +16,15 @@ pub const REPORT_US_MAX: u64 = 1_500_000;
 pub const ASKED_MAX: usize = 16_384;
 pub const ASKED_BYTES_MAX: usize = 64 << 20;
 
+/// Answers that are handed out in one pass, a long one counting as several: what is asked in turn is often answered at once,
+/// and a request of a million keys would hold up all others until its end. Some milliseconds' work.
+pub const ANSWERS_PER_PASS: usize = 4096;
+
+/// Bytes of a reply that count as one answer, as does a key that was listed; and what statistics count as, which are
+/// written out for the client.
+pub const ANSWER_BYTES: usize = 16 << 10;
+pub const ANSWERS_OF_STATS: usize = 64;
+
 /// Bytes that may wait for the socket to another gateway: all that it may be asked at once. What was asked too long ago
 /// is not counted there any more, but waits here.
 pub const NEIGHBOUR_OUTBOX_BYTES_MAX: usize = ASKED_BYTES_MAX;

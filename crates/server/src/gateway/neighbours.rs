@@ -69,6 +69,7 @@ struct Neighbour {
     address: Address,
     link: Option<Link>,
     is_open: bool,
+    /// What has not left, behind some that has.
     outbox: Vec<u8>,
     /// Since when the socket takes nothing of the outbox, in microseconds.
     stuck_since_us: Option<u64>,
@@ -194,8 +195,8 @@ impl Neighbours {
         let mut broken = Vec::new();
         for (&id, neighbour) in &mut self.neighbours {
             let Some(link) = neighbour.link.as_mut().filter(|_| !neighbour.outbox.is_empty()) else { continue };
-            let before = neighbour.outbox.len();
-            let result = link.write(&mut neighbour.outbox, registry);
+            let before = link.unsent_bytes(&neighbour.outbox);
+            let result = link.write_large(&mut neighbour.outbox, registry);
             neighbour.note_taken(before, now_us);
             if let Err(error) = result {
                 // Connecting takes a moment over TCP: the greeting waits in the outbox.
@@ -236,11 +237,11 @@ impl Neighbours {
 
     fn break_off(&mut self, gateway: u16, registry: &Registry) -> Vec<Outcome> {
         let Some(neighbour) = self.neighbours.get_mut(&gateway) else { return Vec::new() };
+        let sent = neighbour.put - neighbour.unsent_bytes() as u64;
         if let Some(mut link) = neighbour.link.take() {
             link.close(registry);
         }
         neighbour.is_open = false;
-        let sent = neighbour.put - neighbour.outbox.len() as u64;
         neighbour.outbox = Vec::new();
         neighbour.stuck_since_us = None;
         let asked = std::mem::take(&mut neighbour.asked).into_values();
@@ -286,12 +287,16 @@ impl Neighbour {
         self.is_open
             && self.asked.len() < ASKED_MAX
             && self.asked_bytes < ASKED_BYTES_MAX
-            && self.outbox.len() < NEIGHBOUR_OUTBOX_BYTES_MAX
+            && self.unsent_bytes() < NEIGHBOUR_OUTBOX_BYTES_MAX
+    }
+
+    fn unsent_bytes(&self) -> usize {
+        self.link.as_ref().map_or(self.outbox.len(), |link| link.unsent_bytes(&self.outbox))
     }
 
     /// Of so many bytes the socket was to take some.
     fn note_taken(&mut self, before: usize, now_us: u64) {
-        self.stuck_since_us = match self.outbox.len() {
+        self.stuck_since_us = match self.unsent_bytes() {
             0 => None,
             left if left < before => Some(now_us),
             _ => self.stuck_since_us.or(Some(now_us)),

@@ -24,6 +24,8 @@ pub struct Link {
     token: Token,
     /// Bytes that were read and not consumed.
     pub input: Vec<u8>,
+    /// Bytes at the front of a large output that have left.
+    sent: usize,
     is_full: bool,
     /// The other end sends nothing more than what has arrived.
     has_ended: bool,
@@ -72,7 +74,7 @@ impl Link {
     /// What the system says.
     pub fn new(mut stream: Stream, token: Token, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut stream, token, Interest::READABLE)?;
-        Ok(Link { stream, token, input: Vec::new(), is_full: false, has_ended: false })
+        Ok(Link { stream, token, input: Vec::new(), sent: 0, is_full: false, has_ended: false })
     }
 
     /// To be told before what it announces is read: an end that came with the last bytes has no event of its own.
@@ -154,6 +156,22 @@ impl Link {
         self.note_full(!output.is_empty(), registry)
     }
 
+    /// As [`Link::write`], for an output that may be long, always the same one: what has left of it may stay at its front,
+    /// see [`Link::unsent_bytes`]. It is empty when all has left.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn write_large(&mut self, output: &mut Vec<u8>, registry: &Registry) -> io::Result<()> {
+        let result = send_large(&mut self.stream, output, &mut self.sent);
+        result?;
+        self.note_full(!output.is_empty(), registry)
+    }
+
+    /// What of a large output has not left.
+    pub fn unsent_bytes(&self, output: &[u8]) -> usize {
+        output.len() - self.sent
+    }
+
     fn note_full(&mut self, is_full: bool, registry: &Registry) -> io::Result<()> {
         if is_full != self.is_full {
             self.is_full = is_full;
@@ -214,6 +232,28 @@ fn send(stream: &mut impl Write, output: &mut Vec<u8>) -> io::Result<()> {
     result
 }
 
+/// As [`send`]; of the front of `output` so many bytes have left, which may stay there.
+fn send_large(stream: &mut impl Write, output: &mut Vec<u8>, sent: &mut usize) -> io::Result<()> {
+    let (count, result) = push(stream, &output[*sent..]);
+    *sent += count;
+    drop_sent(output, sent);
+    result
+}
+
+/// Makes room in an output at whose front so many bytes have left. What is left is moved only if it is less than that: of a
+/// large output no more in all than it has bytes.
+pub fn drop_sent(output: &mut Vec<u8>, sent: &mut usize) {
+    if *sent == output.len() {
+        output.clear();
+        output.shrink_to(KEPT_BYTES);
+    } else if *sent > output.len() / 2 {
+        output.drain(..*sent);
+    } else {
+        return;
+    }
+    *sent = 0;
+}
+
 #[cfg(test)]
 mod tests {
     use mio::net::UnixStream;
@@ -257,6 +297,38 @@ mod tests {
             assert_eq!([read(), read()], [ReadEnd::Paused, ReadEnd::Closed], "nothing more would tell of the end");
             assert_eq!(heard, b"the last words");
         }
+    }
+
+    #[test]
+    fn little_of_a_large_output_is_moved_however_slowly_it_leaves() {
+        const OUTPUT_BYTES: usize = 16 << 20;
+        const TAKEN_BYTES: usize = 64 << 10;
+        let all: Vec<u8> = (0..OUTPUT_BYTES).map(|place| (place % 251) as u8).collect();
+        let (mut output, mut sent) = (all.clone(), 0);
+        let (mut heard, mut moved_bytes) = (Vec::new(), 0);
+        while !output.is_empty() {
+            let before = output.len();
+            heard.extend_from_slice(&output[sent..before.min(sent + TAKEN_BYTES)]);
+            let socket = &mut Scripted(vec![Ok(TAKEN_BYTES), Err(io::ErrorKind::WouldBlock.into())]);
+            send_large(socket, &mut output, &mut sent).expect("it takes some");
+            moved_bytes += if output.len() < before { output.len() } else { 0 };
+        }
+        assert!(heard == all && sent == 0);
+        assert!(moved_bytes <= OUTPUT_BYTES, "{moved_bytes} bytes were moved");
+    }
+
+    #[test]
+    fn what_is_put_behind_a_large_output_leaves_behind_it() {
+        let (mut output, mut sent) = (b"abcdefgh".to_vec(), 0);
+        let blocked = || Err(io::ErrorKind::WouldBlock.into());
+        send_large(&mut Scripted(vec![Ok(3), blocked()]), &mut output, &mut sent).expect("it takes some");
+        output.extend_from_slice(b"ij");
+        assert_eq!(&output[sent..], b"defghij");
+        let broken = Err(io::ErrorKind::BrokenPipe.into());
+        send_large(&mut Scripted(vec![Ok(4), broken]), &mut output, &mut sent).expect_err("it is broken");
+        assert_eq!(&output[sent..], b"hij", "what was taken before that has left");
+        send_large(&mut Scripted(vec![Ok(9)]), &mut output, &mut sent).expect("it takes all");
+        assert!(output.is_empty() && sent == 0);
     }
 
     #[test]

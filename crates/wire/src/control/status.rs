@@ -102,7 +102,7 @@ pub struct StoreTotals {
     /// Messages of nodes that were hurt on their way, and ended their session.
     pub messages_damaged_total: u64,
     pub chunks_missing: u64,
-    pub chunks_stranded: u64,
+    pub stripes_stranded: u64,
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
     /// Lost chunks that are being rebuilt or wait for their turn: not those that no node can take, or of whose stripe too
@@ -202,7 +202,7 @@ impl StoreTotals {
             renewals_failed_total: sum(self.renewals_failed_total, other.renewals_failed_total),
             messages_damaged_total: sum(self.messages_damaged_total, other.messages_damaged_total),
             chunks_missing: sum(self.chunks_missing, other.chunks_missing),
-            chunks_stranded: sum(self.chunks_stranded, other.chunks_stranded),
+            stripes_stranded: sum(self.stripes_stranded, other.stripes_stranded),
             chunks_rebuilt_total: sum(self.chunks_rebuilt_total, other.chunks_rebuilt_total),
             bytes_rebuilt_total: sum(self.bytes_rebuilt_total, other.bytes_rebuilt_total),
             chunks_to_rebuild: sum(self.chunks_to_rebuild, other.chunks_to_rebuild),
@@ -213,6 +213,24 @@ impl StoreTotals {
             bytes_moved_total: sum(self.bytes_moved_total, other.bytes_moved_total),
             move_bytes_per_s: sum(self.move_bytes_per_s, other.move_bytes_per_s),
             moves_stranded: sum(self.moves_stranded, other.moves_stranded),
+        }
+    }
+
+    /// What was counted, without what is so at present only.
+    #[must_use]
+    pub fn counters(self) -> Self {
+        StoreTotals {
+            objects: 0,
+            bytes_stored: 0,
+            chunks_missing: 0,
+            stripes_stranded: 0,
+            chunks_to_rebuild: 0,
+            repair_bytes_per_s: 0,
+            lost_of_stripe_max: 0,
+            lost_of_readable_max: 0,
+            move_bytes_per_s: 0,
+            moves_stranded: 0,
+            ..self
         }
     }
 }
@@ -282,7 +300,8 @@ pub struct RepairStatus {
     /// Chunks that are lost, or on a node that is away and may come back.
     pub chunks_missing: u64,
     /// Stripes with a chunk for which there is no node with room that does not hold another chunk of the stripe.
-    pub chunks_stranded: u64,
+    #[serde(alias = "chunks_stranded")]
+    pub stripes_stranded: u64,
     pub chunks_rebuilt_total: u64,
     pub bytes_rebuilt_total: u64,
     pub bytes_per_s: u64,

@@ -166,6 +166,8 @@ fn memory_that_is_given_up_before_the_next_owner_serves_is_lost() {
     stage.gateways.get_mut(&next).expect("known").nodes = (0..NODES).map(|id| (id, id >= 2)).collect();
     stage.pass_ms(RETIRE_AFTER_MS + 1_000);
     assert_eq!([0, 1, 2].map(|id| stage.scene.state(id)), [NodeState::Retired, NodeState::Retired, NodeState::Dead]);
+    stage.gateways.get_mut(&next).expect("known").nodes = (0..NODES).map(|id| (id, id >= 3)).collect();
+    stage.beat();
     stage.scene.node(node(2, Some(2))).1.expect("let in, with another memory");
     stage.serve();
     assert_eq!(stage.lossy(), ALL);

@@ -15,6 +15,7 @@ use crate::engine::testing::engine_of_ready_nodes;
 use crate::engine::{Engine, SessionId, What};
 
 mod doubts;
+mod standing;
 
 const DONE: NodeReply<'_> = NodeReply::Done { used_bytes: 0, held_bytes: 0 };
 
@@ -505,7 +506,7 @@ fn what_finds_no_node_is_told_of_until_it_does() {
                 scene.answer(node, tag, if is_order { &refused } else { &DONE });
             }
         }
-        stranded.push(scene.engine.stats().chunks_stranded);
+        stranded.push(scene.engine.stats().stripes_stranded);
         scene.engine.check_invariants();
     }
     let told = stranded.iter().position(|&count| count == 1).expect("it is noticed");

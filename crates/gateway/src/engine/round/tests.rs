@@ -7,7 +7,7 @@ use super::*;
 use crate::any::AnyCommand;
 use crate::command::Attributes;
 use crate::engine::stripes::Stripe;
-use crate::engine::testing::{confirm_in_doubt, engine_of_ready_nodes, leave_stripe};
+use crate::engine::testing::{ask_as, confirm_in_doubt, confirm_seals, engine_of_ready_nodes, leave_stripe};
 use crate::limits::LARGE_BYTES_MAX;
 use crate::memcached::MemcachedSession;
 use crate::request::{Reply, Request, RequestId};
@@ -189,4 +189,39 @@ fn a_flush_lets_keys_change_of_which_something_could_not_be_compared() {
     let floor = engine.take_version();
     engine.apply_floor(floor);
     assert!(engine.locks.find(engine.key_ref(b"a")).is_none(), "nothing keeps it");
+}
+
+/// Everybody's first words, once all that was sent is there.
+fn told_in_the_end(engine: &mut Engine<AnyCommand>) -> Vec<String> {
+    let mut told = Vec::new();
+    for _ in 0..20 {
+        confirm_seals(engine);
+        let now = engine.now;
+        told.extend(std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| match reply {
+            Reply::Bytes(bytes) => String::from_utf8_lossy(&bytes).split_whitespace().next().unwrap_or("").to_owned(),
+            other => panic!("{other:?}"),
+        }));
+    }
+    told
+}
+
+/// Each of many clients asks for the same.
+#[test]
+fn who_reads_a_key_that_is_written_waits_with_however_many() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    ask_as(&mut engine, 1, b"set hot 0 0 1\r\n1\r\n");
+    (2..9_002).for_each(|connection| ask_as(&mut engine, connection, b"get hot\r\n"));
+    let told = told_in_the_end(&mut engine);
+    assert_eq!(told[0], "STORED");
+    assert_eq!(told.iter().filter(|word| *word == "VALUE").count(), 9_000);
+}
+
+#[test]
+fn who_changes_a_key_waits_with_all_that_many_clients_pipeline() {
+    let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+    ask_as(&mut engine, 1, b"set hot 0 0 1\r\n0\r\n");
+    (2..42).for_each(|connection| ask_as(&mut engine, connection, "incr hot 1\r\n".repeat(256).as_bytes()));
+    let told = told_in_the_end(&mut engine);
+    assert_eq!(told.last().map(String::as_str), Some("10240"));
+    assert_eq!(told.len(), 1 + 10_240);
 }

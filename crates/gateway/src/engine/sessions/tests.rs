@@ -117,6 +117,45 @@ fn what_a_hung_node_is_asked_stays_little_however_long_it_hangs() {
     }
 }
 
+/// The owner has turns of 50 ms, and what all others are asked they answer in the next one.
+#[test]
+fn long_turns_keep_nobody_from_being_found_hung() {
+    const TURN_US: u64 = 50_000;
+    let mut engine = engine();
+    let other = SessionId { node: NodeId(2), core: 0 };
+    ask(&mut engine, 0);
+    let mut hung_us = None;
+    for mono_us in (TURN_US..3_000_000).step_by(TURN_US as usize) {
+        let asked = engine.ask_session(other, &NodeRequest::Ping, What::Nothing);
+        engine.handle_work(TURN_US - 1_000);
+        engine.set_now(Now { mono_us, ..engine.now });
+        let mut bytes = Vec::new();
+        DONE.encode(asked.raw(), &mut bytes);
+        engine.handle_session_input(engine.now, other, &bytes).expect("a reply");
+        engine.check_deadlines();
+        engine.run_work();
+        if hung_us.is_none() && phase(&engine) == NodePhase::Hung {
+            hung_us = Some(mono_us);
+        }
+    }
+    assert!(hung_us.is_some_and(|us| (2_000_000..2_500_000).contains(&us)), "{hung_us:?}");
+    assert!(engine.nodes.iter().all(|node| node.id == NODE || node.phase == NodePhase::Ready));
+}
+
+/// It worked for a while, and then stood still.
+#[test]
+fn what_a_turn_took_beside_its_work_is_a_pause() {
+    let mut engine = engine();
+    ask(&mut engine, 0);
+    engine.handle_work(DEADLINE_US / 2);
+    engine.set_now(Now { mono_us: 30 * DEADLINE_US, ..engine.now });
+    engine.check_deadlines();
+    engine.run_work();
+    assert_eq!(phase(&engine), NodePhase::Ready);
+    pass_until(&mut engine, 31 * DEADLINE_US);
+    assert_eq!(phase(&engine), NodePhase::Suspect);
+}
+
 /// Fifteen reads are under way at any time, and one is answered each 10 ms, as long as `is_answered` says of when it was
 /// asked and when that would be; when the node became suspect.
 fn read_through_a_full_link(engine: &mut Engine<AnyCommand>, is_answered: impl Fn(u64, u64) -> bool) -> Option<u64> {

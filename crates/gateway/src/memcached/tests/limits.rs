@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::LARGE_BYTES_MAX;
+use crate::limits::{LARGE_BYTES_MAX, SMALL_REQUEST_BYTES};
 use crate::memcached::VERSION;
 use crate::memcached::fuzz::fuzz_session;
 use crate::memcached::limits::*;
@@ -389,5 +389,20 @@ fn large_values_that_are_stored_are_bounded_too() {
         while client.read() > 0 {}
         assert_eq!(client.waiting_answers().len(), LARGE_BYTES_MAX / (2 << 20), "{line}");
         assert_eq!(show(&client.send(b"")), show(reply.repeat(40).as_bytes()), "{line}");
+    }
+}
+
+#[test]
+fn what_is_long_waits_for_room_and_what_is_short_goes_on() {
+    for value_bytes in [SMALL_REQUEST_BYTES + 1, 2 * VALUE_BYTES_WHOLE_MAX] {
+        let mut client = open();
+        client.shared.has_room = false;
+        client.says("set short 0 0 1\r\n1\r\nget short\r\n", "STORED\r\nVALUE short 0 1\r\n1\r\nEND\r\n");
+        let long = "x".repeat(value_bytes);
+        client.says(&format!("set long 0 0 {value_bytes}\r\n{long}\r\nget short\r\n"), "");
+        assert!(client.session.waits_for_room());
+        client.shared.has_room = true;
+        client.says("", "STORED\r\nVALUE short 0 1\r\n1\r\nEND\r\n");
+        assert!(!client.session.waits_for_room());
     }
 }

@@ -5,7 +5,7 @@ use shorttail_wire::resp::{encode, parse_i64};
 use crate::redis::error::CommandError;
 use crate::redis::glob::{Case, Glob};
 use crate::redis::info::Sections;
-use crate::redis::keyspace::{Filter, KeyspaceWork, encode_scan, next_cursor};
+use crate::redis::keyspace::{Filter, Found, KeyspaceWork, encode_scan, next_cursor};
 use crate::redis::limits;
 use crate::redis::plan::{Call, Handled, Plan};
 
@@ -26,7 +26,7 @@ pub fn keys(call: &mut Call<'_>) -> Handled {
         encode::array(call.out, 0);
         return Ok(Plan::Answered);
     };
-    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor, filter, found: Vec::new(), found_bytes: 0 }))
+    Ok(Plan::Keyspace(KeyspaceWork::Keys { cursor, filter, found: Found::default() }))
 }
 
 /// FLUSHALL and FLUSHDB: there is one database, and memory is always reclaimed later.

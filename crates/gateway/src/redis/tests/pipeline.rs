@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::command::{Access, Command};
-use crate::limits::{LARGE_BYTES_MAX, LARGE_VALUE_BYTES};
+use crate::limits::{LARGE_BYTES_MAX, LARGE_VALUE_BYTES, SMALL_REQUEST_BYTES};
 use crate::redis::{fuzz::fuzz_session, limits};
 
 const PIPELINE: [&str; 16] = [
@@ -384,4 +384,20 @@ fn large_values_that_are_stored_are_bounded_too() {
         assert_eq!(client.settle(), reply.repeat(40).into_bytes());
     }
     assert!(client.session.is_at_rest());
+}
+
+#[test]
+fn what_is_long_waits_for_room_and_what_is_short_goes_on() {
+    let mut client = Client::new();
+    client.shared.has_room = false;
+    let long = "x".repeat(SMALL_REQUEST_BYTES + 1);
+    client.send(&stream(&["SET short 1", "GET short"]));
+    assert!(!client.session.waits_for_room());
+    assert_eq!(client.settle(), b"+OK\r\n$1\r\n1\r\n");
+    client.send(&stream(&[&format!("SET long {long}"), &format!("MSET a {long} b 1"), "STRLEN long"]));
+    assert!(client.session.waits_for_room() && client.asked.is_empty());
+    assert_eq!(client.settle(), b"");
+    client.shared.has_room = true;
+    assert_eq!(client.settle(), format!("+OK\r\n+OK\r\n:{}\r\n", long.len()).as_bytes());
+    assert!(!client.session.waits_for_room());
 }

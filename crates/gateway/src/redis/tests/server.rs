@@ -1,6 +1,9 @@
 //! Commands about connection and server, and errors of the request itself.
 
 use super::*;
+use crate::command::StoreError;
+use crate::redis::limits;
+use crate::request::Reply;
 use crate::roster::Kind;
 use crate::session::Credential;
 
@@ -184,4 +187,54 @@ fn connections_see_each_other() {
     assert_eq!(client.say("CLIENT LIST TYPE pubsub").matches("id=").count(), 0);
     drop((other, memcached));
     assert_eq!(client.say("CLIENT LIST").matches("id=").count(), 1);
+}
+
+/// A list of keys that is longer than what may wait for the client leaves as the client takes it, and what follows behind it.
+#[test]
+fn a_long_list_of_keys_leaves_as_the_client_takes_it() {
+    const KEYS: usize = 8_000;
+    const KEY_BYTES: usize = 1_000;
+    let mut client = Client::new();
+    for number in 0..KEYS {
+        client.send(&request(&[b"SET", format!("{number:0width$}", width = KEY_BYTES).as_bytes(), b""]));
+        client.settle();
+    }
+    client.send(&stream(&["KEYS *", "PING"]));
+    let (mut got, mut turns) = (Vec::new(), 0);
+    loop {
+        while client.complete() > 0 {}
+        let output = std::mem::take(client.session.output());
+        assert!(output.len() < limits::OUTPUT_BYTES_MAX + limits::KEYS_STEP_COUNT * (KEY_BYTES + 20));
+        got.extend_from_slice(&output);
+        turns += 1;
+        if !client.session.has_more() {
+            break;
+        }
+        assert!(client.session.resume(&mut |_, _| panic!("all is there")));
+    }
+    assert!(turns > 3);
+    got.append(&mut client.settle());
+    assert!(got.starts_with(b"*8000\r\n$1000\r\n") && got.ends_with(b"\r\n+PONG\r\n"));
+    let told: Vec<&[u8]> = got.split(|&byte| byte == b'\n').filter(|line| line.len() == KEY_BYTES + 1).collect();
+    assert!(told.len() == KEYS && told.is_sorted());
+
+    // Who wants no replies gets nothing of it.
+    client.send(&stream(&["CLIENT REPLY SKIP", "KEYS *", "PING"]));
+    assert_eq!(client.settle(), b"+PONG\r\n");
+}
+
+#[test]
+fn keys_that_were_found_before_an_error_are_not_told() {
+    let mut client = Client::new();
+    let many: Vec<_> = (0..limits::KEYS_STEP_COUNT * 2).map(|number| format!("k{number} v")).collect();
+    client.say(&format!("MSET {}", many.join(" ")));
+    client.send(&stream(&["KEYS *"]));
+    client.complete();
+    let (id, _) = client.asked.pop().expect("the next step");
+    let reply = Reply::Keyspace(Err(StoreError::Unreadable));
+    client.session.handle_reply(client.now, &mut client.shared, id, reply, &mut |_, _| {});
+    client.send(&stream(&["PING"]));
+    let got = client.settle();
+    assert!(got.starts_with(b"-") && got.ends_with(b"\r\n+PONG\r\n"));
+    assert_eq!(got.iter().filter(|&&byte| byte == b'\n').count(), 2, "nothing between them");
 }

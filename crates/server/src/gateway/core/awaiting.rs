@@ -15,8 +15,10 @@ impl Core {
     /// Waits until something arrived or is due, asleep or asking (see [`Patience`](crate::net::Patience)).
     pub(super) fn await_events(&mut self, events: &mut Events) -> io::Result<()> {
         let wants_turn = || self.exchange.tenures.iter().any(|tenure| tenure.engine.wants_turn());
-        if !self.unread.is_empty() || wants_turn() {
-            if self.unread.is_empty() && !self.exchange.tenures.iter().any(|tenure| tenure.engine.is_hurried()) {
+        let has_room_for_some = !self.without_room.is_empty() && self.exchange.has_room();
+        let has_left = !self.unread.is_empty() || has_room_for_some || self.exchange.has_answers();
+        if has_left || wants_turn() {
+            if !has_left && !self.exchange.tenures.iter().any(|tenure| tenure.engine.is_hurried()) {
                 // A client on this processor goes first: it has a reply to take, or something to ask.
                 std::thread::yield_now();
             }

@@ -2,9 +2,14 @@
 //!
 //! ```text
 //! accept --> serve --> read_client --> session --> exchange
-//!              ^                          |           |
-//!   dealt out by core 0    write_clients <--- handle_reply
+//!              ^              ^           |           |
+//!   dealt out by core 0        |  write_clients <--- handle_reply
+//!   who sent something --------'-------'
 //! ```
+//!
+//! Those that have something to say are read one after the other, in each turn for a bounded time (see `reading`). So no
+//! turn gets long because many clients send much, and what was asked is answered in between. What is long waits while
+//! clients store too much together, in the order in which it came.
 //!
 //! A session that leaves input, because it waits for a reply or too much is in flight, is shown it again when one of
 //! its replies came or the client took some of its output, or some was put aside (see `backlog`). Where it leaves the beginning of a request, it is given more.
@@ -19,6 +24,7 @@ use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::Reply;
 
+use super::reading::ReadQueue;
 use super::{Core, ToCore};
 use crate::gateway::backlog::Backlog;
 use crate::gateway::client::{Client, ClientSession, Protocol, let_go};
@@ -86,7 +92,7 @@ impl Core {
                 ClientSession::Redis(Box::new(RedisSession::new(peer, local, self.now, &self.shared)))
             }
         };
-        let client = Client {
+        let mut client = Client {
             link,
             session,
             sent: 0,
@@ -94,39 +100,84 @@ impl Core {
             heard_us: self.now.mono_us,
             in_flight: 0,
             has_unread: false,
+            is_queued: false,
+            may_go_on: false,
             is_half_closed: false,
             is_dirty: false,
         };
+        client.queue(number, &mut self.unread);
         self.clients.insert(number, client);
-        self.read_client(number);
     }
 
-    pub(super) fn read_client(&mut self, number: u64) {
-        let Some(client) = self.clients.get_mut(&number) else { return };
-        client.mark(number, &mut self.dirty);
-        let now = self.now;
-        client.heard_us = now.mono_us;
-        if client.is_overfull() {
-            client.has_unread = true;
+    /// Reads those for which there is room now, and those that have something to say, other gateways among them.
+    pub(super) fn read_unread(&mut self) {
+        let clock = self.clock;
+        if !self.without_room.is_empty() {
+            self.without_room.begin_turn(clock.now().mono_us);
+            while self.exchange.has_room()
+                && let Some(number) = self.without_room.next(clock.now().mono_us)
+            {
+                self.read_client(number, true);
+            }
+        }
+        if self.unread.is_empty() {
             return;
         }
-        let (session, in_flight) = (&mut client.session, &mut client.in_flight);
+        self.unread.begin_turn(clock.now().mono_us);
+        while let Some(number) = self.unread.next(clock.now().mono_us) {
+            self.read_guest(number);
+            let has_room = self.without_room.is_empty() && self.exchange.has_room();
+            self.read_client(number, has_room);
+        }
+    }
+
+    /// `has_room`: as [`Shared::has_room`](shorttail_gateway::session::Shared::has_room).
+    fn read_client(&mut self, number: u64, has_room: bool) {
+        let Some(client) = self.clients.get_mut(&number) else { return };
+        client.mark(number, &mut self.dirty);
+        (client.is_queued, client.may_go_on) = (false, false);
+        let now = self.now;
+        client.heard_us = now.mono_us;
         let (shared, exchange) = (&mut self.shared, &mut self.exchange);
+        shared.has_room = has_room;
+        let in_flight = &mut client.in_flight;
+        let mut sink = |id, request| {
+            *in_flight += 1;
+            exchange.ask(now, Token { connection: number, id }, request);
+        };
+        let (session, link) = (&mut client.session, &mut client.link);
+        // What waited for the client, or for a reply, goes before what it says now.
+        if session.has_more() {
+            session.resume(&mut sink);
+        }
+        if !link.input.is_empty() {
+            let input = std::mem::take(&mut link.input);
+            let consumed = session.handle_all(now, shared, &input, &mut sink);
+            link.input = input;
+            link.drop_consumed(consumed);
+        }
+        client.has_unread = true;
+        if session.waits_for_room() {
+            client.is_queued = true;
+            return self.without_room.push(number);
+        }
+        if is_overfull(&link.input, session) {
+            return;
+        }
         let mut bytes_read = 0;
-        let waiting = client.link.input.len();
-        let end = client.link.read(&mut self.scratch, |input| {
+        let waiting = link.input.len();
+        let end = link.read(&mut self.scratch, |input| {
             bytes_read = input.len() - waiting;
-            session.handle_all(now, shared, input, |id, request| {
-                *in_flight += 1;
-                exchange.ask(now, Token { connection: number, id }, request);
-            })
+            session.handle_all(now, shared, input, &mut sink)
         });
-        self.shared.counters.bytes_read += bytes_read as u64;
+        shared.counters.bytes_read += bytes_read as u64;
         client.has_unread = end == ReadEnd::Paused;
-        match end {
-            ReadEnd::Closed => client.is_half_closed = true,
-            ReadEnd::Paused => self.unread.push(number),
-            ReadEnd::Drained => {}
+        client.is_half_closed |= end == ReadEnd::Closed;
+        if client.session.waits_for_room() {
+            client.is_queued = true;
+            self.without_room.push(number);
+        } else if client.has_unread {
+            client.queue(number, &mut self.unread);
         }
     }
 
@@ -135,6 +186,7 @@ impl Core {
         let number = token.connection;
         let Some(client) = self.clients.get_mut(&number) else { return };
         client.mark(number, &mut self.dirty);
+        client.may_go_on = true;
         let (shared, exchange) = (&mut self.shared, &mut self.exchange);
         let in_flight = &mut client.in_flight;
         *in_flight -= 1;
@@ -144,65 +196,26 @@ impl Core {
         });
     }
 
-    /// Input that a session left because too much was in flight is looked at again.
-    fn resume_input(&mut self, number: u64) {
-        let Some(client) = self.clients.get_mut(&number) else { return };
-        if !client.link.input.is_empty() {
-            let (shared, exchange, now) = (&mut self.shared, &mut self.exchange, self.now);
-            let (session, in_flight) = (&mut client.session, &mut client.in_flight);
-            let input = std::mem::take(&mut client.link.input);
-            let consumed = session.handle_all(now, shared, &input, |id, request| {
-                *in_flight += 1;
-                exchange.ask(now, Token { connection: number, id }, request);
-            });
-            client.link.input = input;
-            client.link.drop_consumed(consumed);
-            if consumed > 0 && !self.unread.contains(&number) {
-                self.unread.push(number);
-            }
-        }
-        if client.has_unread && !client.is_overfull() && !self.unread.contains(&number) {
-            self.unread.push(number);
-        }
-    }
-
-    /// The client took some of its output, or it was put aside: what waited for that goes on in the next turn.
-    fn resume_client(&mut self, number: u64) {
-        let Some(client) = self.clients.get_mut(&number) else { return };
-        let (exchange, now, in_flight) = (&mut self.exchange, self.now, &mut client.in_flight);
-        let has_asked = client.session.resume(|id, request| {
-            *in_flight += 1;
-            exchange.ask(now, Token { connection: number, id }, request);
-        });
-        if has_asked && !self.unread.contains(&number) {
-            self.unread.push(number);
-        } else if !client.link.input.is_empty() {
-            self.resume_input(number);
-        }
-    }
-
     pub(super) fn write_clients(&mut self) {
-        let count = self.dirty.len();
-        for place in 0..count {
-            let number = self.dirty[place];
-            self.resume_input(number);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for number in dirty.drain(..) {
             let Some(client) = self.clients.get_mut(&number) else { continue };
             client.is_dirty = false;
             let before = client.output_bytes();
             let result = client.send(self.now.mono_us, &mut self.backlog_room, self.poll.registry());
             let left = client.output_bytes();
             self.shared.counters.bytes_written += (before - left) as u64;
-            let is_put_aside = client.put_aside(&mut self.backlog_room);
-            if result.is_ok() && (left < before || is_put_aside) {
-                self.resume_client(number);
+            client.may_go_on |= client.put_aside(&mut self.backlog_room) || left < before;
+            if client.wants_turn() {
+                client.queue(number, &mut self.unread);
             }
-            let Some(client) = self.clients.get_mut(&number) else { continue };
-            let is_over = client.session.closing() || client.is_half_closed && client.in_flight == 0;
+            let has_ended = client.is_half_closed && client.in_flight == 0 && !client.is_queued;
+            let is_over = client.session.closing() || has_ended;
             if result.is_err() || is_over && client.output_bytes() == 0 {
                 self.drop_client(number);
             }
         }
-        self.dirty.drain(..count);
+        self.dirty = dirty;
     }
 
     fn drop_client(&mut self, number: u64) {
@@ -234,9 +247,16 @@ impl Client {
         }
     }
 
-    /// Too much is waiting: the client does not read its replies, or sends faster than is served.
-    fn is_overfull(&self) -> bool {
-        // A request that is not whole may go on: how long it may get is the session's to bound.
-        self.link.input.len() >= INPUT_BYTES_MAX && !self.session.wants_input()
+    /// It is to be read, in its turn.
+    pub(super) fn queue(&mut self, number: u64, unread: &mut ReadQueue) {
+        if !std::mem::replace(&mut self.is_queued, true) {
+            unread.push(number);
+        }
     }
+}
+
+/// Too much is waiting: the client does not read its replies, or sends faster than is served.
+fn is_overfull(input: &[u8], session: &ClientSession) -> bool {
+    // A request that is not whole may go on: how long it may get is the session's to bound.
+    input.len() >= INPUT_BYTES_MAX && !session.wants_input()
 }

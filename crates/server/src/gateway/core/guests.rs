@@ -8,6 +8,7 @@ use mio::Token as MioToken;
 use shorttail_gateway::engine::Token;
 use shorttail_gateway::request::RequestId;
 
+use super::reading::ReadQueue;
 use super::{Core, ToCore};
 use crate::gateway::guests::Guest;
 use crate::gateway::limits::{GUEST_COUNT_MAX, GUEST_OUTBOX_BYTES_MAX};
@@ -42,6 +43,7 @@ impl Core {
 
     pub(super) fn read_guest(&mut self, number: u64) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
+        guest.is_queued = false;
         let (exchange, now) = (&mut self.exchange, self.now);
         guest.read(now.mono_us, self.identity, &mut self.scratch, |tag, ask| {
             let token = Token { connection: number, id: RequestId { seq: tag, part: 0 } };
@@ -64,9 +66,18 @@ impl Core {
             if is_over {
                 guest.link.close(registry);
             } else if guest.may_go_on() {
-                unread.push(number);
+                guest.queue(number, unread);
             }
             !is_over
         });
+    }
+}
+
+impl Guest {
+    /// It is to be read, in its turn.
+    pub(super) fn queue(&mut self, number: u64, unread: &mut ReadQueue) {
+        if !std::mem::replace(&mut self.is_queued, true) {
+            unread.push(number);
+        }
     }
 }

@@ -80,7 +80,7 @@ impl Core {
                 }
                 let output = if link.is_full() { engine.session_rest(id) } else { engine.session_output(id) };
                 let Some(output) = output.filter(|output| !output.is_empty()) else { continue };
-                if let Err(error) = link.write(output, registry) {
+                if let Err(error) = link.write_large(output, registry) {
                     // Connecting takes a moment over TCP: what was written waits in the outbox.
                     if error.kind() != io::ErrorKind::NotConnected {
                         broken.push(id);

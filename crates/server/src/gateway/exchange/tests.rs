@@ -1,6 +1,7 @@
 //! A core's requests and two nodes, in virtual time and without sockets.
 
 mod neighbour;
+mod overload;
 
 use std::collections::HashMap;
 

@@ -37,13 +37,17 @@ const VALUE_BYTES: usize = 256 << 10;
 
 /// A write with a value.
 fn write(deadline_us: u64) -> Waiter {
+    write_of(VALUE_BYTES, deadline_us)
+}
+
+fn write_of(value_bytes: usize, deadline_us: u64) -> Waiter {
     let mut asked = Vec::new();
-    let line = [format!("set key 0 0 {VALUE_BYTES}\r\n").as_bytes(), &vec![b'x'; VALUE_BYTES], b"\r\n"].concat();
+    let line = [format!("set key 0 0 {value_bytes}\r\n").as_bytes(), &vec![b'x'; value_bytes], b"\r\n"].concat();
     let mut sink = |_, request: Request<_>| asked.push(request.map(AnyCommand::Memcached));
     let mut session = MemcachedSession::default();
     session.handle_input(Now::default(), &mut Shared::new(Settings::default()), &line, &mut sink);
     let waiter = waiter_of(asked.pop().expect("one request"), deadline_us);
-    assert!(waiter.ask.bytes() > VALUE_BYTES && waiter.ask.is_write());
+    assert!(waiter.ask.bytes() > value_bytes && waiter.ask.is_write());
     waiter
 }
 
@@ -110,7 +114,7 @@ fn what_waits_for_one_that_stands_still_is_bounded() {
     for round in 0..3 {
         let now_us = round * WAIT_US_MAX;
         while neighbours.ask(HUNG, write(now_us + WAIT_US_MAX)).is_none() {
-            let waiting_bytes = neighbours.neighbours[&HUNG].outbox.len();
+            let waiting_bytes = neighbours.neighbours[&HUNG].unsent_bytes();
             assert!(waiting_bytes <= bytes_max, "round {round}: {waiting_bytes} bytes wait");
         }
         neighbours.write(now_us, poll.registry());
@@ -144,6 +148,20 @@ fn one_that_takes_nothing_for_long_is_broken_off() {
     let hung = &neighbours.neighbours[&HUNG];
     assert!(hung.link.is_none() && hung.outbox.is_empty() && !hung.has_room());
     assert!(neighbours.break_stuck(u64::MAX, poll.registry()).is_empty(), "once");
+}
+
+/// What has left of it stays at the front of the outbox meanwhile.
+#[test]
+fn a_write_that_began_to_leave_is_not_asked_again_however_little_of_it_did() {
+    const LONG_BYTES: usize = 1_000_000;
+    let poll = Poll::new().expect("an epoll instance");
+    let (mut neighbours, _far) = hung(&poll);
+    assert!(neighbours.ask(HUNG, write_of(LONG_BYTES, u64::MAX)).is_none(), "there is room");
+    assert!(neighbours.write(5, poll.registry()).is_empty());
+    let hung = &neighbours.neighbours[&HUNG];
+    assert!(hung.unsent_bytes() < hung.outbox.len(), "less than half of it has left");
+    let outcomes = neighbours.break_stuck(5 + STUCK_US_MAX, poll.registry());
+    assert!(matches!(outcomes[..], [Outcome::Unknown(_)]), "{outcomes:?}");
 }
 
 #[test]

@@ -173,7 +173,8 @@ impl World {
         let is_new = matches!(message, ToCoordinator::RegisterNode(_) | ToCoordinator::RegisterGateway(_));
         let connection = ConnectionId(session.number());
         let now_us = self.now_of_coordinator(place).mono_us;
-        if is_new && !self.control.processes[place].seat.takes_members(now_us) {
+        let seat = &self.control.processes[place].seat;
+        if is_new && (!seat.takes_members(now_us) || seat.is_to_ask_again(&message)) {
             let refusal = FromCoordinator::Refused(Refusal::NotLeading("another one may".into()));
             self.send_to_member(place, session, &refusal);
             self.close_connection(place, session);

@@ -18,7 +18,7 @@ const NO_CHUNK: NodeReply<'_> = NodeReply::Refused { refusal: Refusal::NoChunk, 
 
 impl Scene {
     /// What a node with chunk `index` of the stripe shows of it.
-    fn shown(&self, index: u8, sealed: bool) -> ChunkReport {
+    pub(super) fn shown(&self, index: u8, sealed: bool) -> ChunkReport {
         let description = ChunkDescription {
             stripe: self.stripe,
             epoch: Epoch(1),

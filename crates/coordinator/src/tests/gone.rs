@@ -1,0 +1,85 @@
+//! Scenarios: gateways that counted something leave, are forgotten, and come back.
+
+use super::*;
+
+/// A report of a gateway that stores so many objects and refused so many stores, and rebuilt a chunk for each.
+fn told(objects: u64, count: u64) -> ToCoordinator {
+    let totals = StoreTotals {
+        objects,
+        chunks_missing: objects,
+        stores_refused_total: count,
+        chunks_rebuilt_total: count,
+        ..StoreTotals::default()
+    };
+    ToCoordinator::GatewayStatus(GatewayStatus { totals, ..GatewayStatus::default() })
+}
+
+impl Scene {
+    /// Lets a process in, which may have been a member before.
+    fn counting(&mut self, session: Option<GatewaySession>, life: u64) -> (ConnectionId, Option<GatewaySession>) {
+        let connection = self.connect();
+        self.outputs.clear();
+        // Nobody serves where another one did.
+        let memcached = Some(format!("127.0.0.1:{life}"));
+        let registration = GatewayRegistration { memcached, ..gateway_registration(session, life) };
+        let welcome = self.register_gateway(connection, registration).1.expect("let in");
+        (connection, Some(welcome.session))
+    }
+
+    fn forget_gateways(&mut self) {
+        self.pass_ms(FORGET_GATEWAY_AFTER_MS + GATEWAY_DEAD_AFTER_MS, &[]);
+        assert_eq!(self.coordinator.status().gateways, []);
+    }
+
+    /// What the status tells: objects, chunks that are missing, and the counters.
+    fn counted(&self) -> (u64, u64, [u64; 2]) {
+        let status = self.coordinator.status();
+        (
+            status.objects,
+            status.repair.chunks_missing,
+            [status.stores_refused_total, status.repair.chunks_rebuilt_total],
+        )
+    }
+}
+
+#[test]
+fn no_counter_falls_when_a_gateway_leaves() {
+    let mut scene = Scene::new();
+    let (one, session) = scene.counting(None, 1);
+    scene.tell(one, told(5, 7));
+    assert_eq!(scene.counted(), (5, 5, [7, 7]));
+    scene.handle(Input::Closed { connection: one });
+    assert_eq!(scene.counted(), (0, 0, [7, 7]), "dead");
+    scene.forget_gateways();
+    assert_eq!(scene.counted(), (0, 0, [7, 7]), "forgotten");
+    // Another process begins at 0, whatever its number.
+    let (other, _) = scene.counting(None, 2);
+    scene.tell(other, told(3, 2));
+    assert_eq!(scene.counted(), (3, 3, [9, 9]));
+    scene.handle(Input::Closed { connection: other });
+    // The first was silent only: it is not counted twice, nor less before it has told.
+    let (one, _) = scene.counting(session, 1);
+    assert_eq!(scene.counted(), (0, 0, [9, 9]));
+    scene.tell(one, told(4, 8));
+    assert_eq!(scene.counted(), (4, 4, [10, 10]));
+}
+
+#[test]
+fn of_many_that_are_gone_the_sum_is_kept() {
+    let mut scene = Scene::new();
+    let count = GONE_GATEWAYS_MAX as u64 + 3;
+    for life in 1..=count {
+        let (connection, _) = scene.counting(None, life);
+        scene.tell(connection, told(1, life));
+        scene.handle(Input::Closed { connection });
+        // There is room for so many, the dead included.
+        if life.is_multiple_of(100) {
+            scene.forget_gateways();
+        }
+    }
+    scene.forget_gateways();
+    let sum = count * (count + 1) / 2;
+    assert_eq!(scene.counted(), (0, 0, [sum, sum]));
+    scene.counting(None, count);
+    assert_eq!(scene.counted(), (0, 0, [sum, sum]), "one of the last is known again");
+}

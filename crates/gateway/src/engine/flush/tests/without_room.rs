@@ -1,0 +1,93 @@
+//! A flush whose time has come, and which finds no place in a partition for longer than a write waits for memory.
+
+use super::*;
+
+/// Neither a write nor an order waits longer for a flush that is late than a write does for memory.
+#[test]
+fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
+    let mut engine = engine_without_room(PartitionId(1));
+    let key = key_in(&engine, PartitionId(1));
+    all_overdue(&mut engine);
+    ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
+    let is_held = |engine: &Engine<AnyCommand>| engine.locks.find(engine.key_ref(key.as_bytes())).is_some();
+    assert!(is_held(&engine), "before the owner was to declare it");
+    engine.advance_flushes();
+    order(&mut engine, UnixMs(9_000));
+    confirm_open(&mut engine);
+    let begun_us = engine.now.mono_us;
+    for (waited_us, is_over) in [(0, false), (STALL_US_MAX - 20_000, false), (STALL_US_MAX + 20_000, true)] {
+        engine.now.mono_us = begun_us + waited_us;
+        engine.advance_flushes();
+        engine.run_work();
+        assert_eq!(is_held(&engine), !is_over, "after {waited_us} us");
+        let replies = replies(&mut engine);
+        let refused = |reply: &Reply| match reply {
+            Reply::Keyspace(result) => *result == Err(StoreError::OutOfMemory),
+            Reply::Bytes(bytes) => bytes.starts_with(b"SERVER_ERROR out of memory"),
+            _ => false,
+        };
+        assert!(replies.iter().all(refused), "{replies:?}");
+        assert_eq!(replies.len(), if is_over { 2 } else { 0 }, "after {waited_us} us: {replies:?}");
+    }
+}
+
+/// A flush for later is late in all partitions.
+fn all_overdue(engine: &mut Engine<AnyCommand>) {
+    let version = engine.take_version();
+    for partition in engine.all_partitions() {
+        engine.inherit_flush_due(partition, version, UnixMs(5_000));
+    }
+    engine.now.unix_ms = UnixMs(6_000);
+}
+
+fn replies(engine: &mut Engine<AnyCommand>) -> Vec<Reply> {
+    engine.run_work();
+    let now = engine.now;
+    std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply).collect()
+}
+
+/// All that was sent is confirmed, but of stripes that take no appends.
+fn confirm_open(engine: &mut Engine<AnyCommand>) {
+    for _ in 0..3 {
+        engine.flush_logs();
+        let open: Vec<StripeSlot> = engine.logs.values().flat_map(|log| log.open.clone()).collect();
+        open.into_iter().for_each(|slot| confirm_all(engine, slot));
+    }
+}
+
+/// The floor that is declared late is above all that was stored meanwhile: so nothing is where there is no place for it.
+#[test]
+fn what_is_acknowledged_after_the_time_of_a_flush_that_finds_no_place_stays() {
+    let mut engine = engine_without_room(PartitionId(1));
+    let keys = [0, 1].map(|of| key_in(&engine, PartitionId(of)));
+    all_overdue(&mut engine);
+    engine.advance_flushes();
+    confirm_open(&mut engine);
+    let overdue: Vec<_> = engine.flushes.due.keys().copied().collect();
+    assert_eq!(overdue, [PartitionId(1)], "there is a place in the others");
+    engine.now.mono_us += STALL_US_MAX + 20_000;
+    engine.advance_flushes();
+    let stored = keys.each_ref().map(|key| {
+        ask(&mut engine, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
+        confirm_open(&mut engine);
+        replies(&mut engine).iter().any(is_stored)
+    });
+    assert_eq!(stored, [true, false]);
+    ask(&mut engine, format!("delete {}\r\n", keys[1]).as_bytes());
+    let deleted = replies(&mut engine);
+    let is_answered = |reply: &Reply| matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(b"NOT_FOUND"));
+    assert!(matches!(&deleted[..], [reply] if is_answered(reply)), "what stores nothing goes on: {deleted:?}");
+    let mut unsealed = engine.stripes.unsealed().iter().copied();
+    let room = unsealed.find(|&slot| engine.stripes.at(slot).partition == PartitionId(1)).expect("they wait for seals");
+    engine.logs.get_mut(&PartitionId(1)).expect("its log").open.push(room);
+    for _ in 0..3 {
+        engine.advance_flushes();
+        confirm_open(&mut engine);
+    }
+    assert!(!engine.is_flush_overdue() && !engine.flushes.is_given_up);
+    let is_there = |key: &String| {
+        let key = engine.key_ref(key.as_bytes());
+        engine.index.candidates(key.slot, key.tag()).next().is_some()
+    };
+    assert_eq!(keys.each_ref().map(is_there), stored);
+}
