@@ -138,7 +138,7 @@ impl Coordinator {
         })
     }
 
-    pub(crate) fn chunks_held(&self, id: u16) -> u64 {
+    fn chunks_held(&self, id: u16) -> u64 {
         self.nodes.get(&id).map_or(0, |node| node.status.chunks_open + node.status.chunks_sealed)
     }
 

@@ -36,7 +36,6 @@ mod stored;
 mod tenures;
 #[cfg(test)]
 mod tests;
-mod voters;
 
 pub use coordinator::{ConnectionId, Coordinator, Input, Output, Settings};
 pub use durable::{Durable, DurableChoice, DurableNode, DurableTenure, DurableVoter};

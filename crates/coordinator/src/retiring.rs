@@ -151,8 +151,15 @@ impl Coordinator {
         if self.nodes.values().all(|node| node.is_met) || !self.can_tell_losses() {
             return;
         }
+        let owns = |id: &u16| self.durable.tenures.values().any(|tenure| tenure.gateway == *id);
+        let owners: Vec<&GatewayMember> =
+            self.gateways.iter().filter(|(id, _)| owns(id)).map(|(_, gateway)| gateway).collect();
+        let is_reached = |id: u16| {
+            let sees = |owner: &&GatewayMember| owner.status.nodes.iter().any(|seen| seen.id == id && seen.connected);
+            !owners.is_empty() && owners.iter().all(sees)
+        };
         let is_met = |&(&id, node): &(&u16, &NodeMember)| {
-            node.presence.is_alive() && is_told(node.since_us, now.mono_us) && self.is_reached(id)
+            node.presence.is_alive() && is_told(node.since_us, now.mono_us) && is_reached(id)
         };
         let met: Vec<u16> = self.nodes.iter().filter(is_met).map(|(&id, _)| id).collect();
         for id in met {

@@ -7,7 +7,6 @@ use super::*;
 
 mod drained;
 mod late;
-mod passing;
 mod told;
 
 /// Nodes 0 to `count - 1`, and one gateway that owns everything.
@@ -367,7 +366,6 @@ fn who_is_drained_has_a_voice_again_when_it_is_used_or_too_few_others_are_left()
     let drained = [(0, 0), (1, 0)];
     (0..2).for_each(|_| cluster.counts(&drained, 0));
     assert_eq!(cluster.voter_counts(), [6]);
-    cluster.pass_telling(LOSS_TOLD_MS, 0, &drained, 0);
     cluster.order(1, Order::DrainNode { cancel: true }).expect("it drains");
     cluster.counts(&drained, 0);
     assert_eq!(cluster.voter_counts(), [7], "whatever the owner told of the drain");

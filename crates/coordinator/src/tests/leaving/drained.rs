@@ -37,35 +37,3 @@ fn who_died_before_it_was_drained_has_a_voice_when_its_owner_dies() {
     cluster.is_followed(&(1..9).collect::<Vec<_>>());
     assert_eq!(cluster.voter_counts(), [9]);
 }
-
-/// They are stopped while the next owner takes over, before it can say that they hold nothing.
-#[test]
-fn who_is_drained_has_no_voice_when_its_owner_dies() {
-    let mut cluster = Cluster::new(9);
-    let drained = [(0, 0), (1, 0), (2, 0)];
-    for (id, _) in drained {
-        cluster.drain(id).expect("enough others");
-        cluster.reports(id, 0, 0);
-    }
-    (0..2).for_each(|_| cluster.counts(&drained, 0));
-    assert_eq!(cluster.voter_counts(), [6]);
-    cluster.is_followed(&(0..9).collect::<Vec<_>>());
-    assert_eq!(cluster.voter_counts(), [6], "nobody says that they are used");
-    (0..3).for_each(|id| cluster.die(id));
-    cluster.is_followed(&(3..9).collect::<Vec<_>>());
-    let tenure = cluster.scene.persisted.tenures.values().next().expect("a tenure");
-    let sets: Vec<usize> = tenure.before.iter().chain(&tenure.voters).map(Vec::len).collect();
-    assert_eq!(sets, [6, 6], "all can be accepted by six");
-}
-
-#[test]
-fn who_is_drained_and_used_has_a_voice_when_its_owner_dies() {
-    let mut cluster = Cluster::new(9);
-    cluster.drain(0).expect("enough others");
-    cluster.reports(0, 0, 0);
-    (0..2).for_each(|_| cluster.counts(&[(0, 0)], 0));
-    assert_eq!(cluster.voter_counts(), [8]);
-    cluster.reports(0, 1, 1 << 16);
-    cluster.is_followed(&(0..9).collect::<Vec<_>>());
-    assert_eq!(cluster.voter_counts(), [9]);
-}
