@@ -18,6 +18,7 @@ use super::limits::{
     CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, SHARE_LOOKS_MAX, TOMBSTONE_LOOK_US,
 };
 use super::log::Purpose;
+use super::stalled::Kind;
 use super::stripes::{Stripe, StripePhase};
 use super::unreadable::Sight;
 use super::{Engine, WhenFull};
@@ -165,7 +166,7 @@ impl<C: Command> Engine<C> {
     /// Little is left, or somebody waits for memory. Who waits for a seal does not: nothing is given up for a burst.
     pub(super) fn is_short_of_memory(&self) -> bool {
         let waits_for_memory =
-            || !self.stalled.is_empty() && !self.logs.keys().any(|&partition| self.waits_for_seals(partition));
+            || self.stalled.waits_in(|lane| lane.kind == Kind::Striped || !self.waits_for_seals(lane.partition));
         self.stripes_for_clients() <= self.reserved_stripes() || waits_for_memory()
     }
 

@@ -429,6 +429,14 @@ impl<C: Command> Engine<C> {
         self.flushes.is_given_up && self.is_overdue_in(partition)
     }
 
+    /// What a store hears there. It is no want of memory where only seals are waited for.
+    pub(super) fn late_error(&self, partition: PartitionId) -> StoreError {
+        match self.waits_for_seals(partition) {
+            true => StoreError::Overloaded,
+            false => StoreError::OutOfMemory,
+        }
+    }
+
     /// Is a flush for later being declared? It takes the place of the one that is to come.
     fn is_ordering(&self) -> bool {
         let is_order = |declaration: &Declaration| matches!(declaration.control, Control::FlushDue(_));

@@ -316,10 +316,12 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Frees that one of the nodes which are ready has to answer, at most.
+    /// Frees that one of the nodes which are ready has to answer, at most. Slow ones are waited for by nobody: what the
+    /// others free is there meanwhile.
     pub(super) fn frees_under_way(&self) -> usize {
-        let ready = self.voids.pending.iter().filter(|(node, _)| self.nodes.is_ready(**node));
-        ready.map(|(_, frees)| frees.by_first.len() - frees.unasked.len()).max().unwrap_or(0)
+        let is_waited_for = |node: NodeId| self.nodes.is_ready(node) && !self.monitor.is_fail_slow(node);
+        let awaited = self.voids.pending.iter().filter(|(node, _)| is_waited_for(**node));
+        awaited.map(|(_, frees)| frees.by_first.len() - frees.unasked.len()).max().unwrap_or(0)
     }
 
     /// Repeats what nodes that are ready have not confirmed, and ends what could not be ended.

@@ -177,7 +177,7 @@ impl<C: Command> Engine<C> {
             return self.end_group(key, Ok(true));
         }
         if self.is_flush_late(partition) {
-            return self.fail_group(key, StoreError::OutOfMemory);
+            return self.fail_group(key, self.late_error(partition));
         }
         let records: Vec<_> = pairs
             .iter()

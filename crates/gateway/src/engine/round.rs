@@ -255,7 +255,7 @@ impl<C: Command> Engine<C> {
             return Placed::Nothing;
         }
         if matches!(round.end, End::Store(_)) && self.is_flush_late(partition) {
-            return Placed::Failed(PlaceError::Refuse(StoreError::OutOfMemory));
+            return Placed::Failed(PlaceError::Refuse(self.late_error(partition)));
         }
         let urgency = self.urgency_of(round);
         let record = match (&round.end, &round.old) {

@@ -83,8 +83,12 @@ impl Stalled {
     }
 
     pub fn has_deletes(&self) -> bool {
-        let is_of_deletes = |lane: &Lane| lane.kind == Kind::Deletes;
-        self.lanes.keys().any(is_of_deletes) || self.tried_in_vain.iter().any(|(lane, _)| is_of_deletes(lane))
+        self.waits_in(|lane| lane.kind == Kind::Deletes)
+    }
+
+    /// Does anybody wait in such a lane?
+    pub(super) fn waits_in(&self, is_such: impl Fn(&Lane) -> bool) -> bool {
+        self.lanes.keys().chain(self.tried_in_vain.iter().map(|(lane, _)| lane)).any(is_such)
     }
 
     /// Those who wait are tried before the input's handling ends.

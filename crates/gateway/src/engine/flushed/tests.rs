@@ -1,5 +1,6 @@
 //! How fast what a flush ended is freed, and who waits for that.
 
+use shorttail_monitor::{Class, Report, View};
 use shorttail_units::{CodeShape, Epoch, NodeId, Now, PartitionId};
 use shorttail_wire::node::{NodeReply, NodeRequest, next_frame};
 
@@ -97,6 +98,22 @@ fn no_more_is_freed_than_nodes_answer() {
     let mut engine = engine_of_flushed(10_000);
     (0..20).for_each(|_| turn(&mut engine));
     assert_eq!(engine.frees_under_way(), FLUSHED_FREES_MAX);
+}
+
+/// What the others free is there meanwhile.
+#[test]
+fn a_slow_node_is_not_waited_for() {
+    let mut engine = engine_of_flushed(10_000);
+    let report = Report { node: NODES[1], class: Class::Read, fail_slow: true, latency_us: 50_000, peers_us: 100 };
+    engine.handle_opinions(engine.now, &View { reports: vec![report] });
+    let mut freed = 0;
+    for _ in 0..100 {
+        turn(&mut engine);
+        let (tags, some) = sent(&mut engine, NODES[0]);
+        freed += some.len();
+        answer(&mut engine, NODES[0], &tags);
+    }
+    assert_eq!(freed, 10_000);
 }
 
 #[test]

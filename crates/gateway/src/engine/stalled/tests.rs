@@ -184,6 +184,18 @@ fn who_waited_for_seals_in_vain_is_not_told_of_memory() {
     assert_eq!(told(&mut engine), ["SERVER_ERROR"]);
 }
 
+/// Others wait for seals meanwhile; only what is evicted helps it.
+#[test]
+fn a_long_value_waits_for_memory_whoever_waits_for_seals() {
+    let mut engine = full_of_unsealed();
+    ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+    assert!(engine.stalled.count == 1 && !engine.is_short_of_memory());
+    let partition = *engine.logs.keys().next().expect("a partition");
+    let write = engine.stalled.lanes.values().next().expect("it waits")[0].write;
+    engine.stalled.push(Lane { kind: Kind::Striped, partition }, write, 10_000_000);
+    assert!(engine.is_short_of_memory());
+}
+
 #[test]
 fn what_waits_is_bounded_by_bytes() {
     let mut engine = full_of_unsealed();

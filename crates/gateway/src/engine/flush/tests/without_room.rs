@@ -23,12 +23,14 @@ fn a_late_flush_that_finds_no_place_is_waited_for_as_long_as_memory() {
         let replies = replies(&mut engine);
         let refused = |reply: &Reply| match reply {
             Reply::Keyspace(result) => *result == Err(StoreError::OutOfMemory),
-            Reply::Bytes(bytes) => bytes.starts_with(b"SERVER_ERROR out of memory"),
+            // Only seals are waited for.
+            Reply::Bytes(bytes) => bytes.starts_with(b"SERVER_ERROR overloaded"),
             _ => false,
         };
         assert!(replies.iter().all(refused), "{replies:?}");
         assert_eq!(replies.len(), if is_over { 2 } else { 0 }, "after {waited_us} us: {replies:?}");
     }
+    assert_eq!(engine.stats.stores_refused_total, 1, "the order: there is memory for the store");
 }
 
 /// A flush for later is late in all partitions.
