@@ -1,8 +1,8 @@
 """How long keys are out of reach when the gateway that owns them dies: one of three, holding a third of many keys.
 
-    gateway_death.py [--keys 2000000] [--kill KILL|STOP] [--rounds 3] [--bound-ms 3000]
+    gateway_death.py [--keys 2000000] [--kill KILL|STOP] [--nodes-down 0] [--rounds 3] [--bound-ms 3000]
 
-A cluster of its own is loaded; the victim gets SIGKILL (or SIGSTOP for ten seconds) while readers ask another gateway for
+A cluster of its own is loaded, and so many nodes are killed; the victim gets SIGKILL (or SIGSTOP for ten seconds) while readers ask another gateway for
 keys of all partitions, one after the other. Requests for keys without an owner wait there, so the longest answer says how long
 it took. Prints it. A wrong or missing value, an error, and a request that is not answered fail the run, and with --bound-ms an
 answer that took longer, or the wait for one that never came.
@@ -60,6 +60,7 @@ def one_round(arguments, seed):
                 stream.flush()
                 if stream.readline() != b"STORED\r\n":
                     raise Problem(f"{key!r} was not stored")
+        servers.kill_nodes(arguments.nodes_down)
         victim = random.Random(seed).choice([address for address in gateways if address != servers.memcached])
         shares = [(f"reader {number}", keys[number::READERS]) for number in range(READERS)]
         readers = [Reader(name, servers.memcached, share, arguments.timeout) for name, share in shares]
@@ -87,7 +88,7 @@ def one_round(arguments, seed):
         print(f"    {complaint}")
     verdict = "not ok" if complaints else "ok"
     print(
-        f"{verdict} seed {seed}: SIG{arguments.kill} of one of three gateways, {arguments.keys} keys: longest answer {longest:.3f} s "
+        f"{verdict} seed {seed}: SIG{arguments.kill} of one of three gateways, {arguments.keys} keys, {arguments.nodes_down} nodes down: longest answer {longest:.3f} s "
         f"(before: {asker.longest(readers, began, killed):.3f} s) of {sum(len(reader.waits) for reader in readers)}, "
         f"{len(complaints)} complaints",
         flush=True,
@@ -99,6 +100,7 @@ def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--keys", type=int, default=2_000_000)
     parser.add_argument("--kill", choices=["KILL", "STOP"], default="KILL")
+    parser.add_argument("--nodes-down", type=int, default=0, help="nodes that are dead before")
     cluster.add_bound(parser, "an answer after the kill")
     asker.add_timeout(parser)
     return cluster.run_rounds(parser.parse_args(), one_round, [Problem, subprocess.CalledProcessError])

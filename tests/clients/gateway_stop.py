@@ -1,10 +1,10 @@
 """One of three gateways stands still (SIGSTOP) for ten seconds under reads and writes, and wakes: nothing stale, nothing lost.
 
-    gateway_stop.py [--stop 10] [--rounds 3] [--keep FILE]
+    gateway_stop.py [--stop 10] [--beside KEYS] [--rounds 3] [--keep FILE]
 
 Clients share their keys and use all three gateways, the one that stands still too: what was sent there is answered when it wakes,
-if at all. Every operation is written down, those of unknown outcome as well, and judged by the linearizability checker; then by
-porcupine, if it is there.
+if at all. So many other keys lie beside theirs, which whoever takes over has to read. Every operation is written down, those of
+unknown outcome as well, and judged by the linearizability checker; then by porcupine, if it is there.
 """
 
 import os
@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
 import recorded  # noqa: E402
+from gateway_death import load  # noqa: E402
 
 CLIENTS_EACH = 4
 KEYS = 240
@@ -25,9 +26,11 @@ AFTER_SECONDS = 5
 
 
 def one_round(arguments, seed):
-    servers = cluster.Cluster(["--gateways", "3"])
+    servers = cluster.Cluster(["--gateways", "3", *(["--node-memory", "512MiB"] if arguments.beside else [])])
     stopped = None
     try:
+        if arguments.beside:
+            load(servers.memcached, arguments.beside)
         gateways = servers.status()["gateways"]
         addresses = [gateway["memcached"] for gateway in gateways]
         keys = [b"key:%d" % number for number in range(KEYS)]
@@ -61,7 +64,7 @@ def one_round(arguments, seed):
         print(f"    {problem}")
     verdict = "not ok" if problems else "ok"
     print(
-        f"{verdict} seed {seed}: gateway {victim['id']} of three stood still for {arguments.stop:.0f} s; {recorded.summary(clients)}; the others' "
+        f"{verdict} seed {seed}: gateway {victim['id']} of three stood still for {arguments.stop:.0f} s, {arguments.beside} keys beside; {recorded.summary(clients)}; the others' "
         f"clients did {before_wake} operations until it woke; {'; '.join(said)}",
         flush=True,
     )
@@ -71,6 +74,7 @@ def one_round(arguments, seed):
 def main():
     parser = cluster.rounds_parser(__doc__)
     parser.add_argument("--stop", type=float, default=10)
+    parser.add_argument("--beside", type=int, default=0, help="other keys in the store")
     parser.add_argument("--keep", help="file for the history")
     arguments = parser.parse_args()
     for what in recorded.what_lacks():

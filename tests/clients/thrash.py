@@ -5,7 +5,7 @@
 Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of
 its own), nodes answer late or damaged or not at all, bits of their memory turn over (and of what tells of it, in the file of
 one that died), gateways are drained, nodes join, are emptied and removed, or never come back; never more nodes at once than may
-be lost until what they held is rebuilt, and one gateway, one coordinator and two etcd are always well. When nothing is broken,
+be lost until what they held is rebuilt, and one gateway and one coordinator are always well, and two etcd but for seconds. When nothing is broken,
 drains and repairs have to get on. Half of the nodes keep their memory in files; half are near: gateways read and write their
 memory themselves, and faults that need a node's own help (`shorttail chaos`) are not theirs. Then everything is mended, and
 every key is read; three times two nodes die, others each time, every key is read again, and what they held is rebuilt.

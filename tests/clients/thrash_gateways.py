@@ -1,4 +1,4 @@
-"""Breaks gateways, coordinators and members of etcd: one gateway, one coordinator and two of etcd are always well.
+"""Breaks gateways, coordinators and members of etcd: one gateway and one coordinator are always well, and two of etcd but for seconds.
 
 Must not know: nodes.
 """
@@ -10,7 +10,7 @@ from thrash_troubles import Trouble
 
 DRAIN_SECONDS_MAX = 20
 KINDS = ["gateway killed", "gateway frozen", "gateway cut off", "gateway cut off from nodes", "gateway drained"]
-KINDS += ["coordinator killed", "coordinator frozen", "etcd frozen"]
+KINDS += ["coordinator killed", "coordinator frozen", "etcd frozen", "etcd killed", "etcd without a majority"]
 
 
 class Others:
@@ -27,7 +27,7 @@ class Others:
             if len(coordinators) > 1:
                 self.hurt_coordinator(self.random.choice(coordinators))
         elif not self.troubles.of(range(len(self.members.etcd.processes))):
-            self.hurt_etcd(self.random.randrange(len(self.members.etcd.processes)))
+            self.hurt_etcd()
 
     def hurt_gateway(self, gateway):
         chance = self.random.random()
@@ -72,11 +72,28 @@ class Others:
         else:
             self.freeze(coordinator, "coordinator", seconds)
 
-    def hurt_etcd(self, number):
-        process = self.members.etcd.processes[number]
-        process.send_signal(signal.SIGSTOP)
-        seconds = self.random.choice([1, 4, 10])
-        self.troubles.begin(number, "etcd", "frozen", seconds, lambda: process.send_signal(signal.SIGCONT) or True)
+    def hurt_etcd(self):
+        etcd, chance = self.members.etcd, self.random.random()
+        number, other = self.random.sample(range(len(etcd.processes)), 2)
+        if chance < 0.3:
+            etcd.kill_one(number)
+            self.troubles.begin(number, "etcd", "killed", self.random.choice([1, 4, 10]), lambda: etcd.start_one(number) or True)
+        elif chance < 0.6:
+            # Nothing can be stored, so nobody leads.
+            self.freeze_etcd([number, other], "without a majority", [1, 3, 6])
+        else:
+            self.freeze_etcd([number], "frozen", [1, 4, 10])
+
+    def freeze_etcd(self, numbers, label, choices):
+        processes = [self.members.etcd.processes[number] for number in numbers]
+
+        def signal_all(which):
+            for process in processes:
+                process.send_signal(which)
+            return True
+
+        signal_all(signal.SIGSTOP)
+        self.troubles.begin(numbers[0], "etcd", label, self.random.choice(choices), lambda: signal_all(signal.SIGCONT))
 
     def kill(self, member, kind, seconds):
         member.kill()

@@ -89,6 +89,14 @@ class Etcd:
             process.kill()
             process.wait()
 
+    def kill_one(self, index):
+        """What it stored stays."""
+        self.processes[index].kill()
+        self.processes[index].wait()
+
+    def start_one(self, index):
+        self.processes[index] = self._spawn(index)
+
     def restart(self):
         self.processes = [self._spawn(index) for index in range(len(self.urls))]
         wait_until(self.is_healthy, START_SECONDS_MAX, "etcd answers again")
