@@ -207,8 +207,9 @@ impl Coordinator {
         if self.is_held {
             return;
         }
-        self.tell_terms();
+        // A take-over waits for the nodes that it knows: all that earlier owners knew.
         self.send_view();
+        self.tell_terms();
         self.tell_served();
     }
 

@@ -283,6 +283,10 @@ impl Coordinator {
 
     /// Nodes that came or were given up: the new set goes beside the old one. Another one follows once the owner is
     /// proven by it, or at once if it cannot be: more nodes than may be lost came back with nothing.
+    ///
+    /// An owner may store on a node before any set names it, as views tell of it at once. Sets decide who may answer, not what
+    /// is read: beside them a take-over hears all nodes of its view but as many as may be lost (`is_heard_enough` of the engine),
+    /// and that view is told before its terms.
     fn change_voters(&mut self) {
         let wanted = self.voters_wanted();
         if wanted.len() <= self.settings.code.tolerance() {

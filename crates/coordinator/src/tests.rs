@@ -39,6 +39,8 @@ struct Scene {
     /// Epochs that some tenure had.
     used: std::collections::BTreeSet<u32>,
     connection_next: u64,
+    /// Nodes that each connection was told of last.
+    known: std::collections::BTreeMap<ConnectionId, std::collections::BTreeSet<u16>>,
     /// A gateway that beats and reaches no node.
     watcher: Option<ConnectionId>,
     /// Outputs since they were last taken.
@@ -58,7 +60,8 @@ impl Scene {
         let now = Now::default();
         let coordinator = Coordinator::new(now, settings.clone(), persisted.clone());
         let used = persisted.tenures.keys().copied().collect();
-        Scene { settings, coordinator, now, persisted, used, connection_next: 0, watcher: None, outputs: Vec::new() }
+        let (known, outputs) = (std::collections::BTreeMap::new(), Vec::new());
+        Scene { settings, coordinator, now, persisted, used, connection_next: 0, known, watcher: None, outputs }
     }
 
     fn restart(self) -> Self {
@@ -74,6 +77,7 @@ impl Scene {
                 self.persisted = durable.clone();
             }
             tenures::check_told(&output, &self.persisted);
+            tenures::check_known(&output, &self.persisted, &mut self.known);
             self.outputs.push(output);
         }
         tenures::check_step(&before, &self.persisted, &self.used);
