@@ -35,7 +35,8 @@ impl Coordinator {
             self.admit_cluster(session.cluster_id)?;
         }
         let wanted = registration.session.map(|session| session.node_id.0).or(registration.wanted_id);
-        let id = match wanted.or_else(|| self.number_of_same_life(registration)) {
+        let known = || self.number_of_same_life(registration).or_else(|| self.number_of_same_place(registration));
+        let id = match wanted.or_else(known) {
             Some(id) => id,
             None => self.free_node_id()?,
         };
@@ -67,6 +68,19 @@ impl Coordinator {
             node.incarnation == registration.incarnation && have_same_port(&node.address, &registration.address)
         };
         self.nodes.iter().find(|(_, node)| is_same(node)).map(|(&id, _)| id)
+    }
+
+    /// The number of a node that is gone and listened where this one does: that process is over, and its memory is not told of.
+    /// So one that ends at each start has one number, and one voice. An address of each machine's own, or one that several told
+    /// of, says nothing; and what is to be emptied is not what somebody starts.
+    fn number_of_same_place(&self, registration: &NodeRegistration) -> Option<u16> {
+        let place = socket(&registration.address)?;
+        if place.ip().is_loopback() || place.ip().is_unspecified() {
+            return None;
+        }
+        let mut there = self.nodes_kept().filter(|(_, node)| socket(&node.address) == Some(place));
+        let (&id, node) = there.next().filter(|_| there.next().is_none())?;
+        (!node.presence.is_alive() && !self.is_draining(id)).then_some(id)
     }
 
     fn is_given_up(&self, id: u16, incarnation: Incarnation) -> bool {
