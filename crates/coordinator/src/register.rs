@@ -122,6 +122,7 @@ impl Coordinator {
             address: place_of(registration.address, known.map(|known| &*known.address)),
             domain: registration.domain,
             draining: self.is_draining(id),
+            drained: known.is_some_and(|known| known.drained),
             removed: false,
         };
         let address = durable.address.clone();

@@ -76,6 +76,7 @@ impl Coordinator {
         self.strike_out_replaced(now);
         self.note_losses_met();
         self.settle_voters();
+        self.note_drained();
         self.change_voters();
         self.find_cut_off(now);
         self.deal_loose(now);
@@ -316,27 +317,15 @@ impl Coordinator {
         set.iter().filter(is_alive).count() > self.settings.code.tolerance()
     }
 
-    /// Lives that are not given up, and may hold something: who is drained can then be taken out however few may be
-    /// missing. If the others are too few to prove anybody, all.
+    /// Lives that are not given up, but who is drained: it can then be taken out, or stopped, however few may be missing. If the
+    /// others are too few to prove anybody, all.
     pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
         let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
-        let voters = nodes.map(|(&id, node)| (id, node.incarnation));
-        let (drained, others): (Vec<_>, Vec<_>) =
-            voters.partition(|&(id, _)| self.is_draining(id) && (self.is_empty(id) || self.died_drained(id)));
-        if others.len() > self.settings.code.tolerance() {
-            return others;
-        }
-        let mut all = [drained, others].concat();
-        all.sort_unstable();
-        all
-    }
-
-    /// Did owners go by sets without the node before it died, as it held nothing? While none of them lives nobody says so
-    /// any more, and the dead prove nobody.
-    fn died_drained(&self, id: u16) -> bool {
-        let is_dead = self.nodes.get(&id).is_none_or(|node| !node.presence.is_alive());
-        let names = |tenure: &DurableTenure| tenure.voters_told().iter().any(|voter| voter.0 == id);
-        is_dead && !self.durable.tenures.values().any(names)
+        let (drained, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, node)| node.draining && node.drained);
+        let chosen = if others.len() > self.settings.code.tolerance() { others } else { [drained, others].concat() };
+        let mut voters: Vec<DurableVoter> = chosen.into_iter().map(|(&id, node)| (id, node.incarnation)).collect();
+        voters.sort_unstable();
+        voters
     }
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.
