@@ -17,6 +17,7 @@
 //! Source: rule R2 (docs/RULES.md), docs/decisions/0014-ownership.md.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use shorttail_units::{Epoch, Incarnation, NodeId, Now};
 use shorttail_wire::control::{FromCoordinator, Standing, TenureEntry, TenureState, Terms, Voter};
@@ -185,14 +186,17 @@ impl Coordinator {
         }
     }
 
+    /// Their sets of voters are shared: nearly all tenures have the same few.
     fn terms_of(&self, gateway: u16) -> Vec<Terms> {
+        let mut sets: BTreeMap<&[DurableVoter], Arc<[Voter]>> = BTreeMap::new();
+        let mut shared = |set| Arc::clone(sets.entry(set).or_insert_with(|| told(set)));
         let own = self.durable.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
         let terms = own.map(|(&epoch, tenure)| Terms {
             epoch: Epoch(epoch),
             number: tenure.terms,
             partitions: tenure.partitions.clone(),
-            voters: told(tenure.voters_told()),
-            before: tenure.before.iter().map(|set| told(set)).collect(),
+            voters: shared(tenure.voters_told()),
+            before: tenure.before.iter().map(|set| shared(set.as_slice())).collect(),
             lets_go: self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_ordered(epoch)),
             prepares: false,
         });
@@ -569,6 +573,6 @@ impl Coordinator {
     }
 }
 
-fn told(set: &[DurableVoter]) -> Vec<Voter> {
+fn told(set: &[DurableVoter]) -> Arc<[Voter]> {
     set.iter().map(|&(node, incarnation)| Voter { node: NodeId(node), incarnation: Incarnation(incarnation) }).collect()
 }

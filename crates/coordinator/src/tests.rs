@@ -2,7 +2,7 @@
 
 use shorttail_chaos::{FlipBits, Order};
 use shorttail_policy::{Change, Policy, PolicyName};
-use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
+use shorttail_units::{ClusterId, CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::{self, *};
 
 use crate::limits::*;
@@ -12,6 +12,7 @@ mod feasible;
 mod gone;
 mod leading;
 mod leaving;
+mod many;
 mod reach;
 mod tenures;
 mod whereabouts;

@@ -37,7 +37,7 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::net::Accepting;
-use connection::{Connection, ReadEnd};
+use connection::{Connection, ReadEnd, SendEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
 use listener::Listener;
@@ -319,10 +319,12 @@ impl Server {
         }
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
-        if connection.send(message).is_err() {
-            self.connections.remove(&token);
-            self.broken.push(token);
+        let Err(end) = connection.send(message) else { return };
+        if let SendEnd::Unsendable(error) = end {
+            self.turned_away.tell_unsendable(Instant::now(), &connection.from, &connection.member, error);
         }
+        self.connections.remove(&token);
+        self.broken.push(token);
     }
 
     /// Gives the machine an input and does what it says.

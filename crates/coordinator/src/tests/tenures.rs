@@ -624,7 +624,7 @@ fn voters_change_in_two_steps() {
     assert_eq!(sets(&stage), [9, 10]);
     let heir = stage.join();
     stage.die(id);
-    assert_eq!(stage.terms_told(heir)[0].before.iter().map(Vec::len).collect::<Vec<_>>(), [9, 10]);
+    assert_eq!(stage.terms_told(heir)[0].before.iter().map(|set| set.len()).collect::<Vec<_>>(), [9, 10]);
 }
 
 /// All nodes lose their memory, one after the other, and the owner is proven by nobody meanwhile.

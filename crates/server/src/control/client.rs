@@ -122,6 +122,7 @@ impl<R: Role> ControlClient<R> {
             obey,
             backoff,
             silence,
+            unsendable_told: None,
         };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
@@ -251,6 +252,8 @@ struct Worker<R: Role> {
     obey: Obey,
     backoff: Backoff,
     silence: Silence,
+    /// When it was last said that a report is longer than any message.
+    unsendable_told: Option<Instant>,
 }
 
 /// How a connection ended.
@@ -351,6 +354,18 @@ impl<R: Role> Worker<R> {
         }
     }
 
+    /// What it reports is longer than any message: it is let in again and again, and cannot say how it is.
+    fn tell_unsendable(&mut self, error: &io::Error) {
+        if error.kind() == ErrorKind::InvalidInput
+            && self.unsendable_told.is_none_or(|at| at.elapsed() > TOLD_AGAIN_AFTER)
+        {
+            self.unsendable_told = Some(Instant::now());
+            tracing::error!(
+                "the connection with the coordinator is closed, as it cannot be told what it is to know: {error}"
+            );
+        }
+    }
+
     fn give_up(&self, refusal: Refusal) {
         self.shared.settle(Err(ControlError::Refused(refusal.clone())));
         self.shared.push(ControlEvent::Refused(refusal));
@@ -373,7 +388,11 @@ impl<R: Role> Worker<R> {
             self.shared.push(ControlEvent::Connected);
             let mut search = None;
             // Whatever breaks the connection, the answer is to connect again.
-            let answer = match self.serve(&mut stream, &mut search).unwrap_or(Left::Broken) {
+            let left = self.serve(&mut stream, &mut search).unwrap_or_else(|error| {
+                self.tell_unsendable(&error);
+                Left::Broken
+            });
+            let answer = match left {
                 Left::For(answer) => Some(answer),
                 Left::Broken => {
                     let _ = stream.closer().map(|closer| closer.close());

@@ -238,7 +238,7 @@ impl World {
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         let mut bytes = Vec::new();
-        put_message(&mut bytes, message);
+        put_message(&mut bytes, message).expect("clusters are small here");
         // Of a connection that ended the notice is on its way.
         let _ = self.network.send(&mut self.schedule, endpoint_of_coordinator(place), session, bytes);
     }
