@@ -177,6 +177,11 @@ pub const EVICTIONS_MAX: usize = 8;
 /// has answered nothing at all is hung: longer than any pause that is usual, and what a client can be asked to wait.
 pub const HUNG_DEADLINES: u64 = 20;
 
+/// A suspect node that goes on talking, but does not give the sign of life that it is asked for, is hung after so many: that may
+/// be behind what fills a link for as long as made the node suspect, and as much again. What others have is read from these
+/// meanwhile.
+pub const TALKING_DEADLINES: u64 = 2 * HUNG_DEADLINES;
+
 /// As many make a node suspect for who takes over.
 pub const TAKE_OVER_DEADLINES: u64 = 5;
 
