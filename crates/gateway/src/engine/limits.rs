@@ -170,6 +170,11 @@ pub const EXPIRY_LOOKS_MAX: usize = 64;
 /// none: some hundred microseconds each, of a turn and of a node. So a million take half a minute.
 pub const FLUSHED_FREES_MAX: usize = 256;
 
+/// Frees that a node is asked for and has not answered; what is to be freed beyond that waits, and of that it is asked for so
+/// many in a turn. What a flush frees fits, so that no node is behind for that alone.
+pub const FREES_ASKED_MAX: usize = 2 * FLUSHED_FREES_MAX;
+pub const FREES_OF_TURN_MAX: usize = 256;
+
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
 

@@ -581,6 +581,7 @@ impl<C: Command> Engine<C> {
         if !gives_way {
             self.give_orders();
             self.free_flushed();
+            self.ask_for_frees();
         }
         self.advance_ownership();
         self.watch();
