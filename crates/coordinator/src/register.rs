@@ -249,12 +249,13 @@ impl Coordinator {
         let known = self.gateways.get(&id);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
         let (mut status, recent, reach) = remembered.unwrap_or_default();
+        let mut counted_before = known.map(|known| known.counted_before.clone()).unwrap_or_default();
         let (since_us, untold_losses) = known.map_or((now.mono_us, 0), |known| (known.since_us, known.untold_losses));
         self.forget_gateways(|other, gateway| {
             other != id && !gateway.presence.is_alive() && is_in_place_of(&registration, &gateway.registration)
         });
         if let Some(counted) = self.gone.take(registration.life) {
-            status.totals = counted;
+            (status.totals, counted_before) = (counted.totals, counted.nodes);
         }
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
         let member = GatewayMember {
@@ -266,6 +267,7 @@ impl Coordinator {
             is_missed: false,
             untold_losses,
             recent,
+            counted_before,
             reach,
         };
         self.gateways.insert(id, member);
