@@ -23,7 +23,7 @@ Examples:
   shorttail memcached -p 11211 -m 1024  in the place of the memcached program
 
 Every flag can also be an environment variable (SHORTTAIL_UP_NODES=12) or a key of a file (--config FILE); a flag wins
-over a variable, which wins over the file. `shorttail config example` prints a file with all defaults.
+over a variable, which wins over the file. `shorttail config example` prints a file with all settings.
 
 Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 this node was removed from its
 cluster.";
@@ -68,7 +68,7 @@ pub enum Verb {
     /// Take a node out of the cluster for good
     #[command(after_help = crate::remove::EXAMPLES)]
     Remove(RemoveCommand),
-    /// End the line about acknowledged writes that may be gone
+    /// Silence the warning that acknowledged writes may be lost
     #[command(after_help = crate::acknowledge::EXAMPLES)]
     Acknowledge(AcknowledgeCommand),
     /// Check a configuration file, or print one to begin with
@@ -184,7 +184,7 @@ pub struct ConfigCommand {
 pub enum ConfigVerb {
     /// Say whether a file is sensible; exit code 2 if not
     Check { file: PathBuf },
-    /// Print a commented file with all defaults
+    /// Print a commented file with all settings: their defaults, or an example where there is none
     Example,
 }
 

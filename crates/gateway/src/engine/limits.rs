@@ -53,7 +53,7 @@ pub const HEDGE_LOOKS_MAX: usize = 32;
 /// Microseconds after which a late request that found no token is looked at again.
 pub const HEDGE_RETRY_US: u64 = 1_000;
 
-/// Stripes of a partition that take appends at once: one, and two while nodes are slow.
+/// Stripes of a partition that take appends at once, at most: one is usual, further ones while nodes are slow.
 pub const OPEN_MAX: usize = 3;
 
 /// Microseconds that a node may be late until a stripe is sealed only because the node hampers it: shorter pauses are
