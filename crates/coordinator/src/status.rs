@@ -88,7 +88,7 @@ impl Coordinator {
             memcached: registration.memcached.clone(),
             redis: registration.redis.clone(),
             unix_socket: registration.unix_socket.clone(),
-            admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
+            admin: registration.admin.clone(),
             forward: registration.forward.clone(),
             tenures,
             draining: self.durable.draining.contains(&id),

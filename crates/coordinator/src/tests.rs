@@ -25,7 +25,6 @@ fn settings() -> Settings {
         node_count_expected: 8,
         gateway_count_expected: 1,
         retire_after_ms: RETIRE_AFTER_MS,
-        admin: Some("127.0.0.1:8080".into()),
         allow_chaos: true,
     }
 }
@@ -502,7 +501,7 @@ fn the_status_sums_what_live_gateways_report() {
     assert_eq!((status.objects, status.bytes_stored, status.bytes_used), (5, 50, 75));
     assert_eq!(status.code, "rs:4+2");
     assert!(status.gateways[0].serving);
-    assert_eq!(status.gateways[0].admin.as_deref(), Some("127.0.0.1:8080"));
+    assert_eq!(status.gateways[0].admin, None, "it has none of its own");
     scene.handle(Input::Closed { connection: gateway });
     let status = scene.coordinator.status();
     assert_eq!((status.objects, status.gateways[0].serving), (0, false));

@@ -105,7 +105,7 @@ impl Server {
 
     fn bind_with(
         config: &CoordinatorConfig,
-        about: CoordinatorStatus,
+        mut about: CoordinatorStatus,
         clock: Clock,
         store: Box<dyn metadata::Metadata>,
     ) -> anyhow::Result<Self> {
@@ -117,12 +117,13 @@ impl Server {
         let (desk, questions) = Desk::open(Arc::clone(&waker));
         let admin = config.admin.map(admin::Bound::new).transpose()?;
         let admin_address = admin.as_ref().map(|admin| admin.address);
+        about.admin = admin_address.map(|address| address.to_string());
         if let Some(admin) = admin {
             admin.serve_coordinator(desk)?;
         }
         Ok(Server {
             keeper: Keeper::start(store, clock, Arc::clone(&waker)).context("cannot start a thread")?,
-            seat: Seat::new(settings(config, admin_address), config.partition_count),
+            seat: Seat::new(settings(config), config.partition_count),
             about,
             poll,
             listener: Accepting::new(listener, "a member"),
@@ -432,14 +433,13 @@ fn about(config: &CoordinatorConfig) -> CoordinatorStatus {
     }
 }
 
-fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> Settings {
+fn settings(config: &CoordinatorConfig) -> Settings {
     Settings {
         code: config.code,
         partition_count: config.partition_count.unwrap_or_else(|| config.partition_count_default()),
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
         gateway_count_expected: u16::try_from(config.gateway_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,
-        admin: admin.map(|address| address.to_string()),
         allow_chaos: config.allow_chaos,
     }
 }

@@ -194,7 +194,8 @@ fn a_published_status_is_in_the_picture_of_the_cluster() {
     loop {
         let status = control::read_status(&running.control).expect("the coordinator answers");
         if status.objects == 12 {
-            assert_eq!(status.gateways[0].admin, Some(running.admin.to_string()));
+            assert_eq!(status.coordinator.admin, Some(running.admin.to_string()));
+            assert_eq!(status.gateways[0].admin, None, "it was asked for none");
             return assert!(status.gateways[0].serving);
         }
     }

@@ -50,7 +50,6 @@ impl Process {
             node_count_expected: config.node_count - config.late_node_count,
             gateway_count_expected: config.gateway_count as u16,
             retire_after_ms: RETIRE_AFTER_MS,
-            admin: None,
             allow_chaos: false,
         };
         Process {
