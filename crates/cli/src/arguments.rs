@@ -4,9 +4,14 @@ mod origin;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use shorttail_server::config::{CoordinatorOptions, GatewayOptions, LogLevel, NodeOptions, UpOptions};
+use shorttail_server::node::MEMORY_FILE_LAYOUT;
+use shorttail_wire::control::CONTROL_PROTOCOL_VERSION;
+use shorttail_wire::gateway::GATEWAY_PROTOCOL_VERSION;
+use shorttail_wire::node::PROTOCOL_VERSION;
 
 use crate::acknowledge::AcknowledgeCommand;
 use crate::admin::AdminPort;
@@ -23,14 +28,23 @@ Examples:
   shorttail memcached -p 11211 -m 1024  in the place of the memcached program
 
 Every flag can also be an environment variable (SHORTTAIL_UP_NODES=12) or a key of a file (--config FILE); a flag wins
-over a variable, which wins over the file. `shorttail config example` prints a file with all defaults.
+over a variable, which wins over the file. `shorttail config example` prints a file with all settings.
 
 Exit codes: 0 done, 1 failed, 2 the command line or configuration makes no sense, 3 this node was removed from its
 cluster.";
 
+/// What two builds must have in common to be mixed.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "{}\ncontrol protocol {CONTROL_PROTOCOL_VERSION}, node protocol {PROTOCOL_VERSION}, gateway protocol \
+         {GATEWAY_PROTOCOL_VERSION}, memory file {MEMORY_FILE_LAYOUT}",
+        env!("CARGO_PKG_VERSION")
+    )
+});
+
 /// An erasure-coded, tail-tolerant in-memory store that memcached and Redis clients use unchanged.
 #[derive(Parser, Debug)]
-#[command(name = "shorttail", version, after_help = EXAMPLES, max_term_width = 120)]
+#[command(name = "shorttail", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, max_term_width = 120)]
 pub struct Cli {
     /// How much is said on standard error [default: warn]
     #[arg(long, global = true, env = "SHORTTAIL_LOG", value_enum, value_name = "LEVEL")]
@@ -68,7 +82,7 @@ pub enum Verb {
     /// Take a node out of the cluster for good
     #[command(after_help = crate::remove::EXAMPLES)]
     Remove(RemoveCommand),
-    /// End the line about acknowledged writes that may be gone
+    /// Silence the warning that acknowledged writes may be lost
     #[command(after_help = crate::acknowledge::EXAMPLES)]
     Acknowledge(AcknowledgeCommand),
     /// Check a configuration file, or print one to begin with
@@ -184,7 +198,7 @@ pub struct ConfigCommand {
 pub enum ConfigVerb {
     /// Say whether a file is sensible; exit code 2 if not
     Check { file: PathBuf },
-    /// Print a commented file with all defaults
+    /// Print a commented file with all settings: their defaults, or an example where there is none
     Example,
 }
 

@@ -30,7 +30,11 @@ fn allow_client_files(client_count: usize, role_count: usize) -> usize {
     let files = raise_file_limit(client_count + role_count);
     let most = files.map_or(client_count, |files| client_count_max(files, role_count).min(client_count));
     if most < client_count {
-        tracing::warn!(wanted = client_count, most, "fewer clients are let in: the others' files are for nodes");
+        tracing::warn!(
+            wanted = client_count,
+            most,
+            "fewer clients are let in, so that files are left for nodes: raise LimitNOFILE (systemd) or ulimit -Hn"
+        );
     }
     most
 }
@@ -64,7 +68,11 @@ fn raise_file_limit(connection_count: usize) -> Option<u64> {
     let raised = soft == most || setrlimit(Resource::RLIMIT_NOFILE, most, hard).is_ok();
     let most = if raised { most } else { soft };
     if most < wanted {
-        tracing::warn!(wanted, most, "the system allows fewer open files than this process may need");
+        tracing::warn!(
+            wanted,
+            most,
+            "the system allows fewer open files than this process may need: raise LimitNOFILE (systemd) or ulimit -Hn"
+        );
     }
     Some(most)
 }

@@ -123,7 +123,7 @@ pub fn counted(count: u64, what: &str) -> String {
 
 /// Who tells all this, whether it leads, and how it stands with the metadata store.
 pub fn coordinator_line(coordinator: &CoordinatorStatus) -> String {
-    let CoordinatorStatus { name, leading, leader, metadata, metadata_problem } = coordinator;
+    let CoordinatorStatus { name, leading, leader, metadata, metadata_problem, admin: _ } = coordinator;
     let leads = match leader {
         _ if *leading => "leads".to_owned(),
         Some(leader) if leader != name => format!("stands by, {leader}, leads"),
@@ -362,6 +362,7 @@ mod tests {
             leader: Some("a:1 on h, process 2".into()),
             metadata: "file:/d".into(),
             metadata_problem: None,
+            admin: None,
         };
         assert_eq!(coordinator_line(&leads), "coordinator a:1 on h, process 2: leads; metadata is kept in file:/d");
         let lapsed = CoordinatorStatus { leading: false, metadata_problem: Some("refused".into()), ..leads.clone() };

@@ -78,7 +78,7 @@ fn it_serves_and_says_so_in_the_status() {
     }
     let gateway = &status["gateways"][0];
     assert_eq!(
-        (gateway["memcached"].as_str(), gateway["admin"].as_str()),
+        (gateway["memcached"].as_str(), status["coordinator"]["admin"].as_str()),
         (Some(&*cluster.memcached), Some(&*cluster.admin))
     );
     assert!(gateway["redis"].is_string() && gateway["pid"].is_u64());

@@ -89,7 +89,8 @@ fn a_misspelt_variable_or_key_is_named() {
 fn what_only_prints_succeeds() {
     let temp = tempfile::tempdir().expect("a directory");
     for (line, wanted) in [
-        (&["--version"][..], concat!("shorttail ", env!("CARGO_PKG_VERSION"))),
+        (&["--version"][..], concat!("shorttail ", env!("CARGO_PKG_VERSION"), "\ncontrol protocol ")),
+        (&["--version"], ", memory file STM"),
         (&["--help"], "shorttail up"),
         (&["up", "--help"], "--node-memory"),
         (&["node", "--help"], "Examples:"),

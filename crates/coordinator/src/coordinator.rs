@@ -32,8 +32,6 @@ pub struct Settings {
     pub gateway_count_expected: u16,
     /// Milliseconds after its death until a node's incarnation is given up.
     pub retire_after_ms: u64,
-    /// Where the coordinator serves HTTP: the admin address of gateways that have none of their own.
-    pub admin: Option<String>,
     /// Whether orders to be faulty on purpose are passed on to nodes.
     pub allow_chaos: bool,
 }
@@ -207,8 +205,9 @@ impl Coordinator {
         if self.is_held {
             return;
         }
-        self.tell_terms();
+        // A take-over waits for the nodes that it knows: all that earlier owners knew.
         self.send_view();
+        self.tell_terms();
         self.tell_served();
     }
 

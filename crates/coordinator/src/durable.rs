@@ -60,6 +60,9 @@ pub struct DurableNode {
     /// It is to be emptied.
     #[serde(default)]
     pub draining: bool,
+    /// It drains, and held nothing: owners put nothing there since, as far as they told. Not written while it is not so.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub drained: bool,
     /// It was taken out of the cluster.
     #[serde(default)]
     pub removed: bool,
@@ -67,6 +70,10 @@ pub struct DurableNode {
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+fn is_false(holds: &bool) -> bool {
+    !*holds
 }
 
 /// A node and one of its incarnations.

@@ -68,7 +68,7 @@ impl HandOver {
             epoch: Epoch(epoch),
             number: 0,
             partitions: heir.partitions.clone(),
-            voters: Vec::new(),
+            voters: [].into(),
             before: Vec::new(),
             lets_go: false,
             prepares: true,

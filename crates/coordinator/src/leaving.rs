@@ -7,18 +7,19 @@
 //!    '--------------------------------remove --lost--------------------'
 //! ```
 //! That a node drains, and that it was removed, is durable: of the latter only the number, in the end. Whether it is drained
-//! is what the node itself and all owners report: it holds nothing, and they know that it is to get nothing.
+//! is what the node itself and all owners report: it holds nothing, and they know that it is to get nothing. That it was is
+//! durable, too, until somebody reports that it is used: it has no voice in who owns a partition.
 //!
 //! Must not know: how chunks move.
 
 use std::collections::BTreeSet;
 
 use shorttail_units::Now;
-use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeState, Refusal};
+use shorttail_wire::control::{DrainStatus, FromCoordinator, NodeSeen, NodeState, Refusal, TenureState};
 
 use crate::coordinator::Coordinator;
 use crate::lifecycle::Event;
-use crate::members::NodeMember;
+use crate::members::{GatewayMember, NodeMember};
 use crate::retiring::is_told;
 
 impl Coordinator {
@@ -72,7 +73,7 @@ impl Coordinator {
             }
         }
         let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
-        durable.draining = !cancel;
+        (durable.draining, durable.drained) = (!cancel, false);
         self.persist();
         self.forget_counts_of(id);
         self.mark_view_changed();
@@ -158,8 +159,41 @@ impl Coordinator {
         let mut owners = self.gateways.iter().filter(|(id, gateway)| {
             gateway.presence.is_alive() && self.durable.tenures.values().any(|tenure| tenure.gateway == **id)
         });
-        let counts_nothing = |seen: &shorttail_wire::control::NodeSeen| seen.id == id && seen.chunks_left == Some(0);
+        let counts_nothing = |seen: &NodeSeen| seen.id == id && seen.chunks_left == Some(0);
         is_served && owners.all(|(_, gateway)| gateway.status.nodes.iter().any(counts_nothing))
+    }
+
+    /// That a node was drained is kept, as nobody can tell of it while owners follow each other. It ends when the node is used
+    /// all the same, as too few others are there.
+    pub(crate) fn note_drained(&mut self) {
+        let draining = self.durable.nodes.iter().filter(|(_, node)| node.draining);
+        let changed = draining.filter(|&(&id, node)| match node.drained {
+            true => self.is_used(id),
+            false => self.is_empty(id) && !self.is_used(id),
+        });
+        let changed: Vec<u16> = changed.map(|(&id, _)| id).collect();
+        for id in &changed {
+            let node = self.durable.nodes.get_mut(id).expect("listed above");
+            node.drained = !node.drained;
+        }
+        if !changed.is_empty() {
+            self.persist();
+        }
+    }
+
+    /// Does the node that drains, or an owner, tell of a chunk there? Who reaches it and serves counts, unless it uses the node.
+    fn is_used(&self, id: u16) -> bool {
+        let is_there = self.nodes.get(&id).is_some_and(|node| node.presence.is_alive() && node.has_told);
+        let uses = |gateway: &GatewayMember| {
+            let standings = &gateway.status.standings;
+            let serves = gateway.has_told && standings.iter().all(|standing| standing.state == TenureState::Serving);
+            let has_some = |seen: &NodeSeen| match seen.chunks_left {
+                Some(left) => left > 0,
+                None => seen.connected && serves && !standings.is_empty(),
+            };
+            gateway.status.nodes.iter().any(|seen| seen.id == id && has_some(seen))
+        };
+        is_there && self.chunks_held(id) > 0 || self.living().any(uses)
     }
 
     /// Takes a node out for good.
@@ -238,7 +272,7 @@ impl Coordinator {
             self.note_given_up(now, id);
         }
         let durable = self.durable.nodes.get_mut(&id).expect("every member is durable");
-        (durable.draining, durable.removed) = (false, true);
+        (durable.draining, durable.drained, durable.removed) = (false, false, true);
         durable.retired_through = durable.retired_through.max(durable.incarnation);
         self.persist();
         if let Some(connection) = self.nodes.get(&id).and_then(|node| node.presence.connection) {

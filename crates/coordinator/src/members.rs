@@ -1,9 +1,12 @@
 //! Members: what the coordinator remembers of each node and gateway.
 
+use std::collections::BTreeMap;
+
 use shorttail_units::Incarnation;
 use shorttail_wire::control::{GatewayRegistration, GatewayStatus, NodeState, NodeStatus};
 
 use crate::ConnectionId;
+use crate::gone::NodeCounted;
 use crate::lifecycle::{Event, transition};
 use crate::limits::{DEAD_AFTER_MS, GATEWAY_DEAD_AFTER_MS, GATEWAY_SUSPECT_AFTER_MS, SUSPECT_AFTER_MS};
 use crate::reach::Reach;
@@ -129,5 +132,7 @@ pub struct GatewayMember {
     /// Nodes that were given up with what they held since the status was told.
     pub untold_losses: usize,
     pub recent: Recent,
+    /// By node, what it counted before it was forgotten, until it tells of that node again.
+    pub(crate) counted_before: BTreeMap<u16, NodeCounted>,
     pub(crate) reach: Reach,
 }

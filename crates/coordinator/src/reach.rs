@@ -67,7 +67,7 @@ impl Reach {
             epoch: Epoch(epoch),
             number: 0,
             partitions: vec![0],
-            voters: Vec::new(),
+            voters: [].into(),
             before: Vec::new(),
             lets_go: false,
             prepares: true,

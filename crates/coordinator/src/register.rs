@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use shorttail_units::{ClusterId, Incarnation, NodeId, Now};
 use shorttail_wire::control::{
     CONTROL_PROTOCOL_VERSION, FromCoordinator, GatewayRegistration, GatewaySession, GatewayWelcome, NodeRegistration,
-    NodeSession, NodeStatus, NodeWelcome, Refusal, ToCoordinator,
+    NodeSession, NodeState, NodeStatus, NodeWelcome, Refusal, ToCoordinator,
 };
 
 use crate::coordinator::{ConnectionId, Coordinator, Member};
@@ -35,7 +35,8 @@ impl Coordinator {
             self.admit_cluster(session.cluster_id)?;
         }
         let wanted = registration.session.map(|session| session.node_id.0).or(registration.wanted_id);
-        let id = match wanted.or_else(|| self.number_of_same_life(registration)) {
+        let known = || self.number_of_same_life(registration).or_else(|| self.number_of_same_place(registration));
+        let id = match wanted.or_else(known) {
             Some(id) => id,
             None => self.free_node_id()?,
         };
@@ -67,6 +68,30 @@ impl Coordinator {
             node.incarnation == registration.incarnation && have_same_port(&node.address, &registration.address)
         };
         self.nodes.iter().find(|(_, node)| is_same(node)).map(|(&id, _)| id)
+    }
+
+    /// The number of a node that is gone and listened where this one does: that process is over. So one that ends at each start
+    /// has one number, and one voice. An address of each machine's own, or one that several told of, says nothing; what is to
+    /// be emptied is not what somebody starts.
+    ///
+    /// Its memory may still lie in a file that the process was not told of, and is given up with its life: so no more lose
+    /// theirs like that than may be missing.
+    fn number_of_same_place(&self, registration: &NodeRegistration) -> Option<u16> {
+        let place = socket(&registration.address)?;
+        if place.ip().is_loopback() || place.ip().is_unspecified() {
+            return None;
+        }
+        let there = || self.nodes_kept().filter(|(_, node)| socket(&node.address) == Some(place));
+        let is_over = |node: &NodeMember| node.presence.state == NodeState::Retired;
+        let mut in_use = there().filter(|(_, node)| !is_over(node));
+        let (&id, node) = match (in_use.next(), in_use.next()) {
+            (None, _) => there().last()?,
+            (Some(only), None) => only,
+            (Some(_), Some(_)) => return None,
+        };
+        let may_be_lost = || self.is_empty(id) || self.lost_at_worst(id) < self.settings.code.tolerance();
+        let is_free = !node.presence.is_alive() && !self.is_draining(id) && (is_over(node) || may_be_lost());
+        is_free.then_some(id)
     }
 
     fn is_given_up(&self, id: u16, incarnation: Incarnation) -> bool {
@@ -108,6 +133,7 @@ impl Coordinator {
             address: place_of(registration.address, known.map(|known| &*known.address)),
             domain: registration.domain,
             draining: self.is_draining(id),
+            drained: known.is_some_and(|known| known.drained),
             removed: false,
         };
         let address = durable.address.clone();
@@ -249,12 +275,13 @@ impl Coordinator {
         let known = self.gateways.get(&id);
         let remembered = known.map(|known| (known.status.clone(), known.recent.clone(), known.reach.clone()));
         let (mut status, recent, reach) = remembered.unwrap_or_default();
+        let mut counted_before = known.map(|known| known.counted_before.clone()).unwrap_or_default();
         let (since_us, untold_losses) = known.map_or((now.mono_us, 0), |known| (known.since_us, known.untold_losses));
         self.forget_gateways(|other, gateway| {
             other != id && !gateway.presence.is_alive() && is_in_place_of(&registration, &gateway.registration)
         });
         if let Some(counted) = self.gone.take(registration.life) {
-            status.totals = counted;
+            (status.totals, counted_before) = (counted.totals, counted.nodes);
         }
         let presence = Presence::registered(Silence::OF_GATEWAY, now.mono_us, connection);
         let member = GatewayMember {
@@ -266,6 +293,7 @@ impl Coordinator {
             is_missed: false,
             untold_losses,
             recent,
+            counted_before,
             reach,
         };
         self.gateways.insert(id, member);

@@ -6,6 +6,7 @@ use shorttail_wire::control::{
 };
 
 use crate::coordinator::Coordinator;
+use crate::gone::NodeCounted;
 use crate::members::{GatewayMember, NodeMember};
 
 /// Shares of a million.
@@ -88,7 +89,7 @@ impl Coordinator {
             memcached: registration.memcached.clone(),
             redis: registration.redis.clone(),
             unix_socket: registration.unix_socket.clone(),
-            admin: registration.admin.clone().or_else(|| self.settings.admin.clone()),
+            admin: registration.admin.clone(),
             forward: registration.forward.clone(),
             tenures,
             draining: self.durable.draining.contains(&id),
@@ -113,7 +114,7 @@ impl Coordinator {
     }
 
     fn node_entry(&self, id: u16, node: &NodeMember) -> NodeStatusEntry {
-        let seen = self.seen_recently(id);
+        let (seen, counted) = (self.seen_recently(id), self.counted_of(id));
         let all = seen.read_latency.clone().plus(&seen.write_latency);
         NodeStatusEntry {
             id,
@@ -140,11 +141,17 @@ impl Coordinator {
             read_latency_us_p99: seen.read_latency.percentile_us(P99_PPM),
             write_latency_us_p50: seen.write_latency.percentile_us(MEDIAN_PPM),
             write_latency_us_p99: seen.write_latency.percentile_us(P99_PPM),
-            redirect_count: seen.redirect_count,
-            flagged_us: seen.flagged_us,
+            redirect_count: counted.redirect_count,
+            flagged_us: counted.flagged_us,
             chaos_allowed: node.allows_chaos,
             chaos: node.status.chaos.clone(),
         }
+    }
+
+    /// What all gateways counted of a node, also those that are gone.
+    fn counted_of(&self, node: u16) -> NodeCounted {
+        let told = self.gateways.values().filter_map(|gateway| gateway.counted_of(node));
+        told.fold(self.gone.counted_of(node), NodeCounted::plus)
     }
 
     /// A node in the eyes of all live gateways together, with the latencies of the last seconds.

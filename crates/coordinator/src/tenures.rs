@@ -17,6 +17,7 @@
 //! Source: rule R2 (docs/RULES.md), docs/decisions/0014-ownership.md.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use shorttail_units::{Epoch, Incarnation, NodeId, Now};
 use shorttail_wire::control::{FromCoordinator, Standing, TenureEntry, TenureState, Terms, Voter};
@@ -76,6 +77,7 @@ impl Coordinator {
         self.strike_out_replaced(now);
         self.note_losses_met();
         self.settle_voters();
+        self.note_drained();
         self.change_voters();
         self.find_cut_off(now);
         self.deal_loose(now);
@@ -185,14 +187,17 @@ impl Coordinator {
         }
     }
 
+    /// Their sets of voters are shared: nearly all tenures have the same few.
     fn terms_of(&self, gateway: u16) -> Vec<Terms> {
+        let mut sets: BTreeMap<&[DurableVoter], Arc<[Voter]>> = BTreeMap::new();
+        let mut shared = |set| Arc::clone(sets.entry(set).or_insert_with(|| told(set)));
         let own = self.durable.tenures.iter().filter(|(_, tenure)| tenure.gateway == gateway);
         let terms = own.map(|(&epoch, tenure)| Terms {
             epoch: Epoch(epoch),
             number: tenure.terms,
             partitions: tenure.partitions.clone(),
-            voters: told(tenure.voters_told()),
-            before: tenure.before.iter().map(|set| told(set)).collect(),
+            voters: shared(tenure.voters_told()),
+            before: tenure.before.iter().map(|set| shared(set.as_slice())).collect(),
             lets_go: self.tenures.hand_over.as_ref().is_some_and(|plan| plan.is_ordered(epoch)),
             prepares: false,
         });
@@ -283,6 +288,10 @@ impl Coordinator {
 
     /// Nodes that came or were given up: the new set goes beside the old one. Another one follows once the owner is
     /// proven by it, or at once if it cannot be: more nodes than may be lost came back with nothing.
+    ///
+    /// An owner may store on a node before any set names it, as views tell of it at once. Sets decide who may answer, not what
+    /// is read: beside them a take-over hears all nodes of its view but as many as may be lost (`is_heard_enough` of the engine),
+    /// and that view is told before its terms.
     fn change_voters(&mut self) {
         let wanted = self.voters_wanted();
         if wanted.len() <= self.settings.code.tolerance() {
@@ -312,27 +321,15 @@ impl Coordinator {
         set.iter().filter(is_alive).count() > self.settings.code.tolerance()
     }
 
-    /// Lives that are not given up, and may hold something: who is drained can then be taken out however few may be
-    /// missing. If the others are too few to prove anybody, all.
+    /// Lives that are not given up, but who is drained: it can then be taken out, or stopped, however few may be missing. If the
+    /// others are too few to prove anybody, all.
     pub(crate) fn voters_wanted(&self) -> Vec<DurableVoter> {
         let nodes = self.durable.nodes.iter().filter(|(_, node)| node.incarnation > node.retired_through);
-        let voters = nodes.map(|(&id, node)| (id, node.incarnation));
-        let (drained, others): (Vec<_>, Vec<_>) =
-            voters.partition(|&(id, _)| self.is_draining(id) && (self.is_empty(id) || self.died_drained(id)));
-        if others.len() > self.settings.code.tolerance() {
-            return others;
-        }
-        let mut all = [drained, others].concat();
-        all.sort_unstable();
-        all
-    }
-
-    /// Did owners go by sets without the node before it died, as it held nothing? While none of them lives nobody says so
-    /// any more, and the dead prove nobody.
-    fn died_drained(&self, id: u16) -> bool {
-        let is_dead = self.nodes.get(&id).is_none_or(|node| !node.presence.is_alive());
-        let names = |tenure: &DurableTenure| tenure.voters_told().iter().any(|voter| voter.0 == id);
-        is_dead && !self.durable.tenures.values().any(names)
+        let (drained, others): (Vec<_>, Vec<_>) = nodes.partition(|(_, node)| node.draining && node.drained);
+        let chosen = if others.len() > self.settings.code.tolerance() { others } else { [drained, others].concat() };
+        let mut voters: Vec<DurableVoter> = chosen.into_iter().map(|(&id, node)| (id, node.incarnation)).collect();
+        voters.sort_unstable();
+        voters
     }
 
     /// Partitions that nobody owns, or whose owner is gone or has let them go, get new owners.
@@ -569,6 +566,6 @@ impl Coordinator {
     }
 }
 
-fn told(set: &[DurableVoter]) -> Vec<Voter> {
+fn told(set: &[DurableVoter]) -> Arc<[Voter]> {
     set.iter().map(|&(node, incarnation)| Voter { node: NodeId(node), incarnation: Incarnation(incarnation) }).collect()
 }

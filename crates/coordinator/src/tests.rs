@@ -2,7 +2,7 @@
 
 use shorttail_chaos::{FlipBits, Order};
 use shorttail_policy::{Change, Policy, PolicyName};
-use shorttail_units::{CodeShape, Incarnation, NodeId, Now};
+use shorttail_units::{ClusterId, CodeShape, Incarnation, NodeId, Now};
 use shorttail_wire::control::{self, *};
 
 use crate::limits::*;
@@ -12,6 +12,7 @@ mod feasible;
 mod gone;
 mod leading;
 mod leaving;
+mod many;
 mod reach;
 mod tenures;
 mod whereabouts;
@@ -25,7 +26,6 @@ fn settings() -> Settings {
         node_count_expected: 8,
         gateway_count_expected: 1,
         retire_after_ms: RETIRE_AFTER_MS,
-        admin: Some("127.0.0.1:8080".into()),
         allow_chaos: true,
     }
 }
@@ -39,6 +39,8 @@ struct Scene {
     /// Epochs that some tenure had.
     used: std::collections::BTreeSet<u32>,
     connection_next: u64,
+    /// Nodes that each connection was told of last.
+    known: std::collections::BTreeMap<ConnectionId, std::collections::BTreeSet<u16>>,
     /// A gateway that beats and reaches no node.
     watcher: Option<ConnectionId>,
     /// Outputs since they were last taken.
@@ -58,7 +60,8 @@ impl Scene {
         let now = Now::default();
         let coordinator = Coordinator::new(now, settings.clone(), persisted.clone());
         let used = persisted.tenures.keys().copied().collect();
-        Scene { settings, coordinator, now, persisted, used, connection_next: 0, watcher: None, outputs: Vec::new() }
+        let (known, outputs) = (std::collections::BTreeMap::new(), Vec::new());
+        Scene { settings, coordinator, now, persisted, used, connection_next: 0, known, watcher: None, outputs }
     }
 
     fn restart(self) -> Self {
@@ -74,6 +77,7 @@ impl Scene {
                 self.persisted = durable.clone();
             }
             tenures::check_told(&output, &self.persisted);
+            tenures::check_known(&output, &self.persisted, &mut self.known);
             self.outputs.push(output);
         }
         tenures::check_step(&before, &self.persisted, &self.used);
@@ -502,7 +506,7 @@ fn the_status_sums_what_live_gateways_report() {
     assert_eq!((status.objects, status.bytes_stored, status.bytes_used), (5, 50, 75));
     assert_eq!(status.code, "rs:4+2");
     assert!(status.gateways[0].serving);
-    assert_eq!(status.gateways[0].admin.as_deref(), Some("127.0.0.1:8080"));
+    assert_eq!(status.gateways[0].admin, None, "it has none of its own");
     scene.handle(Input::Closed { connection: gateway });
     let status = scene.coordinator.status();
     assert_eq!((status.objects, status.gateways[0].serving), (0, false));

@@ -49,6 +49,10 @@ impl Kind {
 }
 
 impl Fingerprint {
+    pub fn kind(self) -> Kind {
+        self.kind
+    }
+
     pub fn new(key: &[u8], kind: Kind) -> Self {
         // Not against attackers: a collision only holds a command back for a moment.
         let word = |bytes: &[u8]| {

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod forward;
 pub mod in_flight;
 pub mod large;
+pub mod latency;
 pub mod limits;
 pub mod mapstore;
 pub mod memcached;

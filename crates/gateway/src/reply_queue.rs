@@ -1,25 +1,71 @@
-//! Keeps the replies of one connection in the order of its requests, whatever order they complete in.
+//! Keeps the replies of one connection in the order of its requests, whatever order they complete in, and how long each
+//! took until it could leave.
 
 use std::collections::VecDeque;
 
+use shorttail_units::Now;
+
+use crate::latency::CommandLatencies;
 use crate::limits::LARGE_VALUE_BYTES;
+
+/// Bytes that a place takes beside those of its reply.
+pub const PLACE_BYTES: usize = size_of::<Place>();
+
+/// What a command does, as far as its latency is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Read,
+    Write,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    reply: Option<Vec<u8>>,
+    /// Of a command whose latency is counted: what it does, and when it was read.
+    read: Option<(Class, u64)>,
+}
 
 /// Replies in order. A reply that is ready when everything before it is ready goes straight to the output.
 #[derive(Debug, Default)]
 pub struct ReplyQueue {
     /// Sequence number of the first waiting entry.
     first_seq: u64,
-    waiting: VecDeque<Option<Vec<u8>>>,
+    waiting: VecDeque<Place>,
     /// Bytes of replies that wait behind others.
     held_bytes: usize,
     output: Vec<u8>,
+    /// The time, as the session last said.
+    now_us: u64,
+    /// How long commands took that ended since they were last counted.
+    ended: Vec<(Class, u64)>,
 }
 
 impl ReplyQueue {
     /// Reserves the next place and returns its number.
     pub fn open(&mut self) -> u64 {
-        self.waiting.push_back(None);
+        self.waiting.push_back(Place::default());
         self.first_seq + self.waiting.len() as u64 - 1
+    }
+
+    /// The latency of the command whose place was opened last is counted.
+    pub fn time(&mut self, class: Class) {
+        let now_us = self.now_us;
+        self.waiting.back_mut().expect("a place was opened").read = Some((class, now_us));
+    }
+
+    /// What begins or ends from here on does so now.
+    pub fn set_now(&mut self, now: Now) {
+        self.now_us = now.mono_us;
+    }
+
+    /// Counts the commands that ended since the last call.
+    pub fn count_ended(&mut self, latencies: &mut CommandLatencies) {
+        for (class, latency_us) in self.ended.drain(..) {
+            match class {
+                Class::Read => latencies.reads.add(latency_us),
+                Class::Write => latencies.writes.add(latency_us),
+            }
+        }
     }
 
     /// Fills the place `seq`; an empty reply (noreply, quiet) just releases it.
@@ -29,14 +75,13 @@ impl ReplyQueue {
     pub fn fill(&mut self, seq: u64, bytes: Vec<u8>) {
         if seq == self.first_seq && !self.waiting.is_empty() {
             self.put_out(bytes);
-            self.waiting.pop_front();
-            self.first_seq += 1;
+            self.end_first();
             self.release();
         } else {
             let index = usize::try_from(seq - self.first_seq).expect("a place that is waiting");
             let place = self.waiting.get_mut(index).expect("a place that was opened");
             self.held_bytes += bytes.len();
-            assert!(place.replace(bytes).is_none(), "reply {seq} filled twice");
+            assert!(place.reply.replace(bytes).is_none(), "reply {seq} filled twice");
         }
     }
 
@@ -56,25 +101,31 @@ impl ReplyQueue {
         }
         // A place of its own: the one before it may be emptied, and each counts among those that wait.
         self.held_bytes += bytes.len();
-        self.waiting.push_back(Some(bytes.to_vec()));
+        self.waiting.push_back(Place { reply: Some(bytes.to_vec()), read: None });
     }
 
     /// Empties a reply that is filled but still waits for an earlier one.
     pub fn blank(&mut self, seq: u64) {
         let place = seq.checked_sub(self.first_seq).and_then(|index| usize::try_from(index).ok());
-        if let Some(Some(bytes)) = place.and_then(|index| self.waiting.get_mut(index)) {
+        if let Some(bytes) = place.and_then(|index| self.waiting.get_mut(index)?.reply.as_mut()) {
             self.held_bytes -= bytes.len();
             bytes.clear();
         }
     }
 
     fn release(&mut self) {
-        while let Some(Some(bytes)) = self.waiting.front() {
+        while let Some(Place { reply: Some(bytes), .. }) = self.waiting.front() {
             self.held_bytes -= bytes.len();
             self.output.extend_from_slice(bytes);
-            self.waiting.pop_front();
-            self.first_seq += 1;
+            self.end_first();
         }
+    }
+
+    /// The first reply went to the output.
+    fn end_first(&mut self) {
+        let place = self.waiting.pop_front().expect("it was there");
+        self.first_seq += 1;
+        self.ended.extend(place.read.map(|(class, read_us)| (class, self.now_us.saturating_sub(read_us))));
     }
 
     /// Is nothing before this place still waiting?
@@ -136,6 +187,30 @@ mod tests {
         queue.fill(first, b"1".to_vec());
         assert_eq!(queue.output().as_slice(), b"134");
         assert_eq!((queue.waiting_count(), queue.held_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn latencies_are_counted_until_a_reply_can_leave() {
+        let now = |mono_us| Now { mono_us, ..Now::default() };
+        let (mut queue, mut latencies) = (ReplyQueue::default(), CommandLatencies::default());
+        queue.set_now(now(1_000));
+        let first = queue.open();
+        queue.time(Class::Read);
+        let second = queue.open();
+        queue.time(Class::Write);
+        let untimed = queue.open();
+        queue.set_now(now(1_300));
+        queue.fill(second, b"2".to_vec());
+        queue.count_ended(&mut latencies);
+        assert_eq!(latencies, CommandLatencies::default(), "it waits for the one before");
+        queue.set_now(now(3_000));
+        queue.fill(first, b"1".to_vec());
+        queue.fill(untimed, b"3".to_vec());
+        for _ in 0..2 {
+            queue.count_ended(&mut latencies);
+            assert_eq!((latencies.reads.count(), latencies.reads.sum_us), (1, 2_000));
+            assert_eq!((latencies.writes.count(), latencies.writes.sum_us), (1, 2_000));
+        }
     }
 
     #[test]

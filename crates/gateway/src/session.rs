@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use shorttail_units::{ClusterId, CodeShape, Now};
 
+use crate::latency::CommandLatencies;
 use crate::request::{Reply, Request, RequestId};
 use crate::roster::Roster;
 use crate::topology::{Place, Topology};
@@ -193,6 +194,8 @@ pub struct Counters {
     pub cpu_system_us: u64,
     /// `stats detail` of memcached clients.
     pub prefixes: crate::memcached::PrefixStats,
+    /// How long commands took. Clients do not clear that: metrics alone tell of it.
+    pub latencies: CommandLatencies,
     /// Times that a client cleared the counters.
     pub resets: u64,
 }
@@ -208,6 +211,7 @@ impl Counters {
             cpu_user_us: self.cpu_user_us,
             cpu_system_us: self.cpu_system_us,
             prefixes: std::mem::take(&mut self.prefixes),
+            latencies: self.latencies,
             resets: self.resets + 1,
             ..Counters::default()
         };
@@ -254,6 +258,7 @@ impl Counters {
             cpu_user_us: self.cpu_user_us,
             cpu_system_us: self.cpu_system_us,
             prefixes: self.prefixes.plus(&other.prefixes),
+            latencies: self.latencies.plus(&other.latencies),
             resets: self.resets,
         }
     }

@@ -138,7 +138,7 @@ pub fn judge_period(
         return None;
     }
     let peers_us = comparison.would_take_us(seen, track.is_slow(), period.now_us)?;
-    track.compared(seen.samples, period.now_us);
+    track.compared(period.now_us);
     let evidence = bar(config, rule.floor_us, is_slow).evidence(seen, peers_us);
     let time_us = period.length_us * u64::from(seen.samples.min(FULL_SAMPLES)) / u64::from(FULL_SAMPLES);
     if is_above(&evidence) {

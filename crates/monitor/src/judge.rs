@@ -161,6 +161,7 @@ impl Monitor {
             track.begin_slow(evidence);
         } else {
             track.standing.set_normal(now_us);
+            track.end_slow_opinion();
         }
         self.announce(place, class, fail_slow, reason, evidence);
     }

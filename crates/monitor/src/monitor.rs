@@ -186,6 +186,7 @@ impl Monitor {
         node.bytes = node.bytes.saturating_sub(u64::from(ticket.bytes));
         track.outstanding -= 1;
         self.outstanding[class] -= 1;
+        track.work = track.work.saturating_add(u32::from(ticket.bytes > 0));
         track.window.samples += 1;
         track.window.sum_us += latency_us;
         track.window.expected_us += expected_us;

@@ -32,7 +32,9 @@ pub struct Track {
     pub reported_until_us: Option<u64>,
     /// When a request was sent last.
     pub sent_us: Option<u64>,
-    /// Requests compared with peers, and since when they are counted.
+    /// Requests that moved bytes and ended since it was compared last.
+    pub work: u32,
+    /// Such requests while it was compared with peers, and since when they are counted.
     compared: u32,
     compared_since_us: u64,
     /// When it was compared last, after enough requests for an opinion.
@@ -84,7 +86,7 @@ const ACTIVE_US: u64 = 1_000_000;
 
 /// An opinion of a node is this old at most ...
 const OPINION_US: u64 = 2_000_000;
-/// ... and rests on so many requests in that time, unless it is that the node is slow: a sign of life now and then is
+/// ... and rests on so much work in that time, unless it is that the node is slow: a sign of life now and then is
 /// good although work is not.
 const OPINION_SAMPLES: u32 = 16;
 
@@ -139,14 +141,22 @@ impl Track {
         self.sent_us.is_some_and(|sent_us| now_us - sent_us <= ACTIVE_US)
     }
 
-    /// Requests were compared with those of peers.
-    pub fn compared(&mut self, samples: u32, now_us: u64) {
+    /// Requests were compared with those of peers. How many there were says nothing: signs of life are no work.
+    pub fn compared(&mut self, now_us: u64) {
+        let work = std::mem::take(&mut self.work);
         if now_us - self.compared_since_us > OPINION_US {
             (self.compared, self.compared_since_us) = (0, now_us);
         }
-        self.compared = self.compared.saturating_add(samples);
+        self.compared = self.compared.saturating_add(work);
         if self.standing.is_slow() || self.compared >= OPINION_SAMPLES {
             self.seen_us = Some(now_us);
+        }
+    }
+
+    /// It is not fail-slow any more: probes suffice for that, but not for an opinion.
+    pub fn end_slow_opinion(&mut self) {
+        if self.compared < OPINION_SAMPLES {
+            self.seen_us = None;
         }
     }
 

@@ -1,12 +1,14 @@
 //! Verdicts where few requests go round: they are reached all the same, they end, and who asks for little more than a
 //! sign of life has no opinion.
 
-use shorttail_monitor::{Class, Monitor, MonitorConfig, Report, Ticket, View};
+use shorttail_monitor::{Class, Monitor, MonitorConfig, Report, Ticket, View, merge};
 use shorttail_units::NodeId;
 
 const NODES: u16 = 8;
 const USUAL_US: u64 = 300;
 const SLOW_US: u64 = 50_000;
+/// What a request moves that is no mere sign of life.
+const WORK_BYTES: u32 = 1_000;
 
 struct Scene {
     monitor: Monitor,
@@ -29,7 +31,15 @@ impl Scene {
     }
 
     fn send(&mut self, node: u16, class: Class) {
-        let ticket = self.monitor.sent(NodeId(node), class, 0, self.now_us);
+        self.send_bytes(node, class, WORK_BYTES);
+    }
+
+    fn ping(&mut self, node: u16) {
+        self.send_bytes(node, Class::Read, 0);
+    }
+
+    fn send_bytes(&mut self, node: u16, class: Class, bytes: u32) {
+        let ticket = self.monitor.sent(NodeId(node), class, bytes, self.now_us);
         self.under_way.push((self.now_us + self.latency_us[usize::from(node)], ticket));
     }
 
@@ -50,7 +60,7 @@ impl Scene {
             due.into_iter().for_each(|(at_us, ticket)| self.monitor.answered(ticket, at_us));
             for (node, class) in (0..NODES).flat_map(|node| Class::ALL.map(|class| (node, class))) {
                 if self.monitor.wants_class_probe(NodeId(node), class, self.now_us) {
-                    self.send(node, class);
+                    self.send_bytes(node, class, 0);
                 }
             }
             sends(self, passed_ms);
@@ -127,19 +137,43 @@ fn few_reads_that_are_slow_everywhere_flag_nobody() {
     }
 }
 
+/// Others say that node 3 is slow in reads.
+fn hearsay() -> View {
+    let (node, class) = (NodeId(3), Class::Read);
+    View { reports: vec![Report { node, class, fail_slow: true, latency_us: SLOW_US, peers_us: USUAL_US }] }
+}
+
+/// Each of a node's eight cores is asked for a sign of life once a second.
+fn pings(scene: &mut Scene, passed_ms: u64) {
+    if passed_ms.is_multiple_of(1_000) {
+        (0..NODES).for_each(|node| (0..8).for_each(|_| scene.ping(node)));
+    }
+}
+
 #[test]
 fn who_only_pings_has_no_opinion_and_takes_that_of_others() {
     let mut scene = Scene::calibrated();
-    let ping = |scene: &mut Scene, passed_ms: u64| {
-        if passed_ms.is_multiple_of(1_000) {
-            (0..NODES).for_each(|node| scene.send(node, Class::Read));
-        }
-    };
     assert!(!scene.monitor.export_view().reports.is_empty(), "it judged while it was busy");
-    scene.run(5_000, ping);
-    assert_eq!(scene.monitor.export_view(), View::default());
-    let node = NodeId(3);
-    let report = Report { node, class: Class::Read, fail_slow: true, latency_us: SLOW_US, peers_us: USUAL_US };
-    scene.monitor.import_view(&View { reports: vec![report] }, scene.now_us);
-    assert!(scene.monitor.is_fail_slow(node));
+    scene.run(3_000, pings);
+    for _ in 0..10 {
+        scene.run(500, pings);
+        assert_eq!(scene.monitor.export_view(), View::default());
+    }
+    scene.monitor.import_view(&hearsay(), scene.now_us);
+    assert!(scene.monitor.is_fail_slow(NodeId(3)));
+}
+
+#[test]
+fn probes_that_are_fast_do_not_outvote_who_found_a_node_slow_in_its_work() {
+    let mut scene = Scene::calibrated();
+    scene.run(5_000, |_, _| ());
+    scene.monitor.import_view(&hearsay(), scene.now_us);
+    scene.run(3_000, |scene, passed_ms| {
+        if passed_ms.is_multiple_of(50) {
+            scene.ping(3);
+            let merged = merge(&[hearsay(), scene.monitor.export_view()]);
+            scene.monitor.import_view(&merged, scene.now_us);
+        }
+        assert_eq!(scene.slow_nodes(), [3], "after {passed_ms} ms");
+    });
 }

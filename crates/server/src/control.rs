@@ -162,7 +162,7 @@ pub(crate) fn single_tenure(
     let partitions: Vec<u16> = (0..partition_count).collect();
     let tenure = TenureEntry { epoch, gateway, partitions: partitions.clone() };
     let terms =
-        Terms { epoch, number: 1, partitions, voters: Vec::new(), before: Vec::new(), lets_go: false, prepares: false };
+        Terms { epoch, number: 1, partitions, voters: [].into(), before: Vec::new(), lets_go: false, prepares: false };
     // Clients find it where they found it: it says nothing of its addresses.
     (Vec::new(), tenure, terms)
 }

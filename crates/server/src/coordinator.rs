@@ -37,7 +37,7 @@ use crate::admin;
 use crate::clock::Clock;
 use crate::config::CoordinatorConfig;
 use crate::net::Accepting;
-use connection::{Connection, ReadEnd};
+use connection::{Connection, ReadEnd, SendEnd};
 use desk::Question;
 pub use desk::{Desk, Outcome};
 use listener::Listener;
@@ -105,7 +105,7 @@ impl Server {
 
     fn bind_with(
         config: &CoordinatorConfig,
-        about: CoordinatorStatus,
+        mut about: CoordinatorStatus,
         clock: Clock,
         store: Box<dyn metadata::Metadata>,
     ) -> anyhow::Result<Self> {
@@ -117,12 +117,13 @@ impl Server {
         let (desk, questions) = Desk::open(Arc::clone(&waker));
         let admin = config.admin.map(admin::Bound::new).transpose()?;
         let admin_address = admin.as_ref().map(|admin| admin.address);
+        about.admin = admin_address.map(|address| address.to_string());
         if let Some(admin) = admin {
             admin.serve_coordinator(desk)?;
         }
         Ok(Server {
             keeper: Keeper::start(store, clock, Arc::clone(&waker)).context("cannot start a thread")?,
-            seat: Seat::new(settings(config, admin_address), config.partition_count),
+            seat: Seat::new(settings(config), config.partition_count),
             about,
             poll,
             listener: Accepting::new(listener, "a member"),
@@ -319,10 +320,12 @@ impl Server {
         }
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
-        if connection.send(message).is_err() {
-            self.connections.remove(&token);
-            self.broken.push(token);
+        let Err(end) = connection.send(message) else { return };
+        if let SendEnd::Unsendable(error) = end {
+            self.turned_away.tell_unsendable(Instant::now(), &connection.from, &connection.member, error);
         }
+        self.connections.remove(&token);
+        self.broken.push(token);
     }
 
     /// Gives the machine an input and does what it says.
@@ -432,14 +435,13 @@ fn about(config: &CoordinatorConfig) -> CoordinatorStatus {
     }
 }
 
-fn settings(config: &CoordinatorConfig, admin: Option<std::net::SocketAddr>) -> Settings {
+fn settings(config: &CoordinatorConfig) -> Settings {
     Settings {
         code: config.code,
         partition_count: config.partition_count.unwrap_or_else(|| config.partition_count_default()),
         node_count_expected: u16::try_from(config.node_count).unwrap_or(u16::MAX),
         gateway_count_expected: u16::try_from(config.gateway_count).unwrap_or(u16::MAX),
         retire_after_ms: config.retire_after_ms,
-        admin: admin.map(|address| address.to_string()),
         allow_chaos: config.allow_chaos,
     }
 }

@@ -19,6 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use mio::Poll;
 use shorttail_node::{Node, NodeConfig as MachineConfig};
+pub use shorttail_store::MEMORY_FILE_LAYOUT;
 use shorttail_store::MemoryIdentity;
 use shorttail_units::{Incarnation, Now};
 use shorttail_wire::control::{ChaosStatus, NodeSession, NodeState, NodeStatus, NodeWelcome, Order, Refusal, View};

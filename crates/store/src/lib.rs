@@ -38,7 +38,7 @@ pub use content::used_bytes;
 pub use counters::Counters;
 pub use header::HeaderBytes;
 pub use mapping::{Mapping, RoomsView};
-pub use memory_file::{BootId, CoreMemory, MemoryFile, MemoryFileError, MemoryIdentity};
+pub use memory_file::{BootId, CoreMemory, MEMORY_FILE_LAYOUT, MemoryFile, MemoryFileError, MemoryIdentity};
 pub use near::{NearReader, NearView, NearWriter, read_sealed, read_unproven, sealed_length};
 pub use notes::{Notes, NotesDamaged};
 pub use ring::{RingBroken, RingReader, RingWriter};

@@ -46,6 +46,8 @@ use crate::mapping::{Mapping, PAGE_BYTES};
 use crate::notes::Notes;
 use crate::table::Table;
 
+/// What a memory file begins with: its layout.
+pub const MEMORY_FILE_LAYOUT: &str = "STM4";
 const MAGIC: [u8; 4] = *b"STM4";
 /// Of every layout that there ever was.
 const MAGIC_ANY: [u8; 3] = *b"STM";

@@ -29,6 +29,7 @@ mod member;
 mod order;
 mod status;
 mod tenure;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -51,7 +52,7 @@ pub use tenure::{GatewayEntry, Standing, TenureEntry, TenureState, Terms, Voter}
 use shorttail_units::{Incarnation, NodeId};
 
 /// Version of this protocol. Members and a coordinator that differ refuse each other.
-pub const CONTROL_PROTOCOL_VERSION: u16 = 14;
+pub const CONTROL_PROTOCOL_VERSION: u16 = 15;
 
 /// Milliseconds between two status messages of a member, and between two beats of the coordinator.
 pub const HEARTBEAT_MS: u64 = 500;
@@ -82,7 +83,7 @@ pub enum FromCoordinator {
     Refused(Refusal),
     View(View),
     /// All tenures of this gateway, with what it must go by.
-    Terms(Vec<Terms>),
+    Terms(#[serde(with = "terms")] Vec<Terms>),
     Status(Box<ClusterStatus>),
     /// The coordinator still leads: sent every [`HEARTBEAT_MS`]. A member that misses it looks for another one.
     Beat,

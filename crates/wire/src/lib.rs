@@ -1,4 +1,4 @@
-//! Client protocols and the node protocol as bytes: parsers and encoders without any IO.
+//! All protocols as bytes, of clients and between roles: parsers and encoders without any IO.
 pub mod control;
 pub mod gateway;
 mod length_check;

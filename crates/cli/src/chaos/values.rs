@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use shorttail_chaos::{Cycle, Ramp, Tail};
+use shorttail_server::config::{parse_ppm, parse_us};
 
 /// `50ms`, `1.5s`, `200us`, `2m`, `1h`, or `0`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,19 +40,7 @@ impl FromStr for Duration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let malformed = || format!("{text:?} is not a duration: write for example 50ms, 1.5s, 200us or 2m");
-        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let unit_us = match unit {
-            "us" => 1,
-            "ms" => 1_000,
-            "s" => 1_000_000,
-            "m" => 60_000_000,
-            "h" => 3_600_000_000,
-            "" if number == "0" => 0,
-            _ => return Err(malformed()),
-        };
-        decimal(number, unit_us).map(|us| Duration { us }).ok_or_else(malformed)
+        parse_us(text).map(|us| Duration { us })
     }
 }
 
@@ -59,10 +48,10 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const PERCENT_PPM: u64 = 10_000;
-        let ppm = text.strip_suffix('%').and_then(|number| decimal(number, PERCENT_PPM));
-        let ppm = ppm.and_then(|ppm| u32::try_from(ppm).ok()).filter(|ppm| (1..=1_000_000).contains(ppm));
-        ppm.map(|ppm| Share { ppm }).ok_or_else(|| format!("{text:?} is not a share: write for example 1% or 0.25%"))
+        match parse_ppm(text)? {
+            0 => Err(format!("{text:?} is no share: it is to be above 0%")),
+            ppm => Ok(Share { ppm }),
+        }
     }
 }
 
@@ -109,19 +98,6 @@ impl FromStr for Nodes {
         let nodes: Option<Vec<u16>> = text.split(',').map(|id| id.trim().parse().ok()).collect();
         nodes.map(Nodes::Some).ok_or_else(|| format!("{text:?} names no nodes: write 3, or 0,4,7, or all"))
     }
-}
-
-/// A number with at most six digits behind the point, times `unit`; nothing that is lost in rounding.
-fn decimal(number: &str, unit: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
-    if whole.is_empty() || number.ends_with('.') || fraction.len() > 6 || !is_number(whole) || !is_number(fraction) {
-        return None;
-    }
-    let scale = 10u64.pow(fraction.len() as u32);
-    let part = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? * unit };
-    let exact = part.is_multiple_of(scale);
-    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(part / scale).filter(|_| exact)
 }
 
 #[cfg(test)]

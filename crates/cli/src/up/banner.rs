@@ -27,7 +27,7 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
     let mut several = if others.is_empty() { Vec::new() } else { gateways.to_vec() };
     several.sort_by_key(|one| one.id);
     lines.extend(several.iter().map(|one| format!("  gateway {:<3}{}", one.id, services(one).join(", "))));
-    if let Some(admin) = &gateway.admin {
+    if let Some(admin) = &status.coordinator.admin {
         lines.push(format!("  admin      http://{admin}"));
         lines.push(format!("             {program} status --admin {admin}"));
     }
@@ -36,7 +36,7 @@ pub fn lines(config: &UpConfig, status: &ClusterStatus, gateways: &[&GatewayStat
     if let Some(kill) = kill_line(config, &pids) {
         lines.push(kill);
     }
-    lines.push(ready_line(gateway));
+    lines.push(ready_line(gateway, status));
     lines.join("\n")
 }
 
@@ -63,9 +63,9 @@ fn kill_line(config: &UpConfig, pids: &[String]) -> Option<String> {
     Some(format!("             kill -9 {}    and nothing is lost", victims.join(" ")))
 }
 
-fn ready_line(gateway: &GatewayStatusEntry) -> String {
+fn ready_line(gateway: &GatewayStatusEntry, status: &ClusterStatus) -> String {
     let mut services = services(gateway);
-    services.extend(gateway.admin.as_ref().map(|address| format!("admin http://{address}")));
+    services.extend(status.coordinator.admin.as_ref().map(|address| format!("admin http://{address}")));
     format!("ready: {} (Ctrl-C stops all of it)", services.join(", "))
 }
 
@@ -83,6 +83,7 @@ fn port_of(address: Option<&str>) -> Option<SocketAddr> {
 mod tests {
     use super::*;
     use shorttail_server::config::UpOptions;
+    use shorttail_wire::control::CoordinatorStatus;
 
     #[test]
     fn it_is_said_whether_a_domain_may_die() {
@@ -98,11 +99,13 @@ mod tests {
         let gateway = |id, port: u16| GatewayStatusEntry {
             id,
             memcached: Some(format!("127.0.0.1:{port}")),
-            admin: Some("127.0.0.1:8080".into()),
             ..GatewayStatusEntry::default()
         };
         let (one, other) = (gateway(1, 11211), gateway(0, 11212));
-        let text = lines(&config, &ClusterStatus::default(), &[&one, &other], "target/release/shorttail");
+        let admin = Some("127.0.0.1:8080".into());
+        let coordinator = CoordinatorStatus { admin, ..CoordinatorStatus::default() };
+        let status = ClusterStatus { coordinator, ..ClusterStatus::default() };
+        let text = lines(&config, &status, &[&one, &other], "target/release/shorttail");
         for wanted in [
             " target/release/shorttail status --admin 127.0.0.1:8080\n",
             " target/release/shorttail bench load --target 127.0.0.1:11211\n",

@@ -289,7 +289,7 @@ impl Supervisor {
         // What was any free port is this port from now on, also for a gateway that takes over.
         let port = |address: &Option<String>| address.as_ref().and_then(|address| address.parse().ok());
         let found: Vec<_> = gateways.iter().map(|gateway| (port(&gateway.memcached), port(&gateway.redis))).collect();
-        self.plan.config.admin = gateways.iter().find_map(|gateway| port(&gateway.admin)).or(self.plan.config.admin);
+        self.plan.config.admin = port(&status.coordinator.admin).or(self.plan.config.admin);
         for (known, (memcached, redis)) in self.plan.client_addresses.iter_mut().zip(found) {
             *known = (memcached.or(known.0), redis.or(known.1));
         }

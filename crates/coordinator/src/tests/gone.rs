@@ -11,7 +11,8 @@ fn told(objects: u64, count: u64) -> ToCoordinator {
         chunks_rebuilt_total: count,
         ..StoreTotals::default()
     };
-    ToCoordinator::GatewayStatus(GatewayStatus { totals, ..GatewayStatus::default() })
+    let node = NodeSeen { id: 0, connected: true, redirect_count: count, flagged_us: count, ..NodeSeen::default() };
+    ToCoordinator::GatewayStatus(GatewayStatus { totals, nodes: vec![node], ..GatewayStatus::default() })
 }
 
 impl Scene {
@@ -62,6 +63,34 @@ fn no_counter_falls_when_a_gateway_leaves() {
     assert_eq!(scene.counted(), (0, 0, [9, 9]));
     scene.tell(one, told(4, 8));
     assert_eq!(scene.counted(), (4, 4, [10, 10]));
+}
+
+/// Of a node: writes that were placed on it, which add up, and how long it was slow, which all see alike.
+#[test]
+fn no_counter_of_a_node_falls_when_a_gateway_leaves() {
+    let mut scene = Scene::new();
+    scene.node(node(1, Some(0))).1.expect("let in");
+    let counted = |scene: &Scene| {
+        let status = scene.coordinator.status();
+        [status.nodes[0].redirect_count, status.nodes[0].flagged_us]
+    };
+    let (one, session) = scene.counting(None, 1);
+    scene.tell(one, told(5, 7));
+    assert_eq!(counted(&scene), [7, 7]);
+    scene.handle(Input::Closed { connection: one });
+    assert_eq!(counted(&scene), [7, 7], "dead");
+    scene.forget_gateways();
+    assert_eq!(counted(&scene), [7, 7], "forgotten");
+    let (other, _) = scene.counting(None, 2);
+    scene.tell(other, told(3, 2));
+    assert_eq!(counted(&scene), [9, 7], "another process begins at 0");
+    let (one, _) = scene.counting(session, 1);
+    assert_eq!(counted(&scene), [9, 7], "it was silent only");
+    let nobody = GatewayStatus { totals: StoreTotals::default(), ..GatewayStatus::default() };
+    scene.tell(one, ToCoordinator::GatewayStatus(nobody));
+    assert_eq!(counted(&scene), [9, 7], "it has not met the node again");
+    scene.tell(one, told(4, 8));
+    assert_eq!(counted(&scene), [10, 8]);
 }
 
 #[test]

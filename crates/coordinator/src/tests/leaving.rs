@@ -7,6 +7,7 @@ use super::*;
 
 mod drained;
 mod late;
+mod passing;
 mod told;
 
 /// Nodes 0 to `count - 1`, and one gateway that owns everything.

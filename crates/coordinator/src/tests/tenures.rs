@@ -38,6 +38,21 @@ pub fn check_told(output: &Output, persisted: &Durable) {
     }
 }
 
+/// Whoever is told of a tenure was told of every node that earlier owners may have used.
+pub fn check_known(output: &Output, persisted: &Durable, known: &mut BTreeMap<ConnectionId, BTreeSet<u16>>) {
+    let Output::Send { connection, message } = output else { return };
+    match message {
+        FromCoordinator::View(view) => {
+            known.insert(*connection, view.nodes.iter().map(|node| node.id.0).collect());
+        }
+        FromCoordinator::Terms(terms) if !terms.is_empty() => {
+            let told = known.get(connection).expect("told of nodes first");
+            assert!(persisted.nodes.keys().all(|id| told.contains(id)), "told of {told:?}");
+        }
+        _ => {}
+    }
+}
+
 /// An epoch is used once, and tenures that follow others know whose promises must end.
 pub fn check_step(before: &Durable, after: &Durable, used: &BTreeSet<u32>) {
     assert!(after.epoch >= before.epoch);
@@ -624,7 +639,7 @@ fn voters_change_in_two_steps() {
     assert_eq!(sets(&stage), [9, 10]);
     let heir = stage.join();
     stage.die(id);
-    assert_eq!(stage.terms_told(heir)[0].before.iter().map(Vec::len).collect::<Vec<_>>(), [9, 10]);
+    assert_eq!(stage.terms_told(heir)[0].before.iter().map(|set| set.len()).collect::<Vec<_>>(), [9, 10]);
 }
 
 /// All nodes lose their memory, one after the other, and the owner is proven by nobody meanwhile.

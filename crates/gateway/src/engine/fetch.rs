@@ -228,7 +228,7 @@ impl<C: Command> Engine<C> {
     }
 
     fn fetch_direct(&mut self, key: PoolKey) {
-        let wanted = &self.fetches.get(key).expect("just inserted").wanted;
+        let wanted = &self.fetches.get(key).expect("it is there").wanted;
         let (stripe, offset, part) = (wanted.stripe, wanted.offset, wanted.data_index as u8);
         let node = wanted.members[wanted.data_index];
         let request = match wanted.extent {
@@ -237,7 +237,7 @@ impl<C: Command> Engine<C> {
         };
         let is_hedgeable = self.is_hedgeable(wanted);
         let tag = self.ask(node, stripe, &request, What::Fetch { fetch: key, part });
-        self.fetches.get_mut(key).expect("just inserted").direct = Some(tag);
+        self.fetches.get_mut(key).expect("it is there").direct = Some(tag);
         if is_hedgeable {
             self.note_hedgeable(node);
         }
@@ -381,10 +381,13 @@ impl<C: Command> Engine<C> {
         match fetch.decoded_by(plan) {
             Decoded::Whole(bytes) => self.decoded(key, &bytes),
             Decoded::Longer(needed) => self.fetch_longer(key, needed),
-            Decoded::Wrong(_) if self.may_be_asked(&fetch.wanted, fetch.excluded.all) => {
-                self.fetch_directly_after_all(key);
+            // A source is damaged. The chunk itself was only gone round; and others may be right sooner than it is read.
+            Decoded::Wrong(bytes) => {
+                if fetch.direct.is_none() && self.may_be_asked(&fetch.wanted, fetch.excluded.all) {
+                    self.fetch_direct(key);
+                }
+                self.decode_otherwise(key, &bytes);
             }
-            Decoded::Wrong(bytes) => self.decode_otherwise(key, &bytes),
         }
     }
 
@@ -401,8 +404,9 @@ impl<C: Command> Engine<C> {
         self.fetch_done(key, bytes);
     }
 
-    /// What was decoded is wrong, and there is no other way than decoding: with other sources, one more as long as
-    /// there is one. `wrong` is the answer when there is none: whoever looks at it sees that it is damaged.
+    /// What was decoded is wrong: with other sources, one more as long as there is one. When there is none, what is late is
+    /// waited for, and the chunk itself; if it is not to be had, `wrong` is the answer: whoever looks at it sees that it is
+    /// damaged.
     fn decode_otherwise(&mut self, key: PoolKey, wrong: &[u8]) {
         let Some(fetch) = self.fetches.get(key) else { return };
         let Some(degraded) = &fetch.degraded else { return };
@@ -429,21 +433,16 @@ impl<C: Command> Engine<C> {
         if longest > degraded.length {
             return self.fetch_longer(key, longest);
         }
-        if !degraded.asked.is_empty() {
+        let is_prompt = |&(_, tag): &(u8, PoolKey)| self.awaited.get(tag).is_some_and(|awaited| !awaited.is_hedged);
+        if degraded.asked.iter().any(is_prompt) {
             return;
         }
         let taken = fetch.excluded.all | degraded.taken() | 1 << wanted.data_index;
         match self.choose_other(wanted, taken) {
             Some(other) => self.ask_sources(key, &[other]),
+            None if !degraded.asked.is_empty() => {}
+            None if fetch.direct.is_some() => _ = self.drop_degraded(key),
             None => self.decoded(key, wrong),
-        }
-    }
-
-    /// What was decoded is damaged, so a source is; the chunk itself was only gone round.
-    fn fetch_directly_after_all(&mut self, key: PoolKey) {
-        self.drop_degraded(key);
-        if self.fetches.get(key).is_some_and(|fetch| fetch.direct.is_none()) {
-            self.fetch_direct(key);
         }
     }
 

@@ -65,17 +65,20 @@ struct Order {
 }
 
 /// Why a control record is not on its way to every partition.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct NotDeclared {
     error: PlaceError,
     /// No partition got it.
     is_untouched: bool,
+    /// Seals are what is waited for somewhere: it is no want of memory.
+    waits_for_seals: bool,
 }
 
 impl NotDeclared {
     fn store_error(&self) -> StoreError {
         match self.error {
             PlaceError::Refuse(error) if self.is_untouched => error,
+            PlaceError::Wait if self.is_untouched && self.waits_for_seals => StoreError::Overloaded,
             PlaceError::Wait if self.is_untouched => StoreError::OutOfMemory,
             _ => StoreError::OutcomeUnknown,
         }
@@ -99,7 +102,7 @@ pub struct Flushes {
     /// Locks and groups whose turn comes when it is applied.
     held_locks: Vec<PoolKey>,
     held_groups: Vec<PoolKey>,
-    /// Flushes for later that were ordered meanwhile.
+    /// Flushes for later that were ordered meanwhile, or found no place yet.
     held_orders: Vec<Order>,
     /// Clients whose flush found no memory yet.
     postponed: Vec<Postponed>,
@@ -128,9 +131,14 @@ impl<C: Command> Engine<C> {
             return self.flushes.held_orders.push(order);
         }
         let version = self.take_version();
-        if let Err(failed) = self.declare(version, Control::FlushDue(at), self.all_partitions(), vec![token]) {
-            self.answer_flush(token, Err(failed.store_error()));
+        let declared = self.declare(version, Control::FlushDue(at), self.all_partitions(), vec![token]);
+        let Err(failed) = declared else { return };
+        // It waits for a place as any write does, where nothing was sent.
+        let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
+        if failed.error == PlaceError::Wait && failed.is_untouched && !has_waited {
+            return self.flushes.held_orders.push(order);
         }
+        self.answer_flush(token, Err(failed.store_error()));
     }
 
     /// One more client waits for the floor that is being declared, or a new one is.
@@ -159,7 +167,7 @@ impl<C: Command> Engine<C> {
 
     fn declare_floor(&mut self, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) -> Result<(), NotDeclared> {
         if self.now.mono_us < self.flushes.again_us {
-            return Err(NotDeclared { error: PlaceError::Wait, is_untouched: true });
+            return Err(NotDeclared { error: PlaceError::Wait, ..self.no_place(&partitions) });
         }
         let floor = self.take_version();
         let horizon = self.take_stripe_ids(0);
@@ -193,8 +201,12 @@ impl<C: Command> Engine<C> {
         without.len() as u64 <= spare && !without.into_iter().any(|partition| self.waits_for_seals(partition))
     }
 
-    fn no_place(&self) -> NotDeclared {
-        NotDeclared { error: self.too_few_nodes().err().unwrap_or(PlaceError::Wait), is_untouched: true }
+    fn no_place(&self, partitions: &BTreeSet<PartitionId>) -> NotDeclared {
+        NotDeclared {
+            error: self.too_few_nodes().err().unwrap_or(PlaceError::Wait),
+            is_untouched: true,
+            waits_for_seals: partitions.iter().any(|&partition| self.waits_for_seals(partition)),
+        }
     }
 
     /// Appends a control record to each of these partitions.
@@ -213,7 +225,7 @@ impl<C: Command> Engine<C> {
         let is_floor = matches!(control, Control::Floor { .. });
         let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
         if !self.has_place_in(&partitions, record.encoded_bytes(self.config.epoch)) {
-            return Err(self.no_place());
+            return Err(self.no_place(&partitions));
         }
         let unconfirmed = partitions.clone();
         let declaration = Declaration { version, control, partitions: partitions.clone(), unconfirmed, waiting };
@@ -222,7 +234,8 @@ impl<C: Command> Engine<C> {
             let purpose = Purpose::Declared { declaration: key, partition };
             if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
                 self.flushes.declarations.remove(key);
-                return Err(NotDeclared { error, is_untouched: place == 0 });
+                let waits_for_seals = self.waits_for_seals(partition);
+                return Err(NotDeclared { error, is_untouched: place == 0, waits_for_seals });
             }
         }
         if is_floor {
@@ -534,9 +547,10 @@ impl<C: Command> Engine<C> {
         let now_us = self.now.mono_us;
         let since_us = *self.flushes.overdue_us.get_or_insert(now_us);
         let overdue = self.flushes.due.iter().filter(|(_, (_, at))| *at <= self.now.unix_ms);
-        let placed = self.with_place(&overdue.map(|(&partition, _)| partition).collect());
+        let overdue = overdue.map(|(&partition, _)| partition).collect();
+        let placed = self.with_place(&overdue);
         let declared = match placed.is_empty() {
-            true => Err(self.no_place()),
+            true => Err(self.no_place(&overdue)),
             false => self.declare_floor(placed, Vec::new()),
         };
         let Err(failed) = declared else { return };

@@ -4,6 +4,15 @@
 //! the members are told to free their chunks. A later owner that still finds some of the chunks ignores them. The
 //! control record itself is kept until every member confirmed, or the memory of those that did not is gone for good. What
 //! was inherited may have to wait, emptied, for all of this (see `doubts`).
+//!
+//! A node that was away, or is told of much at once, is behind: it is asked for some frees a turn, and nobody waits for these
+//! unless memory is short.
+//!
+//! ```text
+//! unasked --there is room among what is asked--> asked --each core confirmed--> freed
+//!    ^                                             | refused, or not answered
+//!    '------------------a tick later---------------'
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +24,7 @@ use shorttail_wire::node::NodeRequest;
 
 use super::doomed::Doomed;
 use super::index::StripeSlot;
+use super::limits::{FREES_ASKED_MAX, FREES_OF_TURN_MAX};
 use super::log::Purpose;
 use super::reserve::Urgency;
 use super::{Engine, What};
@@ -28,8 +38,9 @@ struct PendingFree {
     partition: PartitionId,
     /// Which asking it was that waits for answers; 0: none yet.
     asking: u64,
-    /// Cores of the node that were asked and have not answered.
+    /// Cores of the node that were asked then and have not answered.
     cores: Vec<u16>,
+    is_asked: bool,
 }
 
 /// What one node has not confirmed to have freed, by the first stripe of each range.
@@ -38,6 +49,68 @@ struct Frees {
     by_first: BTreeMap<StripeId, PendingFree>,
     /// Of these, what it is to be asked: who frees many in one turn must not look at all of them for each.
     unasked: BTreeSet<StripeId>,
+    /// What failed, and is not asked again before the next tick.
+    failed: Vec<StripeId>,
+    asked_count: usize,
+}
+
+impl Frees {
+    /// It is to free this, too, if it is not to do so already.
+    fn note(&mut self, first: StripeId, count: u32, up_to: Configuration, partition: PartitionId) {
+        let known = self.by_first.get(&first);
+        if known.is_some_and(|known| known.count >= count && known.up_to >= up_to) {
+            return;
+        }
+        self.asked_count -= usize::from(known.is_some_and(|known| known.is_asked));
+        let free = PendingFree { count, up_to, partition, asking: 0, cores: Vec::new(), is_asked: false };
+        self.by_first.insert(first, free);
+        self.unasked.insert(first);
+    }
+
+    /// The next that it is to be asked, if it has not been asked for much already.
+    fn next(&mut self) -> Option<(StripeId, &mut PendingFree)> {
+        if self.asked_count >= FREES_ASKED_MAX {
+            return None;
+        }
+        let first = self.unasked.pop_first()?;
+        let free = self.by_first.get_mut(&first).expect("what is unasked is to be freed");
+        free.is_asked = true;
+        self.asked_count += 1;
+        Some((first, free))
+    }
+
+    /// A core freed its part. Is the free over?
+    fn confirm(&mut self, first: StripeId, core: u16, asking: u64) -> bool {
+        let Some(free) = self.by_first.get_mut(&first) else { return true };
+        if free.asking != asking {
+            return false;
+        }
+        free.cores.retain(|&other| other != core);
+        if !free.cores.is_empty() {
+            return false;
+        }
+        self.asked_count -= usize::from(free.is_asked);
+        self.by_first.remove(&first);
+        self.unasked.remove(&first);
+        true
+    }
+
+    /// It is to be asked again.
+    fn fail(&mut self, first: StripeId, asking: u64) {
+        let Some(free) = self.by_first.get_mut(&first).filter(|free| free.asking == asking) else { return };
+        if std::mem::take(&mut free.is_asked) {
+            self.asked_count -= 1;
+            self.failed.push(first);
+        }
+    }
+
+    fn take_up_failed(&mut self) {
+        for first in std::mem::take(&mut self.failed) {
+            if self.by_first.get(&first).is_some_and(|free| !free.is_asked) {
+                self.unasked.insert(first);
+            }
+        }
+    }
 }
 
 /// A stripe that was emptied and still exists.
@@ -280,34 +353,36 @@ impl<C: Command> Engine<C> {
         // A scan finds the first stripe of a range alone: the rest of the range may lie on other cores.
         let up_to = self.to_be_freed(first);
         let pending = self.voids.pending.entry(node).or_default();
-        if pending.by_first.get(&first).is_none_or(|known| known.count < count || known.up_to < up_to) {
-            pending.by_first.insert(first, PendingFree { count, up_to, partition, asking: 0, cores: Vec::new() });
-            pending.unasked.insert(first);
-        }
-        if self.nodes.is_ready(node) {
-            self.resend_frees_to(node);
+        pending.note(first, count, up_to, partition);
+        // Who is behind goes on at the end of the turn.
+        if pending.unasked.len() == 1 && self.nodes.is_ready(node) {
+            self.ask_to_free(node, 1, self.voids.are_unhurried);
         }
     }
 
-    pub(super) fn resend_frees_to(&mut self, node: NodeId) {
+    /// Asks nodes that are behind for some more.
+    pub(super) fn ask_for_frees(&mut self) {
+        let is_behind = |(node, frees): &(&NodeId, &Frees)| !frees.unasked.is_empty() && self.nodes.is_ready(**node);
+        let behind: Vec<_> = self.voids.pending.iter().filter(is_behind).map(|(&node, _)| node).collect();
+        for node in behind {
+            self.ask_to_free(node, FREES_OF_TURN_MAX, !self.is_short_of_memory());
+        }
+    }
+
+    fn ask_to_free(&mut self, node: NodeId, count_max: usize, are_unhurried: bool) {
         let core_count = self.nodes.get(node).map_or(1, |node| node.sessions.len()) as u16;
-        let Some(pending) = self.voids.pending.get_mut(&node) else { return };
-        let mut asks = Vec::new();
-        for first in std::mem::take(&mut pending.unasked) {
-            let Some(free) = pending.by_first.get_mut(&first) else { continue };
+        for _ in 0..count_max {
+            let Some((first, free)) = self.voids.pending.get_mut(&node).and_then(Frees::next) else { return };
+            self.voids.askings += 1;
             // A range of striped stripes spreads over the node's cores: each core is told of all of it.
             let one = self.nodes.session_of(node, first).core;
             free.cores = if free.count == 1 { vec![one] } else { (0..core_count).collect() };
-            self.voids.askings += 1;
             free.asking = self.voids.askings;
-            asks.push((first, free.count, free.up_to, free.partition, free.asking, free.cores.clone()));
-        }
-        let epoch = self.config.epoch;
-        for (first, count, up_to, partition, asking, cores) in asks {
-            let request = NodeRequest::Free { first, count, epoch, partition, up_to };
-            for core in cores {
+            let &mut PendingFree { count, up_to, partition, asking, .. } = free;
+            let request = NodeRequest::Free { first, count, epoch: self.config.epoch, partition, up_to };
+            for core in free.cores.clone() {
                 let (session, what) = (super::SessionId { node, core }, What::Free { first, asking });
-                if self.voids.are_unhurried {
+                if are_unhurried {
                     self.ask_unhurried(session, &request, what);
                 } else {
                     self.ask_session(session, &request, what);
@@ -316,18 +391,18 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    /// Frees that one of the nodes which are ready has to answer, at most. Slow ones are waited for by nobody: what the
-    /// others free is there meanwhile.
+    /// Frees that one of the nodes which are ready has to answer, at most. Slow ones, and those that are behind, are waited
+    /// for by nobody: what the others free is there meanwhile.
     pub(super) fn frees_under_way(&self) -> usize {
         let is_waited_for = |node: NodeId| self.nodes.is_ready(node) && !self.monitor.is_fail_slow(node);
-        let awaited = self.voids.pending.iter().filter(|(node, _)| is_waited_for(**node));
-        awaited.map(|(_, frees)| frees.by_first.len() - frees.unasked.len()).max().unwrap_or(0)
+        let pending = self.voids.pending.iter();
+        let awaited = pending.filter(|(node, frees)| is_waited_for(**node) && frees.unasked.is_empty());
+        awaited.map(|(_, frees)| frees.asked_count).max().unwrap_or(0)
     }
 
-    /// Repeats what nodes that are ready have not confirmed, and ends what could not be ended.
+    /// What nodes have not confirmed is to be asked again, and ends what could not be ended.
     pub(super) fn resend_frees(&mut self) {
-        let ready: Vec<_> = self.nodes.iter().map(|node| node.id).filter(|&node| self.nodes.is_ready(node)).collect();
-        ready.into_iter().for_each(|node| self.resend_frees_to(node));
+        self.voids.pending.values_mut().for_each(Frees::take_up_failed);
         let waiting = self.voids.emptied.iter().filter(|(_, emptied)| emptied.ending == Ending::Waits);
         for id in waiting.map(|(&id, _)| id).collect::<Vec<_>>() {
             self.end_emptied(id);
@@ -343,17 +418,9 @@ impl<C: Command> Engine<C> {
     pub(super) fn freed(&mut self, session: super::SessionId, first: StripeId, asking: u64) {
         let node = session.node;
         if let Some(pending) = self.voids.pending.get_mut(&node) {
-            if let Some(free) = pending.by_first.get_mut(&first) {
-                if free.asking != asking {
-                    return;
-                }
-                free.cores.retain(|&core| core != session.core);
-                if !free.cores.is_empty() {
-                    return;
-                }
+            if !pending.confirm(first, session.core, asking) {
+                return;
             }
-            pending.by_first.remove(&first);
-            pending.unasked.remove(&first);
             if pending.by_first.is_empty() {
                 self.voids.pending.remove(&node);
             }
@@ -381,9 +448,8 @@ impl<C: Command> Engine<C> {
 
     /// A free was not answered: it is asked again.
     pub(super) fn free_unanswered(&mut self, node: NodeId, first: StripeId, asking: u64) {
-        let Some(pending) = self.voids.pending.get_mut(&node) else { return };
-        if pending.by_first.get(&first).is_some_and(|free| free.asking == asking) {
-            pending.unasked.insert(first);
+        if let Some(pending) = self.voids.pending.get_mut(&node) {
+            pending.fail(first, asking);
         }
     }
 
@@ -432,34 +498,12 @@ impl<C: Command> Engine<C> {
     }
 
     pub(super) fn is_reclaiming(&self) -> bool {
-        let is_asked = |pending: &Frees| pending.unasked.len() < pending.by_first.len();
-        !self.voids.emptied.is_empty() || self.voids.pending.values().any(is_asked)
+        let is_asked = |(node, frees): (&NodeId, &Frees)| {
+            frees.asked_count > 0 || !frees.unasked.is_empty() && self.nodes.is_ready(*node)
+        };
+        !self.voids.emptied.is_empty() || self.voids.pending.iter().any(is_asked)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use shorttail_units::Epoch;
-
-    use super::*;
-    use crate::engine::testing::engine_of_one_node;
-
-    #[test]
-    fn the_longest_value_of_one_piece_a_stripe_is_freed_in_ranges_that_nodes_take() {
-        let mut engine = engine_of_one_node();
-        // Each stripe holds less than a chunk of a value of 1 GiB.
-        let count = ((1usize << 30) / (engine.config.chunk_bytes - 64)) as u32 + 1;
-        let first = StripeId::new(Epoch(1), 5);
-        for count in [1, FREE_COUNT_MAX as u32, count, 3 * count] {
-            engine.voids.pending.clear();
-            engine.free_range_on(NodeId(0), first, count, PartitionId(0));
-            let mut next = first;
-            for (&begin, free) in &engine.voids.pending[&NodeId(0)].by_first {
-                assert_eq!(begin, next, "without a gap");
-                assert!((1..=FREE_COUNT_MAX).contains(&(free.count as usize)), "{}", free.count);
-                next = begin.plus(u64::from(free.count));
-            }
-            assert_eq!(next, first.plus(u64::from(count)));
-        }
-    }
-}
+mod tests;

@@ -275,7 +275,6 @@ impl<C: Command> Engine<C> {
             self.note_back(id.node);
             self.forget_left(id.node);
             self.settle_voids_of(id.node);
-            self.resend_frees_to(id.node);
             self.reread_from(id.node);
             self.verify_doubtful();
             self.stalled.press();

@@ -53,7 +53,7 @@ pub const HEDGE_LOOKS_MAX: usize = 32;
 /// Microseconds after which a late request that found no token is looked at again.
 pub const HEDGE_RETRY_US: u64 = 1_000;
 
-/// Stripes of a partition that take appends at once: one, and two while nodes are slow.
+/// Stripes of a partition that take appends at once, at most: one is usual, further ones while nodes are slow.
 pub const OPEN_MAX: usize = 3;
 
 /// Microseconds that a node may be late until a stripe is sealed only because the node hampers it: shorter pauses are
@@ -170,12 +170,22 @@ pub const EXPIRY_LOOKS_MAX: usize = 64;
 /// none: some hundred microseconds each, of a turn and of a node. So a million take half a minute.
 pub const FLUSHED_FREES_MAX: usize = 256;
 
+/// Frees that a node is asked for and has not answered; what is to be freed beyond that waits, and of that it is asked for so
+/// many in a turn. What a flush frees fits, so that no node is behind for that alone.
+pub const FREES_ASKED_MAX: usize = 2 * FLUSHED_FREES_MAX;
+pub const FREES_OF_TURN_MAX: usize = 256;
+
 /// Striped objects that are being evicted at once.
 pub const EVICTIONS_MAX: usize = 8;
 
 /// Request deadlines after which a node that owes an answer is suspect even if no other could take its place, and one that
 /// has answered nothing at all is hung: longer than any pause that is usual, and what a client can be asked to wait.
 pub const HUNG_DEADLINES: u64 = 20;
+
+/// A suspect node that goes on talking, but does not give the sign of life that it is asked for, is hung after so many: that may
+/// be behind what fills a link for as long as made the node suspect, and as much again. What others have is read from these
+/// meanwhile.
+pub const TALKING_DEADLINES: u64 = 2 * HUNG_DEADLINES;
 
 /// As many make a node suspect for who takes over.
 pub const TAKE_OVER_DEADLINES: u64 = 5;

@@ -19,7 +19,7 @@
 //! | reclaim | what is emptied, evicted and freed, and what must outlive it | `choosing`, `cleaner`, `doomed`, `emptiest`, `evict`, `freeing`, `kept`, `recent`, `rescind`, `reserve`, `unreadable` |
 //! | take over | who may answer, what a new owner learns before it serves, how an old one ends | `adopt`, `census`, `doubts`, `giving_up`, `lease`, `loading`, `loss`, `newest`, `outlived`, `ownership`, `picture`, `preparing`, `reconstruct`, `recovery`, `synchronise`, `witness` |
 //! | repair | chunks that are lost, damaged or to move | `damage`, `levelling`, `losing`, `moving`, `orders`, `rate`, `rebuilding`, `repair` |
-//! | sessions | nodes as this owner sees them: greeted, late, slow, away | `absence`, `domains`, `greeting`, `lives`, `node_session`, `nodes`, `pause`, `sessions`, `watch` |
+//! | sessions | nodes as this owner sees them: greeted, late, slow, away | `absence`, `domains`, `greeting`, `late`, `lives`, `node_session`, `nodes`, `pause`, `sessions`, `watch` |
 //! | shared state | what all of these use | `arrays`, `config`, `index`, `invariants`, `limits`, `placed`, `pool`, `replies`, `stripes`, `testing` |
 //!
 //! Source: the rules (`docs/RULES.md`). One deviation: a stripe that lost a member before it was sealed is emptied into
@@ -108,6 +108,7 @@ mod repair;
 mod absence;
 mod domains;
 mod greeting;
+mod late;
 mod lives;
 mod node_session;
 mod nodes;
@@ -581,6 +582,7 @@ impl<C: Command> Engine<C> {
         if !gives_way {
             self.give_orders();
             self.free_flushed();
+            self.ask_for_frees();
         }
         self.advance_ownership();
         self.watch();

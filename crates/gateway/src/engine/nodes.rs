@@ -7,8 +7,8 @@
 //!   ^________|__________|__________|_________|      (session lost)
 //! ```
 //! Away: no session. Greeting: hello, fence and scan are under way. Ready: used. Suspect: connected but late with an
-//! answer; reads go round it, as long as there is a way, and writes leave it until it answers again. Hung: it answers
-//! nothing for so long that nobody waits for it any more: as good as away, but for its session. A node has one session per
+//! answer; reads go round it, as long as there is a way, and writes leave it until it answers again. Hung: a core
+//! of it says nothing for so long that nobody waits for it any more: as good as away, but for its session. A node has one session per
 //! core of its own, and answers when each of them does.
 
 use shorttail_units::{Incarnation, NodeId, StripeId};
@@ -50,7 +50,7 @@ impl NodePhase {
 pub struct Node {
     pub id: NodeId,
     pub phase: NodePhase,
-    /// When the oldest of what it owed was asked, as of when it became suspect.
+    /// When the oldest of what it owed was asked, or a core that owed it was heard last, as of when it became suspect.
     pub silent_since_us: u64,
     pub incarnation: Option<Incarnation>,
     pub sessions: Vec<Session>,

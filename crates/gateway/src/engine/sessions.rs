@@ -1,13 +1,14 @@
 //! Sessions with nodes: what arrives, what is late, what happens when one ends.
 
-use std::collections::BTreeMap;
-
 use shorttail_policy::Hedge;
 use shorttail_units::{Incarnation, NodeId, Now, StripeId};
 use shorttail_wire::node::{FrameError, NodeReply, NodeRequest, Refusal, next_frame};
 
-use super::limits::{BATCH_BYTES_MAX, GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, USAGE_US};
-use super::node_session::is_unhurried;
+use super::late::{Late, Owing};
+use super::limits::{
+    BATCH_BYTES_MAX, GATHER_US, GREETING_US_MAX, HUNG_DEADLINES, TAKE_OVER_DEADLINES, TALKING_DEADLINES, USAGE_US,
+};
+use super::node_session::{Session, is_unhurried};
 use super::nodes::{NodePhase, SessionId};
 use super::pool::PoolKey;
 use super::watch::class_of;
@@ -122,7 +123,7 @@ impl<C: Command> Engine<C> {
     /// lost.
     pub fn hung_greetings(&self) -> Vec<SessionId> {
         let Some(before_us) = self.now.mono_us.checked_sub(GREETING_US_MAX) else { return Vec::new() };
-        let owes = |session: &super::node_session::Session| {
+        let owes = |session: &Session| {
             let oldest = session.asked.iter().find(|(_, tag)| self.awaited.get(*tag).is_some());
             oldest.is_some_and(|&(asked_us, _)| asked_us < before_us)
         };
@@ -146,12 +147,12 @@ impl<C: Command> Engine<C> {
 
     /// Does no client wait for what is to be sent on a session?
     pub fn is_unhurried(&self, id: SessionId) -> bool {
-        self.nodes.session(id).is_some_and(super::node_session::Session::is_unhurried)
+        self.nodes.session(id).is_some_and(Session::is_unhurried)
     }
 
     /// Bytes that a full socket did not take: they go out before anything else, whatever is in flight.
     pub fn session_rest(&mut self, id: SessionId) -> Option<&mut Vec<u8>> {
-        self.nodes.session_mut(id).map(super::node_session::Session::rest)
+        self.nodes.session_mut(id).map(Session::rest)
     }
 
     /// Sends a request whose reply is awaited. Without a session the request has failed already: the failure is
@@ -406,18 +407,21 @@ impl<C: Command> Engine<C> {
     pub(super) fn check_deadlines(&mut self) {
         let Some(before_us) = self.now.mono_us.checked_sub(self.config.request_deadline_us) else { return };
         let deadlines_before = |count| self.now.mono_us.saturating_sub(self.config.request_deadline_us * count);
-        let hung_before_us = deadlines_before(HUNG_DEADLINES);
+        let (hung_before_us, talking_before_us) =
+            (deadlines_before(HUNG_DEADLINES), deadlines_before(TALKING_DEADLINES));
         // Who takes over keeps everybody waiting, and what it reads it has of others, too.
         let takes_over = !self.is_serving() && !self.is_preparing();
         let suspect_before_us = if takes_over { deadlines_before(TAKE_OVER_DEADLINES) } else { hung_before_us };
         // Without hedges nothing else goes round them meanwhile.
         let hedges = self.policies.iter().any(|policy| policy.hedge == Hedge::Adaptive);
         let awaited = &self.awaited;
-        // Each late node with the time of the oldest thing it owes.
-        let mut late: BTreeMap<NodeId, u64> = BTreeMap::new();
-        let mut note = |node: NodeId, sent_us: u64| {
-            let oldest = late.entry(node).or_insert(sent_us);
-            *oldest = sent_us.min(*oldest);
+        let mut late = Late::default();
+        let mut note = |node: NodeId, sent_us: u64, session: Option<&Session>| {
+            let is_stuck = || !hedges || session.is_none_or(|session| session.is_stuck(sent_us, before_us));
+            if sent_us < suspect_before_us || sent_us < before_us && is_stuck() {
+                let heard_us = session.map_or(0, |session| session.heard_us);
+                late.note_owing(node, Owing { oldest_us: sent_us, heard_us });
+            }
         };
         for node in self.nodes.iter_mut().filter(|node| node.phase == NodePhase::Ready) {
             for session in &mut node.sessions {
@@ -425,11 +429,7 @@ impl<C: Command> Engine<C> {
                 let Some(&(asked_us, tag)) = session.asked.front() else { continue };
                 let is_unhurried = awaited.get(tag).is_some_and(|awaited| awaited.is_unhurried);
                 let sent_us = asked_us + if is_unhurried { GATHER_US } else { 0 };
-                if sent_us < suspect_before_us
-                    || sent_us < before_us && (!hedges || session.is_stuck(sent_us, before_us))
-                {
-                    note(node.id, sent_us);
-                }
+                note(node.id, sent_us, Some(session));
             }
         }
         for &slot in self.stripes.unsealed() {
@@ -439,49 +439,51 @@ impl<C: Command> Engine<C> {
             for member in open.laggards(before_us) {
                 let node = stripe.members[member];
                 let owed_us = open.owed_since_us(member).unwrap_or(sent_us);
-                let session = self.nodes.session(self.nodes.session_of(node, stripe.id));
-                let is_stuck = !hedges || session.is_none_or(|session| session.is_stuck(owed_us, before_us));
-                if sent_us < suspect_before_us || is_stuck {
-                    note(node, sent_us);
-                }
+                note(node, owed_us, self.nodes.session(self.nodes.session_of(node, stripe.id)));
             }
         }
         let goes_round = self.policies.iter().any(|policy| policy.read_sidestep);
-        for (node, oldest_us) in late {
+        for (node, owing) in late.owing {
             // Without a spare node to write to, leaving a slow one would fail writes that it only delays. What is known
             // to be slow is gone round already.
             let has_spare = self.nodes.ready_count() > self.config.member_count();
             let is_known = self.monitor.is_fail_slow(node);
-            if oldest_us < suspect_before_us || has_spare && !is_known && goes_round {
-                self.suspect(node, oldest_us);
+            if owing.oldest_us < suspect_before_us || has_spare && !is_known && goes_round {
+                self.suspect(node, owing);
             } else if goes_round {
                 // Its reads are decoded from others, as far as there is a way; all else goes on waiting for it.
                 self.hedge_all_of(node);
             }
         }
-        self.wait_no_longer(hung_before_us);
+        self.wait_no_longer(hung_before_us, talking_before_us);
         self.ping_again(before_us);
     }
 
-    /// Goes round a node until each of its cores answers a ping.
-    fn suspect(&mut self, id: NodeId, since_us: u64) {
+    /// Goes round a node until each of its cores answers a ping. What it said while it was late is a sign of life.
+    fn suspect(&mut self, id: NodeId, owing: Owing) {
         let Some(node) = self.nodes.get_mut(id).filter(|node| node.phase == NodePhase::Ready) else { return };
-        (node.phase, node.silent_since_us) = (NodePhase::Suspect, since_us);
-        let tags = node.sessions.iter_mut().flat_map(super::node_session::Session::take_asked).collect();
+        (node.phase, node.silent_since_us) = (NodePhase::Suspect, owing.oldest_us.max(owing.heard_us));
+        let tags = node.sessions.iter_mut().flat_map(Session::take_asked).collect();
         self.work.push_back(Work::Failover(tags));
         self.leave_unsealed_stripes_of(id);
         self.ping(id);
     }
 
-    /// Suspect nodes that have answered nothing since this time are hung: what they were asked as a last resort has failed.
-    fn wait_no_longer(&mut self, before_us: u64) {
-        let is_hung =
-            |node: &&mut super::nodes::Node| node.phase == NodePhase::Suspect && node.silent_since_us < before_us;
+    /// Suspect nodes a core of which has said nothing since `before_us`, and owes its sign of life, are hung: what they were
+    /// asked as a last resort has failed. On a full link that sign is behind all else, and comes when that has: for how
+    /// long is bounded, too.
+    fn wait_no_longer(&mut self, before_us: u64, talking_before_us: u64) {
+        let is_silent = |node: &super::nodes::Node| {
+            let mut owing = node.sessions.iter().filter(|session| session.sign.is_some());
+            let since_us = node.silent_since_us;
+            since_us < talking_before_us || owing.any(|session| session.heard_us.max(since_us) < before_us)
+        };
+        let is_hung = |node: &&mut super::nodes::Node| node.phase == NodePhase::Suspect && is_silent(node);
         let mut hung = Vec::new();
         for node in self.nodes.iter_mut().filter(is_hung) {
             tracing::warn!(node = node.id.0, epoch = self.config.epoch.0, "node is hung: nothing waits for it");
             node.phase = NodePhase::Hung;
-            let tags = node.sessions.iter_mut().flat_map(super::node_session::Session::take_asked).collect();
+            let tags = node.sessions.iter_mut().flat_map(Session::take_asked).collect();
             self.work.push_back(Work::Failover(tags));
             hung.push(node.id);
         }

@@ -28,8 +28,9 @@ use super::repair::Facts;
 use super::{Engine, Token, What, Work};
 use crate::command::{ApplyContext, Command, StoreError};
 
-/// Times a striped write starts again before its client hears of it.
-pub(super) const ATTEMPTS_MAX: u32 = 4;
+/// Attempts of a striped write, late and failed ones, before its client hears of it: four nodes that stand still may be
+/// met one after the other.
+pub(super) const ATTEMPTS_MAX: u32 = 6;
 
 /// A striped object that exists, or is being written.
 #[derive(Clone, Debug)]
@@ -157,6 +158,14 @@ pub struct StripedWrite {
     /// The other attempt, and whether this one is the second.
     pub(super) rival: Option<PoolKey>,
     pub(super) is_second: bool,
+}
+
+impl StripedWrite {
+    /// Pieces that their members confirmed.
+    pub(super) fn pieces_held(&self) -> usize {
+        let on_their_way: usize = self.flights.values().map(|flight| flight.missing).sum();
+        self.next as usize * self.manifest.members.len() - on_their_way
+    }
 }
 
 /// The pieces of one stripe on their way.

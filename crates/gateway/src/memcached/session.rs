@@ -26,7 +26,7 @@ use crate::command::StoreError;
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
 use crate::limits::SMALL_REQUEST_BYTES;
-use crate::reply_queue::ReplyQueue;
+use crate::reply_queue::{Class, ReplyQueue};
 use crate::request::{KeyspaceRequest, Reply, Request, RequestId};
 use crate::roster::{self, Seat};
 use crate::session::{RequestSink, Session, Shared};
@@ -293,6 +293,7 @@ impl MemcachedSession {
             command.take_large();
         }
         let seq = self.replies.open();
+        self.replies.time(if fingerprint.kind() == Kind::Read { Class::Read } else { Class::Write });
         self.in_flight.add(whole(seq), fingerprint, self.line_number);
         self.send(seq, command, sink);
     }
@@ -425,6 +426,7 @@ impl Session for MemcachedSession {
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) -> usize {
         let mut consumed = 0;
+        self.replies.set_now(now);
         (self.wants_input, self.waits_for_room) = (false, false);
         loop {
             if self.is_full(shared) {
@@ -456,6 +458,7 @@ impl Session for MemcachedSession {
         reply: Reply,
         sink: &mut impl RequestSink<MemcachedCommand>,
     ) {
+        self.replies.set_now(now);
         let mut bytes = match reply {
             Reply::Large { value_bytes, command } => {
                 self.large.wait(id, value_bytes, command);
@@ -488,6 +491,7 @@ impl Session for MemcachedSession {
         self.take_answer(id.seq, bytes, tally);
         self.issue_again(sink);
         self.issue_large(sink);
+        self.replies.count_ended(&mut shared.counters.latencies);
     }
 
     fn resume(&mut self, sink: &mut impl RequestSink<MemcachedCommand>) -> bool {

@@ -18,7 +18,7 @@ use std::ops::Range;
 use shorttail_wire::resp::encode;
 
 use super::limits;
-use crate::reply_queue::ReplyQueue;
+use crate::reply_queue::{Class, PLACE_BYTES, ReplyQueue};
 
 #[derive(Debug, Default)]
 pub struct Replies {
@@ -42,9 +42,6 @@ struct Array {
     has_failed: bool,
 }
 
-/// Bytes that a place takes beside those of its reply.
-const PLACE_BYTES: usize = size_of::<Option<Vec<u8>>>();
-
 impl Array {
     fn elements(&self) -> Range<u64> {
         self.header + 1..self.header + 1 + self.element_count as u64
@@ -52,6 +49,13 @@ impl Array {
 }
 
 impl Replies {
+    /// As [`ReplyQueue::open`], of a command whose latency is counted.
+    pub fn open_timed(&mut self, class: Class) -> u64 {
+        let seq = self.open();
+        self.queue.time(class);
+        seq
+    }
+
     /// As [`ReplyQueue::open`].
     pub fn open(&mut self) -> u64 {
         let seq = self.queue.open();
@@ -63,7 +67,8 @@ impl Replies {
 
     /// Opens the place of an array's header; the next places to be opened are those of its elements.
     pub fn open_array(&mut self, element_count: usize) {
-        let header = self.open();
+        // It has taken as long as its last element, unless it got long.
+        let header = self.open_timed(Class::Read);
         self.gathered_count += 1;
         self.arrays.push_back(Array { header, element_count, filled_count: 0, bytes: 0, has_failed: false });
     }

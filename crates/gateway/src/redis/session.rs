@@ -26,6 +26,7 @@ use crate::command::{Access, Command, StoreError};
 use crate::in_flight::{Fingerprint, InFlight, Kind};
 use crate::large::LargeValues;
 use crate::limits::SMALL_REQUEST_BYTES;
+use crate::reply_queue::Class;
 use crate::request::{GroupPut, KeyspaceReply, Reply, Request, RequestId};
 use crate::roster;
 use crate::session::{RequestSink, Session, Settings, Shared};
@@ -262,11 +263,11 @@ impl RedisSession {
                 self.ending = true;
             }
             Ok(Plan::Key(command)) => {
-                let seq = self.replies.open();
+                let seq = self.replies.open_timed(class_of(command.access()));
                 self.issue(seq, PART_PLAIN, Request::Key(command), sink);
             }
             Ok(Plan::Lookup(command)) => {
-                let seq = self.replies.open();
+                let seq = self.replies.open_timed(Class::Read);
                 self.issue(seq, PART_LOOKUP, Request::Key(command), sink);
             }
             Ok(Plan::EachKey(each)) => self.begin_each(each, args.skip(1), sink),
@@ -288,7 +289,7 @@ impl RedisSession {
     }
 
     fn issue_group(&mut self, group: GroupPut, sink: &mut impl RequestSink<KeyCommand>) {
-        let seq = self.replies.open();
+        let seq = self.replies.open_timed(Class::Write);
         let part = if group.only_if_absent { PART_COUNTED } else { PART_PLAIN };
         self.issue(seq, part, Request::Group(group), sink);
     }
@@ -299,7 +300,8 @@ impl RedisSession {
             self.replies.open_array(parts);
             0
         } else {
-            let seq = self.replies.open();
+            let class = if each == EachKey::Exists { Class::Read } else { Class::Write };
+            let seq = self.replies.open_timed(class);
             self.gathers.push_back(Gather::new(each, seq, parts));
             seq
         };
@@ -376,6 +378,13 @@ impl RedisSession {
     }
 }
 
+fn class_of(access: Access) -> Class {
+    match access {
+        Access::Read => Class::Read,
+        Access::Write => Class::Write,
+    }
+}
+
 /// Is a read in flight that must not see what this writes? The engine runs reads beside writes.
 fn is_blocked(reads: &InFlight, request: &Request<KeyCommand>) -> bool {
     let blocks = |key: &[u8]| reads.blocks(Fingerprint::new(key, Kind::Write));
@@ -412,6 +421,7 @@ impl Session for RedisSession {
     ) -> usize {
         let mut consumed = 0;
         (self.wants_input, self.waits_for_room) = (false, false);
+        self.replies.queue.set_now(now);
         // The parser is borrowed by the arguments while the rest of the session works.
         let mut parser = std::mem::take(&mut self.parser);
         while !self.ending && self.advance(sink) {
@@ -453,6 +463,7 @@ impl Session for RedisSession {
             }
         }
         self.parser = parser;
+        self.replies.queue.count_ended(&mut shared.counters.latencies);
         if self.ending { input.len() } else { consumed }
     }
 
@@ -465,6 +476,7 @@ impl Session for RedisSession {
         sink: &mut impl RequestSink<KeyCommand>,
     ) {
         self.parts_in_flight -= 1;
+        self.replies.queue.set_now(now);
         if let Reply::Large { value_bytes, command } = reply {
             self.large.wait(id, value_bytes, command);
             self.advance(sink);
@@ -478,6 +490,7 @@ impl Session for RedisSession {
             Reply::Keyspace(result) => self.handle_keyspace_reply(now, shared, result),
         }
         self.advance(sink);
+        self.replies.queue.count_ended(&mut shared.counters.latencies);
     }
 
     fn resume(&mut self, sink: &mut impl RequestSink<KeyCommand>) -> bool {

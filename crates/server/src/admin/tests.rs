@@ -212,7 +212,8 @@ fn metrics_are_what_a_strict_reader_takes() {
 
 #[test]
 fn a_gateway_tells_of_its_clients_too() {
-    let counters = Counters { get_hits: 5, connections_current: 2, cpu_user_us: 1_250_000, ..Counters::default() };
+    let mut counters = Counters { get_hits: 5, connections_current: 2, cpu_user_us: 1_250_000, ..Counters::default() };
+    [40, 60, 60, 7_000_000].into_iter().for_each(|us| counters.latencies.reads.add(us));
     let samples = strict::read(&metrics::of_gateway(1, &GatewayStatus::default(), &counters));
     let value = |name: &str, labels: &[(&str, &str)]| strict::value(&samples, name, labels);
     let gets = [("gateway", "1"), ("request", "get"), ("outcome", "hit")];
@@ -220,6 +221,15 @@ fn a_gateway_tells_of_its_clients_too() {
     assert_eq!(value("shorttail_client_connections", &[("gateway", "1")]), Some(2.0));
     let cpu = [("gateway", "1"), ("mode", "user")];
     assert_eq!(value("shorttail_process_cpu_seconds_total", &cpu), Some(1.25));
+    let latency = |operation, le| {
+        let labels = [("gateway", "1"), ("operation", operation), ("le", le)];
+        value("shorttail_client_latency_seconds_bucket", &labels)
+    };
+    let of_reads = ["0.00005", "0.0001", "5", "+Inf"].map(|le| latency("read", le));
+    assert_eq!(of_reads, [1.0, 3.0, 3.0, 4.0].map(Some));
+    assert_eq!(latency("write", "+Inf"), Some(0.0), "a series that is there from the first");
+    let of_reads = [("gateway", "1"), ("operation", "read")];
+    assert_eq!(value("shorttail_client_latency_seconds_sum", &of_reads), Some(7.000_16));
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod limits;
 mod log;
 mod metadata;
 mod node;
+mod quantity;
 mod sidestep;
 mod size;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use launcher::LauncherOptions;
 pub use log::LogLevel;
 pub use metadata::{EtcdConfig, EtcdTls, METADATA_PREFIX_DEFAULT, MetadataOptions, MetadataPlace, MetadataSpec};
 pub use node::{ClusterName, NODE_MEMORY_DEFAULT, NodeConfig, NodeMembership, NodeOptions};
+pub use quantity::{parse_ppm, parse_us};
 pub use sidestep::{DetectorName, Micros, Share, SidestepConfig, SidestepOptions, Switch, Text};
 pub use size::{Size, SizeError};
 pub use up::{Transport, UpConfig, UpOptions};

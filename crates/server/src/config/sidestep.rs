@@ -10,6 +10,7 @@ use shorttail_monitor::{Detector, MonitorConfig};
 use shorttail_policy::{Change, Hedge, Policy, PolicyName, SmallWrite, Update};
 
 use super::error::{ConfigError, within};
+use super::quantity::{parse_ppm, parse_us};
 
 /// A setting that is written as text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,12 +68,12 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let error = || format!("{text:?} is not a share such as 5%, from 0% to 100%");
-        let percent: f64 = text.strip_suffix('%').and_then(|number| number.trim().parse().ok()).ok_or_else(error)?;
-        if !(0.0..=100.0).contains(&percent) {
-            return Err(error());
+        const PER_MILLE_PPM: u32 = 1_000;
+        let ppm = parse_ppm(text)?;
+        match u16::try_from(ppm / PER_MILLE_PPM) {
+            Ok(per_mille) if ppm.is_multiple_of(PER_MILLE_PPM) => Ok(Share { per_mille }),
+            _ => Err(format!("{text:?} is finer than a tenth of a percent: write for example 5% or 0.3%")),
         }
-        Ok(Share { per_mille: (percent * 10.0).round() as u16 })
     }
 }
 
@@ -82,7 +83,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// A short time: `500us`, `20ms` or `1s`.
+/// A short time: `500us`, `20ms` or `1.5s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Micros(pub u64);
 
@@ -90,12 +91,7 @@ impl FromStr for Micros {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let units = [("us", 1), ("ms", 1_000), ("s", 1_000_000)];
-        let parsed = units.iter().find_map(|&(unit, us)| {
-            let number: u64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-            number.checked_mul(us)
-        });
-        parsed.map(Micros).ok_or_else(|| format!("{text:?} is not a time such as 20ms (or us, s)"))
+        parse_us(text).map(Micros)
     }
 }
 
@@ -290,10 +286,12 @@ mod tests {
         for time in ["500us", "20ms", "1s", "0us"] {
             assert_eq!(time.parse::<Micros>().map(|time| time.to_string()).as_deref(), Ok(time));
         }
-        for wrong in ["5", "-1%", "101%", "many%"] {
+        for wrong in ["5", "-1%", "101%", "many%", "0.25%"] {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }
-        for wrong in ["20", "ms", "-1ms", "99999999999999999999s", "18446744073709551615s"] {
+        assert_eq!("1.5s".parse::<Micros>(), Ok(Micros(1_500_000)));
+        assert_eq!((" 20 ms".parse(), "5 %".parse()), (Ok(Micros(20_000)), Ok(Share { per_mille: 50 })));
+        for wrong in ["20", "ms", "1.5us", "-1ms", "99999999999999999999s", "18446744073709551615s"] {
             assert!(wrong.parse::<Micros>().is_err(), "{wrong}");
         }
     }

@@ -199,7 +199,7 @@ pub struct UpOptions {
     /// Files for etcd over TLS: its authority, and the certificate to show with its key
     #[arg(long, env = "SHORTTAIL_UP_METADATA_TLS", value_name = "CA[,CERT,KEY]")]
     pub metadata_tls: Option<String>,
-    /// Seconds between two looks at etcd of one that stands by, should etcd not tell it of a change [default: 2]
+    /// Seconds between a standby's checks of etcd, if no notification comes [default: 2]
     #[arg(long, env = "SHORTTAIL_UP_METADATA_POLL", value_name = "SECONDS")]
     pub metadata_poll: Option<u64>,
     /// Units of ownership and parallelism; the same for the whole life of a cluster [default: as it was made; at first 4

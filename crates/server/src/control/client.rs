@@ -122,6 +122,7 @@ impl<R: Role> ControlClient<R> {
             obey,
             backoff,
             silence,
+            unsendable_told: None,
         };
         let builder = std::thread::Builder::new().name("control".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run()).expect("the system starts one more thread");
@@ -209,12 +210,16 @@ impl<R: Role> Shared<R> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Queues an event; one that replaces an earlier one of its kind removes it, so that the queue stays short.
+    /// Queues an event; one that replaces an earlier one of its kind removes it, so that the queue stays short. A view comes before
+    /// terms: whoever is told of a tenure is to know all nodes that were there before.
     fn push(&self, event: ControlEvent) {
         let mut state = self.lock();
         let kind = std::mem::discriminant(&event);
         state.events.retain(|queued| std::mem::discriminant(queued) != kind);
-        state.events.push_back(event);
+        let is_terms = |queued: &ControlEvent| matches!(queued, ControlEvent::Terms(_));
+        let terms = state.events.iter().position(is_terms).filter(|_| matches!(event, ControlEvent::View(_)));
+        let place = terms.unwrap_or(state.events.len());
+        state.events.insert(place, event);
         drop(state);
         (self.wake)();
     }
@@ -251,6 +256,8 @@ struct Worker<R: Role> {
     obey: Obey,
     backoff: Backoff,
     silence: Silence,
+    /// When it was last said that a report is longer than any message.
+    unsendable_told: Option<Instant>,
 }
 
 /// How a connection ended.
@@ -351,6 +358,18 @@ impl<R: Role> Worker<R> {
         }
     }
 
+    /// What it reports is longer than any message: it is let in again and again, and cannot say how it is.
+    fn tell_unsendable(&mut self, error: &io::Error) {
+        if error.kind() == ErrorKind::InvalidInput
+            && self.unsendable_told.is_none_or(|at| at.elapsed() > TOLD_AGAIN_AFTER)
+        {
+            self.unsendable_told = Some(Instant::now());
+            tracing::error!(
+                "the connection with the coordinator is closed, as it cannot be told what it is to know: {error}"
+            );
+        }
+    }
+
     fn give_up(&self, refusal: Refusal) {
         self.shared.settle(Err(ControlError::Refused(refusal.clone())));
         self.shared.push(ControlEvent::Refused(refusal));
@@ -373,7 +392,11 @@ impl<R: Role> Worker<R> {
             self.shared.push(ControlEvent::Connected);
             let mut search = None;
             // Whatever breaks the connection, the answer is to connect again.
-            let answer = match self.serve(&mut stream, &mut search).unwrap_or(Left::Broken) {
+            let left = self.serve(&mut stream, &mut search).unwrap_or_else(|error| {
+                self.tell_unsendable(&error);
+                Left::Broken
+            });
+            let answer = match left {
                 Left::For(answer) => Some(answer),
                 Left::Broken => {
                     let _ = stream.closer().map(|closer| closer.close());
@@ -483,4 +506,19 @@ impl<R: Role> Worker<R> {
 
 fn is_hung_up(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::NodeRole;
+    use super::*;
+
+    #[test]
+    fn a_view_comes_before_the_terms_that_were_told_after_the_one_before() {
+        let shared = Shared::<NodeRole>::new(Box::new(|| {}));
+        let view = |number| ControlEvent::View(View { number, ..View::default() });
+        [view(1), ControlEvent::Terms(Vec::new()), view(2)].into_iter().for_each(|event| shared.push(event));
+        let queued = std::mem::take(&mut shared.lock().events);
+        assert_eq!(Vec::from(queued), [view(2), ControlEvent::Terms(Vec::new())]);
+    }
 }

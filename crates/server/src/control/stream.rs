@@ -94,9 +94,11 @@ impl ControlStream {
         }))
     }
 
+    /// # Errors
+    /// When the connection is broken, or the message is longer than any.
     pub fn send<M: Serialize>(&mut self, message: &M) -> io::Result<()> {
         let mut bytes = Vec::new();
-        put_message(&mut bytes, message);
+        put_message(&mut bytes, message).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
         match &mut self.socket {
             Socket::Tcp(socket) => socket.write_all(&bytes),
             Socket::Unix(socket) => socket.write_all(&bytes),
@@ -163,7 +165,7 @@ fn is_pause(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shorttail_wire::control::FromCoordinator;
+    use shorttail_wire::control::{CONTROL_BODY_BYTES_MAX, ChaosStatus, FromCoordinator, ToCoordinator};
 
     use super::*;
     use crate::config::with_resolver;
@@ -174,11 +176,22 @@ mod tests {
         let (here, mut there) = UnixStream::pair().expect("sockets");
         let mut stream = ControlStream { socket: Socket::Unix(here), received: Vec::new() };
         let mut bytes = Vec::new();
-        put_message(&mut bytes, &FromCoordinator::Beat);
+        put_message(&mut bytes, &FromCoordinator::Beat).expect("it is short");
         there.write_all(&bytes).expect("there is room");
         let late = Instant::now();
         assert_eq!(stream.receive_until(late).expect("it stands"), Some(FromCoordinator::Beat));
         assert_eq!(stream.receive_until::<FromCoordinator>(late).expect("it stands"), None);
+    }
+
+    #[test]
+    fn a_message_that_is_longer_than_any_is_told_from_a_broken_connection() {
+        let (here, _there) = UnixStream::pair().expect("sockets");
+        let mut stream = ControlStream { socket: Socket::Unix(here), received: Vec::new() };
+        let outcome = Ok("x".repeat(CONTROL_BODY_BYTES_MAX));
+        let long = ToCoordinator::Obeyed { number: 1, outcome, chaos: ChaosStatus::default() };
+        let error = stream.send(&long).expect_err("too long");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("is longer than any"), "{error}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Peer {
 
     pub fn say<M: Serialize>(&mut self, message: &M) {
         let mut bytes = Vec::new();
-        put_message(&mut bytes, message);
+        put_message(&mut bytes, message).expect("it is short");
         self.stream.write_all(&bytes).expect("the other end is there");
     }
 

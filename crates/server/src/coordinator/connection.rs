@@ -23,6 +23,15 @@ pub enum ReadEnd {
     Foreign(ControlFrameError),
 }
 
+/// Why nothing more is sent on a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendEnd {
+    /// It is broken, or its peer reads too little.
+    Closed,
+    /// What it is to be told cannot be said.
+    Unsendable(ControlFrameError),
+}
+
 /// A connection with what has arrived and what has not left yet.
 pub struct Connection {
     socket: Socket,
@@ -83,12 +92,12 @@ impl Connection {
     /// Sends a message, or keeps what does not fit into the socket now.
     ///
     /// # Errors
-    /// When the connection is broken or its peer reads too little.
-    pub fn send<M: Serialize>(&mut self, message: &M) -> io::Result<()> {
-        put_message(&mut self.unsent, message);
-        self.flush()?;
+    /// When the connection is broken, its peer reads too little, or the message is longer than any.
+    pub fn send<M: Serialize>(&mut self, message: &M) -> Result<(), SendEnd> {
+        put_message(&mut self.unsent, message).map_err(SendEnd::Unsendable)?;
+        self.flush().map_err(|_| SendEnd::Closed)?;
         if self.unsent.len() > UNSENT_BYTES_MAX {
-            return Err(io::Error::other("the peer does not read"));
+            return Err(SendEnd::Closed);
         }
         Ok(())
     }
@@ -109,7 +118,20 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
+    use shorttail_wire::control::{FromCoordinator, Refusal};
+
     use super::*;
+
+    #[test]
+    fn of_a_message_that_is_longer_than_any_nothing_is_sent() {
+        let (here, mut there) = mio::net::UnixStream::pair().expect("sockets");
+        let mut connection = Connection::new(Socket::Unix(here));
+        let long = FromCoordinator::Refused(Refusal::Malformed("x".repeat(CONTROL_BODY_BYTES_MAX)));
+        let end = connection.send(&long).expect_err("too long");
+        assert!(matches!(end, SendEnd::Unsendable(ControlFrameError::TooLong(_))), "{end:?}");
+        assert_eq!(there.read(&mut [0; 8]).expect_err("nothing came").kind(), ErrorKind::WouldBlock);
+        assert_eq!(connection.send(&FromCoordinator::Beat), Ok(()));
+    }
 
     #[test]
     fn a_member_that_says_much_is_not_heard_to_the_end_at_once() {
@@ -118,7 +140,7 @@ mod tests {
         let mut bytes = Vec::new();
         let mut said = 0;
         while bytes.len() <= 2 * TURN_BYTES_MAX {
-            put_message(&mut bytes, &ToCoordinator::ReadStatus);
+            put_message(&mut bytes, &ToCoordinator::ReadStatus).expect("it is short");
             said += 1;
         }
         there.write_all(&bytes).expect("there is room");

@@ -194,7 +194,8 @@ fn a_published_status_is_in_the_picture_of_the_cluster() {
     loop {
         let status = control::read_status(&running.control).expect("the coordinator answers");
         if status.objects == 12 {
-            assert_eq!(status.gateways[0].admin, Some(running.admin.to_string()));
+            assert_eq!(status.coordinator.admin, Some(running.admin.to_string()));
+            assert_eq!(status.gateways[0].admin, None, "it was asked for none");
             return assert!(status.gateways[0].serving);
         }
     }
@@ -626,9 +627,10 @@ fn members_that_leave_together_are_missed_one_after_the_other() {
     let mut server = serving.join().expect("no panic").expect("runs to its end");
     assert_eq!(server.connections.len(), peers.len());
     drop(peers);
+    let first = *server.connections.keys().min().expect("they came");
     // So little that nothing may be done within what is being done.
     let forgetting = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
-        server.forget(CONNECTION_FIRST);
+        server.forget(first);
         server.forget_broken();
         server.connections.len()
     });

@@ -1,4 +1,5 @@
-//! Who was not let in: said in the log, so that the operator need not look for it at the member.
+//! Who was not let in, or cannot be told what it is to know: said in the log, so that the operator need not look for it
+//! at the member.
 //!
 //! A member that is refused comes again every few seconds: the same of the same member is said once in a while.
 
@@ -28,6 +29,16 @@ impl TurnedAway {
     pub fn tell(&mut self, now: Instant, from: &str, member: &str, why: &str) {
         if self.is_to_be_told(now, format!("{member}: {why}")) {
             tracing::warn!("{member} (from {from}) is not let in: {why}");
+        }
+    }
+
+    /// What it must know cannot be said.
+    pub fn tell_unsendable(&mut self, now: Instant, from: &str, member: &str, error: ControlFrameError) {
+        // The length varies.
+        if self.is_to_be_told(now, format!("{member}: unsendable")) {
+            tracing::error!(
+                "the connection of {member} (from {from}) is closed, as it cannot be told what it is to know: {error}"
+            );
         }
     }
 

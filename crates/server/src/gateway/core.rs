@@ -309,11 +309,11 @@ impl Core {
         let now = self.read_clock();
         self.exchange.begin_pass(now);
         while let Some((token, answer)) = self.exchange.poll_answer(now) {
-            self.deliver(token, answer);
+            self.deliver(now, token, answer);
         }
     }
 
-    fn deliver(&mut self, token: Token, answer: Answer) {
+    fn deliver(&mut self, now: Now, token: Token, answer: Answer) {
         if is_stats(&answer) {
             self.tell_counters();
         }
@@ -322,7 +322,7 @@ impl Core {
         }
         // A client's request is never given back: it finds its owner, or is refused.
         if let Some(reply) = answer {
-            self.take_reply(token, reply);
+            self.take_reply(now, token, reply);
         }
     }
 }

@@ -78,7 +78,7 @@ mod tests {
             epoch: Epoch(epoch),
             number: 2,
             partitions: partitions.to_vec(),
-            voters: Vec::new(),
+            voters: [].into(),
             before: Vec::new(),
             lets_go: false,
             prepares: false,

@@ -44,3 +44,34 @@ fn a_large_write_does_not_wait_for_a_node_that_stopped() {
     // Six of eight nodes hold a piece.
     assert!(raced > 6, "{raced} writes met the node that stopped");
 }
+
+#[test]
+fn a_large_write_goes_round_one_stopped_node_after_the_other() {
+    for (node_count, stopped) in [(8, 2), (9, 3)] {
+        let mut met_all = 0;
+        for seed in 0..24 {
+            let mut world = World::with_config(SimConfig { node_count, ..SimConfig::scripted() }, seed);
+            world.await_serving();
+            for round in 0..200 {
+                set(&mut world, &format!("warm {}", round % 10), large(round));
+                world.run_until(world.now_us() + 2_000);
+            }
+            let before = world.engine_stats();
+            let node = |one: usize| (seed as usize + 3 * one) % usize::from(node_count);
+            (0..stopped).for_each(|one| world.stall_node(node(one), 3 * STOP_US));
+            for key in ["key", "next"] {
+                let latency_us = set(&mut world, key, large(seed));
+                assert!(latency_us < BOUND_US, "seed {seed}, {stopped} stopped, {key}: {latency_us} us");
+            }
+            let hedges = world.engine_stats().hedges_sent_total - before.hedges_sent_total;
+            met_all += u32::from(hedges >= stopped as u64);
+            for key in ["key", "next"] {
+                assert_eq!(world.ask(key, Action::Get), Outcome::Answered(Answer::Found(Some(large(seed)))));
+            }
+            // No piece of an attempt that was given up is left.
+            world.run_until(world.now_us() + 4 * STOP_US);
+            world.conclude().unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
+        }
+        assert!(met_all > 2, "{met_all} writes met all {stopped} that stopped");
+    }
+}

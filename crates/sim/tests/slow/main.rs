@@ -1,6 +1,7 @@
 //! The catalogue of slowness, in virtual time: every entry is safe, and clients hardly notice.
 
 mod binding;
+mod damaged;
 mod large;
 mod opinions;
 mod pause;

@@ -24,12 +24,12 @@ const HTTP: &[u8] = b"HTTP";
 /// The first byte of a registration of a node, and of a gateway: their variants of [`ToCoordinator`].
 const REGISTRATIONS: [u8; 2] = [0, 1];
 
-/// Why bytes are not a control message. The connection that sent them is closed.
+/// Why bytes are not a control message, or a message cannot be sent. Its connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlFrameError {
     #[error("an HTTP server answers there, and no coordinator: give the address of the coordinator's --listen")]
     Http,
-    #[error("a control message of {0} bytes is longer than any")]
+    #[error("a control message of {0} bytes is longer than any: at most {CONTROL_BODY_BYTES_MAX} are sent and taken")]
     TooLong(u32),
     #[error("a control message was hurt on its way: a checksum does not hold")]
     Checksum,
@@ -99,14 +99,21 @@ fn next_body(input: &[u8]) -> Result<Option<&[u8]>, ControlFrameError> {
 
 /// Appends a message as a frame.
 ///
+/// # Errors
+/// [`ControlFrameError::TooLong`] if it is beyond [`CONTROL_BODY_BYTES_MAX`], nothing being appended: how long some
+/// messages get follows from the size of the cluster.
+///
 /// # Panics
-/// If the message is beyond [`CONTROL_BODY_BYTES_MAX`]: the caller did not bound what it put in.
-pub fn put_message<M: Serialize>(out: &mut Vec<u8>, message: &M) {
+/// If memory cannot be serialised into: it can.
+pub fn put_message<M: Serialize>(out: &mut Vec<u8>, message: &M) -> Result<(), ControlFrameError> {
     let body = postcard::to_stdvec(message).expect("control messages serialise into memory");
-    assert!(body.len() <= CONTROL_BODY_BYTES_MAX, "a control message of {} bytes", body.len());
-    let body_bytes = body.len() as u32;
+    let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    if body.len() > CONTROL_BODY_BYTES_MAX {
+        return Err(ControlFrameError::TooLong(body_bytes));
+    }
     out.extend_from_slice(&body_bytes.to_le_bytes());
     out.extend_from_slice(&length_check(body_bytes).to_le_bytes());
     out.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
     out.extend_from_slice(&body);
+    Ok(())
 }

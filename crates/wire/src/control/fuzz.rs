@@ -41,10 +41,10 @@ fn read_all<M: Serialize + DeserializeOwned>(mut stream: &[u8]) {
 /// Compares encodings, not messages: a number that is none differs from itself.
 fn assert_survives<M: Serialize + DeserializeOwned>(message: &M) {
     let mut sent = Vec::new();
-    put_message(&mut sent, message);
+    put_message(&mut sent, message).expect("it came in one frame");
     let (received, taken) = next_message::<M>(&sent).expect("our own frame").expect("a whole frame");
     assert_eq!(taken, sent.len());
     let mut sent_on = Vec::new();
-    put_message(&mut sent_on, &received);
+    put_message(&mut sent_on, &received).expect("as long");
     assert_eq!(sent, sent_on, "a message changed on the way");
 }

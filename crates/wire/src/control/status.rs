@@ -240,6 +240,8 @@ impl StoreTotals {
 pub struct CoordinatorStatus {
     /// Where members register, the machine's name and the process' number.
     pub name: String,
+    /// Where it serves HTTP.
+    pub admin: Option<String>,
     /// Whether it may change the metadata now.
     pub leading: bool,
     /// The name of the one that leads, as far as is known.

@@ -7,7 +7,10 @@
 //!   |<-- GatewayStatus: standings --|                                   |
 //! ```
 //!
-//! Terms can be long (each names every node), so only the owner is told them. The nodes decide whether a tenure holds.
+//! Terms can be long (they name every node; `terms.rs`), so only the owner is told them. The nodes decide whether a tenure
+//! holds.
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use shorttail_units::{Epoch, Incarnation, NodeId};
@@ -45,24 +48,22 @@ pub struct TenureEntry {
     pub partitions: Vec<u16>,
 }
 
-/// What the owner of a tenure must go by.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What the owner of a tenure must go by. Tenures share sets of voters.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
-    #[serde(with = "ids::epoch")]
     pub epoch: Epoch,
     /// Grows when voters or `before` change; never the same for two different ones.
     pub number: u32,
     /// In order.
     pub partitions: Vec<u16>,
     /// By these it proves that it owns the partitions.
-    pub voters: Vec<Voter>,
+    pub voters: Arc<[Voter]>,
     /// Each of these sets must have accepted the epoch before anything is served.
-    pub before: Vec<Vec<Voter>>,
+    pub before: Vec<Arc<[Voter]>>,
     /// It is to finish, and to leave the partitions to a successor.
     pub lets_go: bool,
     /// The tenure is to come: another owner serves, and this one learns what it will inherit. Voters and `before`
     /// are not known yet.
-    #[serde(default)]
     pub prepares: bool,
 }
 

@@ -26,7 +26,7 @@ fn node_registration() -> ToCoordinator {
 fn messages_come_back_as_they_went() {
     let messages = [node_registration(), ToCoordinator::NodeStatus(NodeStatus::default()), ToCoordinator::ReadStatus];
     let mut stream = Vec::new();
-    messages.iter().for_each(|message| put_message(&mut stream, message));
+    messages.iter().for_each(|message| put_message(&mut stream, message).expect("it is short"));
     let mut rest = &stream[..];
     for expected in messages {
         let (message, taken) = next_message::<ToCoordinator>(rest).expect("well-formed").expect("complete");
@@ -39,7 +39,7 @@ fn messages_come_back_as_they_went() {
 #[test]
 fn a_part_of_a_message_is_waited_for() {
     let mut stream = Vec::new();
-    put_message(&mut stream, &node_registration());
+    put_message(&mut stream, &node_registration()).expect("it is short");
     for length in 0..stream.len() {
         assert_eq!(next_message::<ToCoordinator>(&stream[..length]), Ok(None), "{length} bytes");
     }
@@ -58,13 +58,13 @@ fn members_of_another_version_are_told_so_whatever_else_they_say() {
         }
     }
     let mut stream = Vec::new();
-    put_message(&mut stream, &node_registration());
+    put_message(&mut stream, &node_registration()).expect("it is short");
     assert_eq!(next_request(&stream), Ok(Some((node_registration(), stream.len()))));
     let body = [&[0, CONTROL_PROTOCOL_VERSION as u8][..], &[0xff; 40]].concat();
     assert_eq!(next_request(&framed(&body)), Err(ControlFrameError::Malformed), "of this version, and nonsense");
     let status = ToCoordinator::NodeStatus(NodeStatus::default());
     let mut stream = Vec::new();
-    put_message(&mut stream, &status);
+    put_message(&mut stream, &status).expect("it is short");
     assert_eq!(next_request(&stream), Ok(Some((status, stream.len()))));
 }
 
@@ -72,7 +72,7 @@ fn members_of_another_version_are_told_so_whatever_else_they_say() {
 fn the_refusal_of_a_version_is_the_same_in_all_versions() {
     let refusal = FromCoordinator::Refused(Refusal::ProtocolVersion(300));
     let mut stream = Vec::new();
-    put_message(&mut stream, &refusal);
+    put_message(&mut stream, &refusal).expect("it is short");
     assert_eq!(stream, framed(&[2, 0, 0xac, 0x02]));
     let text = Refusal::ProtocolVersion(300).to_string();
     assert!(text.contains("version 300") && text.contains(&format!("version {CONTROL_PROTOCOL_VERSION}")), "{text}");
@@ -88,6 +88,17 @@ fn a_declared_length_beyond_the_limit_is_refused_at_once() {
 }
 
 #[test]
+fn a_message_beyond_the_limit_is_not_sent() {
+    let of_length = |length| FromCoordinator::Refused(Refusal::Malformed("x".repeat(length)));
+    let (mut stream, longest) = (Vec::new(), CONTROL_BODY_BYTES_MAX - 2 - 4);
+    assert_eq!(put_message(&mut stream, &of_length(longest)), Ok(()));
+    assert_eq!(next_message(&stream), Ok(Some((of_length(longest), stream.len()))));
+    let refused = put_message(&mut stream, &of_length(longest + 1));
+    assert_eq!(refused, Err(ControlFrameError::TooLong(CONTROL_BODY_BYTES_MAX as u32 + 1)));
+    assert_eq!(stream.len(), CONTROL_HEADER_BYTES + CONTROL_BODY_BYTES_MAX, "nothing of it");
+}
+
+#[test]
 fn an_http_server_is_recognised() {
     let refused = next_message::<ToCoordinator>(b"HTTP/1.1 400 Bad Request\r\n").expect_err("no length");
     assert_eq!(refused, ControlFrameError::Http);
@@ -97,7 +108,7 @@ fn an_http_server_is_recognised() {
 #[test]
 fn a_body_with_bytes_after_its_message_is_refused() {
     let mut message = Vec::new();
-    put_message(&mut message, &ToCoordinator::ReadStatus);
+    put_message(&mut message, &ToCoordinator::ReadStatus).expect("it is short");
     let mut stream = framed(&[&message[CONTROL_HEADER_BYTES..], &[0]].concat());
     assert_eq!(next_message::<ToCoordinator>(&stream), Err(ControlFrameError::Malformed));
     stream[CONTROL_HEADER_BYTES] ^= 1;
@@ -105,7 +116,7 @@ fn a_body_with_bytes_after_its_message_is_refused() {
 }
 
 /// Any body, its header right.
-fn framed(body: &[u8]) -> Vec<u8> {
+pub fn framed(body: &[u8]) -> Vec<u8> {
     let body_bytes = body.len() as u32;
     let check = length_check(body_bytes).to_le_bytes();
     [&body_bytes.to_le_bytes(), &check[..], &crc32c::crc32c(body).to_le_bytes(), body].concat()
@@ -114,7 +125,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
 #[test]
 fn a_message_that_was_changed_on_its_way_is_noticed() {
     let mut stream = Vec::new();
-    put_message(&mut stream, &node_registration());
+    put_message(&mut stream, &node_registration()).expect("it is short");
     for bit in 0..stream.len() * 8 {
         stream[bit / 8] ^= 1 << (bit % 8);
         assert!(next_message::<ToCoordinator>(&stream).is_err(), "bit {bit}");
@@ -154,8 +165,8 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
         epoch: Epoch(5),
         number: 2,
         partitions: vec![0, 3],
-        voters: vec![voter],
-        before: vec![vec![voter]],
+        voters: [voter].into(),
+        before: vec![[voter].into()],
         lets_go: true,
         prepares: false,
     }]);
@@ -165,7 +176,7 @@ fn a_welcome_and_a_view_come_back_as_they_went() {
     let served = FromCoordinator::Served(vec![(5, true), (1 << 20, false)]);
     for expected in [welcome, view, terms, order, served] {
         let mut stream = Vec::new();
-        put_message(&mut stream, &expected);
+        put_message(&mut stream, &expected).expect("it is short");
         assert_eq!(next_message(&stream), Ok(Some((expected, stream.len()))));
     }
 }
@@ -179,7 +190,7 @@ fn policies_of_neighbours_are_one_span() {
     assert_eq!((spans[0].policy, spans[1].policy), (usual, paper));
     let status = ToCoordinator::GatewayStatus(GatewayStatus { policies: spans, ..GatewayStatus::default() });
     let mut stream = Vec::new();
-    put_message(&mut stream, &status);
+    put_message(&mut stream, &status).expect("it is short");
     assert_eq!(next_message(&stream), Ok(Some((status, stream.len()))));
 }
 

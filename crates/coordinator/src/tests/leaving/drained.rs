@@ -37,3 +37,84 @@ fn who_died_before_it_was_drained_has_a_voice_when_its_owner_dies() {
     cluster.is_followed(&(1..9).collect::<Vec<_>>());
     assert_eq!(cluster.voter_counts(), [9]);
 }
+
+const DRAINED: [(u16, u64); 3] = [(0, 0), (1, 0), (2, 0)];
+
+/// Of nine nodes three are drained.
+fn three_drained() -> Cluster {
+    let mut cluster = Cluster::new(9);
+    for (id, _) in DRAINED {
+        cluster.drain(id).expect("enough others");
+        cluster.reports(id, 0, 0);
+    }
+    (0..2).for_each(|_| cluster.counts(&DRAINED, 0));
+    assert_eq!(cluster.voter_counts(), [6]);
+    cluster
+}
+
+impl Cluster {
+    /// The coordinator begins anew, and nodes and a gateway come to it that never owned anything.
+    fn restart(mut self, there: std::ops::Range<u16>) -> Self {
+        self.scene.watcher = None;
+        let mut scene = self.scene.restart();
+        there.for_each(|id| self.nodes[usize::from(id)] = scene.node(node(1, Some(id))).0);
+        let gateway = scene.gateway(None).0;
+        Cluster { scene, gateway, ..self }
+    }
+
+    /// Sizes of all sets that a later owner is to be accepted by.
+    fn set_counts(&self) -> Vec<usize> {
+        let tenure = self.scene.persisted.tenures.values().next().expect("a tenure");
+        tenure.before.iter().chain(&tenure.voters).map(Vec::len).collect()
+    }
+}
+
+/// They are stopped while the next owner takes over, before it can say that they hold nothing.
+#[test]
+fn who_is_drained_has_no_voice_when_its_owner_dies() {
+    let mut cluster = three_drained();
+    cluster.is_followed(&(0..9).collect::<Vec<_>>());
+    assert_eq!(cluster.voter_counts(), [6], "nobody says that they are used");
+    (0..3).for_each(|id| cluster.die(id));
+    cluster.is_followed(&(3..9).collect::<Vec<_>>());
+    assert_eq!(cluster.set_counts(), [6, 6], "all can be accepted by six");
+}
+
+#[test]
+fn who_is_drained_has_no_voice_when_the_coordinator_begins_anew() {
+    let mut cluster = three_drained().restart(0..9);
+    cluster.takes_over(&(0..9).collect::<Vec<_>>());
+    assert_eq!(cluster.set_counts(), [6, 6]);
+    cluster = cluster.restart(3..9);
+    cluster.takes_over(&(3..9).collect::<Vec<_>>());
+    assert_eq!(cluster.set_counts(), [6, 6]);
+    // Another life of one drains, too.
+    cluster.nodes[0] = cluster.scene.node(node(2, Some(0))).0;
+    assert_eq!(cluster.set_counts(), [6, 6]);
+    cluster.order(0, Order::DrainNode { cancel: true }).expect("it drains");
+    assert_eq!(cluster.voter_counts(), [6, 7]);
+}
+
+#[test]
+fn who_is_drained_and_used_has_a_voice_when_its_owner_dies() {
+    let mut cluster = three_drained();
+    cluster.is_followed(&(0..9).collect::<Vec<_>>());
+    cluster.reports(0, 1, 1 << 16);
+    assert_eq!(cluster.voter_counts(), [6, 7]);
+    cluster.reports(0, 0, 0);
+    cluster.is_followed(&(0..9).collect::<Vec<_>>());
+    assert_eq!(cluster.voter_counts(), [7], "nobody says that it is empty again");
+}
+
+/// It reaches the node, and counts nothing there: it uses it, unless it has not served yet.
+#[test]
+fn who_is_drained_has_a_voice_as_soon_as_an_owner_uses_it() {
+    let mut cluster = three_drained();
+    let seen = |id| NodeSeen { id, connected: true, ..NodeSeen::default() };
+    for (state, voters) in [(TenureState::TakingOver, vec![6]), (TenureState::Serving, vec![6, 9])] {
+        let (nodes, standings) = ((0..9).map(seen).collect(), cluster.standings(state));
+        let status = GatewayStatus { nodes, standings, ..GatewayStatus::default() };
+        cluster.scene.tell(cluster.gateway, ToCoordinator::GatewayStatus(status));
+        assert_eq!(cluster.voter_counts(), voters, "{state:?}");
+    }
+}

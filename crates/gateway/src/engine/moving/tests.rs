@@ -295,7 +295,9 @@ fn who_hangs_is_to_take_no_chunk_any_more() {
     let mut scene = scene();
     let order = scene.begin(4);
     scene.answer(4, order, &DONE);
-    scene.engine.nodes.get_mut(NodeId(4)).expect("a node").phase = NodePhase::Suspect;
+    let node = scene.engine.nodes.get_mut(NodeId(4)).expect("a node");
+    node.phase = NodePhase::Suspect;
+    node.sessions[0].sign = Some((crate::engine::pool::PoolKey::from_raw(0), 0));
     scene.engine.now.mono_us = scene.engine.config.request_deadline_us * HUNG_DEADLINES;
     scene.engine.check_deadlines();
     assert!(scene.engine.is_moving_to(scene.stripe, NodeId(4)), "it may only be late");

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use shorttail_units::CodeShape;
+use shorttail_units::{CodeShape, OpNumber, PartitionId};
 use shorttail_wire::node::NodeReply;
 
 use super::super::limits::TICK_US;
-use super::super::testing::engine_of_ready_nodes;
+use super::super::testing::{ask_as, engine_of_ready_nodes};
 use super::*;
 use crate::any::AnyCommand;
 
@@ -189,20 +189,95 @@ fn a_node_that_answers_one_after_the_other_is_not_suspect_and_one_that_does_not_
     assert_eq!(overtaken, Some(FROM_US + 170_000));
 }
 
+/// The sign of life that is asked of it is behind 250 reads that are answered one after the other.
+#[test]
+fn a_node_behind_a_full_link_is_never_hung() {
+    const EVERY_US: u64 = 10_000;
+    let mut engine = engine();
+    let mut asked: VecDeque<_> = (0..250).map(|_| ask(&mut engine, 0)).collect();
+    sent(&mut engine, 0);
+    let mut suspect_us = None;
+    for now_us in (EVERY_US..10_000_000).step_by(EVERY_US as usize) {
+        pass_until(&mut engine, now_us);
+        match phase(&engine) {
+            NodePhase::Ready if suspect_us.is_none() => asked.push_back(ask(&mut engine, 0)),
+            NodePhase::Ready => break,
+            NodePhase::Suspect => {
+                suspect_us.get_or_insert(now_us);
+                sent(&mut engine, 1).into_iter().for_each(|tag| answer(&mut engine, 1, tag));
+                asked.extend(sent(&mut engine, 0));
+            }
+            other => panic!("{other:?} after {now_us} us"),
+        }
+        sent(&mut engine, 0);
+        asked.pop_front().into_iter().for_each(|tag| answer(&mut engine, 0, tag));
+    }
+    assert!(suspect_us.is_some() && phase(&engine) == NodePhase::Ready, "it answered the sign of life");
+}
+
 /// It says something all the time, and nothing that it was asked.
 #[test]
-fn what_a_talking_node_never_answers_is_waited_for_no_longer_than_twenty_deadlines() {
+fn what_a_talking_node_never_answers_is_gone_round_after_twenty_deadlines_and_hung_after_sixty() {
     let mut engine = engine();
-    ask(&mut engine, 0);
+    let read = ask(&mut engine, 0);
     let mut acked = Vec::new();
     NodeReply::Acked { stripe: StripeId::default(), op: Default::default() }.encode(0, &mut acked);
-    let hung_us = HUNG_DEADLINES * DEADLINE_US;
+    let suspect_us = HUNG_DEADLINES * DEADLINE_US;
+    let hung_us = suspect_us + TALKING_DEADLINES * DEADLINE_US;
     while engine.now.mono_us < hung_us {
         engine.handle_session_input(engine.now, session(0), &acked).expect("a reply");
-        assert_eq!(phase(&engine), NodePhase::Ready);
+        let expected = if engine.now.mono_us <= suspect_us { NodePhase::Ready } else { NodePhase::Suspect };
+        assert_eq!(phase(&engine), expected, "at {}", engine.now.mono_us);
+        assert_eq!(engine.awaited.get(read).is_some(), expected == NodePhase::Ready, "nothing waits for a suspect");
+        let until_us = engine.now.mono_us + 10_000;
+        pass_until(&mut engine, until_us);
+        sent(&mut engine, 1).into_iter().for_each(|tag| answer(&mut engine, 1, tag));
+    }
+    pass_until(&mut engine, hung_us + 2 * TICK_US);
+    assert_eq!(phase(&engine), NodePhase::Hung);
+}
+
+/// An operation 2 s old that one parity has not acknowledged, and one of 110 ms that the other has not, either.
+#[test]
+fn of_a_stripe_only_the_member_that_is_late_itself_is_suspect() {
+    let mut engine = engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), 8);
+    let mut keys = (0..1000).map(|number| format!("key{number}"));
+    let mut key = || {
+        let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == PartitionId(0);
+        keys.by_ref().find(is_in).expect("a key")
+    };
+    let (first, second) = (key(), key());
+    let set = |engine: &mut Engine<AnyCommand>, key: &str| {
+        ask_as(engine, 1, format!("set {key} 0 0 1\r\n1\r\n").as_bytes());
+    };
+    set(&mut engine, &first);
+    let [slot] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
+    let (id, members) = (engine.stripes.at(slot).id, engine.stripes.at(slot).members.clone());
+    let asked: Vec<_> = engine.awaited.iter().map(|(tag, awaited)| (tag, awaited.session)).collect();
+    for (tag, session) in asked {
+        let mut bytes = Vec::new();
+        DONE.encode(tag.raw(), &mut bytes);
+        engine.handle_session_input(engine.now, session, &bytes).expect("a reply");
+    }
+    let acknowledge = |engine: &mut Engine<AnyCommand>, member: usize, op: u32| {
+        engine.acknowledged(members[member], id, OpNumber(op));
+    };
+    (0..5).for_each(|member| acknowledge(&mut engine, member, 1));
+    let mut acked = Vec::new();
+    NodeReply::Acked { stripe: StripeId::default(), op: Default::default() }.encode(0, &mut acked);
+    let late_us = HUNG_DEADLINES * DEADLINE_US;
+    while engine.now.mono_us <= late_us {
+        for &node in members.iter() {
+            engine.handle_session_input(engine.now, SessionId { node, core: 0 }, &acked).expect("a reply");
+            assert!(engine.nodes.is_ready(node), "{node} at {}", engine.now.mono_us);
+        }
+        if engine.now.mono_us == late_us - 110_000 {
+            set(&mut engine, &second);
+            (0..4).for_each(|member| acknowledge(&mut engine, member, 2));
+        }
         let until_us = engine.now.mono_us + 10_000;
         pass_until(&mut engine, until_us);
     }
-    pass_until(&mut engine, hung_us + TICK_US);
-    assert_eq!(phase(&engine), NodePhase::Hung);
+    assert!(!engine.nodes.is_ready(members[5]), "the one 2 s late");
+    assert!(engine.nodes.is_ready(members[4]), "the one 110 ms late");
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::any::AnyCommand;
 use crate::engine::SessionId;
 use crate::engine::index::StripeSlot;
-use crate::engine::limits::LET_GO_STALL_US_MAX;
+use crate::engine::limits::{FREES_ASKED_MAX, LET_GO_STALL_US_MAX};
 use crate::engine::lock::{LockPhase, Old, Round};
 use crate::engine::testing::{ask, ask_as, confirm_all, confirm_seals, engine_of_ready_nodes, leave_no_room};
 use crate::request::Reply;
@@ -215,7 +215,8 @@ fn many_answers_at_once_try_the_first_of_those_that_wait_once() {
     assert_eq!(engine.stalled.count, 4096);
     let session = SessionId { node: NodeId(0), core: 0 };
     std::mem::take(engine.nodes.session_mut(session).expect("a session").rest());
-    (1..=10_000).for_each(|number| engine.free_on(NodeId(0), StripeId::new(Epoch(1), number), PartitionId(0)));
+    let freed = 1..=FREES_ASKED_MAX as u64;
+    freed.for_each(|number| engine.free_on(NodeId(0), StripeId::new(Epoch(1), number), PartitionId(0)));
     let asked = std::mem::take(engine.nodes.session_mut(session).expect("a session").rest());
     let (mut answers, mut at) = (Vec::new(), 0);
     while let Some((frame, length)) = next_frame(&asked[at..]).expect("frames") {

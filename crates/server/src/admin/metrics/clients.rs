@@ -14,6 +14,15 @@ pub fn put(text: &mut Text, id: u16, counters: &Counters) {
     for (request, outcome, value) in REQUESTS {
         family.sample(&[("gateway", &gateway), ("request", request), ("outcome", outcome)], value(counters));
     }
+    let mut family = text.family(
+        "client_latency_seconds",
+        Kind::Histogram,
+        "From when a client's command was read until its reply went to the socket, by operation.",
+    );
+    for (operation, latency) in [("read", &counters.latencies.reads), ("write", &counters.latencies.writes)] {
+        let labels = [("gateway", &*gateway), ("operation", operation)];
+        family.buckets(&labels, latency.within(), latency.count(), latency.sum_us);
+    }
     let mut family = text.family("process_cpu_seconds_total", Kind::Counter, "CPU time of the gateway's process.");
     for (mode, us) in [("user", counters.cpu_user_us), ("system", counters.cpu_system_us)] {
         family.sample(&[("gateway", &gateway), ("mode", mode)], seconds(us));

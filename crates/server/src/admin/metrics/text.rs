@@ -64,13 +64,19 @@ impl Family<'_> {
 
     /// Buckets in seconds at 1, 2 and 5 of each decade, the sum, and the count.
     pub fn histogram(&mut self, labels: Labels<'_>, histogram: &LatencyHistogram) {
-        for bound_us in LATENCY_BOUNDS_US.into_iter().filter(|&bound_us| is_round(bound_us)) {
-            let bound = seconds(bound_us);
-            self.line("_bucket", labels, Some(&bound), histogram.count_within(bound_us));
+        let bounds = LATENCY_BOUNDS_US.into_iter().filter(|&bound_us| is_round(bound_us));
+        let within = bounds.map(|bound_us| (bound_us, histogram.count_within(bound_us)));
+        self.buckets(labels, within, histogram.count(), histogram.sum_us);
+    }
+
+    /// `within`: bounds in microseconds, ascending, and how many of the `count` were no longer.
+    pub fn buckets(&mut self, labels: Labels<'_>, within: impl Iterator<Item = (u64, u64)>, count: u64, sum_us: u64) {
+        for (bound_us, within) in within {
+            self.line("_bucket", labels, Some(&seconds(bound_us)), within);
         }
-        self.line("_bucket", labels, Some("+Inf"), histogram.count());
-        self.line("_sum", labels, None, seconds(histogram.sum_us));
-        self.line("_count", labels, None, histogram.count());
+        self.line("_bucket", labels, Some("+Inf"), count);
+        self.line("_sum", labels, None, seconds(sum_us));
+        self.line("_count", labels, None, count);
     }
 
     fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&str>, value: impl Display) {

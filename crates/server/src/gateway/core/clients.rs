@@ -23,6 +23,7 @@ use shorttail_gateway::engine::Token;
 use shorttail_gateway::memcached::MemcachedSession;
 use shorttail_gateway::redis::RedisSession;
 use shorttail_gateway::request::Reply;
+use shorttail_units::Now;
 
 use super::reading::ReadQueue;
 use super::{Core, ToCore};
@@ -181,8 +182,8 @@ impl Core {
         }
     }
 
-    /// The reply to a request of a client, which may have left.
-    pub(super) fn take_reply(&mut self, token: Token, reply: Reply) {
+    /// The reply to a request of a client, which may have left. `now`: as it is handed out, not as the turn began.
+    pub(super) fn take_reply(&mut self, now: Now, token: Token, reply: Reply) {
         let number = token.connection;
         let Some(client) = self.clients.get_mut(&number) else { return };
         client.mark(number, &mut self.dirty);
@@ -190,7 +191,7 @@ impl Core {
         let (shared, exchange) = (&mut self.shared, &mut self.exchange);
         let in_flight = &mut client.in_flight;
         *in_flight -= 1;
-        client.session.handle_reply(self.now, shared, token.id, reply, |id, request| {
+        client.session.handle_reply(now, shared, token.id, reply, |id, request| {
             *in_flight += 1;
             exchange.ask(self.now, Token { connection: number, id }, request);
         });

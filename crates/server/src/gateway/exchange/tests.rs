@@ -83,7 +83,7 @@ impl World {
         world
     }
 
-    fn voters(&self) -> Vec<Voter> {
+    fn voters(&self) -> Arc<[Voter]> {
         (0..NODE_COUNT).map(|id| Voter { node: NodeId(id), incarnation: INCARNATION }).collect()
     }
 

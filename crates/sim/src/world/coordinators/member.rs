@@ -148,7 +148,7 @@ impl World {
 
     fn send_on(&mut self, who: Who, session: SessionId, message: &ToCoordinator) {
         let mut bytes = Vec::new();
-        put_message(&mut bytes, message);
+        put_message(&mut bytes, message).expect("clusters are small here");
         // Of a connection that ended the notice is on its way.
         let _ = self.network.send(&mut self.schedule, who.endpoint(), session, bytes);
     }

@@ -50,7 +50,6 @@ impl Process {
             node_count_expected: config.node_count - config.late_node_count,
             gateway_count_expected: config.gateway_count as u16,
             retire_after_ms: RETIRE_AFTER_MS,
-            admin: None,
             allow_chaos: false,
         };
         Process {
@@ -238,7 +237,7 @@ impl World {
         connection.is_welcome |=
             matches!(message, FromCoordinator::NodeRegistered(_) | FromCoordinator::GatewayRegistered(_));
         let mut bytes = Vec::new();
-        put_message(&mut bytes, message);
+        put_message(&mut bytes, message).expect("clusters are small here");
         // Of a connection that ended the notice is on its way.
         let _ = self.network.send(&mut self.schedule, endpoint_of_coordinator(place), session, bytes);
     }

@@ -77,7 +77,9 @@ impl World {
         };
         let mut engine = Engine::new(config, now);
         if self.config.coordinated {
-            tell_nodes(&mut engine, &self.gateways[gateway].view);
+            let view = &self.gateways[gateway].view;
+            engine.handle_node_count(view.node_count_expected);
+            tell_nodes(&mut engine, view);
             return engine;
         }
         engine.handle_node_count(self.node_count_expected());

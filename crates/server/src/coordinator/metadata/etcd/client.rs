@@ -44,6 +44,10 @@ const UNAUTHENTICATED: i64 = 16;
 const NO_LEASE: &str = "lease not found";
 /// What a token is refused with, as an invalid argument, once users or roles were changed, or etcd came to want one.
 const TOKEN_TOO_OLD: [&str; 2] = ["revision of auth store is old", "user name is empty"];
+/// What every change is refused with once etcd's quota is used up, until somebody does as advised.
+const NO_SPACE: &str = "database space exceeded";
+const NO_SPACE_ADVICE: &str = "it takes no change until it was compacted and defragmented and its alarm disarmed (etcdctl compact, \
+                               etcdctl defrag, etcdctl alarm disarm); start it with --auto-compaction-retention=1h";
 
 pub struct Client {
     agent: ureq::Agent,
@@ -186,6 +190,9 @@ impl Client {
             (NOT_FOUND, said) if said.contains(NO_LEASE) => Failure::NotFound,
             (UNAUTHENTICATED, _) => Failure::TokenInvalid,
             (INVALID_ARGUMENT, said) if TOKEN_TOO_OLD.iter().any(|why| said.contains(why)) => Failure::TokenInvalid,
+            (_, said) if said.contains(NO_SPACE) => {
+                Failure::Refused(format!("{}: {said}: {NO_SPACE_ADVICE}", self.urls[self.current]))
+            }
             (_, said) => Failure::Refused(format!("{}: {said}", self.urls[self.current])),
         })
     }

@@ -92,3 +92,21 @@ fn other_complaints_are_told() {
         assert!(matches!(&answer, Err(Trouble::Away(why)) if why.contains(": etcdserver: ")), "{answer:?}");
     }
 }
+
+#[test]
+fn what_to_do_is_told_when_etcd_has_no_space_left() {
+    for body in [
+        r#"{"error":"etcdserver: mvcc: database space exceeded","code":8,"message":"etcdserver: mvcc: database space exceeded"}"#,
+        r#"{"code":8,"message":"etcdserver: mvcc: database space exceeded","details":[]}"#,
+    ] {
+        let (mut client, _serving) = etcd(vec![(429, body)]);
+        let answer = client.ask::<Value>("/v3/kv/txn", &json!({}));
+        let Err(Trouble::Away(why)) = answer else { panic!("{answer:?}") };
+        for told in ["database space exceeded", "compact", "defrag", "alarm disarm", "--auto-compaction-retention"] {
+            assert!(why.contains(told), "{told} is missing: {why}");
+        }
+    }
+    let (mut client, _serving) = etcd(vec![(429, r#"{"code":8,"message":"etcdserver: too many requests"}"#)]);
+    let answer = client.ask::<Value>("/v3/kv/txn", &json!({}));
+    assert!(matches!(&answer, Err(Trouble::Away(why)) if why.ends_with("too many requests")), "{answer:?}");
+}
