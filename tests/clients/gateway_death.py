@@ -2,8 +2,8 @@
 
     gateway_death.py [--keys 2000000] [--kill KILL|STOP] [--nodes-down 0] [--rounds 3] [--bound-ms 3000]
 
-A cluster of its own is loaded, and so many nodes are killed; the victim gets SIGKILL (or SIGSTOP for ten seconds) while readers ask another gateway for
-keys of all partitions, one after the other. Requests for keys without an owner wait there, so the longest answer says how long
+A cluster of its own is loaded, and --nodes-down of its nodes are killed. The victim gets SIGKILL (or SIGSTOP for ten seconds)
+while readers ask another gateway for keys of all partitions, one after the other. Requests for keys without an owner wait there, so the longest answer says how long
 it took. Prints it. A wrong or missing value, an error, and a request that is not answered fail the run, and with --bound-ms an
 answer that took longer, or the wait for one that never came.
 """
@@ -84,16 +84,12 @@ def one_round(arguments, seed):
         servers.stop()
     longest = asker.longest(readers, killed)
     complaints = cluster.over_bound(arguments, longest) + asker.problems(readers, ended)
-    for complaint in complaints[:5]:
-        print(f"    {complaint}")
-    verdict = "not ok" if complaints else "ok"
-    print(
-        f"{verdict} seed {seed}: SIG{arguments.kill} of one of three gateways, {arguments.keys} keys, {arguments.nodes_down} nodes down: longest answer {longest:.3f} s "
-        f"(before: {asker.longest(readers, began, killed):.3f} s) of {sum(len(reader.waits) for reader in readers)}, "
-        f"{len(complaints)} complaints",
-        flush=True,
+    return cluster.tell_round(
+        seed,
+        complaints,
+        f"SIG{arguments.kill} of one of three gateways, {arguments.keys} keys, {arguments.nodes_down} nodes down: longest answer {longest:.3f} s "
+        f"(before: {asker.longest(readers, began, killed):.3f} s) of {sum(len(reader.waits) for reader in readers)}",
     )
-    return not complaints
 
 
 def main():

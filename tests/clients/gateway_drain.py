@@ -66,21 +66,17 @@ def one_round(arguments, seed):
         servers.stop()
     stall = asker.longest(clients, began)
     complaints = cluster.over_bound(arguments, stall) + asker.problems(clients, ended)
-    for complaint in complaints[:5]:
-        print(f"    {complaint}")
     before, after = asker.longest(clients, began - BEFORE_SECONDS + 1, began), asker.longest(clients, ended + 1)
     answers = [wait for client in clients for wait in client.waits]
-    verdict = "not ok" if complaints else "ok"
-    print(
-        f"{verdict} seed {seed}: gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys of {arguments.value_bytes} B: longest answer "
-        f"{stall * 1000:.0f} ms (before: {before * 1000:.0f} ms; after: {after * 1000:.0f} ms) of {len(answers)}, "
-        f"{len(complaints)} complaints",
-        flush=True,
-    )
     if arguments.timeline:
         with open(arguments.timeline, "w", encoding="utf-8") as out:
             json.dump({"drain": [began, ended], "answers": sorted((told, told - asked) for asked, told in answers)}, out)
-    return not complaints
+    return cluster.tell_round(
+        seed,
+        complaints,
+        f"gateway {victim} of three drained in {ended - began:.2f} s, {arguments.keys} keys of {arguments.value_bytes} B: longest answer "
+        f"{stall * 1000:.0f} ms (before: {before * 1000:.0f} ms; after: {after * 1000:.0f} ms) of {len(answers)}",
+    )
 
 
 def main():

@@ -3,7 +3,7 @@
     gateway_stop.py [--stop 10] [--beside KEYS] [--rounds 3] [--keep FILE]
 
 Clients share their keys and use all three gateways, the one that stands still too: what was sent there is answered when it wakes,
-if at all. So many other keys lie beside theirs, which whoever takes over has to read. Every operation is written down, those of
+if at all. With --beside other keys lie beside theirs, which whoever takes over has to read. Every operation is written down, those of
 unknown outcome as well, and judged by the linearizability checker; then by porcupine, if it is there.
 """
 
@@ -60,15 +60,12 @@ def one_round(arguments, seed):
     if not arguments.keep:
         os.remove(path)
     problems += [client.problem for client in clients if client.problem] + [f"{key} cannot be read" for key in unreadable]
-    for problem in problems[:5]:
-        print(f"    {problem}")
-    verdict = "not ok" if problems else "ok"
-    print(
-        f"{verdict} seed {seed}: gateway {victim['id']} of three stood still for {arguments.stop:.0f} s, {arguments.beside} keys beside; {recorded.summary(clients)}; the others' "
+    return cluster.tell_round(
+        seed,
+        problems,
+        f"gateway {victim['id']} of three stood still for {arguments.stop:.0f} s, {arguments.beside} keys beside; {recorded.summary(clients)}; the others' "
         f"clients did {before_wake} operations until it woke; {'; '.join(said)}",
-        flush=True,
     )
-    return not problems
 
 
 def main():

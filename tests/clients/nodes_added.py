@@ -90,17 +90,13 @@ def one_round(arguments, seed):
     complaints = asker.problems(clients, ended)
     if arguments.bound and moved > MOVED_MAX * held:
         complaints.append(f"{moved} bytes were moved, and the new nodes hold {held}")
-    for complaint in complaints[:5]:
-        print(f"    {complaint}")
-    verdict = "not ok" if complaints else "ok"
-    print(
-        f"{verdict} seed {seed}: {JOINED} nodes joined {len(before)} that held {total / len(before) / 2**20:.0f} MiB each: all within "
+    return cluster.tell_round(
+        seed,
+        complaints,
+        f"{JOINED} nodes joined {len(before)} that held {total / len(before) / 2**20:.0f} MiB each: all within "
         f"{away:.1%} of the mean; moved {moved / 2**20:.0f} MiB, {moved / held:.2f} of the {held / 2**20:.0f} MiB that the new ones hold; "
-        f"{sum(len(client.waits) for client in clients)} operations meanwhile, the longest {asker.longest(clients, 0):.3f} s, "
-        f"{len(complaints)} complaints",
-        flush=True,
+        f"{sum(len(client.waits) for client in clients)} operations meanwhile, the longest {asker.longest(clients, 0):.3f} s",
     )
-    return not complaints
 
 
 def main():

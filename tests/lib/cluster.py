@@ -303,6 +303,14 @@ def over_bound(arguments, seconds):
     return [f"an answer took {seconds * 1000:.1f} ms, the bound is {arguments.bound_ms:g} ms"]
 
 
+def tell_round(seed, complaints, text):
+    """Prints what a round was, and the first of what is wrong; whether nothing is."""
+    for complaint in complaints[:5]:
+        print(f"    {complaint}")
+    print(f"{'not ok' if complaints else 'ok'} seed {seed}: {text}, {len(complaints)} complaints", flush=True)
+    return not complaints
+
+
 def run_rounds(arguments, one_round, problems):
     """Runs `one_round(arguments, seed)` as often as `--rounds` says, from `--seed` on or each with a fresh one; the exit code."""
     results = []
