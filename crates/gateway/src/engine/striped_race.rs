@@ -148,6 +148,10 @@ impl<C: Command> Engine<C> {
         if let Some(goes) = goes {
             self.drop_attempt(goes);
         }
+        // It goes on alone if no other one begins, and is raced again.
+        if let Some(write) = stays.and_then(|stays| self.striped_writes.get_mut(stays)) {
+            write.rival = None;
+        }
         let Some(next) = self.send_attempt(lock, partition, value, layout, attempts, members) else { return false };
         if let Some(write) = self.striped_writes.get_mut(next) {
             (write.rival, write.is_second) = (stays, true);
