@@ -66,7 +66,14 @@ pub fn own_to_write(node: &Node) -> Option<Box<dyn NearWriter>> {
 fn writer(file: &Arc<File>) -> Box<dyn NearWriter> {
     let read = GivingWay(NearFile(Arc::clone(file)));
     match RoomsView::of_file(file) {
-        Ok(rooms) => Box::new(NearRooms { read, rooms, mapped_bytes: Cell::new(0) }),
+        Ok(rooms) => {
+            if !rooms.makes_pages() {
+                tracing::debug!(
+                    "this system has no userfaultfd for this process: pages that are rebuilt are cleared first"
+                );
+            }
+            Box::new(NearRooms { read, rooms, mapped_bytes: Cell::new(0) })
+        }
         Err(error) => {
             tracing::debug!(%error, "what is rebuilt is written by system calls");
             Box::new(read)
@@ -244,7 +251,12 @@ impl NearReader for NearRooms {
 impl NearWriter for NearRooms {
     fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> bool {
         let write = |at: u64, room_bytes: usize, bytes: &[u8]| self.rooms.write(at, room_bytes, bytes).is_ok();
-        let is_written = write_in_pieces(position, room_bytes, bytes, write);
+        let is_written = if self.rooms.makes_pages() {
+            scheduling::give_way();
+            write(position, room_bytes, bytes)
+        } else {
+            write_in_pieces(position, room_bytes, bytes, write)
+        };
         self.mapped_bytes.set(self.mapped_bytes.get() + room_bytes);
         if self.mapped_bytes.get() >= MAPPED_BYTES_MAX {
             self.mapped_bytes.set(0);

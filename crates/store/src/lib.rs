@@ -20,11 +20,13 @@ mod memory_file;
 mod near;
 mod notes;
 mod open_state;
+mod page_maker;
 pub mod piece;
 pub mod record;
 mod restore;
 mod ring;
 mod room;
+mod rooms_view;
 mod rot;
 mod scrub;
 mod stripe_map;
@@ -37,12 +39,13 @@ pub use chunks::{Place, Wanted};
 pub use content::used_bytes;
 pub use counters::Counters;
 pub use header::HeaderBytes;
-pub use mapping::{Mapping, RoomsView};
+pub use mapping::Mapping;
 pub use memory_file::{BootId, CoreMemory, MEMORY_FILE_LAYOUT, MemoryFile, MemoryFileError, MemoryIdentity};
 pub use near::{NearReader, NearView, NearWriter, read_sealed, read_unproven, sealed_length};
 pub use notes::{Notes, NotesDamaged};
 pub use ring::{RingBroken, RingReader, RingWriter};
 pub use room::{Room, Written};
+pub use rooms_view::RoomsView;
 pub use scrub::Looked;
 
 #[cfg(test)]

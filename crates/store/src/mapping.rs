@@ -1,4 +1,5 @@
-//! A mapping of memory, anonymous, shared, or of a part of a file: the only `unsafe` code of the store.
+//! A mapping of memory, anonymous, shared, or of a part of a file. The store's `unsafe` code is here, in `rooms_view` and
+//! in `page_maker`.
 //!
 //! It is readable and writable from its creation to its drop. An anonymous one is private and starts as zeros; pages
 //! are taken from the machine only when they are first written. Transparent huge pages are declined, so that the
@@ -52,7 +53,16 @@ impl Mapping {
         Ok(mapping)
     }
 
-    fn decline_huge_pages(&self) {
+    /// Where it begins: the other mappings of this store make no slices of theirs.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn decline_huge_pages(&self) {
         // A kernel without transparent huge pages refuses the advice, and then it is not needed.
         // SAFETY: the mapping lives, and this advice changes no contents.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxNoHugepage) };
@@ -274,77 +284,6 @@ impl WordsView {
     }
 }
 
-/// Memory of a file, to be written beside the core that it belongs to: rooms alone (see `room`), which nobody else looks at
-/// meanwhile.
-///
-/// A system call that writes to a file locks all of it. Who runs only while nobody else wants to may have to stop there, and
-/// the core, which takes memory from the file and gives it back, would wait for it. Pages that are mapped are locked one by
-/// one.
-#[derive(Debug)]
-pub struct RoomsView {
-    /// Never looked at as bytes: most of them are others'.
-    mapping: Mapping,
-}
-
-impl RoomsView {
-    /// Of a file that never gets shorter.
-    ///
-    /// # Errors
-    /// What the kernel says: it may be one (before Linux 5.14) that cannot be asked whether there is a page.
-    pub fn of_file(file: &Arc<File>) -> io::Result<Self> {
-        let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
-        let mapping = Mapping::of_file(file, 0, bytes)?;
-        mapping.decline_huge_pages();
-        let view = RoomsView { mapping };
-        view.take_pages(0..0)?;
-        Ok(view)
-    }
-
-    /// Takes memory for `room_bytes` from the machine and writes `bytes` at the beginning of it.
-    ///
-    /// # Errors
-    /// What the kernel says, usually that there is no memory; nothing was written.
-    ///
-    /// # Panics
-    /// If that is not inside the file, or more than there is room for.
-    pub fn write(&self, position: u64, room_bytes: usize, bytes: &[u8]) -> io::Result<()> {
-        assert!(bytes.len() <= room_bytes, "inside the room");
-        let range = self.range(position, room_bytes);
-        let start = range.start;
-        self.take_pages(range)?;
-        // SAFETY: the range lies inside the mapping (`range` asserts it), whose pages are there now. It is a room's, so
-        // nobody else reads or writes there, and no slice is ever made of this mapping.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.mapping.base.as_ptr().add(start), bytes.len()) };
-        Ok(())
-    }
-
-    /// Lets go of all pages that were written: they count as this process's twice until then.
-    pub fn let_go(&self) {
-        let base = self.mapping.base.as_ptr().cast();
-        // SAFETY: pages of a shared file, all of the mapping: the next access finds the same contents, in the file.
-        let result = unsafe { madvise(base, self.mapping.bytes, Advice::LinuxDontNeed) };
-        debug_assert!(result.is_ok(), "pages that are mapped: {result:?}");
-    }
-
-    fn range(&self, position: u64, bytes: usize) -> Range<usize> {
-        let start = usize::try_from(position).expect("inside the file");
-        let end = start.checked_add(bytes).filter(|&end| end <= self.mapping.bytes);
-        start..end.expect("inside the file")
-    }
-
-    /// Unlike a page that is not there when it is written, this does not end the process.
-    fn take_pages(&self, range: Range<usize>) -> io::Result<()> {
-        let start = range.start - range.start % PAGE_BYTES;
-        let take = || {
-            // SAFETY: the pages lie inside the mapping, which is made of whole ones, and their contents do not change.
-            unsafe {
-                madvise(self.mapping.base.as_ptr().add(start).cast(), range.end - start, Advice::LinuxPopulateWrite)
-            }
-        };
-        Ok(rustix::io::retry_on_intr(take)?)
-    }
-}
-
 /// The first bytes of a word, as many as there is room for.
 fn put(bytes: &mut [u8], word: u64) {
     match <&mut [u8; size_of::<u64>()]>::try_from(&mut *bytes) {
@@ -417,32 +356,6 @@ mod tests {
         assert_eq!((view.read(5000, &mut byte), byte), (1, [1]));
         view.read(5001, &mut byte);
         assert_eq!(byte, [(5001 * 7 % 251) as u8]);
-    }
-
-    #[test]
-    fn what_is_written_into_a_room_is_there_and_nothing_else_changes() {
-        let mut mapping = Mapping::shared(8 * PAGE_BYTES).expect("memory");
-        let rooms = RoomsView::of_file(mapping.file().expect("it is of a file").0).expect("a view");
-        mapping[4095..4097].fill(9);
-        rooms.write(4097, 3 * PAGE_BYTES, &[7; 5000]).expect("written");
-        let is_written = |mapping: &Mapping| {
-            let (before, written) = (&mapping[..4097], &mapping[4097..9097]);
-            before.ends_with(&[0, 9, 9])
-                && written.iter().all(|&byte| byte == 7)
-                && mapping[9097..].iter().all(|&b| b == 0)
-        };
-        assert!(is_written(&mapping));
-        rooms.let_go();
-        assert!(is_written(&mapping));
-        rooms.write(8 * PAGE_BYTES as u64, 0, &[]).expect("nothing");
-    }
-
-    #[test]
-    #[should_panic(expected = "inside the file")]
-    fn nothing_is_written_behind_a_file() {
-        let mapping = Mapping::shared(PAGE_BYTES).expect("memory");
-        let rooms = RoomsView::of_file(mapping.file().expect("it is of a file").0).expect("a view");
-        let _ = rooms.write(PAGE_BYTES as u64 - 1, 2, &[1]);
     }
 
     #[test]
