@@ -2,7 +2,7 @@
 //!
 //! A page that is touched first is cleared, then written; one after the other is looked up and mapped. `write` does
 //! neither, but locks the whole file. Here the kernel takes new pages, copies into them, and only then are they there, for
-//! everybody at once: half of the time, and no lock that others wait for.
+//! everybody at once, and no lock is held that others wait for.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -68,10 +68,6 @@ impl PageMaker {
             UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY);
         // SAFETY: it is only used to make pages where there are none.
         let handle = unsafe { userfaultfd(flags) }?;
-        Self::by(handle, mapping)
-    }
-
-    fn by(handle: OwnedFd, mapping: &Mapping) -> io::Result<Self> {
         let mut agreement = Agreement { version: VERSION, features: SIGNAL_WHERE_MISSING, calls: 0 };
         // SAFETY: the call reads and writes such a struct, which lives as long.
         unsafe { ioctl(&handle, Updater::<AGREE, _>::new(&mut agreement)) }?;
