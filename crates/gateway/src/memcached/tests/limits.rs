@@ -329,9 +329,11 @@ proptest! {
             let mut client = open();
             client.order = order;
             let said: Vec<u8> = noise.chunks(piece_bytes.max(1)).flat_map(|piece| client.send(piece)).collect();
-            // How often a connection gives way does depend on how its input arrives.
+            // How often a connection gives way does depend on how its input arrives. So does the order of versions
+            // of different keys: who wins a stale object writes when it was read, after what arrived with the look.
             let said = show(&said);
-            let lines: Vec<_> = said.lines().filter(|line| !line.starts_with("STAT conn_yields")).collect();
+            let lines = said.lines().filter(|line| !line.starts_with("STAT conn_yields"));
+            let lines: Vec<_> = lines.map(|line| if line.starts_with("HD c") { "HD c" } else { line }).collect();
             (lines.join("\n"), client.session.closing())
         };
         let whole = run(noise.len(), AnswerOrder::Asked);
