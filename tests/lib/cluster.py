@@ -96,7 +96,7 @@ def is_alive(pid):
 
 
 def binary_path():
-    """The release binary; SHORTTAIL_BINARY names another one."""
+    """The program as it is released; SHORTTAIL_BINARY names another one."""
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
     return os.environ.get("SHORTTAIL_BINARY", os.path.join(target, "release", "shorttail"))
 
