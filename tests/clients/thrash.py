@@ -3,7 +3,7 @@
     thrash.py [--seconds 60] [--strict] [--seed N] [--near SHARE] [--files SHARE] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
 
 Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of
-its own), nodes answer late or damaged or not at all, bits of their memory turn over (and of what tells of it, in the file of
+its own), or from one other member alone, in both directions or in one; nodes answer late or damaged or not at all, bits of their memory turn over (and of what tells of it, in the file of
 one that died), gateways are drained, nodes join, are emptied and removed, or never come back; never more nodes at once than may
 be lost until what they held is rebuilt, and one gateway and one coordinator are always well, and two etcd but for seconds. When nothing is broken,
 drains and repairs have to get on. Half of the nodes keep their memory in files; half are near: gateways read and write their
@@ -31,6 +31,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
 import recorded  # noqa: E402
+import thrash_cuts  # noqa: E402
 import thrash_gateways  # noqa: E402
 import thrash_membership  # noqa: E402
 import thrash_nodes  # noqa: E402
@@ -56,7 +57,7 @@ NODES_KILLED_LAST = 2
 LAST_ROUNDS = 3
 # In so long every kind of trouble is had several times.
 EVERY_KIND_SECONDS = 1800
-KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS
+KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS + thrash_cuts.KINDS
 
 
 class Thrasher:
@@ -66,6 +67,7 @@ class Thrasher:
         self.members, self.random, self.troubles = members, random.Random(seed), Troubles()
         self.nodes = thrash_nodes.Nodes(members, self.troubles, self.random)
         self.membership = thrash_membership.Membership(members, self.nodes, self.troubles, self.random)
+        self.cuts = thrash_cuts.Cuts(members, self.nodes, self.troubles, self.random)
         self.others = thrash_gateways.Others(members, self.troubles, self.random)
         self.progress = thrash_progress.Progress()
 
@@ -100,10 +102,24 @@ class Thrasher:
             return
         chance = self.random.random()
         if time.monotonic() % ROUND_SECONDS < ALL_SECONDS and chance < 0.4:
-            self.others.hurt_one()
+            self.hurt_other()
         elif chance < 0.46:
             self.membership.change()
+        elif chance < 0.52:
+            self.cuts.node_from_node()
         elif self.nodes.may_lose_one():
+            self.hurt_node()
+
+    def hurt_other(self):
+        if self.random.random() < 0.15:
+            self.cuts.gateway_from_gateway()
+        else:
+            self.others.hurt_one()
+
+    def hurt_node(self):
+        if self.random.random() < 0.12:
+            self.cuts.node_from_gateway()
+        else:
             self.nodes.hurt_one()
 
     def mend(self, everything=False):
@@ -126,9 +142,15 @@ class Thrasher:
             draining = [node.name for node in self.membership.draining]
             raise RuntimeError(f"{error}: {self.members.what_is_there()}, draining {draining}") from error
 
+    def check_mended(self):
+        """Nothing that was broken may stay so."""
+        if self.members.cuts_left():
+            raise RuntimeError(f"cut off although all is mended: {self.members.cuts_left()}")
+
     def kill_last(self):
         """As many nodes as may be lost, others each time, when all is whole: whoever holds what was written, moved and rebuilt,
-        it must be enough. Tells who is dead, until what they held is rebuilt."""
+        it must be enough. Tells who is dead, until what they held is rebuilt, although one of them and another node do not reach each
+        other."""
         chosen = self.random.sample(self.members.nodes, NODES_KILLED_LAST * LAST_ROUNDS)
         for killed in zip(*[iter(chosen)] * NODES_KILLED_LAST, strict=True):
             for node in killed:
@@ -140,7 +162,8 @@ class Thrasher:
                 node.lose_memory()
                 node.start()
                 self.nodes.recovers(node)
-            self.heal()
+            with self.cuts.held(killed):
+                self.heal()
 
 
 class Keys:
@@ -195,6 +218,7 @@ class Run:
             client.start()
         self.thrasher.run(time.monotonic() + self.arguments.seconds, self.on_turn)
         self.thrasher.heal()
+        self.thrasher.check_mended()
         cluster.let_end(self.clients)
         self.evidence.look()
         self.read_back("although all is mended")

@@ -1,4 +1,5 @@
-"""A network for members of a cluster on this machine: each has a namespace with a link of its own, which can be taken down.
+"""A network for members of a cluster on this machine: each has a namespace with a link of its own, which can be taken down, and can
+lose what it sends to some others.
 
 Must not know: what runs there.
 """
@@ -9,13 +10,24 @@ import subprocess
 
 # Of a kind in one subnet.
 ADDRESSES = 250
+# A hardware address that no link has.
+NOBODY = "02:00:00:00:00:00"
 # Else a bridge takes the lowest one of its links, another one with every link that is lower: members send to the one before for
 # half a minute, and nobody outside of the namespaces hears them.
 BRIDGE = "02:73:74:00:00:01"
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.run(["ip", *words], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout
+
+
+def lose(name, address):
+    """What is sent there from a namespace is lost without a word, of connections that there are, too."""
+    ip("-n", name, "neigh", "replace", address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+
+
+def reach(name, address):
+    ip("-n", name, "neigh", "del", address, "dev", "eth0")
 
 
 class Network:
@@ -51,6 +63,10 @@ class Network:
         """A member is no more; its link goes with its namespace, when nobody is in it."""
         self.names.discard(name)
         ip("netns", "del", name)
+
+    def lossy(self):
+        """Namespaces from which something is lost."""
+        return sorted(name for name in self.names if ip("-n", name, "neigh", "show", "nud", "permanent").strip())
 
     def remove(self):
         for words in [("netns", "del", name) for name in self.names] + [("link", "del", self.bridge)]:
