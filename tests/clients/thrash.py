@@ -111,14 +111,20 @@ class Thrasher:
             self.hurt_node()
 
     def hurt_other(self):
-        if self.random.random() < 0.15:
+        chance = self.random.random()
+        if chance < 0.1:
             self.cuts.gateway_from_gateway()
+        elif chance < 0.15:
+            self.cuts.gateway_from_coordinator()
         else:
             self.others.hurt_one()
 
     def hurt_node(self):
-        if self.random.random() < 0.12:
+        chance = self.random.random()
+        if chance < 0.12:
             self.cuts.node_from_gateway()
+        elif chance < 0.15:
+            self.cuts.node_from_coordinator()
         else:
             self.nodes.hurt_one()
 

@@ -4,6 +4,8 @@
 gateway | node     the node is lost to what that gateway owns, so it counts as lost
 node    | node     nothing is lost: what is rebuilt or moved goes another way, or waits
 gateway | gateway  clients of the one wait for what the other one owns, and may be refused it: a gateway's trouble
+gateway | coordinator that leads    what it owns goes to others: its trouble
+node    | coordinator that leads    nothing is lost, but it counts as lost: the coordinator takes it to be away
 ```
 Gateways and near nodes, and near nodes among themselves, speak over sockets that no cut reaches: one of the two is always far.
 
@@ -13,11 +15,13 @@ Must not know: what else is broken.
 import contextlib
 import time
 
-FROM_GATEWAY, FROM_NODE = "cut off from a gateway", "cut off from a node"
+FROM_GATEWAY, FROM_NODE, FROM_COORDINATOR = (f"cut off from a {whom}" for whom in ("gateway", "node", "coordinator"))
 ONE_WAY = " one way"
 KINDS = [f"{kind}{way}" for kind in (f"node {FROM_GATEWAY}", f"node {FROM_NODE}", f"gateway {FROM_GATEWAY}") for way in ("", ONE_WAY)]
+# What coordinators say arrives, and nothing that is said to them: connections are of no use then.
+KINDS += [f"any node {FROM_COORDINATOR}", f"gateway {FROM_COORDINATOR}"]
 NODE_SECONDS = [0.3, 1, 4, 8]
-GATEWAY_SECONDS = [0.5, 2, 6]
+GATEWAY_SECONDS = [0.5, 2, 4]
 
 
 class Cut:
@@ -75,6 +79,22 @@ class Cuts:
         if self.members.network:
             self.part(*self.random.sample(self.members.gateways, 2), "gateway", FROM_GATEWAY, GATEWAY_SECONDS)
 
+    def node_from_coordinator(self):
+        lost = self.nodes.lost()
+        self.from_coordinator([node for node in self.members.nodes if node not in lost], "node", NODE_SECONDS)
+
+    def gateway_from_coordinator(self):
+        """Another gateway must be well."""
+        well = self.troubles.well(self.members.gateways)
+        if len(well) > 1:
+            self.from_coordinator(well, "gateway", GATEWAY_SECONDS)
+
+    def from_coordinator(self, candidates, kind, choices):
+        leader, _ = self.members.leader()
+        if leader and candidates and self.members.network:
+            member = self.random.choice(candidates)
+            self.begin(Between(member, leader, senders=1), kind, FROM_COORDINATOR, choices, member)
+
     def far_nodes(self):
         """Those that a cut can part from others."""
         return [node for node in self.members.nodes if not node.near] if self.members.network else []
@@ -85,9 +105,11 @@ class Cuts:
         ends = [one, other]
         self.random.shuffle(ends)
         between = Between(*ends, senders=1 if is_one_way else 2)
+        self.begin(between, kind, label + (ONE_WAY if is_one_way else ""), choices, member or between)
+
+    def begin(self, between, kind, label, choices, member):
         cut = Cut(between.cut, between.mend)
-        label += ONE_WAY if is_one_way else ""
-        self.troubles.begin(member or between, kind, label, self.random.choice(choices), cut.end, between.text)
+        self.troubles.begin(member, kind, label, self.random.choice(choices), cut.end, between.text)
 
     @contextlib.contextmanager
     def held(self, nodes):

@@ -37,14 +37,15 @@ class Scene:
     def __init__(self, seed, far=3, near=2, network=True, lost=()):
         nodes = [Member(f"far-{number}") for number in range(far)] + [Member(f"near-{number}", near=True) for number in range(near)]
         gateways = [Member(f"gateway-{number}") for number in range(3)]
-        self.members = SimpleNamespace(nodes=nodes, gateways=gateways, network=network)
+        coordinator = Member("coordinator-a")
+        self.members = SimpleNamespace(nodes=nodes, gateways=gateways, network=network, leader=lambda: (coordinator, None))
         self.troubles = Troubles()
         taken = {node for node in nodes if node.name in lost}
         self.cuts = Cuts(self.members, SimpleNamespace(lost=lambda: taken), self.troubles, random.Random(seed))
 
     def parted(self):
         """(who sends, to whom) in vain."""
-        everybody = self.members.nodes + self.members.gateways
+        everybody = self.members.nodes + self.members.gateways + [self.members.leader()[0]]
         return {(one.name, other.name) for one in everybody for other in everybody if one.lost[other.address]}
 
     def only_trouble(self):
@@ -65,11 +66,13 @@ def directions():
             ("node_from_gateway", [["far", "gateway"]]),
             ("node_from_node", [["far", "far"], ["far", "near"]]),
             ("gateway_from_gateway", [["gateway", "gateway"]]),
+            ("node_from_coordinator", [["coordinator", "far"], ["coordinator", "near"]]),
+            ("gateway_from_coordinator", [["coordinator", "gateway"]]),
         ]:
             scene = Scene(seed)
             getattr(scene.cuts, cut)()
             trouble, parted = scene.only_trouble(), scene.parted()
-            is_one_way = trouble.label.endswith(thrash_cuts.ONE_WAY)
+            is_one_way = trouble.label.endswith(thrash_cuts.ONE_WAY) or "coordinator" in cut
             equal(len(parted), 1 if is_one_way else 2)
             ends = {name for pair in parted for name in pair}
             equal(len(ends), 2)
@@ -77,7 +80,7 @@ def directions():
             true(all(name in trouble.text for name in ends), trouble.text)
             had[f"{trouble.kind} {trouble.label}"] += 1
             had.update([(cut, sorts([sender])[0]) for sender, _ in parted if is_one_way])
-    equal([kind for kind in thrash_cuts.KINDS if not had[kind]], [])
+    equal([kind for kind in thrash_cuts.KINDS if not had[kind.removeprefix("any ")]], [])
     # In either direction.
     true(all(had["node_from_gateway", sort] for sort in ("far", "gateway")), had)
 
@@ -95,6 +98,22 @@ def who_is_lost():
 
 
 @case
+def whom_the_coordinator_does_not_hear():
+    """a node is lost then; a gateway is in trouble, and one of them is well"""
+    scene = Scene(1, lost=["far-0", "far-2", "near-0", "near-1"])
+    scene.cuts.node_from_coordinator()
+    equal([node.name for node in scene.troubles.of(scene.members.nodes)], ["far-1"])
+    for _ in range(5):
+        scene.cuts.gateway_from_coordinator()
+    equal(len(scene.troubles.well(scene.members.gateways)), 1)
+    scene = Scene(1)
+    scene.members.leader = lambda: (None, None)
+    scene.cuts.node_from_coordinator()
+    scene.cuts.gateway_from_coordinator()
+    equal(scene.troubles.present, [])
+
+
+@case
 def nobody_to_part():
     """without a network nobody is parted, nor nodes without one that is far, nor a node that may not be lost"""
     for scene in [Scene(1, network=None), Scene(1, far=0)]:
@@ -103,7 +122,10 @@ def nobody_to_part():
         equal(scene.troubles.present, [])
         with scene.cuts.held(scene.members.nodes[:1]):
             equal(scene.parted(), set())
-    Scene(1, network=None).cuts.gateway_from_gateway()
+    scene = Scene(1, network=None)
+    for cut in (scene.cuts.gateway_from_gateway, scene.cuts.gateway_from_coordinator, scene.cuts.node_from_coordinator):
+        cut()
+    equal(scene.troubles.present, [])
     scene = Scene(1, far=1, lost=["far-0"])
     scene.cuts.node_from_gateway()
     equal(scene.troubles.present, [])

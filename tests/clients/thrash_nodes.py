@@ -24,7 +24,7 @@ LOSSES_MAX = 2
 # A node that was away for so long may be given up: its process ends by itself then, and what it held is rebuilt. What one gateway
 # stored meanwhile it lacks, too.
 GIVEN_UP_SECONDS = 2
-AWAY = ("frozen", "cut off", thrash_cuts.FROM_GATEWAY, thrash_cuts.FROM_GATEWAY + thrash_cuts.ONE_WAY)
+AWAY = ("frozen", "cut off", *(thrash_cuts.FROM_GATEWAY + way for way in ("", thrash_cuts.ONE_WAY)), thrash_cuts.FROM_COORDINATOR)
 GIVEN_UP = "was given up for good"
 # Long enough that it is.
 FROZEN_SECONDS_MAX = 7

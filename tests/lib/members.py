@@ -115,7 +115,7 @@ class Members:
         self.gateway_count, self.node_memory, self.random = gateway_count, node_memory, random.Random(f"{seed}/members")
         self.near_share, self.file_share, self.next_number = near_share, file_share, 0
         self.network, self.processes, self.etcd = make_network(), [], None
-        self.nodes, self.gateways = [], []
+        self.nodes, self.gateways, self.coordinators = [], [], []
         try:
             self.etcd = Etcd(3)
             self._start(code, node_count)
@@ -126,10 +126,13 @@ class Members:
             raise
 
     def _start(self, code, node_count):
-        host = self.network.host if self.network else "127.0.0.1"
+        # Clients have the first address, each coordinator one of its own.
+        hosts = self.network.hosts[1:] if self.network else ["127.0.0.1"] * 2
         flags = ["--metadata", "etcd:" + ",".join(self.etcd.urls), "--code", code, "--partitions", "16", "--allow-chaos"]
         flags += ["--nodes", str(node_count), "--gateways", str(self.gateway_count), "--retire-after", "4"]
-        self.coordinators = [self._add(Coordinator(self.directory.name, f"coordinator-{name}", *flags, host=host)) for name in "ab"]
+        for name, host in zip("ab", hosts, strict=True):
+            self.coordinators.append(self._add(Coordinator(self.directory.name, f"coordinator-{name}", *flags, host=host)))
+            self.coordinators[-1].address = host
         self.controls = ["--coordinator", ",".join(coordinator.control for coordinator in self.coordinators)]
         near, files = (shares(node_count, share, self.random) for share in (self.near_share, self.file_share))
         for is_near, has_file in zip(near, files):

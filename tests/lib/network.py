@@ -10,6 +10,8 @@ import subprocess
 
 # Of a kind in one subnet.
 ADDRESSES = 250
+# This machine's, beside the first: what is lost on the way to one of them reaches the others.
+HOST_ADDRESSES = 3
 # A hardware address that no link has.
 NOBODY = "02:00:00:00:00:00"
 # Else a bridge takes the lowest one of its links, another one with every link that is lower: members send to the one before for
@@ -36,10 +38,11 @@ class Network:
     def __init__(self):
         self.tag = f"st{os.getpid() % 100_000}"
         self.bridge, self.subnet = f"{self.tag}br", f"10.{random.randrange(64, 250)}"
-        self.host, self.names = f"{self.subnet}.0.1", set()
+        self.hosts, self.names = [f"{self.subnet}.0.{number + 1}" for number in range(HOST_ADDRESSES)], set()
         ip("link", "add", self.bridge, "address", BRIDGE, "type", "bridge")
         try:
-            ip("addr", "add", f"{self.host}/16", "dev", self.bridge)
+            for host in self.hosts:
+                ip("addr", "add", f"{host}/16", "dev", self.bridge)
             ip("link", "set", self.bridge, "up")
         except BaseException:
             self.remove()
