@@ -18,7 +18,8 @@ class Trouble:
     def __init__(self, member, kind, label, began, seconds, mend, text=None):
         self.member, self.kind, self.label, self.mend = member, kind, label, mend
         self.text = text or f"{getattr(member, 'name', f'{kind} {member}')} {label}"
-        self.address = getattr(member, "memcached", None)
+        # Where clients ask it.
+        self.addresses = {getattr(member, protocol, None) for protocol in ("memcached", "redis")} - {None}
         self.began, self.until, self.ended = began, time.monotonic() + seconds, None
 
     def overlaps(self, began, ended):

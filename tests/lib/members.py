@@ -28,6 +28,7 @@ from processes import Coordinator, Process  # noqa: E402
 
 START_SECONDS_MAX = 120
 CLIENT_PORT = 11211
+REDIS_PORT = 6379
 NODE_PORT = 7001
 # Fast enough that all of a node is looked at in a second or two, and again ten seconds later.
 SCRUB_BANDWIDTH = "64MiB"
@@ -139,9 +140,10 @@ class Members:
             self._add_node(is_near, has_file)
         for number in range(self.gateway_count):
             namespace, link, address = self._place("g", number, CLIENT_PORT)
-            arguments = ["gateway", "--memcached", address, "--redis", "off", "--when-full", "error", *(["--log", os.environ["GATEWAY_LOG"]] if "GATEWAY_LOG" in os.environ else []), *self.controls]
+            redis = f"{host_of(address)}:{REDIS_PORT if self.network else cluster.free_ports(1)[0]}"
+            arguments = ["gateway", "--memcached", address, "--redis", redis, "--when-full", "error", *(["--log", os.environ["GATEWAY_LOG"]] if "GATEWAY_LOG" in os.environ else []), *self.controls]
             gateway = self._add(Member(self.directory.name, f"gateway-{number}", namespace, link, *arguments))
-            gateway.memcached, gateway.address = address, host_of(address)
+            gateway.memcached, gateway.redis, gateway.address = address, redis, host_of(address)
             self.gateways.append(gateway)
 
     def join(self):
