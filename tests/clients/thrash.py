@@ -109,7 +109,7 @@ class Thrasher:
             self.hurt_other()
         elif chance < 0.46:
             self.membership.change()
-        elif chance < 0.52:
+        elif chance < 0.5:
             self.cuts.node_from_node()
         elif self.nodes.may_lose_one():
             self.hurt_node()
