@@ -7,7 +7,7 @@ gateway | gateway  clients of the one wait for what the other one owns, and may 
 gateway | coordinator that leads    what it owns goes to others: its trouble
 node    | coordinator that leads    nothing is lost, but it counts as lost: the coordinator takes it to be away
 ```
-Gateways and near nodes, and near nodes among themselves, speak over sockets that no cut reaches: one of the two is always far.
+Near nodes are asked over sockets that no cut reaches: a gateway is parted from a far node, and of two nodes one is far.
 
 Must not know: what else is broken.
 """
