@@ -127,7 +127,7 @@ class Thrasher:
         chance = self.random.random()
         if chance < 0.12:
             self.cuts.node_from_gateway()
-        elif chance < 0.15:
+        elif chance < 0.17:
             self.cuts.node_from_coordinator()
         else:
             self.nodes.hurt_one()
