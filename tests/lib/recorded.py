@@ -25,7 +25,7 @@ PACKED_BYTES_MAX = 8192
 # A piece has a header of 256 bytes and a checksum of 4, and takes a multiple of a KiB, up to the 64 of a chunk; a stripe has 4.
 PIECE_BYTES = 260
 STRIPE_PIECES = 4
-# What is stored of an object, its key and 59 bytes more counted, is at most so long.
+# What memcached's clients store of an object, its key and 59 bytes more counted, is at most so long.
 OBJECT_BYTES_MAX = (1 << 20) - 59
 
 
@@ -82,11 +82,6 @@ def name_of(value):
     return f"{head.rstrip(b'.').decode()}/{len(value)}"
 
 
-def is_long(key, value):
-    """Is it too long to be stored?"""
-    return len(key) + len(value) > OBJECT_BYTES_MAX
-
-
 def resend_steadily(connection):
     try:
         connection.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, 1000)
@@ -134,13 +129,20 @@ class Client(threading.Thread):
         elif chance < 0.9:
             verb, value = "set" if chance < 0.8 else "add", value_of(f"{self.number}:{len(self.lines)}", self.size(key))
             # What is too long to be stored ends what was there, unless it is an addition.
-            self.store(key, "add" if is_long(key, value) else verb, value)
+            self.store(key, "add" if self.is_long(key, value) else verb, value)
         else:
             self.delete(key)
 
+    def value_bytes_max(self, key):
+        return OBJECT_BYTES_MAX - len(key)
+
+    def is_long(self, key, value):
+        """Is it too long to be stored?"""
+        return len(value) > self.value_bytes_max(key)
+
     def store(self, key, verb, value):
         command = b"%s %s 0 0 %d\r\n%s\r\n" % (verb.encode(), key, len(value), value)
-        self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"}, is_long(key, value))
+        self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"}, self.is_long(key, value))
 
     def delete(self, key):
         self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"})
@@ -151,7 +153,7 @@ class Client(threading.Thread):
         if self.sizes:
             return self.random.choice(self.sizes)
         if chance < LONG_SHARE:
-            return self.random.choice([*LONG_SIZES, *around(OBJECT_BYTES_MAX - len(key))])
+            return self.random.choice([*LONG_SIZES, *around(self.value_bytes_max(key))])
         if chance < LONG_SHARE + PACKED_SHARE:
             return PACKED_BYTES_MAX - len(key) - self.random.choice(RECORD_BYTES) + self.random.choice([-1, 0, 1])
         return self.random.choice(SIZES)

@@ -4,7 +4,9 @@ and DEL are their set, add, get and delete, of the same keys.
 Must not know: what is done to the cluster meanwhile.
 """
 
-from recorded import ABSENT, Client, is_long, name_of
+from recorded import ABSENT, Client, name_of
+
+VALUE_BYTES_MAX = 1 << 20
 
 
 def command_of(*words):
@@ -17,10 +19,13 @@ class RedisClient(Client):
     REFUSED = (b"-TRYAGAIN ", b"-NOREPLICAS ", b"-OOM ", b"-LOADING ", b"-ERR too many nodes failed")
     TOO_LONG = b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
 
+    def value_bytes_max(self, key):
+        return VALUE_BYTES_MAX
+
     def store(self, key, verb, value):
         condition = [b"NX"] if verb == "add" else []
         answers = {b"+OK\r\n": "stored", **({b"$-1\r\n": "exists"} if condition else {})}
-        self.write(key, verb, name_of(value), command_of(b"SET", key, value, *condition), answers, is_long(key, value))
+        self.write(key, verb, name_of(value), command_of(b"SET", key, value, *condition), answers, self.is_long(key, value))
 
     def delete(self, key):
         self.write(key, "delete", ABSENT, command_of(b"DEL", key), {b":1\r\n": "deleted", b":0\r\n": "absent"})
