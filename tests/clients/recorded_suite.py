@@ -7,10 +7,12 @@ from unittest import mock
 
 import asker  # noqa: F401  (it finds the modules beside this folder)
 import recorded
-from expect import case, equal, main
-from fake import RESETTING, Server
+from expect import case, equal, main, raises
+from fake import RESETTING, RedisServer, Server
+from recorded_redis import RedisClient
 
 KEY = b"key"
+PROTOCOLS = [(recorded.Client, Server), (RedisClient, RedisServer)]
 CONNECTING_SECONDS = 3
 
 
@@ -27,12 +29,17 @@ class Clock:
         self.now += seconds
 
 
-def client_of(server):
-    return recorded.Client(0, [server.address], [KEY], seed=1)
+def client_of(server, sort=recorded.Client):
+    return sort(0, [server.address], [KEY], seed=1)
 
 
 def store(client):
-    client.write(KEY, "set", "h31", b"set key 0 0 1\r\n1\r\n", {b"STORED\r\n": "stored"})
+    client.store(KEY, "set", b"1")
+
+
+def written(client):
+    """What was asked, of which value; what came of it, and the answer."""
+    return [tuple(line.split("\t")[index] for index in (2, 3, 6, 7)) for line in client.lines]
 
 
 @case
@@ -73,13 +80,104 @@ def long_connecting():
 @case
 def broken_connections():
     """an operation whose connection breaks is of unknown outcome, and an error"""
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server:
+            client = client_of(server, sort)
+            server.mood = RESETTING
+            store(client)
+            client.get(KEY)
+        equal(client.count, {"ok": 0, "unknown": 2, "refused": 0})
+        equal(len(client.errors), 2)
+
+
+@case
+def answers():
+    """every protocol's answers are written down alike"""
+    value = recorded.value_of("0:1", 1000)
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server:
+            client = client_of(server, sort)
+            client.get(KEY)
+            client.store(KEY, "add", value)
+            client.store(KEY, "add", b"2")
+            client.get(KEY)
+            store(client)
+            client.get(KEY)
+            client.delete(KEY)
+            client.delete(KEY)
+        added = [("get", "-", "-"), ("add", "0:1/1000", "stored"), ("add", "h32", "exists"), ("get", "-", "0:1/1000")]
+        changed = [("set", "h31", "stored"), ("get", "-", "h31")]
+        deleted = [("delete", "-", "deleted"), ("delete", "-", "absent")]
+        equal(written(client), [(action, value, "ok", answer) for action, value, answer in added + changed + deleted])
+
+
+ERRORS = {
+    recorded.Client: (
+        [b"out of memory storing object", b"overloaded: too many requests in flight"],
+        b"SERVER_ERROR %s\r\n",
+        b"SERVER_ERROR outcome unknown: the write was sent but not confirmed\r\n",
+    ),
+    RedisClient: (
+        [b"OOM no", b"TRYAGAIN overloaded", b"NOREPLICAS few", b"LOADING not let in", b"ERR too many nodes failed: the object"],
+        b"-%s\r\n",
+        b"-ERR outcome unknown: the write was sent but not confirmed\r\n",
+    ),
+}
+
+
+@case
+def errors():
+    """what was not done is refused; what may have been is of unknown outcome, and the connection is good"""
+    for sort, server_sort in PROTOCOLS:
+        texts, form, unknown = ERRORS[sort]
+        with server_sort() as server:
+            client = client_of(server, sort)
+            for text in texts:
+                server.error = form % text
+                store(client)
+                client.get(KEY)
+            equal({outcome for _, _, outcome, _ in written(client)}, {"refused"})
+            server.error = unknown
+            store(client)
+            server.error = None
+            client.get(KEY)
+        equal(client.count, {"ok": 1, "unknown": 1, "refused": 2 * len(texts)})
+        equal(len(client.errors), 1 + 2 * len(texts))
+
+
+@case
+def what_nobody_may_say():
+    """an answer that fits no question is a failure, and no outcome"""
+    words = {recorded.Client: [b"ERROR\r\n", b"OK\r\n"], RedisClient: [b"-ERR unknown command\r\n", b"-WRONGTYPE\r\n", b":1\r\n"]}
+    for sort, server_sort in PROTOCOLS:
+        for word in [*words[sort], sort.TOO_LONG]:
+            with server_sort() as server:
+                client = client_of(server, sort)
+                server.error = word
+                for verb in ("set", "add"):
+                    raises(ValueError, client.store, KEY, verb, b"1")
+                if word != sort.TOO_LONG:
+                    raises(ValueError, client.get, KEY)
+            equal(client.lines, [])
     with Server() as server:
         client = client_of(server)
-        server.mood = RESETTING
-        store(client)
-        client.get(KEY)
-    equal(client.count, {"ok": 0, "unknown": 2, "refused": 0})
-    equal(len(client.errors), 2)
+        server.error = b"VALUE key 7 1\r\n1\r\nEND\r\n"
+        raises(ValueError, client.get, KEY)
+
+
+@case
+def too_long():
+    """only what is too long may be refused so; it leaves no operation"""
+    for sort, server_sort in PROTOCOLS:
+        with server_sort() as server:
+            client = client_of(server, sort)
+            server.error = sort.TOO_LONG
+            longest = client.value_bytes_max(KEY)
+            client.store(KEY, "add", bytes(longest + 1))
+            raises(ValueError, client.store, KEY, "add", bytes(longest))
+        equal((client.too_long_count, client.lines), (1, []))
+    # memcached counts the key, and what it keeps of an object itself.
+    equal([sort(0, [], [KEY], seed=1).value_bytes_max(KEY) for sort, _ in PROTOCOLS], [(1 << 20) - 59 - len(KEY), 1 << 20])
 
 
 @case

@@ -3,19 +3,20 @@
     thrash.py [--seconds 60] [--strict] [--seed N] [--near SHARE] [--files SHARE] [--keep FILE] [--waits FILE] [--logs DIRECTORY]
 
 Members die and are started again, with their memory or without, freeze, are cut off from the network (each has a namespace of
-its own), nodes answer late or damaged or not at all, bits of their memory turn over (and of what tells of it, in the file of
-one that died), gateways are drained, nodes join, are emptied and removed, or never come back; never more nodes at once than may
-be lost until what they held is rebuilt, and one gateway and one coordinator are always well, and two etcd but for seconds. When nothing is broken,
-drains and repairs have to get on. Half of the nodes keep their memory in files; half are near: gateways read and write their
-memory themselves, and faults that need a node's own help (`shorttail chaos`) are not theirs. Then everything is mended, and
-every key is read; three times two nodes die, others each time, every key is read again, and what they held is rebuilt.
+its own), or from one other member alone (thrash_cuts.py); nodes answer late or damaged or not at all, bits of their memory turn
+over (and of what tells of it, in the file of one that died), gateways are drained, nodes join, are emptied and removed, or never
+come back; never more nodes at once than may be lost until what they held is rebuilt, and one gateway and one coordinator are
+always well, and two etcd but for seconds. When nothing is broken, drains and repairs have to get on. Half of the nodes keep their
+memory in files; half are near: gateways read and write their memory themselves, and faults that need a node's own help
+(`shorttail chaos`) are not theirs. Then everything is mended, and every key is read; three times two nodes die, others each time,
+every key is read again, and what they held is rebuilt, although one of them and another node do not reach each other.
 
-Clients share their keys and write down all that they ask and are told; sizes lie about the borders of chunks, stripes and objects.
-Nothing acknowledged may be lost, stale or wrong: the history is judged by the linearizability checker, and by porcupine, if it is
-there. Errors must lie within --window seconds of a gateway's trouble (thrash_troubles.py), and no answer may take long while nothing
-but nodes is broken (thrash_waits.py). Which answers took longest, and what was broken meanwhile, is printed, and stored with
---waits, and how often each kind of trouble was had. Keys change once a minute, and older ones are still used, so that histories
-can be judged.
+Clients share their keys, and write down all that they ask and are told; two thirds are memcached's, the others are those of Redis.
+Sizes lie about the borders of chunks, stripes and objects. Nothing acknowledged may be lost, stale or wrong: the history is judged
+by the linearizability checker, and by porcupine, if it is there. Errors must lie within --window seconds of a gateway's trouble
+(thrash_troubles.py), and no answer may take long while nothing but nodes is broken (thrash_waits.py). Which answers took longest,
+and what was broken meanwhile, is printed, and stored with --waits, and how often each kind of trouble was had. Keys change once a
+minute, and older ones are still used, so that histories can be judged.
 
 Without the right to make namespaces, or without porcupine, less is tested, which is said. With --strict it is a failure; and so is a
 kind of trouble that was never had in half an hour or more. GATEWAY_LOG=debug in the environment makes gateways tell more.
@@ -31,12 +32,14 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import cluster  # noqa: E402  (the path must be set first)
 import recorded  # noqa: E402
+import thrash_cuts  # noqa: E402
 import thrash_gateways  # noqa: E402
 import thrash_membership  # noqa: E402
 import thrash_nodes  # noqa: E402
 import thrash_progress  # noqa: E402
 from members import Members  # noqa: E402
 from network import make_network  # noqa: E402
+from recorded_redis import RedisClient  # noqa: E402
 from thrash_evidence import Evidence  # noqa: E402
 from thrash_troubles import Troubles, share_covered  # noqa: E402
 from thrash_waits import Pulse, Waits  # noqa: E402
@@ -44,6 +47,8 @@ from thrash_waits import Pulse, Waits  # noqa: E402
 NODES = 8
 GATEWAYS = 3
 CLIENTS = 6
+# One of so many clients speaks the Redis protocol.
+REDIS_EVERY = 3
 KEYS = 120
 OLD_KEYS = 60
 KEYS_SECONDS = 60
@@ -56,7 +61,7 @@ NODES_KILLED_LAST = 2
 LAST_ROUNDS = 3
 # In so long every kind of trouble is had several times.
 EVERY_KIND_SECONDS = 1800
-KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS
+KINDS = thrash_nodes.KINDS + thrash_membership.KINDS + thrash_gateways.KINDS + thrash_cuts.KINDS
 
 
 class Thrasher:
@@ -66,6 +71,7 @@ class Thrasher:
         self.members, self.random, self.troubles = members, random.Random(seed), Troubles()
         self.nodes = thrash_nodes.Nodes(members, self.troubles, self.random)
         self.membership = thrash_membership.Membership(members, self.nodes, self.troubles, self.random)
+        self.cuts = thrash_cuts.Cuts(members, self.nodes, self.troubles, self.random)
         self.others = thrash_gateways.Others(members, self.troubles, self.random)
         self.progress = thrash_progress.Progress()
 
@@ -100,10 +106,30 @@ class Thrasher:
             return
         chance = self.random.random()
         if time.monotonic() % ROUND_SECONDS < ALL_SECONDS and chance < 0.4:
-            self.others.hurt_one()
+            self.hurt_other()
         elif chance < 0.46:
             self.membership.change()
+        elif chance < 0.5:
+            self.cuts.node_from_node()
         elif self.nodes.may_lose_one():
+            self.hurt_node()
+
+    def hurt_other(self):
+        chance = self.random.random()
+        if chance < 0.1:
+            self.cuts.gateway_from_gateway()
+        elif chance < 0.15:
+            self.cuts.gateway_from_coordinator()
+        else:
+            self.others.hurt_one()
+
+    def hurt_node(self):
+        chance = self.random.random()
+        if chance < 0.12:
+            self.cuts.node_from_gateway()
+        elif chance < 0.17:
+            self.cuts.node_from_coordinator()
+        else:
             self.nodes.hurt_one()
 
     def mend(self, everything=False):
@@ -126,9 +152,15 @@ class Thrasher:
             draining = [node.name for node in self.membership.draining]
             raise RuntimeError(f"{error}: {self.members.what_is_there()}, draining {draining}") from error
 
+    def check_mended(self):
+        """Nothing that was broken may stay so."""
+        if self.members.cuts_left():
+            raise RuntimeError(f"cut off although all is mended: {self.members.cuts_left()}")
+
     def kill_last(self):
         """As many nodes as may be lost, others each time, when all is whole: whoever holds what was written, moved and rebuilt,
-        it must be enough. Tells who is dead, until what they held is rebuilt."""
+        it must be enough. Tells who is dead, until what they held is rebuilt, although one of them and another node do not reach each
+        other."""
         chosen = self.random.sample(self.members.nodes, NODES_KILLED_LAST * LAST_ROUNDS)
         for killed in zip(*[iter(chosen)] * NODES_KILLED_LAST, strict=True):
             for node in killed:
@@ -140,7 +172,8 @@ class Thrasher:
                 node.lose_memory()
                 node.start()
                 self.nodes.recovers(node)
-            self.heal()
+            with self.cuts.held(killed):
+                self.heal()
 
 
 class Keys:
@@ -167,9 +200,15 @@ class Run:
         self.members = Members(NODES, GATEWAYS, near_share=arguments.near, file_share=arguments.files, seed=seed)
         self.thrasher, self.keys, self.evidence = Thrasher(self.members, seed), Keys(seed), Evidence(self.members)
         self.keys.rotate()
-        self.addresses = [gateway.memcached for gateway in self.members.gateways]
-        self.clients = [recorded.Client(number, self.addresses, self.keys.current, seed, PAUSE_SECONDS) for number in range(CLIENTS)]
+        gateways = self.members.gateways
+        # Where each sort of client asks.
+        self.addresses = {recorded.Client: [each.memcached for each in gateways], RedisClient: [each.redis for each in gateways]}
+        self.clients = [self.client(number) for number in range(CLIENTS)]
         self.last, self.pulse, self.complaints, self.began = [], Pulse(), [], time.monotonic()
+
+    def client(self, number):
+        sort = RedisClient if number % REDIS_EVERY == REDIS_EVERY - 1 else recorded.Client
+        return sort(number, self.addresses[sort], self.keys.current, self.seed, PAUSE_SECONDS)
 
     def go(self):
         try:
@@ -195,6 +234,7 @@ class Run:
             client.start()
         self.thrasher.run(time.monotonic() + self.arguments.seconds, self.on_turn)
         self.thrasher.heal()
+        self.thrasher.check_mended()
         cluster.let_end(self.clients)
         self.evidence.look()
         self.read_back("although all is mended")
@@ -208,7 +248,8 @@ class Run:
             client.keys = self.keys.current
 
     def read_back(self, when):
-        lines, unreadable = recorded.read_back(self.random_address(), self.keys.all)
+        sort, addresses = self.thrasher.random.choice(list(self.addresses.items()))
+        lines, unreadable = recorded.read_back(self.thrasher.random.choice(addresses), self.keys.all, sort)
         self.last += lines
         self.complaints += [f"{key} cannot be read {when}" for key in unreadable]
 
@@ -216,9 +257,6 @@ class Run:
         shutil.copytree(self.members.directory.name, self.arguments.logs, dirs_exist_ok=True)
         with open(os.path.join(self.arguments.logs, "troubles.log"), "w", encoding="utf-8") as out:
             out.writelines(line + "\n" for line in self.thrasher.troubles.log)
-
-    def random_address(self):
-        return self.thrasher.random.choice(self.addresses)
 
     def judge(self):
         """Prints what there was, and what is wrong; whether nothing is."""
@@ -251,11 +289,15 @@ class Run:
         where = "in namespaces" if self.members.network else "without namespaces"
         print(
             f"{verdict} seed {self.seed}: {len(self.complaints)} complaints, {sum(troubles.counts.values())} troubles {where}, "
-            f"{recorded.summary(self.clients)}, {len(outside)} errors outside windows, which are {covered:.0%} of the time; "
-            f"{len(self.last)} reads of {len(self.keys.all)} keys at the end; {'; '.join(said)}",
+            f"{recorded.summary(self.clients)}, {asked_by(self.clients, RedisClient)} of all asked by clients of Redis; "
+            f"{len(outside)} errors outside windows, which are {covered:.0%} of the time; {len(self.last)} reads of {len(self.keys.all)} keys at the end; {'; '.join(said)}",
             flush=True,
         )
         return not self.complaints
+
+
+def asked_by(clients, sort):
+    return sum(sum(client.count.values()) for client in clients if isinstance(client, sort))
 
 
 def run(arguments, seed):

@@ -18,11 +18,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
 import memory_file  # noqa: E402  (the path must be set first)
+import thrash_cuts  # noqa: E402
 
 LOSSES_MAX = 2
-# A node that was away for so long may be given up: its process ends by itself then, and what it held is rebuilt.
+# A node that was away for so long may be given up: its process ends by itself then, and what it held is rebuilt. What one gateway
+# stored meanwhile it lacks, too.
 GIVEN_UP_SECONDS = 2
-AWAY = ("frozen", "cut off")
+AWAY = ("frozen", "cut off", *(thrash_cuts.FROM_GATEWAY + way for way in ("", thrash_cuts.ONE_WAY)), thrash_cuts.FROM_COORDINATOR)
 GIVEN_UP = "was given up for good"
 # Long enough that it is.
 FROZEN_SECONDS_MAX = 7
@@ -70,20 +72,6 @@ class Starvation(threading.Thread):
         self.is_over = True
         self.join()
         return True
-
-
-class Cut:
-    """A node without its network. It is in trouble for as long again as it was cut off: TCP waits that long before it sends again."""
-
-    def __init__(self, node):
-        node.cut()
-        self.node, self.began, self.mended = node, time.monotonic(), None
-
-    def end(self):
-        if not self.mended:
-            self.node.mend()
-            self.mended = time.monotonic()
-        return time.monotonic() - self.mended > self.mended - self.began
 
 
 class Nodes:
@@ -203,7 +191,7 @@ class Nodes:
         self.troubles.begin(node, "node", "frozen", seconds, lambda: node.signal(signal.SIGCONT) or True)
 
     def cut(self, node):
-        cut = Cut(node)
+        cut = thrash_cuts.Cut(node.cut, node.mend)
         self.troubles.begin(node, "node", "cut off", self.random.choice([0.3, 1, 4]), cut.end)
 
     def order(self, node, label):

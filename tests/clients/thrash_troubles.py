@@ -12,12 +12,14 @@ import time
 
 
 class Trouble:
-    """Something that is broken: what, until when, and how it is mended. `label` says of which kind it is, for the summary."""
+    """Something that is broken: what, until when, and how it is mended. `label` says of which kind it is, for the summary;
+    `text` what it is, if more is to be said."""
 
-    def __init__(self, member, kind, label, began, seconds, mend):
+    def __init__(self, member, kind, label, began, seconds, mend, text=None):
         self.member, self.kind, self.label, self.mend = member, kind, label, mend
-        self.text = f"{getattr(member, 'name', f'{kind} {member}')} {label}"
-        self.address = getattr(member, "memcached", None)
+        self.text = text or f"{getattr(member, 'name', f'{kind} {member}')} {label}"
+        # Where clients ask it.
+        self.addresses = {getattr(member, protocol, None) for protocol in ("memcached", "redis")} - {None}
         self.began, self.until, self.ended = began, time.monotonic() + seconds, None
 
     def overlaps(self, began, ended):
@@ -35,8 +37,8 @@ class Troubles:
     def turn(self):
         self.turn_began = time.monotonic()
 
-    def begin(self, member, kind, label, seconds, mend):
-        trouble = Trouble(member, kind, label, self.turn_began, seconds, mend)
+    def begin(self, member, kind, label, seconds, mend, text=None):
+        trouble = Trouble(member, kind, label, self.turn_began, seconds, mend, text)
         self.present.append(trouble)
         self.count(member, kind, label)
         self.note(f"{trouble.text} for {seconds:.1f} s")

@@ -69,7 +69,7 @@ class Waits:
 
     def row(self, wait, troubles, pulse):
         during = [trouble for trouble in troubles if overlaps(trouble, wait, AFTER_SECONDS)]
-        asked = [trouble for trouble in during if trouble.address == wait.address and overlaps(trouble, wait, 0)]
+        asked = [trouble for trouble in during if wait.address in trouble.addresses and overlaps(trouble, wait, 0)]
         paused = pulse.within(wait.called, wait.returned)
         if asked:
             kind = "asked"

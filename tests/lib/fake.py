@@ -11,10 +11,12 @@ WELL, SILENT, RESETTING = "well", "silent", "resetting"
 
 
 class Server:
-    """`mood`: answers, never answers any more, or resets every connection that asks for something."""
+    """`mood`: answers, never answers any more, or resets every connection that asks for something. `error`: told instead of all answers.
+
+    It speaks memcached's text protocol."""
 
     def __init__(self):
-        self.mood, self.store, self.is_over = WELL, {}, threading.Event()
+        self.mood, self.error, self.store, self.is_over = WELL, None, {}, threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -52,7 +54,7 @@ class Server:
                         # Closed without lingering: a reset.
                         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                         return
-                    stream.write(answer)
+                    stream.write(self.error or answer)
                     stream.flush()
         except OSError:
             pass  # who asked has gone
@@ -69,3 +71,22 @@ class Server:
             return b"NOT_STORED\r\n"
         self.store[key] = value
         return b"STORED\r\n"
+
+
+class RedisServer(Server):
+    """The same for clients of Redis."""
+
+    def _answer(self, words, stream):
+        verb, key, *others = [self._argument(stream) for _ in range(int(words[0][1:]))]
+        if verb == b"GET":
+            found = self.store.get(key)
+            return b"$-1\r\n" if found is None else b"$%d\r\n%s\r\n" % (len(found), found)
+        if verb == b"DEL":
+            return b":%d\r\n" % (self.store.pop(key, None) is not None)
+        if others[1:] == [b"NX"] and key in self.store:
+            return b"$-1\r\n"
+        self.store[key] = others[0]
+        return b"+OK\r\n"
+
+    def _argument(self, stream):
+        return stream.read(int(stream.readline()[1:]) + 2)[:-2]

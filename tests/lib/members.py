@@ -1,6 +1,7 @@
 """A cluster of single processes: three etcd, two coordinators, nodes and gateways, each of these in a network namespace of its own.
 
-Every member can be killed, started again under its number, frozen, and cut off from all others by its link. Nodes come and go.
+Every member can be killed, started again under its number, frozen, and cut off from all others by its link, or from some of them,
+in one direction or in both. Nodes come and go.
 Without the right to make namespaces members share the loopback interface, and cannot be cut off.
 
 A *near* node listens on a Unix socket, so gateways read its memory, and put appends there; it obeys no `shorttail chaos`, and a
@@ -9,6 +10,7 @@ cut parts it from the coordinators only. One with a *file* has its memory again 
 Must not know: what is done to the members, and when.
 """
 
+import collections
 import os
 import random
 import signal
@@ -21,17 +23,16 @@ sys.path += [LIB, os.path.join(os.path.dirname(LIB), "control")]
 
 import cluster  # noqa: E402  (the path must be set first)
 from etcd import Etcd  # noqa: E402
-from network import ip, make_network  # noqa: E402
+from network import ip, lose, make_network, reach  # noqa: E402
 from processes import Coordinator, Process  # noqa: E402
 
 START_SECONDS_MAX = 120
 CLIENT_PORT = 11211
+REDIS_PORT = 6379
 NODE_PORT = 7001
 # Fast enough that all of a node is looked at in a second or two, and again ten seconds later.
 SCRUB_BANDWIDTH = "64MiB"
 SHARED_MEMORY = "/dev/shm"
-# A hardware address that no link has.
-NOBODY = "02:00:00:00:00:00"
 # What the process of a node that was taken out ends with.
 REMOVED_EXIT_CODE = 3
 
@@ -41,6 +42,8 @@ class Member(Process):
 
     def __init__(self, directory, name, namespace, link, *arguments):
         self.namespace, self.link = namespace, link
+        # To how many cuts each address is lost.
+        self.lost = collections.Counter()
         super().__init__(directory, name, *arguments)
 
     def start(self):
@@ -58,11 +61,16 @@ class Member(Process):
     def cut_from(self, addresses):
         """What it sends there is lost on the way; what comes from there arrives."""
         for address in addresses:
-            ip("-n", self.namespace, "neigh", "replace", address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+            self.lost[address] += 1
+            if self.lost[address] == 1:
+                lose(self.namespace, address)
 
     def mend_to(self, addresses):
+        """Of a cut; another one may go on. A member that is no more has no namespace."""
         for address in addresses:
-            ip("-n", self.namespace, "neigh", "del", address, "dev", "eth0")
+            self.lost[address] -= 1
+            if self.lost[address] == 0 and self.namespace:
+                reach(self.namespace, address)
 
 
 class Node(Member):
@@ -93,6 +101,10 @@ def shares(count, share, chance):
     return made
 
 
+def host_of(address):
+    return address.rpartition(":")[0]
+
+
 class Members:
     """`near_share`, `file_share`: of the nodes; which ones is drawn from the seed."""
 
@@ -104,7 +116,7 @@ class Members:
         self.gateway_count, self.node_memory, self.random = gateway_count, node_memory, random.Random(f"{seed}/members")
         self.near_share, self.file_share, self.next_number = near_share, file_share, 0
         self.network, self.processes, self.etcd = make_network(), [], None
-        self.nodes, self.gateways = [], []
+        self.nodes, self.gateways, self.coordinators = [], [], []
         try:
             self.etcd = Etcd(3)
             self._start(code, node_count)
@@ -115,19 +127,23 @@ class Members:
             raise
 
     def _start(self, code, node_count):
-        host = self.network.host if self.network else "127.0.0.1"
+        # Clients have the first address, each coordinator one of its own.
+        hosts = self.network.hosts[1:] if self.network else ["127.0.0.1"] * 2
         flags = ["--metadata", "etcd:" + ",".join(self.etcd.urls), "--code", code, "--partitions", "16", "--allow-chaos"]
         flags += ["--nodes", str(node_count), "--gateways", str(self.gateway_count), "--retire-after", "4"]
-        self.coordinators = [self._add(Coordinator(self.directory.name, f"coordinator-{name}", *flags, host=host)) for name in "ab"]
+        for name, host in zip("ab", hosts, strict=True):
+            self.coordinators.append(self._add(Coordinator(self.directory.name, f"coordinator-{name}", *flags, host=host)))
+            self.coordinators[-1].address = host
         self.controls = ["--coordinator", ",".join(coordinator.control for coordinator in self.coordinators)]
         near, files = (shares(node_count, share, self.random) for share in (self.near_share, self.file_share))
         for is_near, has_file in zip(near, files):
             self._add_node(is_near, has_file)
         for number in range(self.gateway_count):
             namespace, link, address = self._place("g", number, CLIENT_PORT)
-            arguments = ["gateway", "--memcached", address, "--redis", "off", "--when-full", "error", *(["--log", os.environ["GATEWAY_LOG"]] if "GATEWAY_LOG" in os.environ else []), *self.controls]
+            redis = f"{host_of(address)}:{REDIS_PORT if self.network else cluster.free_ports(1)[0]}"
+            arguments = ["gateway", "--memcached", address, "--redis", redis, "--when-full", "error", *(["--log", os.environ["GATEWAY_LOG"]] if "GATEWAY_LOG" in os.environ else []), *self.controls]
             gateway = self._add(Member(self.directory.name, f"gateway-{number}", namespace, link, *arguments))
-            gateway.memcached = address
+            gateway.memcached, gateway.redis, gateway.address = address, redis, host_of(address)
             self.gateways.append(gateway)
 
     def join(self):
@@ -142,7 +158,7 @@ class Members:
         arguments = ["node", "--listen", f"unix:{path}.sock" if near else address, "--id", str(number)]
         arguments += ["--memory", self.node_memory, "--scrub-bandwidth", SCRUB_BANDWIDTH, *self.controls]
         node = Node(number, near, path if has_file else None, self.directory.name, namespace, link, *arguments)
-        node.address = address.rpartition(":")[0]
+        node.address = host_of(address)
         self.nodes.append(self._add(node))
         return node
 
@@ -156,6 +172,7 @@ class Members:
         self.processes.remove(node)
         if self.network:
             self.network.forget(node.namespace)
+            node.namespace = None
 
     def _place(self, kind, number, port):
         if not self.network:
@@ -215,6 +232,10 @@ class Members:
         for process in self.processes:
             sys.stdout.write(f"--- {process.name}\n{process.log()[-1500:]}")
         sys.stdout.flush()
+
+    def cuts_left(self):
+        """Namespaces from which something is lost on its way."""
+        return self.network.lossy() if self.network else []
 
     def stop(self):
         for process in self.processes:

@@ -1,4 +1,5 @@
-"""A network for members of a cluster on this machine: each has a namespace with a link of its own, which can be taken down.
+"""A network for members of a cluster on this machine: each has a namespace with a link of its own, which can be taken down, and can
+lose what it sends to some others.
 
 Must not know: what runs there.
 """
@@ -9,13 +10,26 @@ import subprocess
 
 # Of a kind in one subnet.
 ADDRESSES = 250
+# This machine's, beside the first: what is lost on the way to one of them reaches the others.
+HOST_ADDRESSES = 3
+# A hardware address that no link has.
+NOBODY = "02:00:00:00:00:00"
 # Else a bridge takes the lowest one of its links, another one with every link that is lower: members send to the one before for
 # half a minute, and nobody outside of the namespaces hears them.
 BRIDGE = "02:73:74:00:00:01"
 
 
 def ip(*words):
-    subprocess.run(["ip", *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.run(["ip", *words], check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE).stdout
+
+
+def lose(name, address):
+    """What is sent there from a namespace is lost without a word, of connections that there are, too."""
+    ip("-n", name, "neigh", "replace", address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+
+
+def reach(name, address):
+    ip("-n", name, "neigh", "del", address, "dev", "eth0")
 
 
 class Network:
@@ -24,10 +38,11 @@ class Network:
     def __init__(self):
         self.tag = f"st{os.getpid() % 100_000}"
         self.bridge, self.subnet = f"{self.tag}br", f"10.{random.randrange(64, 250)}"
-        self.host, self.names = f"{self.subnet}.0.1", set()
+        self.hosts, self.names = [f"{self.subnet}.0.{number + 1}" for number in range(HOST_ADDRESSES)], set()
         ip("link", "add", self.bridge, "address", BRIDGE, "type", "bridge")
         try:
-            ip("addr", "add", f"{self.host}/16", "dev", self.bridge)
+            for host in self.hosts:
+                ip("addr", "add", f"{host}/16", "dev", self.bridge)
             ip("link", "set", self.bridge, "up")
         except BaseException:
             self.remove()
@@ -51,6 +66,10 @@ class Network:
         """A member is no more; its link goes with its namespace, when nobody is in it."""
         self.names.discard(name)
         ip("netns", "del", name)
+
+    def lossy(self):
+        """Namespaces from which something is lost."""
+        return sorted(name for name in self.names if ip("-n", name, "neigh", "show", "nud", "permanent").strip())
 
     def remove(self):
         for words in [("netns", "del", name) for name in self.names] + [("link", "del", self.bridge)]:

@@ -25,7 +25,7 @@ PACKED_BYTES_MAX = 8192
 # A piece has a header of 256 bytes and a checksum of 4, and takes a multiple of a KiB, up to the 64 of a chunk; a stripe has 4.
 PIECE_BYTES = 260
 STRIPE_PIECES = 4
-# What is stored of an object, its key and 59 bytes more counted, is at most so long.
+# What memcached's clients store of an object, its key and 59 bytes more counted, is at most so long.
 OBJECT_BYTES_MAX = (1 << 20) - 59
 
 
@@ -46,7 +46,6 @@ PACKED_SHARE = 0.35
 # Long ones are rare, since they take long: two whole stripes; and the longest that is taken, or refused.
 LONG_SIZES = around(2 * striped_bytes(64))
 LONG_SHARE = 0.01
-TOO_LONG = b"SERVER_ERROR object too large for cache\r\n"
 # Of a client's steps, how many begin with another connection.
 WANDERING = 0.01
 # Nobody who is refused fills a history with attempts.
@@ -91,7 +90,13 @@ def resend_steadily(connection):
 
 
 class Client(threading.Thread):
-    """Reads, writes and deletes keys that all clients share, through one address after the other, until it is told to end."""
+    """Reads, writes and deletes keys that all clients share, through one address after the other, until it is told to end.
+
+    It speaks memcached's text protocol; another protocol has other commands, answers, and errors."""
+
+    # How errors begin: of something that may have happened, or did not; and the one for what is too long.
+    UNKNOWN, REFUSED = (b"SERVER_ERROR outcome unknown",), (b"SERVER_ERROR ",)
+    TOO_LONG = b"SERVER_ERROR object too large for cache\r\n"
 
     def __init__(self, number, addresses, keys, seed, pause=0.0, sizes=None):
         super().__init__(daemon=True)
@@ -122,15 +127,25 @@ class Client(threading.Thread):
         if chance < 0.5:
             self.get(key)
         elif chance < 0.9:
-            verb = "set" if chance < 0.8 else "add"
-            size = self.size(key)
+            verb, value = "set" if chance < 0.8 else "add", value_of(f"{self.number}:{len(self.lines)}", self.size(key))
             # What is too long to be stored ends what was there, unless it is an addition.
-            verb = "add" if size + len(key) > OBJECT_BYTES_MAX else verb
-            value = value_of(f"{self.number}:{len(self.lines)}", size)
-            command = b"%s %s 0 0 %d\r\n%s\r\n" % (verb.encode(), key, len(value), value)
-            self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"})
+            self.store(key, "add" if self.is_long(key, value) else verb, value)
         else:
-            self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"})
+            self.delete(key)
+
+    def value_bytes_max(self, key):
+        return OBJECT_BYTES_MAX - len(key)
+
+    def is_long(self, key, value):
+        """Is it too long to be stored?"""
+        return len(value) > self.value_bytes_max(key)
+
+    def store(self, key, verb, value):
+        command = b"%s %s 0 0 %d\r\n%s\r\n" % (verb.encode(), key, len(value), value)
+        self.write(key, verb, name_of(value), command, {b"STORED\r\n": "stored", b"NOT_STORED\r\n": "exists"}, self.is_long(key, value))
+
+    def delete(self, key):
+        self.write(key, "delete", ABSENT, b"delete %s\r\n" % key, {b"DELETED\r\n": "deleted", b"NOT_FOUND\r\n": "absent"})
 
     def size(self, key):
         """Of the next value."""
@@ -138,7 +153,7 @@ class Client(threading.Thread):
         if self.sizes:
             return self.random.choice(self.sizes)
         if chance < LONG_SHARE:
-            return self.random.choice([*LONG_SIZES, *around(OBJECT_BYTES_MAX - len(key))])
+            return self.random.choice([*LONG_SIZES, *around(self.value_bytes_max(key))])
         if chance < LONG_SHARE + PACKED_SHARE:
             return PACKED_BYTES_MAX - len(key) - self.random.choice(RECORD_BYTES) + self.random.choice([-1, 0, 1])
         return self.random.choice(SIZES)
@@ -181,21 +196,22 @@ class Client(threading.Thread):
         except OSError:
             return b""
 
-    def write(self, key, action, value, command, answers):
+    def write(self, key, action, value, command, answers, may_be_long=False):
+        """`may_be_long`: may be refused as too long."""
         called = time.monotonic_ns()
         if not self.is_connected():
             return self.never_sent(key, action, value, called)
         line = self.ask(command)
         if line in answers:
             self.note(key, action, value, called, "ok", answers[line])
-        elif not line.endswith(b"\n") or b"unknown" in line:
+        elif not line.endswith(b"\n") or line.startswith(self.UNKNOWN):
             self.note(key, action, value, called, "unknown")
             self.stream = self.stream if line.endswith(b"\n") else None
-        elif line == TOO_LONG and action == "add" and len(command) > OBJECT_BYTES_MAX:
+        elif line == self.TOO_LONG and may_be_long:
             self.too_long_count += 1
-        elif line == TOO_LONG:
+        elif line == self.TOO_LONG:
             raise ValueError(f"{action} {key!r} of {len(command)} bytes with all: {line!r}")
-        elif line.startswith(b"SERVER_ERROR"):
+        elif line.startswith(self.REFUSED):
             self.note(key, action, value, called, "refused")
         else:
             raise ValueError(f"{action} {key!r}: {line!r}")
@@ -204,28 +220,42 @@ class Client(threading.Thread):
         called = time.monotonic_ns()
         if not self.is_connected():
             return self.never_sent(key, "get", ABSENT, called)
+        outcome, value = self.find(key)
+        if outcome == "unknown":
+            self.stream = None
+        return self.note(key, "get", ABSENT, called, outcome, ABSENT if value is None else name_of(value))
+
+    def find(self, key):
+        """What came of a read, and the value, if there is one."""
         line = self.ask(b"get %s\r\n" % key)
         words = line.split()
         if line == b"END\r\n":
-            return self.note(key, "get", ABSENT, called, "ok", ABSENT)
-        if line.startswith(b"SERVER_ERROR"):
-            return self.note(key, "get", ABSENT, called, "refused")
-        if line.endswith(b"\n") and len(words) != 4:
+            return "ok", None
+        if line.startswith(self.REFUSED):
+            return "refused", None
+        if not line.endswith(b"\n"):
+            return "unknown", None
+        # Clients store flags of 0 only, and those of Redis none.
+        if len(words) != 4 or words[2] != b"0":
             raise ValueError(f"get {key!r}: {line!r}")
+        return self.take(int(words[3]), b"\r\nEND\r\n")
+
+    def take(self, size, end):
+        """The rest of an answer that has a value."""
         try:
-            size = int(words[3]) if len(words) == 4 and line.endswith(b"\n") else None
-            value = self.stream.read(size + 7) if size is not None else b""
+            value = self.stream.read(size + len(end))
         except OSError:
-            size, value = None, b""
-        if size is None or len(value) < size + 7:
-            self.stream = None
-            return self.note(key, "get", ABSENT, called, "unknown")
-        return self.note(key, "get", ABSENT, called, "ok", name_of(value[:size]))
+            value = b""
+        if len(value) < size + len(end):
+            return "unknown", None
+        if not value.endswith(end):
+            raise ValueError(f"a value of {size} bytes ends with {value[size:]!r}")
+        return "ok", value[:size]
 
 
-def read_back(address, keys):
-    """Lines of one last read of every key, and the keys that cannot be read."""
-    last = Client(9999, [address], keys, 0)
+def read_back(address, keys, sort=Client):
+    """Lines of one last read of every key, by a client of such a sort, and the keys that cannot be read."""
+    last = sort(9999, [address], keys, 0)
     for key in keys:
         last.get(key)
     refused = [line.split("\t")[0] for line in last.lines if "\tok\t" not in line]
