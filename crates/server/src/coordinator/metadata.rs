@@ -97,9 +97,13 @@ struct Layout {
 
 /// The state from its JSON; `place` says where it lay.
 fn decode(text: &str, place: &str) -> anyhow::Result<Durable> {
-    let Layout { format } = serde_json::from_str(text).with_context(|| format!("{place} is damaged"))?;
+    let Layout { format } = serde_json::from_str(text).with_context(|| damaged(place))?;
     if format != Durable::FORMAT {
         bail!("{place} has format {format}, this program knows {}", Durable::FORMAT);
     }
-    serde_json::from_str(text).with_context(|| format!("{place} is damaged"))
+    serde_json::from_str(text).with_context(|| damaged(place))
+}
+
+fn damaged(place: &str) -> String {
+    format!("{place} is damaged: put it back from a backup, or remove it to begin a new cluster without what is stored")
 }

@@ -3,6 +3,14 @@
 //! The file is written beside, synced, renamed over the old one, and the directory is synced: after a crash at any
 //! point there is the old state or the new one. A lock on the directory keeps two coordinators from sharing it.
 //!
+//! ```text
+//! {"format":3,...}       the state, as etcd has it
+//! crc32c 0f1e2d3c        of that line
+//! ```
+//! A disk may give back other bytes than it was given, and another number is JSON as well: an epoch that is lower than the
+//! last one would be handed out twice. A file without the second line counts: earlier versions wrote none, and who changes
+//! a state by hand removes it.
+//!
 //! What cannot be written (the disk is full) is written later: the old file is as it was. Only a sync that failed is the
 //! end: what the system still holds of the file is unknown, and another sync would say nothing of it.
 
@@ -13,13 +21,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow, bail};
 use shorttail_coordinator::Durable;
 
-use super::{Campaign, Changed, Lease, Metadata, State, Trouble, decode};
+use super::{Campaign, Changed, Lease, Metadata, State, Trouble, damaged, decode};
 
 const FILE_NAME: &str = "coordinator.json";
 const NEW_NAME: &str = "coordinator.json.new";
 const LOCK_NAME: &str = "coordinator.lock";
 /// Bytes of the file: some 200 for each of 4096 nodes, some 30 for each node of some hundred sets of voters, and room.
 const FILE_BYTES_MAX: u64 = 32 << 20;
+/// What stands between the state and its checksum.
+const SUM_MARK: &str = "\ncrc32c ";
 
 /// A directory that this process holds.
 #[derive(Debug)]
@@ -53,14 +63,19 @@ impl Directory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::NewCluster),
             Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
         };
-        let mut text = String::new();
-        let read = file.take(FILE_BYTES_MAX).read_to_string(&mut text);
+        let mut bytes = Vec::new();
+        let read = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
         read.with_context(|| format!("cannot read {}", path.display()))?;
-        decode(&text, &path.display().to_string()).map(State::Known)
+        let place = path.display().to_string();
+        let text = verified(&bytes).with_context(|| damaged(&place))?;
+        decode(text, &place).map(State::Known)
     }
 
     fn encode(durable: &Durable) -> anyhow::Result<Vec<u8>> {
-        let text = serde_json::to_vec(durable).context("cannot serialise the state")?;
+        let mut text = serde_json::to_vec(durable).context("cannot serialise the state")?;
+        let sum = sum_of(&text);
+        text.extend_from_slice(SUM_MARK.as_bytes());
+        text.extend_from_slice(sum.as_bytes());
         if text.len() as u64 > FILE_BYTES_MAX {
             bail!("a state of {} bytes could not be read again: the most is {FILE_BYTES_MAX}", text.len());
         }
@@ -78,6 +93,21 @@ impl Directory {
         std::fs::rename(&new, self.path.join(FILE_NAME)).map_err(later)?;
         File::open(&self.path).map_err(later)?.sync_all().map_err(never)
     }
+}
+
+/// As it stands in the file, to its end.
+fn sum_of(state: &[u8]) -> String {
+    format!("{:08x}\n", crc32c::crc32c(state))
+}
+
+/// The state in these bytes, as text.
+fn verified(bytes: &[u8]) -> anyhow::Result<&str> {
+    let text = std::str::from_utf8(bytes)?;
+    let Some((state, sum)) = text.split_once(SUM_MARK) else { return Ok(text) };
+    if sum != sum_of(state.as_bytes()) {
+        bail!("its checksum does not hold (who changed it on purpose removes the last line)");
+    }
+    Ok(state)
 }
 
 impl Metadata for Directory {

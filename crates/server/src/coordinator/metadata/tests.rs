@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::config::{EtcdConfig, EtcdTls};
 
+mod crashes;
 mod watching;
 
 /// So long that a test which needs it fails first.
@@ -207,17 +207,6 @@ fn a_state_that_cannot_be_written_is_saved_later() {
         std::fs::remove_file(&new).or_else(|_| std::fs::remove_dir(&new)).expect("removed");
         store.save(&state(epoch)).expect("there is room again");
         assert_eq!(won(store.campaign()), Some(State::Known(state(epoch))));
-    }
-}
-
-#[test]
-fn damaged_state_is_fatal() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path: &Path = dir.path();
-    std::fs::write(path.join("coordinator.json"), "{").expect("written");
-    match Directory::open(path).expect("free").campaign() {
-        Err(Trouble::Fatal(error)) => assert!(error.to_string().ends_with("is damaged"), "{error}"),
-        other => panic!("{other:?}"),
     }
 }
 
