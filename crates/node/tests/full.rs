@@ -50,7 +50,7 @@ fn with_a_small_file_system(test: &str, run: impl FnOnce(&Path)) {
     let may = in_a_namespace(place.path()).arg("true").output().expect("unshare is installed (Debian: util-linux)");
     if !may.status.success() {
         let why = String::from_utf8_lossy(&may.stderr);
-        let told = format!("LEFT OUT, as this process may not make a namespace: {test}: {why}");
+        let told = format!("\nnot tested here: {test}: this process may not make a namespace: {}\n", why.trim());
         return std::io::stderr().write_all(told.as_bytes()).expect("told");
     }
     let mut command = in_a_namespace(place.path());
