@@ -9,7 +9,7 @@ gateway, coordinator, etcd, node, two nodes
 several     of these
 nothing     nothing was
 ```
-While nothing is broken, or nodes only, an answer may not take longer than `BOUND_SECONDS`.
+While nothing is broken, or nodes only, an answer may not take longer than `BOUND_SECONDS`, if times are judged.
 
 Must not know: how members are broken and mended, what clients ask.
 """

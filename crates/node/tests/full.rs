@@ -47,14 +47,20 @@ fn with_a_small_file_system(test: &str, run: impl FnOnce(&Path)) {
         return run(Path::new(&place));
     }
     let place = tempfile::tempdir().expect("a directory");
-    let may = in_a_namespace(place.path()).arg("true").output().expect("unshare is installed (Debian: util-linux)");
+    // The program itself, as it may lie where one may not look from there.
+    let itself = std::env::current_exe().expect("a name");
+    let may = in_a_namespace(place.path())
+        .arg(&itself)
+        .arg("--list")
+        .output()
+        .expect("unshare is installed (Debian: util-linux)");
     if !may.status.success() {
         let why = String::from_utf8_lossy(&may.stderr);
         let told = format!("\nnot tested here: {test}: this process may not make a namespace: {}\n", why.trim());
         return std::io::stderr().write_all(told.as_bytes()).expect("told");
     }
     let mut command = in_a_namespace(place.path());
-    command.arg(std::env::current_exe().expect("a name")).args(["--exact", test, "--nocapture"]);
+    command.arg(itself).args(["--exact", test, "--nocapture"]);
     let output = command.output().expect("it was there a moment ago");
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::etcd::Etcd;
 use super::file::Directory;
@@ -18,6 +19,24 @@ mod watching;
 
 /// So long that a test which needs it fails first.
 const POLL: Duration = Duration::from_secs(3600);
+/// How long something that is about to happen is waited for.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The directory, which nobody holds for long: a process that another test is starting has the lock of this one, too, until it
+/// runs its own program.
+fn directory(path: &Path) -> Directory {
+    let began = Instant::now();
+    loop {
+        match Directory::open(path) {
+            Ok(directory) => return directory,
+            Err(error) => {
+                assert!(error.to_string().starts_with("another coordinator uses"), "{error:#}");
+                assert!(began.elapsed() < PATIENCE, "{error:#}");
+            }
+        }
+        std::thread::yield_now();
+    }
+}
 
 /// An etcd of one member with nothing in it, killed when dropped. `./test` installs the program.
 pub struct EtcdServer {
@@ -119,7 +138,7 @@ fn keeps_its_promises(open: impl Fn() -> Box<dyn Metadata>) {
 #[test]
 fn a_directory_keeps_its_promises() {
     let dir = tempfile::tempdir().expect("a directory");
-    keeps_its_promises(|| Box::new(Directory::open(dir.path()).expect("free")));
+    keeps_its_promises(|| Box::new(directory(dir.path())));
 }
 
 #[test]
@@ -156,8 +175,8 @@ fn large_state() -> Durable {
 fn the_state_of_the_largest_cluster_can_be_read_again() {
     let dir = tempfile::tempdir().expect("a directory");
     let large = large_state();
-    Directory::open(dir.path()).expect("free").save(&large).expect("saved");
-    let found = won(Directory::open(dir.path()).expect("free").campaign());
+    directory(dir.path()).save(&large).expect("saved");
+    let found = won(directory(dir.path()).campaign());
     assert!(found == Some(State::Known(large.clone())), "what was saved");
     // What etcd takes, if nobody allowed it more.
     let bytes = serde_json::to_vec(&large).expect("plain data").len();
