@@ -25,7 +25,7 @@ use crate::world::{Event, HOP_US, World};
 const PARTS_FIRST: u64 = 1 << 47;
 /// A part that came back is asked again after so long: the time between two looks of the server's housekeeping.
 const AGAIN_US: u64 = 50_000;
-/// How often the connection to another gateway breaks when a part was sent.
+/// How often the connection to another gateway breaks when a part was sent, while clients and faults go on.
 const BREAK_PPM: u32 = 20_000;
 
 /// A part that is to find its owner.
@@ -152,7 +152,7 @@ impl World {
         let delay_us = self.rng.exponential_us(HOP_US, 50 * HOP_US);
         let generation = self.gateways[owner].generation;
         self.schedule.after(delay_us, Event::PartAsked { gateway: owner, generation, asking: Box::new(asking) });
-        if self.rng.chance_ppm(BREAK_PPM) {
+        if self.is_active && self.rng.chance_ppm(BREAK_PPM) {
             self.part_leaves(gateway, token, Some(Err(StoreError::OutcomeUnknown)));
         }
     }
