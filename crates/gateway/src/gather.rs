@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for
-//! part of what it has answers for all of it: a count may then be too large.
+//! part of what it has answers for all of it: a count may then be too large, and a flush goes over partitions again that it
+//! had ended already.
 //!
 //! Must not know: how a part is asked.
 
