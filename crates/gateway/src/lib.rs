@@ -9,6 +9,7 @@ pub mod any;
 pub mod command;
 pub mod engine;
 pub mod forward;
+pub mod gather;
 pub mod in_flight;
 pub mod large;
 pub mod latency;

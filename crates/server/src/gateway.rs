@@ -13,7 +13,6 @@ mod core;
 mod counted;
 mod exchange;
 mod followers;
-mod gather;
 mod guests;
 mod limits;
 mod neighbours;

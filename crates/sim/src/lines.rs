@@ -179,7 +179,7 @@ fn action_words(action: &Action) -> anyhow::Result<(&'static str, String)> {
         Action::Touch => ("touch", NONE.to_owned()),
         Action::Delete => ("delete", NONE.to_owned()),
         Action::Clear => ("clear", NONE.to_owned()),
-        Action::SetUntil(..) | Action::TouchUntil(_) | Action::Expire(_) | Action::Evict => {
+        Action::SetUntil(..) | Action::TouchUntil(_) | Action::Expire(_) | Action::Evict | Action::ClearDue => {
             bail!("no line says: {action}")
         }
     })

@@ -42,6 +42,8 @@ pub enum Action {
     Delete,
     /// Removes whatever there is and does not say what was: a flush.
     Clear,
+    /// As `Clear`, of what was stored before it was invoked: nothing that is stored later comes before it. A flush for later.
+    ClearDue,
     /// Changes nothing that is modelled, but is a write to the store.
     Touch,
     /// The value stays, until this moment.
@@ -65,7 +67,7 @@ pub enum Action {
 pub enum Answer {
     /// Of `Get`.
     Found(Option<Value>),
-    /// Of `Set`, `SetUntil`, `Clear`, `Expire` and `Evict`.
+    /// Of `Set`, `SetUntil`, `Clear`, `ClearDue`, `Expire` and `Evict`.
     Done,
     /// Of `Add`, `Replace`, `Append`, `Touch` and `TouchUntil`: whether it took effect.
     Applied(bool),
@@ -121,6 +123,11 @@ impl Model {
         Model { value: Some(value), ..Model::default() }
     }
 
+    /// Does the key hold something else than it did, and not nothing?
+    pub fn is_stored_since(&self, before: &Model) -> bool {
+        self.value.is_some() && (&self.value, self.expires_us) != (&before.value, before.expires_us)
+    }
+
     /// What the action makes of the key, and its answer.
     pub fn step(&self, action: &Action) -> (Model, Answer) {
         let (next, answer) = self.act(action);
@@ -153,7 +160,7 @@ impl Model {
                 Some(_) => (Model::holding(new.clone()), Answer::Swapped),
             },
             Action::Delete => (Model::default(), Answer::Existed(present)),
-            Action::Clear => (Model::default(), Answer::Done),
+            Action::Clear | Action::ClearDue => (Model::default(), Answer::Done),
             Action::Touch => (self.clone(), Answer::Applied(present)),
             Action::Incr(delta) => match &self.value {
                 None => (self.clone(), Answer::Number(None)),
@@ -204,8 +211,8 @@ impl Action {
     pub fn accepts(&self, answer: &Answer) -> bool {
         match self {
             Action::Get => matches!(answer, Answer::Found(_)),
-            Action::Set(_) | Action::SetUntil(..) | Action::Clear => matches!(answer, Answer::Done),
-            Action::Expire(_) | Action::Evict => matches!(answer, Answer::Done),
+            Action::Set(_) | Action::SetUntil(..) => matches!(answer, Answer::Done),
+            Action::Clear | Action::ClearDue | Action::Expire(_) | Action::Evict => matches!(answer, Answer::Done),
             Action::Add(_) | Action::Replace(_) | Action::Append(_) | Action::Touch | Action::TouchUntil(_) => {
                 matches!(answer, Answer::Applied(_))
             }
@@ -224,7 +231,7 @@ impl Action {
     /// Bytes of the values that the action carries.
     pub fn value_bytes(&self) -> usize {
         match self {
-            Action::Get | Action::Delete | Action::Clear | Action::Touch => 0,
+            Action::Get | Action::Delete | Action::Clear | Action::ClearDue | Action::Touch => 0,
             Action::Incr(_) | Action::IncrOrCreate(_) => 0,
             Action::TouchUntil(_) | Action::Expire(_) | Action::Evict => 0,
             Action::Set(value) | Action::SetUntil(value, _) | Action::Add(value) | Action::Replace(value) => {
@@ -285,6 +292,7 @@ impl fmt::Display for Action {
             Action::CompareAndSet { expected, new } => write!(f, "if {expected} set {new}"),
             Action::Delete => f.write_str("delete"),
             Action::Clear => f.write_str("flush"),
+            Action::ClearDue => f.write_str("flush that is due"),
             Action::SetUntil(value, at_us) => write!(f, "set {value} until {at_us} us"),
             Action::Touch => f.write_str("touch"),
             Action::TouchUntil(at_us) => write!(f, "touch until {at_us} us"),

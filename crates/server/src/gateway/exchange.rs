@@ -29,6 +29,7 @@ use shorttail_gateway::any::AnyCommand;
 use shorttail_gateway::command::StoreError;
 use shorttail_gateway::engine::{Engine, EngineConfig, Token};
 use shorttail_gateway::forward::Ask;
+use shorttail_gateway::gather::{Gather, Part, Whom};
 use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, Reply, Request};
 use shorttail_gateway::topology::Topology;
 use shorttail_units::Now;
@@ -36,7 +37,6 @@ use shorttail_wire::control::{Terms, View};
 
 use super::ToCore;
 use super::followers::Followers;
-use super::gather::{Gather, Part, Whom};
 use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
 use super::neighbours::{Identity, Neighbours, Outcome};
 use super::table::Table;
@@ -356,12 +356,7 @@ impl Exchange {
     }
 
     fn add_part(&mut self, token: Token, answer: Answer) {
-        let answer = match answer {
-            Some(Reply::Keyspace(Err(StoreError::NotOwner))) | None => None,
-            Some(Reply::Keyspace(answer)) => Some(answer),
-            Some(_) => Some(Err(StoreError::Unreadable)),
-        };
-        if let Some((origin, whole)) = self.gather.add(token, answer) {
+        if let Some((origin, whole)) = self.gather.add_reply(token, answer) {
             self.answer(origin, Some(Reply::Keyspace(whole)));
         }
     }

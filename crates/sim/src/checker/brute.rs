@@ -2,7 +2,7 @@
 //! histories, to compare the search with; it shares nothing with it but the model.
 
 use crate::history::{Operation, Outcome};
-use crate::model::Model;
+use crate::model::{Action, Model};
 
 /// Whether some order explains every answer.
 pub fn is_linearizable(operations: &[Operation]) -> bool {
@@ -22,6 +22,9 @@ fn place(operations: &[Operation], placed: &mut Vec<bool>, model: &Model) -> boo
             if matches!(&operation.outcome, Outcome::Answered(answer, _) if *answer != told) {
                 return false;
             }
+            if next.is_stored_since(model) && is_flush_to_come(operations, placed, operation) {
+                return false;
+            }
             placed[index] = true;
             let found = place(operations, placed, &next);
             placed[index] = false;
@@ -33,6 +36,14 @@ fn place(operations: &[Operation], placed: &mut Vec<bool>, model: &Model) -> boo
 fn may_be_next(operations: &[Operation], placed: &[bool], next: &Operation) -> bool {
     let mut waiting = operations.iter().zip(placed).filter(|(_, placed)| !**placed);
     waiting.all(|(other, _)| returned(other).is_none_or(|order| order > next.invoked.order))
+}
+
+/// A flush was due before this was invoked, happened, and is not placed.
+fn is_flush_to_come(operations: &[Operation], placed: &[bool], next: &Operation) -> bool {
+    let mut waiting = operations.iter().zip(placed).filter(|(_, placed)| !**placed);
+    waiting.any(|(other, _)| {
+        other.action == Action::ClearDue && returned(other).is_some() && other.invoked.order < next.invoked.order
+    })
 }
 
 fn returned(operation: &Operation) -> Option<u64> {
@@ -54,6 +65,9 @@ pub fn explains(operations: &[Operation], order: &[usize]) -> bool {
         }
         let (next, told) = model.step(&operation.action);
         if matches!(&operation.outcome, Outcome::Answered(answer, _) if *answer != told) {
+            return false;
+        }
+        if next.is_stored_since(&model) && is_flush_to_come(operations, &placed, operation) {
             return false;
         }
         placed[index] = true;

@@ -47,6 +47,12 @@ impl EntryList {
         self.ends[known][1]
     }
 
+    /// Is an operation not in the list any more?
+    pub fn is_placed(&self, known: usize) -> bool {
+        let returns = self.return_of(known);
+        self.next[self.previous[returns]] != returns
+    }
+
     pub fn remove(&mut self, known: usize) {
         for entry in self.ends[known] {
             let (before, after) = (self.previous[entry], self.next[entry]);

@@ -16,6 +16,8 @@ pub(super) struct Known<'a> {
     /// Index into [`Problem::actions`].
     pub action: usize,
     pub answer: &'a Answer,
+    /// Order of invocation.
+    pub invoked: u64,
     /// When its answer left the store, if that is known.
     pub left: Option<u64>,
 }
@@ -42,6 +44,8 @@ pub(super) struct Problem<'a> {
     pub actions: Vec<&'a Action>,
     pub known: Vec<Known<'a>>,
     pub classes: Vec<Class>,
+    /// Flushes that were due and happened, by index into `known`, with the order of invocation.
+    pub due: Vec<(usize, u64)>,
     /// By order.
     pub entries: Vec<Entry>,
 }
@@ -49,7 +53,13 @@ pub(super) struct Problem<'a> {
 impl<'a> Problem<'a> {
     /// The history as it was known at `end`: what was invoked later is absent, what was answered later is unknown.
     pub fn new(operations: &'a [Operation], end: u64) -> Self {
-        let mut problem = Problem { actions: Vec::new(), known: Vec::new(), classes: Vec::new(), entries: Vec::new() };
+        let mut problem = Problem {
+            actions: Vec::new(),
+            known: Vec::new(),
+            classes: Vec::new(),
+            due: Vec::new(),
+            entries: Vec::new(),
+        };
         let mut action_of: HashMap<&Action, usize> = HashMap::new();
         let mut class_of: HashMap<usize, usize> = HashMap::new();
         for (index, operation) in operations.iter().enumerate() {
@@ -63,8 +73,17 @@ impl<'a> Problem<'a> {
             match &operation.outcome {
                 Outcome::Answered(answer, returned) if returned.order <= end => {
                     let known = problem.known.len();
-                    problem.known.push(Known { operation: index, action, answer, left: operation.left });
+                    problem.known.push(Known {
+                        operation: index,
+                        action,
+                        answer,
+                        invoked: operation.invoked.order,
+                        left: operation.left,
+                    });
                     let (invoked, returned) = (operation.invoked.order, returned.order);
+                    if operation.action == Action::ClearDue {
+                        problem.due.push((known, invoked));
+                    }
                     problem.entries.push(Entry { order: invoked, known, is_return: false });
                     problem.entries.push(Entry { order: returned, known, is_return: true });
                 }

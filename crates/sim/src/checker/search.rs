@@ -17,6 +17,9 @@
 //! - **Fingerprints.** The memo holds 128-bit Zobrist fingerprints instead of bit sets. A collision could turn a good
 //!   history bad, with a probability below 2^-80 at the largest memo.
 //!
+//! A flush that was due goes before everything that stores and was asked for later, whether or not it had returned
+//! ([`Search::forestalls_flush`]).
+//!
 //! Without the second to fourth, n writes of unknown outcome cost 2^n configurations.
 
 use super::memory::{EntryList, Fingerprint, Item, States, Visited};
@@ -217,8 +220,14 @@ impl<'a> Search<'a> {
     fn try_known(&mut self, known: usize) -> Option<(Placed, usize)> {
         let &Frame { state, without_unknown, .. } = self.top();
         let (next, fits) = self.states.step_known(state, known);
-        let idle = without_unknown.is_some_and(|without| self.states.step_known(without, known) == (next, true));
-        (fits && !idle).then_some((Placed::Known(known), next))
+        let invoked = self.problem.known[known].invoked;
+        if !fits || self.forestalls_flush(state, next, invoked) {
+            return None;
+        }
+        let idle = without_unknown.is_some_and(|without| {
+            self.states.step_known(without, known) == (next, true) && !self.forestalls_flush(without, next, invoked)
+        });
+        (!idle).then_some((Placed::Known(known), next))
     }
 
     fn try_unknown(&mut self, class: usize, first_return: u64) -> Option<(Placed, usize)> {
@@ -229,8 +238,20 @@ impl<'a> Search<'a> {
         }
         let action = self.problem.classes[class].action;
         let next = self.states.step(state, action);
-        let idle = without_unknown.is_some_and(|without| self.states.step(without, action) == next);
-        (next != state && !idle).then_some((Placed::Unknown(class), next))
+        if next == state || self.forestalls_flush(state, next, invoked) {
+            return None;
+        }
+        let idle = without_unknown.is_some_and(|without| {
+            self.states.step(without, action) == next && !self.forestalls_flush(without, next, invoked)
+        });
+        (!idle).then_some((Placed::Unknown(class), next))
+    }
+
+    /// Is something stored that was asked for after a flush was due, and the flush is to come still?
+    fn forestalls_flush(&self, state: usize, next: usize, invoked: u64) -> bool {
+        let mut due = self.problem.due.iter();
+        due.any(|&(known, due)| due < invoked && !self.list.is_placed(known))
+            && self.states.model(next).is_stored_since(self.states.model(state))
     }
 
     fn top(&self) -> &Frame {

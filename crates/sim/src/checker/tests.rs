@@ -358,6 +358,7 @@ fn tiny_history() -> impl Strategy<Value = Vec<Row>> {
         1 => Just(Action::Delete),
         1 => Just(Action::Incr(1)),
         1 => Just(Action::IncrOrCreate(1)),
+        1 => Just(Action::ClearDue),
         1 => value().prop_map(Action::Append),
     ];
     // Invocation, time of effect after it, return after that, fate.
@@ -482,6 +483,20 @@ fn a_flush_for_later_takes_what_was_stored_before_and_nothing_early() {
     bad(vec![set(0, 1, 1), flush(10, 50), get(20, 21, None), get(22, 23, Some(1))]);
     bad(vec![set(0, 1, 1), flush(10, 50), get(51, 52, Some(1))]);
     good(vec![set(0, 1, 1), unknown(10, Action::Clear), get(51, 52, Some(1))]);
+}
+
+#[test]
+fn what_is_stored_after_a_flush_was_due_does_not_go_with_it() {
+    let due = |from, to| known(from, to, Action::ClearDue, Answer::Done);
+    good(vec![set(0, 1, 1), due(10, 50), get(12, 13, Some(1)), set(14, 16, 2), get(17, 18, Some(2))]);
+    bad(vec![set(0, 1, 1), due(10, 50), set(14, 16, 2), get(17, 18, None)]);
+    // What was asked for before its time may have happened before it or after it.
+    good(vec![set(8, 16, 2), due(10, 50), get(17, 18, None)]);
+    good(vec![set(8, 16, 2), due(10, 50), get(17, 18, Some(2))]);
+    bad(vec![set(0, 1, 1), due(10, 50), append(14, 16, "2"), get(17, 18, Some(12))]);
+    good(vec![set(0, 1, 1), due(10, 50), delete(14, 16, true), get(17, 18, None)]);
+    bad(vec![set(0, 1, 1), due(10, 50), delete(14, 16, true), set(17, 18, 2), get(19, 20, None)]);
+    good(vec![set(0, 1, 1), unknown(10, Action::ClearDue), set(14, 16, 2), get(17, 18, None)]);
 }
 
 /// The history as it was known at a point of it.

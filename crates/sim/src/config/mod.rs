@@ -253,7 +253,9 @@ impl SimConfig {
         config.draw_flips(profile, &mut Rng::new(seed ^ 0xF11B));
         config.draw_misreads(profile, &mut Rng::new(seed ^ 0xB1D5));
         config.clock_gain_ppm_max = *Rng::new(seed ^ 0xC10D).choose(&CLOCK_GAINS_PPM).expect("some");
-        if config.gateway_count > 1 {
+        if profile == Profile::Flushes {
+            config.draw_flushes(&mut Rng::new(seed ^ 0xF1A5));
+        } else if config.gateway_count > 1 {
             // See `share`.
             config.delayed_flush_ppm = 0;
         }
@@ -294,7 +296,7 @@ impl SimConfig {
     pub fn share(&mut self, gateway_count: usize) {
         self.gateway_count = gateway_count;
         self.lease = Some(LeaseConfig { lease_us: 150_000, margin_us: 15_000 });
-        // To flush everything is a request to every gateway, which is theirs to gather.
+        // A profile of its own flushes these: seeds of the others are the runs that they were.
         self.flush_ppm = 0;
     }
 }

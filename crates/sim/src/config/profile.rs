@@ -52,10 +52,12 @@ pub enum Profile {
     Prompt,
     /// Memory is short for a store of several partitions and gateways, whatever else goes wrong: who takes over finds no room.
     Cramped,
+    /// Clients flush everything, now and later, while several gateways share it, whatever else goes wrong.
+    Flushes,
 }
 
 /// Names of the profiles, as the command line takes them.
-pub const PROFILES: [(&str, Profile); 17] = [
+pub const PROFILES: [(&str, Profile); 18] = [
     ("mixed", Profile::Mixed),
     ("calm", Profile::Calm),
     ("crash", Profile::Crash),
@@ -73,6 +75,7 @@ pub const PROFILES: [(&str, Profile); 17] = [
     ("lossy", Profile::Lossy),
     ("prompt", Profile::Prompt),
     ("cramped", Profile::Cramped),
+    ("flushes", Profile::Flushes),
 ];
 
 impl fmt::Display for Profile {
@@ -114,8 +117,10 @@ impl SimConfig {
 
     /// Messages are hurt on their way: in half of the runs with faults that are about sessions more than about memory.
     pub(super) fn draw_flips(&mut self, profile: Profile, rng: &mut Rng) {
-        let has_flips =
-            matches!(profile, Profile::Gateways | Profile::Restart | Profile::Members | Profile::Coordinated);
+        let has_flips = matches!(
+            profile,
+            Profile::Gateways | Profile::Restart | Profile::Members | Profile::Coordinated | Profile::Flushes
+        );
         if has_flips && rng.chance_ppm(500_000) {
             self.flip_ppm = *rng.choose(&[200, 2_000]).expect("rates");
         }
@@ -232,7 +237,25 @@ impl SimConfig {
                 self.faults = FaultWeights { membership: 6, gateway_crash: 2, ..self.faults };
             }
             Profile::Coordinated => self.coordinate(rng),
+            Profile::Flushes => {
+                use Profile::{Coordinated, Cramped, Gateways, Lossy, Members, Near, Restart, Rot};
+                let kinds =
+                    [Gateways, Gateways, Gateways, Restart, Restart, Members, Rot, Near, Lossy, Cramped, Coordinated];
+                self.apply(kinds[rng.index(kinds.len())], rng);
+                if self.gateway_count == 1 {
+                    self.share(2 + rng.index(2));
+                    self.partition_count = self.partition_count.max(2);
+                    self.faults = FaultWeights { gateway_crash: 3, gateway_stall: 3, hand_over: 4, ..self.faults };
+                }
+            }
         }
+    }
+
+    /// Now, later, or both.
+    pub(super) fn draw_flushes(&mut self, rng: &mut Rng) {
+        let (now, later) = *rng.choose(&[(10_000, 0), (0, 10_000), (5_000, 10_000), (20_000, 20_000)]).expect("some");
+        (self.flush_ppm, self.delayed_flush_ppm) = (now, later);
+        self.active_us += self.active_us / 2;
     }
 
     /// The coordinator counts in seconds, and so do the faults: a silent gateway is dead after one and a half.

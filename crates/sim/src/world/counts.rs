@@ -80,6 +80,11 @@ pub struct Counts {
     pub flips_noticed: u64,
     /// Steps of absences, as owners told: away, gone round, in use again, nothing missing.
     pub steps: [u64; 4],
+    /// Parts of flushes that gateways asked each other, parts that came back as nobody did them, flushes for later that were sure
+    /// to happen when they were due.
+    pub parts_forwarded: u64,
+    pub parts_returned: u64,
+    pub flushes_due: u64,
     /// How long partitions were not served when their gateway failed; for how long nobody answered at planned hand-overs,
     /// and requests beside these took; operations where every one is bounded.
     pub outages: Timed,
@@ -142,6 +147,9 @@ impl Counts {
         self.flips += other.flips;
         self.flips_noticed += other.flips_noticed;
         self.steps.iter_mut().zip(other.steps).for_each(|(own, other)| *own += other);
+        self.parts_forwarded += other.parts_forwarded;
+        self.parts_returned += other.parts_returned;
+        self.flushes_due += other.flushes_due;
         self.outages.add(other.outages);
         self.hand_overs_timed.add(other.hand_overs_timed);
         self.requests_timed.add(other.requests_timed);

@@ -3,7 +3,7 @@
 //! The end of a lifetime is an operation of nobody that begins and ends at that very moment: whoever asks later
 //! must not see the value, whoever was answered before must not miss it. A flush for later is one of every key
 //! that begins when it is due, and is over some time after healing; if it may have been cancelled or never
-//! ordered, it may never happen.
+//! ordered, it may never happen. One that is sure when it is due comes before everything that is asked for later and stores.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +21,8 @@ const FLUSHED_US: u64 = 2_000_000;
 #[derive(Default)]
 pub(super) struct OrderedFlushes {
     ordered: BTreeMap<u64, OrderedFlush>,
+    /// The outcome of one is unknown: a gateway that stands still may do its part of it at any time.
+    is_one_lost: bool,
 }
 
 #[derive(Default)]
@@ -35,6 +37,11 @@ struct OrderedFlush {
 }
 
 impl OrderedFlushes {
+    /// Nobody will know whether a flush happened, or will.
+    pub fn is_lost(&mut self) {
+        self.is_one_lost = true;
+    }
+
     /// Another flush was asked for.
     pub fn may_be_cancelled(&mut self) {
         for flush in self.ordered.values_mut() {
@@ -63,7 +70,7 @@ impl World {
         self.clients.flushes.may_be_cancelled();
         let due_us = self.moment_after(delay_ms);
         // One that is under way may come after it.
-        let was_cancelled = self.clients.flushes_under_way();
+        let was_cancelled = self.clients.flushes_under_way() || self.clients.flushes.is_one_lost;
         let op = self.send_flush_for_later(client, expiry_at(due_us));
         self.clients.flushes.ordered.insert(op, OrderedFlush { due_us, was_cancelled, ..OrderedFlush::default() });
         self.note(format_args!("client {client} orders a flush at {due_us} us: operation {op}"));
@@ -82,14 +89,13 @@ impl World {
     /// From now on it may happen.
     pub(super) fn flush_is_due(&mut self, op: u64) {
         let now_us = self.schedule.now_us();
-        let is_refused = self.clients.flushes.ordered.get(&op).is_none_or(|flush| flush.is_refused);
-        if is_refused {
-            return;
-        }
+        let Some(flush) = self.clients.flushes.ordered.get(&op).filter(|flush| !flush.is_refused) else { return };
+        let action = if flush.is_sure { Action::ClearDue } else { Action::Clear };
+        self.counts.flushes_due += u64::from(flush.is_sure);
         let mut keys: BTreeSet<Vec<u8>> = self.clients.keys().into_iter().collect();
         keys.extend(self.history.keys().map(<[u8]>::to_vec));
         let invoke =
-            |key: Vec<u8>| self.history.invoke(now_us, NOBODY, &key, Action::Clear).expect("room in the history");
+            |key: Vec<u8>| self.history.invoke(now_us, NOBODY, &key, action.clone()).expect("room in the history");
         let records = keys.into_iter().map(invoke).collect();
         if let Some(flush) = self.clients.flushes.ordered.get_mut(&op) {
             flush.records = records;

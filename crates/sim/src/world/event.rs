@@ -1,9 +1,10 @@
 //! What the schedule of a world holds, and who takes each of it.
 
 use shorttail_gateway::engine::{SessionId, Standing, Token, VoterSet};
+use shorttail_gateway::gather::Answer;
 use shorttail_gateway::request::Request;
 
-use super::{World, clients, coordinators, endpoint_of, stand_in};
+use super::{World, clients, coordinators, endpoint_of, gateway, stand_in};
 use crate::command_of_model::SimCommand;
 use crate::network::{Endpoint, NetworkEvent};
 
@@ -29,6 +30,21 @@ pub(super) enum Event {
         gateway: usize,
         token: Token,
         request: Box<Request<SimCommand>>,
+    },
+    /// A part of a flush, on its way between gateways, and back.
+    PartAsked {
+        gateway: usize,
+        generation: u32,
+        asking: Box<gateway::Asking>,
+    },
+    PartAnswered {
+        gateway: usize,
+        token: Token,
+        answer: Box<Option<Answer>>,
+    },
+    GatherDue {
+        gateway: usize,
+        generation: u32,
     },
     Order {
         gateway: usize,
@@ -128,6 +144,9 @@ impl World {
             Event::GatewayDeadline { gateway, generation, at_us } => self.gateway_deadline(gateway, generation, at_us),
             Event::Connect { gateway, generation, epoch, id } => self.connect(gateway, generation, epoch, id),
             Event::Forwarded { gateway, token, request } => self.forwarded_arrives(gateway, token, *request),
+            Event::PartAsked { gateway, generation, asking } => self.part_arrives(gateway, generation, *asking),
+            Event::PartAnswered { gateway, token, answer } => self.part_is_answered(gateway, token, *answer),
+            Event::GatherDue { gateway, generation } => self.gather_is_due(gateway, generation),
             Event::Order { gateway, generation, order } => self.order_arrives(gateway, generation, *order),
             Event::Told { gateway, epoch, standing, voters } => self.standing_told(gateway, epoch, standing, &voters),
             Event::Joined { gateway, generation } => self.gateway_joined(gateway, generation),

@@ -55,6 +55,7 @@ use coordinators::Coordinators;
 use event::Event;
 use gateway::GatewayHost;
 use nodes::NodeHost;
+use routing::HOP_US;
 use stand_in::StandIn;
 
 pub use clients::{Op, Outcome};

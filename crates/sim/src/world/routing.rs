@@ -19,7 +19,7 @@ const WAIT_US: u64 = 500_000;
 /// The same with the real coordinator: as long as the server's gateways wait.
 const WAIT_US_COORDINATED: u64 = 4_000_000;
 /// Messages between gateways take this long on average.
-const HOP_US: u64 = 100;
+pub(super) const HOP_US: u64 = 100;
 
 /// Where a request is to go.
 enum Way {
@@ -40,9 +40,13 @@ impl World {
     }
 
     pub(super) fn route(&mut self, gateway: usize, token: Token, request: Request<SimCommand>) {
-        let wait_us = if self.config.coordinated { WAIT_US_COORDINATED } else { WAIT_US };
-        let until_us = self.schedule.now_us() + wait_us;
+        let until_us = self.schedule.now_us() + self.wait_us();
         self.route_until(gateway, until_us, token, request);
+    }
+
+    /// How long a request waits for somebody who serves it.
+    pub(super) fn wait_us(&self) -> u64 {
+        if self.config.coordinated { WAIT_US_COORDINATED } else { WAIT_US }
     }
 
     fn route_until(&mut self, gateway: usize, until_us: u64, token: Token, request: Request<SimCommand>) {
@@ -72,7 +76,7 @@ impl World {
         let key = match request {
             Request::Key(command) => command.key(),
             Request::Group(group) => &group.pairs[0].0,
-            // Everything that is here: a request to all of a cluster is many of these.
+            // Everything that is here. One that is gathered is many of these (`gathering.rs`).
             Request::Keyspace(_) => {
                 let serves = |epoch: &&u32| host.tenures[*epoch].engine.standing() == Standing::Serving;
                 return host.tenures.keys().find(serves).map_or(Way::Wait, |&epoch| Way::Here(epoch));

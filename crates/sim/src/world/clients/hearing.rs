@@ -115,6 +115,9 @@ impl World {
             Heard::Unknown => {
                 pending.records.iter().for_each(|record| self.history.lose(record));
                 self.counts.unknown += 1;
+                if matches!(pending.kind, Kind::Flush | Kind::FlushLater) && self.gateways.len() > 1 {
+                    self.clients.flushes.is_lost();
+                }
                 Outcome::Unknown
             }
         };

@@ -1,5 +1,6 @@
 //! A gateway's process: its tenures with an engine each, their sessions with nodes, its turns.
 
+mod gathering;
 mod sessions;
 mod tenures;
 mod told;
@@ -7,7 +8,8 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shorttail_gateway::engine::{Engine, SessionId, Standing, Token, VoterSet};
-use shorttail_gateway::request::{Reply, Request};
+use shorttail_gateway::gather::{Answer, Part};
+use shorttail_gateway::request::{KeyspaceRequest, Reply, Request};
 use shorttail_gateway::terms::TermsTaken;
 use shorttail_wire::control::{Terms, View};
 use shorttail_wire::node::FrameError;
@@ -17,6 +19,7 @@ use super::stand_in::Order;
 use super::{Counts, Event, World, endpoint_of_gateway};
 use crate::command_of_model::SimCommand;
 use crate::network;
+pub(super) use gathering::{Asking, Gathering};
 
 /// Longest wait between an input and the turn that takes it: how many inputs meet in a turn.
 const TURN_US_MAX: u64 = 60;
@@ -28,6 +31,10 @@ enum Input {
     Bytes(network::SessionId, Vec<u8>),
     Closed(network::SessionId),
     Request(Token, Request<SimCommand>),
+    /// Of a request about all keys that another gateway gathers.
+    Part(Part),
+    /// What another gateway says to it.
+    PartAnswered(Token, Option<Answer>),
     Order(Order),
     /// Of the real coordinator.
     View(View),
@@ -77,6 +84,7 @@ pub(super) struct GatewayHost {
     pub table: Vec<Option<(u32, usize)>>,
     /// Requests of partitions that nobody serves now, and until when they wait.
     pub waiting: VecDeque<(u64, Token, Request<SimCommand>)>,
+    pub gathering: Gathering,
     inputs: VecDeque<Input>,
     turn_is_due: bool,
     deadline_us: Option<u64>,
@@ -126,6 +134,7 @@ impl World {
         let host = &mut self.gateways[gateway];
         host.generation += 1;
         (host.is_up, host.clock) = (true, clock);
+        host.gathering = Gathering::new(gateway, host.generation);
         self.network.start(endpoint_of_gateway(gateway));
         self.note(format_args!("gateway {gateway} starts"));
         self.gateway_joins(gateway);
@@ -146,7 +155,9 @@ impl World {
         host.table.clear();
         host.view = View::default();
         (host.turn_is_due, host.deadline_us) = (false, None);
+        host.gathering = Gathering::default();
         self.clients_lose_connections(gateway);
+        self.lose_parts_at(gateway);
         self.gateway_leaves(gateway);
     }
 
@@ -219,6 +230,7 @@ impl World {
             self.take_input(gateway, input);
         }
         self.route_waiting(gateway);
+        self.go_on_gathering(gateway);
         self.pass_replies(gateway);
         let now = self.now_of_gateway(gateway);
         self.gateways[gateway].engines_mut().for_each(|engine| engine.end_turn(now));
@@ -258,7 +270,14 @@ impl World {
                     hosted.engine.handle_session_closed(now, link.id);
                 }
             }
+            Input::Request(token, Request::Keyspace(flush @ KeyspaceRequest::Flush { .. }))
+                if self.config.gateway_count > 1 =>
+            {
+                self.gather(gateway, token, flush);
+            }
             Input::Request(token, request) => self.route(gateway, token, request),
+            Input::Part(part) => self.take_guest(gateway, part),
+            Input::PartAnswered(token, answer) => self.take_answer_of_part(gateway, token, answer),
             Input::Bytes(session, bytes) => {
                 let Some(link) = host.links.get_mut(&session) else { return };
                 let Some(hosted) = host.tenures.get_mut(&link.epoch) else { return };
@@ -271,7 +290,10 @@ impl World {
             }
             Input::View(view) => self.take_view(gateway, view),
             Input::Terms(terms) => self.take_all_terms(gateway, &terms),
-            Input::Order(Order::Table(table)) => host.table = table,
+            Input::Order(Order::Table(table)) => {
+                host.table = table;
+                self.ask_loose_parts(gateway);
+            }
             Input::Order(Order::Begin { epoch, partitions, terms }) => {
                 self.begin_tenure(gateway, epoch, partitions, terms);
             }
@@ -297,13 +319,15 @@ impl World {
         for epoch in self.gateways[gateway].tenures.keys().copied().collect::<Vec<_>>() {
             let next = |world: &mut World| world.gateways[gateway].tenures.get_mut(&epoch)?.engine.poll_reply(now);
             while let Some((token, reply)) = next(self) {
-                self.gateway_replies(token, reply);
+                self.gateway_replies(gateway, token, reply);
             }
         }
     }
 
-    fn gateway_replies(&mut self, token: Token, reply: Reply) {
-        self.reply_leaves(token.id.seq, reply);
+    fn gateway_replies(&mut self, gateway: usize, token: Token, reply: Reply) {
+        if !self.takes_part(gateway, token, &reply) {
+            self.reply_leaves(token.id.seq, reply);
+        }
     }
 
     fn await_deadline(&mut self, gateway: usize) {

@@ -32,6 +32,7 @@ impl World {
             tell_nodes(engine, &view);
         }
         host.view = view;
+        self.ask_loose_parts(gateway);
     }
 
     /// All tenures of this gateway, as the coordinator has them now.

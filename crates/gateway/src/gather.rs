@@ -8,17 +8,19 @@
 //! ```
 //!
 //! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for
-//! part of what it has answers for all of it: a count may then be too large.
+//! part of what it has answers for all of it: a count may then be too large, and a flush goes over partitions again that it
+//! had ended already.
 //!
 //! Must not know: how a part is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shorttail_gateway::command::StoreError;
-use shorttail_gateway::engine::Token;
-use shorttail_gateway::request::{KeyspaceReply, KeyspaceRequest, RequestId};
+use crate::command::StoreError;
+use crate::engine::Token;
+use crate::request::{KeyspaceReply, KeyspaceRequest, Reply, RequestId};
 
-type Answer = Result<KeyspaceReply, StoreError>;
+/// To a request about all keys, or to a part of it.
+pub type Answer = Result<KeyspaceReply, StoreError>;
 
 /// Whom a part is asked: an epoch, and the core when it is this gateway's own.
 pub type Whom = (u32, Option<usize>);
@@ -62,6 +64,10 @@ pub struct Gather {
 impl Gather {
     pub fn new(connection: u64) -> Self {
         Gather { connection, gathered: BTreeMap::new(), returned: BTreeSet::new(), next: 0 }
+    }
+
+    pub fn connection(&self) -> u64 {
+        self.connection
     }
 
     pub fn is_part(&self, token: Token) -> bool {
@@ -110,6 +116,16 @@ impl Gather {
         self.returned.clear();
         let all = self.gathered.iter_mut();
         all.flat_map(|(&seq, gathered)| gathered.ask_loose(self.connection, seq, &whom)).collect()
+    }
+
+    /// Takes what became of a part, as [`Gather::add`]; `None`: nothing was done. An owner that says that it is none did nothing.
+    pub fn add_reply(&mut self, token: Token, reply: Option<Reply>) -> Option<(Token, Answer)> {
+        let answer = match reply {
+            Some(Reply::Keyspace(Err(StoreError::NotOwner))) | None => None,
+            Some(Reply::Keyspace(answer)) => Some(answer),
+            Some(_) => Some(Err(StoreError::Unreadable)),
+        };
+        self.add(token, answer)
     }
 
     /// Takes the answer to a part, `None`: of one that does not own it. The whole answer when nothing is left to ask.
