@@ -7,6 +7,7 @@ mod coordinators;
 mod corruption;
 mod detect;
 mod flush_later;
+mod flushes_shared;
 mod full;
 mod groups;
 mod hung;
