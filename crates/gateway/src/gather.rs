@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each partition is covered once by an owner that had it when it answered. While tenures move, one that is asked for
-//! part of what it has answers for all of it: a count may then be too large, and a flush goes over partitions again that it
-//! had ended already.
+//! part of what it has answers for all of it: a count may then be too large. A flush says which partitions it is of, as one that
+//! goes over some again would end what was stored there meanwhile.
 //!
 //! Must not know: how a part is asked.
 
@@ -188,7 +188,7 @@ impl Gathered {
             let id = RequestId { seq, part: self.part_next };
             self.part_next += 1;
             let token = Token { connection, id };
-            let part = Part { token, epoch, partition: partitions[0], request: self.request.clone() };
+            let part = Part { token, epoch, partition: partitions[0], request: self.request.part(&partitions) };
             self.parts.insert(id.part, partitions);
             asked.push((part, self.deadline_us, self.may_travel));
         }
@@ -269,7 +269,7 @@ mod tests {
                 answers.into_iter().zip(asked).filter_map(|(answer, part)| gather.add(part.0, Some(answer)));
             ended.next().map(|(_, answer)| answer)
         };
-        let flush = || KeyspaceRequest::Flush { at: None };
+        let flush = || KeyspaceRequest::flush(None);
         let (done, full) = (Ok(KeyspaceReply::Flushed), Err(StoreError::OutOfMemory));
         let unknown = Some(Err(StoreError::OutcomeUnknown));
         assert_eq!(whole(flush(), [done.clone(), full.clone()]), unknown);
@@ -277,6 +277,20 @@ mod tests {
         assert_eq!(whole(flush(), [full.clone(), full.clone()]), Some(full.clone()));
         assert_eq!(whole(flush(), [done.clone(), done.clone()]), Some(done));
         assert_eq!(whole(KeyspaceRequest::Count, [Ok(KeyspaceReply::Count(3)), full.clone()]), Some(full));
+    }
+
+    /// Partitions of two tenures, of which one has done its part, become one tenure's.
+    #[test]
+    fn a_flush_is_of_no_partition_twice() {
+        let mut gather = Gather::new(99);
+        gather.begin(TOKEN, KeyspaceRequest::flush(None), vec![0, 1, 2, 3], 500, true);
+        let of = |part: &Part| (0..4).filter(|&partition| part.request.is_of(partition)).collect::<Vec<u16>>();
+        let asked = gather.ask_loose(|partition| Some((7 + u32::from(partition / 2), None)));
+        assert_eq!(asked.iter().map(|(part, ..)| of(part)).collect::<Vec<_>>(), [[0, 1], [2, 3]]);
+        assert_eq!(gather.add(asked[0].0.token, Some(Ok(KeyspaceReply::Flushed))), None);
+        assert_eq!(gather.add(asked[1].0.token, None), None);
+        let again = gather.ask_returned(|_| Some((9, None)));
+        assert_eq!(again.iter().map(|(part, ..)| of(part)).collect::<Vec<_>>(), [[2, 3]]);
     }
 
     #[test]
@@ -316,7 +330,7 @@ mod tests {
     #[test]
     fn nobody_is_waited_for_for_ever() {
         let mut gather = gather();
-        gather.begin(TOKEN, KeyspaceRequest::Flush { at: None }, vec![0, 1], 600, true);
+        gather.begin(TOKEN, KeyspaceRequest::flush(None), vec![0, 1], 600, true);
         let asked = tokens(gather.ask_loose(|partition| (partition == 0).then_some((7, None))));
         assert_eq!(gather.take_expired(499), []);
         gather.add(asked[1].0, Some(Ok(KeyspaceReply::Flushed)));
@@ -334,7 +348,7 @@ mod tests {
         ] {
             let mut gather = Gather::new(99);
             let partitions = if has_other { vec![0, 1] } else { vec![0] };
-            gather.begin(TOKEN, KeyspaceRequest::Flush { at: None }, partitions, 500, false);
+            gather.begin(TOKEN, KeyspaceRequest::flush(None), partitions, 500, false);
             let asked = tokens(gather.ask_loose(whom));
             if is_answered {
                 assert_eq!(gather.add(asked[1].0, Some(Ok(KeyspaceReply::Flushed))), None);
@@ -342,7 +356,7 @@ mod tests {
             assert_eq!(gather.add(asked[0].0, None), Some((TOKEN, Err(error))));
         }
         let mut gather = Gather::new(99);
-        gather.begin(TOKEN, KeyspaceRequest::Flush { at: None }, vec![0, 1], 500, true);
+        gather.begin(TOKEN, KeyspaceRequest::flush(None), vec![0, 1], 500, true);
         gather.ask_loose(|partition| (partition == 0).then_some((7, None)));
         assert_eq!(gather.take_expired(500), [(TOKEN, Err(StoreError::OutcomeUnknown))], "one is asked");
     }

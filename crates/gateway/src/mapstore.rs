@@ -136,7 +136,7 @@ impl MapStore {
         }
         match request {
             KeyspaceRequest::Count => KeyspaceReply::Count(self.objects.len() as u64),
-            KeyspaceRequest::Flush { at } => {
+            KeyspaceRequest::Flush { at, .. } => {
                 self.flush_at = Some(at.unwrap_or(now.unix_ms));
                 self.apply_flush(now);
                 KeyspaceReply::Flushed

@@ -51,6 +51,8 @@ pub enum KeyspaceRequest {
     Flush {
         #[serde(with = "crate::forward::maybe_unix_ms")]
         at: Option<UnixMs>,
+        /// Of these partitions alone, if any are named.
+        of: Vec<u16>,
     },
     /// Keys from `cursor` on (0: from the start), about `count` of them.
     Scan {
@@ -71,6 +73,29 @@ pub enum KeyspaceRequest {
     /// The same of what clients are told this gateway has, and of nothing else: as a master of Redis Cluster. It is asked of
     /// no other.
     Own(Box<KeyspaceRequest>),
+}
+
+impl KeyspaceRequest {
+    /// Everything is flushed.
+    pub fn flush(at: Option<UnixMs>) -> Self {
+        KeyspaceRequest::Flush { at, of: Vec::new() }
+    }
+
+    /// Is it about this partition, as far as it says of which it is?
+    pub fn is_of(&self, partition: u16) -> bool {
+        match self {
+            KeyspaceRequest::Flush { of, .. } => of.is_empty() || of.contains(&partition),
+            _ => true,
+        }
+    }
+
+    /// The part of it that is about these partitions, if it can say so: what does a thing twice must.
+    pub fn part(&self, partitions: &[u16]) -> Self {
+        match self {
+            KeyspaceRequest::Flush { at, .. } => KeyspaceRequest::Flush { at: *at, of: partitions.to_vec() },
+            _ => self.clone(),
+        }
+    }
 }
 
 /// A key met by a scan.

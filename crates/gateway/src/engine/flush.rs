@@ -1,7 +1,7 @@
-//! flush_all: a floor under each partition. Objects of a lower version are gone.
+//! flush_all: a floor under each partition that it is of. Objects of a lower version are gone.
 //!
 //! ```text
-//! declared: a floor record goes to every partition's log, if each has a place; from here on no round of any key begins
+//! declared: a floor record goes to each of these partitions' logs, if each has a place; from here on no round of any key begins
 //!    |--all durable--> applied: the index is emptied, the client hears, rounds begin again
 //!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it (see `kept`)
 //! ```
@@ -35,7 +35,7 @@ use super::reserve::Urgency;
 use super::striped::StripedObject;
 use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
-use crate::request::{KeyspaceReply, Reply};
+use crate::request::{KeyspaceReply, KeyspaceRequest, Reply};
 
 /// A control record for some partitions, on its way.
 #[derive(Debug)]
@@ -48,18 +48,20 @@ struct Declaration {
 }
 
 /// A flush that is to be declared.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Postponed {
     token: Token,
+    partitions: BTreeSet<PartitionId>,
     since_us: u64,
     /// Some partitions have a record of an earlier attempt: a later owner may take that for the flush.
     is_begun: bool,
 }
 
 /// A flush for later that is to be declared.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Order {
     token: Token,
+    partitions: BTreeSet<PartitionId>,
     at: UnixMs,
     since_us: u64,
 }
@@ -109,29 +111,35 @@ pub struct Flushes {
 }
 
 impl<C: Command> Engine<C> {
-    pub(super) fn flush(&mut self, token: Token, at: Option<UnixMs>) {
+    pub(super) fn flush(&mut self, token: Token, request: &KeyspaceRequest) {
+        let KeyspaceRequest::Flush { at, .. } = *request else { return };
+        let mut partitions = self.all_partitions();
+        partitions.retain(|partition| request.is_of(partition.0));
+        if partitions.is_empty() {
+            return self.answer_flush(token, Err(StoreError::NotOwner));
+        }
         // A refusal leaves everything as it was: so it comes before the first change.
         if let Err(PlaceError::Refuse(error)) = self.too_few_nodes() {
             return self.answer_flush(token, Err(error));
         }
         let since_us = self.now.mono_us;
         match at {
-            Some(at) => self.order_flush(Order { token, at, since_us }),
-            None => self.flush_now(Postponed { token, since_us, is_begun: false }),
+            Some(at) => self.order_flush(Order { token, partitions, at, since_us }),
+            None => self.flush_now(Postponed { token, partitions, since_us, is_begun: false }),
         }
     }
 
     fn order_flush(&mut self, order: Order) {
-        let Order { token, at, since_us } = order;
+        let Order { token, ref partitions, at, since_us } = order;
         if at <= self.now.unix_ms {
-            return self.flush_now(Postponed { token, since_us, is_begun: false });
+            return self.flush_now(Postponed { token, partitions: order.partitions, since_us, is_begun: false });
         }
         // A floor that is declared, or should be, has a higher version than an order of now: it would end it.
         if self.is_flushing() || self.is_flush_overdue() {
             return self.flushes.held_orders.push(order);
         }
         let version = self.take_version();
-        let declared = self.declare(version, Control::FlushDue(at), self.all_partitions(), vec![token]);
+        let declared = self.declare(version, Control::FlushDue(at), partitions.clone(), vec![token]);
         let Err(failed) = declared else { return };
         // It waits for a place as any write does, where nothing was sent.
         let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
@@ -143,15 +151,14 @@ impl<C: Command> Engine<C> {
 
     /// One more client waits for the floor that is being declared, or a new one is.
     fn flush_now(&mut self, flush: Postponed) {
-        let Postponed { token, since_us, is_begun } = flush;
-        let all = self.all_partitions();
+        let Postponed { token, ref partitions, since_us, is_begun } = flush;
         if let Some(declaration) = self.flushes.declaring.and_then(|key| self.flushes.declarations.get_mut(key)) {
-            return match declaration.partitions == all {
+            return match declaration.partitions.is_superset(partitions) {
                 true => declaration.waiting.push(token),
                 false => self.flushes.postponed.push(flush),
             };
         }
-        let Err(failed) = self.declare_floor(all, vec![token]) else { return };
+        let Err(failed) = self.declare_floor(partitions.clone(), vec![token]) else { return };
         let failed = NotDeclared { is_untouched: failed.is_untouched && !is_begun, ..failed };
         let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
         if failed.error == PlaceError::Wait && !has_waited {
@@ -258,7 +265,7 @@ impl<C: Command> Engine<C> {
         let Some(declaration) = self.flushes.declarations.remove(key) else { return };
         match declaration.control {
             Control::FlushDue(at) if self.is_below_a_floor(declaration.version) => {
-                return self.declare_order_again(at, declaration.waiting);
+                return self.declare_order_again(at, declaration.partitions, declaration.waiting);
             }
             Control::FlushDue(at) => {
                 // One that was ordered later may be durable earlier: it takes the place of this one.
@@ -305,9 +312,9 @@ impl<C: Command> Engine<C> {
 
     /// Everything was flushed while a flush for later was declared: the next owner would take that for one that was
     /// cancelled.
-    fn declare_order_again(&mut self, at: UnixMs, waiting: Vec<Token>) {
+    fn declare_order_again(&mut self, at: UnixMs, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
         let version = self.take_version();
-        if self.declare(version, Control::FlushDue(at), self.all_partitions(), waiting.clone()).is_err() {
+        if self.declare(version, Control::FlushDue(at), partitions, waiting.clone()).is_err() {
             waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
         }
     }
@@ -580,7 +587,7 @@ mod tests {
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
     use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
-    use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
+    use crate::request::{GroupPut, Request, RequestId};
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
 
     /// No record finds a place in this partition for now.
@@ -596,7 +603,7 @@ mod tests {
         let mut engine = engine_without_room(PartitionId(1));
         let now = engine.now;
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+        engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
         assert!(engine.poll_reply(now).is_none(), "it waits");
         engine.flushes.postponed[0].is_begun |= is_begun;
         engine.let_go(now);
@@ -634,7 +641,7 @@ mod tests {
 
     fn order(engine: &mut Engine<AnyCommand>, at: UnixMs) {
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) }));
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(Some(at))));
         pass(engine);
     }
 
@@ -654,7 +661,7 @@ mod tests {
         }
         engine.now.unix_ms = UnixMs(6_000);
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
         (0..100).for_each(|_| pass(&mut engine));
         let written: usize = open_of(&engine).map_or(0, |slot| controls_in(&engine, slot).len());
         assert!(written <= 1, "{written} floors");

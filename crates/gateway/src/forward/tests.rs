@@ -106,7 +106,7 @@ fn what_was_not_done_is_refused_in_its_own_words() {
     let ask = Ask { partition: 0, epoch: 0, request: Request::Group(group) };
     assert!(ask.is_write());
     assert_eq!(ask.refusal(StoreError::NotOwner), Reply::Group(Err(StoreError::NotOwner)));
-    let flush = Ask { partition: 0, epoch: 5, request: Request::Keyspace(KeyspaceRequest::Flush { at: None }) };
+    let flush = Ask { partition: 0, epoch: 5, request: Request::Keyspace(KeyspaceRequest::flush(None)) };
     assert!(flush.is_write());
     let count = Ask { partition: 0, epoch: 5, request: Request::Keyspace(KeyspaceRequest::Count) };
     assert!(!count.is_write());

@@ -65,7 +65,7 @@ fn flush_time(now: Now, shared: &mut Shared, arguments: &[u8], noreply: bool) ->
         (Some(delay), false) => exact_i32(delay).ok_or(Refusal::BAD_EXPTIME)?,
     };
     let at = if delay > 0 { expiry(delay, now) } else { None };
-    Ok(KeyspaceRequest::Flush { at })
+    Ok(KeyspaceRequest::flush(at))
 }
 
 fn verbosity(shared: &mut Shared, arguments: &[u8]) -> &'static str {

@@ -104,7 +104,7 @@ impl KeyspaceWork {
             KeyspaceWork::Count => KeyspaceRequest::Count,
             KeyspaceWork::CountSlot { slot } => KeyspaceRequest::CountSlot { slot: *slot },
             KeyspaceWork::ListSlot { slot, count } => KeyspaceRequest::ListSlot { slot: *slot, count: *count },
-            KeyspaceWork::Flush => KeyspaceRequest::Flush { at: None },
+            KeyspaceWork::Flush => KeyspaceRequest::flush(None),
             KeyspaceWork::RandomKey => KeyspaceRequest::RandomKey,
             KeyspaceWork::Scan { cursor, count, .. } => KeyspaceRequest::Scan { cursor: *cursor, count: *count },
             KeyspaceWork::Keys { cursor, .. } => {

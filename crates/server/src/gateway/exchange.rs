@@ -175,7 +175,8 @@ impl Exchange {
         let deadline_us = now.mono_us + WAIT_US_MAX;
         match ask {
             Ask { epoch, request: Request::Keyspace(request), .. } if epoch != 0 => {
-                let partitions = self.table.partitions_of_epoch(epoch);
+                let mut partitions = self.table.partitions_of_epoch(epoch);
+                partitions.retain(|&partition| request.is_of(partition));
                 if !partitions.iter().any(|&partition| self.is_own(partition)) {
                     return self.answer(token, None);
                 }

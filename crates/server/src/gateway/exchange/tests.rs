@@ -237,7 +237,7 @@ fn a_master_answers_for_all_that_clients_are_told_it_has() {
         };
         // The one that owns it is to be asked, and is not reached.
         assert_eq!(answers_at_once(1, KeyspaceRequest::Count), !stands_in);
-        assert_eq!(answers_at_once(2, KeyspaceRequest::Flush { at: None }), !stands_in);
+        assert_eq!(answers_at_once(2, KeyspaceRequest::flush(None)), !stands_in);
         assert!(answers_at_once(3, KeyspaceRequest::Stats), "how it is itself");
     }
 }

@@ -80,7 +80,7 @@ fn neighbour() -> Neighbour {
 fn what_is_late_is_not_asked_again() {
     let mut neighbours = Neighbours::new(Identity { cluster: ClusterId(1), gateway: 0 });
     let mut asked = neighbour();
-    let flush = KeyspaceRequest::Flush { at: None };
+    let flush = KeyspaceRequest::flush(None);
     for (tag, (request, deadline_us)) in
         [(KeyspaceRequest::Count, 7), (KeyspaceRequest::Count, 5), (flush, 6)].into_iter().enumerate()
     {

@@ -60,7 +60,7 @@ impl World {
 
     /// A flush that takes effect later.
     pub(in crate::world) fn send_flush_for_later(&mut self, client: u32, at: shorttail_units::UnixMs) -> u64 {
-        let request = Request::Keyspace(KeyspaceRequest::Flush { at: Some(at) });
+        let request = Request::Keyspace(KeyspaceRequest::flush(Some(at)));
         self.send(client, Kind::FlushLater, Vec::new(), request)
     }
 
@@ -135,7 +135,7 @@ impl World {
     /// A scenario's client flushes everything.
     pub fn request_flush(&mut self, client: u32) -> Op {
         self.clients.flushes.may_be_cancelled();
-        let request = Request::Keyspace(KeyspaceRequest::Flush { at: None });
+        let request = Request::Keyspace(KeyspaceRequest::flush(None));
         let keys: Vec<Vec<u8>> = self.history.keys().map(<[u8]>::to_vec).collect();
         let records = self.invoke_all(client, keys.iter().map(|key| (key.as_slice(), Action::Clear)));
         let op = self.send(client, Kind::Flush, records.expect("room in the history"), request);

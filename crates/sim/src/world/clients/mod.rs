@@ -168,7 +168,7 @@ impl World {
                 let keys = self.clients.keys();
                 let records = self.invoke_all(client, keys.iter().map(|key| (key.as_slice(), Action::Clear)));
                 if let Some(records) = records {
-                    self.send(client, Kind::Flush, records, Request::Keyspace(KeyspaceRequest::Flush { at: None }));
+                    self.send(client, Kind::Flush, records, Request::Keyspace(KeyspaceRequest::flush(None)));
                 }
             }
             Wish::FlushLater { delay_ms } => self.order_flush(client, delay_ms),

@@ -164,12 +164,13 @@ impl World {
         }
     }
 
-    /// Another gateway asks: for all that this one has as of that epoch.
+    /// Another gateway asks: for all that this one has as of that epoch, and is asked of.
     pub(super) fn take_guest(&mut self, gateway: usize, part: Part) {
         let Part { token, epoch, request, .. } = part;
         let places = (0..).zip(&self.gateways[gateway].table);
         let own = places.filter(|(_, place)| **place == Some((epoch, gateway)));
-        let partitions: Vec<u16> = own.map(|(partition, _)| partition).collect();
+        let partitions = own.map(|(partition, _)| partition).filter(|&partition| request.is_of(partition));
+        let partitions: Vec<u16> = partitions.collect();
         if partitions.is_empty() {
             return self.answer_gathered(gateway, token, None);
         }

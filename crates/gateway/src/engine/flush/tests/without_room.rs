@@ -100,7 +100,7 @@ fn a_flush_waits_for_seals_as_a_write_does() {
     for at in [None, Some(UnixMs(9_000))] {
         let mut engine = engine_without_room(PartitionId(1));
         let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
-        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::Flush { at }));
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(at)));
         engine.now.mono_us += STALL_US_MAX - 20_000;
         engine.advance_flushes();
         assert!(replies(&mut engine).is_empty(), "{at:?}: it waits");
