@@ -12,6 +12,7 @@ mod tests;
 mod values;
 
 use serde::{Deserialize, Serialize};
+use shorttail_units::SLOT_COUNT;
 use shorttail_wire::gateway::{Body, FrameError, Kind, body_bytes_of, put_frame};
 
 use crate::any::AnyCommand;
@@ -55,6 +56,7 @@ impl Ask {
         match &self.request {
             Request::Key(command) => is_key(command.key()) && command.is_well_formed(),
             Request::Group(group) => !group.pairs.is_empty() && group.pairs.iter().all(|(key, _)| is_key(key)),
+            Request::Keyspace(KeyspaceRequest::Flush { of, .. }) => (1..=SLOT_COUNT).contains(&of.len()),
             Request::Keyspace(keyspace) => !matches!(keyspace, KeyspaceRequest::Own(_)),
         }
     }

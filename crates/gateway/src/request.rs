@@ -81,11 +81,11 @@ impl KeyspaceRequest {
         KeyspaceRequest::Flush { at, of: Vec::new() }
     }
 
-    /// Is it about this partition, as far as it says of which it is?
-    pub fn is_of(&self, partition: u16) -> bool {
+    /// The partitions that it is about; `None`: all that whoever is asked has.
+    pub fn named(&self) -> Option<&[u16]> {
         match self {
-            KeyspaceRequest::Flush { of, .. } => of.is_empty() || of.contains(&partition),
-            _ => true,
+            KeyspaceRequest::Flush { of, .. } if !of.is_empty() => Some(of),
+            _ => None,
         }
     }
 

@@ -113,9 +113,11 @@ pub struct Flushes {
 impl<C: Command> Engine<C> {
     pub(super) fn flush(&mut self, token: Token, request: &KeyspaceRequest) {
         let KeyspaceRequest::Flush { at, .. } = *request else { return };
-        let mut partitions = self.all_partitions();
-        partitions.retain(|partition| request.is_of(partition.0));
-        if partitions.is_empty() {
+        let all = self.all_partitions();
+        let named = request.named().map(|named| named.iter().copied().map(PartitionId).collect());
+        let partitions = named.unwrap_or_else(|| all.clone());
+        // Whoever asks takes all of them for flushed.
+        if !partitions.is_subset(&all) {
             return self.answer_flush(token, Err(StoreError::NotOwner));
         }
         // A refusal leaves everything as it was: so it comes before the first change.
@@ -179,7 +181,8 @@ impl<C: Command> Engine<C> {
         let floor = self.take_version();
         let horizon = self.take_stripe_ids(0);
         let declared = self.declare(floor, Control::Floor { floor, horizon }, partitions, waiting);
-        if declared.is_err() {
+        // What left nothing behind may be tried at any time: others may have a place.
+        if declared.as_ref().is_err_and(|failed| !failed.is_untouched) {
             self.flushes.again_us = self.now.mono_us + FLUSH_RETRY_US;
         }
         declared
@@ -264,7 +267,7 @@ impl<C: Command> Engine<C> {
         }
         let Some(declaration) = self.flushes.declarations.remove(key) else { return };
         match declaration.control {
-            Control::FlushDue(at) if self.is_below_a_floor(declaration.version) => {
+            Control::FlushDue(at) if self.is_below_a_floor(&declaration) => {
                 return self.declare_order_again(at, declaration.partitions, declaration.waiting);
             }
             Control::FlushDue(at) => {
@@ -306,11 +309,11 @@ impl<C: Command> Engine<C> {
         }
     }
 
-    fn is_below_a_floor(&self, version: Version) -> bool {
-        self.flushes.floors.values().any(|&floor| floor > version)
+    fn is_below_a_floor(&self, declaration: &Declaration) -> bool {
+        declaration.partitions.iter().any(|&partition| self.floor_of(partition) > declaration.version)
     }
 
-    /// Everything was flushed while a flush for later was declared: the next owner would take that for one that was
+    /// Some of it was flushed while a flush for later was declared: the next owner would take that for one that was
     /// cancelled.
     fn declare_order_again(&mut self, at: UnixMs, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
         let version = self.take_version();

@@ -39,7 +39,7 @@ use super::ToCore;
 use super::followers::Followers;
 use super::limits::{ANSWER_BYTES, ANSWERS_OF_STATS, ANSWERS_PER_PASS};
 use super::neighbours::{Identity, Neighbours, Outcome};
-use super::table::Table;
+use super::table::{Owner, Table};
 use super::tenures::Tenures;
 use super::waiting::{NEWS_US_MAX, REST_US, WAIT_US_MAX, Waiter, Waiting, WaitingTotal};
 use super::writes::Writes;
@@ -175,9 +175,12 @@ impl Exchange {
         let deadline_us = now.mono_us + WAIT_US_MAX;
         match ask {
             Ask { epoch, request: Request::Keyspace(request), .. } if epoch != 0 => {
-                let mut partitions = self.table.partitions_of_epoch(epoch);
-                partitions.retain(|&partition| request.is_of(partition));
-                if !partitions.iter().any(|&partition| self.is_own(partition)) {
+                let named = request.named().map(<[u16]>::to_vec);
+                let partitions = named.unwrap_or_else(|| self.table.partitions_of_epoch(epoch));
+                let me = self.place.identity.gateway;
+                let is_asked = |owner: Owner| owner.epoch == epoch && owner.gateway == me;
+                let mut owners = partitions.iter().map(|&partition| self.table.owner(partition));
+                if partitions.is_empty() || !owners.all(|owner| owner.is_some_and(is_asked)) {
                     return self.answer(token, None);
                 }
                 let gathered = self.gather.begin(token, request, partitions, deadline_us, false);

@@ -242,6 +242,32 @@ fn a_master_answers_for_all_that_clients_are_told_it_has() {
     }
 }
 
+/// Whoever asks takes all that it named for flushed.
+#[test]
+fn a_guest_flushes_what_it_names_where_all_of_it_is_here() {
+    let mut world = World::new();
+    world.run_until("serves", |world| world.standing() == Some(Standing::Serving));
+    let objects = |world: &World| world.exchange.tenures.stats().map(|stats| stats.objects);
+    world.ask(1, b"set key 0 0 5\r\nvalue\r\n");
+    world.run_until("stored", |world| objects(world) == Some(1));
+    world.exchange.poll_answer(world.now).expect("an answer");
+    let flush = |world: &mut World, seq, epoch, of| {
+        let token = Token { connection: 1, id: RequestId { seq, part: 0 } };
+        let request = Request::Keyspace(KeyspaceRequest::Flush { at: None, of });
+        world.exchange.ask_as_guest(world.now, token, Ask { partition: 0, epoch, request });
+        token
+    };
+    for (seq, epoch, of) in [(2, 1, vec![1]), (3, 1, vec![0, 1]), (4, 2, vec![0])] {
+        let token = flush(&mut world, seq, epoch, of);
+        assert_eq!(world.exchange.poll_answer(world.now), Some((token, None)), "nothing was done");
+    }
+    assert_eq!(objects(&world), Some(1));
+    let token = flush(&mut world, 5, 1, vec![0]);
+    world.run_until("flushed", |world| objects(world) == Some(0));
+    let answer = world.exchange.poll_answer(world.now);
+    assert_eq!(answer, Some((token, Some(Reply::Keyspace(Ok(KeyspaceReply::Flushed))))));
+}
+
 #[test]
 fn what_was_counted_stays_counted_when_the_engine_is_gone() {
     let mut world = World::new();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! client --flush--> Gather --part--> engine of that epoch, here, while it serves
-//!                     |------part--> the gateway that has the epoch: a Gather of its own, of all that it has of it
+//!                     |------part--> the gateway that has the epoch: a Gather of its own, of the partitions that are named
 //!                     '------part--> waits: nobody owns it, or does not serve yet
 //! part of an epoch that is no more the owner's, or whose time is over --> back: asked of whoever owns it then
 //! gateway that was asked dies, a connection breaks, no answer in time --> unknown
@@ -169,9 +169,9 @@ impl World {
         let Part { token, epoch, request, .. } = part;
         let places = (0..).zip(&self.gateways[gateway].table);
         let own = places.filter(|(_, place)| **place == Some((epoch, gateway)));
-        let partitions = own.map(|(partition, _)| partition).filter(|&partition| request.is_of(partition));
-        let partitions: Vec<u16> = partitions.collect();
-        if partitions.is_empty() {
+        let own: Vec<u16> = own.map(|(partition, _)| partition).collect();
+        let partitions = request.named().map_or_else(|| own.clone(), <[u16]>::to_vec);
+        if partitions.is_empty() || !partitions.iter().all(|partition| own.contains(partition)) {
             return self.answer_gathered(gateway, token, None);
         }
         self.begin_gathering(gateway, token, request, partitions, false);
