@@ -96,6 +96,8 @@ class Client(threading.Thread):
 
     # How errors begin: of something that may have happened, or did not; and the one for what is too long.
     UNKNOWN, REFUSED = (b"SERVER_ERROR outcome unknown",), (b"SERVER_ERROR ",)
+    # What is read where nothing is, and after a value.
+    NOTHING, VALUE_END = b"END\r\n", b"\r\nEND\r\n"
     TOO_LONG = b"SERVER_ERROR object too large for cache\r\n"
 
     def __init__(self, number, addresses, keys, seed, pause=0.0, sizes=None):
@@ -227,18 +229,25 @@ class Client(threading.Thread):
 
     def find(self, key):
         """What came of a read, and the value, if there is one."""
-        line = self.ask(b"get %s\r\n" % key)
-        words = line.split()
-        if line == b"END\r\n":
+        line = self.ask(self.reading(key))
+        if line == self.NOTHING:
             return "ok", None
         if line.startswith(self.REFUSED):
             return "refused", None
         if not line.endswith(b"\n"):
             return "unknown", None
-        # Clients store flags of 0 only, and those of Redis none.
-        if len(words) != 4 or words[2] != b"0":
+        size = self.size_told(line)
+        if size is None:
             raise ValueError(f"get {key!r}: {line!r}")
-        return self.take(int(words[3]), b"\r\nEND\r\n")
+        return self.take(size, self.VALUE_END)
+
+    def reading(self, key):
+        return b"get %s\r\n" % key
+
+    def size_told(self, line):
+        """Of the value that follows this line, if one does. Clients store flags of 0 only, and those of Redis none."""
+        words = line.split()
+        return int(words[3]) if len(words) == 4 and words[2] == b"0" else None
 
     def take(self, size, end):
         """The rest of an answer that has a value."""

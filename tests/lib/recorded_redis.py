@@ -17,6 +17,7 @@ class RedisClient(Client):
     UNKNOWN = (b"-ERR outcome unknown",)
     # Nothing was done: try again, too few nodes, no memory, not let in yet; or more nodes are missed than may be.
     REFUSED = (b"-TRYAGAIN ", b"-NOREPLICAS ", b"-OOM ", b"-LOADING ", b"-ERR too many nodes failed")
+    NOTHING, VALUE_END = b"$-1\r\n", b"\r\n"
     TOO_LONG = b"-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n"
 
     def value_bytes_max(self, key):
@@ -30,14 +31,8 @@ class RedisClient(Client):
     def delete(self, key):
         self.write(key, "delete", ABSENT, command_of(b"DEL", key), {b":1\r\n": "deleted", b":0\r\n": "absent"})
 
-    def find(self, key):
-        line = self.ask(command_of(b"GET", key))
-        if line == b"$-1\r\n":
-            return "ok", None
-        if line.startswith(self.REFUSED):
-            return "refused", None
-        if not line.endswith(b"\n"):
-            return "unknown", None
-        if not line.startswith(b"$"):
-            raise ValueError(f"GET {key!r}: {line!r}")
-        return self.take(int(line[1:]), b"\r\n")
+    def reading(self, key):
+        return command_of(b"GET", key)
+
+    def size_told(self, line):
+        return int(line[1:]) if line.startswith(b"$") else None

@@ -35,7 +35,7 @@ use super::reserve::Urgency;
 use super::striped::StripedObject;
 use super::{Engine, Token, Work};
 use crate::command::{Command, StoreError};
-use crate::request::{KeyspaceReply, KeyspaceRequest, Reply};
+use crate::request::{KeyspaceReply, Reply};
 
 /// A control record for some partitions, on its way.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub struct Flushes {
     overdue_us: Option<u64>,
     /// Their floor found no place for long: nobody waits for it. What would store anything is refused.
     is_given_up: bool,
-    /// A floor found no place: none is declared before, whoever waits for it.
+    /// A floor reached some partitions and found no place in another: none is declared before, whoever waits for it.
     again_us: u64,
     declarations: Pool<Declaration>,
     /// The floor that is being declared.
@@ -111,11 +111,13 @@ pub struct Flushes {
 }
 
 impl<C: Command> Engine<C> {
-    pub(super) fn flush(&mut self, token: Token, request: &KeyspaceRequest) {
-        let KeyspaceRequest::Flush { at, .. } = *request else { return };
+    /// `of`: these partitions; none: all that there are.
+    pub(super) fn flush(&mut self, token: Token, at: Option<UnixMs>, of: &[u16]) {
         let all = self.all_partitions();
-        let named = request.named().map(|named| named.iter().copied().map(PartitionId).collect());
-        let partitions = named.unwrap_or_else(|| all.clone());
+        let partitions = match of {
+            [] => all.clone(),
+            named => named.iter().copied().map(PartitionId).collect(),
+        };
         // Whoever asks takes all of them for flushed.
         if !partitions.is_subset(&all) {
             return self.answer_flush(token, Err(StoreError::NotOwner));
@@ -590,7 +592,7 @@ mod tests {
     use crate::engine::lock::{Move, Old};
     use crate::engine::manifest::Manifest;
     use crate::engine::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
-    use crate::request::{GroupPut, Request, RequestId};
+    use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
     use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
 
     /// No record finds a place in this partition for now.

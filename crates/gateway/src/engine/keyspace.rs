@@ -88,7 +88,7 @@ impl<C: Command> Engine<C> {
                 let count = named - self.named_twice().filter(|twice| twice.index() == usize::from(slot)).count();
                 self.answer(token, KeyspaceReply::Count(count as u64));
             }
-            request @ KeyspaceRequest::Flush { .. } => self.flush(token, &request),
+            KeyspaceRequest::Flush { at, of } => self.flush(token, at, &of),
             KeyspaceRequest::Scan { cursor, count } => {
                 self.list(token, Listing::Scan { cursor, count: count.clamp(1, SCAN_KEYS_MAX) }, 1);
             }

@@ -308,7 +308,7 @@ pub const WITNESSES_EVERY_US: u64 = 200_000;
 /// Microseconds that a write waits for memory to be reclaimed before its client hears that there is none.
 pub const STALL_US_MAX: u64 = 2_000_000;
 
-/// Microseconds after which a flush is tried again for which not every partition had a place.
+/// Microseconds after which a flush is tried again that reached some partitions, and found no place in another.
 pub const FLUSH_RETRY_US: u64 = 100_000;
 
 /// The same while the owner lets go, in microseconds since it does: everybody else's requests wait for the next owner, and
