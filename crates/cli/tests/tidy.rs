@@ -3,7 +3,7 @@
 //!
 //! Must not know: what any crate does. Reads the workspace's files only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -254,33 +254,44 @@ fn the_table_of_rules_names_what_exists() {
     assert_none(&missing.map(|(file, name)| format!("{}: no {name:?}", file.display())).collect::<Vec<_>>());
 }
 
-/// The head of the engine lists its modules by group; the `mod` lines and ARCHITECTURE have the same groups.
+/// The names that the table in the head of a file has in its first column.
+fn listed(text: &str) -> BTreeSet<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | `")?.split_once("` | "));
+    rows.map(|(name, _)| name.to_owned()).collect()
+}
+
+/// The modules that a file declares before it uses any.
+fn declared(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().take_while(|line| !line.starts_with("use ")).filter_map(|line| line.strip_suffix(';'));
+    lines.filter_map(|line| line.split_once("mod ")).map(|(_, module)| module.to_owned()).collect()
+}
+
+/// The modules whose files or folders lie beside a `mod.rs`.
+fn beside(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|entry| entry.expect("a readable directory").path());
+    let names = paths.map(|path| path.file_stem().expect("an entry has a name").to_string_lossy().into_owned());
+    names.filter(|name| name != "mod").collect()
+}
+
+/// The head of the engine lists its groups, as ARCHITECTURE does, and the head of each group its modules.
 #[test]
 fn each_module_of_the_engine_is_in_its_group() {
-    let (text, told) = (read(&root().join(ENGINE).join("mod.rs")), read(&root().join("docs/ARCHITECTURE.md")));
-    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | ")?.split_once(" | "));
-    let listed: BTreeMap<String, Vec<&str>> = rows
-        .filter(|(_, row)| row.contains('`'))
-        .map(|(group, row)| (group.to_owned(), quoted(row).into_iter().map(|(_, module)| module).collect()))
-        .collect();
-    let mut declared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    let mut group = String::new();
-    for line in text.lines().take_while(|line| !line.starts_with("use ")) {
-        if let Some(named) = line.strip_prefix("// ") {
-            group = named.trim_end_matches('.').to_lowercase();
-        } else if let Some((_, module)) = line.strip_suffix(';').and_then(|line| line.split_once("mod ")) {
-            declared.entry(group.clone()).or_default().push(module);
-        }
-    }
-    assert_eq!(listed, declared, "the head of the engine and its `mod` lines");
-    let strange = listed.keys().filter(|group| !told.contains(&format!("\n| {group} | ")));
+    let (engine, told) = (root().join(ENGINE), read(&root().join("docs/ARCHITECTURE.md")));
+    let groups = declared(&read(&engine.join("mod.rs")));
+    let strange = groups.iter().filter(|group| !told.contains(&format!("\n| `{group}` | ")));
     assert_none(&strange.map(|group| format!("ARCHITECTURE does not name {group}")).collect::<Vec<_>>());
+    for folder in groups.iter().map(|group| engine.join(group)).chain([engine.clone()]) {
+        let text = read(&folder.join("mod.rs"));
+        assert_eq!(listed(&text), declared(&text), "the head of {} and its `mod` lines", folder.display());
+        assert_eq!(declared(&text), beside(&folder), "the `mod` lines and what is in {}", folder.display());
+    }
 }
 
 /// `bench transitions` goes by what gateways log and shares no code with them.
 #[test]
 fn the_log_has_the_words_that_are_measured_by() {
-    let [told, read_by] = ["crates/gateway/src/engine/absence.rs", "crates/bench/src/transitions/course.rs"]
+    let [told, read_by] = ["crates/gateway/src/engine/sessions/absence.rs", "crates/bench/src/transitions/course.rs"]
         .map(|file| read(&root().join(file)));
     let words: Vec<&str> =
         read_by.lines().filter_map(|line| line.trim().strip_prefix("(Step::")?.split('"').nth(1)).collect();

@@ -1,7 +1,7 @@
 //! One failure and return, as the owners' log tells it.
 //!
 //! ```text
-//! 2026-11-22T07:48:49.123456Z  INFO shorttail_gateway::engine::absence: node is away node=3 epoch=1
+//! 2026-11-22T07:48:49.123456Z  INFO shorttail_gateway::engine::sessions::absence: node is away node=3 epoch=1
 //! '---- moment                                                          '-- step     '---- who, told by which owner
 //! ```
 //! A step is reached when every owner has told it of every node that failed.
@@ -137,7 +137,9 @@ mod tests {
     use super::*;
 
     fn line(at: &str, words: &str, node: u64, epoch: u64) -> String {
-        format!("2026-11-22T{at}Z  INFO core: shorttail_gateway::engine::absence: {words} node={node} epoch={epoch}")
+        format!(
+            "2026-11-22T{at}Z  INFO core: shorttail_gateway::engine::sessions::absence: {words} node={node} epoch={epoch}"
+        )
     }
 
     fn event(at: &str, words: &str, node: u64, epoch: u64) -> Event {

@@ -12,122 +12,31 @@
 //! The grammar: `handle_*` takes an input, [`Engine::end_turn`] follows the inputs that arrived together,
 //! `poll_*` yields what is to be done. Time is an argument.
 //!
-//! | group | | modules |
-//! |---|---|---|
-//! | read | how a record or a piece is found and read, also from other chunks; hedges; requests about all keys | `again`, `budget`, `deferred`, `distrust`, `fetch`, `hedge`, `kept_manifests`, `keyspace`, `lookup`, `near`, `pieces`, `read_room`, `sources` |
-//! | write | rounds of commands, the log and its open stripes, striped objects, flushes | `apart`, `flush`, `flushed`, `group`, `layout`, `lock`, `log`, `manifest`, `open_stripe`, `race`, `redirect`, `room`, `round`, `seal_sums`, `spare`, `stalled`, `striped`, `striped_race`, `unsettled` |
-//! | reclaim | what is emptied, evicted and freed, and what must outlive it | `choosing`, `cleaner`, `doomed`, `emptiest`, `evict`, `freeing`, `kept`, `recent`, `rescind`, `reserve`, `unreadable` |
-//! | take over | who may answer, what a new owner learns before it serves, how an old one ends | `adopt`, `census`, `doubts`, `giving_up`, `lease`, `loading`, `loss`, `newest`, `outlived`, `ownership`, `picture`, `preparing`, `reconstruct`, `recovery`, `synchronise`, `witness` |
-//! | repair | chunks that are lost, damaged or to move | `damage`, `levelling`, `losing`, `moving`, `orders`, `rate`, `rebuilding`, `repair` |
-//! | sessions | nodes as this owner sees them: greeted, late, slow, away | `absence`, `domains`, `greeting`, `late`, `lives`, `node_session`, `nodes`, `pause`, `sessions`, `watch` |
-//! | shared state | what all of these use | `arrays`, `config`, `index`, `invariants`, `limits`, `placed`, `pool`, `replies`, `stripes`, `testing` |
+//! Its modules are in groups. A group's `mod.rs` says what each of them is for, and where to begin reading. What is
+//! `pub(super)` in a module is for its group, what is `pub(in crate::engine)` for the others, too.
+//!
+//! | group | what it is for |
+//! |---|---|
+//! | `read` | how a record or a piece is found and read, also from other chunks; hedges; requests about all keys |
+//! | `write` | rounds of commands, the log and its open stripes, striped objects, flushes |
+//! | `reclaim` | what is emptied, evicted and freed, and what must outlive it |
+//! | `takeover` | who may answer, what a new owner learns before it serves, how an old one ends |
+//! | `repair` | chunks that are lost, damaged or to move |
+//! | `sessions` | nodes as this owner sees them: greeted, late, slow, away |
+//! | `state` | what all of these use |
 //!
 //! Source: the rules (`docs/RULES.md`). One deviation: a stripe that lost a member before it was sealed is emptied into
 //! new stripes from the owner's memory instead of being reconfigured (see `docs/decisions`).
 //!
 //! Must not know: sockets, clocks, client protocols.
 
-// Read.
-mod again;
-mod budget;
-mod deferred;
-mod distrust;
-mod fetch;
-mod hedge;
-mod kept_manifests;
-mod keyspace;
-mod lookup;
-mod near;
-mod pieces;
-mod read_room;
-mod sources;
-
-// Write.
-mod apart;
-mod flush;
-mod flushed;
-mod group;
-mod layout;
-mod lock;
-mod log;
-mod manifest;
-mod open_stripe;
-mod race;
-mod redirect;
-mod room;
-mod round;
-mod seal_sums;
-mod spare;
-mod stalled;
-mod striped;
-mod striped_race;
-mod unsettled;
-
-// Reclaim.
-mod choosing;
-mod cleaner;
-mod doomed;
-mod emptiest;
-mod evict;
-mod freeing;
-mod kept;
-mod recent;
-mod rescind;
-mod reserve;
-mod unreadable;
-
-// Take over.
-mod adopt;
-mod census;
-mod doubts;
-mod giving_up;
-mod lease;
-mod loading;
-mod loss;
-mod newest;
-mod outlived;
-mod ownership;
-mod picture;
-mod preparing;
-mod reconstruct;
-mod recovery;
-mod synchronise;
-mod witness;
-
-// Repair.
-mod damage;
-mod levelling;
-mod losing;
-mod moving;
-mod orders;
-mod rate;
-mod rebuilding;
+mod read;
+mod reclaim;
 mod repair;
-
-// Sessions.
-mod absence;
-mod domains;
-mod greeting;
-mod late;
-mod lives;
-mod node_session;
-mod nodes;
-mod pause;
 mod sessions;
-mod watch;
-
-// Shared state.
-mod arrays;
-mod config;
-mod index;
-mod invariants;
-pub mod limits;
-mod placed;
-mod pool;
-mod replies;
-mod stripes;
-#[cfg(test)]
-mod testing;
+mod state;
+mod takeover;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -137,29 +46,31 @@ use shorttail_monitor::{Monitor, MonitorConfig, Ticket, Verdict};
 use shorttail_policy::Policy;
 use shorttail_units::{Configuration, Incarnation, NodeId, Now, PartitionId, Slot, StripeId, Version};
 
-pub use absence::Step;
-pub use config::{EngineConfig, WhenFull};
-pub use keyspace::{cursor_of, cursor_slot};
-pub use lease::{LeaseConfig, Terms, Voter, VoterSet};
-pub use near::NearOffer;
-pub use nodes::{NodePhase, SessionId};
-pub use ownership::Standing;
-pub use watch::Watched;
+pub use read::keyspace::{cursor_of, cursor_slot};
+pub use read::near::NearOffer;
+pub use sessions::absence::Step;
+pub use sessions::nodes::{NodePhase, SessionId};
+pub use sessions::watch::Watched;
+pub use state::config::{EngineConfig, WhenFull};
+pub use state::limits;
+pub use takeover::lease::{LeaseConfig, Terms, Voter, VoterSet};
+pub use takeover::ownership::Standing;
 
 use crate::command::{Access, Command, StoreError};
 use crate::request::{Reply, Request, RequestId, StoreStats};
-use budget::Budget;
-use census::Census;
-use index::{Index, StripeSlot, Tag};
-use lock::Locks;
-use log::{Log, Purpose};
-use nodes::Nodes;
-use pool::{Pool, PoolKey};
-use rebuilding::OrderNumber;
-use recent::Recent;
-use sources::RecordGuess;
-use stripes::Stripes;
-use unsettled::Unsettled;
+use read::budget::Budget;
+use read::sources::RecordGuess;
+use reclaim::recent::Recent;
+use repair::rebuilding::OrderNumber;
+use sessions::nodes::{Node, Nodes};
+use state::index::{Index, StripeSlot, Tag};
+use state::pool::{Pool, PoolKey};
+use state::stripes::Stripes;
+use takeover::census::Census;
+use takeover::recovery::Gathering;
+use write::lock::Locks;
+use write::log::{Log, Purpose};
+use write::unsettled::Unsettled;
 
 /// Names a part of a client request across the gateway: replies carry it back to the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -188,7 +99,7 @@ enum Work {
     /// A lock is free for its next round.
     Start(PoolKey),
     /// A record is held by all its participants.
-    Confirmed { slot: StripeSlot, item: open_stripe::Item<Purpose> },
+    Confirmed { slot: StripeSlot, item: write::open_stripe::Item<Purpose> },
     /// A stripe lost a member before it was sealed.
     Abandon(StripeSlot),
     /// A round that may wait for memory is tried out of its turn.
@@ -204,7 +115,7 @@ enum Work {
     /// A node is late or gone: what it was asked goes elsewhere.
     Failover(Vec<PoolKey>),
     /// More objects are looked at for this request about all keys.
-    List(Token, keyspace::Listing),
+    List(Token, read::keyspace::Listing),
 }
 
 /// What the engine waits for from a session.
@@ -319,7 +230,7 @@ const CORE_SHIFT: u32 = StripeId::COUNTER_BITS - limits::CORE_COUNT_MAX.ilog2();
 /// Is the engine serving, or still learning what the nodes hold?
 #[derive(Debug)]
 enum Phase {
-    Gathering(Box<recovery::Gathering>),
+    Gathering(Box<Gathering>),
     /// What is not certain is written anew first.
     Completing,
     Serving,
@@ -330,63 +241,63 @@ pub struct Engine<C> {
     now: Now,
     phase: Phase,
     /// While this is to become the owner later.
-    preparing: Option<preparing::Preparing>,
+    preparing: Option<takeover::preparing::Preparing>,
     /// Packed stripes that were read in the last round of gathering.
     inherited_read: usize,
     /// Counts how often all nodes were asked what they hold.
     scan_round: u32,
     /// Scans that were begun.
     scan_count: u32,
-    lease: lease::Lease,
-    ownership: ownership::Ownership,
+    lease: takeover::lease::Lease,
+    ownership: takeover::ownership::Ownership,
     index: Index,
     recent: Recent,
     stripes: Stripes<Purpose>,
-    spare: spare::Spare,
+    spare: write::spare::Spare,
     logs: BTreeMap<PartitionId, Log>,
     turn: u64,
     /// Members that open stripes share, and how many were opened with them.
     shared_members: Option<(Arc<[NodeId]>, usize)>,
     nodes: Nodes,
-    domains: domains::Domains,
+    domains: sessions::domains::Domains,
     retired: BTreeSet<(NodeId, Incarnation)>,
-    lives: lives::Lives,
+    lives: sessions::lives::Lives,
     codes: CodeCache,
     awaited: Pool<Awaited>,
-    races: Pool<race::Race>,
-    fetches: Pool<fetch::Fetch>,
-    piece_fetches: Pool<pieces::PieceFetch>,
-    lookups: Pool<lookup::Lookup<C>>,
-    deferred: deferred::Deferred,
+    races: Pool<write::race::Race>,
+    fetches: Pool<read::fetch::Fetch>,
+    piece_fetches: Pool<read::pieces::PieceFetch>,
+    lookups: Pool<read::lookup::Lookup<C>>,
+    deferred: read::deferred::Deferred,
     locks: Locks<C>,
-    striped_writes: Pool<striped::StripedWrite>,
-    striped_reads: Pool<striped::StripedRead<C>>,
-    read_room: read_room::ReadRoom<(striped::Reader<C>, lock::Object)>,
+    striped_writes: Pool<write::striped::StripedWrite>,
+    striped_reads: Pool<write::striped::StripedRead<C>>,
+    read_room: read::read_room::ReadRoom<(write::striped::Reader<C>, write::lock::Object)>,
     /// Striped objects by their first stripe: in the order in which they were written.
-    striped: striped::StripedObjects,
-    evictions: evict::Evictions,
-    groups: Pool<group::Group>,
-    jobs: Pool<cleaner::Job>,
+    striped: write::striped::StripedObjects,
+    evictions: reclaim::evict::Evictions,
+    groups: Pool<write::group::Group>,
+    jobs: Pool<reclaim::cleaner::Job>,
     is_starting_jobs: bool,
-    scans: Pool<keyspace::ScanStep>,
-    flushes: flush::Flushes,
-    flushed: flushed::Flushed,
-    voids: freeing::Voids,
+    scans: Pool<read::keyspace::ScanStep>,
+    flushes: write::flush::Flushes,
+    flushed: write::flushed::Flushed,
+    voids: reclaim::freeing::Voids,
     /// What is left to do of a take-over.
-    completing: Option<Box<recovery::Completing>>,
-    losses: loss::Losses,
-    repair: repair::Repair,
-    absences: absence::Absences,
-    moves: moving::Moves,
+    completing: Option<Box<takeover::recovery::Completing>>,
+    losses: takeover::loss::Losses,
+    repair: repair::queue::Repair,
+    absences: sessions::absence::Absences,
+    moves: repair::moving::Moves,
     /// Chunks that nodes were asked to look at.
     suspected: BTreeSet<(NodeId, StripeId)>,
-    stalled: stalled::Stalled,
+    stalled: write::stalled::Stalled,
     /// Locks of written keys beside which an unreadable record may be of the same key.
     doubtful: Vec<PoolKey>,
-    outlived: outlived::Outlived,
+    outlived: takeover::outlived::Outlived,
     unsettled: Unsettled,
     work: VecDeque<Work>,
-    replies: replies::Replies<C>,
+    replies: state::replies::Replies<C>,
     next_version: u64,
     next_stripe: u64,
     /// Hardly a stripe fits any more: as of the last tick, or stripe opened.
@@ -398,8 +309,8 @@ pub struct Engine<C> {
     cramped_us: Option<u64>,
     /// Until then writes may wait for memory without a further look for some to reclaim.
     hope_until_us: u64,
-    emptiest: emptiest::Emptiest,
-    passed_over: unreadable::PassedOver,
+    emptiest: reclaim::emptiest::Emptiest,
+    passed_over: reclaim::unreadable::PassedOver,
     /// The partition whose tombstones are looked at next.
     tombstone_hand: PartitionId,
     tombstones_due_us: u64,
@@ -446,14 +357,14 @@ pub struct Engine<C> {
 
 impl<C: Command> Engine<C> {
     pub fn new(config: EngineConfig, now: Now) -> Self {
-        let domains = domains::Domains::new(config.placement, config.shape);
-        let picture = picture::Picture::new(config.data_count());
+        let domains = sessions::domains::Domains::new(config.placement, config.shape);
+        let picture = takeover::picture::Picture::new(config.data_count());
         let logs = config.partitions.iter().map(|&partition| (partition, Log::default())).collect();
         Engine {
-            lease: lease::Lease::new(config.lease, config.tolerance()),
+            lease: takeover::lease::Lease::new(config.lease, config.tolerance()),
             stripes: Stripes::new(config.data_count()),
             monitor: Monitor::new(MonitorConfig { avoid_max: config.tolerance(), ..config.monitor }, now.mono_us),
-            read_room: read_room::ReadRoom::new(config.read_bytes_max),
+            read_room: read::read_room::ReadRoom::new(config.read_bytes_max),
             monitor_due_us: 0,
             has_unhurried: false,
             is_for_clients: false,
@@ -478,53 +389,53 @@ impl<C: Command> Engine<C> {
             near_parts: Vec::new(),
             config,
             now,
-            phase: Phase::Gathering(Box::new(recovery::Gathering::new(now.mono_us, picture, Census::default()))),
+            phase: Phase::Gathering(Box::new(Gathering::new(now.mono_us, picture, Census::default()))),
             preparing: None,
             inherited_read: 0,
             scan_round: 0,
             scan_count: 0,
-            ownership: ownership::Ownership::default(),
+            ownership: takeover::ownership::Ownership::default(),
             index: Index::default(),
             recent: Recent::new(),
-            spare: spare::Spare::default(),
+            spare: write::spare::Spare::default(),
             logs,
             turn: 0,
             shared_members: None,
             nodes: Nodes::default(),
             domains,
             retired: BTreeSet::new(),
-            lives: lives::Lives::default(),
+            lives: sessions::lives::Lives::default(),
             codes: CodeCache::default(),
             awaited: Pool::default(),
             races: Pool::default(),
             fetches: Pool::default(),
             piece_fetches: Pool::default(),
             lookups: Pool::default(),
-            deferred: deferred::Deferred::default(),
+            deferred: read::deferred::Deferred::default(),
             locks: Locks::default(),
             striped_writes: Pool::default(),
             striped_reads: Pool::default(),
-            striped: striped::StripedObjects::default(),
-            evictions: evict::Evictions::default(),
+            striped: write::striped::StripedObjects::default(),
+            evictions: reclaim::evict::Evictions::default(),
             groups: Pool::default(),
             jobs: Pool::default(),
             is_starting_jobs: false,
             scans: Pool::default(),
-            flushes: flush::Flushes::default(),
-            flushed: flushed::Flushed::default(),
-            voids: freeing::Voids::default(),
+            flushes: write::flush::Flushes::default(),
+            flushed: write::flushed::Flushed::default(),
+            voids: reclaim::freeing::Voids::default(),
             completing: None,
-            losses: loss::Losses::default(),
-            repair: repair::Repair::default(),
-            absences: absence::Absences::default(),
-            moves: moving::Moves::default(),
+            losses: takeover::loss::Losses::default(),
+            repair: repair::queue::Repair::default(),
+            absences: sessions::absence::Absences::default(),
+            moves: repair::moving::Moves::default(),
             suspected: BTreeSet::new(),
-            stalled: stalled::Stalled::default(),
+            stalled: write::stalled::Stalled::default(),
             doubtful: Vec::new(),
-            outlived: outlived::Outlived::default(),
+            outlived: takeover::outlived::Outlived::default(),
             unsettled: Unsettled::default(),
             work: VecDeque::new(),
-            replies: replies::Replies::default(),
+            replies: state::replies::Replies::default(),
             next_version: 1,
             next_stripe: 1,
             is_cramped: false,
@@ -532,8 +443,8 @@ impl<C: Command> Engine<C> {
             is_kept_from_deletes: false,
             cramped_us: None,
             hope_until_us: 0,
-            emptiest: emptiest::Emptiest::default(),
-            passed_over: unreadable::PassedOver::default(),
+            emptiest: reclaim::emptiest::Emptiest::default(),
+            passed_over: reclaim::unreadable::PassedOver::default(),
             tombstone_hand: PartitionId(0),
             tombstones_due_us: 0,
             tick_us: now.mono_us,
@@ -663,8 +574,8 @@ impl<C: Command> Engine<C> {
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             objects: self.object_count(),
-            bytes_used: self.nodes.iter().map(nodes::Node::used_bytes).sum(),
-            bytes_limit: self.nodes.iter().map(nodes::Node::memory_bytes).sum(),
+            bytes_used: self.nodes.iter().map(Node::used_bytes).sum(),
+            bytes_limit: self.nodes.iter().map(Node::memory_bytes).sum(),
             nodes_alive: self.nodes.ready_count() as u16,
             nodes_total: self.nodes.count() as u16,
             slices_judged_total: self.monitor.counters().slices_judged,

@@ -1,9 +1,9 @@
 //! R10: a reply that depends on an operation in flight waits for it, and a failure after sending is "unknown".
 //!
-//! Holds by `read` (gateway/src/engine/lookup.rs): a read of a key whose write is under way queues behind it. With the
-//! read answered from the round in hand, it shows what dies with the owner. And by `end_completing_when_done`
-//! (recovery.rs): what a new owner found on too few nodes is written anew before it is shown. With serving before that,
-//! a client sees what dies with one node.
+//! Holds by `read` (gateway/src/engine/read/lookup.rs): a read of a key whose write is under way queues behind it. With
+//! the read answered from the round in hand, it shows what dies with the owner. And by `end_completing_when_done`
+//! (takeover/recovery.rs): what a new owner found on too few nodes is written anew before it is shown. With serving
+//! before that, a client sees what dies with one node.
 
 use super::*;
 

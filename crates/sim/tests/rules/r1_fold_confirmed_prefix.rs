@@ -1,6 +1,6 @@
 //! R1: parities fold only what every participant confirmed.
 //!
-//! Holds by `OpenStripe::acknowledge` (gateway/src/engine/open_stripe.rs): `stable` moves over the front of the
+//! Holds by `OpenStripe::acknowledge` (gateway/src/engine/write/open_stripe.rs): `stable` moves over the front of the
 //! operations only while that front is confirmed by its data node and all parities. With `stable` taken from the
 //! parities alone, a data node that is cut off lacks what parities folded: the audit says so.
 

@@ -1,8 +1,9 @@
 //! R2: however far clocks run apart, as long as the lease's margin allows for it, one owner at most answers.
 //!
-//! Holds by the margin in `Lease::proven_until` (gateway/src/engine/lease.rs): without it an owner whose clock loses goes
-//! on while the nodes' promises have ended by theirs. And by `Fences::from_bytes` (node/src/fences.rs), which keeps what
-//! an earlier process of a node promised for a whole lease: without it nodes that restart let the next owner in at once.
+//! Holds by the margin in `Lease::proven_until` (gateway/src/engine/takeover/lease.rs): without it an owner whose clock
+//! loses goes on while the nodes' promises have ended by theirs. And by `Fences::from_bytes` (node/src/fences.rs),
+//! which keeps what an earlier process of a node promised for a whole lease: without it nodes that restart let the next
+//! owner in at once.
 
 use shorttail_gateway::engine::LeaseConfig;
 

@@ -1,9 +1,9 @@
 //! R3: what was deleted stays deleted, across cleaning, a returning node and a new owner.
 //!
-//! Holds by `carry` and `is_needed` (gateway/src/engine/cleaner.rs): a tombstone moves on while a stripe older than its
-//! horizon exists. With `is_needed` answering false for tombstones, a new owner finds the deleted record alone. And a
-//! stripe exists until its members confirmed its free: its void record is carried on until then. With that one dropped,
-//! a member that slept through all of it brings the record back.
+//! Holds by `carry` and `is_needed` (gateway/src/engine/reclaim/cleaner.rs): a tombstone moves on while a stripe older
+//! than its horizon exists. With `is_needed` answering false for tombstones, a new owner finds the deleted record
+//! alone. And a stripe exists until its members confirmed its free: its void record is carried on until then. With that
+//! one dropped, a member that slept through all of it brings the record back.
 
 use shorttail_gateway::engine::WhenFull;
 
@@ -69,7 +69,7 @@ fn a_node_that_slept_for_long_brings_nothing_back() {
 }
 
 /// Tombstones whose objects' stripes are all gone are garbage themselves: `choose_worn`
-/// (gateway/src/engine/cleaner.rs).
+/// (gateway/src/engine/reclaim/cleaner.rs).
 #[test]
 fn a_store_whose_keys_are_all_deleted_gives_its_memory_back() {
     let mut world = cluster(1);

@@ -1,9 +1,10 @@
 //! R4: a new owner closes every inherited unsealed stripe before it serves, and never appends to one.
 //!
-//! Holds by `synchronise` (gateway/src/engine/synchronise.rs), which names the last operation to all members and takes
-//! what a member says of an earlier close for the end, and by `end_gathering_when_done` (recovery.rs): serving waits
-//! for the closes. Without the closes, a member that was away at the first take-over adds its operation to the picture
-//! of the second one. A stripe of which one member alone knows is not completed either: `synchronise` ends it empty.
+//! Holds by `synchronise` (gateway/src/engine/takeover/synchronise.rs), which names the last operation to all members
+//! and takes what a member says of an earlier close for the end, and by `end_gathering_when_done`
+//! (takeover/recovery.rs): serving waits for the closes. Without the closes, a member that was away at the first
+//! take-over adds its operation to the picture of the second one. A stripe of which one member alone knows is not
+//! completed either: `synchronise` ends it empty.
 
 use super::*;
 

@@ -1,8 +1,8 @@
 //! R5: a seal names the final operation, and every read that is decoded is exact.
 //!
 //! Holds by `ChunkMut::seal` (store/src/chunk.rs), which refuses with `Gap` what it was not sent, and by
-//! `seal_confirmed` (gateway/src/engine/log.rs), which keeps the owner's bytes until all members confirmed. With the
-//! bytes let go at the first confirmation, reads of a stripe that some members never sealed are refused.
+//! `seal_confirmed` (gateway/src/engine/write/log.rs), which keeps the owner's bytes until all members confirmed. With
+//! the bytes let go at the first confirmation, reads of a stripe that some members never sealed are refused.
 
 use super::*;
 

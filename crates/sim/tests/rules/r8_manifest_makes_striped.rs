@@ -1,9 +1,10 @@
 //! R8: a striped object exists by its manifest alone.
 //!
-//! Holds by `installed` (gateway/src/engine/striped.rs): the manifest is appended when every chunk of every stripe is
-//! held; by `is_void_manifest` (recovery.rs); and by `leave_stripes` (round.rs). With the manifest sent when all pieces
-//! but one are held, a new owner voids what was acknowledged; with such a manifest believed, an object has fewer pieces
-//! than it promises; with pieces freed of which nobody knows whether they are an object, one that was shown is gone.
+//! Holds by `installed` (gateway/src/engine/write/striped.rs): the manifest is appended when every chunk of every
+//! stripe is held; by `is_void_manifest` (takeover/recovery.rs); and by `leave_stripes` (write/round.rs). With the
+//! manifest sent when all pieces but one are held, a new owner voids what was acknowledged; with such a manifest
+//! believed, an object has fewer pieces than it promises; with pieces freed of which nobody knows whether they are an
+//! object, one that was shown is gone.
 
 use super::*;
 

@@ -1,8 +1,9 @@
 //! R9: versions grow over owners, a flush is a floor that lasts, a touch is a new version.
 //!
 //! Holds by `take_version` (gateway/src/engine/mod.rs): the epoch is the version's upper part; and by `take_keyed`
-//! (gateway/src/engine/picture.rs), which leaves out what lies below the floor. With the epoch left out of versions a
-//! new owner's writes lose against older ones at the next take-over; without the floor flushed objects return.
+//! (gateway/src/engine/takeover/picture.rs), which leaves out what lies below the floor. With the epoch left out of
+//! versions a new owner's writes lose against older ones at the next take-over; without the floor flushed objects
+//! return.
 
 use super::*;
 

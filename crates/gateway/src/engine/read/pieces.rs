@@ -1,0 +1,458 @@
+//! Reading the pieces of one stripe of a striped object, together: what is read for one helps to decode another.
+//!
+//! ```text
+//! wanted 0 1 2 3 of RS(4,2), the node of 1 slow:  0 - 2 3 4    four requests, 1 is decoded from the answers
+//! late binding, one more:                         0 1 2 3 4    five requests, the first four answers suffice
+//! 2 is late:                                      0 1 2 3 + 4  a hedge is one request more
+//! ```
+//! A chunk is *relied on* from the moment it is asked until it fails or is given up for being late. Further chunks are
+//! asked until every wanted piece can be had from what is relied on. Which pieces are gone round, and which chunks are
+//! preferred instead, is decided as for single ranges (`sources.rs`). Data pieces check themselves when they arrive; a
+//! parity is checked by what is decoded with it.
+//!
+//! Source: Hydra 4.1.2 and EC-Cache (any `k` of `k` and some more); ShortTail 3.2.1 (degraded reads).
+//!
+//! Must not know: what the object is, who reads it.
+
+use std::sync::Arc;
+
+use shorttail_codes::{Code, Cost, Plan};
+use shorttail_policy::Hedge;
+use shorttail_units::NodeId;
+use shorttail_wire::node::{NodeRequest, Refusal};
+use smallvec::SmallVec;
+
+use super::again::Excluded;
+use super::distrust;
+use super::fetch::{FetchPurpose, Wanted};
+use crate::command::Command;
+use crate::engine::state::pool::PoolKey;
+use crate::engine::write::manifest::open_piece;
+use crate::engine::{Engine, What};
+
+/// Bit per chunk of the stripe.
+type Chunks = u128;
+
+#[derive(Debug)]
+pub struct PieceFetch {
+    /// Which stripe, and for whom. Its data index is no matter.
+    pub(super) wanted: Wanted,
+    code: Code,
+    pieces: Chunks,
+    /// Chunks that gave nothing.
+    pub(super) excluded: Excluded,
+    /// Chunks that are asked and late.
+    given_up: Chunks,
+    asked: SmallVec<[(u8, PoolKey); 8]>,
+    parts: Vec<(u8, Vec<u8>)>,
+    /// More was asked because something was late, or might be.
+    is_hedged: bool,
+    is_late_bound: bool,
+}
+
+impl PieceFetch {
+    fn arrived(&self) -> Chunks {
+        self.parts.iter().fold(0, |bits, part| bits | 1 << part.0)
+    }
+
+    fn outstanding(&self) -> Chunks {
+        self.asked.iter().fold(0, |bits, asked| bits | 1 << asked.0)
+    }
+
+    /// Chunks that owe an answer.
+    pub(super) fn asked(&self) -> impl Iterator<Item = u8> {
+        self.asked.iter().map(|asked| asked.0)
+    }
+
+    /// Goes back to these chunks; false: there are none, or it was done often enough.
+    pub(super) fn forgive(&mut self, back: Chunks) -> bool {
+        self.given_up &= self.outstanding();
+        self.excluded.forgive(back)
+    }
+
+    /// The same with parities that arrived.
+    pub(super) fn forget_parities(&mut self, back: Chunks) -> bool {
+        let parities = self.arrived() & self.parities();
+        let is_worth_it = self.forgive(back | parities);
+        if is_worth_it {
+            self.parts.retain(|part| parities >> part.0 & 1 == 0);
+        }
+        is_worth_it
+    }
+
+    fn parities(&self) -> Chunks {
+        Chunks::MAX << self.wanted.shape.data_count()
+    }
+
+    fn relied_on(&self) -> Chunks {
+        self.arrived() | self.outstanding() & !self.given_up
+    }
+
+    fn part(&self, chunk: usize) -> Option<&[u8]> {
+        self.parts.iter().find(|part| usize::from(part.0) == chunk).map(|part| &part.1[..])
+    }
+
+    /// The piece by this plan, or by another one that leaves out parities which are damaged: those, and the piece.
+    fn decode_rightly(&self, piece: usize, plan: &Plan) -> Option<(Chunks, Vec<u8>)> {
+        let right = |left_out, plan: &Plan| {
+            let bytes = self.decode(plan);
+            open_piece(&bytes, self.wanted.stripe).is_some().then_some((left_out, bytes))
+        };
+        right(0, plan).or_else(|| {
+            let mut others = distrust::plans_without(&self.code, piece, self.arrived(), self.parities());
+            others.find_map(|(left_out, plan)| right(left_out, &plan))
+        })
+    }
+
+    fn decode(&self, plan: &Plan) -> Vec<u8> {
+        let sources: SmallVec<[&[u8]; 16]> = plan.sources.iter().filter_map(|&source| self.part(source)).collect();
+        let mut decoded = vec![0; self.wanted.chunk_bytes as usize];
+        plan.decode(&sources, &mut decoded);
+        decoded
+    }
+}
+
+fn each(chunks: Chunks) -> impl Iterator<Item = usize> {
+    (0..Chunks::BITS as usize).filter(move |chunk| chunks >> chunk & 1 == 1)
+}
+
+impl<C: Command> Engine<C> {
+    /// Reads these pieces of a stripe.
+    pub(in crate::engine) fn start_pieces(&mut self, wanted: Wanted, pieces: Chunks) {
+        let policy = *self.policy(wanted.partition);
+        let mut direct = pieces;
+        let (mut given_up, mut is_hedged) = (0, false);
+        for piece in each(pieces) {
+            self.budget.earn();
+            let of_piece = Wanted { data_index: piece, ..wanted.clone() };
+            let node = wanted.members[piece];
+            if self.goes_round(&of_piece) {
+                match self.nodes.is_ready(node) && policy.read_sidestep && self.takes_probe(node) {
+                    true => given_up |= 1 << piece,
+                    false => direct &= !(1 << piece),
+                }
+            } else if policy.hedge == Hedge::Adaptive
+                && self.is_late(node)
+                && self.has_plan(&of_piece, 0)
+                && self.take_token()
+            {
+                // Behind what is late already it would be late too.
+                (given_up, is_hedged) = (given_up | 1 << piece, true);
+            }
+        }
+        self.stats.degraded_reads_total += u64::from(direct != pieces || given_up != 0);
+        let fetch = PieceFetch {
+            code: self.codes.get(wanted.shape),
+            wanted,
+            pieces,
+            excluded: Excluded::default(),
+            given_up,
+            asked: SmallVec::new(),
+            parts: Vec::with_capacity(pieces.count_ones() as usize),
+            is_hedged,
+            is_late_bound: false,
+        };
+        let key = self.piece_fetches.insert(fetch);
+        self.ask_chunks(key, direct);
+        let spare = self.spare_of_next(policy.hedge);
+        if spare > 0 {
+            self.bind_late(key, spare);
+        }
+        self.go_on(key);
+    }
+
+    fn ask_chunks(&mut self, key: PoolKey, chunks: Chunks) {
+        for chunk in each(chunks) {
+            let Some(fetch) = self.piece_fetches.get(key) else { return };
+            let wanted = &fetch.wanted;
+            let (stripe, length, node) = (wanted.stripe, wanted.chunk_bytes, wanted.members[chunk]);
+            let is_hedgeable = self.policy(wanted.partition).hedge == Hedge::Adaptive;
+            let request = NodeRequest::ReadRange { stripe, offset: 0, length, op: wanted.op };
+            let tag = self.ask(node, stripe, &request, What::Piece { pieces: key, part: chunk as u8 });
+            self.piece_fetches.get_mut(key).expect("it is there").asked.push((chunk as u8, tag));
+            if is_hedgeable {
+                self.note_hedgeable(node);
+            }
+        }
+    }
+
+    /// Asks for so many answers more than are needed.
+    fn bind_late(&mut self, key: PoolKey, count: u8) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        fetch.is_late_bound = true;
+        let (pieces, data_count) = (fetch.pieces, fetch.wanted.shape.data_count());
+        let mut more = count;
+        if (pieces.count_ones() as usize) < data_count {
+            // What decodes one piece is one answer more than is needed of all that.
+            let plans = each(pieces).filter_map(|piece| self.plan_of(key, piece, 1 << piece)).collect::<Vec<_>>();
+            plans.iter().for_each(|plan| self.ask_sources_of(key, plan));
+            more -= 1;
+        }
+        for _ in 0..more {
+            let Some(chunk) = self.piece_fetches.get(key).and_then(|fetch| self.spare_chunk(fetch)) else { return };
+            self.ask_chunks(key, 1 << chunk);
+        }
+    }
+
+    /// One more chunk that is of use for all pieces, if there is such a one; of the least loaded node.
+    fn spare_chunk(&self, fetch: &PieceFetch) -> Option<usize> {
+        let wanted = &fetch.wanted;
+        let shape = wanted.shape;
+        let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
+        let covers_all = |chunk: usize| {
+            let parity = chunk.checked_sub(shape.data_count());
+            parity.is_some_and(|parity| each(fetch.pieces).all(|piece| shape.covers(parity, piece)))
+        };
+        let is_free = |chunk: &usize| taken >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[*chunk]);
+        let rank = |&chunk: &usize| {
+            let node = wanted.members[chunk];
+            (!covers_all(chunk), self.is_slow_source(wanted, node), self.load_of(node))
+        };
+        (0..wanted.members.len()).filter(is_free).min_by_key(rank)
+    }
+
+    /// How to get a piece from what is relied on and as little else as possible, without the chunks in `avoided`.
+    fn plan_of(&self, key: PoolKey, piece: usize, avoided: Chunks) -> Option<Arc<Plan>> {
+        let fetch = self.piece_fetches.get(key)?;
+        let wanted = &fetch.wanted;
+        let code = &fetch.code;
+        let (arrived, relied_on) = (fetch.arrived(), fetch.relied_on() & !avoided);
+        let closed = (fetch.excluded.all | fetch.given_up | avoided) & !arrived;
+        let is_usable = |chunk: usize| {
+            arrived >> chunk & 1 == 1 || closed >> chunk & 1 == 0 && self.nodes.is_ready(wanted.members[chunk])
+        };
+        let turn = wanted.stripe.raw() as usize;
+        let rank = |chunk: usize| {
+            let node = wanted.members[chunk];
+            let is_relied_on = relied_on >> chunk & 1 == 1;
+            let is_slow = !is_relied_on && self.is_slow_source(wanted, node);
+            // Ties go round, so that no chunk is always the one that is asked.
+            (!is_relied_on, is_slow, self.load_of(node), (chunk + turn) % wanted.members.len())
+        };
+        let others = (0..wanted.members.len()).filter(|&chunk| chunk != piece && is_usable(chunk));
+        let mut ranked: SmallVec<[_; 24]> = others.map(|chunk| (rank(chunk), chunk)).collect();
+        ranked.sort_unstable();
+        let is_any_k_enough = code.tolerance() == code.parity_count();
+        let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
+        let cheap = ranked.iter().take(kept).filter(|((_, is_slow, ..), _)| !is_slow);
+        let cheap: Chunks = cheap.fold(0, |bits, &(_, chunk)| bits | 1 << chunk);
+        let cost = |chunk: usize| match () {
+            () if cheap >> chunk & 1 == 1 => Cost::Low,
+            // The piece's own node is asked after all, where nothing else helps.
+            () if is_usable(chunk) => Cost::High,
+            () => Cost::Infinite,
+        };
+        let is_reachable = |chunk: usize| {
+            closed >> chunk & 1 == 0 && self.nodes.is_reachable(wanted.members[chunk]) || arrived >> chunk & 1 == 1
+        };
+        code.cheapest_plan(piece, &cost).or_else(|_| code.read_plan(piece, &is_reachable)).ok()
+    }
+
+    fn ask_sources_of(&mut self, key: PoolKey, plan: &Plan) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let sources = plan.sources.iter().fold(0, |bits, source| bits | 1 << source);
+        self.ask_chunks(key, sources & !(fetch.arrived() | fetch.outstanding()));
+    }
+
+    /// Asks until every piece can be had from what is relied on, and ends when all are there.
+    fn go_on(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let open = fetch.pieces & !fetch.relied_on();
+        let mut has_ways = true;
+        for piece in each(open) {
+            match self.plan_of(key, piece, 0) {
+                Some(plan) => self.ask_sources_of(key, &plan),
+                None => has_ways = false,
+            }
+        }
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        if !has_ways && fetch.asked.is_empty() {
+            return if self.pieces_again(key) { self.go_on(key) } else { self.end_pieces(key, None) };
+        }
+        self.finish_pieces(key);
+    }
+
+    /// Ends the fetch if what arrived suffices.
+    fn finish_pieces(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let (arrived, is_racing) = (fetch.arrived(), fetch.is_late_bound || fetch.given_up != 0);
+        let missing = fetch.pieces & !arrived;
+        let is_awaited = fetch.outstanding() & !fetch.given_up != 0;
+        if missing != 0 && is_awaited && !is_racing {
+            return;
+        }
+        let plan = |piece| Some((piece, fetch.code.read_plan(piece, &|chunk| arrived >> chunk & 1 == 1).ok()?));
+        let Some(plans) = each(missing).map(plan).collect::<Option<Vec<(usize, Arc<Plan>)>>>() else {
+            // The last answer came, and something that there was no way to is still missing.
+            if fetch.asked.is_empty() {
+                self.go_on(key);
+            }
+            return;
+        };
+        let mut decoded = Vec::with_capacity(plans.len());
+        let mut damaged = 0;
+        for (piece, plan) in &plans {
+            let Some((left_out, bytes)) = fetch.decode_rightly(*piece, plan) else {
+                return self.ask_another_parity(key);
+            };
+            damaged |= left_out;
+            decoded.push((*piece as u8, bytes));
+        }
+        self.stats.hedges_won_total += u64::from(fetch.is_hedged && missing != 0);
+        self.stats.late_bound_total += u64::from(fetch.is_late_bound && missing != 0);
+        let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
+        each(damaged).for_each(|parity| self.suspect_chunk(members[parity], stripe));
+        self.end_pieces(key, Some(decoded));
+    }
+
+    /// What was decoded is damaged, and data pieces check themselves: so a parity is. With one more, another set may do;
+    /// or the pieces that were gone round, which prove themselves.
+    fn ask_another_parity(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let taken = fetch.excluded.all | fetch.outstanding() | fetch.arrived();
+        let (members, is_over) = (&fetch.wanted.members, fetch.asked.is_empty());
+        let free = each(!taken & fetch.parities()).take_while(|&chunk| chunk < members.len());
+        let free: SmallVec<[usize; 8]> = free.collect();
+        if let Some(&parity) = free.iter().rev().find(|&&parity| self.nodes.is_ready(members[parity])) {
+            return self.ask_chunks(key, 1 << parity);
+        }
+        let of_own = |is_there: &dyn Fn(NodeId) -> bool| {
+            let own = each(fetch.pieces & !taken).filter(|&piece| is_there(members[piece]));
+            own.fold(0, |bits, piece| bits | 1 << piece)
+        };
+        let ready = of_own(&|node| self.nodes.is_ready(node));
+        if ready != 0 {
+            self.suspect_parities(key);
+            return self.ask_chunks(key, ready);
+        }
+        if !is_over {
+            return;
+        }
+        // One that is silent may only be late, and takes longest.
+        let silent = of_own(&|node| self.nodes.is_reachable(node));
+        let silent_parity = free.into_iter().find(|&parity| self.nodes.is_reachable(members[parity]));
+        let silent = silent | silent_parity.map_or(0, |parity| 1 << parity);
+        if self.parities_again(key) {
+            return self.go_on(key);
+        }
+        if silent != 0 {
+            return self.ask_chunks(key, silent);
+        }
+        if let Some(fetch) = self.piece_fetches.get(key) {
+            tracing::warn!(stripe = ?fetch.wanted.stripe, "damaged parities");
+            self.suspect_parities(key);
+            self.end_pieces(key, None);
+        }
+    }
+
+    /// One of the parities that arrived is damaged, or was hurt on its way.
+    fn suspect_parities(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        let (stripe, members) = (fetch.wanted.stripe, Arc::clone(&fetch.wanted.members));
+        let parities = fetch.arrived() & fetch.parities();
+        each(parities).for_each(|parity| self.suspect_chunk(members[parity], stripe));
+    }
+
+    fn end_pieces(&mut self, key: PoolKey, decoded: Option<Vec<(u8, Vec<u8>)>>) {
+        let Some(fetch) = self.piece_fetches.remove(key) else { return };
+        fetch.asked.iter().for_each(|&(_, tag)| self.let_go_of(tag));
+        let FetchPurpose::Piece { read, number } = fetch.wanted.purpose else { return };
+        let Some(decoded) = decoded else { return self.striped_unreadable(read) };
+        let pieces = fetch.pieces;
+        let whole = fetch.parts.into_iter().chain(decoded).filter(|part| pieces >> part.0 & 1 == 1);
+        self.pieces_read(read, number, whole);
+    }
+
+    /// Bytes arrived from chunk `part`.
+    pub(in crate::engine) fn piece_arrived(&mut self, key: PoolKey, part: u8, bytes: &[u8]) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        let wanted = &fetch.wanted;
+        let is_data = usize::from(part) < wanted.shape.data_count();
+        if bytes.len() != wanted.chunk_bytes as usize || is_data && open_piece(bytes, wanted.stripe).is_none() {
+            tracing::warn!(stripe = ?wanted.stripe, part, "damaged piece");
+            return self.piece_failed(key, part, Some(Refusal::Damaged), false);
+        }
+        let Some(place) = fetch.asked.iter().position(|asked| asked.0 == part) else { return };
+        fetch.asked.swap_remove(place);
+        fetch.parts.push((part, bytes.to_vec()));
+        self.finish_pieces(key);
+    }
+
+    /// Chunk `part` gave nothing: refused, late, or its session ended.
+    pub(in crate::engine) fn piece_refused(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>) {
+        self.piece_failed(key, part, refusal, refusal.is_some());
+    }
+
+    /// `is_for_good`: asked again it would be the same.
+    fn piece_failed(&mut self, key: PoolKey, part: u8, refusal: Option<Refusal>, is_for_good: bool) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        if refusal.is_some() {
+            let (node, stripe) = (fetch.wanted.members[usize::from(part)], fetch.wanted.stripe);
+            self.doubt_chunk(node, stripe, refusal);
+        }
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        fetch.asked.retain(|asked| asked.0 != part);
+        fetch.excluded.add(usize::from(part), is_for_good);
+        if self.is_replaced(key) {
+            // No use to wait for the rest: the reader has a newer value to read.
+            return self.end_pieces(key, None);
+        }
+        self.go_on(key);
+    }
+
+    /// Does the object that is read not exist any more?
+    fn is_replaced(&self, key: PoolKey) -> bool {
+        let Some(FetchPurpose::Piece { read, .. }) = self.piece_fetches.get(key).map(|fetch| fetch.wanted.purpose)
+        else {
+            return false;
+        };
+        self.striped_reads.get(read).is_some_and(|read| !self.striped.contains_key(&read.first()))
+    }
+
+    /// A request is late. If a token is to be had, it is not relied on any more; false: none is.
+    pub(super) fn hedge_pieces(&mut self, key: PoolKey, part: u8) -> bool {
+        let Some(fetch) = self.piece_fetches.get(key) else { return true };
+        if self.policy(fetch.wanted.partition).hedge != Hedge::Adaptive || !self.may_give_up(key, part) {
+            return true;
+        }
+        if !self.take_token() {
+            return false;
+        }
+        self.give_up(key, part);
+        true
+    }
+
+    /// The node of chunk `part` is fail-slow: whatever the policy lets, it is not relied on any more.
+    pub(super) fn sidestep_pieces(&mut self, key: PoolKey, part: u8) {
+        let Some(fetch) = self.piece_fetches.get(key) else { return };
+        if self.policy(fetch.wanted.partition).read_sidestep && self.may_give_up(key, part) {
+            self.give_up(key, part);
+        }
+    }
+
+    /// Is there a way for every piece without this chunk?
+    fn may_give_up(&self, key: PoolKey, part: u8) -> bool {
+        let Some(fetch) = self.piece_fetches.get(key) else { return false };
+        let part = 1 << part;
+        let missing = fetch.pieces & !(fetch.relied_on() & !part);
+        fetch.outstanding() & !fetch.given_up & part != 0
+            && each(missing).all(|piece| self.plan_of(key, piece, part).is_some())
+    }
+
+    /// Whatever does not answer is not relied on any more.
+    pub(super) fn rely_on_ready(&mut self, key: PoolKey) {
+        let Some(fetch) = self.piece_fetches.get_mut(key) else { return };
+        let silent = |&chunk: &u8| !self.nodes.is_ready(fetch.wanted.members[usize::from(chunk)]);
+        let silent = fetch.asked().filter(silent).fold(0, |bits, chunk| bits | 1 << chunk);
+        fetch.given_up |= silent;
+        self.go_on(key);
+    }
+
+    fn give_up(&mut self, key: PoolKey, part: u8) {
+        if let Some(fetch) = self.piece_fetches.get_mut(key) {
+            self.stats.degraded_reads_total += u64::from(fetch.given_up == 0);
+            (fetch.given_up, fetch.is_hedged) = (fetch.given_up | 1 << part, true);
+            self.go_on(key);
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Which way a read takes, and from which chunks a degraded one decodes.
+//!
+//! The cheapest set that suffices is the code's plan over the chunks that are to be had. Nodes that are slow, late or
+//! at their bound are left out, as long as there is a plan without them: the slowest first, at most as many as the code
+//! can do without. Who is only at its bound is gone round where all others that are asked are not busy. Where there is a choice the most loaded nodes are left out too.
+//!
+//! Must not know: what is read for, or how it is asked.
+
+use std::sync::Arc;
+
+use shorttail_codes::{Code, Cost, Plan};
+use shorttail_policy::{Hedge, Policy};
+use shorttail_units::NodeId;
+use smallvec::SmallVec;
+
+use super::fetch::{Wanted, Way};
+use crate::command::Command;
+use crate::engine::Engine;
+use crate::engine::limits::{DEGRADED_GUESS_BYTES, DEGRADED_GUESS_BYTES_MAX};
+
+type Chunks = SmallVec<[usize; 24]>;
+
+impl<C: Command> Engine<C> {
+    pub(super) fn way_to(&mut self, wanted: &Wanted, excluded: u128) -> Way {
+        let node = wanted.members[wanted.data_index];
+        let policy = *self.policy(wanted.partition);
+        let is_urgent = wanted.purpose.is_urgent();
+        let spare = if is_urgent { self.spare_of_next(policy.hedge) } else { 0 };
+        if excluded & 1 << wanted.data_index != 0 || !self.nodes.is_ready(node) {
+            return Way::Degraded { spare };
+        }
+        if policy.read_sidestep && self.is_avoided_of(wanted, excluded) {
+            return if self.takes_probe(node) { Way::Both { spare, is_hedge: false } } else { Way::Degraded { spare } };
+        }
+        if spare > 0 {
+            // The holder is the first of `k + spare`.
+            return Way::Both { spare: spare - 1, is_hedge: false };
+        }
+        if policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, excluded) {
+            return Way::Degraded { spare: 0 };
+        }
+        if is_urgent && policy.hedge == Hedge::Adaptive && self.is_late(node) && self.has_plan(wanted, excluded) {
+            // Behind what is late already it would be late too.
+            if self.take_token() {
+                return Way::Both { spare: 0, is_hedge: true };
+            }
+        }
+        Way::Direct
+    }
+
+    /// How many more sources than needed the next read asks.
+    pub(super) fn spare_of_next(&mut self, hedge: Hedge) -> u8 {
+        match hedge {
+            Hedge::LateBinding(rule) if rule.is_next(&mut self.late_binding_due) => rule.more,
+            _ => 0,
+        }
+    }
+
+    /// Had a read better go round the holder at once, as the policy has it?
+    pub(super) fn goes_round(&mut self, wanted: &Wanted) -> bool {
+        let node = wanted.members[wanted.data_index];
+        let policy = *self.policy(wanted.partition);
+        if !self.nodes.is_ready(node) || policy.read_sidestep && self.is_avoided_of(wanted, 0) {
+            return true;
+        }
+        policy.reads_least_loaded && self.is_least_loaded_elsewhere(wanted, 0)
+    }
+
+    pub(super) fn has_plan(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+        let code = self.codes.get(wanted.shape);
+        self.choose_plan(&code, wanted, excluded).is_some()
+    }
+
+    /// LLF (Hu et al. 2017): are all sources of the degraded read less loaded than the holder?
+    fn is_least_loaded_elsewhere(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+        let own = self.load_of(wanted.members[wanted.data_index]);
+        if own == 0 {
+            return false;
+        }
+        let code = self.codes.get(wanted.shape);
+        let Some(plan) = self.choose_plan(&code, wanted, excluded) else { return false };
+        plan.sources.iter().all(|&source| self.load_of(wanted.members[source]) < own)
+    }
+
+    /// The plan of a degraded read. `None`: too many chunks are not to be had.
+    pub(super) fn choose_plan(&self, code: &Code, wanted: &Wanted, excluded: u128) -> Option<Arc<Plan>> {
+        let excluded = excluded | 1 << wanted.data_index;
+        let members = &wanted.members;
+        let free = |chunk: usize| excluded & 1 << chunk == 0;
+        let ready: Chunks =
+            (0..members.len()).filter(|&chunk| free(chunk) && self.nodes.is_ready(members[chunk])).collect();
+        let dear = self.dear_of(code, wanted, &ready);
+        let cost = |chunk: usize| match () {
+            () if !ready.contains(&chunk) => Cost::Infinite,
+            () if dear & 1 << chunk != 0 => Cost::High,
+            () => Cost::Low,
+        };
+        let reachable = |chunk: usize| free(chunk) && self.nodes.is_reachable(members[chunk]);
+        let plan = code.cheapest_plan(wanted.data_index, &cost);
+        plan.or_else(|_| code.read_plan(wanted.data_index, &reachable)).ok()
+    }
+
+    /// Chunks that are better left out: of slow nodes, and of the most loaded ones where any `k` chunks suffice.
+    fn dear_of(&self, code: &Code, wanted: &Wanted, ready: &Chunks) -> u128 {
+        let is_slow = |node: NodeId| self.is_slow_source(wanted, node);
+        let turn = wanted.stripe.raw() as usize;
+        let rank = |&chunk: &usize| {
+            let node = wanted.members[chunk];
+            // Ties go round, so that no chunk is always the one that is asked.
+            (is_slow(node), self.load_of(node), (chunk + turn) % wanted.members.len())
+        };
+        let mut ranked: SmallVec<[(bool, usize, usize, usize); 24]> = ready
+            .iter()
+            .map(|chunk| (rank(chunk), *chunk))
+            .map(|((slow, load, turn), it)| (slow, load, turn, it))
+            .collect();
+        ranked.sort_unstable();
+        let is_any_k_enough = code.tolerance() == code.parity_count();
+        let kept = if is_any_k_enough { code.data_count() } else { ranked.len() };
+        let is_dear = |&(place, &(slow, ..)): &(usize, &(bool, usize, usize, usize))| slow || place >= kept;
+        let dear = ranked.iter().enumerate().filter(is_dear);
+        dear.fold(0, |bits, (_, &(.., chunk))| bits | 1 << chunk)
+    }
+
+    /// Is this node better not asked for what is to be decoded?
+    pub(super) fn is_slow_source(&self, wanted: &Wanted, node: NodeId) -> bool {
+        self.policy(wanted.partition).read_sidestep
+            && (self.monitor.is_fail_slow(node) || self.is_full(node) || self.is_late(node))
+    }
+
+    /// Further sources for late binding: the least loaded ones.
+    pub(super) fn choose_spare(&self, wanted: &Wanted, excluded: u128, plan: &Plan, count: u8) -> Chunks {
+        let mut taken = excluded | 1 << wanted.data_index;
+        plan.sources.iter().for_each(|&source| taken |= 1 << source);
+        let mut spare = Chunks::new();
+        while spare.len() < usize::from(count) {
+            let Some(chunk) = self.choose_other(wanted, taken) else { break };
+            taken |= 1 << chunk;
+            spare.push(chunk);
+        }
+        spare
+    }
+
+    /// One more source that is not `taken`.
+    pub(super) fn choose_other(&self, wanted: &Wanted, taken: u128) -> Option<usize> {
+        let members = &wanted.members;
+        let is_free = |chunk: &usize| taken & 1 << chunk == 0 && self.nodes.is_ready(members[*chunk]);
+        let sidesteps = self.policy(wanted.partition).read_sidestep;
+        let rank = |chunk: &usize| {
+            let node = members[*chunk];
+            let is_slow = self.monitor.is_fail_slow(node) || self.is_full(node);
+            (sidesteps && is_slow, sidesteps && self.is_late(node), self.load_of(node))
+        };
+        (0..members.len()).filter(is_free).min_by_key(rank)
+    }
+
+    /// Is the holder one of the slowest of these, and no more than the code can do without? Or is it at its bound, and
+    /// those that are asked instead are not busy? All can be at theirs, and would be asked several times as much.
+    fn is_avoided_of(&mut self, wanted: &Wanted, excluded: u128) -> bool {
+        let members = &wanted.members;
+        let node = members[wanted.data_index];
+        if self.monitor.is_fail_slow(node) {
+            let (ready, gone): (Vec<_>, Vec<_>) = members.iter().partition(|&&member| self.nodes.is_ready(member));
+            let room = wanted.shape.tolerance().saturating_sub(gone.len());
+            let slower = self.monitor.avoided().take_while(|&slow| slow != node).filter(|slow| ready.contains(&slow));
+            return slower.count() < room && self.has_plan(wanted, excluded);
+        }
+        if !self.is_full(node) {
+            return false;
+        }
+        let code = self.codes.get(wanted.shape);
+        let is_free =
+            |&source: &usize| self.nodes.is_ready(members[source]) && !self.is_slow_source(wanted, members[source]);
+        self.choose_plan(&code, wanted, excluded).is_some_and(|plan| plan.sources.iter().all(is_free))
+    }
+
+    pub(super) fn load_of(&self, node: NodeId) -> usize {
+        self.monitor.outstanding(node).0 as usize
+    }
+
+    pub(in crate::engine) fn policy(&self, partition: shorttail_units::PartitionId) -> &Policy {
+        &self.policies[usize::from(partition.0)]
+    }
+}
+
+/// Bytes that a degraded read asks for when it does not know how long the record is: enough for nine of ten records
+/// lately.
+#[derive(Debug)]
+pub(in crate::engine) struct RecordGuess {
+    bytes: u32,
+}
+
+impl Default for RecordGuess {
+    fn default() -> Self {
+        RecordGuess { bytes: DEGRADED_GUESS_BYTES }
+    }
+}
+
+impl RecordGuess {
+    /// A record had this length. Up eight times as fast as down: the guess stays where one of nine is longer.
+    pub fn learn(&mut self, length: usize) {
+        let step = self.bytes / 64 + 1;
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        self.bytes = if length > self.bytes { self.bytes + 8 * step } else { self.bytes - step };
+        self.bytes = self.bytes.clamp(64, DEGRADED_GUESS_BYTES_MAX);
+    }
+
+    pub fn bytes(&self) -> u32 {
+        self.bytes.next_multiple_of(64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_monitor::{Class, Report, View};
+    use shorttail_units::{CodeShape, Now, OpNumber, PartitionId, StripeId};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::limits::OUTSTANDING_BYTES_MAX;
+    use crate::engine::read::fetch::{Extent, FetchPurpose};
+    use crate::engine::sessions::nodes::NodePhase;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+
+    const MEMBERS: u16 = 6;
+
+    fn engine() -> Engine<AnyCommand> {
+        engine_of_ready_nodes(CodeShape::reed_solomon(4, 2).expect("a code"), MEMBERS)
+    }
+
+    /// A chunk of a stripe that lies on the nodes in their order.
+    fn wanted(engine: &Engine<AnyCommand>, data_index: usize) -> Wanted {
+        Wanted {
+            stripe: StripeId::default(),
+            shape: engine.config.shape,
+            partition: PartitionId(0),
+            members: (0..MEMBERS).map(NodeId).collect(),
+            data_index,
+            chunk_bytes: engine.config.chunk_bytes as u32,
+            offset: 0,
+            extent: Extent::Bytes(100),
+            op: OpNumber(0),
+            purpose: FetchPurpose::Gather { stripe: StripeId::default(), data_index: data_index as u8 },
+        }
+    }
+
+    /// Other gateways say that these are slow, the first one most.
+    fn call_slow(engine: &mut Engine<AnyCommand>, nodes: &[u16]) {
+        let report = |(place, &node): (usize, &u16)| Report {
+            node: NodeId(node),
+            class: Class::Read,
+            fail_slow: true,
+            latency_us: 90_000 - 10_000 * place as u64,
+            peers_us: 300,
+        };
+        let reports = nodes.iter().enumerate().map(report).collect();
+        engine.handle_opinions(Now { mono_us: 1_000, ..Now::default() }, &View { reports });
+    }
+
+    fn fill(engine: &mut Engine<AnyCommand>, node: u16) {
+        engine.monitor.sent(NodeId(node), Class::Read, OUTSTANDING_BYTES_MAX as u32, 0);
+    }
+
+    fn is_direct(engine: &mut Engine<AnyCommand>, data_index: usize) -> bool {
+        let wanted = wanted(engine, data_index);
+        let is_direct = engine.way_to(&wanted, 0) == Way::Direct;
+        assert_eq!(engine.goes_round(&wanted), !is_direct);
+        is_direct
+    }
+
+    #[test]
+    fn a_slow_node_is_gone_round_although_a_slower_one_does_not_answer_at_all() {
+        let mut engine = engine();
+        call_slow(&mut engine, &[0, 1, 2]);
+        assert_eq!([0, 1, 2, 3].map(|chunk| is_direct(&mut engine, chunk)), [false, false, true, true]);
+        // With it there is room for one more.
+        engine.nodes.get_mut(NodeId(0)).expect("a node").phase = NodePhase::Suspect;
+        assert_eq!([0, 1, 2, 3].map(|chunk| is_direct(&mut engine, chunk)), [false, false, true, true]);
+    }
+
+    #[test]
+    fn a_node_at_its_bound_is_gone_round_unless_the_others_are_busy_too() {
+        let mut engine = engine();
+        fill(&mut engine, 0);
+        assert_eq!([0, 1].map(|chunk| is_direct(&mut engine, chunk)), [false, true]);
+        fill(&mut engine, 5);
+        assert_eq!([0, 1].map(|chunk| is_direct(&mut engine, chunk)), [false, true]);
+        (1..5).for_each(|node| fill(&mut engine, node));
+        assert!((0..4).all(|chunk| is_direct(&mut engine, chunk)), "each read would be four");
+    }
+
+    #[test]
+    fn the_guess_follows_the_records_and_spares_nine_of_ten_a_second_asking() {
+        let mut guess = RecordGuess::default();
+        let lengths = |round: usize| if round.is_multiple_of(20) { 5_000 } else { 700 + round * 37 % 500 };
+        (0..5_000).for_each(|round| guess.learn(lengths(round)));
+        let short = (0..5_000).filter(|&round| {
+            guess.learn(lengths(round));
+            lengths(round) > guess.bytes() as usize
+        });
+        let share = short.count() as f64 / 5_000.0;
+        assert!(share < 0.15, "{share}");
+        assert!(guess.bytes() < 2_500, "{}", guess.bytes());
+        (0..10_000).for_each(|_| guess.learn(100));
+        assert!(guess.bytes() <= 192, "{}", guess.bytes());
+    }
+}

@@ -1,0 +1,190 @@
+//! Which stripe is emptied next, and whether any is worth it.
+//!
+//! ```text
+//! one that cannot be repaired -> the emptiest, if there is garbage -> the oldest, if tombstones take much of the memory
+//!   -> memory is short: the oldest, to be evicted
+//! ```
+//! Only such are chosen that can be read (see `unreadable`). Why choosing comes to an end:
+//! `docs/decisions/0012-cleaning-ends.md`.
+//!
+//! Must not know: how a stripe is emptied.
+
+use shorttail_units::{PartitionId, StripeId};
+use smallvec::SmallVec;
+
+use super::cleaner::Mode;
+use super::unreadable::Sight;
+use crate::command::Command;
+use crate::engine::limits::{
+    CLEAN_KEPT_PART, CLEAN_LIVE_SHARE_MAX, CLEAN_LIVE_SHARE_MAX_OF_DELETES, SHARE_LOOKS_MAX, TOMBSTONE_LOOK_US,
+};
+use crate::engine::state::index::StripeSlot;
+use crate::engine::state::stripes::{Stripe, StripePhase};
+use crate::engine::write::log::Purpose;
+use crate::engine::write::stalled::Kind;
+use crate::engine::{Engine, WhenFull};
+
+impl<C: Command> Engine<C> {
+    /// The oldest stripe of a partition that has a stripe for its void record, if there is such a one; rather one of
+    /// small values than one with the manifests of large ones, and one that needs no tombstones.
+    pub(super) fn choose_relief(&mut self) -> Option<StripeSlot> {
+        let sight = self.sight();
+        let logs: Vec<_> = self.logs.iter().map(|(&partition, log)| (partition, log.open.is_empty())).collect();
+        let oldest = logs.into_iter().filter_map(|(partition, is_closed)| {
+            let (id, slot) = self.oldest_to_evict(&sight, partition)?;
+            let has_manifests = self.stripes.at(slot).manifests.is_expected;
+            Some(((is_closed, self.may_hold_older(slot), has_manifests, id), slot))
+        });
+        oldest.min_by_key(|&(rank, _)| rank).map(|(_, slot)| slot)
+    }
+
+    /// The sealed stripe with least to keep, and its share; see `emptiest`.
+    fn choose_emptiest(&mut self) -> Option<(StripeSlot, f64)> {
+        let sight = self.sight();
+        for slot in self.emptiest.turn(self.stripes.slot_count(), SHARE_LOOKS_MAX) {
+            self.file_share(&sight, slot);
+        }
+        while let Some(slot) = self.emptiest.first() {
+            if let Some(share) = self.file_share(&sight, slot) {
+                return Some((slot, share));
+            }
+        }
+        None
+    }
+
+    /// The share of a sealed stripe, if it is what it was filed under.
+    fn file_share(&mut self, sight: &Sight, slot: StripeSlot) -> Option<f64> {
+        let stripe = self.stripes.get(slot).filter(|stripe| stripe.phase() == StripePhase::Sealed);
+        let stripe = stripe.filter(|stripe| !self.is_held_back(stripe.id) && self.can_be_emptied(sight, stripe));
+        let share = stripe.map(|stripe| self.live_share(stripe));
+        let is_new = self.emptiest.file(slot, share);
+        share.filter(|_| !is_new)
+    }
+
+    /// See `docs/decisions/0012-cleaning-ends.md` for why this comes to an end.
+    pub(super) fn choose_victim(&mut self) -> Option<(StripeSlot, Mode)> {
+        let victim = self.find_victim();
+        if victim.is_some() {
+            self.emptiest.note_found();
+        }
+        victim
+    }
+
+    fn find_victim(&mut self) -> Option<(StripeSlot, Mode)> {
+        let is_short = self.is_short_of_memory();
+        if !is_short && let Some(slot) = self.choose_stranded() {
+            return Some((slot, Mode::Move));
+        }
+        if !is_short && !self.has_much_garbage() {
+            return None;
+        }
+        let (emptiest, share) = self.choose_emptiest()?;
+        if share <= self.live_share_max() {
+            return Some((emptiest, Mode::Move));
+        }
+        if let Some(slot) = self.choose_to_end_tombstones() {
+            return Some((slot, Mode::Move));
+        }
+        if !is_short || self.config.when_full == WhenFull::Error || self.jobs_at_work() > 1 {
+            return None;
+        }
+        let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
+        let oldest = partitions.into_iter().filter_map(|partition| self.oldest_to_evict(&sight, partition));
+        let oldest = oldest.min_by_key(|&(id, _)| id).filter(|&(id, _)| !self.goes_before(id));
+        oldest.map(|(_, slot)| (slot, Mode::Evict))
+    }
+
+    /// Up to which share a stripe is worth cleaning. Deletes that wait have no other hope than what they left.
+    fn live_share_max(&self) -> f64 {
+        let is_last_hope = self.config.when_full == WhenFull::Error && self.stalled.has_deletes();
+        if is_last_hope { CLEAN_LIVE_SHARE_MAX_OF_DELETES } else { CLEAN_LIVE_SHARE_MAX }
+    }
+
+    /// A stripe with a lost chunk that no node takes: what is in it is stored anew.
+    fn choose_stranded(&mut self) -> Option<StripeSlot> {
+        if self.repair.stranded.is_empty() {
+            return None;
+        }
+        self.too_few_nodes().ok()?;
+        let sight = self.sight();
+        let mut stranded = self.repair.stranded.iter().filter_map(|&id| self.stripes.slot_of(id));
+        stranded.find(|&slot| {
+            let stripe = self.stripes.at(slot);
+            let is_free = stripe.phase() == StripePhase::Sealed && !self.repair.orders.contains(stripe.id);
+            is_free && self.can_be_emptied(&sight, stripe)
+        })
+    }
+
+    /// The oldest stripe of a partition, if it can be emptied now.
+    fn oldest_if_sealed(&mut self, partition: PartitionId) -> Option<(StripeId, StripeSlot)> {
+        let oldest = self.stripes.by_age(partition).next()?;
+        let sight = self.sight();
+        self.oldest_to_evict(&sight, partition).filter(|&found| found == oldest)
+    }
+
+    /// Tombstones take much of a partition's memory because old stripes exist: the oldest goes, however
+    /// much of it is alive.
+    ///
+    /// Where there are many stripes, partitions are looked at in turn, and not every time.
+    fn choose_to_end_tombstones(&mut self) -> Option<StripeSlot> {
+        if self.now.mono_us < self.tombstones_due_us {
+            return None;
+        }
+        let partitions: Vec<_> = self.logs.keys().copied().collect();
+        let first = partitions.iter().position(|&partition| partition >= self.tombstone_hand).unwrap_or(0);
+        let mut looks = 0;
+        for &partition in partitions[first..].iter().chain(&partitions[..first]) {
+            if looks >= SHARE_LOOKS_MAX {
+                self.tombstone_hand = partition;
+                break;
+            }
+            let first: SmallVec<[StripeId; 2]> = self.stripes.by_age(partition).map(|(id, _)| id).take(2).collect();
+            let (oldest, next) = (first.first().copied(), first.get(1).copied());
+            let (mut kept, mut taken) = (0, 0);
+            for (id, slot) in self.stripes.by_age(partition) {
+                let beside = if Some(id) == oldest { next } else { oldest };
+                kept += self.stripes.at(slot).kept.ending_bytes(beside);
+                taken += self.stripe_bytes();
+                looks += 1;
+            }
+            if kept > taken / CLEAN_KEPT_PART
+                && let Some((_, slot)) = self.oldest_if_sealed(partition)
+            {
+                return Some(slot);
+            }
+        }
+        if looks >= SHARE_LOOKS_MAX {
+            self.tombstones_due_us = self.now.mono_us + TOMBSTONE_LOOK_US;
+        }
+        None
+    }
+
+    pub(super) fn stripe_bytes(&self) -> u64 {
+        (self.config.data_count() * self.config.chunk_bytes) as u64
+    }
+
+    /// Little is left, or somebody waits for memory. Who waits for a seal does not: nothing is given up for a burst.
+    pub(in crate::engine) fn is_short_of_memory(&self) -> bool {
+        let waits_for_memory =
+            || self.stalled.waits_in(|lane| lane.kind == Kind::Striped || !self.waits_for_seals(lane.partition));
+        self.stripes_for_clients() <= self.reserved_stripes() || waits_for_memory()
+    }
+
+    /// Share of a stripe that cleaning would have to keep. The unused tails of its chunks do not count as gain, as the
+    /// same records would leave such tails again; but a stripe that was sealed early gains its room.
+    fn live_share(&self, stripe: &Stripe<Purpose>) -> f64 {
+        let used: u64 = stripe.fills.iter().map(|&fill| u64::from(fill)).sum();
+        let used = used.max(self.stripe_bytes() * 3 / 4);
+        let kept = stripe.kept.needed_bytes(self.oldest_beside(stripe.partition, stripe.id));
+        (stripe.live_estimate(self.now.unix_ms) + kept) as f64 / used as f64
+    }
+
+    /// Do packed stripes take much more memory than what is stored in them?
+    fn has_much_garbage(&self) -> bool {
+        let stripe_bytes = self.stripe_bytes() as f64;
+        let slack = (self.stripes.unsealed().len() + self.jobs.len() + 1) as f64;
+        let taken = (self.stripes.len() as f64 - slack) * stripe_bytes;
+        let packed_bytes = self.stats.bytes_stored.saturating_sub(self.striped.value_bytes());
+        taken > self.config.clean_above * packed_bytes as f64
+    }
+}

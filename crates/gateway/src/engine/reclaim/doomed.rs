@@ -1,0 +1,62 @@
+//! Evicting packed objects: they are served until the stripe that holds them is void. Striped objects that are over, which
+//! nobody is shown any more, end in the same way: their pieces go with the stripe that holds the manifest.
+//!
+//! ```text
+//! job walks the stripe: not read lately --> doomed, still in the index
+//! job is done --> void record --durable--> out of the index (a locked one when its lock ends) --> chunks are freed
+//! ```
+//! An object that was missed must stay away. Nothing older of a doomed one exists, so no tombstone is written: what
+//! ends it is that its stripe is void. Were it missed before, the next owner could find the stripe as it was, and the
+//! object in it. One that was served although its stripe is void already was evicted a little later.
+//!
+//! Must not know: which objects are evicted (see `cleaner`).
+
+use shorttail_units::PartitionId;
+
+use crate::command::Command;
+use crate::engine::Engine;
+use crate::engine::state::index::Tag;
+use crate::engine::write::lock::OldRecord;
+
+/// An object that goes with its stripe.
+#[derive(Debug)]
+pub struct Doomed {
+    pub key: Vec<u8>,
+    pub old: OldRecord,
+    /// It is not evicted: it is over, and its pieces are freed.
+    pub is_expired: bool,
+}
+
+impl<C: Command> Engine<C> {
+    /// Does the index still name the object there?
+    pub(super) fn is_in_place(&self, doomed: &Doomed) -> bool {
+        let key = self.key_ref(&doomed.key);
+        self.index.contains(key.slot, key.tag(), doomed.old.location)
+    }
+
+    /// The objects' stripe is void for good: they are evicted. Answers those whose key is locked: a round may be
+    /// about to replace one.
+    pub(in crate::engine) fn drop_doomed(&mut self, partition: PartitionId, doomed: Vec<Doomed>) -> Vec<Doomed> {
+        let mut held = Vec::new();
+        for one in doomed.into_iter().filter(|one| self.is_in_place(one)).collect::<Vec<_>>() {
+            let key = self.key_ref(&one.key);
+            if self.locks.find(key).is_some() {
+                held.push(one);
+                continue;
+            }
+            let (slot, hash) = (key.slot, key.hash);
+            self.drop_record(slot, Tag::of_hash(hash), &one.old);
+            match one.old.manifest {
+                // What was to change the object may be found yet, and names the same pieces.
+                Some(manifest) if self.is_unsettled(hash) => self.note_unsettled_value(hash, slot, manifest),
+                Some(manifest) => self.free_striped(partition, &manifest),
+                None => {}
+            }
+            match one.is_expired {
+                true => self.stats.expired_total += 1,
+                false => self.stats.evicted_total += 1,
+            }
+        }
+        held
+    }
+}

@@ -1,0 +1,448 @@
+//! Evicting striped objects, and ending those that are over: their stripes are no part of the log, so cleaning does not
+//! meet them.
+//!
+//! A hand goes over the objects that are older than the oldest packed stripe, in the order of their age; one that was
+//! read since the hand passed stays until the next lap (CLOCK). An eviction is a round of the key's lock that deletes: a
+//! tombstone, then the stripes are freed.
+//!
+//! ```text
+//! lap:  begins ------ hand --> oldest packed stripe ..... all packed stripes of its begin are gone: the next one begins
+//!       object that stays       object that is younger: that stripe goes first
+//! ```
+//! What is read all the time stays for ever and is older than all that is packed in the end. So what the hand has passed
+//! holds up nothing, and after some looks in vain a packed stripe goes.
+
+use shorttail_units::StripeId;
+
+use crate::command::Command;
+use crate::engine::limits::{EVICTIONS_MAX, EXPIRY_LOOKS_MAX};
+use crate::engine::read::lookup::LookupPurpose;
+use crate::engine::state::index::Tag;
+use crate::engine::state::pool::PoolKey;
+use crate::engine::write::lock::{LockPhase, Old, OldRecord, Round};
+use crate::engine::{Engine, WhenFull, Work};
+
+/// Striped objects that are on their way out, and where the hands are that look for more.
+#[derive(Debug, Default)]
+pub struct Evictions {
+    /// Objects that are being looked up.
+    pub(super) looking: usize,
+    /// Objects whose rounds are under way, and how many of these wait for a place for their tombstones.
+    ending: usize,
+    waiting: usize,
+    hand: StripeId,
+    /// The first id that no stripe had when the lap began.
+    lap_end: StripeId,
+    /// Objects looked at, one after the other, none of which is gone.
+    vain_looks: usize,
+    /// Of what is over.
+    expiry_hand: StripeId,
+}
+
+impl Evictions {
+    /// How many more may be begun.
+    fn room(&self) -> usize {
+        EVICTIONS_MAX.saturating_sub(self.looking + self.ending)
+    }
+
+    /// Is a tombstone on its way?
+    fn is_ending_one(&self) -> bool {
+        self.ending > self.waiting
+    }
+
+    /// Will one be gone soon, unless it stays?
+    pub(super) fn goes_on(&self) -> bool {
+        self.looking > 0 || self.is_ending_one()
+    }
+
+    fn note_stay(&mut self) {
+        self.vain_looks += 1;
+    }
+
+    /// A tombstone found no place.
+    pub(in crate::engine) fn note_wait(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// One that waited has a place, or is over.
+    pub(in crate::engine) fn note_waited(&mut self) {
+        self.waiting -= 1;
+    }
+
+    pub(in crate::engine) fn note_end(&mut self, is_gone: bool) {
+        self.ending -= 1;
+        match is_gone {
+            true => self.vain_looks = 0,
+            false => self.note_stay(),
+        }
+    }
+}
+
+impl<C: Command> Engine<C> {
+    /// Changes what happens when memory is full, from now on.
+    pub fn set_when_full(&mut self, when_full: WhenFull) {
+        self.config.when_full = when_full;
+    }
+
+    /// Is a striped object to be looked at before a packed stripe is evicted?
+    pub(super) fn goes_before(&self, packed: StripeId) -> bool {
+        let is_next = self.striped.range(self.evictions.hand..).next().is_some_and(|(&first, _)| first < packed);
+        // They may all wait for a partition that takes nothing for now.
+        let may_go = self.evictions.room() > 0 || self.evictions.is_ending_one();
+        is_next && may_go && self.evictions.vain_looks < EVICTIONS_MAX
+    }
+
+    /// A packed stripe is evicted.
+    pub(super) fn note_packed_eviction(&mut self) {
+        self.evictions.vain_looks = 0;
+    }
+
+    /// Starts to evict striped objects while memory is short and the one at the hand is older than the packed ones.
+    pub(super) fn evict_striped(&mut self) {
+        if self.config.when_full == WhenFull::Error || self.striped.is_empty() || !self.is_short_of_memory() {
+            return;
+        }
+        let (sight, partitions) = (self.sight(), self.logs.keys().copied().collect::<Vec<_>>());
+        let oldest = partitions.into_iter().filter_map(|partition| self.oldest_in_sight(&sight, partition));
+        let oldest: Vec<_> = oldest.collect();
+        let goes = |&(id, slot): &(StripeId, _)| !self.stripes.at(slot).is_unsealed() && !self.is_held_back(id);
+        let packed = oldest.into_iter().filter(goes).map(|(id, _)| id).min();
+        let is_older = |first: StripeId| packed.is_none_or(|packed| first < packed);
+        let is_lap_over = packed.is_none_or(|packed| packed >= self.evictions.lap_end);
+        if is_lap_over && self.striped.range(self.evictions.hand..).next().is_none_or(|(&first, _)| !is_older(first)) {
+            self.evictions.hand = StripeId::default();
+        }
+        if self.evictions.hand == StripeId::default() {
+            self.evictions.lap_end = self.next_stripe_id();
+        }
+        let room = self.evictions.room();
+        let next = self.striped.range(self.evictions.hand..).take_while(|&(&first, _)| is_older(first)).take(room);
+        let next: Vec<_> = next.map(|(&first, object)| (first, object.key.clone())).collect();
+        for (first, key) in next {
+            self.evictions.hand = first.plus(1);
+            if !self.begin_eviction(first, &key) {
+                self.evictions.note_stay();
+            }
+        }
+    }
+
+    /// Ends striped objects that are over, some at a time: their pieces take memory, which cleaning does not see.
+    pub(super) fn expire_striped(&mut self) {
+        if self.is_flushing() || self.striped.is_empty() {
+            return;
+        }
+        let (hand, now) = (self.evictions.expiry_hand, self.now.unix_ms);
+        let looked_at: Vec<_> = self.striped.range(hand..).take(EXPIRY_LOOKS_MAX).collect();
+        self.evictions.expiry_hand = match looked_at.last() {
+            Some((first, _)) if looked_at.len() == EXPIRY_LOOKS_MAX => first.plus(1),
+            _ => StripeId::default(),
+        };
+        let over = looked_at.into_iter().filter(|(_, object)| object.is_over(now));
+        let over: Vec<_> = over.map(|(&first, object)| (first, object.key.clone())).collect();
+        for (first, key) in over {
+            if self.evictions.room() == 0 {
+                // It is the next one: those before it may stay for long.
+                self.evictions.expiry_hand = first;
+                return;
+            }
+            self.begin_eviction(first, &key);
+        }
+    }
+
+    /// False: its key is locked.
+    fn begin_eviction(&mut self, first: StripeId, bytes: &[u8]) -> bool {
+        let key = self.key_ref(bytes);
+        if self.locks.find(key).is_some() {
+            return false;
+        }
+        let lock = self.locks.insert(key, LockPhase::Looking);
+        self.evictions.looking += 1;
+        self.begin_lookup(key, LookupPurpose::Evict { lock, first });
+        true
+    }
+
+    /// What the key holds now is known: it is deleted if it is still the object that was chosen.
+    pub(in crate::engine) fn eviction_found(&mut self, key: PoolKey, first: StripeId, old: Old) {
+        self.evictions.looking -= 1;
+        let is_same = |old: &OldRecord| old.manifest.as_ref().is_some_and(|manifest| manifest.first == first);
+        let old = match old {
+            Old::Present(old) if is_same(&old) => old,
+            other => {
+                self.drop_left_behind(key, first, &other);
+                return self.stays(key);
+            }
+        };
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let is_over = self.striped.get(&first).is_some_and(|object| object.is_over(self.now.unix_ms));
+        if !is_over && self.index.take_recent(slot, tag, old.location) {
+            return self.stays(key);
+        }
+        if is_over {
+            self.stats.expired_total += 1;
+        } else {
+            self.stats.evicted_total += 1;
+        }
+        let round = Round { is_eviction: true, ..Round::ending(old, self.take_version(), None) };
+        if let Some(lock) = self.locks.get_mut(key) {
+            self.evictions.ending += 1;
+            lock.phase = LockPhase::Writing(Box::new(round));
+        }
+        self.send_round(key);
+    }
+
+    /// The record of a striped object is lost for good, and its key is known to be something else now, or nothing: its
+    /// pieces go. Nobody else frees them, as a write of the key does not find what it replaces.
+    fn drop_left_behind(&mut self, key: PoolKey, first: StripeId, now: &Old) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, hash) = (lock.slot, lock.hash);
+        let is_known = match now {
+            Old::Present(now) => {
+                let version = Some(now.version);
+                !self.is_overshadowed(slot, version) && !self.is_in_doubt(hash, slot, version)
+            }
+            Old::Absent => !self.is_absence_doubtful(slot, Tag::of_hash(hash), hash),
+            Old::Unverified | Old::Unreadable | Old::Lost => false,
+        };
+        if !is_known || self.striped_in_flight().contains(&first) || self.unsettled_values().contains(&first) {
+            return;
+        }
+        let Some(object) = self.striped.get(&first) else { return };
+        let (partition, manifest) = (object.partition, object.manifest.clone());
+        self.stats.bytes_stored = self.stats.bytes_stored.saturating_sub(manifest.value_bytes as u64);
+        self.free_striped(partition, &manifest);
+    }
+
+    /// What was to be evicted is not.
+    fn stays(&mut self, key: PoolKey) {
+        self.evictions.note_stay();
+        self.work.push_back(Work::Start(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_store::record::{Record, RecordKind};
+    use shorttail_units::{CodeShape, Epoch, NodeId, PartitionId, UnixMs, Version};
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::limits::{TICK_US, UNSEALED_MAX};
+    use crate::engine::state::index::StripeSlot;
+    use crate::engine::state::stripes::{Stripe, StripePhase};
+    use crate::engine::state::testing::{confirm_all, engine_of_ready_nodes};
+    use crate::engine::write::manifest::Manifest;
+    use crate::engine::write::open_stripe::OpenStripe;
+    use crate::engine::write::stalled::{Kind, Lane, StalledWrite};
+    use crate::engine::write::striped::StripedObject;
+
+    const OVER: UnixMs = UnixMs(1_000);
+
+    fn shape() -> CodeShape {
+        CodeShape::reed_solomon(1, 1).expect("a code")
+    }
+
+    fn members() -> std::sync::Arc<[NodeId]> {
+        std::sync::Arc::from([NodeId(0), NodeId(1)])
+    }
+
+    /// Large values, older than the packed stripes that hold their manifests, which the owner has at hand.
+    fn engine_of_large(count: u64, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+        let names = (0..count).map(|number| format!("key{number}").into_bytes());
+        engine_of_values(names.collect(), expiry)
+    }
+
+    /// The same, whose keys are all of the first partition.
+    fn engine_of_first(count: usize, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+        let engine = engine_of_ready_nodes(shape(), 2);
+        let is_of_first = |name: &Vec<u8>| engine.config.partition_of(engine.key_ref(name).slot) == PartitionId(0);
+        let names = (0..).map(|number| format!("key{number}").into_bytes()).filter(is_of_first);
+        engine_of_values(names.take(count).collect(), expiry)
+    }
+
+    fn engine_of_values(names: Vec<Vec<u8>>, expiry: Option<UnixMs>) -> Engine<AnyCommand> {
+        let mut engine = engine_of_ready_nodes(shape(), 2);
+        let mut held_in = None;
+        for (number, bytes) in (0..).zip(names) {
+            let place = number % 500;
+            if place == 0 {
+                let id = StripeId::new(Epoch(1), 2 << 20 | number);
+                let stripe = Stripe::inherited(id, PartitionId(0), members(), Box::from([60_000]));
+                held_in = Some((engine.stripes.insert(stripe), id));
+            }
+            let (slot, id) = held_in.expect("a stripe");
+            let location = engine.stripes.location(slot, 0, place as usize * 120);
+            let first = StripeId::new(Epoch(1), 1 << 20 | number);
+            let manifest = Manifest {
+                value_bytes: 0,
+                first,
+                stripe_count: 1,
+                piece_bytes: 64,
+                shape: shape(),
+                members: members(),
+            };
+            let value = manifest.encode();
+            let object = Record::object(&bytes, &value, Version::new(Epoch(1), number + 1));
+            let record = Record { kind: RecordKind::Manifest, expiry, ..object };
+            let mut encoded = vec![0; record.encoded_bytes(Epoch(1))];
+            record.encode(id, &mut encoded);
+            let key = engine.key_ref(&bytes);
+            let (key_slot, tag, partition) = (key.slot, key.tag(), engine.config.partition_of(key.slot));
+            engine.index.insert(key_slot, tag, location);
+            engine.stripes.at_mut(slot).manifests.keep(location, &encoded);
+            engine.count_stored(location, encoded.len(), encoded.len() as u64, expiry);
+            let mut object = StripedObject::new(bytes, partition, manifest);
+            object.expiry = expiry;
+            engine.striped.insert(object);
+        }
+        engine
+    }
+
+    /// So many stripes of each partition wait for their seals that nothing can be written.
+    fn hold_seals(engine: &mut Engine<AnyCommand>, partitions: &[u16]) -> Vec<StripeSlot> {
+        let mut held = Vec::new();
+        for partition in partitions.iter().copied().map(PartitionId) {
+            for _ in 0..UNSEALED_MAX {
+                let id = engine.take_stripe_ids(1);
+                let open = OpenStripe::new(engine.config.shape, engine.config.chunk_bytes);
+                let slot = engine.stripes.insert(Stripe::new(id, partition, members(), open));
+                engine.stripes.at_mut(slot).become_phase(StripePhase::Sealing);
+                held.push(slot);
+            }
+        }
+        held
+    }
+
+    fn turn(engine: &mut Engine<AnyCommand>) {
+        let mut now = engine.now;
+        (now.mono_us, now.unix_ms) = (now.mono_us + TICK_US, OVER);
+        engine.end_turn(now);
+        let open: Vec<_> = engine.logs.values().flat_map(|log| log.open.clone()).collect();
+        open.into_iter().for_each(|slot| confirm_all(engine, slot));
+    }
+
+    /// Each that finds no place for its tombstone looks for memory, which is to begin with others.
+    #[test]
+    fn large_values_that_are_over_end_some_at_a_time() {
+        let mut engine = engine_of_large(2_000, Some(OVER));
+        let held = hold_seals(&mut engine, &[0, 1, 2, 3]);
+        for _ in 0..3 {
+            turn(&mut engine);
+            assert!(engine.locks.iter().count() <= EVICTIONS_MAX, "{} at once", engine.locks.iter().count());
+        }
+        assert_eq!(engine.striped.len(), 2_000);
+        held.into_iter().for_each(|slot| drop(engine.stripes.remove(slot)));
+        (0..20).for_each(|_| turn(&mut engine));
+        assert!(engine.striped.len() <= 2_000 - 10 * EVICTIONS_MAX, "{} are left", engine.striped.len());
+    }
+
+    /// They stay for as long as their keys are locked.
+    #[test]
+    fn large_values_that_are_over_and_stay_hold_up_no_others() {
+        let mut engine = engine_of_large(EXPIRY_LOOKS_MAX as u64, Some(OVER));
+        for number in 0..EVICTIONS_MAX {
+            let bytes = format!("key{number}").into_bytes();
+            engine.locks.insert(engine.key_ref(&bytes), LockPhase::Held);
+        }
+        (0..20).for_each(|_| turn(&mut engine));
+        assert_eq!(engine.striped.len(), EVICTIONS_MAX);
+    }
+
+    /// The key was written, and nobody could tell that it had a value.
+    #[test]
+    fn pieces_go_whose_record_was_lost_when_their_key_is_another_value() {
+        let mut engine = engine_of_large(2, Some(OVER));
+        let left_behind = StripeId::new(Epoch(1), 1 << 20);
+        let slot = engine.stripes.slot_of(StripeId::new(Epoch(1), 2 << 20)).expect("a stripe");
+        let key = engine.key_ref(b"key0");
+        let (key_slot, tag) = (key.slot, key.tag());
+        assert!(engine.index.remove(key_slot, tag, engine.stripes.location(slot, 0, 0)));
+        let mut object = engine.striped.remove(left_behind).expect("an object");
+        object.manifest.value_bytes = 100;
+        engine.striped.insert(object);
+        engine.stats.bytes_stored += 100;
+        let before = engine.stats.bytes_stored;
+        engine.locks.insert(engine.key_ref(b"key0"), LockPhase::Looking);
+        let lock = engine.locks.find(engine.key_ref(b"key0")).expect("its lock");
+        for (old, is_there) in [(Old::Unreadable, true), (Old::Lost, true), (Old::Absent, false)] {
+            engine.evictions.looking += 1;
+            engine.eviction_found(lock, left_behind, old);
+            assert_eq!(engine.striped.contains_key(&left_behind), is_there);
+        }
+        assert_eq!(engine.stats.bytes_stored, before - 100);
+        assert_eq!(engine.striped.len(), 1);
+    }
+
+    /// Each was read since the hand passed it last.
+    #[test]
+    fn many_large_values_that_stay_hold_up_no_eviction() {
+        let mut engine = engine_of_large(100, None);
+        let (slot, _) = engine.stripes.iter().next().expect("a stripe");
+        engine.stripes.at_mut(slot).live_bytes = 60_000;
+        for number in 0..100 {
+            let bytes = format!("key{number}").into_bytes();
+            let key = engine.key_ref(&bytes);
+            let (key_slot, tag) = (key.slot, key.tag());
+            let location = engine.stripes.location(slot, 0, number * 120);
+            engine.index.mark_read(key_slot, tag, location);
+        }
+        leave_room(&mut engine, 8);
+        turn(&mut engine);
+        assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Leaving);
+        assert_eq!(engine.striped.len(), 100);
+    }
+
+    /// Memory for so many more stripes, which is little.
+    fn leave_room(engine: &mut Engine<AnyCommand>, stripe_count: u64) {
+        let bytes = stripe_count * engine.chunk_room_bytes(engine.config.chunk_bytes);
+        engine.nodes.iter_mut().for_each(|node| node.sessions[0].memory_bytes = node.sessions[0].used_bytes + bytes);
+        engine.look_at_room();
+        assert!(engine.is_short_of_memory());
+    }
+
+    /// A sealed stripe, full of what is alive.
+    fn full_stripe(engine: &mut Engine<AnyCommand>, counter: u64, partition: u16) -> StripeSlot {
+        let id = StripeId::new(Epoch(1), counter);
+        let mut stripe = Stripe::inherited(id, PartitionId(partition), members(), Box::from([60_000]));
+        (stripe.live_bytes, stripe.live_count) = (60_000, 1);
+        engine.stripes.insert(stripe)
+    }
+
+    /// Their tombstones wait for seals of the first partition. Others have something to give up, too.
+    #[test]
+    fn large_values_whose_tombstones_find_no_place_hold_up_no_eviction_elsewhere() {
+        let mut engine = engine_of_first(EVICTIONS_MAX + 1, None);
+        engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
+        hold_seals(&mut engine, &[0]);
+        let slot = full_stripe(&mut engine, (1 << 20) + 1_000, 1);
+        leave_room(&mut engine, 8);
+        (0..2).for_each(|_| turn(&mut engine));
+        assert_eq!(engine.striped.len(), EVICTIONS_MAX + 1);
+        assert_eq!(engine.stripes.at(slot).phase(), StripePhase::Leaving);
+    }
+
+    /// What is packed is younger, and stays while older ones are about to go.
+    #[test]
+    fn large_values_that_are_about_to_go_do_so_before_what_is_packed() {
+        let mut engine = engine_of_first(EVICTIONS_MAX + 1, None);
+        engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
+        leave_room(&mut engine, 8);
+        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, ..engine.now });
+        assert_eq!(engine.evictions.ending, EVICTIONS_MAX);
+        assert_eq!(engine.stripes.at(StripeSlot(0)).phase(), StripePhase::Sealed);
+    }
+
+    /// Until their tombstones are durable nothing else shows that memory comes.
+    #[test]
+    fn a_write_waits_for_large_values_that_are_over() {
+        let mut engine = engine_of_first(3, Some(OVER));
+        engine.stripes.at_mut(StripeSlot(0)).live_bytes = 60_000;
+        engine.set_when_full(WhenFull::Error);
+        leave_room(&mut engine, 3);
+        engine.end_turn(shorttail_units::Now { mono_us: engine.now.mono_us + TICK_US, unix_ms: OVER });
+        assert_eq!((engine.evictions.ending, engine.jobs_at_work()), (3, 0));
+        let write = StalledWrite::Round(PoolKey::from_raw(1 << 60));
+        let lane = Lane { kind: Kind::Packed, partition: PartitionId(0) };
+        assert_eq!(engine.let_wait(write, lane, engine.now.mono_us, 1, false), Ok(()));
+    }
+}

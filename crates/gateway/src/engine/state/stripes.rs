@@ -1,0 +1,306 @@
+//! The owner's table of packed stripes: members, life cycle, what in them is alive.
+//!
+//! ```text
+//! Open -> Sealing -> Sealed -> Leaving -> (gone)
+//!   \________\__________________^
+//! ```
+//! Open takes appends. Sealing takes none, and waits until every member confirmed the seal. Sealed is immutable and the
+//! owner forgot its bytes. Leaving is being emptied: by cleaning (from Sealed), or because a member was lost before the
+//! seal (from Open or Sealing: then the owner still has the bytes). There is no way back from Leaving, and none from
+//! Sealed to Open: an id is never appended to twice.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use shorttail_units::{Configuration, NodeId, PartitionId, StripeId, UnixMs};
+
+use super::index::{Location, StripeSlot};
+use crate::engine::read::kept_manifests::KeptManifests;
+use crate::engine::read::near::Places;
+use crate::engine::reclaim::kept::Kept;
+use crate::engine::write::open_stripe::OpenStripe;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StripePhase {
+    Open,
+    Sealing,
+    Sealed,
+    Leaving,
+}
+
+impl StripePhase {
+    /// The one place that knows the legal transitions.
+    pub fn may_become(self, next: StripePhase) -> bool {
+        use StripePhase::{Leaving, Open, Sealed, Sealing};
+        matches!((self, next), (Open, Sealing) | (Sealing, Sealed) | (Open | Sealing | Sealed, Leaving))
+    }
+}
+
+/// When the objects of a stripe expire, roughly: enough to estimate what expired without looking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ExpirySummary {
+    bytes: u64,
+    first_ms: u64,
+    last_ms: u64,
+}
+
+impl ExpirySummary {
+    pub fn add(&mut self, expiry: UnixMs, bytes: usize) {
+        self.first_ms = if self.bytes == 0 { expiry.0 } else { self.first_ms.min(expiry.0) };
+        self.last_ms = self.last_ms.max(expiry.0);
+        self.bytes += bytes as u64;
+    }
+
+    /// Bytes that have expired by `now`, taking expiries as evenly spread.
+    pub fn expired_bytes(&self, now: UnixMs) -> u64 {
+        if now.0 >= self.last_ms {
+            return self.bytes;
+        }
+        let span = self.last_ms - self.first_ms;
+        let passed = now.0.saturating_sub(self.first_ms);
+        if span == 0 { 0 } else { (u128::from(self.bytes) * u128::from(passed) / u128::from(span)) as u64 }
+    }
+}
+
+#[derive(Debug)]
+pub struct Stripe<I> {
+    pub id: StripeId,
+    pub partition: PartitionId,
+    pub members: Arc<[NodeId]>,
+    /// Of the members.
+    pub configuration: Configuration,
+    /// The youngest stripe of the partition that existed when this one last took an append, or of which a record here
+    /// is newer: nothing older than what it holds lies beyond.
+    pub reach: StripeId,
+    phase: StripePhase,
+    /// Bytes and number of records that the index names.
+    pub live_bytes: u64,
+    pub live_count: u32,
+    /// Tombstones and control records.
+    pub kept: Kept,
+    pub expiry: ExpirySummary,
+    /// Bytes in use per data chunk, from the seal on.
+    pub fills: Box<[u32]>,
+    /// The owner's copy, while it has one.
+    pub open: Option<Box<OpenStripe<I>>>,
+    /// Records of striped objects, once the copy is gone.
+    pub manifests: KeptManifests,
+    /// Of its data chunks, in near memory.
+    pub places: Places,
+}
+
+impl<I> Stripe<I> {
+    pub fn new(id: StripeId, partition: PartitionId, members: Arc<[NodeId]>, open: OpenStripe<I>) -> Self {
+        Stripe {
+            id,
+            partition,
+            members,
+            configuration: Configuration::default(),
+            reach: id,
+            phase: StripePhase::Open,
+            live_bytes: 0,
+            live_count: 0,
+            kept: Kept::default(),
+            expiry: ExpirySummary::default(),
+            fills: Box::default(),
+            open: Some(Box::new(open)),
+            manifests: KeptManifests::default(),
+            places: Places::default(),
+        }
+    }
+
+    /// A stripe that another owner sealed.
+    pub fn inherited(id: StripeId, partition: PartitionId, members: Arc<[NodeId]>, fills: Box<[u32]>) -> Self {
+        Stripe {
+            id,
+            partition,
+            members,
+            configuration: Configuration::default(),
+            reach: id,
+            phase: StripePhase::Sealed,
+            live_bytes: 0,
+            live_count: 0,
+            kept: Kept::default(),
+            expiry: ExpirySummary::default(),
+            fills,
+            open: None,
+            manifests: KeptManifests::default(),
+            places: Places::default(),
+        }
+    }
+
+    pub fn phase(&self) -> StripePhase {
+        self.phase
+    }
+
+    /// # Panics
+    /// On a transition that the diagram does not have.
+    pub fn become_phase(&mut self, next: StripePhase) {
+        assert!(self.phase.may_become(next), "{:?}: {:?} -> {next:?}", self.id, self.phase);
+        self.phase = next;
+    }
+
+    pub fn member_of(&self, node: NodeId) -> Option<usize> {
+        self.members.iter().position(|&member| member == node)
+    }
+
+    pub fn is_unsealed(&self) -> bool {
+        matches!(self.phase, StripePhase::Open | StripePhase::Sealing)
+    }
+
+    /// Do its members have all of it, sealed? So it is while it is emptied, too, unless it was left before that.
+    pub fn is_sealed(&self) -> bool {
+        self.phase == StripePhase::Sealed || self.phase == StripePhase::Leaving && self.open.is_none()
+    }
+
+    /// Bytes that would not have to be moved to free the stripe.
+    pub fn live_estimate(&self, now: UnixMs) -> u64 {
+        self.live_bytes.saturating_sub(self.expiry.expired_bytes(now))
+    }
+}
+
+#[derive(Debug)]
+pub struct Stripes<I> {
+    data_count: usize,
+    places: Vec<Option<Stripe<I>>>,
+    free: Vec<StripeSlot>,
+    by_id: HashMap<StripeId, StripeSlot>,
+    /// Existing stripes of each partition in the order of their ids (rule R3 asks for the oldest).
+    by_age: BTreeMap<(PartitionId, StripeId), StripeSlot>,
+    unsealed: Vec<StripeSlot>,
+}
+
+impl<I> Stripes<I> {
+    pub fn new(data_count: usize) -> Self {
+        Stripes {
+            data_count,
+            places: Vec::new(),
+            free: Vec::new(),
+            by_id: HashMap::new(),
+            by_age: BTreeMap::new(),
+            unsealed: Vec::new(),
+        }
+    }
+
+    pub fn insert(&mut self, stripe: Stripe<I>) -> StripeSlot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            StripeSlot(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 stripes"))
+        });
+        assert!(self.by_id.insert(stripe.id, slot).is_none(), "{:?} exists twice", stripe.id);
+        self.by_age.insert((stripe.partition, stripe.id), slot);
+        if stripe.is_unsealed() {
+            self.unsealed.push(slot);
+        }
+        self.places[slot.0 as usize] = Some(stripe);
+        slot
+    }
+
+    /// Forgets a stripe.
+    ///
+    /// # Panics
+    /// If there is no such stripe.
+    pub fn remove(&mut self, slot: StripeSlot) -> Stripe<I> {
+        let stripe = self.places[slot.0 as usize].take().expect("a stripe");
+        self.by_id.remove(&stripe.id);
+        self.by_age.remove(&(stripe.partition, stripe.id));
+        self.unsealed.retain(|&other| other != slot);
+        self.free.push(slot);
+        stripe
+    }
+
+    pub fn no_longer_unsealed(&mut self, slot: StripeSlot) {
+        self.unsealed.retain(|&other| other != slot);
+    }
+
+    pub fn unsealed(&self) -> &[StripeSlot] {
+        &self.unsealed
+    }
+
+    pub fn get(&self, slot: StripeSlot) -> Option<&Stripe<I>> {
+        self.places.get(slot.0 as usize)?.as_ref()
+    }
+
+    pub fn get_mut(&mut self, slot: StripeSlot) -> Option<&mut Stripe<I>> {
+        self.places.get_mut(slot.0 as usize)?.as_mut()
+    }
+
+    /// # Panics
+    /// If there is no such stripe: the caller holds something that keeps it.
+    pub fn at(&self, slot: StripeSlot) -> &Stripe<I> {
+        self.get(slot).expect("a stripe that is kept")
+    }
+
+    /// # Panics
+    /// As [`Stripes::at`].
+    pub fn at_mut(&mut self, slot: StripeSlot) -> &mut Stripe<I> {
+        self.get_mut(slot).expect("a stripe that is kept")
+    }
+
+    pub fn slot_of(&self, id: StripeId) -> Option<StripeSlot> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (StripeSlot, &Stripe<I>)> {
+        let place = |(place, stripe): (usize, &'_ Option<Stripe<I>>)| (StripeSlot(place as u32), stripe.is_some());
+        let slots: Vec<_> = self.places.iter().enumerate().map(place).filter(|(_, some)| *some).collect();
+        slots.into_iter().map(|(slot, _)| (slot, self.at(slot)))
+    }
+
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Slots in use lie below.
+    pub fn slot_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The oldest stripe of a partition, and from there on upwards.
+    pub fn by_age(&self, partition: PartitionId) -> impl Iterator<Item = (StripeId, StripeSlot)> {
+        self.by_age_from(partition, StripeId::default())
+    }
+
+    /// As [`Stripes::by_age`], from this id on.
+    pub fn by_age_from(&self, partition: PartitionId, first: StripeId) -> impl Iterator<Item = (StripeId, StripeSlot)> {
+        let range = (partition, first)..=(partition, StripeId::from_raw(u64::MAX));
+        self.by_age.range(range).map(|(&(_, id), &slot)| (id, slot))
+    }
+
+    pub fn location(&self, slot: StripeSlot, data_index: usize, offset: usize) -> Location {
+        let chunk_number = slot.0 as usize * self.data_count + data_index;
+        Location {
+            chunk_number: u32::try_from(chunk_number).expect("below 2^28, checked by the index"),
+            offset: u16::try_from(offset).expect("chunks are shorter than 64 KiB"),
+        }
+    }
+
+    /// Stripe slot and data index of a location.
+    pub fn place_of(&self, location: Location) -> (StripeSlot, usize) {
+        let number = location.chunk_number as usize;
+        (StripeSlot((number / self.data_count) as u32), number % self.data_count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expiry_is_estimated_between_first_and_last() {
+        let mut summary = ExpirySummary::default();
+        assert_eq!(summary.expired_bytes(UnixMs(5)), 0);
+        summary.add(UnixMs(100), 10);
+        summary.add(UnixMs(200), 30);
+        assert_eq!(summary.expired_bytes(UnixMs(50)), 0);
+        assert_eq!(summary.expired_bytes(UnixMs(150)), 20);
+        assert_eq!(summary.expired_bytes(UnixMs(200)), 40);
+    }
+
+    #[test]
+    fn life_goes_one_way() {
+        use StripePhase::{Leaving, Open, Sealed, Sealing};
+        assert!(Open.may_become(Sealing) && Sealing.may_become(Sealed) && Sealed.may_become(Leaving));
+        assert!(!Sealed.may_become(Open) && !Leaving.may_become(Open) && !Open.may_become(Sealed));
+    }
+}

@@ -1,0 +1,163 @@
+//! What more failures than the code tolerates took away, and what may still be said of the rest.
+//!
+//! An owner that lives knows which keys lay in a stripe that cannot be read: their reads are errors. A new owner does
+//! not: any key may have had its newest record there. It trusts what owners of later epochs than the stripe's wrote,
+//! and of every other key of that partition it says that it cannot know. A write makes a key known again; a flush ends
+//! the loss as a whole.
+//!
+//! A lost stripe's remaining chunks stay where they are: they are how a later owner learns of the loss. As that one may be
+//! able to read them, what ends records in there, tombstones, is kept as long (rule R3).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use shorttail_codes::Code;
+use shorttail_units::{NodeId, PartitionId, Slot, StripeId, Version};
+
+use crate::command::Command;
+use crate::engine::Engine;
+use crate::engine::state::index::StripeSlot;
+
+#[derive(Debug)]
+struct LostStripe {
+    partition: PartitionId,
+    members: Arc<[NodeId]>,
+}
+
+#[derive(Debug, Default)]
+pub struct Losses {
+    stripes: BTreeMap<StripeId, LostStripe>,
+}
+
+impl<C: Command> Engine<C> {
+    pub(super) fn note_loss(&mut self, id: StripeId, partition: PartitionId, members: Arc<[NodeId]>) {
+        self.losses.stripes.insert(id, LostStripe { partition, members });
+    }
+
+    /// Most chunks that one stripe lost: of one that cannot be read, as many as the code does not survive. What is not marked
+    /// yet proves no stripe to be beyond that.
+    pub(in crate::engine) fn lost_of_stripe_max(&self) -> u64 {
+        let tolerance = self.config.tolerance() as u64;
+        let marked = self.repair.lost_of_stripe_max().max(if self.has_losses() { tolerance + 1 } else { 0 });
+        marked.max((marked + self.repair.losing.count()).min(tolerance))
+    }
+
+    /// The same, of stripes that can be read, or some lost data of them; no more than the code survives in any case. What a
+    /// node had that was given up, and is not marked yet, may be of any stripe: too many are told for some seconds, never too
+    /// few.
+    pub(in crate::engine) fn lost_of_readable_max(&self) -> u64 {
+        let tolerance = self.config.tolerance();
+        // Asked many times a second: the owner's own code remembers its plans.
+        let code = |shape| if shape == self.config.shape { self.config.code.clone() } else { Code::new(shape) };
+        let lost = match self.repair.patterns_beyond().any(|(shape, lost)| is_readable(&code(shape), lost)) {
+            true => tolerance as u64,
+            false => self.repair.lost_of_stripe_max_through(tolerance),
+        };
+        lost + self.repair.losing.count()
+    }
+
+    pub(in crate::engine) fn is_lost(&self, id: StripeId) -> bool {
+        self.losses.stripes.contains_key(&id)
+    }
+
+    pub(in crate::engine) fn has_losses(&self) -> bool {
+        !self.losses.stripes.is_empty()
+    }
+
+    /// May a lost stripe have held something newer of a key of this slot than a record of this version, or than its
+    /// absence (`None`)? What is appended to a stripe is of the stripe's epoch at most.
+    pub(in crate::engine) fn is_overshadowed(&self, slot: Slot, found: Option<Version>) -> bool {
+        if !self.has_losses() {
+            return false;
+        }
+        let partition = self.config.partition_of(slot);
+        let mut lost = self.losses.stripes.iter().filter(|(_, lost)| lost.partition == partition);
+        lost.any(|(id, _)| found.is_none_or(|version| version.epoch() <= id.epoch()))
+    }
+
+    /// The oldest stripe of a partition beside one, also if it was lost: a later owner may read more of it.
+    pub(in crate::engine) fn oldest_beside(&self, partition: PartitionId, own: StripeId) -> Option<StripeId> {
+        let held = self.stripes.by_age(partition).map(|(id, _)| id).find(|&id| id != own);
+        let lost = self.losses.stripes.iter().find(|(_, lost)| lost.partition == partition).map(|(&id, _)| id);
+        held.into_iter().chain(lost).min()
+    }
+
+    /// Does another stripe exist that may hold something older than what this one holds (rule R3)?
+    pub(in crate::engine) fn may_hold_older(&self, slot: StripeSlot) -> bool {
+        let stripe = self.stripes.at(slot);
+        self.oldest_beside(stripe.partition, stripe.id).is_some_and(|oldest| oldest <= stripe.reach)
+    }
+
+    /// A flush ended whatever was lost: the remains are declared void.
+    pub(in crate::engine) fn end_losses(&mut self, partitions: &BTreeSet<PartitionId>) {
+        let ended = self.losses.stripes.extract_if(.., |_, lost| partitions.contains(&lost.partition));
+        for (id, lost) in ended.collect::<Vec<_>>() {
+            self.declare_void_of(id, lost.partition, lost.members);
+        }
+    }
+}
+
+/// Is all data there, or can some that is lost be decoded? With local groups more may be lost than may be lost whichever it is.
+fn is_readable(code: &Code, lost: u128) -> bool {
+    let is_there = |chunk: usize| lost & 1 << chunk == 0;
+    let mut lost_data = (0..code.data_count()).filter(|&chunk| !is_there(chunk)).peekable();
+    lost_data.peek().is_none() || lost_data.any(|chunk| code.read_plan(chunk, &is_there).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use shorttail_store::record::{Record, RecordKind};
+    use shorttail_units::{CodeShape, Epoch};
+
+    use super::*;
+    use crate::engine::state::stripes::Stripe;
+    use crate::engine::state::testing::engine_of_ready_nodes;
+
+    #[test]
+    fn what_ends_something_in_a_lost_stripe_is_kept() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        let [lost, own] = [1, 2].map(|epoch| StripeId::new(Epoch(epoch), 1));
+        let members: Arc<[NodeId]> = (0..6).map(NodeId).collect();
+        let held = Stripe::inherited(own, PartitionId(3), members.clone(), Box::from([0; 4]));
+        let slot = engine.stripes.insert(held);
+        let horizon = StripeId::new(Epoch(2), 2).raw().to_le_bytes();
+        let version = Version::new(Epoch(2), 1);
+        let tombstone = Record { kind: RecordKind::Tombstone, ..Record::object(b"key", &horizon, version) };
+        let is_kept = |engine: &Engine<crate::any::AnyCommand>| {
+            let is_needed = engine.is_needed(PartitionId(3), own, &tombstone);
+            (is_needed, engine.may_hold_older(slot), engine.oldest_beside(PartitionId(3), own))
+        };
+        assert_eq!(is_kept(&engine), (false, false, None));
+        engine.note_loss(lost, PartitionId(4), members.clone());
+        assert_eq!(is_kept(&engine), (false, false, None), "of another partition");
+        engine.note_loss(lost, PartitionId(3), members);
+        assert_eq!(is_kept(&engine), (true, true, Some(lost)));
+    }
+
+    /// The coordinator gives up one more as long as fewer are lost than the code survives.
+    #[test]
+    fn a_stripe_that_groups_still_decode_is_not_lost() {
+        let shape: CodeShape = "lrc:4+2+2".parse().expect("a shape");
+        let mut engine = engine_of_ready_nodes(shape, 8);
+        let [whole, lost] = [1, 2].map(|number| StripeId::new(Epoch(1), number));
+        let told = |engine: &Engine<crate::any::AnyCommand>| engine.stats().lost_of_readable_max;
+        (0..4).for_each(|chunk| engine.repair.mark(lost, chunk, shape));
+        engine.repair.mark(lost, 6, shape);
+        assert_eq!(told(&engine), 0, "one global parity is left of four chunks of data");
+        // One of each group, and a parity of each kind.
+        [0, 2, 4, 6].into_iter().for_each(|chunk| engine.repair.mark(whole, chunk, shape));
+        assert_eq!(told(&engine), 3, "the next one may be one too many");
+        engine.repair.check_invariants();
+        engine.repair.clear(whole, 0);
+        assert_eq!(told(&engine), 3);
+        engine.repair.clear(whole, 2);
+        assert_eq!(told(&engine), 2);
+        (4..8).for_each(|chunk| engine.repair.mark(whole, chunk, shape));
+        engine.repair.clear(whole, 0);
+        engine.repair.forget(lost);
+        assert_eq!(told(&engine), 3, "all parities are lost");
+        engine.repair.check_invariants();
+        engine.repair.forget(whole);
+        assert_eq!(told(&engine), 0);
+    }
+}

@@ -1,0 +1,758 @@
+//! flush_all: a floor under each partition that it is of. Objects of a lower version are gone.
+//!
+//! ```text
+//! declared: a floor record goes to each of these partitions' logs, if each has a place; from here on no round of any key begins
+//!    |--all durable--> applied: the index is emptied, the client hears, rounds begin again
+//!    '--one finds no place--> given up: the outcome is unknown, a later owner may find the floor and apply it (see `kept`)
+//! ```
+//! Nobody sees a flush before it is durable (rule R10): until then reads find what was there. Rounds wait, because one
+//! that began on what the flush ends would write a version above the floor. Rounds under way have lower versions: what
+//! they write is dead on arrival. So they end when the floor is applied, wherever their records are: as nothing of them
+//! may be appended again above the floor's horizon (rule R3), they would wait for a slow node as long as it takes.
+//!
+//! A delayed flush is a control record too, so that it happens although the owner changes meanwhile. An immediate flush
+//! cancels it: its version is below the floor.
+//!
+//! ```text
+//! ordered --its time--> overdue: no round begins --declared, as above, where there is a place-->
+//!                          '--no place for so long as a write waits for memory--> rounds begin, and nothing is stored by
+//!                             them; declared when it can be
+//! ```
+//! An owner may notice late that it is time, as it slept or has just taken over: what was asked after that must not go with
+//! a floor that it declares then. And it may have partitions of two earlier owners, of which one carried the order out: so
+//! orders are kept by partition, and a floor goes to those alone that are overdue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shorttail_store::record::{Control, Record, RecordKind};
+use shorttail_units::{PartitionId, SLOT_COUNT, Slot, StripeId, UnixMs, Version};
+
+use super::lock::LockPhase;
+use super::log::{PlaceError, Purpose};
+use super::striped::StripedObject;
+use crate::command::{Command, StoreError};
+use crate::engine::limits::{FLUSH_RETRY_US, STALL_US_MAX};
+use crate::engine::reclaim::reserve::Urgency;
+use crate::engine::state::pool::{Pool, PoolKey};
+use crate::engine::{Engine, Token, Work};
+use crate::request::{KeyspaceReply, Reply};
+
+/// A control record for some partitions, on its way.
+#[derive(Debug)]
+struct Declaration {
+    version: Version,
+    control: Control,
+    partitions: BTreeSet<PartitionId>,
+    unconfirmed: BTreeSet<PartitionId>,
+    waiting: Vec<Token>,
+}
+
+/// A flush that is to be declared.
+#[derive(Clone, Debug)]
+struct Postponed {
+    token: Token,
+    partitions: BTreeSet<PartitionId>,
+    since_us: u64,
+    /// Some partitions have a record of an earlier attempt: a later owner may take that for the flush.
+    is_begun: bool,
+}
+
+/// A flush for later that is to be declared.
+#[derive(Clone, Debug)]
+struct Order {
+    token: Token,
+    partitions: BTreeSet<PartitionId>,
+    at: UnixMs,
+    since_us: u64,
+}
+
+/// Why a control record is not on its way to every partition.
+#[derive(Clone, Copy, Debug)]
+struct NotDeclared {
+    error: PlaceError,
+    /// No partition got it.
+    is_untouched: bool,
+    /// Seals are what is waited for somewhere: it is no want of memory.
+    waits_for_seals: bool,
+}
+
+impl NotDeclared {
+    fn store_error(&self) -> StoreError {
+        match self.error {
+            PlaceError::Refuse(error) if self.is_untouched => error,
+            PlaceError::Wait if self.is_untouched && self.waits_for_seals => StoreError::Overloaded,
+            PlaceError::Wait if self.is_untouched => StoreError::OutOfMemory,
+            _ => StoreError::OutcomeUnknown,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Flushes {
+    floors: BTreeMap<PartitionId, Version>,
+    /// By partition: the delayed flush that is to come, and the version of its declaration.
+    due: BTreeMap<PartitionId, (Version, UnixMs)>,
+    /// Since when some are overdue, once their floor was to be declared.
+    overdue_us: Option<u64>,
+    /// Their floor found no place for long: nobody waits for it. What would store anything is refused.
+    is_given_up: bool,
+    /// A floor reached some partitions and found no place in another: none is declared before, whoever waits for it.
+    again_us: u64,
+    declarations: Pool<Declaration>,
+    /// The floor that is being declared.
+    declaring: Option<PoolKey>,
+    /// Locks and groups whose turn comes when it is applied.
+    held_locks: Vec<PoolKey>,
+    held_groups: Vec<PoolKey>,
+    /// Flushes for later that were ordered meanwhile, or found no place yet.
+    held_orders: Vec<Order>,
+    /// Clients whose flush found no memory yet.
+    postponed: Vec<Postponed>,
+}
+
+impl<C: Command> Engine<C> {
+    /// `of`: these partitions; none: all that there are.
+    pub(in crate::engine) fn flush(&mut self, token: Token, at: Option<UnixMs>, of: &[u16]) {
+        let all = self.all_partitions();
+        let partitions = match of {
+            [] => all.clone(),
+            named => named.iter().copied().map(PartitionId).collect(),
+        };
+        // Whoever asks takes all of them for flushed.
+        if !partitions.is_subset(&all) {
+            return self.answer_flush(token, Err(StoreError::NotOwner));
+        }
+        // A refusal leaves everything as it was: so it comes before the first change.
+        if let Err(PlaceError::Refuse(error)) = self.too_few_nodes() {
+            return self.answer_flush(token, Err(error));
+        }
+        let since_us = self.now.mono_us;
+        match at {
+            Some(at) => self.order_flush(Order { token, partitions, at, since_us }),
+            None => self.flush_now(Postponed { token, partitions, since_us, is_begun: false }),
+        }
+    }
+
+    fn order_flush(&mut self, order: Order) {
+        let Order { token, ref partitions, at, since_us } = order;
+        if at <= self.now.unix_ms {
+            return self.flush_now(Postponed { token, partitions: order.partitions, since_us, is_begun: false });
+        }
+        // A floor that is declared, or should be, has a higher version than an order of now: it would end it.
+        if self.is_flushing() || self.is_flush_overdue() {
+            return self.flushes.held_orders.push(order);
+        }
+        let version = self.take_version();
+        let declared = self.declare(version, Control::FlushDue(at), partitions.clone(), vec![token]);
+        let Err(failed) = declared else { return };
+        // It waits for a place as any write does, where nothing was sent.
+        let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
+        if failed.error == PlaceError::Wait && failed.is_untouched && !has_waited {
+            return self.flushes.held_orders.push(order);
+        }
+        self.answer_flush(token, Err(failed.store_error()));
+    }
+
+    /// One more client waits for the floor that is being declared, or a new one is.
+    fn flush_now(&mut self, flush: Postponed) {
+        let Postponed { token, ref partitions, since_us, is_begun } = flush;
+        if let Some(declaration) = self.flushes.declaring.and_then(|key| self.flushes.declarations.get_mut(key)) {
+            return match declaration.partitions.is_superset(partitions) {
+                true => declaration.waiting.push(token),
+                false => self.flushes.postponed.push(flush),
+            };
+        }
+        let Err(failed) = self.declare_floor(partitions.clone(), vec![token]) else { return };
+        let failed = NotDeclared { is_untouched: failed.is_untouched && !is_begun, ..failed };
+        let has_waited = self.now.mono_us.saturating_sub(since_us) > STALL_US_MAX;
+        if failed.error == PlaceError::Wait && !has_waited {
+            let is_begun = !failed.is_untouched;
+            return self.flushes.postponed.push(Postponed { is_begun, ..flush });
+        }
+        self.answer_flush(token, Err(failed.store_error()));
+    }
+
+    fn all_partitions(&self) -> BTreeSet<PartitionId> {
+        self.config.partitions.iter().copied().collect()
+    }
+
+    fn declare_floor(&mut self, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) -> Result<(), NotDeclared> {
+        if self.now.mono_us < self.flushes.again_us {
+            return Err(NotDeclared { error: PlaceError::Wait, ..self.no_place(&partitions) });
+        }
+        let floor = self.take_version();
+        let horizon = self.take_stripe_ids(0);
+        let declared = self.declare(floor, Control::Floor { floor, horizon }, partitions, waiting);
+        // What left nothing behind may be tried at any time: others may have a place.
+        if declared.as_ref().is_err_and(|failed| !failed.is_untouched) {
+            self.flushes.again_us = self.now.mono_us + FLUSH_RETRY_US;
+        }
+        declared
+    }
+
+    /// Those of these partitions that have a place for a floor, as far as can be told.
+    fn with_place(&self, partitions: &BTreeSet<PartitionId>) -> BTreeSet<PartitionId> {
+        let value = Control::Floor { floor: Version::default(), horizon: StripeId::default() }.encode();
+        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, Version::default()) };
+        let length = record.longest_bytes();
+        let mut found = BTreeSet::new();
+        for &partition in partitions {
+            found.insert(partition);
+            if !self.has_place_in(&found, length) {
+                found.remove(&partition);
+            }
+        }
+        found
+    }
+
+    /// Is there a place for a record of so many bytes in each of these partitions, as far as can be told?
+    fn has_place_in(&self, partitions: &BTreeSet<PartitionId>, length: usize) -> bool {
+        let partitions = partitions.iter().copied();
+        let without: Vec<_> = partitions.filter(|&partition| !self.has_room_in_open(partition, length)).collect();
+        let spare = self.spare_stripes().saturating_sub(self.stripes_left_by(Urgency::Cleaning));
+        without.len() as u64 <= spare && !without.into_iter().any(|partition| self.waits_for_seals(partition))
+    }
+
+    fn no_place(&self, partitions: &BTreeSet<PartitionId>) -> NotDeclared {
+        NotDeclared {
+            error: self.too_few_nodes().err().unwrap_or(PlaceError::Wait),
+            is_untouched: true,
+            waits_for_seals: partitions.iter().any(|&partition| self.waits_for_seals(partition)),
+        }
+    }
+
+    /// Appends a control record to each of these partitions.
+    ///
+    /// # Errors
+    /// One has no place. Almost always that is known before the first is appended; if not, a later owner may take those
+    /// before it for a flush. Each is to be kept as long as anything older exists.
+    fn declare(
+        &mut self,
+        version: Version,
+        control: Control,
+        partitions: BTreeSet<PartitionId>,
+        waiting: Vec<Token>,
+    ) -> Result<(), NotDeclared> {
+        let value = control.encode();
+        let is_floor = matches!(control, Control::Floor { .. });
+        let record = Record { kind: RecordKind::Control, ..Record::object(b"", &value, version) };
+        if !self.has_place_in(&partitions, record.encoded_bytes(self.config.epoch)) {
+            return Err(self.no_place(&partitions));
+        }
+        let unconfirmed = partitions.clone();
+        let declaration = Declaration { version, control, partitions: partitions.clone(), unconfirmed, waiting };
+        let key = self.flushes.declarations.insert(declaration);
+        for (place, partition) in partitions.into_iter().enumerate() {
+            let purpose = Purpose::Declared { declaration: key, partition };
+            if let Err(error) = self.append_record(partition, &record, purpose, Urgency::Cleaning) {
+                self.flushes.declarations.remove(key);
+                let waits_for_seals = self.waits_for_seals(partition);
+                return Err(NotDeclared { error, is_untouched: place == 0, waits_for_seals });
+            }
+        }
+        if is_floor {
+            self.flushes.declaring = Some(key);
+        }
+        Ok(())
+    }
+
+    fn answer_flush(&mut self, token: Token, result: Result<KeyspaceReply, StoreError>) {
+        self.reply(token, Reply::Keyspace(result));
+    }
+
+    /// A partition's control record is durable.
+    pub(super) fn declaration_confirmed(&mut self, key: PoolKey, partition: PartitionId) {
+        let Some(declaration) = self.flushes.declarations.get_mut(key) else { return };
+        declaration.unconfirmed.remove(&partition);
+        if !declaration.unconfirmed.is_empty() {
+            return;
+        }
+        let Some(declaration) = self.flushes.declarations.remove(key) else { return };
+        match declaration.control {
+            Control::FlushDue(at) if self.is_below_a_floor(&declaration) => {
+                return self.declare_order_again(at, declaration.partitions, declaration.waiting);
+            }
+            Control::FlushDue(at) => {
+                // One that was ordered later may be durable earlier: it takes the place of this one.
+                let due = (declaration.version, at);
+                for &partition in &declaration.partitions {
+                    let known = self.flushes.due.entry(partition).or_insert(due);
+                    *known = due.max(*known);
+                }
+                self.begin_waiting_for_due();
+            }
+            Control::Floor { horizon, .. } if horizon != self.take_stripe_ids(0) => {
+                return self.declare_floor_again(declaration.partitions, declaration.waiting);
+            }
+            _ => self.apply_floor_in(declaration.version, &declaration.partitions),
+        }
+        for token in declaration.waiting {
+            self.answer_flush(token, Ok(KeyspaceReply::Flushed));
+        }
+    }
+
+    /// A partition's control record was in flight and found no other place.
+    pub(super) fn declaration_interrupted(&mut self, key: PoolKey) {
+        let Some(declaration) = self.flushes.declarations.remove(key) else { return };
+        for token in declaration.waiting {
+            self.answer_flush(token, Err(StoreError::OutcomeUnknown));
+        }
+        if self.flushes.declaring == Some(key) {
+            self.let_rounds_begin();
+        }
+    }
+
+    /// Stripes were opened since the floor was declared: what was in flight may lie in them, above its horizon, and
+    /// would come back when the floor is no longer kept (rule R3).
+    fn declare_floor_again(&mut self, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
+        if self.declare_floor(partitions, waiting.clone()).is_err() {
+            waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
+            self.let_rounds_begin();
+        }
+    }
+
+    fn is_below_a_floor(&self, declaration: &Declaration) -> bool {
+        declaration.partitions.iter().any(|&partition| self.floor_of(partition) > declaration.version)
+    }
+
+    /// Some of it was flushed while a flush for later was declared: the next owner would take that for one that was
+    /// cancelled.
+    fn declare_order_again(&mut self, at: UnixMs, partitions: BTreeSet<PartitionId>, waiting: Vec<Token>) {
+        let version = self.take_version();
+        if self.declare(version, Control::FlushDue(at), partitions, waiting.clone()).is_err() {
+            waiting.into_iter().for_each(|token| self.answer_flush(token, Err(StoreError::OutcomeUnknown)));
+        }
+    }
+
+    pub(in crate::engine) fn apply_floor_in(&mut self, floor: Version, partitions: &BTreeSet<PartitionId>) {
+        for number in 0..SLOT_COUNT as u16 {
+            let slot = Slot::new(number).expect("below the slot count");
+            if partitions.contains(&self.config.partition_of(slot)) {
+                self.index.clear_slot(slot);
+            }
+        }
+        // What is touched is there, and goes with its round.
+        let kept: BTreeSet<StripeId> = self.striped_in_flight().into_iter().collect();
+        let is_all = partitions.len() == self.config.partitions.len();
+        let mut gone_bytes = if is_all { 0 } else { self.counted_striped_bytes(partitions, &kept) };
+        let flushed = self.stripes.iter().filter(|(_, stripe)| partitions.contains(&stripe.partition));
+        for slot in flushed.map(|(slot, _)| slot).collect::<Vec<_>>() {
+            let stripe = self.stripes.at_mut(slot);
+            gone_bytes += std::mem::take(&mut stripe.live_bytes);
+            stripe.live_count = 0;
+        }
+        let is_flushed = |object: &StripedObject| partitions.contains(&object.partition);
+        let flushed = self.striped.take(&kept, (!is_all).then_some(is_flushed));
+        self.note_flushed(flushed);
+        self.stats.bytes_stored = if is_all { 0 } else { self.stats.bytes_stored.saturating_sub(gone_bytes) };
+        for &partition in partitions {
+            self.flushes.floors.insert(partition, floor);
+        }
+        self.flushes.due.retain(|partition, &mut (version, _)| !partitions.contains(partition) || version > floor);
+        self.begin_waiting_for_due();
+        self.end_losses(partitions);
+        self.settle_all_of(partitions);
+        self.end_outlived(partitions);
+        self.end_what_was_flushed(partitions);
+        // What could not be compared is gone.
+        self.verify_doubtful();
+        self.let_rounds_begin();
+    }
+
+    /// Bytes of the striped values of these partitions that are counted as stored.
+    fn counted_striped_bytes(&self, partitions: &BTreeSet<PartitionId>, kept: &BTreeSet<StripeId>) -> u64 {
+        let uncounted = self.unsettled_values();
+        let is_counted = |&(first, object): &(&StripeId, &StripedObject)| {
+            let is_made = || kept.contains(first) && self.is_in_the_making(*first);
+            partitions.contains(&object.partition) && !uncounted.contains(first) && !is_made()
+        };
+        self.striped.iter().filter(is_counted).map(|(_, object)| object.manifest.value_bytes as u64).sum()
+    }
+
+    /// What is under way and flushed concerns nobody any more: who waits for it has the answer.
+    fn end_what_was_flushed(&mut self, partitions: &BTreeSet<PartitionId>) {
+        let mut ended = self.end_flushed_races(partitions);
+        for slot in self.stripes.unsealed().to_vec() {
+            let mut open = self.stripes.at_mut(slot).open.take().expect("an unsealed stripe has its bytes");
+            for item in open.unconfirmed_mut().filter(|item| self.is_flushed(item.purpose, partitions)) {
+                ended.push(std::mem::replace(&mut item.purpose, Purpose::Flushed));
+            }
+            self.stripes.at_mut(slot).open = Some(open);
+        }
+        for purpose in ended {
+            match purpose {
+                Purpose::Write(lock) => self.finish_round(lock),
+                Purpose::Move { lock, job } => self.move_interrupted(lock, job),
+                Purpose::Group { group, .. } => self.end_group(group, Ok(true)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Is a record that is under way for this below the floor that was just applied in these partitions?
+    pub(super) fn is_flushed(&self, purpose: Purpose, partitions: &BTreeSet<PartitionId>) -> bool {
+        let lock = match purpose {
+            Purpose::Write(lock) => lock,
+            Purpose::Group { group, .. } => return self.is_group_flushed(group),
+            Purpose::Move { lock, .. } => {
+                // None began since the floor was declared.
+                let moved = self.locks.get(lock);
+                return moved.is_none_or(|lock| partitions.contains(&self.config.partition_of(lock.slot)));
+            }
+            _ => return false,
+        };
+        let Some(lock) = self.locks.get(lock) else { return false };
+        let LockPhase::Writing(round) = &lock.phase else { return false };
+        round.version < self.floor_of(self.config.partition_of(lock.slot))
+    }
+
+    fn let_rounds_begin(&mut self) {
+        self.flushes.declaring = None;
+        for lock in std::mem::take(&mut self.flushes.held_locks) {
+            self.work.push_back(Work::Start(lock));
+        }
+        for group in std::mem::take(&mut self.flushes.held_groups) {
+            self.look_up_when_held(group);
+        }
+        for order in std::mem::take(&mut self.flushes.held_orders) {
+            self.order_flush(order);
+        }
+    }
+
+    /// What was not declared is given back: it may wait for what an owner that lets go does not begin any more.
+    pub(in crate::engine) fn give_back_flushes(&mut self) {
+        for Order { token, .. } in std::mem::take(&mut self.flushes.held_orders) {
+            self.answer_flush(token, Err(StoreError::NotOwner));
+        }
+        for Postponed { token, is_begun, .. } in std::mem::take(&mut self.flushes.postponed) {
+            let error = if is_begun { StoreError::OutcomeUnknown } else { StoreError::NotOwner };
+            self.answer_flush(token, Err(error));
+        }
+    }
+
+    /// As [`Engine::give_up_all`], for flushes: of those that were declared nodes may hold some of the records.
+    pub(in crate::engine) fn give_up_flushes(&mut self) {
+        self.give_back_flushes();
+        for declaration in self.flushes.declarations.take_all() {
+            for token in declaration.waiting {
+                self.answer_flush(token, Err(StoreError::OutcomeUnknown));
+            }
+        }
+    }
+
+    /// Is any partition overdue?
+    fn is_flush_overdue(&self) -> bool {
+        self.flushes.due.values().any(|&(_, at)| at <= self.now.unix_ms)
+    }
+
+    fn is_overdue_in(&self, partition: PartitionId) -> bool {
+        self.flushes.due.get(&partition).is_some_and(|&(_, at)| at <= self.now.unix_ms)
+    }
+
+    /// Is nothing to be stored in a partition, as its floor, which found no place for long, will be above it?
+    pub(super) fn is_flush_late(&self, partition: PartitionId) -> bool {
+        self.flushes.is_given_up && self.is_overdue_in(partition)
+    }
+
+    /// What a store hears there. It is no want of memory where only seals are waited for.
+    pub(super) fn late_error(&self, partition: PartitionId) -> StoreError {
+        match self.waits_for_seals(partition) {
+            true => StoreError::Overloaded,
+            false => StoreError::OutOfMemory,
+        }
+    }
+
+    /// Is a flush for later being declared? It takes the place of the one that is to come.
+    fn is_ordering(&self) -> bool {
+        let is_order = |declaration: &Declaration| matches!(declaration.control, Control::FlushDue(_));
+        self.flushes.declarations.iter().any(|(_, declaration)| is_order(declaration))
+    }
+
+    /// Is a flush for later of this version being declared in a partition? Where it is durable already it is kept: it
+    /// counts as soon as it is everywhere.
+    pub(in crate::engine) fn is_being_ordered(&self, partition: PartitionId, version: Version) -> bool {
+        let mut declarations = self.flushes.declarations.iter().map(|(_, declaration)| declaration);
+        declarations.any(|it| it.version == version && it.partitions.contains(&partition))
+    }
+
+    /// Is a floor being declared? Then nothing that it may end is moved.
+    pub(in crate::engine) fn is_flushing(&self) -> bool {
+        self.flushes.declaring.is_some()
+    }
+
+    /// Is a floor being declared, or is one to be in this partition that everybody waits for?
+    fn holds_rounds_in(&self, partition: PartitionId) -> bool {
+        self.is_flushing() || self.is_overdue_in(partition) && !self.flushes.is_given_up
+    }
+
+    /// Does a flush keep rounds from beginning? Then the lock's turn comes afterwards.
+    pub(super) fn hold_for_flush(&mut self, lock: PoolKey) -> bool {
+        let partition = self.locks.get(lock).map(|held| self.config.partition_of(held.slot));
+        if !partition.is_some_and(|partition| self.holds_rounds_in(partition)) {
+            return false;
+        }
+        if let Some(held) = self.locks.get_mut(lock) {
+            held.phase = LockPhase::Starting;
+            self.flushes.held_locks.push(lock);
+        }
+        true
+    }
+
+    /// As [`Engine::hold_for_flush`], for a group that has all its locks.
+    pub(super) fn hold_group_for_flush(&mut self, group: PoolKey) -> bool {
+        if !self.partition_of_group(group).is_some_and(|partition| self.holds_rounds_in(partition)) {
+            return false;
+        }
+        if !self.flushes.held_groups.contains(&group) {
+            self.flushes.held_groups.push(group);
+        }
+        true
+    }
+
+    pub(in crate::engine) fn floor_of(&self, partition: PartitionId) -> Version {
+        self.flushes.floors.get(&partition).copied().unwrap_or_default()
+    }
+
+    pub(in crate::engine) fn is_flush_due(&self, partition: PartitionId, at: UnixMs) -> bool {
+        self.flushes.due.get(&partition).is_some_and(|&(_, due)| due == at)
+    }
+
+    /// What an earlier owner had declared.
+    pub(in crate::engine) fn inherit_floor(&mut self, partition: PartitionId, floor: Version) {
+        let known = self.flushes.floors.entry(partition).or_default();
+        *known = floor.max(*known);
+    }
+
+    pub(in crate::engine) fn inherit_flush_due(&mut self, partition: PartitionId, version: Version, at: UnixMs) {
+        self.flushes.due.insert(partition, (version, at));
+        self.begin_waiting_for_due();
+    }
+
+    /// What is to come is another flush, unless some partitions are overdue still.
+    fn begin_waiting_for_due(&mut self) {
+        if !self.is_flush_overdue() {
+            (self.flushes.overdue_us, self.flushes.is_given_up) = (None, false);
+        }
+    }
+
+    /// Flushes when it is time, and tries again what found no memory.
+    pub(in crate::engine) fn advance_flushes(&mut self) {
+        if !self.is_serving() {
+            return;
+        }
+        for flush in std::mem::take(&mut self.flushes.postponed) {
+            self.flush_now(flush);
+        }
+        if self.is_flushing() || self.is_ordering() {
+            return;
+        }
+        if self.is_flush_overdue() {
+            return self.declare_overdue();
+        }
+        // Whoever waited for one that was overdue: another took its place.
+        self.let_rounds_begin();
+    }
+
+    /// A floor goes to those that have a place. What finds none now is tried again soon; who waits for it does so for a
+    /// while.
+    fn declare_overdue(&mut self) {
+        let now_us = self.now.mono_us;
+        let since_us = *self.flushes.overdue_us.get_or_insert(now_us);
+        let overdue = self.flushes.due.iter().filter(|(_, (_, at))| *at <= self.now.unix_ms);
+        let overdue = overdue.map(|(&partition, _)| partition).collect();
+        let placed = self.with_place(&overdue);
+        let declared = match placed.is_empty() {
+            true => Err(self.no_place(&overdue)),
+            false => self.declare_floor(placed, Vec::new()),
+        };
+        let Err(failed) = declared else { return };
+        let has_waited = |since_us: u64| now_us.saturating_sub(since_us) > STALL_US_MAX;
+        // Of an order itself nothing was sent.
+        let error = NotDeclared { is_untouched: true, ..failed }.store_error();
+        let orders = self.flushes.held_orders.extract_if(.., |order| has_waited(order.since_us));
+        for Order { token, .. } in orders.collect::<Vec<_>>() {
+            self.answer_flush(token, Err(error));
+        }
+        if has_waited(since_us) && !self.flushes.is_given_up {
+            self.flushes.is_given_up = true;
+            self.let_rounds_begin();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    mod late;
+    mod orders;
+    mod without_room;
+
+    use super::*;
+    use crate::any::AnyCommand;
+    use crate::engine::state::index::{Location, StripeSlot};
+    use crate::engine::state::testing::{ask, confirm_all, engine_of_ready_nodes, leave_no_room};
+    use crate::engine::write::lock::{Move, Old};
+    use crate::engine::write::manifest::Manifest;
+    use crate::request::{GroupPut, KeyspaceRequest, Request, RequestId};
+    use shorttail_units::{CodeShape, Epoch, NodeId, Now, OpNumber, StripeId};
+
+    /// No record finds a place in this partition for now.
+    fn engine_without_room(full: PartitionId) -> Engine<AnyCommand> {
+        let shape = CodeShape::reed_solomon(1, 1).expect("a code");
+        let mut engine = engine_of_ready_nodes(shape, 2);
+        leave_no_room(&mut engine, full);
+        engine
+    }
+
+    /// A flush that finds no place, given back as its owner lets go.
+    fn given_back(is_begun: bool) -> StoreError {
+        let mut engine = engine_without_room(PartitionId(1));
+        let now = engine.now;
+        let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+        engine.handle_request(now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
+        assert!(engine.poll_reply(now).is_none(), "it waits");
+        engine.flushes.postponed[0].is_begun |= is_begun;
+        engine.let_go(now);
+        match engine.poll_reply(now) {
+            Some((_, Reply::Keyspace(Err(error)))) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const PARTITION: PartitionId = PartitionId(0);
+
+    /// The one open stripe of the partition, if there is one.
+    fn open_of(engine: &Engine<AnyCommand>) -> Option<StripeSlot> {
+        let open = &engine.logs[&PARTITION].open;
+        assert!(open.len() <= 1);
+        open.first().copied()
+    }
+
+    /// The control records in a stripe that its owner has the bytes of.
+    fn controls_in(engine: &Engine<AnyCommand>, slot: StripeSlot) -> Vec<Control> {
+        let stripe = engine.stripes.at(slot);
+        let mut bytes = stripe.open.as_ref().expect("its bytes").chunk(0);
+        let mut found = Vec::new();
+        while let Ok((record, length)) = Record::parse(bytes, stripe.id) {
+            found.extend(Control::parse(record.value));
+            bytes = &bytes[length..];
+        }
+        found
+    }
+
+    fn pass(engine: &mut Engine<AnyCommand>) {
+        let mono_us = engine.now.mono_us + 10_000;
+        engine.end_turn(Now { mono_us, ..engine.now });
+    }
+
+    fn order(engine: &mut Engine<AnyCommand>, at: UnixMs) {
+        let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(Some(at))));
+        pass(engine);
+    }
+
+    #[test]
+    fn a_flush_that_reached_a_partition_is_not_given_back_as_if_it_had_not_begun() {
+        assert_eq!(given_back(true), StoreError::OutcomeUnknown);
+        assert_eq!(given_back(false), StoreError::NotOwner);
+    }
+
+    /// Each would be kept for as long as there is anything older.
+    #[test]
+    fn a_flush_that_finds_no_place_leaves_no_floors_behind() {
+        let mut engine = engine_without_room(PartitionId(1));
+        let version = engine.take_version();
+        for partition in engine.all_partitions() {
+            engine.inherit_flush_due(partition, version, UnixMs(5_000));
+        }
+        engine.now.unix_ms = UnixMs(6_000);
+        let token = Token { connection: 1, id: RequestId { seq: 1, part: 0 } };
+        engine.handle_request(engine.now, token, Request::Keyspace(KeyspaceRequest::flush(None)));
+        (0..100).for_each(|_| pass(&mut engine));
+        let written: usize = open_of(&engine).map_or(0, |slot| controls_in(&engine, slot).len());
+        assert!(written <= 1, "{written} floors");
+    }
+
+    fn key_in(engine: &Engine<AnyCommand>, partition: PartitionId) -> String {
+        let is_in = |key: &String| engine.config.partition_of(engine.key_ref(key.as_bytes()).slot) == partition;
+        (100..1000).map(|number| format!("key{number}")).find(is_in).expect("a key")
+    }
+
+    /// How many have an answer by now that had none before.
+    fn answered(engine: &mut Engine<AnyCommand>) -> usize {
+        engine.run_work();
+        let now = engine.now;
+        let replies = std::iter::from_fn(|| engine.poll_reply(now)).map(|(_, reply)| reply);
+        replies.filter(|reply| matches!(reply, Reply::Group(Ok(true))) || is_stored(reply)).count()
+    }
+
+    fn is_stored(reply: &Reply) -> bool {
+        matches!(reply, Reply::Bytes(bytes) if bytes.starts_with(b"STORED"))
+    }
+
+    fn flush_at_once(engine: &mut Engine<AnyCommand>) {
+        let floor = engine.take_version();
+        engine.apply_floor(floor);
+    }
+
+    /// All members of the only stripe hold everything up to this operation.
+    fn acknowledge(engine: &mut Engine<AnyCommand>, op: u32) {
+        let [slot] = engine.stripes.unsealed().to_vec()[..] else { panic!("one stripe") };
+        let (id, members) = (engine.stripes.at(slot).id, engine.stripes.at(slot).members.clone());
+        for &node in members.iter() {
+            engine.stripe_opened(node, id);
+            engine.acknowledged(node, id, OpNumber(op));
+        }
+    }
+
+    #[test]
+    fn what_is_flushed_while_it_is_under_way_waits_for_no_node() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 8);
+        ask(&mut engine, b"set a 0 0 1\r\n1\r\nset a 0 0 1\r\n2\r\n");
+        let pairs = vec![(b"{a}b".to_vec(), b"1".to_vec()), (b"{a}c".to_vec(), b"1".to_vec())];
+        let group = Request::Group(GroupPut { pairs, only_if_absent: false });
+        engine.handle_request(engine.now, Token { connection: 2, id: RequestId { seq: 1, part: 0 } }, group);
+        engine.flush_logs();
+        assert_eq!(answered(&mut engine), 0);
+        flush_at_once(&mut engine);
+        assert_eq!(answered(&mut engine), 2, "a store, and the group");
+        // The one that waited for the key has a round of its own by now, and is not held by what was before it.
+        engine.flush_logs();
+        let lock = engine.locks.find(engine.key_ref(b"a")).expect("a round");
+        engine.round_verified(lock, Version::new(Epoch(2), 1), Old::Unreadable);
+        acknowledge(&mut engine, 2);
+        assert_eq!((answered(&mut engine), engine.index.object_count()), (0, 0));
+        acknowledge(&mut engine, 3);
+        assert_eq!((answered(&mut engine), engine.index.object_count()), (1, 1));
+        assert!(engine.locks.find(engine.key_ref(b"a")).is_none(), "nor is what it replaces in doubt");
+    }
+
+    /// A raced write, a raced move, and a write: above the floor's horizon they would come back once the floor is gone.
+    #[test]
+    fn what_is_flushed_while_it_is_under_way_is_not_appended_again() {
+        let mut engine = engine_of_ready_nodes(CodeShape::default(), 12);
+        ask(&mut engine, b"set a 0 0 1\r\n1\r\n");
+        let moved = Move { from: Location { chunk_number: 0, offset: 0 }, record_bytes: 9, expiry: None };
+        let lock = engine.locks.insert(engine.key_ref(b"b"), LockPhase::Moving(moved));
+        let purpose = Purpose::Move { lock, job: PoolKey::from_raw(0) };
+        let record = Record::object(b"b", b"1", engine.take_version());
+        engine.append_record(PartitionId(0), &record, purpose, Urgency::Cleaning).expect("room");
+        engine.flush_logs();
+        let late = |engine: &mut Engine<AnyCommand>| {
+            engine.now.mono_us += 1_000_000;
+            engine.hedge_late_writes();
+            engine.run_work();
+            engine.stats.hedges_sent_total
+        };
+        let raced = late(&mut engine);
+        assert_eq!(raced, 2, "both");
+        ask(&mut engine, b"set c 0 0 1\r\n1\r\n");
+        flush_at_once(&mut engine);
+        assert_eq!(answered(&mut engine), 2);
+        assert!(engine.locks.find(engine.key_ref(b"b")).is_none(), "it is not moved any more");
+        assert_eq!(late(&mut engine), raced);
+        for slot in engine.stripes.unsealed().to_vec() {
+            engine.abandon(slot);
+        }
+        assert!(engine.stripes.unsealed().is_empty());
+    }
+}

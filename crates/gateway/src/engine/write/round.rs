@@ -1,0 +1,677 @@
+//! Rounds: the commands that wait for one key are applied one after the other, and what they leave
+//! behind is written once.
+//!
+//! A round's commands take effect together at the moment its record is durable, in the order in which they came: each
+//! saw what the one before it left. So a key that many clients write at once costs one append per round trip.
+
+mod current;
+#[cfg(test)]
+mod tests;
+
+use shorttail_policy::Update;
+use shorttail_store::record::{Record, RecordKind};
+use shorttail_units::Version;
+
+use super::lock::{
+    End, Finished, FinishedCommands, KeyBytes, Lock, LockPhase, Move, Object, ObjectData, Old, OldRecord, Round,
+    Waiting,
+};
+use super::log::{PlaceError, Purpose};
+use super::manifest::Manifest;
+use crate::command::{Access, ApplyContext, Command, Effect, ObjectRef, StoreError, Wants};
+use crate::engine::limits::{COMBINE_BYTES_MAX, COMBINE_MAX, KEY_QUEUE_MAX};
+use crate::engine::read::lookup::LookupPurpose;
+use crate::engine::reclaim::reserve::Urgency;
+use crate::engine::state::index::{Location, Tag};
+use crate::engine::state::pool::PoolKey;
+use crate::engine::state::stripes::StripePhase;
+use crate::engine::{Engine, KeyRef, Token, Work};
+use current::Current;
+
+impl<C: Command> Engine<C> {
+    /// A command that may change its key: the key's lock is taken, or waited for.
+    pub(in crate::engine) fn write(&mut self, token: Token, command: C) {
+        let key = self.key_ref(command.key());
+        self.index.prefetch(key.slot, key.tag());
+        if let Some(found) = self.locks.find(key) {
+            if let Err(error) = self.may_queue(found) {
+                return self.refuse(token, &command, error);
+            }
+            self.deferred.press();
+            let lock = self.locks.get_mut(found).expect("it was found");
+            return lock.queue.push_back(Waiting::Command(token, command));
+        }
+        let lock = self.locks.insert(key, LockPhase::Starting);
+        self.locks.get_mut(lock).expect("just inserted").queue.push_back(Waiting::Command(token, command));
+        self.start(lock);
+    }
+
+    /// May one more that changes the key wait for its lock?
+    pub(super) fn may_queue(&self, lock: PoolKey) -> Result<(), StoreError> {
+        match self.locks.get(lock) {
+            Some(lock) if lock.queue.len() >= KEY_QUEUE_MAX => Err(StoreError::Overloaded),
+            Some(lock) if lock.is_doubtful() => Err(StoreError::Unreadable),
+            _ => Ok(()),
+        }
+    }
+
+    /// Begins the next round of a lock, or lets go of it when nobody waits.
+    pub(in crate::engine) fn start(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        if !lock.queue.is_empty() && self.hold_for_flush(key) {
+            return;
+        }
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let first = match lock.queue.front() {
+            None => return self.locks.remove(key),
+            Some(&Waiting::Group(group)) => {
+                lock.queue.pop_front();
+                return self.group_granted(group, key);
+            }
+            Some(Waiting::Command(_, first)) => first,
+        };
+        if first.wants() == Wants::Nothing {
+            let tag = Tag::of_hash(lock.hash);
+            let is_new = self.index.candidates(lock.slot, tag).next().is_none();
+            return self.run_round(key, Current::Unseen, if is_new { Old::Absent } else { Old::Unverified });
+        }
+        lock.phase = LockPhase::Looking;
+        let wants_value =
+            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.wants() == Wants::Value);
+        let wants_value = lock.queue.iter().take(COMBINE_MAX).any(wants_value);
+        let bytes = KeyBytes::from_slice(&lock.key);
+        let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
+        self.begin_lookup(looked_for, LookupPurpose::Round { lock: key, wants_value });
+    }
+
+    /// The current object is known.
+    pub(in crate::engine) fn round_current(&mut self, key: PoolKey, object: Option<Object>, old: Old) {
+        let is_looking = self.locks.get(key).is_some_and(|lock| matches!(lock.phase, LockPhase::Looking));
+        if is_looking && !self.hold_for_flush(key) {
+            self.run_round(key, object.map_or(Current::Absent, Current::Present), old);
+        }
+    }
+
+    /// The current object cannot be read: everybody who waits for it is told.
+    pub(in crate::engine) fn round_unreadable(&mut self, key: PoolKey) {
+        self.refuse_queue(key, StoreError::Unreadable);
+        self.work.push_back(Work::Start(key));
+    }
+
+    /// A node came back, or a flush took records: what could not be compared may be readable again, or gone.
+    pub(in crate::engine) fn verify_doubtful(&mut self) {
+        for key in std::mem::take(&mut self.doubtful) {
+            let Some(version) = self.round_mut(key).map(|round| round.version) else { continue };
+            let Some(lock) = self.locks.get(key) else { continue };
+            let bytes = KeyBytes::from_slice(&lock.key);
+            let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
+            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
+        }
+    }
+
+    fn refuse_queue(&mut self, key: PoolKey, error: StoreError) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        for waiting in std::mem::take(&mut lock.queue) {
+            match waiting {
+                Waiting::Command(token, command) => self.refuse(token, &command, error),
+                Waiting::Group(group) => self.fail_group(group, error),
+            }
+        }
+    }
+
+    fn run_round(&mut self, key: PoolKey, mut current: Current, old: Old) {
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        let hash = lock.hash;
+        let mut queue = std::mem::take(&mut lock.queue);
+        let mut finished = FinishedCommands::new();
+        let mut written: Option<Version> = None;
+        let (mut mark_read, mut touched) = (false, false);
+        let mut copied_bytes = 0;
+        while let Some(waiting) = queue.pop_front() {
+            let has_room = finished.len() < COMBINE_MAX && copied_bytes < COMBINE_BYTES_MAX;
+            let (token, mut command) = match waiting {
+                Waiting::Command(token, command) if has_room && current.suffices(command.wants()) => (token, command),
+                other => {
+                    queue.push_front(other);
+                    break;
+                }
+            };
+            // What an earlier command of the round left may be over already.
+            if matches!(&current, Current::Present(object) if object.expiry.is_some_and(|at| at <= self.now.unix_ms)) {
+                current = Current::Absent;
+            }
+            if let Some(large) = current.deferred(&command) {
+                self.reply_error(token, large);
+                continue;
+            }
+            let was_fetched = matches!(&current, Current::Present(object) if object.fetched);
+            let version = self.take_version();
+            let context = ApplyContext { now: self.now, version };
+            let mut reply = Vec::new();
+            let effect = command.apply(current.shown(&command), &context, &mut reply);
+            let changes = effect != Effect::Keep;
+            copied_bytes += reply.len() + made_bytes(&command, &effect);
+            touched |= command.touches();
+            mark_read = match &effect {
+                Effect::Keep => mark_read || command.touches() && command.access() == Access::Read,
+                Effect::Amend(_) => mark_read || command.touches() || was_fetched,
+                Effect::Put(_) | Effect::Delete => false,
+            };
+            current = current.after(effect, version);
+            written = if changes { Some(version) } else { written };
+            finished.push(Finished { token, command, reply, is_independent: written.is_none() });
+        }
+        if touched {
+            self.recent.touch(hash, self.now.unix_ms.seconds());
+        }
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        if !queue.is_empty() {
+            lock.queue = queue;
+        }
+        let end = match current {
+            Current::Present(object) => End::Store(object),
+            Current::Absent | Current::Unseen => End::Delete,
+        };
+        let Some(version) = written else { return self.finish_unwritten(key, finished, &old, mark_read) };
+        self.write_round(key, Round { mark_read, ..Round::new(finished, end, version, old) });
+    }
+
+    /// What a round leaves is known: it is written.
+    pub(super) fn write_round(&mut self, key: PoolKey, round: Round<C>) {
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        let (version, needs_verification) = (round.version, matches!(round.old, Old::Unverified));
+        if matches!(round.end, End::Delete) || !lock.queue.is_empty() {
+            self.deferred.press();
+        }
+        lock.phase = LockPhase::Writing(Box::new(round));
+        if needs_verification {
+            let bytes = KeyBytes::from_slice(&lock.key);
+            let looked_for = KeyRef { bytes: &bytes, hash: lock.hash, slot: lock.slot };
+            self.begin_lookup(looked_for, LookupPurpose::Verify { lock: key, version });
+        }
+        self.send_round(key);
+    }
+
+    /// Nothing changed: the replies leave at once.
+    fn finish_unwritten(&mut self, key: PoolKey, finished: FinishedCommands<C>, old: &Old, mark_read: bool) {
+        let lock = self.locks.get_mut(key).expect("a lock that runs a round");
+        lock.phase = LockPhase::Starting;
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        if let (true, Old::Present(old)) = (mark_read, old) {
+            self.index.mark_read(slot, tag, old.location);
+        }
+        for done in finished {
+            self.answer_key(done.token, done.command, done.reply);
+        }
+        self.work.push_back(Work::Start(key));
+    }
+
+    /// Hands a round's record to the log, unless it waits for something.
+    pub(in crate::engine) fn send_round(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let partition = self.config.partition_of(lock.slot);
+        // A round that waited for memory may have been sent by its verification, and be over.
+        if !matches!(lock.phase, LockPhase::Writing(_)) {
+            return;
+        }
+        let LockPhase::Writing(round) = std::mem::replace(&mut lock.phase, LockPhase::Starting) else { return };
+        let bytes = std::mem::take(&mut lock.key);
+        let outcome = self.place_round(key, partition, &bytes, &round);
+        let lock = self.locks.get_mut(key).expect("nothing removed it");
+        lock.key = bytes;
+        lock.phase = LockPhase::Writing(round);
+        match outcome {
+            Placed::Sent => {
+                let round = self.round_mut(key).expect("just put back");
+                round.is_sent = true;
+                let has_waited = round.is_eviction && round.stalled_us.take().is_some();
+                if has_waited {
+                    self.evictions.note_waited();
+                }
+            }
+            Placed::Later => {}
+            Placed::Nothing => self.finish_round(key),
+            Placed::Striped => {
+                self.round_mut(key).expect("just put back").is_sent = true;
+                self.start_striped_write(key);
+            }
+            Placed::Failed(PlaceError::Wait) => self.stall(key),
+            Placed::Failed(PlaceError::Refuse(error)) => self.fail_round(key, error),
+        }
+    }
+
+    fn place_round(
+        &mut self,
+        key: PoolKey,
+        partition: shorttail_units::PartitionId,
+        bytes: &[u8],
+        round: &Round<C>,
+    ) -> Placed {
+        if round.is_sent {
+            return Placed::Later;
+        }
+        if round.version < self.floor_of(partition) {
+            // Flushed while it waited: in a stripe above the flush's horizon it would come back (rule R3).
+            return Placed::Nothing;
+        }
+        if matches!(round.end, End::Store(_)) && self.is_flush_late(partition) {
+            return Placed::Failed(PlaceError::Refuse(self.late_error(partition)));
+        }
+        let urgency = self.urgency_of(round);
+        let record = match (&round.end, &round.old) {
+            (End::Delete, Old::Absent) if !self.may_be_present(key) => return Placed::Nothing,
+            (End::Delete, Old::Unverified) => return Placed::Later,
+            (End::Delete, Old::Unreadable) => return Placed::Failed(PlaceError::Refuse(StoreError::Unreadable)),
+            (End::Delete, Old::Present(_) | Old::Lost | Old::Absent) => {
+                return self.place_tombstone(partition, bytes, round.version, Purpose::Write(key), urgency);
+            }
+            (End::Store(object), old) => match &object.data {
+                ObjectData::Inline(value) => {
+                    let record = object.record(RecordKind::Object, bytes, value, round.version);
+                    let policy = self.policy(partition);
+                    if !self.config.packs(policy.small_write, record.longest_bytes()) {
+                        // In place, it must be known of which object.
+                        let is_known = policy.update == Update::Log || !matches!(old, Old::Unverified);
+                        return if is_known { Placed::Striped } else { Placed::Later };
+                    }
+                    return self.append_record(partition, &record, Purpose::Write(key), urgency).into();
+                }
+                ObjectData::Striped { manifest, .. } => (object, manifest.encode()),
+            },
+        };
+        let (object, manifest) = record;
+        let record = object.record(RecordKind::Manifest, bytes, &manifest, round.version);
+        self.append_record(partition, &record, Purpose::Write(key), urgency).into()
+    }
+
+    /// May a later owner find something of a key that the index does not name? Whoever wrote it unseen and removed it in
+    /// one round was not told.
+    fn may_be_present(&self, key: PoolKey) -> bool {
+        self.locks.get(key).is_some_and(|lock| self.is_absence_doubtful(lock.slot, Tag::of_hash(lock.hash), lock.hash))
+    }
+
+    /// A round that replaces what a job would have to move takes no more of the reserve than the job would.
+    fn urgency_of(&self, round: &Round<C>) -> Urgency {
+        let replaces_leaving = match &round.old {
+            Old::Present(old) => {
+                let (slot, _) = self.stripes.place_of(old.location);
+                self.stripes.get(slot).is_some_and(|stripe| stripe.phase() == StripePhase::Leaving)
+            }
+            Old::Absent | Old::Unverified | Old::Unreadable | Old::Lost => false,
+        };
+        match round.end {
+            _ if replaces_leaving || round.helps_cleaning => Urgency::Replacing,
+            End::Delete => Urgency::Deleting,
+            End::Store(_) => Urgency::Client,
+        }
+    }
+
+    /// Appends a tombstone. Its value is the horizon: the stripes that may hold what it ended are not
+    /// younger (rule R3).
+    pub(in crate::engine) fn place_tombstone(
+        &mut self,
+        partition: shorttail_units::PartitionId,
+        key: &[u8],
+        version: Version,
+        purpose: Purpose,
+        urgency: Urgency,
+    ) -> Placed {
+        // The tombstone may open a stripe of its own: that one is not older than the horizon.
+        let horizon = self.take_stripe_ids(0);
+        let value = horizon.raw().to_le_bytes();
+        let record = Record { kind: RecordKind::Tombstone, ..Record::object(key, &value, version) };
+        self.append_record(partition, &record, purpose, urgency).into()
+    }
+
+    pub(in crate::engine) fn round_mut(&mut self, key: PoolKey) -> Option<&mut Round<C>> {
+        match &mut self.locks.get_mut(key)?.phase {
+            LockPhase::Writing(round) => Some(round),
+            _ => None,
+        }
+    }
+
+    /// Which record the round replaces is known. The round of this version may be over: it was flushed.
+    pub(in crate::engine) fn round_verified(&mut self, key: PoolKey, version: Version, old: Old) {
+        let Some(round) = self.round_mut(key).filter(|round| round.version == version) else { return };
+        let is_unreadable = matches!(old, Old::Unreadable);
+        round.old = old;
+        if round.confirmed.is_none() {
+            return self.send_round(key);
+        }
+        if is_unreadable {
+            return self.keep_doubtful(key);
+        }
+        if round.moved.is_none() {
+            self.end_doubt(key);
+        }
+    }
+
+    /// What a durable round replaces is known.
+    fn end_doubt(&mut self, key: PoolKey) {
+        let Some(own) = self.round_mut(key).map(|round| round.confirmed.map(|(location, _)| location)) else { return };
+        let lock = self.locks.get(key).expect("it has a round");
+        self.outlive_lost(lock.slot, Tag::of_hash(lock.hash), lock.hash, own);
+        self.drop_old(key, None);
+        self.release_round(key);
+    }
+
+    /// Is a record that is to be moved what a doubtful lock wrote? Such a lock may be kept for long, and no stripe waits for
+    /// it. It is not released before the copy is there, so that nothing newer of the key overtakes that.
+    pub(in crate::engine) fn begin_move_of_doubtful(&mut self, key: PoolKey, moved: &Move) -> bool {
+        if !self.locks.get(key).is_some_and(Lock::is_doubtful) {
+            return false;
+        }
+        let Some(round) = self.round_mut(key).filter(|round| round.moved.is_none()) else { return false };
+        let is_its_own = round.confirmed.is_some_and(|(at, _)| at == moved.from);
+        round.moved = is_its_own.then(|| moved.clone());
+        is_its_own
+    }
+
+    /// The copy of what a doubtful lock wrote is there, at `to`, or is not to be.
+    pub(in crate::engine) fn end_move_of_doubtful(&mut self, key: PoolKey, to: Option<(Location, usize)>) {
+        let Some(round) = self.round_mut(key) else { return };
+        round.confirmed = to.or(round.confirmed);
+        if !matches!(round.old, Old::Unreadable) {
+            self.end_doubt(key);
+        }
+    }
+
+    /// The round's record is held by `m+1` nodes: the index flips, and the replies leave.
+    pub(super) fn round_confirmed(&mut self, key: PoolKey, location: Location, record_bytes: usize) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let (slot, hash, tag) = (lock.slot, lock.hash, Tag::of_hash(lock.hash));
+        self.settle(hash);
+        let partition = self.config.partition_of(slot);
+        let floor = self.floor_of(partition);
+        let Some(round) = self.round_mut(key) else { return };
+        round.confirmed = Some((location, record_bytes));
+        let (is_unverified, is_unreadable) =
+            (matches!(round.old, Old::Unverified), matches!(round.old, Old::Unreadable));
+        let (mark_read, version) = (round.mark_read, round.version);
+        let stored = match &round.end {
+            End::Store(object) => {
+                let manifest = round.manifest();
+                let striped_bytes = manifest.map_or(0, |manifest| manifest.value_bytes);
+                let first = manifest.map(|manifest| manifest.first);
+                Some(((record_bytes + striped_bytes) as u64, object.expiry, first))
+            }
+            End::Delete => None,
+        };
+        let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
+        let is_current = version >= floor;
+        let next = (stored.is_some() && is_current).then_some(location);
+        let is_in_place = !is_unverified && self.drop_old(key, next);
+        match stored {
+            Some((object_bytes, expiry, first)) if is_current => {
+                if let Some(object) = first.and_then(|first| self.striped.get_mut(&first)) {
+                    object.expiry = expiry;
+                }
+                if !is_in_place {
+                    self.index.insert(slot, tag, location);
+                }
+                if mark_read {
+                    self.index.mark_read(slot, tag, location);
+                }
+                self.count_stored(location, record_bytes, object_bytes, expiry);
+                self.stats.stored_total += 1;
+            }
+            Some(_) => self.free_flushed_stripes(key),
+            None => {
+                self.count_kept(location, record_bytes);
+            }
+        }
+        self.outlive_lost(slot, tag, hash, Some(location));
+        self.answer_all(finished, group);
+        if is_unreadable {
+            self.keep_doubtful(key);
+        } else if !is_unverified {
+            self.release_round(key);
+        }
+    }
+
+    /// Both records stay in the index, and the lock stays, until it is known which key the older one is of. Nothing
+    /// changes the key until then; who reads it sees what was written.
+    fn keep_doubtful(&mut self, key: PoolKey) {
+        self.doubtful.push(key);
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let is_read =
+            |waiting: &Waiting<C>| matches!(waiting, Waiting::Command(_, command) if command.access() == Access::Read);
+        let (reads, others): (Vec<_>, _) = std::mem::take(&mut lock.queue).into_iter().partition(is_read);
+        lock.queue = others.into();
+        self.refuse_queue(key, StoreError::Unreadable);
+        for waiting in reads {
+            if let Waiting::Command(token, command) = waiting {
+                self.read(token, command);
+            }
+        }
+    }
+
+    /// The round's object does not exist: its stripes go, unless they are the old object's, or a later owner may find
+    /// the manifest.
+    fn leave_stripes(&mut self, key: PoolKey, is_unknown: bool) {
+        let Some(Lock { hash, slot, phase: LockPhase::Writing(round), .. }) = self.locks.get(key) else { return };
+        let (hash, slot) = (*hash, *slot);
+        let Some(manifest) = round.new_manifest().cloned() else { return };
+        match is_unknown {
+            true => self.note_unsettled_value(hash, slot, manifest),
+            false => self.free_striped(self.config.partition_of(slot), &manifest),
+        }
+    }
+
+    /// The round's object was flushed before it existed: its stripes go, even if they are the old object's, as
+    /// that one is gone too.
+    fn free_flushed_stripes(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get(key) else { return };
+        let partition = self.config.partition_of(lock.slot);
+        let manifest = self.round_mut(key).and_then(|round| round.manifest().cloned());
+        if let Some(manifest) = manifest {
+            self.free_striped(partition, &manifest);
+        }
+    }
+
+    pub(in crate::engine) fn count_stored(
+        &mut self,
+        location: Location,
+        record_bytes: usize,
+        object_bytes: u64,
+        expiry: Option<shorttail_units::UnixMs>,
+    ) {
+        let (slot, _) = self.stripes.place_of(location);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.live_bytes += record_bytes as u64;
+        stripe.live_count += 1;
+        if let Some(expiry) = expiry {
+            stripe.expiry.add(expiry, record_bytes);
+        }
+        self.stats.bytes_stored += object_bytes;
+    }
+
+    /// Takes the record that a round replaced out of the accounts and the index, where `next` takes its place. Whether
+    /// it did: there may have been no old record.
+    fn drop_old(&mut self, key: PoolKey, next: Option<Location>) -> bool {
+        let Some(lock) = self.locks.get(key) else { return false };
+        let (slot, tag) = (lock.slot, Tag::of_hash(lock.hash));
+        let partition = self.config.partition_of(slot);
+        let Some(round) = self.round_mut(key) else { return false };
+        let Old::Present(old) = round.old.clone() else { return false };
+        let kept = round.manifest().map(|manifest| manifest.first);
+        let is_replaced = next.is_some_and(|next| self.index.replace(slot, tag, old.location, next));
+        if is_replaced {
+            self.count_dropped(&old);
+        } else {
+            self.drop_record(slot, tag, &old);
+        }
+        if let Some(manifest) = old.manifest.filter(|manifest| Some(manifest.first) != kept) {
+            self.free_striped(partition, &manifest);
+        }
+        is_replaced
+    }
+
+    pub(in crate::engine) fn drop_record(&mut self, slot: shorttail_units::Slot, tag: Tag, old: &OldRecord) {
+        // A flush may have emptied the index since the record was looked at.
+        if self.index.remove(slot, tag, old.location) {
+            self.count_dropped(old);
+        }
+    }
+
+    fn count_dropped(&mut self, old: &OldRecord) {
+        let (slot, _) = self.stripes.place_of(old.location);
+        let stripe = self.stripes.at_mut(slot);
+        stripe.manifests.forget(old.location);
+        stripe.live_bytes -= old.record_bytes as u64;
+        stripe.live_count -= 1;
+        self.stats.bytes_stored -= old.object_bytes;
+        self.count_outlived(slot);
+    }
+
+    /// A round that has nothing to write.
+    pub(super) fn finish_round(&mut self, key: PoolKey) {
+        let Some(round) = self.round_mut(key) else { return };
+        let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
+        self.free_flushed_stripes(key);
+        self.answer_all(finished, group);
+        self.release_round(key);
+    }
+
+    /// Whoever waits for a round that is durable, or need not be.
+    fn answer_all(&mut self, finished: FinishedCommands<C>, group: Option<PoolKey>) {
+        for done in finished {
+            self.answer_key(done.token, done.command, done.reply);
+        }
+        if let Some(group) = group {
+            self.part_ended(group, Ok(()));
+        }
+    }
+
+    /// The round did not become durable: commands that changed something, or saw the change, are refused.
+    pub(super) fn fail_round(&mut self, key: PoolKey, error: StoreError) {
+        let Some(round) = self.round_mut(key) else { return };
+        let error = if round.was_sent { StoreError::OutcomeUnknown } else { error };
+        let (finished, group) = (std::mem::take(&mut round.finished), round.group.take());
+        let changes_object = matches!((&round.end, &round.old), (End::Store(_), Old::Present(_)));
+        if changes_object && error == StoreError::OutcomeUnknown {
+            let lock = self.locks.get(key).expect("it has a round");
+            self.note_unsettled(lock.hash, lock.slot);
+        }
+        self.leave_stripes(key, error == StoreError::OutcomeUnknown);
+        for done in finished {
+            if done.is_independent {
+                self.answer_key(done.token, done.command, done.reply);
+            } else {
+                self.refuse(done.token, &done.command, error);
+            }
+        }
+        if let Some(group) = group {
+            self.part_ended(group, Err(error));
+        }
+        self.release_round(key);
+    }
+
+    fn release_round(&mut self, key: PoolKey) {
+        let Some(lock) = self.locks.get_mut(key) else { return };
+        let ended = std::mem::replace(&mut lock.phase, LockPhase::Starting);
+        self.release_lock(key);
+        let LockPhase::Writing(round) = ended else { return };
+        if let Some((job, bytes)) = round.job {
+            self.count_landed(job, bytes);
+        }
+        if round.is_eviction {
+            if round.stalled_us.is_some() {
+                self.evictions.note_waited();
+            }
+            self.evictions.note_end(round.confirmed.is_some());
+        }
+    }
+
+    /// Who held a key is done: it is free, or the turn of those that waited.
+    pub(in crate::engine) fn release_lock(&mut self, key: PoolKey) {
+        match self.locks.get(key) {
+            Some(lock) if lock.queue.is_empty() => self.locks.remove(key),
+            Some(_) => self.work.push_back(Work::Start(key)),
+            None => {}
+        }
+    }
+
+    /// A round whose record was under way, and now has no place, waits for one.
+    pub(super) fn send_again(&mut self, key: PoolKey) {
+        let Some(round) = self.round_mut(key) else { return };
+        (round.is_sent, round.was_sent) = (false, true);
+        self.stall(key);
+    }
+}
+
+/// Bytes of a value that was made of another: all of it was copied, however little the command carries.
+fn made_bytes<C: Command>(command: &C, effect: &Effect) -> usize {
+    match effect {
+        Effect::Put(object) if command.wants() == Wants::Value => object.value.len(),
+        _ => 0,
+    }
+}
+
+/// What became of a round's record.
+pub(in crate::engine) enum Placed {
+    Sent,
+    /// It is sent already, or waits for a verification.
+    Later,
+    /// There is nothing to write.
+    Nothing,
+    /// The value is to be striped first.
+    Striped,
+    Failed(PlaceError),
+}
+
+impl From<Result<(), PlaceError>> for Placed {
+    fn from(result: Result<(), PlaceError>) -> Self {
+        result.map_or_else(Placed::Failed, |()| Placed::Sent)
+    }
+}
+
+impl Object {
+    pub(super) fn record<'a>(&self, kind: RecordKind, key: &'a [u8], value: &'a [u8], version: Version) -> Record<'a> {
+        Record {
+            kind,
+            version,
+            expiry: self.expiry,
+            flags: self.flags,
+            cas: (self.cas != version.raw()).then_some(self.cas),
+            attributes: self.attributes.0,
+            key,
+            value,
+        }
+    }
+
+    pub(super) fn shown(&self) -> ObjectRef<'_> {
+        let value = match &self.data {
+            ObjectData::Inline(value) => value.as_slice(),
+            ObjectData::Striped { value, .. } => value.as_deref().unwrap_or(&[]),
+        };
+        ObjectRef {
+            value,
+            value_bytes: self.data.value_bytes(),
+            flags: self.flags,
+            expiry: self.expiry,
+            cas: self.cas,
+            attributes: self.attributes,
+            fetched: self.fetched,
+            idle_s: self.idle_s,
+        }
+    }
+}
+
+impl<C> Round<C> {
+    pub(super) fn manifest(&self) -> Option<&Manifest> {
+        match &self.end {
+            End::Store(Object { data: ObjectData::Striped { manifest, .. }, .. }) => Some(manifest),
+            _ => None,
+        }
+    }
+
+    /// That of a value which is no object yet; a round that keeps the value, as a touch does, has the old object's.
+    pub(super) fn new_manifest(&self) -> Option<&Manifest> {
+        let old = match &self.old {
+            Old::Present(old) => old.manifest.as_ref().map(|manifest| manifest.first),
+            _ => None,
+        };
+        self.manifest().filter(|manifest| Some(manifest.first) != old)
+    }
+}
