@@ -1,11 +1,12 @@
 //! `bench repair`: a node dies under light load; how fast its chunks are rebuilt, and what clients notice of it.
 //!
 //! ```text
-//! fill, preload | healthy seconds | estimate's work | kill -9, grace | repair ........... | rest | all is read back
-//!               '-- p99 undisturbed '-- p99 beside it '-- p99 degraded '-- MB/s, p99 meanwhile
+//! fill, preload | healthy seconds | half count | estimate's work | kill -9, grace | repair ........... | rest | all is read back
+//!               '-- p99 undisturbed '----- p99 beside each ------'-- p99 degraded '-- MB/s, p99 meanwhile
 //! ```
-//! Before the kill the estimate's own work is done beside the load, at the rate that repair is to reach: what it does to
-//! the p99, any repair of that rate does on this machine.
+//! Before the kill, two measures of what this machine allows: the p99 beside as many processors as nodes rebuild on that do
+//! nothing but count (see `counting`), and beside the estimate's own work, at the rate that repair is to reach. What these
+//! do to the p99, any repair that keeps as much busy does.
 //!
 //! Between the kill and the repair what was lost is decoded when it is read, and nothing is rebuilt: what repair itself
 //! adds is the difference to that phase. Its first [`SETTLING_S`] are left out: the death is being noticed.
@@ -17,6 +18,7 @@
 //! rebuilt chunks. Beside it stands what this machine could do at best: the same bytes over loopback TCP, `k` for each
 //! one, decoded and copied, measured before in the same run (see `loopback`), several times: the median counts.
 
+mod counting;
 mod filler;
 mod loopback;
 mod phases;
@@ -61,6 +63,9 @@ pub struct RepairOptions {
     /// Seconds before anything else happens.
     #[arg(long, default_value_t = 5.0)]
     pub healthy_seconds: f64,
+    /// Seconds after that in which half of the processors do nothing but count, in the lowest class.
+    #[arg(long, default_value_t = 3.0)]
+    pub counting_seconds: f64,
     /// Seconds of the estimate's work beside the load, before the kill.
     #[arg(long, default_value_t = 3.0)]
     pub beside_seconds: f64,
@@ -111,6 +116,9 @@ pub struct RepairOptions {
 /// When what happened, seconds after the measured phase began.
 #[derive(Clone, Debug, Serialize)]
 struct Course {
+    /// Half of the processors count.
+    counting_from_s: f64,
+    counting_to_s: f64,
     /// The estimate's work beside the load.
     beside_from_s: f64,
     beside_to_s: f64,
@@ -131,6 +139,7 @@ struct Results {
     runs: Vec<Run>,
     median_share_of_estimate: f64,
     median_p99_ratio: f64,
+    median_p99_ratio_counting: f64,
     /// Of the operations of all runs.
     pooled: Phases,
     pooled_p99_ratio: f64,
@@ -149,11 +158,15 @@ struct Run {
     estimates_mb_per_s: Vec<f64>,
     share_of_estimate: f64,
     p99_us_healthy: f64,
+    /// Half of the processors count.
+    p99_us_counting: f64,
     /// The estimate's work is done at [`GOAL_SHARE`] of its rate.
     p99_us_beside: f64,
     /// A node is dead and nothing is rebuilt yet.
     p99_us_degraded: f64,
     p99_us_repairing: f64,
+    /// To the healthy one.
+    p99_ratio_counting: f64,
     /// To the healthy one.
     p99_ratio_beside: f64,
     /// To the healthy one.
@@ -187,6 +200,7 @@ pub fn run(options: RepairOptions) -> anyhow::Result<()> {
     let results = Results {
         median_share_of_estimate: median(runs.iter().map(|run| run.share_of_estimate)),
         median_p99_ratio: median(runs.iter().map(|run| run.p99_ratio)),
+        median_p99_ratio_counting: median(runs.iter().map(|run| run.p99_ratio_counting)),
         pooled_p99_ratio: pooled.repairing.p99_us / pooled.healthy.p99_us,
         pooled,
         runs,
@@ -242,7 +256,7 @@ fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
     let load = LoadOptions {
         workload: Some(options.workload),
         rate: Some(options.rate),
-        seconds: options.healthy_seconds + options.beside_seconds + options.seconds,
+        seconds: options.healthy_seconds + options.counting_seconds + options.beside_seconds + options.seconds,
         preload: true,
         verify_all: true,
         expect_all: true,
@@ -276,9 +290,11 @@ fn run_once(options: &RepairOptions) -> anyhow::Result<(Run, PhaseSamples)> {
         estimate,
         estimates_mb_per_s: estimates.iter().map(|estimate| estimate.mb_per_s).collect(),
         p99_us_healthy: latencies.healthy.p99_us,
+        p99_us_counting: latencies.counting.p99_us,
         p99_us_beside: latencies.beside.p99_us,
         p99_us_degraded: latencies.degraded.p99_us,
         p99_us_repairing: latencies.repairing.p99_us,
+        p99_ratio_counting: ratio(latencies.counting.p99_us),
         p99_ratio_beside: ratio(latencies.beside.p99_us),
         p99_ratio_degraded: ratio(latencies.degraded.p99_us),
         p99_ratio: ratio(latencies.repairing.p99_us),
@@ -343,6 +359,10 @@ fn kill_and_watch(
     let started = Instant::now();
     let elapsed = || started.elapsed().as_secs_f64();
     ensure!(!load.within(Duration::from_secs_f64(healthy_s)), "the load ended before the kill");
+    let counting_from_s = elapsed();
+    tell(options, "counting on half of the processors");
+    counting::count_on_half(options.counting_seconds)?;
+    let counting_to_s = elapsed();
     let beside_from_s = elapsed();
     tell(options, "doing the estimate's work beside the load");
     let beside_mb_per_s = work_beside()?.mb_per_s;
@@ -370,6 +390,8 @@ fn kill_and_watch(
             let bytes = status.repair.bytes_rebuilt_total - before.repair.bytes_rebuilt_total;
             tell(options, &format!("{rebuilt} chunks are rebuilt; the load goes on to its end"));
             return Ok(Course {
+                counting_from_s,
+                counting_to_s,
                 beside_from_s,
                 beside_to_s,
                 beside_mb_per_s,
@@ -394,12 +416,15 @@ fn table(results: &Results) -> String {
         let pooled = &results.pooled;
         let _ = writeln!(
             out,
-            "{} runs: medians: share {:.2}, p99 {:.2} times the undisturbed one; all operations together: p99 {:.0} us \
-             undisturbed, {:.0} us during repair: {:.2} times",
+            "{} runs: medians: share {:.2}, p99 {:.2} times the undisturbed one, {:.2} times while half of the processors \
+             count; all operations together: p99 {:.0} us undisturbed, {:.0} us while they count, {:.0} us during \
+             repair: {:.2} times",
             results.runs.len(),
             results.median_share_of_estimate,
             results.median_p99_ratio,
+            results.median_p99_ratio_counting,
             pooled.healthy.p99_us,
+            pooled.counting.p99_us,
             pooled.repairing.p99_us,
             results.pooled_p99_ratio
         );
@@ -427,10 +452,13 @@ fn run_table(out: &mut String, run: &Run) {
     );
     let _ = writeln!(
         out,
-        "p99 {:.0} us undisturbed; {:.0} us beside {:.1} MB/s of the estimate's work: {:.2} times; \
+        "p99 {:.0} us undisturbed; {:.0} us while half of the processors count: {:.2} times; \
+         {:.0} us beside {:.1} MB/s of the estimate's work: {:.2} times; \
          {:.0} us degraded, nothing being rebuilt ({} operations): {:.2} times; \
          {:.0} us during repair ({} operations): {:.2} times",
         run.p99_us_healthy,
+        run.p99_us_counting,
+        run.p99_ratio_counting,
         run.p99_us_beside,
         course.beside_mb_per_s,
         run.p99_ratio_beside,

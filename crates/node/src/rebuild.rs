@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use shorttail_codes::CodeCache;
 use shorttail_store::{ChunkView, NearReader, NearWriter, Room, Written, read_unproven, used_bytes};
 use shorttail_units::{NodeId, OpNumber};
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{
     ChunkDescription, ChunkKind, ChunkReport, FrameError, NearMemory, NodeReply, NodeRequest, Refusal, Source,
     next_frame,
@@ -541,7 +542,7 @@ impl Part {
     /// Are the bytes those that the header's checksum is of?
     fn holds(&self) -> bool {
         let (Some(facts), Some(bytes)) = (self.facts, &self.bytes) else { return false };
-        bytes.get(..facts.length as usize).is_some_and(|used| crc32c::crc32c(used) == facts.payload_crc)
+        bytes.get(..facts.length as usize).is_some_and(|used| crc32c(used) == facts.payload_crc)
     }
 }
 

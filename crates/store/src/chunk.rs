@@ -25,6 +25,7 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use shorttail_units::{Configuration, Epoch, OpNumber, PartitionId};
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{Members, Refusal};
 
 use crate::budget::Budget;
@@ -183,7 +184,7 @@ impl ChunkMut<'_> {
             state.length = length;
         }
         let (_, payload) = split_mut(self.bytes);
-        state.payload_crc = crc32c::crc32c(&payload[..state.length as usize]);
+        state.payload_crc = crc32c(&payload[..state.length as usize]);
         if sum != 0 && sum != state.payload_crc {
             return Err(Refusal::Damaged);
         }

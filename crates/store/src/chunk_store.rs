@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use shorttail_codes::CodeCache;
 use shorttail_units::{Configuration, OpNumber, PartitionId, StripeId};
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, ChunkKind, ChunkReport, Refusal, Scanned};
 
 use crate::arena::{Allocation, Arena};
@@ -492,7 +493,7 @@ pub(crate) fn sealed_state(
     check_description(description)?;
     let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= description.chunk_bytes);
     let length = length.ok_or(Refusal::OutOfRange)?;
-    let payload_crc = crc32c::crc32c(bytes);
+    let payload_crc = crc32c(bytes);
     Ok(ChunkState { sealed: true, length, last, folded: last, payload_crc, ..ChunkState::default() })
 }
 

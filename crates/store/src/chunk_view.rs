@@ -1,6 +1,7 @@
 //! One chunk in memory: what can be read from it.
 
 use shorttail_units::OpNumber;
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, ChunkReport, InspectReport, RawOp, Refusal};
 
 use crate::chunk::{intact_state, split};
@@ -175,5 +176,5 @@ fn whole_state(header: &HeaderBytes) -> Result<ChunkState, Refusal> {
 }
 
 pub(crate) fn payload_holds(state: &ChunkState, payload: &[u8]) -> bool {
-    payload.get(..state.length as usize).is_some_and(|used| crc32c::crc32c(used) == state.payload_crc)
+    payload.get(..state.length as usize).is_some_and(|used| crc32c(used) == state.payload_crc)
 }

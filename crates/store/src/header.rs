@@ -31,6 +31,7 @@
 //! Little-endian. The state has a checksum of its own because it changes with every append.
 
 use shorttail_units::{CodeShape, Configuration, Epoch, NodeId, OpNumber, PartitionId, StripeId};
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, ChunkKind, MEMBERS_MAX, Members};
 
 use crate::limits::HEADER_BYTES;
@@ -133,7 +134,7 @@ pub(crate) fn write_members(configuration: Configuration, members: &Members, hea
     for (place, member) in header[MEMBERS_AT..].chunks_exact_mut(2).zip(&members.0) {
         place.copy_from_slice(&member.0.to_le_bytes());
     }
-    put_u32(header, 36, crc32c::crc32c(&header[DESCRIPTION]));
+    put_u32(header, 36, crc32c(&header[DESCRIPTION]));
 }
 
 pub(crate) fn write_state(state: &ChunkState, header: &mut HeaderBytes) {
@@ -144,12 +145,12 @@ pub(crate) fn write_state(state: &ChunkState, header: &mut HeaderBytes) {
     put_u32(header, 24, state.close_epoch.0);
     put_u32(header, 28, state.close_op.0);
     put_u32(header, 32, state.payload_crc);
-    put_u32(header, 4, crc32c::crc32c(&header[STATE]));
+    put_u32(header, 4, crc32c(&header[STATE]));
 }
 
 /// The state, or `None` when its checksum does not hold.
 pub(crate) fn read_state(header: &HeaderBytes) -> Option<ChunkState> {
-    (u32_at(header, 4) == crc32c::crc32c(&header[STATE])).then(|| ChunkState {
+    (u32_at(header, 4) == crc32c(&header[STATE])).then(|| ChunkState {
         sealed: header[8] & SEALED != 0,
         fold_mark: header[8] & FOLD_MARK != 0,
         length: u32_at(header, 12),
@@ -179,7 +180,7 @@ pub(crate) fn read_facts(header: &HeaderBytes) -> ChunkFacts {
 
 /// Do the magic number and the checksum of the description hold?
 pub(crate) fn description_holds(header: &HeaderBytes) -> bool {
-    u32_at(header, 0) == MAGIC && u32_at(header, 36) == crc32c::crc32c(&header[DESCRIPTION])
+    u32_at(header, 0) == MAGIC && u32_at(header, 36) == crc32c(&header[DESCRIPTION])
 }
 
 /// The description, or `None` when its checksum does not hold.

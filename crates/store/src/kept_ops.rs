@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use shorttail_units::{OpNumber, StripeId};
+use shorttail_wire::{crc32c, crc32c_of};
 
 use crate::chunk::Append;
 use crate::limits::{
@@ -93,7 +94,7 @@ impl KeptOps {
         let place = |at: usize| u64::from_le_bytes(copy[at..at + 8].try_into().expect("eight bytes"));
         let (tail, head) = (place(0), place(8));
         let is_sound = head.checked_sub(tail).is_some_and(|bytes| bytes <= self.ring_bytes() as u64);
-        let is_whole = copy[16..] == crc32c::crc32c(&copy[..16]).to_le_bytes();
+        let is_whole = copy[16..] == crc32c(&copy[..16]).to_le_bytes();
         (is_whole && is_sound && tail.is_multiple_of(8) && head.is_multiple_of(8)).then_some((tail, head))
     }
 
@@ -163,7 +164,7 @@ impl KeptOps {
             place.copy_from_slice(&number.to_le_bytes());
         }
         op[32] = append.data_index;
-        let sum = crc32c::crc32c_append(crc32c::crc32c(&op[4..]), bytes);
+        let sum = crc32c_of([&op[4..], bytes]);
         op[..4].copy_from_slice(&sum.to_le_bytes());
         self.put(self.head, &op);
         self.put(self.head + HEAD_BYTES as u64, bytes);
@@ -194,7 +195,7 @@ impl KeptOps {
     fn op_at(&self, place: u64) -> Option<(StripeId, KeptOp)> {
         let head = self.get(place, HEAD_BYTES);
         let bytes = self.get(place + HEAD_BYTES as u64, self.kept_bytes_at(place));
-        let sum = crc32c::crc32c_append(crc32c::crc32c(&head[4..]), &bytes);
+        let sum = crc32c_of([&head[4..], &bytes]);
         let number = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         let (stripe, op) = name_of(&head);
         let op = KeptOp {
@@ -246,7 +247,7 @@ impl KeptOps {
         let mut places = [0; PLACES_BYTES];
         places[..8].copy_from_slice(&self.tail.to_le_bytes());
         places[8..16].copy_from_slice(&self.head.to_le_bytes());
-        let sum = crc32c::crc32c(&places[..16]);
+        let sum = crc32c(&places[..16]);
         places[16..].copy_from_slice(&sum.to_le_bytes());
         compiler_fence(Ordering::SeqCst);
         for at in PLACES_AT {

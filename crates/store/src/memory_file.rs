@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use shorttail_units::{ClusterId, Incarnation, NodeId};
+use shorttail_wire::crc32c;
 
 use crate::chunk_store::{ChunkStore, StoreError};
 use crate::kept_ops::KeptOps;
@@ -247,7 +248,7 @@ impl MemoryFile {
             }
         }
         let is_whole =
-            |page: &[u8; IDENTITY_BYTES]| page[..4] == MAGIC && page[4..8] == crc32c::crc32c(&page[8..]).to_le_bytes();
+            |page: &[u8; IDENTITY_BYTES]| page[..4] == MAGIC && page[4..8] == crc32c(&page[8..]).to_le_bytes();
         let Some(page) = copies.into_iter().find(is_whole) else {
             // So earlier versions left it.
             if length == self.length() && copies == [[0; IDENTITY_BYTES]; IDENTITY_AT.len()] {
@@ -291,7 +292,7 @@ fn nobody_s() -> [u8; IDENTITY_BYTES] {
 }
 
 fn with_sum(mut page: [u8; IDENTITY_BYTES]) -> [u8; IDENTITY_BYTES] {
-    let sum = crc32c::crc32c(&page[8..]);
+    let sum = crc32c(&page[8..]);
     page[4..8].copy_from_slice(&sum.to_le_bytes());
     page
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::limits::NOTES_BYTES;
 use crate::mapping::Mapping;
+use shorttail_wire::crc32c_of;
 
 const HEAD_BYTES: usize = 16;
 
@@ -103,7 +104,7 @@ fn read_copy(copy: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 fn checksum(head: &[u8; HEAD_BYTES], bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&head[..12]), bytes)
+    crc32c_of([&head[..12], bytes])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! Must not know: which object it is of.
 
 use shorttail_units::StripeId;
+use shorttail_wire::crc32c_of;
 
 /// Bytes of checksum at the end of each piece.
 pub const PIECE_CRC_BYTES: usize = 4;
@@ -22,7 +23,7 @@ pub fn open_piece(piece: &[u8], stripe: StripeId) -> Option<&[u8]> {
 }
 
 fn checksum(payload: &[u8], stripe: StripeId) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&stripe.raw().to_le_bytes()), payload)
+    crc32c_of([&stripe.raw().to_le_bytes(), payload])
 }
 
 #[cfg(test)]

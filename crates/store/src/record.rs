@@ -18,6 +18,7 @@
 //! erasure, never an answer.
 
 use shorttail_units::{Epoch, StripeId, UnixMs, Version};
+use shorttail_wire::crc32c_of;
 
 /// What a record says about its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -272,8 +273,7 @@ fn after_crc_bytes(fields: u8) -> usize {
 }
 
 fn checksum(stripe: StripeId, record: &[u8], crc_at: usize) -> u32 {
-    let of_stripe = crc32c::crc32c(&stripe.raw().to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c_append(of_stripe, &record[..crc_at]), &record[crc_at + 4..])
+    crc32c_of([&stripe.raw().to_le_bytes(), &record[..crc_at], &record[crc_at + 4..]])
 }
 
 fn varint_bytes(value: usize) -> usize {

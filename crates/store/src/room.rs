@@ -10,6 +10,7 @@
 //! Must not know: threads, how a chunk is made.
 
 use shorttail_units::OpNumber;
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, Refusal};
 
 use crate::arena::{Allocation, Arena};
@@ -52,7 +53,7 @@ pub struct Written {
 impl Written {
     pub fn of(bytes: &[u8], last: OpNumber) -> Self {
         let length = u32::try_from(bytes.len()).expect("a room is smaller");
-        Written { length, payload_crc: crc32c::crc32c(bytes), last }
+        Written { length, payload_crc: crc32c(bytes), last }
     }
 }
 

@@ -8,6 +8,7 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use shorttail_units::{OpNumber, StripeId};
+use shorttail_wire::crc32c;
 use shorttail_wire::node::{ChunkDescription, Refusal};
 
 use crate::chunk::{intact_state, split, split_mut};
@@ -148,7 +149,7 @@ impl ChunkView<'_> {
         let Some(used) = payload.get(..state.length as usize) else { return false };
         let facts = header::read_facts(header);
         let is_content = || facts.is_parity() || used_bytes(facts.kind, facts.stripe, used) == Some(used.len());
-        self.description_holds() && crc32c::crc32c(used) == state.payload_crc && is_content()
+        self.description_holds() && crc32c(used) == state.payload_crc && is_content()
     }
 }
 

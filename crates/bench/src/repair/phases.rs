@@ -15,6 +15,7 @@ const SLOWEST: usize = 32;
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Phases {
     pub healthy: Latencies,
+    pub counting: Latencies,
     pub beside: Latencies,
     pub degraded: Latencies,
     pub repairing: Latencies,
@@ -34,6 +35,7 @@ pub struct Latencies {
 #[derive(Default)]
 pub struct PhaseSamples {
     pub healthy: Vec<u64>,
+    pub counting: Vec<u64>,
     pub beside: Vec<u64>,
     pub degraded: Vec<u64>,
     pub repairing: Vec<u64>,
@@ -43,7 +45,8 @@ impl PhaseSamples {
     pub fn of(samples: &[Sample], course: &Course) -> Self {
         let of = |span| within(samples, span).map(|sample| sample.latency_ns).collect();
         PhaseSamples {
-            healthy: of(0.0..course.beside_from_s),
+            healthy: of(0.0..course.counting_from_s),
+            counting: of(course.counting_from_s..course.counting_to_s),
             beside: of(course.beside_from_s..course.beside_to_s),
             degraded: of(course.killed_s + SETTLING_S..course.given_up_s),
             repairing: of(course.given_up_s..course.whole_s),
@@ -52,6 +55,7 @@ impl PhaseSamples {
 
     pub fn extend(&mut self, other: PhaseSamples) {
         self.healthy.extend(other.healthy);
+        self.counting.extend(other.counting);
         self.beside.extend(other.beside);
         self.degraded.extend(other.degraded);
         self.repairing.extend(other.repairing);
@@ -62,6 +66,7 @@ impl PhaseSamples {
     pub fn phases(&self) -> anyhow::Result<Phases> {
         Ok(Phases {
             healthy: latencies(&self.healthy).context("no operations before the kill")?,
+            counting: latencies(&self.counting).context("no operations while half of the processors count")?,
             beside: latencies(&self.beside).context("no operations beside the estimate's work")?,
             degraded: latencies(&self.degraded).context("no operations before the repair: raise --rate")?,
             repairing: latencies(&self.repairing).context("no operations during repair: raise --rate")?,

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{CONTROL_PROTOCOL_VERSION, ToCoordinator};
+use crate::crc32c;
 use crate::length_check::length_check;
 
 /// Length of the header in bytes.
@@ -91,7 +92,7 @@ fn next_body(input: &[u8]) -> Result<Option<&[u8]>, ControlFrameError> {
         return Err(ControlFrameError::Checksum);
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
-    if crc32c::crc32c(body) != u32::from_le_bytes([c0, c1, c2, c3]) {
+    if crc32c(body) != u32::from_le_bytes([c0, c1, c2, c3]) {
         return Err(ControlFrameError::Checksum);
     }
     Ok(Some(body))
@@ -113,7 +114,7 @@ pub fn put_message<M: Serialize>(out: &mut Vec<u8>, message: &M) -> Result<(), C
     }
     out.extend_from_slice(&body_bytes.to_le_bytes());
     out.extend_from_slice(&length_check(body_bytes).to_le_bytes());
-    out.extend_from_slice(&crc32c::crc32c(&body).to_le_bytes());
+    out.extend_from_slice(&crc32c(&body).to_le_bytes());
     out.extend_from_slice(&body);
     Ok(())
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{CONTROL_HEADER_BYTES, FromCoordinator, ToCoordinator, next_message, put_message};
+use crate::crc32c;
 use crate::length_check::length_check;
 
 /// Reads every message of `data`.
@@ -20,7 +21,7 @@ pub fn fuzz_messages(data: &[u8]) {
         let body_bytes = u32::try_from(rest.len()).unwrap_or(u32::MAX);
         framed.extend_from_slice(&body_bytes.to_le_bytes());
         framed.extend_from_slice(&length_check(body_bytes).to_le_bytes());
-        framed.extend_from_slice(&crc32c::crc32c(rest).to_le_bytes());
+        framed.extend_from_slice(&crc32c(rest).to_le_bytes());
     }
     framed.extend_from_slice(rest);
     if choice & 1 == 0 {

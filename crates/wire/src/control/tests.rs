@@ -1,5 +1,6 @@
 //! Messages survive the wire, and bytes that are none are refused.
 
+use crate::crc32c;
 use proptest::prelude::*;
 use shorttail_policy::{Change, Hedge, Policy, PolicyName, Update};
 use shorttail_units::{ClusterId, Epoch, Incarnation, NodeId};
@@ -119,7 +120,7 @@ fn a_body_with_bytes_after_its_message_is_refused() {
 pub fn framed(body: &[u8]) -> Vec<u8> {
     let body_bytes = body.len() as u32;
     let check = length_check(body_bytes).to_le_bytes();
-    [&body_bytes.to_le_bytes(), &check[..], &crc32c::crc32c(body).to_le_bytes(), body].concat()
+    [&body_bytes.to_le_bytes(), &check[..], &crc32c(body).to_le_bytes(), body].concat()
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{BODY_BYTES_MAX, HELLO_BYTES_MAX};
+use crate::crc32c_of;
 use crate::length_check::length_check;
 
 /// Length of the header in bytes.
@@ -153,5 +154,5 @@ pub fn begin_frame(out: &mut Vec<u8>, kind: Kind, tag: u64, write: impl FnOnce(&
 }
 
 fn checksum(header: &[u8; HEADER_BYTES], body: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&header[..CHECKSUM_AT]), body)
+    crc32c_of([&header[..CHECKSUM_AT], body])
 }

@@ -5,6 +5,7 @@
 //! operations and lengths. Decision 0016 has the numbers.
 
 use super::BODY_BYTES_MAX;
+use crate::crc32c;
 use crate::length_check::length_check;
 
 /// Length of the header in bytes.
@@ -58,7 +59,7 @@ pub fn next_frame(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, FrameError
     }
     let Some(body) = rest.get(..body_bytes) else { return Ok(None) };
     let frame_bytes = FRAME_HEADER_BYTES + body_bytes;
-    if u32::from_le_bytes([c0, c1, c2, c3]) != crc32c::crc32c(&input[CHECKSUM_BYTES..frame_bytes]) {
+    if u32::from_le_bytes([c0, c1, c2, c3]) != crc32c(&input[CHECKSUM_BYTES..frame_bytes]) {
         return Err(FrameError::Checksum);
     }
     Ok(Some((Frame { kind, status, tag: u64::from_le_bytes(tag), body }, frame_bytes)))
@@ -96,5 +97,5 @@ pub(super) fn put_header(frame: &mut [u8], kind: u8, status: u8, tag: u64) {
 /// If it is shorter than a checksum.
 pub fn seal_frame(frame: &mut [u8]) {
     let (checksum, rest) = frame.split_first_chunk_mut::<CHECKSUM_BYTES>().expect("a frame begins with its checksum");
-    *checksum = crc32c::crc32c(rest).to_le_bytes();
+    *checksum = crc32c(rest).to_le_bytes();
 }

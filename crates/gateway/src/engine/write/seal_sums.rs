@@ -8,13 +8,14 @@
 
 use shorttail_codes::Code;
 use shorttail_units::CodeShape;
+use shorttail_wire::crc32c;
 use smallvec::SmallVec;
 
 use super::open_stripe::OpenStripe;
 
 /// CRC32C of the bytes in use of each chunk.
 pub(super) fn sums_of<P>(code: &Code, shape: CodeShape, open: &OpenStripe<P>) -> SmallVec<[u32; 24]> {
-    let data = (0..shape.data_count()).map(|index| crc32c::crc32c(open.chunk(index)));
+    let data = (0..shape.data_count()).map(|index| crc32c(open.chunk(index)));
     let mut sums: SmallVec<[u32; 24]> = data.collect();
     let mut parity = Vec::new();
     for parity_index in 0..shape.chunk_count() - shape.data_count() {
@@ -27,7 +28,7 @@ pub(super) fn sums_of<P>(code: &Code, shape: CodeShape, open: &OpenStripe<P>) ->
             let chunk = open.chunk(index);
             code.fold(parity_index, index, chunk, &mut parity[..chunk.len()]);
         }
-        sums.push(crc32c::crc32c(&parity));
+        sums.push(crc32c(&parity));
     }
     sums
 }

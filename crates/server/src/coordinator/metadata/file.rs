@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use shorttail_coordinator::Durable;
+use shorttail_wire::crc32c;
 
 use super::{Campaign, Changed, Lease, Metadata, State, Trouble, damaged, decode};
 
@@ -97,7 +98,7 @@ impl Directory {
 
 /// As it stands in the file, to its end.
 fn sum_of(state: &[u8]) -> String {
-    format!("{:08x}\n", crc32c::crc32c(state))
+    format!("{:08x}\n", crc32c(state))
 }
 
 /// The state in these bytes, as text.
