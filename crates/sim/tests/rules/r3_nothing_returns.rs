@@ -68,8 +68,8 @@ fn a_node_that_slept_for_long_brings_nothing_back() {
     }
 }
 
-/// Tombstones whose objects' stripes are all gone are garbage themselves: `choose_worn`
-/// (gateway/src/engine/reclaim/cleaner.rs).
+/// Tombstones whose objects' stripes are all gone are garbage themselves: `choose_to_end_tombstones`
+/// (gateway/src/engine/reclaim/choosing.rs).
 #[test]
 fn a_store_whose_keys_are_all_deleted_gives_its_memory_back() {
     let mut world = cluster(1);
