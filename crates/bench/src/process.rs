@@ -83,6 +83,21 @@ pub fn machine() -> String {
     format!("{}, {cores} cores, Linux {}", model.unwrap_or("unknown processor"), kernel.trim())
 }
 
+/// Processor time that the host gave to others while this machine wanted it, of all processors, so far; in steps of 10 ms.
+///
+/// # Errors
+/// The system does not tell.
+pub fn stolen_ms() -> anyhow::Result<u64> {
+    let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    parse_stolen_ms(&stat).context("/proc/stat is not as proc(5) says")
+}
+
+fn parse_stolen_ms(stat: &str) -> Option<u64> {
+    // The first line is of all processors; steal is the eighth number.
+    let ticks: u64 = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().nth(7)?.parse().ok()?;
+    Some(ticks * 1000 / rustix::param::clock_ticks_per_second())
+}
+
 /// All processes below `root`: its children, theirs, and so on. Those that end meanwhile may be missing.
 pub fn descendants(root: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
@@ -120,6 +135,14 @@ fn kib_field(pid: u32, file: &str, name: &str) -> anyhow::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_of_all_processors() {
+        let stat = "cpu  2067388 381551 737961 1645733 5526 0 89149 11287 3 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
+        assert_eq!(parse_stolen_ms(stat), Some(11_287 * 1000 / rustix::param::clock_ticks_per_second()));
+        assert_eq!(parse_stolen_ms("cpu  1 2 3\n"), None);
+        stolen_ms().expect("Linux tells");
+    }
 
     #[test]
     fn a_name_with_brackets_and_spaces_is_no_obstacle() {

@@ -22,6 +22,7 @@ mod counting;
 mod filler;
 mod loopback;
 mod phases;
+mod theft;
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -41,6 +42,7 @@ use crate::workload::Workload;
 use filler::Filler;
 use loopback::{Estimator, Loopback};
 use phases::{PhaseSamples, Phases};
+use theft::{Stolen, Theft};
 
 /// Seconds after a kill until everybody has noticed.
 const SETTLING_S: f64 = 0.25;
@@ -129,6 +131,7 @@ struct Course {
     whole_s: f64,
     chunks: u64,
     bytes: u64,
+    stolen: Stolen,
     /// Chunks that were rebuilt so far, at each look at the status; gateways tell it every 50 ms.
     progress: Vec<(f64, u64)>,
 }
@@ -358,15 +361,20 @@ fn kill_and_watch(
     let (victim, healthy_s) = (options.victim, options.healthy_seconds);
     let started = Instant::now();
     let elapsed = || started.elapsed().as_secs_f64();
+    let mut theft = Theft::now()?;
+    let mut stolen = Stolen::default();
     ensure!(!load.within(Duration::from_secs_f64(healthy_s)), "the load ended before the kill");
     let counting_from_s = elapsed();
+    stolen.healthy_ms = theft.since()?;
     tell(options, "counting on half of the processors");
     counting::count_on_half(options.counting_seconds)?;
     let counting_to_s = elapsed();
+    stolen.counting_ms = theft.since()?;
     let beside_from_s = elapsed();
     tell(options, "doing the estimate's work beside the load");
     let beside_mb_per_s = work_beside()?.mb_per_s;
     let beside_to_s = elapsed();
+    stolen.beside_ms = theft.since()?;
     let before = Status::get(admin)?;
     let node = before.nodes.iter().find(|node| node.id == victim);
     let pid = node.with_context(|| format!("--victim: there is no node {victim}"))?.pid;
@@ -380,6 +388,7 @@ fn kill_and_watch(
         let is_given_up = status.nodes.iter().any(|node| node.id == victim && node.state == "retired");
         if is_given_up && given_up_s.is_none() {
             given_up_s = Some(elapsed());
+            stolen.degraded_ms = theft.since()?;
             tell(options, &format!("its memory is given up: {} chunks are missing", status.repair.chunks_missing));
         }
         let rebuilt = status.repair.chunks_rebuilt_total - before.repair.chunks_rebuilt_total;
@@ -387,6 +396,7 @@ fn kill_and_watch(
             progress.push((elapsed(), rebuilt));
         }
         if let Some(given_up_s) = given_up_s.filter(|_| rebuilt > 0 && status.repair.chunks_missing == 0) {
+            stolen.repairing_ms = theft.since()?;
             let bytes = status.repair.bytes_rebuilt_total - before.repair.bytes_rebuilt_total;
             tell(options, &format!("{rebuilt} chunks are rebuilt; the load goes on to its end"));
             return Ok(Course {
@@ -400,6 +410,7 @@ fn kill_and_watch(
                 whole_s: elapsed(),
                 chunks: rebuilt,
                 bytes,
+                stolen,
                 progress,
             });
         }
@@ -468,6 +479,22 @@ fn run_table(out: &mut String, run: &Run) {
         run.p99_us_repairing,
         run.operations_repairing,
         run.p99_ratio
+    );
+    let stolen = &course.stolen;
+    let _ = writeln!(
+        out,
+        "processor time that the host gave to others: {} ms of {:.1} s undisturbed; {} ms of {:.1} s while half count; {} ms of \
+         {:.1} s beside the estimate's work; {} ms of {:.1} s degraded; {} ms of {:.1} s during repair",
+        stolen.healthy_ms,
+        course.counting_from_s,
+        stolen.counting_ms,
+        course.counting_to_s - course.counting_from_s,
+        stolen.beside_ms,
+        course.beside_to_s - course.beside_from_s,
+        stolen.degraded_ms,
+        course.given_up_s - course.killed_s,
+        stolen.repairing_ms,
+        course.whole_s - course.given_up_s
     );
 }
 
