@@ -101,7 +101,15 @@ fn decode(text: &str, place: &str) -> anyhow::Result<Durable> {
     if format != Durable::FORMAT {
         bail!("{place} has format {format}, this program knows {}", Durable::FORMAT);
     }
-    serde_json::from_str(text).with_context(|| damaged(place))
+    serde_json::from_str(text).map_err(|error| {
+        let told = if error.is_data() { unlike(place) } else { damaged(place) };
+        anyhow::Error::new(error).context(told)
+    })
+}
+
+/// Of a state that is well formed, but has what this program does not know, or lacks what it does.
+fn unlike(place: &str) -> String {
+    format!("{place} is not as this program writes it: start the version that wrote it, or put it back from a backup")
 }
 
 fn damaged(place: &str) -> String {

@@ -11,6 +11,9 @@
 //! last one would be handed out twice. A file without the second line counts: earlier versions wrote none, and who changes
 //! a state by hand removes it.
 //!
+//! What is found is synced before it counts: it may be what a process renamed just before it died, and whoever acts on it is
+//! not to be followed by one that finds the state before it.
+//!
 //! What cannot be written (the disk is full) is written later: the old file is as it was. Only a sync that failed is the
 //! end: what the system still holds of the file is unknown, and another sync would say nothing of it.
 
@@ -44,7 +47,7 @@ impl Directory {
     /// # Errors
     /// When the directory cannot be made or another coordinator holds it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
+        make(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
         let lock_path = path.join(LOCK_NAME);
         let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = lock.with_context(|| format!("cannot open {}", lock_path.display()))?;
@@ -65,11 +68,14 @@ impl Directory {
             Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
         };
         let mut bytes = Vec::new();
-        let read = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
+        let read = (&file).take(FILE_BYTES_MAX).read_to_end(&mut bytes);
         read.with_context(|| format!("cannot read {}", path.display()))?;
         let place = path.display().to_string();
         let text = verified(&bytes).with_context(|| damaged(&place))?;
-        decode(text, &place).map(State::Known)
+        let state = decode(text, &place)?;
+        let synced = file.sync_all().and_then(|()| sync_directory(&self.path));
+        synced.with_context(|| format!("cannot sync {place}: another crash might bring back an older state"))?;
+        Ok(State::Known(state))
     }
 
     fn encode(durable: &Durable) -> anyhow::Result<Vec<u8>> {
@@ -94,6 +100,23 @@ impl Directory {
         std::fs::rename(&new, self.path.join(FILE_NAME)).map_err(later)?;
         File::open(&self.path).map_err(later)?.sync_all().map_err(never)
     }
+}
+
+/// With all above it, if it is not there.
+fn make(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
+    std::fs::create_dir_all(path)?;
+    for made in missing {
+        let above = made.parent().filter(|above| !above.as_os_str().is_empty());
+        sync_directory(above.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
+/// What was made or renamed in it outlives a crash of the machine.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// As it stands in the file, to its end.

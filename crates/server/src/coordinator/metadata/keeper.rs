@@ -3,7 +3,7 @@
 //! Must not know: the coordinator's machine, or who leads when.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +15,10 @@ use shorttail_coordinator::candidate::{Answer, Candidate, News, Next};
 use super::{Changed, Metadata, Trouble};
 use crate::clock::Clock;
 
+/// With so many news that the loop did not take it stands still: three renewals are a lease.
+const UNTAKEN_MAX: usize = 3;
+/// Until the next look whether it goes on.
+const STILL: Duration = Duration::from_millis(250);
 /// When nothing is due.
 const NEVER: Duration = Duration::from_secs(3600);
 /// Certificates are checked on it; the default of 2 MiB would be most of the coordinator's memory map.
@@ -34,6 +38,8 @@ enum Job {
 pub struct Keeper {
     jobs: Sender<Job>,
     news: Receiver<anyhow::Result<News>>,
+    /// Told, and not taken yet.
+    untaken: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,15 +51,27 @@ impl Keeper {
         let (told, news) = channel();
         let looks = Arc::new(AtomicBool::new(false));
         store.watch(look(jobs.clone(), Arc::clone(&looks)))?;
-        let worker = Worker { store, clock, jobs: queue, looks, told, waker, candidate: Candidate::default() };
+        let untaken = Arc::new(AtomicUsize::new(0));
+        let worker = Worker {
+            store,
+            clock,
+            jobs: queue,
+            looks,
+            told,
+            untaken: Arc::clone(&untaken),
+            waker,
+            candidate: Candidate::default(),
+        };
         let builder = std::thread::Builder::new().name("metadata".into()).stack_size(STACK_BYTES);
         let thread = builder.spawn(move || worker.run())?;
-        Ok(Keeper { jobs, news, thread: Some(thread) })
+        Ok(Keeper { jobs, news, untaken, thread: Some(thread) })
     }
 
     /// An error: the store can never be used again.
     pub fn poll_news(&self) -> Option<anyhow::Result<News>> {
-        self.news.try_recv().ok()
+        let news = self.news.try_recv().ok()?;
+        self.untaken.fetch_sub(1, Ordering::AcqRel);
+        Some(news)
     }
 
     /// Saves, if the reign still lasts; at most one state at a time is under way.
@@ -90,6 +108,7 @@ struct Worker {
     /// A request to look is among the jobs.
     looks: Arc<AtomicBool>,
     told: Sender<anyhow::Result<News>>,
+    untaken: Arc<AtomicUsize>,
     waker: Arc<Waker>,
     candidate: Candidate,
 }
@@ -114,8 +133,12 @@ impl Worker {
         }
     }
 
-    /// Does what is due; how long nothing else is.
+    /// Does what is due; how long nothing else is. For a loop that stands still nothing is done: its lease is to end, so that
+    /// another one leads.
     fn turn(&mut self) -> anyhow::Result<Duration> {
+        if self.untaken.load(Ordering::Acquire) >= UNTAKEN_MAX {
+            return Ok(STILL);
+        }
         let now_us = self.clock.now().mono_us;
         let done = match self.candidate.next(now_us) {
             Next::Rest(None) => return Ok(NEVER),
@@ -141,6 +164,7 @@ impl Worker {
     }
 
     fn tell(&self, news: anyhow::Result<News>) {
+        self.untaken.fetch_add(1, Ordering::AcqRel);
         // Whoever does not listen any more is ending, and asks nothing.
         if self.told.send(news).is_ok() {
             let _ = self.waker.wake();

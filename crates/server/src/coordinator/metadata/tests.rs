@@ -195,6 +195,16 @@ fn a_tenure_without_its_voters_is_fatal() {
     assert!(format!("{error:#}").contains("names set 1 of voters, and there are 1"), "{error:#}");
 }
 
+/// Whoever is told that a sound state is damaged may remove it.
+#[test]
+fn a_state_of_a_later_version_is_not_called_damaged() {
+    let text = serde_json::to_string(&state(4)).expect("plain data");
+    let later = text.replacen('{', r#"{"later":1,"#, 1);
+    let error = format!("{:#}", decode(&later, "the test").expect_err("it knows no such field"));
+    assert!(error.contains("start the version that wrote it") && error.contains("unknown field `later`"), "{error}");
+    assert!(!error.contains("damaged"), "{error}");
+}
+
 #[test]
 fn two_coordinators_do_not_share_a_directory() {
     let dir = tempfile::tempdir().expect("a directory");

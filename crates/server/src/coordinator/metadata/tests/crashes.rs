@@ -201,6 +201,33 @@ fn a_file_that_cannot_be_synced_replaces_nothing_and_is_the_end() {
     assert_eq!(epoch_in(dir.path()), 1);
 }
 
+/// Nor is it known to outlive the machine: who acted on it might be followed by one that finds the state of before.
+#[test]
+fn a_state_that_is_read_and_cannot_be_synced_does_not_count() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut store = directory(dir.path());
+    store.save(&whole(1)).expect("saved");
+    let file = file_in(dir.path());
+    let bytes = std::fs::read(&file).expect("it is there");
+    std::fs::remove_file(&file).expect("it is there");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, mode, 0).expect("a pipe");
+    let writer = std::thread::spawn(move || std::fs::write(file, bytes).expect("written"));
+    match store.campaign() {
+        Err(Trouble::Fatal(error)) => assert!(error.to_string().starts_with("cannot sync"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    writer.join().expect("no panic");
+}
+
+#[test]
+fn directories_above_are_made_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let below = dir.path().join("one/two");
+    directory(&below).save(&whole(1)).expect("saved");
+    assert_eq!(epoch_in(&below), 1);
+}
+
 fn assert_damaged(store: &mut Directory, what: &str) {
     match store.campaign() {
         Err(Trouble::Fatal(error)) => {

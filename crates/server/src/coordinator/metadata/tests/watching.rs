@@ -124,6 +124,17 @@ fn who_follows_hears_that_the_lease_of_the_leader_ended() {
     follower.leads();
 }
 
+/// Its thread could go on for ever, and nobody would deal what a dead gateway owned.
+#[test]
+fn a_leader_whose_loop_stands_still_is_followed() {
+    let server = EtcdServer::start();
+    let mut stuck = Ear::open(&server, "stuck");
+    stuck.leads();
+    let mut follower = Ear::open(&server, "follower");
+    follower.leads();
+    stuck.follows("follower");
+}
+
 #[test]
 fn who_follows_hears_it_of_an_etcd_that_restarted() {
     let mut server = EtcdServer::start();
